@@ -56,8 +56,8 @@ soak: install ## Kill processes of a local stack at random, account for all; MIN
 check: install ## Lint, format, types, import contracts
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy . && $(BIN)/lint-imports
 
-docs: install ## Generate the reference pages from the API, the settings, the command and the client
-	for page in reference settings_reference cli_reference client_reference; do PYTHONPATH=layers:cli:. $(BIN)/python -m docs.$$page || exit 1; done
+docs: install ## Generate the reference pages from the API, the job, the settings, the command and the client
+	for page in reference job_reference settings_reference cli_reference client_reference; do PYTHONPATH=layers:cli:. $(BIN)/python -m docs.$$page || exit 1; done
 
 site: .nextfire/docs/.installed ## Build the searchable documentation into site/; fails on dead links
 	.nextfire/docs/bin/sphinx-build --fail-on-warning --keep-going --quiet -d .nextfire/doctrees -c docs . site

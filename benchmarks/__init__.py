@@ -1,1 +1,1 @@
-"""Measurements of what the README and the design promise: `make bench` lists them."""
+"""Benchmarks of what the README and the design promise. `make bench` lists them."""

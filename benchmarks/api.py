@@ -1,4 +1,4 @@
-"""The API: its cold import against its libraries alone, and how long it takes to answer."""
+"""The API: its cold import compared with its libraries alone, and its response times."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PATIENCE = timedelta(seconds=30)
 _OURS = "import functions.api.handler"
 _OURS_WITH_CLIENTS = f"""
 {_OURS}
-from nextfire.adapters.aws import dynamodb, s3
+from nextfire.adapters.aws.clients import dynamodb, s3
 clients = (dynamodb(), s3())
 """
 _ALONE = """
@@ -45,8 +45,8 @@ Logger(service="api")
 Metrics(namespace="nextfire", service="api")
 APIGatewayHttpResolver(enable_validation=True)
 """
-# A handler with boto3 builds its clients when it starts. The API builds the one for DynamoDB at its
-# start, and the one for S3 with the first request that needs objects.
+# A plain handler with boto3 builds its clients at startup. The API builds its DynamoDB client at
+# startup, and its S3 client on the first request that needs objects.
 _ALONE_WITH_CLIENTS = f"""
 {_ALONE}
 for service in ("dynamodb", "s3"):
@@ -64,7 +64,7 @@ wall, cpu = time.perf_counter(), time.process_time()
 {}
 print(time.perf_counter() - wall, time.process_time() - cpu)
 """
-# It logs a line, as the API does: the emulator waits for one that does not come.
+# It logs a line, as the API does: the emulator waits for a log line.
 _EMPTY = """
 def handler(event, context):
     print("{}")
@@ -90,7 +90,9 @@ _EMPTY_NAME = "empty"
 
 
 def measure() -> Result:
-    """Imports in fresh processes, one after the other; then routes, in turn with an empty one."""
+    """Time imports in fresh processes, one at a time; then time routes, alternating with an empty
+    one.
+    """
     result = Result()
     _measure_imports(result)
     with running_stack(watcher=False) as stack:
@@ -98,7 +100,7 @@ def measure() -> Result:
     empty = latencies.pop(_EMPTY_NAME)
     together = [each for name in latencies for each in latencies[name]]
     for key, what, of in (
-        ("warm", "a warm request, over all routes", together),
+        ("warm", "a warm request, all routes", together),
         ("empty", "a warm request of an empty handler", empty),
     ):
         for percent in (50, 99):
@@ -111,12 +113,14 @@ def measure() -> Result:
                 f"{name}_p{percent}_ms", f"{name}, p{percent}", percentile(of, percent), unit="ms"
             )
     result.notes.append(
-        f"Imports: {PROCESSES} processes of each kind in turn, with bytecode compiled before; "
+        f"Imports: {PROCESSES} processes of each kind in turn, with bytecode compiled beforehand; "
         "medians of CPU time. `cold_import_ratio` compares imports alone, without clients. "
-        "`cold_start_ratio` adds boto3's clients for DynamoDB and S3 on one side; on the other the "
-        "API's own for DynamoDB, and for S3 a placeholder that builds it on first use. "
+        "`cold_start_ratio` adds boto3's clients for DynamoDB and S3 on one side. On the other "
+        "side it "
+        "adds the API's own DynamoDB client, and an S3 placeholder that builds its client on "
+        "first use. "
         f"Requests: {ROUNDS} of each route in turn, over HTTP through the "
-        "emulator's gateway and, but for health and the empty handler, the authorizer."
+        "emulator's gateway and the authorizer (health and the empty handler have no authorizer)."
     )
     return result
 
@@ -130,19 +134,19 @@ def _measure_imports(result: Result) -> None:
                 took = _import(code, bytecode)
                 wall[name].append(took[0])
                 cpu[name].append(took[1])
-    # The first of each had to compile.
+    # The first import of each kind compiles bytecode.
     median = {name: statistics.median(cpu[name][1:]) for name in _IMPORTS}
     ours, alone = median["import"], median["alone"]
     result.add(
         "cold_import_ratio",
-        "cold import of the API against boto3 and Powertools alone",
+        "cold import of the API ÷ boto3 and Powertools alone",
         ours / alone,
         most=_MOST_RATIO,
         unit="×",  # noqa: RUF001 — as the other benchmarks
     )
     result.add(
         "cold_start_ratio",
-        "the same, with the clients that each side builds at its start",
+        "the same ratio, with the clients that each side builds at startup",
         median["import_with_clients"] / median["alone_with_clients"],
         most=_MOST_RATIO_WITH_CLIENTS,
         unit="×",  # noqa: RUF001 — as the other benchmarks
@@ -157,7 +161,7 @@ def _measure_imports(result: Result) -> None:
 
 
 def _import(code: str, bytecode: str) -> tuple[float, float]:
-    """Seconds of wall clock and of CPU. What was compiled is kept in the folder *bytecode*."""
+    """Seconds of wall clock and of CPU. The folder *bytecode* keeps the compiled bytecode."""
     environment = {
         **inherited_environment(),
         "PYTHONDONTWRITEBYTECODE": "",
@@ -178,7 +182,7 @@ def _import(code: str, bytecode: str) -> tuple[float, float]:
 
 
 def _measure_routes(stack: Stack) -> dict[str, list[float]]:
-    """Milliseconds of each request, by the route's name."""
+    """Milliseconds of each request, by the name of the route."""
     headers = {"Authorization": f"Bearer {stack.info.api_key}"}
     found: dict[str, list[float]] = defaultdict(list)
     with (
@@ -199,8 +203,8 @@ def _measure_routes(stack: Stack) -> dict[str, list[float]]:
 
 
 def _empty_api(stack: Stack) -> str:
-    """The address of an API of its own, before a handler that does nothing."""
-    tell("an empty handler beside the API")
+    """The address of a separate API in front of a handler that does nothing."""
+    tell("deploying an empty handler next to the API")
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as folder:
         folder.writestr("empty.py", _EMPTY)

@@ -1,10 +1,10 @@
-"""A server that answers a watcher as DynamoDB and SQS do, as slowly as they do.
+"""A server that imitates DynamoDB and SQS for a watcher, including their latency.
 
-It runs in its own process, so that the watcher's CPU is the watcher's alone. It holds due entries
-that were made beforehand, and a job for each. What a watcher writes is not kept, except that
-deleted entries are gone: the successors of the entries are due on another day.
+It runs in its own process, so the CPU of the watcher process is the watcher's alone. It serves due
+entries that are generated in advance, and a job for each. It does not store what a watcher writes,
+but it removes deleted entries: the successors of the entries are due on another day.
 
-``python -m benchmarks.aws_double JSON`` prints its port. ``GET /figures`` returns what it counted.
+``python -m benchmarks.aws_double JSON`` prints its port. ``GET /figures`` returns its counts.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from nextfire.adapters.due_store import entry_item
-from nextfire.adapters.job_store import decode_job
+from nextfire.adapters.dynamodb.due_items import entry_item
+from nextfire.adapters.dynamodb.job_items import decode_job
 from nextfire.domain.due import fire
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import floor_minute, isoformat
@@ -30,12 +30,12 @@ from tests.builders import a_job
 
 TENANT = "acme"
 PAGE_BYTES = 1_000_000
-"""DynamoDB's limit of a page is 1 MB."""
+"""The maximum page size of DynamoDB is 1 MB."""
 _JOB_ID, _UID = "@job@", "@uid@"
 
 
 class Figures(BaseModel):
-    """What the server counted so far. `sent`: messages; `deleted`: due entries."""
+    """The counts so far. `sent`: messages; `deleted`: due entries."""
 
     sent: int = 0
     deleted: int = 0
@@ -43,7 +43,7 @@ class Figures(BaseModel):
 
 
 class Serving(BaseModel):
-    """What the server holds. `fastest`, `slowest`: seconds until it answers."""
+    """What the server serves. `fastest`, `slowest`: range of the latency in seconds."""
 
     due_at: datetime
     entries: int
@@ -99,7 +99,7 @@ class Aws:
         return Figures(sent=self.sent, deleted=self.deleted, calls=dict(self.calls))
 
     def answer(self, target: str, request: dict[str, Any]) -> tuple[int, str]:
-        """Status and body."""
+        """Return the status and the body."""
         operation = target.partition(".")[2]
         self.calls[operation] += 1
         do: Callable[[dict[str, Any]], Any] | None = getattr(self, f"_do_{operation}", None)
@@ -206,7 +206,7 @@ def _uid(job_id: str) -> str:
 
 
 class Connection(asyncio.Protocol):
-    """One connection: requests one after the other, each answered after its latency."""
+    """One connection: handles requests one at a time and answers each after its latency."""
 
     def __init__(self, aws: Aws, serving: Serving, dice: Random) -> None:
         self._aws, self._serving, self._dice = aws, serving, dice

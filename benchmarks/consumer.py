@@ -1,7 +1,7 @@
-"""The worker process, with scripts that are over at once: it claims and finishes runs.
+"""A worker process whose scripts end immediately: it claims and finishes runs.
 
-``python -m benchmarks.consumer FILE`` writes down each message that it receives: job, run, message
-id and the millisecond since 1970 at which the queue accepted it, as one JSON list a line.
+``python -m benchmarks.consumer FILE`` records each received message in FILE: job, run, message id,
+and the time at which the queue accepted it (milliseconds since 1970), as one JSON list per line.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import boto3
 
 import nextfire.wiring.execution as wiring
 from functions.worker import worker
-from nextfire.adapters.worker_journal import WorkerJournal
+from nextfire.adapters.worker.journal import WorkerJournal
 from nextfire.domain.message import decode_message
-from nextfire.domain.ports import ScriptCall, ScriptExit, Supervisor
+from nextfire.domain.ports.scripts import ScriptCall, ScriptExit, Supervisor
 
 
 class _AtOnce:
@@ -32,8 +32,8 @@ class _AtOnce:
 
 
 def main(received: Path) -> None:
-    """Serve the pool that the environment names until SIGTERM."""
-    os.environ["NEXTFIRE_AWS_CLIENT"] = "boto3"  # whose hooks count the calls
+    """Serve the pool named in the environment until SIGTERM."""
+    os.environ["NEXTFIRE_AWS_CLIENT"] = "boto3"  # its hooks count the calls
     boto3.setup_default_session()
     events: Any = boto3.DEFAULT_SESSION.events  # type: ignore[union-attr]
     with received.open("w") as lines:

@@ -1,4 +1,4 @@
-"""The watcher's CPU per dispatched run, against a bare boto3 loop of the same AWS calls."""
+"""The watcher's CPU per dispatched run, compared with a bare boto3 loop of the same AWS calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from benchmarks.harness import (
 )
 from benchmarks.harness import stack as running_stack
 from benchmarks.report import Result, progress, tell
-from nextfire.adapters.lean.json_client import JsonClient
+from nextfire.adapters.aws.lean.json_client import JsonClient
 from nextfire.domain.job import Job
 from nextfire.usecases.watch import Watch
 
@@ -41,12 +41,12 @@ EXPRESSIONS = [
 ]
 _HOUR = timedelta(hours=1)
 _SECOND = timedelta(seconds=1)
-_THREADS = 16  # as the function has
+_THREADS = 16  # as in the function
 
 
 @dataclass(slots=True)
 class Call:
-    """One request as it was made. `ended_at` is of `time.perf_counter`, as `began_at`."""
+    """A recorded request. `began_at` and `ended_at` are values of `time.perf_counter`."""
 
     service: str
     operation: str
@@ -56,7 +56,7 @@ class Call:
 
 
 class Recorder:
-    """Remembers what lean clients ask, while it is `on`."""
+    """Records the requests of lean clients while it is `on`."""
 
     def __init__(self) -> None:
         self.on = False
@@ -65,7 +65,7 @@ class Recorder:
         self._client_call = JsonClient.call
 
     def install(self) -> None:
-        """Record the calls of all lean clients of this process from here on."""
+        """Record the calls of all lean clients of this process from now on."""
         recorded = self._recorded
 
         def call(self: JsonClient, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Recorder:
         JsonClient.call = call  # type: ignore[method-assign]
 
     def waves(self) -> list[list[Call]]:
-        """The calls since the last time, parted wherever none was in flight."""
+        """The calls since the last call of this method, split wherever none was in flight."""
         calls, self._calls = sorted(self._calls, key=lambda call: call.began_at), []
         waves: list[list[Call]] = []
         over_at = float("-inf")
@@ -90,7 +90,7 @@ class Recorder:
     ) -> dict[str, Any]:
         if not self.on:
             return self._client_call(client, operation, request)
-        # DynamoDB does a transaction once for each token: the bare loop sends its own.
+        # DynamoDB performs a transaction once per token: the bare loop sends its own token.
         params = {name: value for name, value in request.items() if name != "ClientRequestToken"}
         made = Call(client.service, operation, params, time.perf_counter())
         with self._lock:
@@ -103,42 +103,43 @@ class Recorder:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """CPU seconds of both ways to dispatch `RUNS` runs; `telling` is what of `watcher` went into
+    """CPU seconds of both ways to dispatch `RUNS` runs. `reporting` is the part of `watcher` for
     metrics and logs.
     """
 
     watcher: float
-    telling: float
+    reporting: float
     bare: float
     calls: int
 
 
 def measure() -> Result:
-    """Repetitions, each first of the watcher and then of the bare loop, side by side."""
+    """Run repetitions of the watcher and then the bare loop."""
     result = Result()
     with running_stack(watcher=False) as stack:
         stack.become_watcher()
-        os.environ["NEXTFIRE_AWS_CLIENT"] = "lean"  # as it is deployed
+        os.environ["NEXTFIRE_AWS_CLIENT"] = "lean"  # as in a deployment
         recorder = Recorder()
         recorder.install()
         passes = list(_passes(stack, recorder))
     ratios = [each.watcher / each.bare for each in passes]
-    silent = [(each.watcher - each.telling) / each.bare for each in passes]
+    silent = [(each.watcher - each.reporting) / each.bare for each in passes]
     per_run = statistics.median(each.watcher for each in passes) / RUNS
     bare = statistics.median(each.bare for each in passes) / RUNS
-    result.add("cpu_ratio", "CPU against a bare loop", statistics.median(ratios), most=BOUND)
-    result.add("cpu_ratio_min", "the least of the repetitions", min(ratios))
-    result.add("cpu_ratio_max", "the greatest", max(ratios))
+    result.add("cpu_ratio", "CPU ÷ CPU of a bare loop", statistics.median(ratios), most=BOUND)
+    result.add("cpu_ratio_min", "minimum of the repetitions", min(ratios))
+    result.add("cpu_ratio_max", "maximum of the repetitions", max(ratios))
     result.add("cpu_ratio_without_telling", "without metrics, logs", statistics.median(silent))
     result.add("cpu_ms_per_run", "CPU per run, watcher", per_run * 1000, unit="ms")
     result.add("bare_cpu_ms_per_run", "CPU per run, bare loop", bare * 1000, unit="ms")
     result.add("runs_per_cpu_s", "runs per CPU second", 1 / per_run)
     result.notes.append(
-        f"{REPETITIONS} repetitions of {RUNS} runs that are due together, {len(EXPRESSIONS)} "
+        f"{REPETITIONS} repetitions of {RUNS} runs that are due at once, {len(EXPRESSIONS)} "
         f"expressions in {len(ZONES)} zones; {passes[0].calls} AWS calls each. The bare loop makes "
-        "the calls that were recorded, with boto3's clients and as many concurrently; the watcher "
-        "uses the lean client, as it is deployed. "
-        "CPU of this process only, all its threads; MiniStack is another."
+        "the recorded calls with boto3's clients and the same concurrency. The watcher uses the "
+        "lean "
+        "client, as in a deployment. "
+        "CPU of this process only, all its threads; MiniStack runs in another process."
     )
     return result
 
@@ -153,14 +154,14 @@ def _passes(stack: Stack, recorder: Recorder) -> Iterator[Pass]:
     due = stack.due_store()
     for repetition in progress(range(REPETITIONS + 1), f"{REPETITIONS} repetitions"):
         at = first_at + (1 + repetition) * _HOUR
-        # The hour since is passed over and the lease renewed before anything is measured.
+        # Skip the hour since the last repetition and renew the lease before the measurement starts.
         clock.at = at - 10 * _SECOND
         drive([watch], clock, at + 0.2 * _SECOND)
         entries = [job.fire_entry(at, 1) for job in jobs]
         due.put(entries, clock.at)
         clock.at = at + 0.5 * _SECOND
         recorder.on = True
-        watcher_cpu, telling = _dispatch(watch, clock)
+        watcher_cpu, reporting = _dispatch(watch, clock)
         recorder.on = False
         waves = recorder.waves()
         stack.client("sqs").purge_queue(QueueUrl=queue)
@@ -169,15 +170,15 @@ def _passes(stack: Stack, recorder: Recorder) -> Iterator[Pass]:
         stack.client("sqs").purge_queue(QueueUrl=queue)
         followers = [job.successor(e) for job, e in zip(jobs, entries, strict=True)]
         due.delete([slot_of(entry, clock.at, stack.shards) for entry in followers if entry])
-        if repetition:  # the first warms up
-            yield Pass(watcher_cpu, telling, bare_cpu, sum(map(len, waves)))
+        if repetition:  # the first one is a warm-up
+            yield Pass(watcher_cpu, reporting, bare_cpu, sum(map(len, waves)))
     watch.end()
 
 
 def _dispatch(watch: Watch, clock: SimulatedClock) -> tuple[float, float]:
-    """Poll and release until all is dispatched. CPU seconds: in all, of telling."""
+    """Poll and release until all runs are dispatched. CPU seconds: total, and of reporting."""
     telemetry = watcher_function().telemetry
-    dispatched, telling = 0, 0.0
+    dispatched, reporting = 0, 0.0
     gc.collect()
     with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
         began = time.process_time()
@@ -186,21 +187,21 @@ def _dispatch(watch: Watch, clock: SimulatedClock) -> tuple[float, float]:
             clock.at = max(clock.at, again_at)
             assert report is not None, "the lease was lost"  # noqa: S101
             dispatched += len(report.dispatched)
-            telling_since = time.process_time()
+            reporting_since = time.process_time()
             telemetry.tick(report)
-            telling += time.process_time() - telling_since
+            reporting += time.process_time() - reporting_since
             if dispatched >= RUNS:
                 break
-        telling_since = time.process_time()
+        reporting_since = time.process_time()
         telemetry.flush()
         ended = time.process_time()
     if dispatched != RUNS:
         raise RuntimeError(f"{dispatched} runs were dispatched, not {RUNS}")
-    return ended - began, telling + ended - telling_since
+    return ended - began, reporting + ended - reporting_since
 
 
 class _Bare:
-    """Makes recorded calls again, by boto3."""
+    """Repeats recorded calls with boto3."""
 
     def __init__(self) -> None:
         function = watcher_function()
@@ -215,12 +216,12 @@ class _Bare:
         self._threads = ThreadPoolExecutor(_THREADS)
 
     def _once(self, method: Callable[..., Any], params: dict[str, Any]) -> None:
-        # The renewal of a lease is refused the second time, which costs as much.
+        # The second renewal of a lease is rejected, which costs the same.
         with contextlib.suppress(self._refused):
             method(**params)
 
     def make(self, waves: list[list[Call]]) -> float:
-        """The CPU seconds that it took."""
+        """Make the calls. Returns the CPU seconds."""
         ready = [
             [(self._methods[call.service, call.operation], call.params) for call in wave]
             for wave in waves
@@ -240,8 +241,8 @@ class _Bare:
 
 
 def _register(stack: Stack, now: datetime) -> list[Job]:
-    """`RUNS` jobs, evenly over the expressions and the zones; all are due at each full hour."""
-    tell(f"{RUNS} jobs")
+    """`RUNS` jobs, spread evenly over the expressions and the zones, all due at each full hour."""
+    tell(f"storing {RUNS} jobs")
     registrar = stack.registrar()
     kinds = ((cron, zone) for _ in range(RUNS) for zone in ZONES for cron in EXPRESSIONS)
     documents = [

@@ -1,4 +1,4 @@
-"""What a script costs its worker, how soon it starts, how long a dead worker's runs wait."""
+"""A worker's CPU per script, start latency, and how soon another worker takes over its runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.figures import percentile
 from benchmarks.harness import POOL, Child, Stack, wait_until
 from benchmarks.harness import stack as running_stack
 from benchmarks.report import Result, progress, tell
-from nextfire.adapters.run_queue import SqsRunQueue
+from nextfire.adapters.sqs.run_queue import SqsRunQueue
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import cut
 from nextfire.domain.message import RunMessage
@@ -39,21 +39,21 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A run, and when its message was sent; seconds since 1970."""
+    """A run and the time at which its message was sent, in seconds since 1970."""
 
     key: RunKey
     at: float
 
 
 def measure() -> Result:
-    """A real worker with 16 slots, scripts in real processes, the deployed tables and queue."""
+    """Run a real worker with 16 slots, with script processes and the deployed tables and queue."""
     result = Result()
     with running_stack(watcher=False) as stack:
         stack.push_script("line", _LINE)
         stack.push_script("sleeps", _SLEEPS)
         worker = _worker(stack, "worker")
         runs = _Runs(stack, worker)
-        warm = [runs.send("line")[0] for _ in range(SLOTS)]  # the script is fetched, threads began
+        warm = [runs.send("line")[0] for _ in range(SLOTS)]  # loads script, starts threads
         runs.await_all(warm)
         interpreter = runs.printed(warm)[0][1]
         cpu, spread, bare = _spread(runs, worker, interpreter)
@@ -68,14 +68,14 @@ def measure() -> Result:
     alone = sum(bare) / len(bare)
     result.add(
         "executor_cpu_ratio",
-        "CPU of worker and all its children, of `python3 script.py` alone",
+        "CPU of the worker and all its children; of `python3 script.py` alone",
         cpu / alone,
         most=BOUND_RATIO,
     )
-    result.add("executor_cpu_ms", "that CPU a run", 1000 * cpu, unit="ms")
-    result.add("burst_cpu_ms", "the same in the burst", 1000 * burst_cpu, unit="ms")
-    result.add("bare_cpu_ms", "of `python3 script.py` alone", 1000 * alone, unit="ms")
-    result.add("runs_per_cpu_s", "runs a second of CPU", 1 / cpu)
+    result.add("executor_cpu_ms", "CPU per run: worker and all its children", 1000 * cpu, unit="ms")
+    result.add("burst_cpu_ms", "CPU per run in the burst", 1000 * burst_cpu, unit="ms")
+    result.add("bare_cpu_ms", "CPU of `python3 script.py` alone", 1000 * alone, unit="ms")
+    result.add("runs_per_cpu_s", "runs per CPU second", 1 / cpu)
     result.add(
         "start_p50_s",
         "message sent → first line, p50",
@@ -84,7 +84,7 @@ def measure() -> Result:
         unit="s",
     )
     result.add("start_p99_s", "p99", percentile(starts, 99), unit="s")
-    result.add("burst_s", f"{RUNS} due at once: all done after", burst_seconds, unit="s")
+    result.add("burst_s", f"{RUNS} due at once: time until all are done", burst_seconds, unit="s")
     result.add(
         "takeover_s",
         "SIGKILL of a worker → the last of its 16 runs starts again",
@@ -93,20 +93,21 @@ def measure() -> Result:
         unit="s",
     )
     result.notes.append(
-        f"{RUNS} runs over {SECONDS} s, then {RUNS} at once; a script of one line, run by "
+        f"{RUNS} runs over {SECONDS} s, then {RUNS} at once; a one-line script, run by "
         f"{interpreter}; the worker has {SLOTS} slots and runs as "
-        f"{'root' if os.geteuid() == 0 else 'another user than root'}. CPU is that of the worker's "
-        f"process and of all that it started; the script alone ran {BARE} times between the runs. "
-        "MiniStack works on the same processors meanwhile."
+        f"{'root' if os.geteuid() == 0 else 'a non-root user'}. CPU is that of the worker "
+        "process and "
+        f"of all its descendants; the script alone ran {BARE} times between the runs. "
+        "MiniStack uses the same processors at the same time."
     )
     return result
 
 
 def _spread(runs: _Runs, worker: Child, interpreter: str) -> tuple[float, list[Sent], list[float]]:
-    """`RUNS` runs over `SECONDS` s, and among them the script alone.
+    """Send `RUNS` runs over `SECONDS` s, and run the script alone at intervals in between.
 
     Returns:
-        The CPU seconds a run, the runs, the CPU seconds of the script alone.
+            The CPU seconds per run, the runs, and the CPU seconds of the script alone.
     """
     sent: list[Sent] = []
     bare: list[float] = []
@@ -121,10 +122,10 @@ def _spread(runs: _Runs, worker: Child, interpreter: str) -> tuple[float, list[S
 
 
 def _takeover(stack: Stack, runs: _Runs, worker: Child) -> float:
-    """Kill *worker* while it works on `SLOTS` runs; seconds until the last of them has begun anew
-    in another worker.
+    """Kill *worker* while it executes `SLOTS` runs. Returns the seconds until another worker has
+    restarted the last of them.
     """
-    tell(f"{SLOTS} runs that sleep, and SIGKILL of their worker")
+    tell(f"starting {SLOTS} sleeping runs, then SIGKILL of their worker")
     sent = runs.send("sleeps", SLOTS)
     runs.await_all(sent, lambda run: bool(run.attempts) or run.state is RunState.RUNNING)
     time.sleep(1)
@@ -132,7 +133,7 @@ def _takeover(stack: Stack, runs: _Runs, worker: Child) -> float:
     runs.worker = other
     time.sleep(3)
     killed = time.time()
-    [child] = children_of(worker.record.pid)  # its supervisor's only one
+    [child] = children_of(worker.record.pid)  # the only child of its supervisor
     os.kill(child, signal.SIGKILL)
     runs.await_all(sent, lambda run: run.state is RunState.SUCCEEDED)
     return max(float(line[0]) for line in runs.printed(sent)) - killed
@@ -148,7 +149,7 @@ def _worker(stack: Stack, name: str) -> Child:
 
 
 class _Runs:
-    """Sends runs of one MANUAL job a script to the queue, and reads what became of them."""
+    """Sends runs of one MANUAL job per script to the queue, and reads their results."""
 
     def __init__(self, stack: Stack, worker: Child) -> None:
         self.worker = worker
@@ -177,7 +178,7 @@ class _Runs:
             for key in keys
         ]
         if len(self._queue.send([(POOL, message) for message in messages])) < count:
-            raise RuntimeError("the queue did not take all messages")
+            raise RuntimeError("the queue did not accept all messages")
         return [Sent(key, at) for key in keys]
 
     def _key(self, handler: str) -> RunKey:
@@ -189,7 +190,7 @@ class _Runs:
             }
             job = self._stack.registrar().register(handler, document, self._at)
             self._uids[handler] = job.uid
-        # Near to now: an executor looks for what has been missed before a run that is late.
+        # Close to now: for a late run, an executor first looks for missed occurrences.
         self._at = max(self._at + timedelta(milliseconds=1), cut(datetime.now(UTC)))
         return RunKey(JobKey(self._stack.tenant, handler), run_id(self._uids[handler], self._at))
 
@@ -198,7 +199,7 @@ class _Runs:
         sent: Sequence[Sent],
         is_so: Callable[[Run], bool] = lambda run: run.state is RunState.SUCCEEDED,
     ) -> None:
-        """Wait until *is_so* of each of *sent*; the last is looked at first."""
+        """Wait until *is_so* holds for each of *sent*; checks the last one first."""
         left = list(sent)
 
         def over() -> bool:
@@ -214,14 +215,14 @@ class _Runs:
         )
 
     def printed(self, sent: Sequence[Sent]) -> list[list[str]]:
-        """The words of the first line that each of *sent* printed."""
+        """The words of the first line printed by each of *sent*."""
         with ThreadPoolExecutor(_READERS) as threads:
             runs = threads.map(lambda each: self._store.get(each.key), sent)
             return [(run.stdout or "").split() if run else [] for run in runs]
 
 
 def tree_cpu(pid: int) -> float:
-    """CPU seconds of a process and of all that descends from it, the dead included."""
+    """CPU seconds of a process and all its descendants, including those that have ended."""
     return sum(map(_cpu, _family(pid) or [pid])) / _TICKS_PER_SECOND
 
 
@@ -229,12 +230,12 @@ def _cpu(pid: int) -> int:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return 0  # reaped meanwhile: it counts with its parent
+        return 0  # reaped meanwhile: counted in its parent
     return sum(map(int, fields[11:15]))
 
 
 def _family(pid: int) -> list[int]:
-    """*pid* and its living descendants."""
+    """*pid* and its live descendants."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -1,4 +1,4 @@
-"""How long dispatching stands still when a watcher is killed, and what becomes of the runs."""
+"""How long dispatching stops when a watcher is killed, and whether all runs arrive."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from benchmarks.report import Result, tell
 KILLS = 5
 BOUND_GAP = 4.0
 JOBS = 100
-EVERY = 5  # seconds between a job's runs: 20 runs/s in all
+EVERY = 5  # seconds between the runs of a job; 20 runs/s in total
 SETTLE = timedelta(seconds=12)
-"""From one kill to the next: the standby has taken over and caught up, its own standby lives."""
+"""Time between two kills: the standby takes over and catches up, and a new standby starts."""
 INVOKED_EVERY = timedelta(minutes=1)
 _AFTER = timedelta(seconds=30)
 
 
 class Watchers:
-    """Real processes that run the watcher's handler, known by their process ids."""
+    """Real processes of the watcher's handler, identified by process id."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
-        # Longer than the benchmark: nothing but a kill ends one.
+        # Longer than the benchmark: a watcher ends only when it is killed.
         self._environment = {**stack.watcher_environment(), "NEXTFIRE_LIFE": "PT1H"}
         self._alive: list[Child] = []
         self._started = 0
@@ -42,7 +42,9 @@ class Watchers:
         self._alive.append(child)
 
     def holder(self) -> Child | None:
-        """Who logged that it holds the lease of the epoch that is stored; None: nobody alive."""
+        """The live watcher whose log shows the lease epoch that is stored; None if there is not
+        one.
+        """
         item = self._stack.client("dynamodb").get_item(
             TableName=self._stack.info.tables["control"],
             Key={"id": {"S": "lease#0"}},
@@ -52,7 +54,7 @@ class Watchers:
         return next((child for child in self._alive if epoch in _epochs(child)), None)
 
     def kill(self, child: Child) -> datetime:
-        """SIGKILL. Returns when."""
+        """Send SIGKILL. Returns the time of the kill."""
         os.kill(child.record.pid, signal.SIGKILL)
         at = datetime.now(UTC)
         self._stack.end(child)
@@ -65,7 +67,7 @@ class Watchers:
 
 
 def measure() -> Result:
-    """Five kills with a standby, one without, under load; then every run is looked for."""
+    """Kill watchers under load, five with a standby and one without; account for all runs."""
     result = Result()
     span = SETTLE * (KILLS + 1) + INVOKED_EVERY + SETTLE + _AFTER
     with running_stack(watcher=False) as stack:
@@ -85,7 +87,7 @@ def measure() -> Result:
         watchers = Watchers(stack)
         for _ in range(2):
             watchers.start()
-            wait_until(lambda: watchers.holder() is not None, most=SETTLE, what="a holder")
+            wait_until(lambda: watchers.holder() is not None, most=SETTLE, what="a lease holder")
         time.sleep((first_at + SETTLE - datetime.now(UTC)).total_seconds())
         killed_at = [_kill_holder(watchers, number) for number in range(KILLS)]
         alone_at, back_at = _kill_both(watchers)
@@ -104,15 +106,18 @@ def measure() -> Result:
         result.add(key, key.replace("_", " "), len(getattr(found, key)), most=most)
     result.notes.append(
         f"{JOBS} INTERVAL jobs of {EVERY} s, misfire RUN_ALL: {JOBS / EVERY:g} runs/s, evenly. "
-        "Watchers are processes of the function's handler with its role's credentials, holder and "
-        f"standby. {KILLS} times the holder got SIGKILL and a new one was started at once. A gap: "
-        "the lateness, due → accepted by the queue, of the latest run around the kill."
+        "Watchers are processes of the function's handler with the credentials of its role: a "
+        "lease "
+        f"holder and a standby. The holder was killed with SIGKILL {KILLS} times, and a new "
+        "watcher was "
+        "started at once. Gap: the lateness, due → accepted by the queue, of the latest run around "
+        "the kill."
     )
     result.notes.append(
-        "Without standby: the standby was killed, then the holder; "
+        "Without a standby: the standby was killed, then the holder; "
         f"{(back_at - alone_at).total_seconds():.1f} s later one watcher was started, which is "
-        "the longest that EventBridge's rule lets pass between two invocations. It still has to "
-        "see the dead holder's lease stand still for 3 s."
+        "the longest interval between two invocations of the EventBridge rule. That watcher still "
+        "has to see the lease of the dead holder unrenewed for 3 s."
     )
     return result
 
@@ -121,7 +126,7 @@ def _kill_holder(watchers: Watchers, number: int) -> datetime:
     wait_until(
         lambda: watchers.holder() is not None and len(watchers.standbys()) == 1,
         most=SETTLE,
-        what="a holder and its standby",
+        what="a lease holder and its standby",
     )
     holder = watchers.holder()
     assert holder is not None  # noqa: S101 — just waited for
@@ -133,12 +138,12 @@ def _kill_holder(watchers: Watchers, number: int) -> datetime:
 
 
 def _kill_both(watchers: Watchers) -> tuple[datetime, datetime]:
-    """When the last watcher was killed, and when the next was started."""
-    tell("kill of standby and holder")
+    """The times at which the last watcher was killed and the next one was started."""
+    tell("killing standby and holder")
     for standby in watchers.standbys():
         watchers.kill(standby)
     holder = watchers.holder()
-    assert holder is not None, "nobody holds the lease"  # noqa: S101
+    assert holder is not None, "no live watcher holds the lease"  # noqa: S101
     at = watchers.kill(holder)
     time.sleep((at + INVOKED_EVERY - datetime.now(UTC)).total_seconds())
     watchers.start()
@@ -146,7 +151,7 @@ def _kill_both(watchers: Watchers) -> tuple[datetime, datetime]:
 
 
 def _epochs(child: Child) -> set[int]:
-    """The epochs under which *child* held the lease, by its log."""
+    """The epochs under which *child* held the lease, from its log."""
     epochs: set[int] = set()
     for line in child.log.read_text().splitlines():
         if line.startswith("{") and '"holds the lease"' in line:

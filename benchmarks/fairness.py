@@ -1,4 +1,4 @@
-"""How late one tenant's runs are sent while another's ten thousand, all due at once, are."""
+"""How late one tenant's runs are sent during another tenant's backlog of ten thousand runs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from nextfire.domain.message import decode_message
 WHALE, MINNOW = "whale", "minnow"
 MANY = 10_000
 SECONDS = 60
-"""For so long the minnow has a run due at each second, from the whale's instant on."""
+"""Seconds in which the minnow has one run due per second, starting when the whale's runs are due.
+"""
 BOUND = 2.0
 _READERS = 2
 _MOST = timedelta(minutes=10)
 
 
 class Queue:
-    """Empties the pool's queue, and knows how late what came was sent to it."""
+    """Drains the pool's queue and records how late each message was sent."""
 
     def __init__(self, stack: Stack) -> None:
         self._sqs = stack.client("sqs")
@@ -73,14 +74,14 @@ class Queue:
 
 
 def measure() -> Result:
-    """The deployed watcher dispatches; nothing is carried out."""
+    """The deployed watcher dispatches; no run is executed."""
     result = Result()
     with running_stack(watcher=True) as stack:
         midnight = floor_minute(datetime.now(UTC)) + timedelta(minutes=2)
         _store_minnow(stack, midnight)
         took = _store_whale(stack, midnight)
         left = (midnight - datetime.now(UTC)).total_seconds()
-        if left < 2:  # noqa: PLR2004 — the watcher has to be there before
+        if left < 2:  # noqa: PLR2004 — the watcher has to start first
             raise RuntimeError("this machine is too slow to store the jobs before they are due")
         tell(f"{MANY:,} jobs stored in {took:.0f} s; due in {left:.0f} s")
         queue = Queue(stack)
@@ -92,28 +93,38 @@ def measure() -> Result:
                 what=f"{MANY:,} and {SECONDS} messages",
             )
     whale, minnow = ([*of.values()] for of in queue.lateness.values())
-    result.add("whale_runs", "runs of the one, due at once", len(whale))
-    result.add("backlog_s", "its backlog, until the last was sent", max(whale), unit="s")
-    result.add("minnow_runs", "runs of the other, one due each second", len(minnow))
+    result.add("whale_runs", "runs of the large tenant, due at once", len(whale))
+    result.add("backlog_s", "time until the last of these was sent", max(whale), unit="s")
+    result.add("minnow_runs", "runs of the small tenant, one due each second", len(minnow))
     during = _during(queue.lateness[MINNOW], midnight, max(whale))
-    result.add("minnow_during_backlog", "of these, due while the backlog lasted", len(during))
+    result.add("minnow_during_backlog", "of these, due during the backlog", len(during))
     for percent in (50, 99):
         late = percentile(during, percent)
-        result.add(f"minnow_p{percent}_s", f"of these, due → sent, p{percent}", late, unit="s")
+        result.add(
+            f"minnow_p{percent}_s",
+            f"small tenant during the backlog, due → sent, p{percent}",
+            late,
+            unit="s",
+        )
     worst = max(minnow)
-    result.add("minnow_max_s", "of all, due → sent, max", worst, most=BOUND, unit="s")
+    result.add(
+        "minnow_max_s", "all runs of the small tenant, due → sent, max", worst, most=BOUND, unit="s"
+    )
     result.notes.append(
-        f"{MANY:,} ONCE jobs of one tenant are due at a full minute, one of another tenant's at "
-        f"that second and each of the {SECONDS - 1} after it. The watcher is the deployed Lambda "
-        "function; the queue is emptied as it fills, and nothing is carried out. Sent: "
-        "SentTimestamp of SQS."
+        f"{MANY:,} ONCE jobs of one tenant are due at a full minute. Another tenant has one job "
+        "due at "
+        f"that second and at each of the next {SECONDS - 1} seconds. The watcher is the deployed "
+        "Lambda "
+        "function; the queue is drained as it fills, and no run is executed. Sent: SentTimestamp "
+        "of "
+        "SQS."
     )
     return result
 
 
 def _during(lateness: Mapping[str, float], midnight: datetime, backlog: float) -> list[float]:
-    """The lateness of what was due within *backlog* seconds after *midnight*; run ids begin with
-    the instant.
+    """The lateness of the runs that were due within *backlog* seconds after *midnight*. Run ids
+    begin with the scheduled instant.
     """
     until = f"{midnight + timedelta(seconds=backlog):%Y%m%dT%H%M%S}"
     return [late for run_id, late in lateness.items() if run_id[: len(until)] <= until]
@@ -128,7 +139,7 @@ def _store_minnow(stack: Stack, first_at: datetime) -> None:
 
 
 def _store_whale(stack: Stack, due_at: datetime) -> float:
-    """Returns the seconds that it took."""
+    """Store the jobs. Returns the elapsed seconds."""
     began = time.monotonic()
     template_due_at = due_at + timedelta(days=30)
     document = {"type": "ONCE", "schedule": isoformat(template_due_at)}
@@ -158,5 +169,5 @@ def _store_whale(stack: Stack, due_at: datetime) -> float:
     )
     wait_until(lambda: not filler.record.alive, most=_MOST, what="the jobs to be stored")
     if said := filler.log.read_text():
-        raise RuntimeError(f"the filler failed: {said}")
+        raise RuntimeError(f"the fill process failed: {said}")
     return time.monotonic() - began

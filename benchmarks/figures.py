@@ -1,4 +1,4 @@
-"""What is computed from measurements: percentiles, accounts of runs, prices. No AWS, no clock."""
+"""Computes figures from measurements: percentiles, accounts of runs, prices. No AWS, no clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """The *percent*-th percentile (1 … 99) of *values* (one or more), interpolated within them."""
+    """The *percent*-th percentile (1 … 99) of *values* (at least one), by interpolation."""
     if len(values) == 1:
         return values[0]
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
@@ -20,7 +20,7 @@ def percentile(values: Sequence[float], percent: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """One instant of one job: what must become exactly one run."""
+    """One instant of one job, which must become exactly one run."""
 
     job_id: str
     at: datetime
@@ -28,7 +28,7 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A message as its queue received it."""
+    """A message as the queue received it."""
 
     occurrence: Occurrence
     message_id: str
@@ -37,8 +37,8 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A run's record: when its first attempt began, how many attempts began, whether it ended
-    well.
+    """A run record: the start of its first attempt, the number of attempts, and whether the run
+    succeeded.
     """
 
     occurrence: Occurrence
@@ -49,28 +49,28 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What became of the occurrences that were expected. Lateness is in seconds, by occurrence."""
+    """The outcome of the expected occurrences. Lateness is in seconds, by occurrence."""
 
     dispatch_lateness: dict[Occurrence, float]
     start_lateness: dict[Occurrence, float]
     lost: set[Occurrence]
-    """Without a record."""
+    """Occurrences without a run record."""
     duplicated: set[Occurrence]
-    """With two records, or two attempts."""
+    """Occurrences with two run records, or with two attempts."""
     sent_twice: set[Occurrence]
-    """With two messages; the queue and the claim must have made that harmless."""
+    """Occurrences with two messages; the queue and the claim must have made that harmless."""
     unfinished: set[Occurrence]
-    """With a record that does not say SUCCEEDED."""
+    """Occurrences with a run record whose state is not SUCCEEDED."""
     unexpected: set[Occurrence]
-    """That have a record or a message and are no occurrence of any job."""
+    """Runs with a record or a message that match no occurrence of any job."""
 
 
 def account(
     expected: Collection[Occurrence], sent: Collection[Sent], started: Collection[Started]
 ) -> Account:
-    """Hold what was *sent* and *started* against what was *expected*.
+    """Compare *sent* and *started* with *expected*.
 
-    Of several messages, or records, of one occurrence the first counts for its lateness.
+    If an occurrence has several messages or records, the first one counts for its lateness.
     """
     messages: dict[Occurrence, dict[str, datetime]] = defaultdict(dict)
     for message in sent:
@@ -105,7 +105,7 @@ def account(
 
 
 def worst(lateness: dict[Occurrence, float], since: datetime, until: datetime) -> float:
-    """The greatest lateness, in seconds, of what was due in [*since*, *until*); 0.0 of nothing."""
+    """The maximum lateness in seconds of runs due in [*since*, *until*); 0.0 if nothing was due."""
     return max((late for o, late in lateness.items() if since <= o.at < until), default=0.0)
 
 
@@ -117,8 +117,9 @@ _READ_UNIT_BYTES = 4096
 
 
 def read_units(sizes: Sequence[int], *, consistent: bool, one_by_one: bool) -> float:
-    """What DynamoDB asks for reading items of *sizes* bytes; *one_by_one*: as a BatchGetItem, which
-    rounds each item up, and not their sum as a Query. Nothing found costs as one small item does.
+    """The read units that DynamoDB charges for items of *sizes* bytes. *one_by_one*: as a
+    BatchGetItem, which rounds up each item; a Query rounds up their sum. A read that finds nothing
+    costs as much as one small item.
     """
     amounts = sizes if one_by_one else [sum(sizes)]
     units = sum(max(1, math.ceil(amount / _READ_UNIT_BYTES)) for amount in amounts or [0])
@@ -126,7 +127,7 @@ def read_units(sizes: Sequence[int], *, consistent: bool, one_by_one: bool) -> f
 
 
 def item_bytes(item: Mapping[str, Mapping[str, Any]]) -> int:
-    """How large DynamoDB takes *item* (with type descriptors) to be: names and values."""
+    """The size of *item* (with type descriptors) by DynamoDB's rule: names and values."""
     return sum(len(name.encode()) + _value_bytes(value) for name, value in item.items())
 
 
@@ -146,24 +147,24 @@ def _value_bytes(value: Mapping[str, Any]) -> int:
 
 
 HOURS_PER_MONTH = 730
-"""As AWS counts a month in its calculator."""
+"""Hours of a month in the AWS pricing calculator."""
 
-# List prices in USD, us-east-1, looked up 2026-11-21; the first tier, without data transfer.
+# List prices in USD, us-east-1, as of 2026-11-21; the first tier, without data transfer.
 PRICES = {
     "GB-s on arm64": 0.0000133334,  # aws.amazon.com/lambda/pricing
-    "GB-s on x86_64": 0.0000166667,  # the same
-    "Lambda requests": 0.20e-6,  # the same
+    "GB-s on x86_64": 0.0000166667,  # aws.amazon.com/lambda/pricing
+    "Lambda requests": 0.20e-6,  # aws.amazon.com/lambda/pricing
     "read units": 0.125e-6,  # aws.amazon.com/dynamodb/pricing/on-demand
-    "write units": 0.625e-6,  # the same
+    "write units": 0.625e-6,  # aws.amazon.com/dynamodb/pricing/on-demand
     "SQS FIFO requests": 0.50e-6,  # aws.amazon.com/sqs/pricing
-    "scheduled rule invocations": 0.0,  # aws.amazon.com/eventbridge/pricing: of a bus's rules, free
-    "alarms": 0.10,  # aws.amazon.com/cloudwatch/pricing, a month each
-    "custom metrics": 0.30,  # the same
-    "dashboards": 3.00,  # the same
-    "GB of logs": 0.50,  # the same, ingestion
+    "scheduled rule invocations": 0.0,  # aws.amazon.com/eventbridge/pricing: free on a bus
+    "alarms": 0.10,  # aws.amazon.com/cloudwatch/pricing, each per month
+    "custom metrics": 0.30,  # aws.amazon.com/cloudwatch/pricing
+    "dashboards": 3.00,  # aws.amazon.com/cloudwatch/pricing
+    "GB of logs": 0.50,  # aws.amazon.com/cloudwatch/pricing, ingestion
 }
 
-# What an account gets each month without end; new accounts' credits are not in it.
+# Free amounts of each month that do not expire. Excludes the credits of new accounts.
 FREE = {
     "GB-s on arm64": 400_000.0,
     "GB-s on x86_64": 400_000.0,
@@ -178,7 +179,7 @@ FREE = {
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """A month's amount of one thing, and its price in USD without and with the free tier."""
+    """A monthly amount of one item, and its price in USD without and with the free tier."""
 
     what: str
     unit: str
@@ -188,9 +189,9 @@ class Cost:
 
 
 def costs(items: Sequence[tuple[str, str, float]]) -> list[Cost]:
-    """The price of *items*: what for, unit (a key of `PRICES`), amount in a month.
+    """The prices of *items*: purpose, unit (a key of `PRICES`), amount per month.
 
-    Items of one unit share its free amount, in their order.
+    Items with the same unit share its free amount, in their order.
     """
     left = Counter(FREE)
     priced: list[Cost] = []

@@ -1,6 +1,6 @@
-"""Fills a local stack with jobs at rest: stored, and due in months.
+"""Fills a local stack with jobs at rest: stored jobs that are due in months.
 
-``python -m benchmarks.fill INSTRUCTIONS`` takes the JSON that `Filling` is made of.
+``python -m benchmarks.fill INSTRUCTIONS`` takes a `Filling` as JSON.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
-from nextfire.adapters.due_store import entry_item
+from nextfire.adapters.dynamodb.due_items import entry_item
 from nextfire.domain.due import fire
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import isoformat
 
-_BATCH = 12  # jobs, each with its entry: 24 of the 25 items of a BatchWriteItem
+_BATCH = 12  # jobs with their entries: 24 of at most 25 items of a BatchWriteItem
 _YEAR = timedelta(days=365)
 
 
 class Filling(BaseModel):
-    """Jobs number *first* to *last* - 1, ONCE, evenly due over *spread* from *due_from* on.
+    """ONCE jobs number *first* to *last* - 1, with due times spread evenly over *spread* from
+    *due_from*.
 
     `job` is the item of a stored job that is due at `job_due_at`; the others are copies of it.
     """
@@ -46,15 +47,15 @@ class Filling(BaseModel):
 
 
 def items(filling: Filling) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each job's item and that of its due entry."""
+    """The item of each job and the item of its due entry."""
     tenant = filling.job["tenant"]["S"]
     version = int(filling.job["schedule_version"]["N"])
-    told = isoformat(filling.job_due_at)
+    stored_due_at = isoformat(filling.job_due_at)
     for number in range(filling.first, filling.last):
         job_id, uid = f"rest-{number:07d}", f"rest{number:08d}"
         due_at = filling.due_from + filling.spread * ((number * 7919) % 1_000_003 / 1_000_003)
         entry = fire(JobKey(tenant, job_id), uid, version, due_at)
-        definition = filling.job["definition"]["S"].replace(told, isoformat(entry.at))
+        definition = filling.job["definition"]["S"].replace(stored_due_at, isoformat(entry.at))
         job = {
             **filling.job,
             "job_id": {"S": job_id},
@@ -65,8 +66,8 @@ def items(filling: Filling) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def main(filling: Filling) -> None:
-    """Write them, without the SDK, which would take the longer part of the time. The emulator looks
-    at no signature of its root user's.
+    """Write them. This does not use the SDK, which would take most of the time. The emulator does
+    not check the signature of its root user.
     """
     key = f"Credential={filling.access_key}/20260101/us-east-1/dynamodb/aws4_request"
     headers = {
@@ -85,7 +86,7 @@ def main(filling: Filling) -> None:
         answer = connection.getresponse()
         body = json.loads(answer.read())
         if answer.status != 200 or body["UnprocessedItems"]:  # noqa: PLR2004
-            sys.exit(f"refused: {answer.status} {body}")
+            sys.exit(f"write rejected: {answer.status} {body}")
 
 
 if __name__ == "__main__":

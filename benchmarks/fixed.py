@@ -1,4 +1,4 @@
-"""What an idle deployment costs a month, and how much memory its watcher needs."""
+"""The monthly cost of an idle deployment, and the memory of its watcher."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _MIB_PER_GIB = 1024
 
 
 def measure() -> Result:
-    """One simulated hour of a watcher group without jobs, call by call; then real watchers for
-    their memory.
+    """Count the calls of a simulated hour of a watcher group without jobs, then measure the memory
+    of real watchers.
     """
     result = Result()
     settings = Settings()
@@ -61,35 +61,41 @@ def measure() -> Result:
     result.notes.append(
         f"The hour: {calls}; {tally.read_units:,.1f} read units, {tally.write_units:,.0f} write "
         f"units. {settings.read_shards} shards, {settings.groups} group, {invocations} invocations "
-        f"that live {settings.life.total_seconds():g} s each. A simulated clock, real stores, "
-        "every call counted. Read units are computed from the answers, as in units."
+        f"of {settings.life.total_seconds():g} s each. A simulated clock and real stores; every "
+        "call is "
+        "counted. Read units are computed from the answers, as in the units benchmark."
     )
     result.notes.append(
-        "Memory: the most that was resident (VmHWM) of a process that runs the watcher's handler "
-        f"on this machine's Python, before and after {BURST:,} entries that were due at one "
-        "instant; Lambda's own runtime adds some."
+        "Memory: peak resident memory (VmHWM) of a process that runs the watcher's handler with "
+        "this "
+        f"machine's Python, before and after a burst of {BURST:,} entries that were due at one "
+        "instant. The Lambda runtime adds to it."
     )
     result.notes.append(
-        f"Auditor: woken every {settings.auditor_wake_every.total_seconds() / 60:g} minutes; one "
-        f"that found nothing to do took {auditor_s:.2f} s here. Its few read units are not counted."
+        f"Auditor: runs every {settings.auditor_wake_every.total_seconds() / 60:g} minutes; an "
+        f"invocation with nothing to do took {auditor_s:.2f} s here. Its few read units are not "
+        "counted."
     )
     result.notes.append(
-        "Not in it: what a Lambda executor's event source polls (AWS tells no number), storage, "
-        "and what grows with use. The alarms are those of the local stack, which has one pool more "
-        "than AWS would by default."
+        "Not included: the polls of a Lambda executor's event source (AWS does not document their "
+        "number), storage, and what depends on usage. The alarms are those of the local stack, "
+        "which has "
+        "one more pool than the default on AWS."
     )
     return result
 
 
 def _idle_hour(life: timedelta) -> tuple[Tally, int, int]:
-    """An hour's calls, invocations and bytes of metrics, with an invocation each minute."""
+    """Simulate an hour with an invocation each minute. Returns its calls, its invocations, and the
+    bytes of its metrics.
+    """
     clock = SimulatedClock(next_hour())
-    warm_at = clock.at + 4 * _MINUTE  # by then the invocations overlap as they always do
+    warm_at = clock.at + 4 * _MINUTE  # by then the invocations overlap as in steady state
     until = warm_at + _HOUR
     meter = Meter()
-    free: list[WatcherLife] = []  # processes whose invocation has ended take the next one
+    free: list[WatcherLife] = []  # processes that are free for the next invocation
     order = itertools.count()
-    # When, tie, whose turn (None: EventBridge's), until when it lives.
+    # Instant, tie-breaker, next to act (None: EventBridge), end of its life.
     agenda: list[tuple[datetime, int, WatcherLife | None, datetime]] = [
         (clock.at, next(order), None, clock.at)
     ]
@@ -121,9 +127,9 @@ def _idle_hour(life: timedelta) -> tuple[Tally, int, int]:
 
 
 def _auditor_seconds(stack: Stack) -> float:
-    """How long a warm auditor takes to find that there is nothing to do."""
+    """Seconds that a warm auditor takes when it has nothing to do."""
     took = 0.0
-    for _ in range(2):  # the first starts a process, and begins the day's audit, of no job
+    for _ in range(2):  # the first starts a process and the day's audit, of no jobs
         began = time.perf_counter()
         answer = stack.client("lambda").invoke(
             FunctionName=stack.info.functions["auditor"], Payload=b"{}"
@@ -135,7 +141,7 @@ def _auditor_seconds(stack: Stack) -> float:
 
 
 def _memory(stack: Stack) -> tuple[float, float]:
-    """The peak of a real watcher process in MiB: idle, and after a burst of `BURST` entries."""
+    """Peak memory of a real watcher process in MiB: idle, and after a burst of `BURST` entries."""
     registrar = stack.registrar()
     due_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=20 + BURST / 200)
     document = {"type": "INTERVAL", "schedule": "P1D", "startAt": due_at.isoformat()}
@@ -147,9 +153,9 @@ def _memory(stack: Stack) -> tuple[float, float]:
         for _ in progress(added, f"{BURST:,} jobs that are due together", total=BURST):
             pass
     left = (due_at - datetime.now(UTC)).total_seconds()
-    if left < 12:  # noqa: PLR2004 — the watcher has to be idle for a while
+    if left < 12:  # noqa: PLR2004 — the watcher must be idle first
         raise RuntimeError("this machine is too slow to store the burst before it is due")
-    tell(f"a real watcher, {left:.0f} s before the burst")
+    tell(f"starting a real watcher, {left:.0f} s before the burst")
     time.sleep(left - 12)
     watcher = stack.spawn(
         "benchmarks.invoke",
@@ -191,30 +197,32 @@ def _price(
     core = [
         (f"watcher, {settings.watcher_memory} MiB", "GB-s on arm64", gb_s),
         ("watcher's invocations", "Lambda requests", invocations * month * settings.groups),
-        ("polls, leases watched", "read units", tally.read_units * month),
-        ("leases renewed, cursors", "write units", tally.write_units * month),
-        ("queues asked by the watcher", "SQS FIFO requests", tally.of("sqs") * month),
+        ("polls, lease checks", "read units", tally.read_units * month),
+        ("lease renewals, cursors", "write units", tally.write_units * month),
+        ("the watcher's queue requests", "SQS FIFO requests", tally.of("sqs") * month),
         (f"auditor, {settings.auditor_memory} MiB", "GB-s on arm64", auditor_gb_s),
         ("auditor's invocations", "Lambda requests", audits),
         ("EventBridge rules", "scheduled rule invocations", invocations * month + audits),
     ]
-    beside = [
+    extra = [
         ("alarms", "alarms", float(alarms)),
         ("dashboard", "dashboards", 1.0),
-        ("metrics that an idle system sends", "custom metrics", 1.0),
-        ("these metrics in the log", "GB of logs", log_bytes * month / 1e9),
+        ("metrics of an idle system", "custom metrics", 1.0),
+        ("logs of these metrics", "GB of logs", log_bytes * month / 1e9),
     ]
-    priced = costs(core + beside)
+    priced = costs(core + extra)
     for cost in priced:
         result.say(f"{cost.what}: {cost.amount:,.4g} {cost.unit}", f"${cost.usd:.2f}")
     total = sum(cost.usd for cost in priced[: len(core)])
-    result.add("usd_per_month", "a month, without free tier", total, most=BOUND_USD, unit="USD")
+    result.add("usd_per_month", "per month, without free tier", total, most=BOUND_USD, unit="USD")
     free = sum(cost.usd_with_free_tier for cost in priced[: len(core)])
-    result.add("usd_per_month_with_free_tier", "the same with free tier", free, unit="USD")
+    result.add("usd_per_month_with_free_tier", "per month, with free tier", free, unit="USD")
     monitoring = sum(cost.usd for cost in priced[len(core) :])
-    result.add("usd_monitoring", "beside that: alarms, dashboard, logs", monitoring, unit="USD")
+    result.add("usd_monitoring", "in addition: alarms, dashboard, logs", monitoring, unit="USD")
     monitoring = sum(cost.usd_with_free_tier for cost in priced[len(core) :])
-    result.add("usd_monitoring_with_free_tier", "the same with free tier", monitoring, unit="USD")
+    result.add(
+        "usd_monitoring_with_free_tier", "in addition, with free tier", monitoring, unit="USD"
+    )
     [x86] = costs([("watcher", "GB-s on x86_64", gb_s)])
     result.notes.append(
         f"On x86_64 the watcher would cost ${x86.usd:.2f}. It is deployed on arm64."

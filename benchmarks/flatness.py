@@ -1,4 +1,4 @@
-"""What a watcher's minute costs with 1,000 and with 1,000,000 jobs at rest."""
+"""The cost of a watcher's minute with 1,000 and with 1,000,000 jobs at rest."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ BOUND = 1.1
 _FILLERS = 2
 _MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
-_TELL_EVERY = 30  # seconds
+_REPORT_EVERY = 30  # seconds
 _AT_REST = timedelta(days=30)
-"""How far away the first job at rest is due; simulated time stays far below."""
+"""Time until the first job at rest is due; simulated time stays far below it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """What a minute in which `RUNS` runs are due cost. CPU in seconds."""
+    """The cost of a minute in which `RUNS` runs are due. CPU in seconds."""
 
     tally: Tally
     cpu: float
@@ -47,7 +47,7 @@ class Minute:
 
 
 class Group:
-    """A stack with *size* jobs at rest and `RUNS` hourly ones, and a watcher of it."""
+    """A stack with *size* jobs at rest and `RUNS` hourly jobs, and a watcher for it."""
 
     def __init__(self, stack: Stack, size: int, first_at: datetime) -> None:
         registrar = stack.registrar()
@@ -63,7 +63,7 @@ class Group:
         drive([self._watch], self._clock, first_at - _MINUTE)
 
     def minute(self, at: datetime) -> Minute:
-        """The minute around the full hour *at*. The time since the last one is passed over."""
+        """The minute around the full hour *at*. Skips the time since the previous one."""
         self._clock.at = at - _MINUTE
         drive([self._watch], self._clock, at - _MINUTE / 2)
         gc.collect()
@@ -81,13 +81,13 @@ class Group:
 
 
 def measure() -> Result:
-    """The same minutes of two stacks, by turns."""
+    """Measure the same minutes on two stacks, alternately."""
     result = Result()
     with running_stack(watcher=False) as small, running_stack(watcher=False) as large:
         try:
             _measure(small, large, result)
         finally:
-            # Stopped by a request, it would first save a million jobs that nobody wants.
+            # On a regular stop MiniStack would first save a million jobs that are not needed.
             large.end_all()
             [emulator] = [each for each in large.info.processes if each.name == "ministack"]
             os.kill(emulator.pid, signal.SIGKILL)
@@ -101,7 +101,7 @@ def _measure(small: Stack, large: Stack, result: Result) -> None:
     for repetition in progress(range(REPETITIONS + 1), f"{REPETITIONS} simulated minutes of each"):
         at = first_at + repetition * _HOUR
         pair = few.minute(at), many.minute(at)
-        if repetition:  # the first warms up
+        if repetition:  # the first one is a warm-up
             pairs.append(pair)
     _compare(result, "units", pairs, lambda m: m.tally.read_units + m.tally.write_units)
     _compare(result, "calls", pairs, lambda m: sum(m.tally.calls.values()))
@@ -110,11 +110,13 @@ def _measure(small: Stack, large: Stack, result: Result) -> None:
     jobs, entries = many.count("jobs"), many.count("due")
     result.values |= {"jobs": jobs, "due_entries": entries}
     result.notes.append(
-        f"Medians of {REPETITIONS} simulated minutes, of two stacks by turns, in each of which "
-        f"{RUNS} recurring runs are due; CPU of the watcher's process only, and of MiniStack's for "
-        "comparison. The jobs at rest are ONCE, due within the year that begins in 30 days. They "
-        f"were written with BatchWriteItem by {_FILLERS} processes in {many.filled_in:.0f} s; at "
-        f"the end the tables held {jobs:,} jobs and {entries:,} due entries, by DescribeTable."
+        f"Medians of {REPETITIONS} simulated minutes of each of two stacks, alternately. {RUNS} "
+        "recurring runs are due in each minute. CPU of the watcher process only; CPU of "
+        "MiniStack for "
+        "comparison. The jobs at rest are ONCE jobs, due within the year that begins in 30 days. "
+        f"{_FILLERS} processes wrote them with BatchWriteItem in {many.filled_in:.0f} s. At the "
+        "end, "
+        f"DescribeTable reported {jobs:,} jobs and {entries:,} due entries."
     )
 
 
@@ -130,12 +132,12 @@ def _compare(
     many = statistics.median(amount(large) for _, large in pairs)
     ratio = statistics.median(amount(large) / amount(small) for small, large in pairs)
     what = key.replace("_", " ")
-    result.say(f"{what} of a minute, {FEW:,} / {MANY:,} at rest", f"{few:.5g} / {many:.5g}")
+    result.say(f"{what} per minute, {FEW:,} / {MANY:,} at rest", f"{few:.5g} / {many:.5g}")
     result.add(f"ratio_{key}", f"{what}, ratio", ratio, most=most)
 
 
 def _fill(stack: Stack, size: int, due_from: datetime) -> float:
-    """Put *size* jobs at rest. Returns the seconds that it took."""
+    """Store *size* jobs at rest. Returns the elapsed seconds."""
     due_at = due_from - _HOUR
     template = "rest-template"
     document = {"type": "ONCE", "schedule": due_at.isoformat().replace("+00:00", "Z")}
@@ -168,15 +170,15 @@ def _fill(stack: Stack, size: int, due_from: datetime) -> float:
         )
         for start in range(0, size, step)
     ]
-    told = began
+    reported_at = began
     while any(filler.record.alive for filler in fillers):
         time.sleep(0.2)
-        if time.monotonic() > told + _TELL_EVERY:
-            told = time.monotonic()
-            tell(f"{_count(stack, 'jobs'):,} jobs")
+        if time.monotonic() > reported_at + _REPORT_EVERY:
+            reported_at = time.monotonic()
+            tell(f"{_count(stack, 'jobs'):,} jobs stored")
     for filler in fillers:
         if said := filler.log.read_text():
-            raise RuntimeError(f"a filler failed: {said}")
+            raise RuntimeError(f"a fill process failed: {said}")
     stack.end(*fillers)
     return time.monotonic() - began
 

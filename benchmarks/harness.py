@@ -1,5 +1,5 @@
-"""What the benchmarks share: a stack to run on, watchers as their function builds them, the
-counting of what they ask of AWS.
+"""Shared parts of the benchmarks: a stack to run on, watchers built as their function builds
+them, and a counter of AWS requests.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ import boto3
 
 from benchmarks.figures import item_bytes, read_units
 from benchmarks.report import tell
-from nextfire.adapters.control_store import DynamoDbControlStore
-from nextfire.adapters.due_store import DynamoDbDueStore
-from nextfire.adapters.job_store import DynamoDbJobStore
-from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
+from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
+from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due import DueEntry, Slot
 from nextfire.domain.ids import JobKey
-from nextfire.domain.job import Job, JobDefinition
+from nextfire.domain.job import Job
 from nextfire.domain.places import tenant_place
 from nextfire.settings import WatcherSettings
 from nextfire.usecases.find_unsent import FindUnsent
@@ -51,14 +52,14 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class _QuietStack(LocalStack):
-    """A local stack whose deployed watcher is not invoked: a benchmark brings its own."""
+    """A local stack that does not invoke its deployed watcher: benchmarks start their own."""
 
     def _wake_watcher(self, outputs: dict[str, str]) -> None:
         pass
 
 
 class Stack:
-    """The deployed app, and the processes that a benchmark starts beside it."""
+    """The deployed app, and the processes that a benchmark starts."""
 
     def __init__(self, local: LocalStack, info: StackInfo, folder: Path) -> None:
         self.local = local
@@ -86,14 +87,14 @@ class Stack:
         return int(self.watcher_environment()["NEXTFIRE_WRITE_SHARDS"])
 
     def watcher_environment(self) -> dict[str, str]:
-        """The environment of the deployed watcher, with credentials of its role."""
+        """The environment of the deployed watcher, with the credentials of its role."""
         function = self.client("lambda").get_function_configuration(
             FunctionName=self.info.functions["watcher"]
         )
         return {**function["Environment"]["Variables"], **self._credentials("watcher")}
 
     def worker_environment(self) -> dict[str, str]:
-        """The environment of a worker of `POOL`, with credentials of its role."""
+        """The environment of a worker of `POOL`, with the credentials of its role."""
         environment: dict[str, str] = json.loads(
             self._outputs[f"WorkerEnvironment{POOL.capitalize()}"]
         )
@@ -139,7 +140,7 @@ class Stack:
     def spawn(
         self, module: str, *arguments: str, name: str, environment: Mapping[str, str]
     ) -> Child:
-        """Run a module in a process of its own, which is ended with the stack."""
+        """Run a module in a separate process that ends with the stack."""
         log = self.folder / "logs" / f"{name}.log"
         path = os.pathsep.join(str(ROOT / part) for part in ("layers", "cli", ""))
         process = self._processes.spawn(
@@ -158,20 +159,20 @@ class Stack:
         return Child(record, log)
 
     def end(self, *children: Child) -> None:
-        """SIGTERM, after a few seconds SIGKILL."""
+        """Send SIGTERM, then after a few seconds SIGKILL."""
         self._processes.end([child.record for child in children], grace=timedelta(seconds=5))
 
     def end_all(self) -> None:
         self._processes.end(self._processes.recorded(), grace=timedelta(seconds=5))
 
     def emulator_cpu(self) -> float:
-        """CPU seconds that MiniStack's own process has used; those of its Lambdas are not in it."""
+        """CPU seconds of the MiniStack process itself, without its Lambda functions."""
         [pid] = [record.pid for record in self.info.processes if record.name == "ministack"]
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
     def due_store(self) -> DynamoDbDueStore:
-        """The due entries, with the rights of the root user."""
+        """The due entries, accessed as the root user."""
         return DynamoDbDueStore(
             self.client("dynamodb"),
             table=self.info.tables["due"],
@@ -180,7 +181,7 @@ class Stack:
         )
 
     def run_store(self) -> DynamoDbRunStore:
-        """The run records, with the rights of the root user."""
+        """The run records, accessed as the root user."""
         return DynamoDbRunStore(self.client("dynamodb"), table=self.info.tables["runs"])
 
     def push_script(self, handler: str, source: bytes) -> None:
@@ -189,7 +190,9 @@ class Stack:
         self.client("s3").put_object(Bucket=self.info.scripts_bucket, Key=key, Body=source)
 
     def registrar(self, tenant: str | None = None) -> Registrar:
-        """Puts jobs in as the API does, without HTTP; *tenant*'s, or the stack's own."""
+        """Registers jobs of *tenant*, by default the stack's tenant, as the API does but without
+        HTTP.
+        """
         tables = self.info.tables
         store = DynamoDbJobStore(
             self.client("dynamodb"),
@@ -211,7 +214,7 @@ class Child:
     log: Path
 
     def peak_memory(self) -> float:
-        """The most memory that was resident, in MiB."""
+        """Peak resident memory in MiB."""
         lines = Path(f"/proc/{self.record.pid}/status").read_text().splitlines()
         [peak] = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
         return int(peak) / 1024
@@ -225,7 +228,7 @@ class Registrar:
         self._tenant = tenant
 
     def register(self, job_id: str, document: Mapping[str, object], now: datetime) -> Job:
-        """Store the job and its first due entry. *document* is the API's; a target is given."""
+        """Store the job and its first due entry. *document* is the API's; the target is added."""
         definition = JobDefinition.model_validate(
             {"target": {"pool": POOL, "handler": "instant"}, **document}
         )
@@ -235,8 +238,7 @@ class Registrar:
 
 @contextmanager
 def stack(*, watcher: bool) -> Generator[Stack]:
-    """A fresh local stack without workers, in a temporary folder; gone at the end, whatever
-    happens.
+    """A fresh local stack without workers, in a temporary folder. Always removed at the end.
 
     Args:
         watcher: Whether the deployed watcher runs.
@@ -264,9 +266,9 @@ def stack(*, watcher: bool) -> Generator[Stack]:
 class Tally:
     """Requests by service and operation (``dynamodb Query``), and DynamoDB's units.
 
-    Write units are those that the answers tell; a conditional write that was refused is one, which
-    no answer tells. Read units are computed from the items that were answered, by DynamoDB's rule:
-    MiniStack tells 0.5 or 1 however much was read, and nothing for BatchGetItem.
+    Write units are those that the answers report, and one for a rejected conditional write, which
+    no answer reports. Read units are computed from the items in the answers by DynamoDB's rule:
+    MiniStack reports 0.5 or 1 for any read, and nothing for BatchGetItem.
     """
 
     calls: Counter[str] = field(default_factory=Counter)
@@ -274,7 +276,7 @@ class Tally:
     write_units: float = 0.0
 
     def of(self, service: str) -> int:
-        """All requests to *service*."""
+        """The number of requests to *service*."""
         return sum(count for name, count in self.calls.items() if name.split()[0] == service)
 
     def __sub__(self, other: Tally) -> Tally:
@@ -290,7 +292,7 @@ _CONSISTENT = "nextfire_consistent"
 
 
 class Meter:
-    """Counts what clients of the default session ask of AWS. Make it before them."""
+    """Counts the AWS requests of clients of the default session. Create it before the clients."""
 
     def __init__(self) -> None:
         self._tally = Tally()
@@ -301,7 +303,7 @@ class Meter:
             events.register(f"after-call.{service}", self._count)
 
     def take(self) -> Tally:
-        """What was counted since the last call."""
+        """The tally since the last call."""
         with self._lock:
             taken, self._tally = self._tally, Tally()
         return taken
@@ -327,7 +329,7 @@ class Meter:
                     model.name, parsed, consistent=context[_CONSISTENT]
                 )
             else:
-                self._tally.write_units += 1 if refused else _told_units(parsed)
+                self._tally.write_units += 1 if refused else _reported_units(parsed)
 
 
 def _read_units(operation: str, parsed: dict[str, Any], *, consistent: bool) -> float:
@@ -341,14 +343,14 @@ def _read_units(operation: str, parsed: dict[str, Any], *, consistent: bool) -> 
     )
 
 
-def _told_units(parsed: dict[str, Any]) -> float:
+def _reported_units(parsed: dict[str, Any]) -> float:
     consumed = parsed.get("ConsumedCapacity", [])
     answers = consumed if isinstance(consumed, list) else [consumed]
     return float(sum(answer["CapacityUnits"] for answer in answers))
 
 
 class SimulatedClock:
-    """A `Clock` that stands still until it is moved."""
+    """A `Clock` that moves only when it is advanced."""
 
     def __init__(self, at: datetime) -> None:
         self.at = at
@@ -361,20 +363,20 @@ class SimulatedClock:
 
 
 def watcher_function() -> Any:  # noqa: ANN401 — a module
-    """The module of the watcher's function; it reads the environment as it is imported."""
+    """The module of the watcher's function; importing it reads the environment."""
     from functions.watcher import handler  # noqa: PLC0415
 
     return handler
 
 
 def new_watch(clock: SimulatedClock) -> Watch:
-    """The steps of a watcher of group 0 by *clock*, with the adapters of its function."""
+    """The steps of a watcher of group 0 on *clock*, with the adapters of its function."""
     ports, config = _watcher_parts(clock)
     return build_watch(ports, config, watcher_function().telemetry)
 
 
 def new_watcher(clock: SimulatedClock) -> WatcherLife:
-    """A watcher of group 0 by *clock*, with the adapters of its function."""
+    """A watcher of group 0 on *clock*, with the adapters of its function."""
     ports, config = _watcher_parts(clock)
     return build_watcher(ports, config, watcher_function().telemetry)
 
@@ -386,10 +388,10 @@ def _watcher_parts(clock: SimulatedClock) -> tuple[WatcherPorts, WatcherConfig]:
 
 
 def drive(watches: Sequence[Watch], clock: SimulatedClock, until: datetime) -> int:
-    """Step *watches*, each when it asks for it, from the clock's instant to *until*.
+    """Step *watches*, each at the instants that it asks for, from the clock's instant to *until*.
 
     Returns:
-        How many runs were dispatched.
+            The number of dispatched runs.
     """
     agenda = [(clock.at, number) for number in range(len(watches))]
     dispatched = 0
@@ -403,12 +405,12 @@ def drive(watches: Sequence[Watch], clock: SimulatedClock, until: datetime) -> i
 
 
 def slot_of(entry: DueEntry, now: datetime, shards: int) -> Slot:
-    """Where a writer at *now* puts *entry*."""
+    """The slot in which a writer at *now* puts *entry*."""
     return Slot(entry.bucket(now, shards), entry.sort_key)
 
 
 def next_hour() -> datetime:
-    """A full hour after the present one: where simulated time begins."""
+    """The next full hour but one: the start of simulated time."""
     now = datetime.now(UTC)
     return now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=2)
 
@@ -417,10 +419,10 @@ def wait_until(condition: Callable[[], bool], *, most: timedelta, what: str) -> 
     """Poll *condition* ten times a second.
 
     Raises:
-        TimeoutError: It did not come true in *most*.
+        TimeoutError: The condition did not become true within *most*.
     """
     deadline = time.monotonic() + most.total_seconds()
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {most} in vain for {what}")
+            raise TimeoutError(f"timed out after {most} waiting for {what}")
         time.sleep(0.1)

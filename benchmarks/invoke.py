@@ -1,4 +1,4 @@
-"""One invocation of the watcher's function in a process of its own, for group 0."""
+"""Invokes the watcher's function once for group 0, in a separate process."""
 
 from __future__ import annotations
 

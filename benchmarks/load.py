@@ -1,4 +1,4 @@
-"""Jobs whose every run is known beforehand, and what became of these runs."""
+"""Jobs with known runs, and an account of these runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _THREADS = 4
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job of the API's form, and the instants at which it must run."""
+    """A job in the form of the API, and the instants at which it must run."""
 
     job_id: str
     document: dict[str, object]
@@ -36,7 +36,7 @@ def dates(job_id: str, instants: Sequence[datetime]) -> Planned:
 
 
 def interval(job_id: str, first_at: datetime, seconds: int, times: int) -> Planned:
-    """Every *seconds*, *times* times, none left out however late."""
+    """A run every *seconds*, *times* times; late runs are not skipped."""
     instants = tuple(first_at + timedelta(seconds=seconds * n) for n in range(times))
     document: dict[str, object] = {
         "type": "INTERVAL",
@@ -58,7 +58,7 @@ class Load:
         self.expected = [Occurrence(job.job_id, at) for job in plan for at in job.due_at]
 
     def store(self) -> None:
-        """Put all jobs in, as the API does."""
+        """Store all jobs, as the API does."""
         registrar = self._stack.registrar()
         self._stack.push_script("instant", b"")
         with ThreadPoolExecutor(_THREADS) as threads:
@@ -83,7 +83,7 @@ class Load:
         )
 
     def await_all(self, *, most: timedelta) -> None:
-        """Wait until every run was received and is over, or *most* has passed."""
+        """Wait until every run was received and has ended, for at most *most*."""
         count = len(self.expected)
         tell(f"waiting for {count} runs")
         try:
@@ -106,14 +106,14 @@ class Load:
         wait_until(all_over, most=timedelta(minutes=2), what="an empty queue")
 
     def account(self) -> Account:
-        """What became of every run, by the messages received and the records stored."""
+        """The outcome of every run, from the received messages and the stored records."""
         tell("reading the records")
         with ThreadPoolExecutor(_THREADS) as threads:
             started = [s for found in threads.map(self._started, self._plan) for s in found]
         return account(self.expected, self.sent(), started)
 
     def sent(self) -> list[Sent]:
-        """The messages that the consumer has received so far, in that order."""
+        """The messages that the consumer has received so far, in order of receipt."""
         if not self._received.exists():
             return []
         sent: list[Sent] = []

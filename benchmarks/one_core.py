@@ -24,7 +24,7 @@ from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import floor_minute, to_ms
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports import Lease
+from nextfire.domain.ports.control import Lease
 from nextfire.usecases.dispatch.tick import Dispatch
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.watch import Watch
@@ -36,13 +36,13 @@ P = TypeVar("P")
 T = TypeVar("T")
 
 THREADS = 16
-"""Of the dispatcher's executor, as in `functions/watcher`."""
+"""Threads of the dispatcher's executor, as in `functions/watcher`."""
 LANES = 16
-"""Batches in flight, as there."""
+"""Batches in flight, as in `functions/watcher`."""
 BATCH = 100
-"""Entries per batch call for which `BATCH_TAKES` holds; twice as many take twice as long."""
+"""Entries per batch call to which `BATCH_TAKES` applies; twice as many take twice as long."""
 SINGLE_TAKES = 10
-"""Milliseconds of a call for one item; also of a page of `runs.between`."""
+"""Milliseconds per call for one item, and per page of `runs.between`."""
 BATCH_TAKES = {
     "jobs.get_many": 40,
     "queue.send": 60,
@@ -50,10 +50,10 @@ BATCH_TAKES = {
     "due.delete": 50,
     "due.mark_held": 50,
 }
-"""Milliseconds. A batch call that is not listed takes `OTHER_BATCH_TAKES`."""
+"""Milliseconds per batch call that `BATCH_TAKES` does not list."""
 OTHER_BATCH_TAKES = 50
 PAGE_TAKES = 20
-"""Milliseconds of a page of `due.read`."""
+"""Milliseconds per page of `due.read`."""
 PAGE = 1_000
 
 ENTRY_CPU = {
@@ -63,20 +63,20 @@ ENTRY_CPU = {
     "due.delete": 50,
     "due.mark_held": 50,
 }
-"""Microseconds of the core per entry of a batch call; together 200 per ordinary run."""
+"""Microseconds of the core per entry of a batch call; 200 in total for an ordinary run."""
 OTHER_ENTRY_CPU = 50
 SINGLE_CPU = 300
 """Microseconds of the core per call for one item, and per page."""
 BACKGROUND = ("control.", "due.read", "queue.backlog")
-"""Calls at a fixed rate, however many runs there are: their CPU cost is not scaled."""
+"""Calls at a fixed rate, independent of the number of runs: their CPU cost is not scaled."""
 _AFTER_TROUBLE = timedelta(milliseconds=250)
 _LIFE = timedelta(minutes=1)
 _US = timedelta(microseconds=1)
 
 
 class Core(Actor):
-    """A process with one core and a bounded number of threads. *scale*: how many times slower it
-    is than the watcher of the model, so that fewer jobs fill it.
+    """A process with one core and a bounded number of threads. *scale*: factor by which it is
+    slower than the watcher of the model, so that fewer jobs saturate it.
     """
 
     def __init__(self, kernel: Kernel, *, scale: float) -> None:
@@ -86,13 +86,13 @@ class Core(Actor):
         self._queued: deque[Callable[[], object]] = deque()
         self._running = 0
         self.used = 0
-        """Microseconds of the core so far."""
+        """Microseconds of core time used so far."""
         self.calls: Counter[str] = Counter()
 
     def submit(
         self, fn: Callable[..., T], /, *args: object, **kwargs: object
     ) -> SimulatedFuture[T]:
-        """Run *fn* on one of the threads, when one is free."""
+        """Run *fn* on a thread as soon as one is free."""
         future: SimulatedFuture[T] = SimulatedFuture(self.kernel)
 
         def carry_out() -> None:
@@ -125,7 +125,7 @@ class Core(Actor):
 
 
 class _Lanes(Executor):
-    """Threads of their own, of the process *core*, for the batches in flight."""
+    """Separate threads of the process *core* for the batches in flight."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -135,7 +135,7 @@ class _Lanes(Executor):
 
 
 class CostedPorts:
-    """In the place of `World.faults`: every call through it costs time."""
+    """Replaces `World.faults`: every call through it takes time."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -180,14 +180,14 @@ class _Port:
 
 
 def _batch_size(args: Sequence[Any]) -> int | None:
-    """How many items a batch call has; None for a call for one item."""
+    """The number of items of a batch call; None for a call for one item."""
     is_key = bool(args) and isinstance(args[0], JobKey)
     is_batch = bool(args) and isinstance(args[0], list | set | frozenset | dict | tuple)
     return len(args[0]) if is_batch and not is_key else None
 
 
 class _Items(dict[Slot, Any]):
-    """The due table, its keys in order per bucket."""
+    """The due table, with its keys in order per bucket."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -214,7 +214,7 @@ class _Items(dict[Slot, Any]):
 
 
 class SortedDueStore(MemoryDueStore):
-    """`MemoryDueStore` for many entries: a page does not sort the whole table."""
+    """`MemoryDueStore` for many entries: reading a page does not sort the whole table."""
 
     def __init__(self, *, shards: int = 1) -> None:
         super().__init__(shards=shards)
@@ -249,7 +249,7 @@ class SortedDueStore(MemoryDueStore):
 
 
 class _Jobs(MemoryJobStore):
-    """`MemoryJobStore` of jobs without payload, whose history is not read."""
+    """`MemoryJobStore` of jobs without payload; their history is not read."""
 
     def get_many(
         self,
@@ -262,8 +262,8 @@ class _Jobs(MemoryJobStore):
 
 @dataclass(slots=True)
 class CountingQueue:
-    """`RunQueue` that only counts, each run once. `sent`: instant, job, occurrence. `takes`: which
-    messages it accepts.
+    """`RunQueue` that only counts messages, each run once. `sent`: instant, job, occurrence.
+    `takes`: whether it accepts a message.
     """
 
     now: Callable[[], datetime]
@@ -288,7 +288,7 @@ class CountingQueue:
 
 
 class Watcher:
-    """The real dispatcher of one group in the model, from *now* on."""
+    """The real dispatcher of one group in the model, starting at *now*."""
 
     def __init__(self, now: datetime, *, scale: float, shards: int = 4) -> None:
         self.kernel = Kernel("one core", now)
@@ -310,13 +310,13 @@ class Watcher:
             self.world.control.moved[shard] = (floor_minute(at), 1)
 
     def watch(self, until: datetime) -> None:
-        """Dispatch until *until*. What is under way then continues in the next call."""
+        """Dispatch until *until*. The next call continues the work in flight."""
         if not self._lives:
             self._lives = 1
             Actor.submit(self.core, self._live)
         kernel = self.kernel
         while (now := kernel.clock.now()) < until:
-            kernel.steps = 0  # its limit is for shorter histories
+            kernel.steps = 0  # its limit is for shorter simulations
             end_at = min(now + _LIFE, until)
             kernel.run(partial(self._is_past, end_at))
 

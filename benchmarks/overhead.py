@@ -1,4 +1,4 @@
-"""What the executor adds to a script: time before and after it, and memory."""
+"""The overhead of the executor for a script: time before and after it, and memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.figures import percentile
 from benchmarks.harness import POOL, Child, Stack, wait_until
 from benchmarks.harness import stack as running_stack
 from benchmarks.report import Result, progress, tell
-from nextfire.adapters.run_queue import SqsRunQueue
+from nextfire.adapters.sqs.run_queue import SqsRunQueue
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.message import RunMessage
 
@@ -29,7 +29,7 @@ _A_WHILE = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Of one run, seconds since 1970."""
+    """Timestamps of one run, in seconds since 1970."""
 
     sent: float
     claimed: float
@@ -40,7 +40,7 @@ class Times:
 
 
 def measure() -> Result:
-    """One run after the other through a real worker, beside the same script run by itself."""
+    """Run scripts one at a time in a real worker, and each script again without a worker."""
     result = Result()
     with running_stack(watcher=False) as stack:
         stack.push_script("stamps", _STAMPS)
@@ -58,8 +58,8 @@ def measure() -> Result:
         runs = Runs(stack, worker, recorded)
         times: list[Times] = []
         bare: list[float] = []
-        interpreter = runs.one("stamps").interpreter  # the first one fetches the script
-        for _ in progress(range(RUNS), f"{RUNS} runs, one after the other"):
+        interpreter = runs.one("stamps").interpreter  # the first run fetches the script
+        for _ in progress(range(RUNS), f"{RUNS} runs, one at a time"):
             times.append(runs.one("stamps"))
             bare.append(bare_start(interpreter))
         runs.many("talks", BUSY)
@@ -69,8 +69,8 @@ def measure() -> Result:
     end = [each.recorded - each.ended for each in times]
     for key, what, figures in (
         ("start", "message sent → script's first line", start),
-        ("claim", "of that, message sent → claim begun", claim),
-        ("end", "script's last line → outcome on record", end),
+        ("claim", "of that, message sent → start of the claim", claim),
+        ("end", "script's last line → outcome stored", end),
         ("bare_start", "python script.py: start → first line", bare),
     ):
         for percent in (50, 99) if key != "bare_start" else (50,):
@@ -79,15 +79,17 @@ def measure() -> Result:
     result.add("idle_mb", "worker's peak memory, idle", idle, unit="MiB")
     result.add("busy_mb", f"worker's peak memory, {BUSY} runs that print 4 MB", busy, unit="MiB")
     result.notes.append(
-        f"{RUNS} runs of a script of three lines, one at a time, each followed by the same script "
-        f"run by {interpreter} alone. The worker is the real one with 4 slots. The end includes "
-        "that of the interpreter, the look for what the script left, the removal of its folder."
+        f"{RUNS} runs of a three-line script, one at a time, each followed by the same script "
+        "run by "
+        f"{interpreter} alone. The worker is a real one with 4 slots. The end includes the exit "
+        "of the "
+        "interpreter, the search for leftovers of the script, and the removal of its folder."
     )
     return result
 
 
 class Runs:
-    """Sends runs of one MANUAL job a script to the queue, and waits for their outcome."""
+    """Sends runs of one MANUAL job per script to the queue, and waits for their outcome."""
 
     def __init__(self, stack: Stack, worker: Child, recorded: Path) -> None:
         self._stack = stack
@@ -103,7 +105,7 @@ class Runs:
         )
 
     def one(self, handler: str) -> Times:
-        """Carry out one run of *handler*, which prints when it began and when it ended."""
+        """Execute one run of *handler*, which prints its start and end times."""
         (key,) = keys = [self._key(handler)]
         sent = time.time()
         self._send(keys)
@@ -117,8 +119,8 @@ class Runs:
         return Times(sent, claimed, float(started), float(ended), recorded, interpreter)
 
     def many(self, handler: str, count: int) -> None:
-        """Carry out *count* runs of *handler*."""
-        tell(f"{count} runs of {handler}")
+        """Execute *count* runs of *handler*."""
+        tell(f"executing {count} runs of {handler}")
         keys = [self._key(handler) for _ in range(count)]
         self._send(keys)
         self._await(keys)
@@ -143,7 +145,7 @@ class Runs:
             for key in keys
         ]
         if len(self._queue.send([(POOL, message) for message in messages])) < len(keys):
-            raise RuntimeError("the queue did not take all messages")
+            raise RuntimeError("the queue did not accept all messages")
 
     def _await(self, keys: Sequence[RunKey]) -> None:
         def over() -> bool:
@@ -161,7 +163,7 @@ def often(condition: Callable[[], bool], *, most: timedelta, what: str) -> None:
     deadline = time.monotonic() + most.total_seconds()
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {most} in vain for {what}")
+            raise TimeoutError(f"timed out after {most} waiting for {what}")
         time.sleep(0.005)
 
 

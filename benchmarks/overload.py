@@ -1,6 +1,6 @@
-"""What a watcher still dispatches when more is due than it can send, and how it recovers.
+"""Goodput of a watcher when more runs are due than it can send, and its recovery.
 
-The real dispatcher on the in-memory stores, in the model of `one_core`.
+Runs the real dispatcher on the in-memory stores, in the model of `one_core`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from benchmarks import one_core
 from benchmarks.one_core import Watcher
 from benchmarks.paused import measure_paused
 from benchmarks.report import Result, tell
+from nextfire.domain.definition import JobDefinition
 from nextfire.domain.ids import JobKey
-from nextfire.domain.job import JobDefinition
 from tests.builders import a_definition, a_job
 
 POLICIES = ("RUN_LATEST", "RUN_ALL", "SKIP")
 START = datetime(2026, 5, 24, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 SCALE = float(os.environ.get("OVERLOAD_SCALE", "60"))
-"""The model's core is that many times slower: it sends some 5,000 runs a minute, not 300,000."""
+"""The model's core is slower by this factor: it sends some 5,000 runs per minute, not 300,000."""
 LOADS = (2, 1.1)
 ON_TIME = max(timedelta(seconds=1), SCALE * timedelta(milliseconds=20))
-"""A second; more where so slow a core needs longer for what is due within a moment."""
+"""One second, or longer if the slowed core needs more time for runs that are due at one moment."""
 FOR = timedelta(minutes=30)
 LAST = timedelta(minutes=10)
 STARVED_AFTER = 3
@@ -38,20 +38,20 @@ STARVED_AFTER = 3
 NORMAL_LOAD = 0.8
 OUTAGES = {"210 s": timedelta(seconds=210), "1 h": timedelta(hours=1), "24 h": timedelta(days=1)}
 GIVEN_UP = 2.0
-"""Recovery is given up after that many times its ideal duration."""
+"""Recovery is given up after this multiple of its ideal duration."""
 CALM = MINUTE
-"""Recovered: for that long, all jobs had their run on time."""
+"""Recovered: all jobs had their run on time for this long."""
 HOURLY_SCALE = max(250, 5 * SCALE)
 HOURLY_FOR = timedelta(minutes=150)
 SAMPLE = timedelta(minutes=10)
-"""For that long the longest recovery is watched, and its whole duration computed from that."""
+"""Observed part of the longest recovery; its duration is extrapolated from that."""
 
 
 def with_jobs(
     count: int, period: timedelta, policy: str, *, outage: timedelta, scale: float
 ) -> Watcher:
-    """A watcher that begins at `START`, and *count* jobs of *period*, spread evenly over it,
-    that were not dispatched for *outage*.
+    """A watcher that starts at `START`, and *count* jobs of *period*, spread evenly over the
+    period, which were not dispatched for *outage*.
     """
     watcher = Watcher(START, scale=scale)
     began = START - outage - period
@@ -67,7 +67,7 @@ def with_jobs(
         )
         watcher.jobs.put(job)
         first = job.next_entry(START - outage - timedelta(milliseconds=1))
-        assert first is not None  # noqa: S101 — an INTERVAL has one
+        assert first is not None  # noqa: S101 — an INTERVAL has a next one
         watcher.due.put([first], first.at)
     watcher.watched_since(START - outage - MINUTE)
     return watcher
@@ -79,8 +79,8 @@ def _definition(schedule: str, policy: str) -> JobDefinition:
 
 
 def measure_capacity(scale: float) -> float:
-    """Runs a minute from a backlog of entries of which each is to run and has a successor: what is
-    sent from the third minute of it to the sixth. Before that, batches are in flight whose
+    """The runs per minute that are sent from a backlog of entries that all run and have successors,
+    measured from the third to the sixth minute. Earlier, there are batches in flight whose
     successors are not stored yet.
     """
     count = int(6 * 60 * 1e6 / (sum(one_core.ENTRY_CPU.values()) - 50) / scale * 1.3)
@@ -96,7 +96,7 @@ def measure_capacity(scale: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """What became of a load above capacity in the last minutes of a history."""
+    """The outcome of a load above capacity in the last minutes of a simulation."""
 
     goodput: float
     starved: int
@@ -105,7 +105,7 @@ class Overload:
 
 
 def overload(capacity: float, load: float, policy: str, scale: float = SCALE) -> Overload:
-    """Minutely jobs of *load* times *capacity*, for `FOR`."""
+    """Simulate minutely jobs with a load of *load* times *capacity*, for `FOR`."""
     count = round(capacity * load)
     watcher = with_jobs(count, MINUTE, policy, outage=timedelta(), scale=scale)
     watcher.watch(START + FOR)
@@ -118,7 +118,7 @@ def overload(capacity: float, load: float, policy: str, scale: float = SCALE) ->
 
 
 def _starved(watcher: Watcher, count: int, began: datetime, *, longest: timedelta) -> int:
-    """How many jobs had no run for longer than *longest* between *began* and now."""
+    """The number of jobs without a run for longer than *longest* between *began* and now."""
     sent_at: dict[JobKey, list[datetime]] = {}
     for at, job, _ in watcher.queue.sent:
         if at >= began:
@@ -130,7 +130,7 @@ def _starved(watcher: Watcher, count: int, began: datetime, *, longest: timedelt
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """How long a recovery took, of its ideal duration. `given_up`: it takes longer than that."""
+    """The duration of a recovery and its ideal duration. `given_up`: the recovery takes longer."""
 
     took: timedelta
     ideal: timedelta
@@ -142,7 +142,7 @@ class Recovery:
 
 
 def recover(capacity: float, outage: timedelta, policy: str, scale: float = SCALE) -> Recovery:
-    """Minutely jobs of `NORMAL_LOAD` times *capacity*, not dispatched for *outage* before."""
+    """Simulate minutely jobs with a load of `NORMAL_LOAD` times *capacity* after *outage*."""
     count = round(capacity * NORMAL_LOAD)
     watcher = with_jobs(count, MINUTE, policy, outage=outage, scale=scale)
     spare = capacity * (1 - NORMAL_LOAD)
@@ -166,7 +166,7 @@ def recover(capacity: float, outage: timedelta, policy: str, scale: float = SCAL
 
 
 def drain(capacity: float, outage: timedelta, policy: str, scale: float = SCALE) -> Recovery:
-    """`recover`, computed from a part: from how much the backlog shrinks during `SAMPLE`."""
+    """`recover`, extrapolated from the shrinking of the backlog during `SAMPLE`."""
     count = round(capacity * NORMAL_LOAD)
     watcher = with_jobs(count, MINUTE, policy, outage=outage, scale=scale)
     watcher.watch(START + MINUTE)
@@ -182,7 +182,7 @@ def drain(capacity: float, outage: timedelta, policy: str, scale: float = SCALE)
 
 
 def hourly(scale: float = HOURLY_SCALE) -> Overload:
-    """Hourly jobs of twice the capacity under SKIP, for some hours."""
+    """Simulate hourly jobs of twice the capacity under SKIP, for some hours."""
     capacity = measure_capacity(scale)
     count = round(capacity * 2 * 60)
     watcher = with_jobs(count, timedelta(hours=1), "SKIP", outage=timedelta(), scale=scale)
@@ -193,11 +193,13 @@ def hourly(scale: float = HOURLY_SCALE) -> Overload:
 
 
 def measure() -> Result:
-    """All histories, in a process per core; then the local stack, unless `OVERLOAD_LOCAL` is 0."""
+    """Simulate everything, one process per core; then test the local stack unless `OVERLOAD_LOCAL`
+    is 0.
+    """
     result = Result()
     capacity = measure_capacity(SCALE)
-    result.add("capacity", "runs a minute of the model's core", capacity)
-    tell(f"capacity: {capacity:,.0f} runs a minute")
+    result.add("capacity", "runs per minute of the model's core", capacity)
+    tell(f"capacity: {capacity:,.0f} runs per minute")
     found = _play(_histories(capacity))
     overloads = {k: v for k, v in found.items() if isinstance(v, Overload)}
     recoveries = {k: v for k, v in found.items() if isinstance(v, Recovery)}
@@ -208,7 +210,7 @@ def measure() -> Result:
             if (kind, of) == ("minutely", str(load))
         )
         key = f"goodput_{round(load * 100)}"
-        result.add(key, f"runs a minute of capacity, at {load} x, worst", worst, least=0.9)
+        result.add(key, f"runs per minute ÷ capacity, at {load} x, worst", worst, least=0.9)
     worst = max(each.ratio for each in recoveries.values())
     result.add("recovery_ratio", "time to recover ÷ ideal, worst", worst, most=1.5)
     starved = sum(each.starved for (kind, *_), each in overloads.items() if kind == "minutely")
@@ -216,7 +218,7 @@ def measure() -> Result:
     for (kind, times, policy), each in overloads.items():
         if kind == "hourly":
             key = "goodput_200_hourly_skip"
-            result.add(key, f"the same of hourly jobs, SKIP, at {times} x", each.goodput)
+            result.add(key, f"goodput of hourly jobs, SKIP, at {times} x", each.goodput)
             continue
         key = f"minutely_{times.replace('.', '_')}_{policy.lower()}"
         result.values[key] = {"goodput": round(each.goodput, 4), "starved": each.starved}
@@ -234,7 +236,7 @@ def measure() -> Result:
 
 
 def _histories(capacity: float) -> dict[tuple[str, str, str], Callable[[], Overload | Recovery]]:
-    """By kind, load or outage, and policy; the longest first."""
+    """The simulations by kind, load or outage, and policy; the longest ones first."""
     histories: dict[tuple[str, str, str], Callable[[], Overload | Recovery]] = {}
     for load in LOADS:
         for policy in POLICIES:
@@ -260,7 +262,7 @@ def _play(
             name = playing[done]
             found[name] = done.result()
             tell(f"{len(found)} of {len(histories)}: {' '.join(name)}: {found[name]}")
-    tell(f"all histories in {time.monotonic() - began:.0f} s")
+    tell(f"all simulations took {time.monotonic() - began:.0f} s")
     return {name: found[name] for name in histories}
 
 
@@ -271,35 +273,40 @@ def _notes() -> list[str]:
     model = (
         "The model: the real dispatcher on in-memory stores and a simulated clock. Its tasks run "
         f"on {one_core.THREADS} threads that share one core. Each call first uses the core, one "
-        f"after the other, and then waits for its answer, while other tasks proceed: {batches} "
+        "task at "
+        f"a time, and then waits for its answer while other tasks proceed: {batches} "
         f"for up to {one_core.BATCH} entries, a page of due.read {one_core.PAGE_TAKES} ms, a call "
         f"for one item {one_core.SINGLE_TAKES} ms. A run's share of the batch calls uses the core "
-        f"for {per_run} µs, a call for one item, or a page, for {one_core.SINGLE_CPU} µs; times "
-        f"{SCALE:g}, so that fewer jobs fill it. Calls at a fixed rate ({background}) are not "
-        "scaled. Capacity is measured in the same model: what is sent of a backlog of ordinary "
+        f"for {per_run} µs, and a call for one item or a page for {one_core.SINGLE_CPU} µs; times "
+        f"{SCALE:g}, so that fewer jobs saturate it. Calls at a fixed rate ({background}) are not "
+        "scaled. Capacity is measured in the same model: the rate of a backlog of ordinary "
         "entries, each with a successor, none of them a minute late."
     )
     goodput = (
         f"Goodput: minutely jobs, spread evenly over the minute, for {FOR / MINUTE:.0f} minutes; "
-        f"runs a minute in the last {LAST / MINUTE:.0f}, ÷ capacity. Starved: jobs that in these "
-        f"minutes had no run for longer than {STARVED_AFTER} times the fair interval, which is a "
+        f"runs per minute in the last {LAST / MINUTE:.0f}, ÷ capacity. Starved: jobs that had no "
+        "run "
+        f"in these minutes for longer than {STARVED_AFTER} times the fair interval, which is a "
         "minute times the load."
     )
     recovery = (
-        f"Recovery, at {NORMAL_LOAD:g} x capacity: from the watcher's start until the last run "
+        f"Recovery, at {NORMAL_LOAD:g} x capacity: from the start of the watcher to the last run "
         f"that is sent {ON_TIME.total_seconds():g} s or more after it was due, before a minute "
-        "in which each job has its run on time. The ideal is the backlog to run ÷ the spare "
+        "in which each job has its run on time. Ideal: the backlog of runs ÷ the spare "
         "capacity; under RUN_LATEST and SKIP the backlog is one run of each job. Given up after "
-        f"{GIVEN_UP:g} times the ideal. RUN_ALL after 1 h and 24 h takes hours and days: computed "
-        f"from how much the backlog shrinks in {SAMPLE / MINUTE:.0f} minutes."
+        f"{GIVEN_UP:g} times the ideal. RUN_ALL after 1 h and 24 h takes hours and days: it is "
+        f"extrapolated from the shrinking of the backlog in {SAMPLE / MINUTE:.0f} minutes."
     )
     hourly_jobs = (
-        f"Hourly jobs: spread evenly over the hour, {HOURLY_FOR / MINUTE:.0f} minutes, of which "
-        f"the last 60 count; the core is {HOURLY_SCALE:g} times slower."
+        f"Hourly jobs: spread evenly over the hour, for {HOURLY_FOR / MINUTE:.0f} minutes, of "
+        "which "
+        f"the last 60 count; the core is slower by a factor of {HOURLY_SCALE:g}."
     )
     limits = (
-        "Not scaled are the dispatcher's own time limits (seconds) and batch sizes. On a core that "
-        "is slowed down, calls for one item reach such a limit sooner than they would: a smaller "
-        "OVERLOAD_SCALE is truer and takes longer."
+        "The dispatcher's own time limits (seconds) and batch sizes are not scaled. On the slow "
+        "core, "
+        "calls for one item reach such a limit sooner than on a real core: a smaller "
+        "OVERLOAD_SCALE is "
+        "more accurate and takes longer."
     )
     return [model, limits, goodput, recovery, hourly_jobs]

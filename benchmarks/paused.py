@@ -1,4 +1,4 @@
-"""A watcher of the local stack is stopped for some minutes: when are its runs on time again?"""
+"""Stops a watcher of the local stack for some minutes: when are its runs on time again?"""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ STOPPED = timedelta(seconds=210)
 AFTER = timedelta(seconds=120)
 ON_TIME = timedelta(seconds=1)
 WITHIN = 90
-"""Seconds after the watcher continues, at most, until the last late run is sent."""
+"""Maximum seconds from the watcher's continuation until the last late run is sent."""
 _SETTLE = timedelta(seconds=5)
 
 
 def measure_paused(result: Result) -> None:
-    """Stop a real watcher process for `STOPPED`; add what became of the runs to *result*."""
+    """Stop a real watcher process for `STOPPED`; add the outcome of the runs to *result*."""
     with running_stack(watcher=False) as stack:
         first_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=30)
         end_at = first_at + BEFORE + STOPPED + AFTER
@@ -42,18 +42,18 @@ def measure_paused(result: Result) -> None:
         load.consume()
         watchers = Watchers(stack)
         watchers.start()
-        wait_until(lambda: watchers.holder() is not None, most=4 * _SETTLE, what="a holder")
+        wait_until(lambda: watchers.holder() is not None, most=4 * _SETTLE, what="a lease holder")
         _sleep_until(first_at + BEFORE)
         holder = watchers.holder()
-        assert holder is not None, "the lease has no holder"  # noqa: S101
-        tell(f"the watcher stands still for {STOPPED.total_seconds():.0f} s")
+        assert holder is not None, "no live watcher holds the lease"  # noqa: S101
+        tell(f"the watcher is stopped for {STOPPED.total_seconds():.0f} s")
         os.kill(holder.record.pid, signal.SIGSTOP)
         try:
             _sleep_until(first_at + BEFORE + STOPPED)
         finally:
             os.kill(holder.record.pid, signal.SIGCONT)
         resumed_at = datetime.now(UTC)
-        tell(f"it continues, and is watched for {AFTER.total_seconds():.0f} s")
+        tell(f"the watcher continues; observing it for {AFTER.total_seconds():.0f} s")
         _sleep_until(end_at + _SETTLE)
         sent = {each.occurrence: each.accepted_at for each in reversed(load.sent())}
         covered = _covered(stack)
@@ -70,13 +70,13 @@ def measure_paused(result: Result) -> None:
         unit="s",
     )
     result.add("local_runs", "local stack: runs sent", len(sent))
-    result.add("local_unaccounted", "local stack: neither run nor on record", len(lost), most=0)
-    result.add("local_twice", "local stack: run, and on record as skipped", len(both), most=0)
+    result.add("local_unaccounted", "local stack: neither run nor recorded", len(lost), most=0)
+    result.add("local_twice", "local stack: run, and also recorded as skipped", len(both), most=0)
     result.notes.append(
         f"Local stack: {JOBS} INTERVAL jobs of a minute, a third for each misfire policy, spread "
-        f"evenly. The watcher's process got SIGSTOP for {STOPPED.total_seconds():.0f} s. "
+        f"evenly. The watcher process was stopped (SIGSTOP) for {STOPPED.total_seconds():.0f} s. "
         "Recovered: from SIGCONT until the last run was sent a second or more after it was due, "
-        f"in the {AFTER.total_seconds():.0f} s that were watched."
+        f"in the {AFTER.total_seconds():.0f} s of observation."
     )
 
 

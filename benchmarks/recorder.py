@@ -1,6 +1,6 @@
-"""The worker process as it is, which also writes down when a run's outcome was on record.
+"""The unmodified worker process, with a record of the times at which outcomes were stored.
 
-``python -m benchmarks.recorder FILE``: one line an outcome, its run id and seconds since 1970.
+``python -m benchmarks.recorder FILE`` writes one line per outcome: run id, seconds since 1970.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 import boto3
 
 from functions.worker import worker
-from nextfire.adapters.worker_journal import WorkerJournal
+from nextfire.adapters.worker.journal import WorkerJournal
 from nextfire.domain.run import RunState
 
 
 def main(recorded: Path) -> None:
-    """Serve the pool that the environment names until SIGTERM."""
-    os.environ["NEXTFIRE_AWS_CLIENT"] = "boto3"  # whose hooks count the calls
+    """Serve the pool named in the environment until SIGTERM."""
+    os.environ["NEXTFIRE_AWS_CLIENT"] = "boto3"  # its hooks count the calls
     boto3.setup_default_session()
     events: Any = boto3.DEFAULT_SESSION.events  # type: ignore[union-attr]
     with recorded.open("w") as lines:

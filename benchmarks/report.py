@@ -1,4 +1,4 @@
-"""How a benchmark's result is printed: a table for people, one JSON object as the last line."""
+"""Prints a benchmark's result: a table for people, and one JSON object as the last line."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _stderr = Console(stderr=True, highlight=False)
 
 
 def tell(text: str) -> None:
-    """Say on stderr what is being done."""
+    """Report progress on stderr."""
     _stderr.print(f"{time.monotonic() - _BEGAN:7.1f} s  {text}", markup=False)
 
 
 def progress(things: Iterable[T], description: str, total: float | None = None) -> Iterable[T]:
-    """*things*, with a bar on stderr where that is a terminal."""
+    """*things*, with a progress bar on stderr if it is a terminal."""
     tell(description)
     return track(things, description, total=total, console=_stderr, disable=not _stderr.is_terminal)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the table. `met`: whether the bound is; None where there is none."""
+    """A line of the table. `met`: whether the figure is within its bound; None without a bound."""
 
     what: str
     measured: str
@@ -46,12 +46,12 @@ class Row:
 
 @dataclass(slots=True)
 class Result:
-    """What a benchmark found. `values` is the JSON object, `rows` say the same to people."""
+    """The result of a benchmark. `values` is the JSON object; `rows` is the table for people."""
 
     values: dict[str, object] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """How it was measured, and what is wrong with it."""
+    """How it was measured, and any problems."""
 
     def add(
         self,
@@ -63,7 +63,7 @@ class Result:
         least: float | None = None,
         unit: str = "",
     ) -> None:
-        """Add a number under *key*; *most* or *least* is its bound."""
+        """Add a figure named *key*; *most* or *least* is its bound."""
         value = round(value, 6)
         self.values[key] = value
         text = f"{value:,.4g} {unit}" if abs(value) < 1000 else f"{value:,.0f} {unit}"  # noqa: PLR2004
@@ -99,7 +99,7 @@ def show(name: str, result: Result) -> None:
 
 
 def machine() -> str:
-    """The CPU and how many, the versions, the day."""
+    """The CPU model and count, the versions, and the date."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():

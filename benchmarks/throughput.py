@@ -1,4 +1,4 @@
-"""How many runs a second one group sends, how much of a core it uses for that, and its memory."""
+"""The runs per second that one group sends, its CPU share of a core, and its memory."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from nextfire.domain.instants import floor_minute
 
 ROOT = Path(__file__).resolve().parents[1]
 WARM_UP = 5.0
-"""Seconds between the first message and the beginning of what is measured."""
+"""Seconds between the first message and the start of the measurement."""
 MEASURED = 20.0
 ENTRIES = 120_000
-"""Due at once, for the throughput: more than are sent while it is measured."""
+"""Entries due at once for the throughput: more than are sent during the measurement."""
 MANY_SHARDS = 64
 MANY_ENTRIES = 200_000
 MANY_FOR = timedelta(seconds=90)
-"""For that long they are sent, at most."""
+"""Maximum duration of sending them."""
 LEAST_SHARE = 0.7
 MOST_MEMORY = 130
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -38,7 +38,7 @@ _MOST = timedelta(minutes=8)
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A watcher process and the server that it works with."""
+    """A watcher process and the server that it uses."""
 
     watcher: subprocess.Popen[bytes]
     endpoint: str
@@ -54,12 +54,12 @@ class Group:
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def waited(self) -> float:
-        """Seconds for which its threads were ready to run and other processes had the cores."""
+        """Seconds for which its threads were runnable while other processes used the cores."""
         tasks = Path(f"/proc/{self.watcher.pid}/task").glob("*/schedstat")
         return sum(int(task.read_text().split()[1]) for task in tasks) / 1e9
 
     def end(self) -> float:
-        """End the watcher. Returns the most memory that was resident, in MiB."""
+        """End the watcher. Returns its peak resident memory in MiB."""
         lines = Path(f"/proc/{self.watcher.pid}/status").read_text().splitlines()
         [peak] = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
         self.watcher.send_signal(signal.SIGKILL)
@@ -69,7 +69,7 @@ class Group:
 
 @contextmanager
 def group(*, entries: int, shards: int) -> Iterator[Group]:
-    """A group whose *entries* are due at one instant, a moment ago."""
+    """A group whose *entries* all became due a moment ago."""
     due_at = floor_minute(datetime.now(UTC))
     serving = Serving(due_at=due_at, entries=entries, shards=shards)
     environment = {
@@ -84,10 +84,10 @@ def group(*, entries: int, shards: int) -> Iterator[Group]:
     )
     watcher: subprocess.Popen[bytes] | None = None
     try:
-        assert server.stdout is not None  # noqa: S101 — asked for above
+        assert server.stdout is not None  # noqa: S101 — requested above
         port = int(server.stdout.readline())
         endpoint = f"http://127.0.0.1:{port}"
-        tell(f"a server with {entries:,} entries in {shards} shards")
+        tell(f"started a server with {entries:,} entries in {shards} shards")
         watcher = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.invoke"],
             env=environment | _environment(endpoint, shards),
@@ -124,7 +124,7 @@ def _environment(endpoint: str, shards: int) -> dict[str, str]:
 
 
 def measure() -> Result:
-    """First the throughput with the default shards, then the memory with many."""
+    """Measure the throughput with the default shards, then the memory with many shards."""
     result = Result()
     settings = Settings()
     with group(entries=ENTRIES, shards=settings.read_shards) as full:
@@ -136,17 +136,17 @@ def measure() -> Result:
         waited = full.waited() - waited
         after, used, took = full.figures(), full.cpu() - cpu, time.monotonic() - began
         if after.sent >= ENTRIES:
-            raise RuntimeError(f"all {ENTRIES:,} entries were sent before the measuring ended")
+            raise RuntimeError(f"all {ENTRIES:,} entries were sent before the measurement ended")
         full.end()
     runs = after.sent - before.sent
-    result.add("cpu_share", "CPU of the watcher, of one core", used / took, least=LEAST_SHARE)
-    result.add("waited_s", "its threads were ready and had no core", waited, unit="s")
-    result.add("runs_per_s", "runs a second", runs / took)
+    result.add("cpu_share", "CPU of the watcher ÷ one core", used / took, least=LEAST_SHARE)
+    result.add("waited_s", "its threads were runnable without a core", waited, unit="s")
+    result.add("runs_per_s", "runs per second", runs / took)
     result.add("cpu_ms_per_run", "CPU per run", used / max(runs, 1) * 1000, unit="ms")
     for name, count in sorted(after.calls.items()):
         calls = count - before.calls.get(name, 0)
         if calls:
-            result.say(f"  {name} calls a run", f"{calls / max(runs, 1):.4f}")
+            result.say(f"  {name} calls per run", f"{calls / max(runs, 1):.4f}")
     with group(entries=MANY_ENTRIES, shards=MANY_SHARDS) as many:
         _wait_for(many, 1)
         began = time.monotonic()
@@ -156,33 +156,34 @@ def measure() -> Result:
     key = f"peak_mb_{MANY_SHARDS}_shards"
     what = f"peak memory, {MANY_SHARDS} shards, {MANY_ENTRIES:,} entries"
     result.add(key, what, peak, most=MOST_MEMORY, unit="MiB")
-    key, what = f"runs_per_s_{MANY_SHARDS}_shards", f"runs a second, {MANY_SHARDS} shards"
+    key, what = f"runs_per_s_{MANY_SHARDS}_shards", f"runs per second, {MANY_SHARDS} shards"
     result.add(key, what, sent / took)
     share = os.getloadavg()[0] / (os.cpu_count() or 1)
     result.notes.append(
-        f"The watcher's handler in its own process, over HTTP against a server in another that "
+        "The watcher's handler in its own process, over HTTP to a server in another process that "
         f"answers after {Serving.model_fields['fastest'].default * 1000:.0f} to "
         f"{Serving.model_fields['slowest'].default * 1000:.0f} ms. {ENTRIES:,} INTERVAL jobs in "
         f"{settings.read_shards} shards are due at one instant; measured for {MEASURED:.0f} s, "
-        f"{WARM_UP:.0f} s after the first message. The share is of elapsed time: where other "
+        f"{WARM_UP:.0f} s after the first message. The share is of elapsed time: if other "
         "processes use the cores, it is lower than the watcher's own limit "
-        f"(load per core at the end: {share:.1f}). Then its threads wait for a core (schedstat; of "
-        "several threads that wait at once, each counts)."
+        f"(load per core at the end: {share:.1f}). In that case its threads wait for a core "
+        "(schedstat; "
+        "the times of concurrently waiting threads add up)."
     )
     result.notes.append(
-        f"Memory: the most that was resident (VmHWM) of a watcher process that sent "
-        f"the {MANY_ENTRIES:,} entries of one minute for {MANY_FOR.total_seconds():.0f} s at most, "
-        f"{sent:,} here; Lambda's own runtime needs some, too, of the function's "
+        f"Memory: peak resident memory (VmHWM) of a watcher process that sent "
+        f"the {MANY_ENTRIES:,} entries of one minute for at most {MANY_FOR.total_seconds():.0f} s, "
+        f"{sent:,} here. The Lambda runtime also uses some of the function's "
         f"{settings.watcher_memory} MB."
     )
     return result
 
 
 def _wait_for(of: Group, sent: int, *, most: timedelta | None = None) -> None:
-    """Wait until *sent* messages were sent; or for *most*, if that is given.
+    """Wait until *sent* messages were sent, or for *most* if it is given.
 
     Raises:
-        RuntimeError: They were not, and *most* is not given; or the watcher has ended.
+            RuntimeError: The watcher has ended, or it was too slow and *most* is not given.
     """
     until = time.monotonic() + (most or _MOST).total_seconds()
     reported_at = time.monotonic()
@@ -195,5 +196,5 @@ def _wait_for(of: Group, sent: int, *, most: timedelta | None = None) -> None:
             raise RuntimeError(f"only {figures.sent:,} of {sent:,} messages in {_MOST}")
         if time.monotonic() > reported_at + 15:
             reported_at = time.monotonic()
-            tell(f"{figures.sent:,} sent")
+            tell(f"{figures.sent:,} messages sent")
         time.sleep(0.2)

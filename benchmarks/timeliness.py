@@ -1,4 +1,4 @@
-"""How late runs are sent and started, at 50 runs a second; and scripts, at 10."""
+"""The lateness of sent and started runs at 50 runs per second, and of scripts at 10 per second."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SECONDS = 60
 PER_SECOND = 50
 BOUND_P50 = 0.1
 BOUND_P99 = 1.0
-_EVERY = 5  # seconds between an INTERVAL job's runs
+_EVERY = 5  # seconds between the runs of an INTERVAL job
 SCRIPTS = 300
 SCRIPTS_PER_SECOND = 10
 _LINE = b"import time; print(time.time())"
 
 
 def measure() -> Result:
-    """The deployed watcher dispatches, one worker process takes."""
+    """The deployed watcher dispatches; one worker process executes."""
     result = Result()
     with running_stack(watcher=True) as stack:
         first_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=30)
@@ -34,10 +34,10 @@ def measure() -> Result:
         load.store()
         consumer = load.consume()
         left = (first_at - datetime.now(UTC)).total_seconds()
-        if left < 2:  # noqa: PLR2004 — the consumer has to be there
+        if left < 2:  # noqa: PLR2004 — the consumer has to start first
             raise RuntimeError("this machine is too slow to store the load before it is due")
         time.sleep(left)
-        tell(f"{PER_SECOND} runs/s for {SECONDS} s")
+        tell(f"sending {PER_SECOND} runs/s for {SECONDS} s")
         time.sleep(SECONDS)
         load.await_all(most=timedelta(minutes=2))
         found = load.account()
@@ -66,23 +66,29 @@ def measure() -> Result:
             percentile(scripts_late, percent),
             unit="s",
         )
-    result.add("script_max_s", "the same, max", max(scripts_late), unit="s")
+    result.add(
+        "script_max_s",
+        "due → first line of a script in a process, max",
+        max(scripts_late),
+        unit="s",
+    )
     for key in ("lost", "duplicated", "unfinished", "sent_twice", "unexpected"):
         result.add(key, key.replace("_", " "), len(getattr(found, key)), most=0)
     if found.lost or found.duplicated or found.unfinished:
         result.notes.append("NOT ALL RUNS ARE ACCOUNTED FOR: see lost, duplicated, unfinished.")
     result.notes.append(
         f"{PER_SECOND} runs/s for {SECONDS} s: 3/5 of ONCE, 1/5 of DATES, 1/5 of INTERVAL jobs. "
-        "The watcher is the deployed Lambda function; one worker process with 16 slots claims and "
-        "finishes, with scripts that are over at once. Accepted: SentTimestamp of SQS. Afterwards "
-        f"{SCRIPTS} ONCE jobs, {SCRIPTS_PER_SECOND} a second, whose scripts print the time, in a "
-        "real worker with 16 slots. The emulator answers a poll that waits 0.1 s late at most."
+        "The watcher is the deployed Lambda function. One worker process with 16 slots claims and "
+        "finishes the runs, with scripts that end immediately. Accepted: SentTimestamp of SQS. "
+        "Then "
+        f"{SCRIPTS} ONCE jobs, {SCRIPTS_PER_SECOND} per second, whose scripts print the time, in a "
+        "real worker with 16 slots. The emulator answers a long poll at most 0.1 s late."
     )
     return result
 
 
 def _scripts(stack: Stack) -> list[float]:
-    """Seconds from when each of `SCRIPTS` runs was due until its script's first line."""
+    """Seconds from the due time of each of `SCRIPTS` runs to the first line of its script."""
     stack.push_script("line", _LINE)
     worker = stack.spawn(
         "functions.worker",
@@ -93,7 +99,7 @@ def _scripts(stack: Stack) -> list[float]:
             "POWERTOOLS_LOG_LEVEL": "WARNING",
         },
     )
-    tell(f"{SCRIPTS} scripts, {SCRIPTS_PER_SECOND} a second")
+    tell(f"running {SCRIPTS} scripts, {SCRIPTS_PER_SECOND} per second")
     first_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=30)
     due_at = [first_at + timedelta(seconds=n / SCRIPTS_PER_SECOND) for n in range(SCRIPTS)]
     registrar = stack.registrar()
@@ -126,7 +132,7 @@ def _scripts(stack: Stack) -> list[float]:
 
 
 def plan(first_at: datetime) -> list[Planned]:
-    """A run every 1/`PER_SECOND` s from *first_at* on."""
+    """A run every 1/`PER_SECOND` s, starting at *first_at*."""
     total = SECONDS * PER_SECOND
     at = [first_at + timedelta(seconds=n / PER_SECOND) for n in range(total)]
     half = total // 2

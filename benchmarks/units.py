@@ -1,6 +1,4 @@
-"""What a recurring run costs, in DynamoDB units and SQS and S3 requests: its dispatch, and its
-execution.
-"""
+"""The cost of a recurring run in DynamoDB units and SQS and S3 requests: dispatch and execution."""
 
 from __future__ import annotations
 
@@ -23,8 +21,8 @@ _BOUNDS = {"write_units": 4.0, "read_units": 2.0, "sqs_sends": 0.1}
 
 
 def measure() -> Result:
-    """Two minutes of a holder in simulated time: one idle, one in which runs are due. The
-    difference is what their dispatch costs. Then what is in the queue is carried out.
+    """Simulate an idle minute of a lease holder and a minute in which runs are due. The difference
+    is the cost of their dispatch. Then execute the messages of the queue.
     """
     result = Result()
     with running_stack(watcher=False) as stack:
@@ -43,18 +41,19 @@ def measure() -> Result:
     result.notes.append(
         "Dispatch: the put of the successor, the delete of the entry, the reads of both and of "
         "the job, the message. Execution: receive, job, claim, script, outcome, acknowledgement, "
-        "by the worker's parts in one thread; the scripts are over at once. Write units are those "
-        "that the answers tell, read units are computed from the items in them. What a minute of "
-        "polling costs by itself is taken off. A run that takes longer than 4 s costs half a read "
-        "unit more every 4 s, and with the default lease a write unit and a visibility request "
-        "every 20 s."
+        "by the parts of the worker in one thread; the scripts end immediately. Write units are as "
+        "the answers report them; read units are computed from the items in the answers. The "
+        "cost of a "
+        "minute of polling is subtracted. A run that takes longer than 4 s costs another half "
+        "read unit "
+        "every 4 s, and with the default lease a write unit and a visibility request every 20 s."
     )
     return result
 
 
 def _minutes(stack: Stack, meter: Meter, due_at: datetime, runs: int) -> tuple[Tally, Tally]:
-    """The tallies of an idle minute of a lease holder, and of one in the middle of which *runs*
-    hourly jobs are due.
+    """The tallies of an idle minute of a lease holder, and of a minute in the middle of which
+    *runs* hourly jobs are due.
     """
     idle_from, busy_from = due_at - _HALF - _MINUTE, due_at - _HALF
     registrar = stack.registrar()
@@ -62,7 +61,7 @@ def _minutes(stack: Stack, meter: Meter, due_at: datetime, runs: int) -> tuple[T
     for number in range(runs):
         document = {"type": "CRON", "schedule": cron}
         registrar.register(f"units-{runs}-{number}", document, due_at - timedelta(hours=1))
-    tell(f"two simulated minutes, {runs} due")
+    tell(f"simulating two minutes, {runs} runs due")
     clock = SimulatedClock(idle_from - _WARM_UP)
     watch = new_watch(clock)
     drive([watch], clock, idle_from)
@@ -78,7 +77,7 @@ def _minutes(stack: Stack, meter: Meter, due_at: datetime, runs: int) -> tuple[T
 
 
 class _Outcomes:
-    """`MessageNotices` that counts."""
+    """`MessageNotices` that counts outcomes."""
 
     def __init__(self) -> None:
         self.succeeded = 0
@@ -93,10 +92,10 @@ class _Outcomes:
 
 
 def _carry_out(meter: Meter, runs: int) -> Tally:
-    """The tally of the execution of what is in the queue, *runs* runs."""
-    # The modules read the environment as they are used, so not before it is that of a worker.
-    from nextfire.adapters.aws import sqs  # noqa: PLC0415
-    from nextfire.adapters.run_queue import SqsDelivery, SqsInbox  # noqa: PLC0415
+    """The tally of executing the *runs* runs in the queue."""
+    # Imported here because these modules read the environment, which must be a worker's by now.
+    from nextfire.adapters.aws.clients import sqs  # noqa: PLC0415
+    from nextfire.adapters.sqs.run_queue import SqsDelivery, SqsInbox  # noqa: PLC0415
     from nextfire.settings import ExecutorSettings  # noqa: PLC0415
     from nextfire.wiring.execution import executor_config, executor_ports  # noqa: PLC0415
     from nextfire.wiring.executor import execute_run_of  # noqa: PLC0415
@@ -107,7 +106,7 @@ def _carry_out(meter: Meter, runs: int) -> Tally:
     batch: MessageBatch[SqsDelivery] = MessageBatch(execute_run, outcomes)
     inbox = SqsInbox(sqs(), queue_url=settings.queue_url)
     meter.take()
-    for _ in progress(range(-(-runs // _BATCH)), f"carrying out {runs}"):
+    for _ in progress(range(-(-runs // _BATCH)), f"executing {runs} runs"):
         received = inbox.receive(_BATCH, wait=timedelta(), hidden_for=settings.lease)
         batch.carry_out(received, stopping=lambda: False)
         inbox.acknowledge(received)

@@ -1,4 +1,4 @@
-"""Writes docs/reference/api.md from the API's own description."""  # noqa: INP001 — beside what it writes
+"""Writes docs/reference/api.md from the OpenAPI document."""  # noqa: INP001 — a folder of pages
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ _AREAS = {
     "meta": "The API itself",
 }
 _GATEWAYS = """\
-These come from API Gateway, which did not ask the API or got no answer of it, as
-`{"message": "…"}` and not as problem documents. `nextfire.Client` and the command tell them like
-any other error, with what there is to do.
+API Gateway sends these responses itself if it rejects a request or gets no response from the API.
+They are `{"message": "…"}`, not problem documents. `nextfire.Client` and the command report them
+like any other error, with a remedy.
 """
 _MARK = "written by `make docs`. -->\n"
 
 
 def page() -> str:
-    """The whole page: what is written by hand, up to the mark, and what the API says of itself."""
+    """The whole page: the part written by hand, up to the mark, and the part generated from the
+    OpenAPI document.
+    """
     document = description()
     schemas = document["components"]["schemas"]
     problem = json.dumps(schemas["Problem"]["examples"][0], indent=2)
@@ -43,7 +45,7 @@ def page() -> str:
         PAGE.read_text().partition(_MARK)[0] + _MARK,
         f"## Errors\n\nA problem document (RFC 9457):\n\n```json\n{problem}\n```\n",
         "\n".join(_errors(document)) + "\n",
-        "### What the gateway answers by itself\n",
+        "### Responses of the gateway\n",
         _GATEWAYS,
         "\n".join(_gateways()) + "\n",
     ]
@@ -69,7 +71,7 @@ def _tags(document: dict[str, Any]) -> set[str]:
 
 
 def _errors(document: dict[str, Any]) -> Iterator[str]:
-    yield "| status | by | what it means |\n|---|---|---|"
+    yield "| status | by | meaning |\n|---|---|---|"
     for name, response in document["components"]["responses"].items():
         by = [
             who
@@ -91,11 +93,11 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> Iterator[st
     yield f"### {method.upper()} {path}\n"
     scope = operation.get("x-nextfire-scope")
     more = operation.get("description", "").removesuffix(f"Needs the scope `{scope}`.")
-    who = f"Scope: `{scope}`." if scope else "Open to all."
+    who = f"Scope: `{scope}`." if scope else "No credentials needed."
     yield f"{operation['summary']}. {more}{who}\n"
     parameters = operation.get("parameters", [])
     if parameters:
-        yield "| parameter | in | what |\n|---|---|---|"
+        yield "| parameter | in | description |\n|---|---|---|"
         for each in parameters:
             what = " ".join(filter(None, [each.get("description"), _limits(each["schema"])]))
             yield f"| `{each['name']}` | {each['in']} | {_cell(what)} |"
@@ -103,16 +105,16 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> Iterator[st
     examples: list[Any] = [None]
     if body := operation.get("requestBody"):
         content = body["content"]["application/json"]
-        optional = "" if body.get("required") else ", which may be left out"
+        optional = "" if body.get("required") else " (optional)"
         yield f"Body: {_kind(content['schema'])}{optional}.\n"
         examples = [each["value"] for each in content.get("examples", {}).values()] or [None]
-    answers = [
+    responses = [
         f"{status} {_kind(each['content']['application/json']['schema'])}: {each['description']}"
         for status, each in operation["responses"].items()
         if status.startswith("2")
     ]
     problems = [status for status in operation["responses"] if not status.startswith("2")]
-    yield "Answers: " + " ".join(answers) + f" Errors: {', '.join(problems)}.\n"
+    yield "Responses: " + " ".join(responses) + f" Errors: {', '.join(problems)}.\n"
     yield "```sh"
     for example in examples:
         yield _curl(method, path, example, open_to_all=scope is None)
@@ -151,7 +153,7 @@ def _document(name: str, schema: dict[str, Any]) -> Iterator[str]:
     for field, given in schema["properties"].items():
         notes = [given.get("description", ""), _limits(given)]
         if field in schema.get("required", ()):
-            notes.insert(0, "Always there." if name.endswith("Answer") else "Required.")
+            notes.insert(0, "Always present." if name.endswith("Response") else "Required.")
         yield f"| `{field}` | {_kind(given)} | {_cell(' '.join(filter(None, notes)))} |"
     yield ""
 
@@ -192,14 +194,14 @@ def _limits(schema: dict[str, Any]) -> str:
         if each != {"type": "null"} and "anyOf" not in each:
             schema = each | {key: value for key, value in schema.items() if key != "anyOf"}
             break
-    told = []
+    limits = []
     if "minimum" in schema or "maximum" in schema:
-        told.append(f"{schema.get('minimum', '')} to {schema.get('maximum', '')}.")
+        limits.append(f"{schema.get('minimum', '')} to {schema.get('maximum', '')}.")
     if "maxLength" in schema:
-        told.append(f"At most {schema['maxLength']} characters.")
+        limits.append(f"At most {schema['maxLength']} characters.")
     if "default" in schema and schema["default"] is not None:
-        told.append(f"Default: `{json.dumps(schema['default'])}`.")
-    return " ".join(told)
+        limits.append(f"Default: `{json.dumps(schema['default'])}`.")
+    return " ".join(limits)
 
 
 def _cell(text: str) -> str:

@@ -33,6 +33,26 @@ _ELSEWHERE = {
     "TenantQuotas": "[object](../guide/tenants.md#quotas)",
 }
 """Values with a form of their own, and the pages that describe them."""
+_DEPLOY = "../operate/deploy.md"
+_MORE = {
+    "adopt": f"{_DEPLOY}#deploying-again-over-retained-data",
+    "auditEvery": "../internals/protocol.md#the-auditor",
+    "auditLock": "../operate/audit.md",
+    "auditRetention": "../operate/audit.md",
+    "auth": "../operate/identity.md",
+    "fargate": f"{_DEPLOY}#workers-on-fargate",
+    "isolation": f"{_DEPLOY}#a-task-per-run",
+    "jobRole": f"{_DEPLOY}#a-role-for-scripts",
+    "kms": f"{_DEPLOY}#encryption-keys",
+    "maxBacklog": "../guide/policies.md#backlogs",
+    "packageIndexSecret": f"{_DEPLOY}#a-private-package-index",
+    "poolAccess": f"{_DEPLOY}#updating-to-separate-pools",
+    "trustedSigners": "../guide/scripts.md#signatures",
+    "vpc": f"{_DEPLOY}#a-vpc-for-lambda",
+    "workerPrincipals": f"{_DEPLOY}#workers-on-any-machine",
+    "writeShards": f"{_DEPLOY}#settings",
+}
+"""Pages that explain more than the description."""
 
 
 def page() -> str:
@@ -48,7 +68,8 @@ def _rows(schema: dict[str, Any]) -> Iterator[str]:
     yield "| key | value | default | meaning |\n|---|---|---|---|"
     for key, field in schema["properties"].items():
         default = "required" if key in schema.get("required", ()) else _default(field)
-        meaning = _cell(field.get("description", ""))
+        more = f" [More]({_MORE[key]})." if key in _MORE else ""
+        meaning = _cell(field.get("description", "")) + more
         yield f"| `{key}` | {_value(field)} | {default} | {meaning} |"
 
 

@@ -1,10 +1,10 @@
-"""Imports page after page, and goes on where the last attempt got to.
+"""Imports pages one at a time and continues from the checkpoint of the previous attempt.
 
-`pages` stands in the payload; `failAfter`, for a try, has the first attempt fail after that page.
-Each page's idempotency key is the same on every attempt. So a page that was imported, but not saved
-yet when the attempt ended, is recognised where it is imported twice.
+The payload gives the number of `pages`. For a demonstration, `failAfter` makes the first attempt
+fail after that page. Each page has the same idempotency key on every attempt, so the receiving
+system can detect a page that was imported just before an attempt ended without a checkpoint.
 
-By hand, twice (the checkpoint is kept in .nextfire-checkpoint.json here):
+To run it by hand, twice (it keeps the checkpoint in .nextfire-checkpoint.json):
 
     echo '{"pages": 4, "failAfter": 2}' | PYTHONPATH=layers python3 examples/checkpointed.py
     echo '{"pages": 4}' | PYTHONPATH=layers python3 examples/checkpointed.py
@@ -21,13 +21,13 @@ state = nextfire_job.checkpoint() or {"done": 0, "rows": 0}
 
 
 def import_page(page: int, idempotency_key: str) -> int:
-    """Stand in for the real thing; return how many rows were imported."""
+    """Stand in for a real import; return the number of imported rows."""
     print(f"page {page} of {pages}")
     return 25 if idempotency_key else 0
 
 
 if state["done"]:
-    print(f"going on after page {state['done']}")
+    print(f"continuing after page {state['done']}")
 for page in range(state["done"] + 1, pages + 1):
     rows = import_page(page, idempotency_key=f"{here.execution_id}/{page}")
     state = {"done": page, "rows": state["rows"] + rows}

@@ -1,12 +1,12 @@
-"""Makes a job with `nextfire.Client`, has it run now, and prints what it printed.
+"""Creates a job with `nextfire.Client`, runs it now, and prints its log.
 
-It finds the API as the command does: the local stack of the folder, or what NEXTFIRE_ENDPOINT and
-NEXTFIRE_API_KEY name. The script `hello` has to be there: nextfire scripts push examples/hello.py
+It finds the API as the CLI does: the local stack of the current folder, or NEXTFIRE_ENDPOINT and
+NEXTFIRE_API_KEY. Upload the script `hello` first: nextfire scripts push examples/hello.py
 """
 
 from nextfire import ApiError, Client, JobRequest
-from nextfire.domain.job import Target
 from nextfire.domain.schedule import ScheduleType
+from nextfire.domain.target import Target
 
 with Client() as nextfire:
     job = nextfire.put_job(
@@ -30,7 +30,7 @@ with Client() as nextfire:
     try:
         nextfire.change_job(job.job_id, {"priority": "HIHG"}, if_match=job.etag)
     except ApiError as error:
-        print(f"refused: {error.problem}")
+        print(f"rejected: {error.problem}")
         for fault in error.errors:
             print(f"  {fault}")
 

@@ -1,4 +1,4 @@
-"""Fails until its attempt number is the payload's `succeedOn`: shows retries, and a DEAD run."""
+"""Fails until the attempt number reaches the payload's `succeedOn`. Shows retries and DEAD runs."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Says hello, and shows what a script is given: its payload on stdin, its context as variables."""
+"""Says hello and prints its input: the payload from stdin and the context from the environment."""
 
 import json
 import os

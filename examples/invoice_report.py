@@ -1,11 +1,11 @@
-"""Sums up a day's invoices by customer, with tax.
+"""Totals a day's invoices by customer, with tax.
 
 Payload: `taxRate` (a decimal, as text), `currency`, and `invoices`: a list of `id`, `customer`,
 `issuedOn` and `lines`, each of `quantity` and `unitPrice` (a decimal, as text). `dateRange` may be
-`yesterday` or a date; other days' invoices are left out.
+`yesterday` or a date; invoices of other days are ignored.
 
-`yesterday` is counted from the instant that the run was scheduled for, not from the clock: a retry
-after midnight, or a redrive next week, reports on the same day.
+`yesterday` is relative to the scheduled time of the run, not to the clock: a retry after midnight,
+or a redrive next week, reports on the same day.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Works in steps and prints its progress; `steps` and `secondsPerStep` stand in the payload.
+"""Works in steps and prints its progress. The payload gives `steps` and `secondsPerStep`.
 
-When it is cancelled, times out or its worker shuts down, it gets SIGTERM and some seconds to tidy
-up in: it says how far it came and leaves, with an exit code that is not 0.
+On cancellation, timeout or worker shutdown it receives SIGTERM and has some seconds to clean up: it
+prints its progress and exits with a nonzero exit code.
 """
 
 import json
@@ -17,7 +17,7 @@ done = 0
 
 
 def leave(signum: int, _frame: FrameType | None) -> None:
-    """End in good order."""
+    """Exit with a message."""
     print(f"{signal.Signals(signum).name}: leaving after {done} of {steps} steps")
     sys.exit(1)
 

@@ -8,7 +8,7 @@ from aws_cdk import App, CliCredentialsStackSynthesizer
 from pydantic import ValidationError
 
 from infra.build import Build
-from infra.settings import Settings, Target
+from infra.settings import Settings, StackTarget
 from infra.stack import NextfireStack
 
 STACK_NAME = "Nextfire"
@@ -22,7 +22,7 @@ def build_app(app: App, *, staging: Path, root: Path = ROOT) -> NextfireStack:
     """
     settings = Settings.from_context(app.node.get_all_context())
     # MiniStack's IAM rejects the CDK's deploy roles, so the local target does not use them.
-    synthesizer = CliCredentialsStackSynthesizer() if settings.target is Target.LOCAL else None
+    synthesizer = CliCredentialsStackSynthesizer() if settings.target is StackTarget.LOCAL else None
     build = Build(root, staging=staging, cache=root / ".nextfire" / "build")
     return NextfireStack(app, STACK_NAME, settings=settings, build=build, synthesizer=synthesizer)
 

@@ -10,11 +10,11 @@ from constructs import Construct
 
 from infra.build import Build
 from infra.constructs.api import Api
-from infra.constructs.audit_log import AuditLog
+from infra.constructs.audit_log import AuditLogFeed
 from infra.constructs.auditor import AuditorRule
 from infra.constructs.code import Code
 from infra.constructs.encryption import READ, TABLES, WRITE, Encryption
-from infra.constructs.events import Events
+from infra.constructs.events import StackEventBus
 from infra.constructs.executor_access import ExecutorAccess
 from infra.constructs.function import Function
 from infra.constructs.grants import allow, dynamodb, only_attributes
@@ -25,15 +25,9 @@ from infra.constructs.stores import ATTENTION_INDEX, Stores
 from infra.constructs.watcher import WatcherRules
 from infra.constructs.worker_service import WorkerService, create_vpc
 from infra.constructs.worker_trust import worker_trust
-from infra.settings import (
-    LAMBDA_LIMIT,
-    Auth,
-    FargateSettings,
-    PoolSettings,
-    Settings,
-    Target,
-    iso8601,
-)
+from infra.pool_settings import LAMBDA_LIMIT, FargateSettings, PoolSettings
+from infra.setting_types import iso8601
+from infra.settings import Auth, Settings, StackTarget
 
 _API_TIMEOUT = LAMBDA_LIMIT / 30  # API Gateway returns 503 after 30 s anyway
 _AUDIT_LOG_TIMEOUT = timedelta(seconds=60)
@@ -69,7 +63,7 @@ class NextfireStack(Stack):
         self._encryption = Encryption(self, "Encryption", settings=settings)
         self._key = self._encryption.key
         self._stores = Stores(self, "Stores", settings=settings, key=self._key)
-        self._events = Events(self, "Events")
+        self._events = StackEventBus(self, "Events")
         self._code = Code(
             self, "Code", build=build, target=settings.target, signatures=settings.signatures
         )
@@ -93,7 +87,7 @@ class NextfireStack(Stack):
                 self._executors[pool.name] = self._create_executor(pool)
             else:
                 self._worker_roles[pool.name] = self._create_worker_role(pool)
-                if settings.target is Target.AWS and (fargate := pool.settings.fargate):
+                if settings.target is StackTarget.AWS and (fargate := pool.settings.fargate):
                     self._worker_services[pool.name] = self._create_worker_service(pool, fargate)
         self._watcher = self._create_watcher()
         # Update the consumers of messages before the producer.
@@ -103,7 +97,7 @@ class NextfireStack(Stack):
         )
         self._auditor = self._create_auditor()
         self._audit_log_function = self._create_audit_log_function()
-        self._audit_log = AuditLog(
+        self._audit_log = AuditLogFeed(
             self,
             "AuditLog",
             function=self._audit_log_function,
@@ -359,7 +353,7 @@ class NextfireStack(Stack):
 
     def _private_network(self, pool: Pool) -> PrivateNetwork | None:
         vpc = pool.settings.vpc
-        if vpc and self._settings.target is Target.AWS:
+        if vpc and self._settings.target is StackTarget.AWS:
             return PrivateNetwork(self, f"Network{pascal(pool.name)}", pool=pool.name, settings=vpc)
         return None
 
@@ -407,7 +401,7 @@ class NextfireStack(Stack):
 
     def _script_environment(self, pool: PoolSettings) -> dict[str, str]:
         """Environment variables of an executor for the scripts that it runs."""
-        on_aws = self._settings.target is Target.AWS
+        on_aws = self._settings.target is StackTarget.AWS
         settings = {
             "NEXTFIRE_SLOTS": str(pool.slots) if pool.executor == "worker" else None,
             # The local target has no service that would start the next worker.

@@ -1,4 +1,4 @@
-"""What a script of nextfire's may use: where it is, what was saved, what it leaves.
+"""The library for scripts that nextfire runs: run context, payload, checkpoints and result.
 
     import nextfire_job
 
@@ -9,11 +9,13 @@
         nextfire_job.save_checkpoint({"done": n + 1})
     nextfire_job.result({"pages": 100})
 
-Outside nextfire it works too, so that a script can be tried by hand: `context` then has stand-ins,
-the payload comes from standard input unless that is a terminal, the checkpoint is kept in
-``.nextfire-checkpoint.json`` in the present folder, and the result is printed to standard error.
+It also works outside nextfire, so you can try a script by hand. `context` then returns stand-in
+values, the payload is read from standard input unless that is a terminal, the checkpoint is stored
+in ``.nextfire-checkpoint.json`` in the current directory, and the result is printed to standard
+error.
 
-Standard library only; Python 3.11 or later. Threads may use it; of several processes one at a time.
+Uses the standard library only; requires Python 3.11 or later. It is thread-safe. Only one process
+at a time may use it.
 """
 
 from __future__ import annotations
@@ -39,9 +41,9 @@ __all__ = [
 ]
 
 LOCAL_CHECKPOINT = ".nextfire-checkpoint.json"
-"""Where a script that is tried by hand keeps its checkpoint."""
+"""File that holds the checkpoint of a script that runs outside nextfire."""
 
-_MOST = 1024 * 1024
+_MAX_BYTES = 1024 * 1024
 _lock = threading.RLock()
 _channel: socket.socket | None = None
 _unread = b""
@@ -49,16 +51,17 @@ _payload: list[Any] = []
 
 
 class NotKeptError(Exception):
-    """A checkpoint or a result was not kept; the message says why."""
+    """A checkpoint or a result was not stored, or not read. The message contains the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Which attempt of which run this is.
+    """The run and the attempt that this script executes.
 
-    `execution_id`: the run's, the same on every attempt: use it as an idempotency key.
-    `scheduled_at`: the instant for which the run was scheduled, whenever it started. `attempt`:
-    from 1. `deadline`: when this attempt is ended. All instants are aware, in UTC.
+    `execution_id`: the id of the run. All attempts share it, so use it as an idempotency key.
+    `scheduled_at`: the instant for which the run was scheduled, regardless of when it started.
+    `attempt`: number of the attempt, from 1. `deadline`: when nextfire ends this attempt. All
+    instants are timezone-aware and in UTC.
     """
 
     execution_id: str
@@ -70,31 +73,33 @@ class Context:
 
 
 def context() -> Context:
-    """Where this script is.
+    """Return the context of this attempt.
 
-    Outside nextfire: execution id ``local``, attempt 1, scheduled now, without a deadline. The
-    environment variables ``NEXTFIRE_EXECUTION_ID``, ``NEXTFIRE_SCHEDULED_AT``, … change that.
+    Defaults outside nextfire: execution id ``local``, attempt 1, scheduled now, no deadline. The
+    environment variables ``NEXTFIRE_EXECUTION_ID``, ``NEXTFIRE_SCHEDULED_AT``, … override them.
 
     Raises:
-        ValueError: One of those variables is malformed.
+        ValueError: One of these variables is malformed.
     """
-    said = os.environ.get
-    scheduled, deadline = said("NEXTFIRE_SCHEDULED_AT"), said("NEXTFIRE_DEADLINE")
+    get = os.environ.get
+    scheduled, deadline = get("NEXTFIRE_SCHEDULED_AT"), get("NEXTFIRE_DEADLINE")
     return Context(
-        execution_id=said("NEXTFIRE_EXECUTION_ID", "local"),
+        execution_id=get("NEXTFIRE_EXECUTION_ID", "local"),
         scheduled_at=_instant(scheduled) if scheduled else datetime.now(UTC),
-        attempt=int(said("NEXTFIRE_ATTEMPT", "1")),
+        attempt=int(get("NEXTFIRE_ATTEMPT", "1")),
         deadline=_instant(deadline) if deadline else None,
-        job_id=said("NEXTFIRE_JOB_ID", "local"),
-        tenant=said("NEXTFIRE_TENANT", "local"),
+        job_id=get("NEXTFIRE_JOB_ID", "local"),
+        tenant=get("NEXTFIRE_TENANT", "local"),
     )
 
 
-def payload() -> Any:  # noqa: ANN401 - whatever JSON the job holds
-    """The job's payload: the JSON on standard input, which is read once; ``{}`` if there is none.
+def payload() -> Any:  # noqa: ANN401 - any JSON value
+    """Return the payload of the job: the JSON on standard input, or ``{}`` if the input is empty.
+
+    The first call reads standard input; later calls return the same value.
 
     Raises:
-        ValueError: It is no JSON.
+        ValueError: Standard input is not valid JSON.
     """
     with _lock:
         if not _payload:
@@ -103,11 +108,13 @@ def payload() -> Any:  # noqa: ANN401 - whatever JSON the job holds
         return _payload[0]
 
 
-def checkpoint() -> Any:  # noqa: ANN401 - whatever was saved
-    """What was saved last, by this attempt or an earlier one of the same run; None: nothing was.
+def checkpoint() -> Any:  # noqa: ANN401 - any JSON value
+    """Return the latest checkpoint of the run, saved by this or an earlier attempt.
+
+    Returns None if no attempt has saved a checkpoint.
 
     Raises:
-        NotKeptError: It cannot be read.
+        NotKeptError: The checkpoint cannot be read.
     """
     if _is_local():
         try:
@@ -118,31 +125,31 @@ def checkpoint() -> Any:  # noqa: ANN401 - whatever was saved
 
 
 def save_checkpoint(value: object) -> None:
-    """Keep *value*, JSON of up to 1 MiB, in place of what was saved before.
+    """Store *value*, JSON of up to 1 MiB, as the checkpoint of the run. Replaces the previous one.
 
-    When this returns it is kept: the next attempt finds it, whatever becomes of this one. Up to 10
-    a second; more have to wait.
+    The checkpoint is durable when this function returns: the next attempt reads it, even if this
+    attempt crashes. More than 10 calls per second are throttled.
 
     Raises:
-        NotKeptError: It was not kept: it is too large, or this attempt has lost its run.
-        TypeError, ValueError: It is no JSON.
+        NotKeptError: The checkpoint was not stored: it is too large, or this attempt lost its run.
+        TypeError, ValueError: *value* cannot be encoded as JSON.
     """
     text = _json(value)
     if _is_local():
         _check_size(value)
-        beside = Path(f"{LOCAL_CHECKPOINT}.new")
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(LOCAL_CHECKPOINT)
+        new_file = Path(f"{LOCAL_CHECKPOINT}.new")
+        new_file.write_text(text, encoding="utf-8")
+        new_file.replace(LOCAL_CHECKPOINT)
     else:
         _ask({"op": "checkpoint.save", "value": value})
 
 
 def result(value: object) -> None:
-    """Leave *value*, JSON of up to 1 MiB, as the run's result. The last one counts.
+    """Set the result of the run to *value*, JSON of up to 1 MiB. A later call replaces it.
 
     Raises:
-        NotKeptError: It is too large.
-        TypeError, ValueError: It is no JSON.
+        NotKeptError: *value* is too large, or nextfire cannot be reached.
+        TypeError, ValueError: *value* cannot be encoded as JSON.
     """
     text = _json(value)
     if _is_local():
@@ -165,14 +172,14 @@ def _json(value: object) -> str:
 
 
 def _check_size(value: object) -> None:
-    """As nextfire would."""
+    """Apply the size limit that nextfire enforces."""
     size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
-    if size > _MOST:
-        raise NotKeptError(f"the value has {size} bytes; at most {_MOST} are kept")
+    if size > _MAX_BYTES:
+        raise NotKeptError(f"the value has {size} bytes; the maximum is {_MAX_BYTES}")
 
 
 def _ask(request: dict[str, object]) -> Any:  # noqa: ANN401
-    """Send *request* and await the answer's value."""
+    """Send *request* and return the value of the response."""
     global _channel, _unread  # noqa: PLW0603
     with _lock:
         try:
@@ -182,12 +189,12 @@ def _ask(request: dict[str, object]) -> Any:  # noqa: ANN401
             while b"\n" not in _unread:
                 data = _channel.recv(65536)
                 if not data:
-                    raise NotKeptError("nextfire does not listen any more.")
+                    raise NotKeptError("nextfire closed the connection.")
                 _unread += data
         except (OSError, ValueError) as error:
             raise NotKeptError(
-                f"nextfire cannot be reached: {error}. Call from the script's first process, "
-                "or one that it forked."
+                f"nextfire cannot be reached: {error}. Call this from the script's main process "
+                "or from a process that it forked."
             ) from error
         line, _, _unread = _unread.partition(b"\n")
     answer = json.loads(line)

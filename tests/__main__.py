@@ -1,8 +1,8 @@
-"""Runs all tests but those that take long, or, with NEXTFIRE_LONG=1, those: what mostly waits
-beside what computes.
+"""Run the short tests, or, with NEXTFIRE_LONG=1, the long ones.
 
-What runs beside writes to files, which are shown when all has ended. Ends with 1 if anything
-failed.
+CPU-bound commands run one after the other; commands that mostly wait run next to them in the
+background. The output of background commands is shown when all have ended. The exit status is 1 if
+anything failed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from tests.crons import LONG
 
 _PYTHON = [sys.executable, "-m"]
 _PYTEST = [*_PYTHON, "pytest"]
-_SIDE_BY_SIDE = ["-n", str(os.cpu_count() or 2)]
-_SEEDED = ("audit", "schedule_cronsim", "schedule_oracle", "simulation", "stretch", "zones")
+_SIDE_BY_SIDE = ["-n", str(os.cpu_count() or 2), "--dist", "worksteal"]
+"""Each process has tests that follow each other, so that a module's fixtures are made once."""
+_SEEDED = ("audit", "schedule_cronsim", "schedule_oracle", "stretch", "zones")
 
 
 @dataclass(frozen=True, slots=True)
-class _Beside:
-    """What runs beside the others, in a process of its own."""
+class _Background:
+    """A command that runs in the background."""
 
     name: str
     command: list[str]
@@ -42,27 +43,27 @@ class _Beside:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """`others`: what computes, one command after the other; `beside`: what runs meanwhile."""
+    """`foreground`: CPU-bound commands, run in sequence; `background`: commands next to them."""
 
-    others: dict[str, list[str]]
-    beside: list[_Beside]
+    foreground: dict[str, list[str]]
+    background: list[_Background]
 
 
 def _short() -> _Plan:
-    """All but what takes long. What goes by the clock goes first."""
+    """All tests except the long ones. The timing-sensitive ones start first."""
     histories = [*_PYTHON, "tests.simulation", "--seeds", "1000"]
     return _Plan(
         {"tests": [*_PYTEST, *_SIDE_BY_SIDE, "--ignore", "tests/e2e"]},
         [
-            _Beside("end to end", [*_PYTEST, "tests/e2e"]),
-            _Beside("histories", ["nice", "-n", "15", *histories]),
+            _Background("end to end", [*_PYTEST, "tests/e2e"]),
+            _Background("histories", ["nice", "-n", "15", *histories]),
         ],
     )
 
 
 def _long() -> _Plan:
-    """What is left out of the short one, or has more cases here. What meets real servers comes when
-    those of the local stack have ended.
+    """The tests that the short plan skips, and those with more cases under NEXTFIRE_LONG. The tests
+    against real servers start after those of the local stack.
     """
     seeded = [f"tests/unit/test_{name}.py" for name in _SEEDED]
     of_stack = ["tests/soak", "tests/e2e/test_redrive_many.py", "tests/e2e/test_schema.py"]
@@ -91,17 +92,17 @@ def _long() -> _Plan:
                 "tests/infra",
             ],
         },
-        [_Beside("local stack", [*_PYTEST, *of_stack])],
+        [_Background("local stack", [*_PYTEST, *of_stack])],
     )
 
 
 def main() -> int:
-    """Run them; Ctrl-C reaches each, and is waited for."""
+    """Run the plan. Ctrl-C reaches every command; wait for all of them to end."""
     plan = _long() if LONG else _short()
-    running = [(each, each.begin()) for each in plan.beside]
+    running = [(each, each.begin()) for each in plan.background]
     failed = []
     try:
-        for name, command in plan.others.items():
+        for name, command in plan.foreground.items():
             if subprocess.run(["nice", "-n", "5", *command], check=False).returncode != 0:
                 failed.append(name)
     finally:

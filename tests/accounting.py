@@ -1,7 +1,7 @@
-"""Whether every occurrence of a job is accounted for: by its own run, or by one range record.
+"""Checks that every occurrence of a job is accounted for: by its own run or by one range record.
 
-The occurrences are enumerated one by one from the schedules that the job had; nothing here asks
-what the watcher asks.
+Occurrences are enumerated one by one from the schedules that the job had, without any of the
+watcher's code.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from typing import Protocol
 
 from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry
 from nextfire.domain.ids import JobKey, RunKey
-from nextfire.domain.job import Job, JobState
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.recurrence import occurrences
 from nextfire.domain.run import Run, RunState, Trigger
-from nextfire.domain.schedule import ScheduleType, occurrences
-from tests.judgement import Evidence, Judge, Stored, first_sent, told_missed
+from nextfire.domain.schedule import ScheduleType
+from tests.judgement import Evidence, Judge, Stored, first_sent, reported_missed
 from tests.world import World
 
 _STEP = timedelta(seconds=1)
-_AMID = timedelta(seconds=15)
-"""So long may lie between reading records and writing one."""
+_CONCURRENT_WRITES = timedelta(seconds=15)
+"""Maximum time between reading records and writing one."""
 _MISSED = timedelta(seconds=60)
 
 
@@ -34,8 +36,8 @@ class Records(Protocol):
     def all(self) -> Mapping[RunKey, Run]: ...
 
 
-class Books(Protocol):
-    """What is on record of a system at rest: of the `World` on fakes, or read from AWS."""
+class SystemState(Protocol):
+    """The state of a system at rest: of the `World` on fakes, or read from AWS."""
 
     @property
     def now(self) -> datetime: ...
@@ -50,8 +52,8 @@ class Books(Protocol):
 
 
 def owned(job: Job, until: datetime) -> Iterator[tuple[Job, Iterator[datetime]]]:
-    """Each version of *job* that owns something, as the job was then, with its occurrences up to
-    *until*.
+    """Yield each version of *job* that owns occurrences, as the job was then, with its occurrences
+    up to *until*.
     """
     spans = [(job.as_of(past), past.until) for past in job.replaced]
     if job.state in (JobState.ACTIVE, JobState.COMPLETED):
@@ -70,63 +72,65 @@ def _occurrences(owner: Job, until: datetime) -> Iterator[datetime]:
             yield occurrence.at
 
 
-def records(world: Books, job: Job) -> list[Run]:
+def records(world: SystemState, job: Job) -> list[Run]:
     """The job's records, by scheduled instant."""
     found = [r for k, r in world.runs.all.items() if (k.job, k.uid) == (job.key, job.uid)]
     return sorted(found, key=lambda record: record.key.run_id)
 
 
-def ranges(world: Books, job: Job) -> list[Run]:
-    """Those that the watcher wrote: for what nobody had before him."""
+def ranges(world: SystemState, job: Job) -> list[Run]:
+    """Range records that a watcher wrote: for occurrences that never reached an executor."""
     found = [r for r in records(world, job) if r.state is RunState.SKIPPED and r.pool is None]
     return [r for r in found if not r.request]
 
 
-def ran(world: Books, job: Job) -> list[str]:
-    """When those were scheduled that ran, as ``12:00`` or ``12:00:30``."""
-    return [spoken(r.key.scheduled_at) for r in records(world, job) if r.attempts]
+def ran(world: SystemState, job: Job) -> list[str]:
+    """Scheduled times of the runs that have an attempt, as ``12:00`` or ``12:00:30``."""
+    return [format_time(r.key.scheduled_at) for r in records(world, job) if r.attempts]
 
 
-def spoken(at: datetime) -> str:
+def format_time(at: datetime) -> str:
     return f"{at:%H:%M:%S}".removesuffix(":00")
 
 
-def covered(world: Books, job: Job) -> list[str]:
-    """What the range records stand for, as ``12:00-12:05 (6)``."""
+def covered(world: SystemState, job: Job) -> list[str]:
+    """What the range records cover, as ``12:00-12:05 (6)``."""
     return [
-        f"{spoken(r.key.scheduled_at)}-{spoken(r.covers_until)} ({r.covered})"
+        f"{format_time(r.key.scheduled_at)}-{format_time(r.covers_until)} ({r.covered})"
         for r in ranges(world, job)
     ]
 
 
 def evidence_of(world: World, job: Job) -> Evidence:
-    """What a world knows of *job*: nothing takes time there."""
+    """The evidence of *job* in a world, where nothing takes time."""
     ever = [
         Stored(j.updated_at, j) for j in world.jobs.ever if (j.key, j.uid) == (job.key, job.uid)
     ]
     log = world.queue.log
-    return Evidence(ever, first_sent(log), missed=told_missed(log, job))
+    return Evidence(ever, first_sent(log), missed=reported_missed(log, job))
 
 
-def assert_all_accounted(
-    world: Books,
+def assert_all_accounted_for(
+    world: SystemState,
     job: Job,
     *,
-    picked_up_late: bool = False,
+    allow_late_starts: bool = False,
     stray: Callable[[RunKey], bool] = lambda _: False,
     evidence: Evidence | None = None,
     purged: bool = False,
 ) -> None:
-    """Every occurrence of *job* up to now is covered by exactly one record; a record covers nothing
-    else, and counts right; none is left undone, and what became of it was right; and the chain goes
-    on. *job* may be one whose id another has since.
+    """Check that every occurrence of *job* up to now is accounted for correctly.
 
-    The world must be at rest: see `settle`. *picked_up_late*: a run that an executor began with
-    more than a minute after it was due may be in a range as well; see
-    `test_what_was_sent_before_it_was_missed_does_not_run`. *stray*: which runs may be there though
-    no version owns them: those that were sent while a change of the job was being written, whose
-    instant is that of its request. *evidence*: by what to judge; without it, a `World`'s own.
-    *purged*: of a last run nobody may have seen that it ended, for its message is gone.
+    Exactly one record covers each occurrence; records cover nothing else and count correctly; all
+    have ended, with a permitted outcome; and the chain of entries is intact. *job* may be a deleted
+    job whose id belongs to a new job.
+
+    The world must be at rest: see `settle`. *allow_late_starts*: a run that an executor began more
+    than a minute after it was due may be in a range as well; see
+    `test_what_was_sent_before_it_was_missed_does_not_run`. *stray*: which runs may exist although
+    no version owns them: those that were sent while a change of the job was being written, which
+    takes effect at the instant of its request. *evidence*: what to judge by; default: that of the
+    `World`. *purged*: a queue was purged, so the end of the last run may have gone unnoticed.
     """
     there = world.job(job.key)
     former = there.uid != job.uid
@@ -139,7 +143,7 @@ def assert_all_accounted(
     ats, found = sorted(every), records(world, job)
     judge = Judge(every, found, evidence) if evidence is not None else None
     for record in (r for r in found if r.on_request):
-        _assert_asked_for(record, [*every])
+        _assert_request_done(record, [*every])
     found = [r for r in found if r.trigger is not Trigger.MANUAL]
     covers: Counter[datetime] = Counter()
     for record in found:
@@ -147,36 +151,36 @@ def assert_all_accounted(
         if first not in every and record.covered == 1 and stray(record.key):
             continue
         if first not in every and record.trigger is Trigger.BACKFILL:
-            continue  # of the present schedule, in a time that is not its own
+            continue  # a backfill of the current schedule in a range before that schedule
         on_request = record.skip_requested or _is_cancelled_on_request(record, evidence)
         if first not in every and on_request:
-            continue  # a change of the schedule took it away
+            continue  # removed by a change of the schedule
         if first not in every and former and record.state is RunState.CANCELLED:
             assert not record.attempts
-            continue  # when it was deleted nobody knows any more
-        assert first in every, f"{record.key.run_id} stands for no occurrence of the job"
+            continue  # the deletion time is unknown by now
+        assert first in every, f"{record.key.run_id} does not match an occurrence of the job"
         if record.covered_to is None:
             assert record.covered == 1
         version = every[first].schedule_version
         near = ats[bisect_left(ats, first) : bisect_right(ats, last)]
-        stood = [at for at in near if every[at].schedule_version == version]
-        assert len(stood) == record.covered, (
-            f"{record.key.run_id} counts {record.covered}, stands for {len(stood)}"
+        instants = [at for at in near if every[at].schedule_version == version]
+        assert len(instants) == record.covered, (
+            f"{record.key.run_id} counts {record.covered}, but covers {len(instants)}"
         )
-        covers.update(stood)
+        covers.update(instants)
         assert record.state.ended, f"{record.key.run_id} is {record.state}"
         if record.covered > 1:
             assert (record.state, record.pool) == (RunState.SKIPPED, None)
         assert record.reason or record.state is RunState.SUCCEEDED
         if judge is not None:
-            judge.judge(record, stood)
-    missing = [spoken(at) for at in due if not covers[at]]
-    assert not missing, f"nothing is known of {len(missing)}: {missing[:5]}"
+            judge.judge(record, instants)
+    missing = [format_time(at) for at in due if not covers[at]]
+    assert not missing, f"{len(missing)} occurrences without a record: {missing[:5]}"
     twice = {at for at, times in covers.items() if times > 1}
-    if picked_up_late:
+    if allow_late_starts:
         twice -= _picked_up_late(found)
-    twice -= _cancelled_amid(found, evidence)
-    assert not twice, f"accounted for more than once, {len(twice)}: {_few(twice)}"
+    twice -= _cancelled_during_range_write(found, evidence)
+    assert not twice, f"{len(twice)} occurrences accounted for more than once: {_first_few(twice)}"
     assert_chained(world, job, purged=purged)
 
 
@@ -185,8 +189,8 @@ def _is_cancelled_on_request(record: Run, evidence: Evidence | None) -> bool:
     return asked and record.state is RunState.CANCELLED and not record.attempts
 
 
-def _assert_asked_for(record: Run, occurrences: Collection[datetime]) -> None:
-    """What somebody asked for has come to its end, and run now stands in for no occurrence."""
+def _assert_request_done(record: Run, occurrences: Collection[datetime]) -> None:
+    """A requested run must have ended, and a manual run must not replace an occurrence."""
     name = f"{record.key.run_id} ({record.trigger})"
     assert record.state.ended, f"{name} is {record.state}"
     assert record.covered == 1, f"{name} is a range"
@@ -195,12 +199,12 @@ def _assert_asked_for(record: Run, occurrences: Collection[datetime]) -> None:
         assert at not in occurrences, f"{name} is an occurrence of its job"
 
 
-def _few(ats: Collection[datetime]) -> list[str]:
-    return [spoken(at) for at in sorted(ats)[:5]]
+def _first_few(ats: Collection[datetime]) -> list[str]:
+    return [format_time(at) for at in sorted(ats)[:5]]
 
 
 def _picked_up_late(found: list[Run]) -> set[datetime]:
-    """The occurrences that an executor began with long after they were due."""
+    """The occurrences that an executor began more than a minute after they were due."""
     return {
         r.key.scheduled_at
         for r in found
@@ -208,9 +212,9 @@ def _picked_up_late(found: list[Run]) -> set[datetime]:
     }
 
 
-def _cancelled_amid(found: list[Run], evidence: Evidence | None) -> set[datetime]:
-    """The occurrences that somebody had cancelled while a range was written that covers them: who
-    cancels has read that there is none.
+def _cancelled_during_range_write(found: list[Run], evidence: Evidence | None) -> set[datetime]:
+    """The occurrences that were cancelled by request while a range that covers them was being
+    written: the request had found no record.
     """
     ranges = [(r, r.finished_at) for r in found if r.covered > 1 and r.finished_at is not None]
     return {
@@ -219,18 +223,19 @@ def _cancelled_amid(found: list[Run], evidence: Evidence | None) -> set[datetime
         if _is_cancelled_on_request(r, evidence) and r.finished_at is not None
         for covering, at in ranges
         if covering.key.scheduled_at <= r.key.scheduled_at <= covering.covers_until
-        and abs(at - r.finished_at) <= _AMID
+        and abs(at - r.finished_at) <= _CONCURRENT_WRITES
     }
 
 
 def _is_due(owner: Job, now: datetime) -> Callable[[datetime], bool]:
-    """A chain goes from one occurrence to the next, and so waits for one that jitter puts off."""
+    """A chain proceeds from one occurrence to the next, so it waits for one that jitter delays."""
     return lambda at: owner.due_at(at) <= now
 
 
-def assert_chained(world: Books, job: Job, *, purged: bool = False) -> None:
-    """An ACTIVE job has the one entry of its next occurrence, and there is one; another has none
-    that will fire. *purged*: see `assert_all_accounted`.
+def assert_chained(world: SystemState, job: Job, *, purged: bool = False) -> None:
+    """Check that an ACTIVE job has exactly one entry, for its next occurrence, and that there is a
+    next occurrence. A job in another state must not have an entry of the current version. *purged*:
+    see `assert_all_accounted_for`.
     """
     now = world.now
     fires = [
@@ -254,8 +259,8 @@ def assert_chained(world: Books, job: Job, *, purged: bool = False) -> None:
 
 
 def settle(world: World, *, step: timedelta = _STEP, at_most: int = 20_000) -> int:
-    """Let time pass, watchers and workers at work, until nothing is due or queued. Returns the
-    largest number of messages that one poll brought.
+    """Advance time, with watchers and workers running, until nothing is due or queued. Return the
+    largest number of messages that one poll sent.
     """
     most, still = 0, 0
     for _ in range(at_most):

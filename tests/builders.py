@@ -1,17 +1,19 @@
-"""Values for tests, with defaults that read well. Noon is 2026-05-24T12:00:00Z, a Sunday."""
+"""Builders of test values with readable defaults. Noon is 2026-05-24T12:00:00Z, a Sunday."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due import DispatchEntry, FireEntry, fire
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import to_ms
-from nextfire.domain.job import Job, JobDefinition, JobState
+from nextfire.domain.job import Job
 from nextfire.domain.key_text import SECRET_BYTES
 from nextfire.domain.keys import ApiKey, Scope, mint
 from nextfire.domain.message import RunMessage
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Run, RunState
 
 UID = "uid00001"
@@ -34,7 +36,7 @@ def job_key(job_id: str = "report", tenant: str = "acme") -> JobKey:
 
 
 def a_definition(schedule: str = "0 * * * *", type: str = "CRON", **fields: Any) -> JobDefinition:
-    """Hourly, unless told otherwise. *fields* are spelt as the API spells them."""
+    """An hourly definition by default. *fields* use the API's spelling."""
     document = {"target": {"handler": "report"}, "type": type, "schedule": schedule} | fields
     return JobDefinition.model_validate(document)
 
@@ -51,7 +53,7 @@ def a_job(
     definition: JobDefinition | None = None,
     **fields: Any,
 ) -> Job:
-    """A job that was stored at *since*, hourly unless *fields* of the definition say otherwise."""
+    """A job stored at *since*, hourly by default; *fields* are fields of the definition."""
     return Job(
         key=JobKey(tenant, job_id),
         uid=uid,
@@ -66,7 +68,7 @@ def a_job(
 
 
 def a_fire(job: Job, due_at: datetime, *, version: int | None = None) -> FireEntry:
-    """The FIRE entry of *job* for the occurrence at *due_at*."""
+    """The FIRE entry of *job* for the occurrence due at *due_at*."""
     return fire(job.key, job.uid, job.schedule_version if version is None else version, due_at)
 
 
@@ -108,7 +110,7 @@ def a_key(
     since: datetime = NOON,
     life: timedelta = timedelta(days=90),
 ) -> ApiKey:
-    """A key that may write, unless told otherwise; its secret is nobody's to know."""
+    """A key, by default with the scope WRITE. Its secret is all zero bytes."""
     return mint(
         tenant,
         key_id=key_id,

@@ -1,7 +1,21 @@
-"""For all tests."""
+"""Settings for all tests."""
+
+import gc
 
 from hypothesis import settings
 
-# Timings are never asserted: a busy machine must not turn a test red.
+# Timings are never asserted: a busy machine must not fail a test.
 settings.register_profile("nextfire", deadline=None, print_blob=True)
 settings.load_profile("nextfire")
+
+gc.disable()  # until all tests are collected: nothing of that is garbage
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector away from modules and collected tests, which all stay: it takes a
+    quarter of the tests' time to look through them again and again.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+    gc.set_threshold(20_000)

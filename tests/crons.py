@@ -1,7 +1,7 @@
-"""Cron expressions made at random, and what they mean, reckoned without the code under test.
+"""Random cron expressions and their occurrences, computed without the code under test.
 
-`matches` says of one wall-clock minute whether an expression names it. `walked` walks every minute
-of UTC and applies the rules of the clock change to it: the slow, plain truth.
+`Expression.matches` says whether an expression matches one wall-clock minute. `walked` walks every
+minute of UTC and applies the rules for clock changes: slow but simple.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from nextfire.domain.zones import changes
 
-LONG = bool(os.environ.get("NEXTFIRE_LONG"))  # noqa: TID251 — for the tests alone
+LONG = bool(os.environ.get("NEXTFIRE_LONG"))  # noqa: TID251 — read by tests only
 MINUTE = timedelta(minutes=1)
 YEARS = datetime(2008, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC)
 ZONES = (
@@ -42,7 +42,8 @@ ZONES = (
     "Pacific/Apia",
     "Pacific/Chatham",
 )
-"""Whole hours, half and quarter ones, changes at midnight, of the standard time, of a whole day."""
+"""Offsets of whole, half and quarter hours; changes at midnight, of standard time, of a whole day.
+"""
 
 Days: TypeAlias = Callable[[date], bool]
 
@@ -60,7 +61,7 @@ _SMALL_HOURS = (
 
 @dataclass(frozen=True)
 class Expression:
-    """A cron expression and its meaning. `elapsed`: it begins its hours with ``*``."""
+    """A cron expression and its meaning. `elapsed`: its hour field begins with ``*``."""
 
     text: str
     minutes: frozenset[int]
@@ -92,8 +93,8 @@ class Expression:
 
 
 def expression(random: Random) -> Expression:
-    """One that fires often enough for a test; half of them daily, and in the small hours, where
-    clocks are changed.
+    """A random expression that fires often enough for a test. Half of them fire daily in the small
+    hours, when clocks change.
     """
     minute, minutes = _numbers(random, 0, 59, star=0.25)
     if random.random() < 0.5:
@@ -123,7 +124,7 @@ def walked(
         if cron.elapsed:
             fires = cron.matches(wall)
         else:
-            jumped = range(1, (wall - high) // MINUTE + 1)  # empty while times come again
+            jumped = range(1, (wall - high) // MINUTE + 1)  # empty while times repeat
             fires = any(cron.matches(high + n * MINUTE) for n in jumped)
             fires = fires or (dst == "EACH" and cron.matches(wall))
         high = max(high, wall)
@@ -132,11 +133,11 @@ def walked(
 
 
 def cases(seed: int, count: int) -> Iterator[tuple[Expression, str, datetime]]:
-    """Expressions, zones and instants; most of them near a change of the zone's clock.
+    """Expressions, zones and instants, most of them near a clock change of the zone.
 
-    With NEXTFIRE_LONG in the environment twenty times as many.
+    With NEXTFIRE_LONG in the environment, 20 times as many.
     """
-    random = Random(seed)  # noqa: S311 — the same cases each time
+    random = Random(seed)  # noqa: S311 — reproducible cases
     turns = {name: [change.at for change in changes(name, *YEARS)] for name in ZONES}
     for _ in range(count * (20 if LONG else 1)):
         cron, name = expression(random), random.choice(ZONES)
@@ -186,7 +187,7 @@ def _days_of_month(random: Random) -> tuple[str, Days]:
     if random.random() < 0.3:
         return "L", lambda day: day.day == _last(day)
     text, days = _numbers(random, 1, 28, star=0)
-    if "/" in text:  # made for 28 days; a month has more
+    if "/" in text:  # steps were computed for 28 days; a month may have more
         text, days = "1,15", frozenset({1, 15})
     return text, lambda day: day.day in days
 

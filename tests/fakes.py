@@ -1,8 +1,8 @@
-"""Every port in memory. Each passes the contract suite of its adapter (tests/integration).
+"""In-memory fakes of all ports. Each passes the contract suite of its adapter (tests/integration).
 
-What a test may turn on beyond the contract stands in the attributes and methods that no port has:
-`freeze` (stale reads), `refuses` (partial failures), `spoil` (undecodable items). Failures of whole
-calls, and the death of the process between two calls, come from `Faults`.
+Attributes and methods that the port does not have simulate faults: `freeze` (stale reads),
+`refuses` (partial failures), `spoil` (undecodable items). `Faults` makes whole calls fail and kills
+the process between two calls.
 """
 
 from __future__ import annotations
@@ -29,26 +29,18 @@ from nextfire.domain.errors import (
     UndecodableError,
 )
 from nextfire.domain.events import Event
-from nextfire.domain.ids import JOB_ID, JobKey, RunFolder, RunKey, dedup_id, runs_from
+from nextfire.domain.ids import JOB_ID, JobKey, RunFolder, RunKey, dedup_id, first_run_id
 from nextfire.domain.instants import cut, from_ms, parse_instant, to_ms
-from nextfire.domain.job import Job, JobState, ParameterReference, SecretReference
+from nextfire.domain.job import Job
 from nextfire.domain.keys import ApiKey, ending, revoked
 from nextfire.domain.masking import Masker
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports import (
-    REQUESTS_KEPT,
-    Claim,
-    KeptRequest,
-    Lease,
-    Page,
-    Scan,
-    ScriptCall,
-    ScriptExit,
-    Supervisor,
-    Unreadable,
-    Verdict,
-    Written,
-)
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.control import Lease
+from nextfire.domain.ports.pages import Page, Scan, Unreadable
+from nextfire.domain.ports.requests import REQUESTS_KEPT, KeptRequest
+from nextfire.domain.ports.runs import Claim, Written
+from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit, Supervisor
 from nextfire.domain.quotas import too_many_jobs
 from nextfire.domain.request_limits import RequestLimit, Taken, take, to_us
 from nextfire.domain.run import Attempt, Run, RunState, Value
@@ -60,6 +52,7 @@ from nextfire.domain.script import (
     StoredScript,
     Upload,
 )
+from nextfire.domain.target import ParameterReference, SecretReference
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.execute_run import Handled
 
@@ -75,7 +68,7 @@ _MAX_FAILURE = 1000
 
 
 class Clock:
-    """`Clock` that stands still until it is moved."""
+    """`Clock` that moves only when a test moves it."""
 
     def __init__(self, at: datetime) -> None:
         self._at = at
@@ -84,7 +77,7 @@ class Clock:
         return self._at
 
     def advance(self, by: timedelta = _NO_WAIT, /, **units: float) -> datetime:
-        """Move on by *by* and *units* (``seconds=2``)."""
+        """Advance by *by* plus *units* (``seconds=2``)."""
         return self.move_to(self._at + by + timedelta(**units))
 
     def move_to(self, at: datetime) -> datetime:
@@ -96,7 +89,7 @@ class Clock:
 
 
 class MovingClock(Protocol):
-    """What a script's time passes on."""
+    """The clock on which a script's time passes."""
 
     def now(self) -> datetime: ...
 
@@ -104,11 +97,11 @@ class MovingClock(Protocol):
 
 
 class Killed(BaseException):
-    """The process died here, as by SIGKILL. No `except Exception` sees it."""
+    """The process died here, as by SIGKILL. `except Exception` does not catch it."""
 
 
 class InlineExecutor(Executor):
-    """Does each thing at once."""
+    """Runs each call immediately."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         future: Future[T] = Future()
@@ -134,16 +127,14 @@ class _LateFuture(Future[T]):
 
 
 class LateExecutor(Executor):
-    """Does each thing only when its result is asked for: the other order of what goes side by
-    side.
-    """
+    """Runs each call only when its result is requested: the reverse order of concurrent calls."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         return _LateFuture(lambda: fn(*args, **kwargs))
 
 
 class Faults:
-    """Stands between a use case and its ports: logs the calls, and fails those it is told to.
+    """A proxy between a use case and its ports: logs the calls and makes chosen ones fail.
 
     A call is named by its port and method: ``due.put``.
     """
@@ -157,23 +148,23 @@ class Faults:
         self._before: dict[str, Callable[[], object]] = {}
 
     def kill_after(self, calls: int) -> None:
-        """Die as soon as *calls* more calls have been done; with 0, instead of the next one."""
+        """Raise `Killed` after *calls* more calls; 0: instead of the next call."""
         self._kill_after = len(self.calls) + calls
 
     def refuse(self, call: str, times: int = 1) -> None:
-        """Let *call* raise `UnavailableError` without being done, *times* times."""
+        """Make the next *times* calls of *call* raise `UnavailableError` without effect."""
         self._refused[call] = times
 
     def lose_answer(self, call: str, times: int = 1) -> None:
-        """Let *call* be done and raise `UnavailableError`, *times* times."""
+        """Make the next *times* calls of *call* take effect and raise `UnavailableError`."""
         self._unanswered[call] = times
 
-    def once_before(self, call: str, do: Callable[[], object]) -> None:
-        """Let *do* happen before the next *call* is."""
+    def call_before_next(self, call: str, do: Callable[[], object]) -> None:
+        """Run *do* once, before the next *call*."""
         self._hooks[call] = do
 
-    def before_each(self, call: str, do: Callable[[], object]) -> None:
-        """Let *do* happen before every *call*: it takes its time."""
+    def call_before_each(self, call: str, do: Callable[[], object]) -> None:
+        """Run *do* before every *call*, for example to let time pass."""
         self._before[call] = do
 
     def clear(self) -> None:
@@ -184,7 +175,7 @@ class Faults:
         self._before.clear()
 
     def through(self, port: P, name: str) -> P:
-        """*port*, its calls seen by this."""
+        """Wrap *port* so that its calls pass through this proxy."""
         return cast("P", _Port(port, name, self))
 
     def call(self, name: str, do: Callable[[], T]) -> T:
@@ -217,7 +208,7 @@ class _Port:
 
 
 Junk = Mapping[str, str]
-"""An item that reads as nothing."""
+"""An item that does not decode."""
 
 
 class MemoryDueStore:
@@ -235,19 +226,19 @@ class MemoryDueStore:
 
     @property
     def entries(self) -> list[DueEntry]:
-        """What is stored and reads as an entry, by due instant."""
+        """The decodable entries, by due instant."""
         found = (item for item in self.items.values() if isinstance(item, DueEntry))
         return sorted(found, key=lambda entry: entry.sort_key)
 
     def freeze(self) -> None:
-        """From now on, reads that are not consistent see what is here now."""
+        """From now on, eventually consistent reads see the current state."""
         self._frozen = dict(self.items)
 
     def thaw(self) -> None:
         self._frozen = None
 
     def spoil(self, slot: Slot, **values: str) -> None:
-        """Put an item into *slot* that does not read as an entry."""
+        """Put an item into *slot* that does not decode as an entry."""
         self.items[slot] = values
 
     def read(
@@ -329,42 +320,42 @@ def _broken(slot: Slot, item: Junk) -> BrokenEntry:
     return BrokenEntry(
         slot,
         item,
-        "reads as nothing",
+        "does not decode",
         from_ms(int(stamp)) if whole else None,
         JobKey(tenant, job_id) if owned else None,
     )
 
 
 class MemoryJobStore:
-    """`JobStore`, whose first entries go into *due*."""
+    """`JobStore` that puts the first entries into *due*."""
 
     def __init__(self, due: MemoryDueStore) -> None:
         self._due = due
         self.items: dict[JobKey, Job] = {}
         self.counts: Counter[str] = Counter()
-        """By tenant, the jobs that are counted."""
+        """Number of counted jobs by tenant."""
         self.ever: list[Job] = []
-        """All that was stored, in order."""
+        """All stored versions, in order."""
         self._frozen: dict[JobKey, Job] | None = None
         self._broken: set[JobKey] = set()
         self._lock = threading.Lock()
 
     def freeze(self) -> None:
-        """From now on, `get_many` sees what is here now."""
+        """From now on, eventually consistent `get_many` sees the current state."""
         self._frozen = dict(self.items)
 
     def thaw(self) -> None:
         self._frozen = None
 
     def spoil(self, key: JobKey) -> None:
-        """Make the item of *key* one that reads as no job; `mend` makes it good again."""
+        """Make the item of *key* undecodable; `repair` restores it."""
         self._broken.add(key)
 
-    def mend(self, key: JobKey) -> None:
+    def repair(self, key: JobKey) -> None:
         self._broken.discard(key)
 
     def put(self, job: Job) -> None:
-        """Store *job*, whatever is there."""
+        """Store *job* unconditionally."""
         self._keep(_cut_job(job))
 
     def forget(self, key: JobKey) -> None:
@@ -523,12 +514,12 @@ class MemoryControlStore:
         self._lock = threading.Lock()
 
     def spoil_lease(self, group: int) -> None:
-        """Make the item of *group* one that reads as no lease, each time another."""
+        """Make the item of *group* undecodable; each call stores a different broken item."""
         self._spoilt += 1
         self.leases[group] = Lease("", 0, self._spoilt)
 
     def spoil_cursor(self, shard: int) -> None:
-        """Make the item of *shard* one that reads as no cursor."""
+        """Make the item of *shard* undecodable."""
         self.moved.setdefault(shard, (from_ms(0), 0))
         self._lost.add(shard)
 
@@ -587,7 +578,7 @@ class MemoryControlStore:
         return taken if minute <= there <= minute + _CLOCKS_DIFFER else 0
 
     def spoil_taken(self, tenant: str) -> None:
-        """Make the item of *tenant* one that does not decode."""
+        """Make the item of *tenant* undecodable."""
         self.taken.pop(tenant, None)
 
     def audit(self) -> Audit | None:
@@ -611,8 +602,8 @@ class _Message:
 
 
 class MemoryFifo:
-    """A FIFO queue: deduplication within groups, groups in order, visibility. A receipt expires as
-    soon as its message is visible again.
+    """A FIFO queue: deduplication within message groups, order within groups, visibility timeouts.
+    A receipt expires as soon as its message becomes visible again.
     """
 
     def __init__(self, name: str, clock: Clock) -> None:
@@ -623,14 +614,16 @@ class MemoryFifo:
         self._receipts = self._ids = 0
         self._lock = threading.Lock()
         self.order: Callable[[str], float] = lambda _: 0
-        """Which groups are handed out first; within one, what was sent first."""
+        """Rank of a group: lower ranks are delivered first. Within a group, messages keep their
+        order.
+        """
 
     def __len__(self) -> int:
         return len(self._messages)
 
     @property
     def bodies(self) -> list[str]:
-        """What is in the queue, visible or not, the oldest first."""
+        """The messages in the queue, visible or not, oldest first."""
         return [message.body for message in self._messages]
 
     def send(self, body: str, *, group: str, dedup: str) -> None:
@@ -642,18 +635,19 @@ class MemoryFifo:
                 self._messages.append(_Message(body, group, f"message-{self._ids}", now))
 
     def purge(self) -> None:
-        """Delete what is in the queue, as somebody may do by hand."""
+        """Delete all messages, as an operator may do by hand."""
         with self._lock:
             self._messages.clear()
 
     def receive(self, most: int, *, hidden_for: timedelta) -> list[MemoryDelivery]:
-        """Up to *most* messages; none of a group that has one in flight."""
+        """Receive up to *most* messages; none of a group with a message in flight."""
         with self._lock:
             now = self._clock.now()
             busy = {m.group for m in self._messages if m.visible_at > now}
             free = [m for m in self._messages if m.group not in busy]
             ranks = {group: self.order(group) for group in dict.fromkeys(m.group for m in free)}
-            taken = sorted(free, key=lambda m: ranks[m.group])[:most]  # as sent, within a group
+            # in sending order within a group
+            taken = sorted(free, key=lambda m: ranks[m.group])[:most]
             return [self._deliver(message, now + hidden_for) for message in taken]
 
     def hide(self, message: _Message, receipt: int, duration: timedelta) -> None:
@@ -707,7 +701,7 @@ def show(deliveries: Sequence[MemoryDelivery]) -> list[str]:
 
 
 class MemoryJournal:
-    """`Journal`. `held`: what is listed, in the order in which it was received."""
+    """`Journal`. `held`: the listed messages, in the order of reception."""
 
     def __init__(self) -> None:
         self.held: list[Any] = []
@@ -720,7 +714,7 @@ class MemoryJournal:
 
 
 class MemoryRunQueue:
-    """`RunQueue` on one queue for each of *pools*. `log` is what was accepted, in order."""
+    """`RunQueue` with one queue for each of *pools*. `log`: the accepted messages, in order."""
 
     def __init__(self, clock: Clock, pools: Collection[str] = ("default",)) -> None:
         self.queues = {pool: MemoryFifo(pool, clock) for pool in pools}
@@ -746,7 +740,7 @@ class MemoryRunQueue:
 
 
 class MemoryNotices:
-    """`Notices` of all loops. `defects`: errors other than an outage."""
+    """`Notices` of all loops. `defects`: errors other than outages."""
 
     def __init__(self) -> None:
         self.defects: list[Exception | str] = []
@@ -814,8 +808,8 @@ class MemoryRunStore:
         return dict(self.items)
 
     def _keys(self, job: JobKey) -> list[RunKey]:
-        """The keys of *job*'s records, in order. What is new comes last in `items`, so its number
-        tells what is to be sorted in; what goes, goes through `forget`.
+        """The keys of *job*'s records, in order. New keys come last in `items`, so the length shows
+        how many to insert; keys are removed only by `forget`.
         """
         for key in islice(reversed(self.items), len(self.items) - self._indexed):
             insort(self._sorted.setdefault(key.job, []), key, key=_by_run_id)
@@ -823,12 +817,12 @@ class MemoryRunStore:
         return self._sorted.get(job, [])
 
     def forget(self, key: RunKey) -> None:
-        """Take the record of *key* away."""
+        """Delete the record of *key*."""
         del self.items[key]
         self._sorted, self._indexed = {}, 0
 
     def spoil(self, key: RunKey) -> None:
-        """Make the item of *key* one that reads as no run."""
+        """Make the item of *key* undecodable."""
         self._broken.add(key)
 
     def request_cancel(self, key: RunKey) -> None:
@@ -1082,7 +1076,7 @@ class MemoryRunStore:
             runs = {key.run_id: run for key, run in self.items.items() if key.job == job}
         ids = sorted(runs, reverse=True)
         if first is not None and before is not None:
-            ids = [each for each in ids if runs_from(first) < each < runs_from(before)]
+            ids = [each for each in ids if first_run_id(first) < each < first_run_id(before)]
         if cursor is not None:
             after = _after(cursor)
             ids = [run_id for run_id in ids if run_id < after]
@@ -1095,7 +1089,7 @@ class MemoryRunStore:
 
 
 def _before(run_id: str) -> str:
-    """What sorts before *run_id* and, run ids being what they are, after all ids before it."""
+    """A string that sorts before *run_id* and after all smaller run ids."""
     return f"{run_id[:-1]}{chr(ord(run_id[-1]) - 1)}\uffff"
 
 
@@ -1131,7 +1125,7 @@ def _cut(at: datetime | None) -> datetime | None:
 
 
 class MemoryRunFiles:
-    """`RunFiles`. `puts` counts the writes; while `broken`, none goes through."""
+    """`RunFiles`. `puts`: number of writes; while `broken`, writes fail."""
 
     def __init__(self) -> None:
         self.stored: dict[tuple[RunFolder, str], bytes] = {}
@@ -1149,20 +1143,20 @@ class MemoryRunFiles:
 
 
 class MemoryEvents:
-    """`Events`: keeps what it was told."""
+    """`Events` that keeps the published events."""
 
     def __init__(self) -> None:
-        self.told: list[Event] = []
+        self.published: list[Event] = []
 
     def put(self, event: Event) -> None:
-        self.told.append(event)
+        self.published.append(event)
 
 
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 class MemoryBucketStore:
-    """`BucketStore`. `asked`: how often it was."""
+    """`BucketStore`. `asked`: number of calls."""
 
     def __init__(self) -> None:
         self._spent: dict[str, int] = {}
@@ -1186,7 +1180,7 @@ class MemoryRequestStore:
         self._lock = threading.Lock()
 
     def spoil(self, tenant: str, key: str) -> None:
-        """Make the item of a request one that does not decode."""
+        """Make the item of a request undecodable."""
         self.items[tenant, key] = KeptRequest("", NEVER, None)
 
     def begin(self, tenant: str, key: str, fingerprint: str, now: datetime) -> KeptRequest | None:
@@ -1216,7 +1210,7 @@ class MemoryRequestStore:
 
 
 class MemoryAuditLog:
-    """`AuditLog`. `batches`: what was appended."""
+    """`AuditLog`. `batches`: the appended batches."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
@@ -1251,7 +1245,7 @@ class MemoryKeyStore:
         self._lock = threading.Lock()
 
     def spoil(self, tenant: str, key_id: str) -> None:
-        """Make the item of a key one that does not decode."""
+        """Make the item of a key undecodable."""
         self._broken.add((tenant, key_id))
 
     def create(self, key: ApiKey) -> bool:
@@ -1298,7 +1292,9 @@ class MemoryKeyStore:
 
 
 class MemorySecrets:
-    """`Secrets`. Values by their full name: ``<tenant>/<name>``, and ``#<key>`` behind it."""
+    """`Secrets`. Values by full name: ``<tenant>/<name>``, followed by ``#<key>`` for one key of a
+    secret.
+    """
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
@@ -1308,7 +1304,7 @@ class MemorySecrets:
             noun, whole = "secret", f"{tenant}/{reference.secret}"
             name = f"{whole}#{reference.key}" if reference.key else whole
             if whole in self.values and name not in self.values:
-                raise InvalidInputError(noun, whole, f"it has no key {reference.key!r}", "Mend it.")
+                raise InvalidInputError(noun, whole, f"it has no key {reference.key!r}", "Add it.")
         else:
             noun, name = "parameter", f"{tenant}/{reference.parameter}"
         if name not in self.values:
@@ -1317,7 +1313,7 @@ class MemorySecrets:
 
 
 class MemoryScriptStore:
-    """`ScriptStore`. Any URL that was not told otherwise holds a script of a line."""
+    """`ScriptStore`. Any URL holds a one-line script by default."""
 
     def __init__(self) -> None:
         self.missing: set[str] = set()
@@ -1325,7 +1321,7 @@ class MemoryScriptStore:
         self.versions: dict[str, list[FetchedScript]] = {}
 
     def upload(self, url: str, content: bytes, signature: str | None = None) -> FetchedScript:
-        """Upload it: the latest version from now on."""
+        """Upload a script; it becomes the latest version."""
         script = FetchedScript.of(content, signature)
         self.versions.setdefault(url, []).append(script)
         return script
@@ -1348,7 +1344,7 @@ class MemoryScriptStore:
 
 
 class MemoryScriptShelf:
-    """`ScriptShelf`. `put` plays who uploads."""
+    """`ScriptShelf`. `put` plays the uploading client."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -1356,7 +1352,7 @@ class MemoryScriptShelf:
         self._open: dict[str, tuple[Upload, int, bytes]] = {}
 
     def put(self, url: str, headers: Mapping[str, str], body: bytes) -> bool:
-        """Whether it was taken."""
+        """Whether the upload was accepted."""
         if url not in self._open:
             return False
         upload, size, sha256 = self._open[url]
@@ -1419,10 +1415,10 @@ class MemoryScriptShelf:
 
 @dataclass(slots=True)
 class Script:
-    """How a script behaves: it works for `lasts`, does what `meanwhile` does, then exits.
+    """How a script behaves: it runs for `lasts`, calls `meanwhile`, then exits.
 
-    `frozen`: its supervisor is stopped with it, as in a paused machine, and asks nothing until the
-    script is done.
+    `frozen`: the supervisor is suspended together with the script, as in a paused machine, and asks
+    for verdicts only when the script has ended.
     """
 
     exit_code: int = 0
@@ -1436,22 +1432,23 @@ class Script:
     result: bytes | None = None
 
     def ended(
-        self, exit_code: int, *, timed_out: bool = False, stopped: Verdict = Verdict.GO_ON
+        self, exit_code: int, *, timed_out: bool = False, stopped: Directive = Directive.CONTINUE
     ) -> ScriptExit:
-        """Its end, whoever brought that about: what it printed and gave as its result is kept."""
+        """The exit of the script for any cause, with what it printed and its result."""
         return ScriptExit(exit_code, self.stdout, "", timed_out, stopped, self.result)
 
     def masked(self, masker: Masker) -> Script:
-        """The same script as a runner shows it."""
+        """The script with its output and result masked, as a runner shows them."""
         result = None if self.result is None else masker.json(self.result)
         return replace(self, stdout=masker.text(self.stdout), result=result)
 
 
 @dataclass(slots=True)
 class MemoryScriptRunner:
-    """`ScriptRunner`: plays the next of `scripts`, or one that does well. Asks every second.
+    """`ScriptRunner` that plays the next of `scripts`, or a successful one. It asks for a verdict
+    every second.
 
-    `found`: the checkpoint that each script found; `refused`: the answer to each that saved one.
+    `found`: the checkpoint that each script found; `refused`: the answer to each saved checkpoint.
     """
 
     clock: MovingClock
@@ -1475,20 +1472,20 @@ class MemoryScriptRunner:
         if script.frozen:
             self.clock.advance(script.lasts)
         while (worked := self.clock.now() - started_at) < script.lasts:
-            if (verdict := ask()) is not Verdict.GO_ON:
+            if (verdict := ask()) is not Directive.CONTINUE:
                 return script.ended(-15, stopped=verdict)
             if worked >= call.timeout:
                 return script.ended(-9, timed_out=True)
             self.clock.advance(seconds=1)
         script.meanwhile()
-        if (verdict := ask()) is not Verdict.GO_ON:
+        if (verdict := ask()) is not Directive.CONTINUE:
             return script.ended(-15, stopped=verdict)
         return script.ended(script.exit_code)
 
 
 @dataclass
 class Stores:
-    """All that outlives a process."""
+    """Everything that survives a process."""
 
     due: MemoryDueStore
     jobs: MemoryJobStore

@@ -1,4 +1,6 @@
-"""A package index on the loopback, for tests: wheels and archives made here, served as PEP 503."""
+"""A package index on the loopback interface for tests. It serves generated wheels and source
+archives (PEP 503).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from typing import Any
 def wheel(
     name: str, version: str = "1.0", *, module: str = "VALUE = 42\n", requires: Sequence[str] = ()
 ) -> tuple[str, bytes]:
-    """A wheel with one module: the name of its file, and its content."""
+    """Build a wheel with one module. Returns its file name and content."""
     stem = name.replace("-", "_")
     about = f"{stem}-{version}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
@@ -36,8 +38,8 @@ def wheel(
 
 
 def sdist(name: str, backend: str, version: str = "1.0") -> tuple[str, bytes]:
-    """A source archive that *backend*, a Python module of its own, builds: the name of its file,
-    and its content.
+    """Build a source archive whose build backend is the Python module *backend*. Returns its file
+    name and content.
     """
     stem = f"{name.replace('-', '_')}-{version}"
     system = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
@@ -82,7 +84,7 @@ class Index:
 
     def answer(self, path: str, authorization: str | None) -> tuple[int, bytes]:
         if not path.startswith("/private/"):
-            return 404, b""  # a port is used again: somebody else's request
+            return 404, b""  # not for this index: the port may have been reused
         self.asked.append(path)
         self.before(path)
         wanted = (
@@ -106,7 +108,7 @@ class Index:
 
 @contextmanager
 def serving() -> Iterator[Index]:
-    """An index, served while within."""
+    """Serve an index within the context."""
     index = Index()
 
     class Handler(BaseHTTPRequestHandler):

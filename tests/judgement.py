@@ -1,8 +1,8 @@
-"""Whether what became of an occurrence was right, by what its job said when that was decided.
+"""Judges whether the outcome of an occurrence was right, given the job's definition at that time.
 
-It asks the documents (docs/guide/policies.md) and the instants on record, and nothing that the
-product decides with. Where several definitions may have been read, one that allows the outcome is
-enough.
+It uses the documented rules (docs/guide/policies.md) and the recorded instants, none of the
+product's decision code. Where several definitions may have been read, one that permits the outcome
+is enough.
 """
 
 from __future__ import annotations
@@ -15,22 +15,24 @@ from functools import cached_property
 from itertools import pairwise, zip_longest
 
 from nextfire.domain.ids import RunKey
-from nextfire.domain.job import Job, JobState, MisfirePolicy, Overlap, RetryPolicy
+from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage, SkippedRange
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.policies import MisfirePolicy, Overlap, RetryPolicy
 from nextfire.domain.run import AttemptOutcome, Run, RunState, Trigger
 
 CLOCKS_APART = timedelta(seconds=2)
 MISSED_AFTER = timedelta(seconds=60)
-"""From when on the misfire policy decides over what is late."""
-_MOMENT = timedelta(milliseconds=1)  # instants on record are cut
+"""From this lateness on, the misfire policy decides."""
+_MOMENT = timedelta(milliseconds=1)  # recorded instants are truncated to milliseconds
 _DECIDING = timedelta(seconds=30)
-"""What may lie between reading a clock, reading a job, and what follows from both."""
+"""Maximum time between reading the clock, reading the job and acting on both."""
 _SENDING = timedelta(seconds=15)
-"""What may lie between reading a job, perhaps as it was a moment before, and sending its run; where
-it is not known when that was decided: a call that is not answered takes its time as well.
+"""Maximum time between reading a job, possibly stale by a moment, and sending its run, if the time
+of the decision is unknown. Includes the time of a call without an answer.
 """
 _BEHIND = timedelta(seconds=4)
-"""How far what was read, and a clock, may be behind."""
+"""Maximum staleness of reads and skew of clocks."""
 _ATTEMPTS_KEPT = 100
 
 
@@ -44,11 +46,12 @@ class Stored:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of a job beside its records: `ever`, all that it was, in order; `sent`, when
-    the watchers sent its runs first; `asked_to_cancel`, whether anybody asked for a run's end;
-    `decided`, what their clocks said when they decided that, where it is known; `vanished`, records
-    that somebody deleted, as they were then; `missed`, what messages told was missed, and when they
-    were sent.
+    """What is known of a job in addition to its records.
+
+    `ever`: all stored versions of the job, in order; `sent`: when watchers first sent each run;
+    `asked_to_cancel`: whether the cancellation of a run was requested; `decided`: the watcher's
+    clock when it decided to send the run, if known; `vanished`: deleted records, as they were at
+    deletion; `missed`: the ranges that messages reported as missed, with the time of sending.
     """
 
     ever: Sequence[Stored]
@@ -59,14 +62,14 @@ class Evidence:
     missed: Sequence[tuple[SkippedRange, datetime]] = ()
 
     def in_force(self, at: datetime) -> Iterator[Job]:
-        """What the job was when something was decided at *at*."""
+        """The versions of the job that a decision at *at* may have read."""
         for stored, following in zip_longest(self.ever, self.ever[1:]):
             ended = following is not None and following.written_at < at - _DECIDING
             if stored.written_at <= at + _DECIDING and not ended:
                 yield stored.job
 
     def until(self, at: datetime) -> Iterator[Job]:
-        """All that the job was up to *at*."""
+        """All versions of the job up to *at*."""
         return (s.job for s in self.ever if s.written_at <= at + _DECIDING)
 
     def written_at(self, is_it: Callable[[Job], bool]) -> datetime | None:
@@ -74,8 +77,8 @@ class Evidence:
 
 
 def first_sent(log: Iterable[RunMessage]) -> dict[RunKey, datetime]:
-    """When the runs of *log* were sent first, but for those that the auditor had sent: he decided
-    at another time.
+    """When each run in *log* was first sent, except resends by the auditor, whose decision has
+    another time.
     """
     sent: dict[RunKey, datetime] = {}
     for message in log:
@@ -85,39 +88,50 @@ def first_sent(log: Iterable[RunMessage]) -> dict[RunKey, datetime]:
     return sent
 
 
-def told_missed(log: Iterable[RunMessage], job: Job) -> list[tuple[SkippedRange, datetime]]:
-    """What the messages of *job* in *log* tell was missed, and when they were sent."""
+def reported_missed(log: Iterable[RunMessage], job: Job) -> list[tuple[SkippedRange, datetime]]:
+    """The ranges that messages of *job* in *log* report as missed, with the time of sending."""
     return [
         (row, message.dispatched_at)
         for message in log
         if (message.key.job, message.key.uid) == (job.key, job.uid)
-        for row in message.missed
+        for row in _decided_together(message)
     ]
+
+
+def _decided_together(message: RunMessage) -> Iterator[SkippedRange]:
+    """The ranges of *message*, joined where one decision made several, between skips by request."""
+    by_decision: dict[tuple[int, str], SkippedRange] = {}
+    for row in message.missed:
+        first = by_decision.setdefault((row.version, row.reason), row)
+        by_decision[row.version, row.reason] = first.model_copy(update={"last": row.last})
+    yield from by_decision.values()
 
 
 @dataclass(frozen=True)
 class Judge:
-    """Judges the records of a job. `owned`: its occurrences, ascending, each with the job as it was
-    in the version that owns it; `found`: its records.
+    """Judges the records of a job.
+
+    `owned`: its occurrences, ascending, each with the job as it was in the owning version; `found`:
+    its records.
     """
 
     owned: Mapping[datetime, Job]
     found: Sequence[Run]
     evidence: Evidence
 
-    def judge(self, record: Run, stood: Sequence[datetime]) -> None:
-        """Look at *record*, which has ended and stands for *stood*.
+    def judge(self, record: Run, covered: Sequence[datetime]) -> None:
+        """Check that *record*, which has ended and covers *covered*, has a permitted outcome.
 
         Raises:
-            AssertionError: It should not have come to that.
+            AssertionError: The outcome is not permitted.
         """
-        if record.skip_requested:  # whether anybody asked is told where flows are
-            assert not record.attempts, _of(record, "skipped, and has run")
+        if record.skip_requested:  # whether the skip was requested is checked by the flows
+            assert not record.attempts, _describe(record, "skipped, but has attempts")
             return
         self._not_early(record)
         match record.state:
             case RunState.SKIPPED if record.pool is None:
-                self._covered(record, stood)
+                self._covered(record, covered)
             case RunState.SKIPPED:
                 self._skipped(record)
             case RunState.CANCELLED:
@@ -125,19 +139,19 @@ class Judge:
             case RunState.DEAD:
                 self._dead(record)
             case _:
-                assert record.attempts, _of(record, "succeeded without an attempt")
-                assert record.attempts[-1].outcome is AttemptOutcome.SUCCEEDED, _of(
-                    record, f"succeeded by an attempt that {record.attempts[-1].outcome}"
+                assert record.attempts, _describe(record, "succeeded without an attempt")
+                assert record.attempts[-1].outcome is AttemptOutcome.SUCCEEDED, _describe(
+                    record, f"succeeded, but its last attempt {record.attempts[-1].outcome}"
                 )
         if record.trigger is Trigger.BACKFILL:
-            return  # somebody wanted it long after it was due
+            return  # a backfill runs long after its occurrences were due
         self._sent(record)
         if record.attempts:
             self._started(record)
 
     @cached_property
     def _next(self) -> dict[datetime, datetime]:
-        """By occurrence the next one of the same version."""
+        """Each occurrence's successor in the same version."""
         ats = [*self.owned]
         return {
             at: after
@@ -149,43 +163,47 @@ class Judge:
         due_at = self.owned[record.key.scheduled_at].due_at(record.key.scheduled_at)
         begun = [attempt.started_at for attempt in record.attempts]
         for at in (record.started_at, record.dispatched_at, *begun):
-            assert at is None or at >= due_at - CLOCKS_APART, _of(
-                record, f"began at {at}, is due at {due_at}"
+            assert at is None or at >= due_at - CLOCKS_APART, _describe(
+                record, f"began at {at}, before it was due at {due_at}"
             )
 
     # What did not run
 
-    def _covered(self, record: Run, stood: Sequence[datetime]) -> None:
-        """Of a range record each occurrence was too late, by one policy for all of them."""
+    def _covered(self, record: Run, covered: Sequence[datetime]) -> None:
+        """Every occurrence of a range record was too late under one policy."""
         now = record.finished_at
-        assert now is not None, _of(record, "has no end")
+        assert now is not None, _describe(record, "finished_at is missing")
         owner = self.owned[record.key.scheduled_at]
         if owner.state is JobState.PAUSED:
             return
-        late = min(now - owner.due_at(at) for at in stood)
-        assert late >= -_MOMENT, _of(record, f"skipped {-late} before it was due")
-        rows = [(stood, now), *self._told_with(stood)]
+        late = min(now - owner.due_at(at) for at in covered)
+        assert late >= -_MOMENT, _describe(record, f"skipped {-late} before it was due")
+        rows = [(covered, now), *self._reported_with(covered)]
         if not any(self._may_skip(row, at) for row, at in rows):
-            raise AssertionError(_of(record, f"no policy skips it {late} after it was due"))
+            raise AssertionError(
+                _describe(record, f"no policy permits skipping it {late} after it was due")
+            )
 
-    def _told_with(self, stood: Sequence[datetime]) -> Iterator[tuple[list[datetime], datetime]]:
-        """The rows of which *stood* is a part, and when a message told of them: a row is decided
-        over once, though a record that stands in it parts what its executor writes.
+    def _reported_with(
+        self, covered: Sequence[datetime]
+    ) -> Iterator[tuple[list[datetime], datetime]]:
+        """The reported ranges that contain *covered*, and when they were sent. A range is decided
+        once, but an existing record within it splits what the executor writes.
         """
-        version = self.owned[stood[0]].schedule_version
-        for row, told_at in self.evidence.missed:
-            if row.version == version and row.first <= stood[0] and stood[-1] <= row.last:
+        version = self.owned[covered[0]].schedule_version
+        for row, sent_at in self.evidence.missed:
+            if row.version == version and row.first <= covered[0] and covered[-1] <= row.last:
                 yield (
                     [
                         at
                         for at, owner in self.owned.items()
                         if row.first <= at <= row.last and owner.schedule_version == version
                     ],
-                    told_at,
+                    sent_at,
                 )
 
     def _may_skip(self, row: Sequence[datetime], now: datetime) -> bool:
-        """Whether a policy let *row* be skipped at *now*."""
+        """Whether a policy permitted skipping *row* at *now*."""
         owner = self.owned[row[0]]
         late = min(now - owner.due_at(at) for at in row)
         for job in self.evidence.in_force(now):
@@ -212,7 +230,7 @@ class Judge:
         owner, after = self.owned[at], self._next.get(at)
         if after is not None and owner.due_at(after) <= now + _MOMENT:
             return True
-        # One that a change has cut off, which was not to be seen yet.
+        # Or an occurrence that a later change removed, if the change was not yet visible.
         of_version = [
             job
             for job in self.evidence.in_force(now)
@@ -222,19 +240,19 @@ class Judge:
         return any(entry is not None and entry.at <= now + _MOMENT for entry in following)
 
     def _skipped(self, record: Run) -> None:
-        """An executor had it before it, and did not start it."""
+        """An executor received the run and did not start it."""
         key, now = record.key, record.finished_at
-        assert now is not None, _of(record, "has no end")
-        assert not record.attempts, _of(record, "skipped, and has run")
+        assert now is not None, _describe(record, "finished_at is missing")
+        assert not record.attempts, _describe(record, "skipped, but has attempts")
         for job in self.evidence.in_force(now):
             due_at = job.due_at(key.scheduled_at)
             window = job.definition.misfire.relevancy_window
             if window is not None and now - due_at > window - _MOMENT:
                 return
             match job.definition.overlap:
-                # A run on request is in the way from its request on, and is not sent in the order
-                # of the chain: one that waits may begin, or be skipped itself, after a later one
-                # was skipped for it.
+                # A manual run counts as running from its request on and is not sent in the order of
+                # the chain: while it waits, a later run may be skipped because of it, and it may
+                # still begin or be skipped itself afterwards.
                 case Overlap.SKIP if any(
                     _ended_after(run, due_at)
                     and (run.trigger is Trigger.MANUAL or _began_by(run, now))
@@ -243,48 +261,52 @@ class Judge:
                     return
                 case Overlap.REPLACE if _replaced(job, key.scheduled_at, now + _MOMENT):
                     return
-        raise AssertionError(_of(record, "no policy lets an executor skip it"))
+        raise AssertionError(_describe(record, "no policy permits an executor to skip it"))
 
     def _before(self, key: RunKey) -> Sequence[Run]:
-        runs, ats = self._in_the_way
+        runs, ats = self._overlap_candidates
         return runs[: bisect_right(ats, key.scheduled_at - _MOMENT)]
 
     @cached_property
-    def _in_the_way(self) -> tuple[Sequence[Run], Sequence[datetime]]:
-        """What ran, or waits in no chain; and the instants of these."""
+    def _overlap_candidates(self) -> tuple[Sequence[Run], Sequence[datetime]]:
+        """Runs that count for overlap: those that ran, and manual runs, which are in no chain; and
+        their scheduled instants.
+        """
         known = sorted([*self.found, *self.evidence.vanished], key=lambda run: run.key.scheduled_at)
         runs = [run for run in known if _ran(run) or run.trigger is Trigger.MANUAL]
         return runs, [run.key.scheduled_at for run in runs]
 
     def _cancelled(self, record: Run) -> None:
         now = record.finished_at
-        assert now is not None, _of(record, "has no end")
+        assert now is not None, _describe(record, "finished_at is missing")
         if self.evidence.asked_to_cancel(record.key):
             return
         were = [*self.evidence.until(now)]
         if any(job.state is JobState.CANCELLED for job in were):
             return
         replaces = any(job.definition.overlap is Overlap.REPLACE for job in were)
-        assert replaces, _of(record, "nobody asked for its end")
+        assert replaces, _describe(record, "cancelled without a request")
         newer = any(
             (key.job, key.uid) == (record.key.job, record.key.uid)
             and key.scheduled_at > record.key.scheduled_at
-            # Of one that waited for its next attempt the end of the last one is on record.
+            # While a run waited for its retry, the record has the end of the last attempt.
             and (record.attempts or at <= now + _DECIDING)
             for key, at in self.evidence.sent.items()
         )
-        assert newer, _of(record, "nobody asked for its end, and nothing replaced it")
+        assert newer, _describe(
+            record, "cancelled without a request or a newer run that replaces it"
+        )
 
     def _dead(self, record: Run) -> None:
-        assert record.finished_at is not None, _of(record, "has no end")
+        assert record.finished_at is not None, _describe(record, "finished_at is missing")
         tried = [each for each in record.attempts if each.number > record.attempt_base]
-        assert tried, _of(record, "died untried")
+        assert tried, _describe(record, "DEAD without an attempt")
         last = tried[-1]
-        assert last.outcome not in {None, AttemptOutcome.SUCCEEDED}, _of(
-            record, f"died of an attempt that {last.outcome}"
+        assert last.outcome not in {None, AttemptOutcome.SUCCEEDED}, _describe(
+            record, f"DEAD, but its last attempt {last.outcome}"
         )
         counted = {each.number for each in tried if each.outcome is not AttemptOutcome.HANDED_BACK}
-        # What could not be started at all will not be by another attempt.
+        # A script that cannot be started at all is not retried.
         if last.outcome is AttemptOutcome.FAILED and last.exit_code is None:
             return
         policies = [job.definition.retry_policy for job in self.evidence.until(record.finished_at)]
@@ -292,23 +314,29 @@ class Judge:
             len(counted) >= policy.max_attempts
             or not _retries(policy, last.outcome, last.exit_code)
             for policy in policies
-        ), _of(record, f"died of {last.outcome} after {len(counted)} attempts")
+        ), _describe(
+            record, f"DEAD by {last.outcome} after {len(counted)} attempts, with retries left"
+        )
 
     # What ran
 
     def _sent(self, record: Run) -> None:
-        """What a watcher sent was to run."""
+        """A run that a watcher sent was to be sent under the policies."""
         at, sent_at = record.key.scheduled_at, self.evidence.sent.get(record.key)
         if sent_at is None or not record.attempts:
             return
         owner = self.owned[at]
-        assert sent_at >= owner.due_at(at) - CLOCKS_APART, _of(record, f"was sent at {sent_at}")
+        assert sent_at >= owner.due_at(at) - CLOCKS_APART, _describe(
+            record, f"was sent at {sent_at}"
+        )
         decided_at = self.evidence.decided.get(record.key)
         paused_at = self._paused_at(owner, at)
         read_at = sent_at - _SENDING if decided_at is None else decided_at - _BEHIND
         if paused_at is not None and read_at <= paused_at:
-            return  # the pause was not to be seen yet
-        assert owner.state is not JobState.PAUSED, _of(record, "ran, and was due in a pause")
+            return  # the pause was not visible yet
+        assert owner.state is not JobState.PAUSED, _describe(
+            record, "ran, but was due during a pause"
+        )
         now = decided_at or sent_at - _SENDING
         in_pause = owner.resumed_at is not None and at <= owner.resumed_at
         late = now - (at + owner.definition.jitter_width)
@@ -325,10 +353,12 @@ class Judge:
                 return
             if misfire.policy is MisfirePolicy.RUN_LATEST and is_latest:
                 return
-        raise AssertionError(_of(record, f"ran, and no policy sends it at {sent_at}"))
+        raise AssertionError(
+            _describe(record, f"ran, but no policy permits sending it at {sent_at}")
+        )
 
     def _paused_at(self, owner: Job, at: datetime) -> datetime | None:
-        """When the pause was stored in which *at* was due, if it was."""
+        """When the pause during which *at* was due was stored, or None."""
         if owner.state is not JobState.PAUSED and (
             owner.resumed_at is None or at > owner.resumed_at
         ):
@@ -338,7 +368,7 @@ class Judge:
         )
 
     def _started(self, record: Run) -> None:
-        """It was in time when an executor had it before it first."""
+        """The first attempt began within the relevancy window."""
         if len(record.attempts) == _ATTEMPTS_KEPT:
             return
         key, began_at = record.key, record.attempts[0].started_at
@@ -349,10 +379,12 @@ class Judge:
         in_time = any(
             window is None or began_at - due_at <= window + _DECIDING for window, due_at in windows
         )
-        assert in_time or not windows, _of(record, f"began at {began_at}, after its window")
+        assert in_time or not windows, _describe(
+            record, f"began at {began_at}, after its relevancy window"
+        )
 
 
-def _of(record: Run, what: str) -> str:
+def _describe(record: Run, what: str) -> str:
     return f"{record.key.execution_id} is {record.state} ({record.reason}): {what}"
 
 
@@ -361,8 +393,8 @@ def _ran(run: Run) -> bool:
 
 
 def _replaced(job: Job, at: datetime, now: datetime) -> bool:
-    """Whether the next that is to run is due by *now*. What is skipped by request is not; nor is,
-    under misfire SKIP, what was missed itself, or was due in a pause.
+    """Whether the next occurrence that runs is due by *now*. Occurrences skipped by request do not
+    count; nor, under misfire SKIP, do those that were missed or due during a pause.
     """
     since = at
     if job.definition.misfire.policy is MisfirePolicy.SKIP:
@@ -374,7 +406,7 @@ def _replaced(job: Job, at: datetime, now: datetime) -> bool:
 
 
 def _ended_after(run: Run, at: datetime) -> bool:
-    """In the same instant counts: which came first, no record tells."""
+    """Ending in the same instant counts: records do not show which came first."""
     return run.finished_at is None or run.finished_at >= at
 
 
@@ -385,7 +417,7 @@ def _began_by(run: Run, at: datetime) -> bool:
 
 
 def _retries(policy: RetryPolicy, outcome: AttemptOutcome | None, exit_code: int | None) -> bool:
-    """Whether *policy* has another attempt follow one that ended so."""
+    """Whether *policy* retries an attempt that ended with *outcome*."""
     codes = policy.retry_on.exit_codes
     if outcome not in policy.retry_on.states:
         return False

@@ -1,4 +1,4 @@
-"""Where tests put what scripts of real workers are to see."""
+"""Folders for files that the scripts of real workers must be able to see."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 
 
-def folder_of_the_host(prefix: str) -> Path:
-    """A new folder that is neither a temporary one nor in a home: scripts do not see those."""
+def host_folder(prefix: str) -> Path:
+    """Create a folder outside /tmp and home directories, which scripts cannot see."""
     for place in (Path("/srv"), Path(f"/run/user/{os.getuid()}"), Path("/var/tmp")):  # noqa: S108
         if os.access(place, os.W_OK | os.X_OK):
             return Path(tempfile.mkdtemp(prefix=prefix, dir=place))
-    raise AssertionError("no folder here that a user may write to")
+    raise AssertionError("no writable folder among /srv, /run/user/UID and /var/tmp")

@@ -1,4 +1,4 @@
-"""The processes of the machine, for tests that look at them or kill them."""
+"""Process lookups for tests that inspect or kill processes."""
 
 from __future__ import annotations
 

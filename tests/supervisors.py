@@ -1,24 +1,24 @@
-"""Whom scripts' runners report to, in tests."""
+"""Supervisors for tests of script runners."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from nextfire.domain.log import Stream
-from nextfire.domain.ports import Verdict
+from nextfire.domain.ports.scripts import Directive
 
 
 class Watch:
-    """`Supervisor`: keeps what it is given."""
+    """`Supervisor` that records its calls."""
 
-    def __init__(self, ask: Callable[[], Verdict] = lambda: Verdict.GO_ON) -> None:
+    def __init__(self, ask: Callable[[], Directive] = lambda: Directive.CONTINUE) -> None:
         self.ask = ask
-        self.told: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+        self.printed: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
         self.saved: bytes | None = None
         self.refusal: str | None = None
 
     def output(self, stream: Stream, data: bytes) -> None:
-        self.told[stream] += data
+        self.printed[stream] += data
 
     def checkpoint(self) -> bytes | None:
         return self.saved

@@ -1,6 +1,6 @@
-"""The whole system on fakes, moved by hand. Scenarios read as timelines.
+"""The whole system on fakes, advanced by hand. Scenarios read as timelines.
 
-Times are written ``12:00`` or ``12:00:30``, UTC, on the tests' day.
+Times are written ``12:00`` or ``12:00:30``, UTC, on the day of `builders.NOON`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
+from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due import DueEntry
 from nextfire.domain.ids import JobKey
-from nextfire.domain.job import Job, JobDefinition
+from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage, decode_message
-from nextfire.domain.ports import JobRole
+from nextfire.domain.ports.access import JobRole
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run
 from nextfire.usecases.dispatch.gates import Shares
@@ -46,7 +47,7 @@ POOLS = {"default": timedelta(minutes=10), "batch": timedelta(hours=11)}
 
 
 class World:
-    """Stores, queues, a clock, one watcher, and as many workers as a test names."""
+    """Stores, queues, a clock, one watcher, and any number of workers, by name."""
 
     def __init__(
         self,
@@ -59,7 +60,9 @@ class World:
         first_epoch: int = 1,
         quotas: TenantQuotas = NO_QUOTAS,
     ) -> None:
-        """*stores*, *clock*: those of another, to go on there; *first_epoch*: with a later one."""
+        """*stores*, *clock*: those of another world, to continue from; *first_epoch*: then a later
+        one.
+        """
         self.clock = clock or Clock(at(now))
         self.faults = Faults()
         stores = stores or memory_stores(self.clock, POOLS, shards=shards)
@@ -127,14 +130,14 @@ class World:
     def register(
         self, job_id: str = "report", *, tenant: str = "acme", uid: str = "", **fields: Any
     ) -> Job:
-        """Register a job, hourly unless *fields* say otherwise."""
+        """Register a job, hourly by default. *fields* are fields of the definition."""
         uid = uid or f"uid{next(self._uids):05d}"
         return self.manage.register(
             job_key(job_id, tenant), a_definition(**fields), uid=uid, now=self.now
         )
 
     def change(self, job: Job, **fields: Any) -> Job:
-        """Change *fields*, spelt as the API spells them, of a job's definition."""
+        """Change *fields*, in the API's spelling, of a job's definition."""
 
         def edit(definition: JobDefinition) -> JobDefinition:
             return JobDefinition.model_validate(definition.document() | fields)
@@ -156,7 +159,7 @@ class World:
     # The watcher
 
     def new_watcher(self) -> Dispatch:
-        """A watcher that knows nothing yet, as after a restart, and with a later epoch."""
+        """A watcher without state, as after a restart, with a later epoch."""
         self.watcher = self.dispatcher(next(self._epochs))
         return self.watcher
 
@@ -169,7 +172,9 @@ class World:
         at_once: int = 1,
         budget: int = BUDGET,
     ) -> Dispatch:
-        """What dispatches for the holder of *epoch*, *at_once* batches side by side on *lanes*."""
+        """The dispatcher of the holder of *epoch*. It handles *at_once* batches concurrently on
+        *lanes*.
+        """
         through = self.faults.through
         ports = WatcherPorts(
             jobs=through(self.jobs, "jobs"),
@@ -185,7 +190,7 @@ class World:
         return build_dispatcher(ports, range(self.shards), self.shares, epoch, budget)
 
     def tick(self) -> TickReport:
-        """Poll and release until the cursors have come as far as they can and nothing is due."""
+        """Poll and release until the cursors stop moving and nothing is due."""
         report, were = TickReport(), None
         while were != self.control.moved:
             were = dict(self.control.moved)
@@ -200,13 +205,13 @@ class World:
 
     @property
     def sent(self) -> list[str]:
-        """The messages that were accepted, repetitions included, as `told`."""
-        return [told(message) for message in self.queue.log]
+        """The accepted messages, including repetitions, formatted by `describe`."""
+        return [describe(message) for message in self.queue.log]
 
     @property
     def queued(self) -> list[str]:
-        """The messages in the queue of the pool `default`, as `told`."""
-        return [told(decode_message(body)) for body in self.queue.queues["default"].bodies]
+        """The messages in the queue of the pool `default`, formatted by `describe`."""
+        return [describe(decode_message(body)) for body in self.queue.queues["default"].bodies]
 
     @property
     def entries(self) -> list[DueEntry]:
@@ -218,11 +223,11 @@ class World:
         return Worker(self, name, pool)
 
     def script(self, **behaviour: Any) -> None:
-        """How the next script behaves that is run; see `Script`."""
+        """Set the behaviour of the next script; see `Script`."""
         self.runner.scripts.append(Script(**behaviour))
 
     def run(self, job: Job, time: str) -> Run:
-        """The record of the job's run that was scheduled for *time*."""
+        """The record of *job*'s run scheduled for *time*."""
         scheduled_at = at(time)
         found = [
             run
@@ -247,7 +252,7 @@ class Worker:
         stopping: Callable[[], bool] = lambda: False,
         longest: timedelta = timedelta.max,
     ) -> Handled:
-        """Do what *delivery* asks for, and acknowledge it if that is the answer."""
+        """Handle *delivery*; acknowledge it if the disposition says so."""
         world, through = self.world, self.world.faults.through
         ports = ExecutorPorts(
             jobs=through(world.jobs, "jobs"),
@@ -264,15 +269,15 @@ class Worker:
             clock=world.clock,
             background=InlineExecutor(),
         )
-        terms = ExecutorConfig(self.name, self.pool, LEASE, output_cap=world.output_cap)
-        execute_run = execute_run_of(ports, terms)
+        config = ExecutorConfig(self.name, self.pool, LEASE, output_cap=world.output_cap)
+        execute_run = execute_run_of(ports, config)
         handled = execute_run.handle(delivery, stopping=stopping, longest=longest)
         if handled.disposition is Disposition.ACKNOWLEDGE:
             delivery.acknowledge()
         return handled
 
     def receive(self) -> MemoryDelivery | None:
-        """The next visible message, hidden for a lease."""
+        """Receive the next visible message and hide it for one lease."""
         return next(iter(self.world.queue.queues[self.pool].receive(1, hidden_for=LEASE)), None)
 
     def work_one(
@@ -286,14 +291,14 @@ class Worker:
         return self.handle(delivery, stopping, longest)
 
     def work(self) -> list[Handled]:
-        """Handle what is visible until nothing is."""
+        """Handle messages until none is visible."""
         done = []
         while (delivery := self.receive()) is not None:
             done.append(self.handle(delivery))
         return done
 
 
-def told(message: RunMessage) -> str:
+def describe(message: RunMessage) -> str:
     """``report 12:00``; ``report 12:00:30 #2`` for a second dispatch."""
     scheduled_at = message.key.scheduled_at
     time = f"{scheduled_at:%H:%M:%S}".removesuffix(":00")

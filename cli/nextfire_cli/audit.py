@@ -13,7 +13,7 @@ from rich.text import Text
 from nextfire.domain.chain import START, Batch, BrokenChainError, Event, Verified, verify
 from nextfire.domain.instants import parse_instant
 from nextfire_cli import session
-from nextfire_cli.definition import moment
+from nextfire_cli.durations import moment
 from nextfire_cli.errors import CliError
 from nextfire_cli.session import Session
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
 STACK = "Nextfire"
-"""What the CDK app calls its stack."""
+"""Name of the stack in the CDK app."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 _EXAMPLE = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
 
@@ -125,7 +125,7 @@ def _item(event: Event) -> str:
 def _verified(
     caller: Session, stack: str | None, since: str | None, expect: str | None
 ) -> tuple[Verified, bool]:
-    """What was verified, and whether the event with the hash *expect* is among it."""
+    """Return what was verified, and whether it has an event with the hash *expect*."""
     bucket = _bucket(caller, stack)
     seen = expect is None
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from nextfire.adapters.audit_log import PREFIX, decode_batch, key_of, number_of
+from nextfire.adapters.s3.audit_log import PREFIX, decode_batch, key_of, number_of
 from nextfire.domain.chain import Batch, BrokenChainError
 from nextfire_cli.errors import CliError
 
@@ -28,7 +28,7 @@ class Stored:
 
 
 class AuditBucket:
-    """Each method raises `CliError` where S3 refuses or does not answer."""
+    """The objects of the chain. Each method raises `CliError` if S3 refuses or does not respond."""
 
     def __init__(self, client: "S3Client", bucket: str) -> None:
         self._client = client
@@ -68,7 +68,7 @@ class AuditBucket:
         """The batches of these *numbers*, in their order.
 
         Raises:
-            BrokenChainError: One does not decode.
+            BrokenChainError: A batch cannot be decoded.
         """
         with ThreadPoolExecutor(_CONCURRENT_READS) as executor:
             for start in range(0, len(numbers), _CONCURRENT_READS):

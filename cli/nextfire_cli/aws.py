@@ -1,4 +1,4 @@
-"""The command's own use of AWS: whose credentials, the bucket of the scripts, dead letters."""
+"""Direct use of AWS by the command: credentials, stack outputs, keys, dead letters."""
 
 import re
 import time
@@ -20,7 +20,7 @@ from botocore.credentials import (
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session as BotocoreSession
 
-from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.client.signing import REGIONS, Signature, callers_session, session_of, signature
 from nextfire.domain.keys import ApiKey
 from nextfire_cli.audit_bucket import AuditBucket
@@ -32,15 +32,13 @@ if TYPE_CHECKING:
 _QUEUE_HOST = re.compile(r"//sqs\.([a-z0-9-]+)\.amazonaws\.com")
 _BATCH = 10  # messages of one request, a limit of SQS
 _HIDDEN = 120
-"""Seconds for which what was received is hidden from others: if nothing is said of it, it comes
-back by itself."""
+"""Seconds for which received messages are hidden from other readers."""
 WAIT = 1
-"""Seconds that a request waits for messages: only one that may wait asks all of a queue's
-servers."""
+"""Seconds that a request waits for messages: only long polling reads from all servers of SQS."""
 
 
 class _Given(CredentialResolver):
-    """Finds *credentials*, whatever the environment says."""
+    """Returns *credentials*, and ignores the environment."""
 
     def __init__(self, credentials: Credentials) -> None:
         super().__init__(providers=[])
@@ -52,8 +50,8 @@ class _Given(CredentialResolver):
 
 @dataclass(frozen=True)
 class Letter:
-    """A message of a dead-letter queue. `failure`: why it is there. `receipt`: what it is shown or
-    deleted by.
+    """A message of a dead-letter queue. `failure`: why it is there. `receipt`: the handle to
+    show or delete it.
     """
 
     message_id: str
@@ -64,10 +62,10 @@ class Letter:
 
 
 class AsDeployer(DynamoDbKeyStore):
-    """The stack's API keys, by credentials that may write them."""
+    """The API keys of the stack, written with AWS credentials."""
 
     def create(self, key: ApiKey) -> bool:
-        """As the store does it.
+        """As in the store.
 
         Raises:
             CliError: AWS refused.
@@ -82,8 +80,8 @@ class AsDeployer(DynamoDbKeyStore):
 
 
 class DeadLetterQueue:
-    """A pool's dead-letter queue. Each method raises `CliError` where SQS refuses or does not
-    answer.
+    """The dead-letter queue of a pool. Each method raises `CliError` if SQS refuses or does not
+    respond.
     """
 
     def __init__(self, client: "SQSClient", url: str) -> None:
@@ -91,16 +89,16 @@ class DeadLetterQueue:
         self._url = url
 
     def count(self) -> tuple[int, datetime]:
-        """About how many messages there are, hidden ones included, and when that was, by the
-        clock of SQS.
+        """Return the approximate number of messages, including hidden ones, and the time of the
+        count by the clock of SQS.
         """
         names: list[Any] = [
             "ApproximateNumberOfMessages",
             "ApproximateNumberOfMessagesNotVisible",
         ]
-        with self._told():
+        with self._translated():
             answer = self._client.get_queue_attributes(QueueUrl=self._url, AttributeNames=names)
-        # Whole seconds: what comes within this one counts as there.
+        # The date has whole seconds: messages of the current second count.
         headers: dict[str, str] = answer["ResponseMetadata"]["HTTPHeaders"]
         date = headers.get("date")
         at = parsedate_to_datetime(date) if date else datetime.fromtimestamp(time.time(), UTC)
@@ -108,8 +106,8 @@ class DeadLetterQueue:
         return total, at + timedelta(seconds=1)
 
     def receive(self) -> list[Letter]:
-        """Up to 10 messages, hidden for two minutes; none: there are no more."""
-        with self._told():
+        """Return up to 10 messages and hide them for two minutes. Empty: the queue has no more."""
+        with self._translated():
             answer = self._client.receive_message(
                 QueueUrl=self._url,
                 MaxNumberOfMessages=_BATCH,
@@ -131,29 +129,29 @@ class DeadLetterQueue:
         ]
 
     def show(self, letters: Iterable[Letter]) -> None:
-        """Let others see *letters* again, as far as it goes."""
+        """Make *letters* visible again, best effort."""
         for batch in _batches(letters):
             entries: list[Any] = [
                 {"Id": str(n), "ReceiptHandle": letter.receipt, "VisibilityTimeout": 0}
                 for n, letter in enumerate(batch)
             ]
-            with self._told():
+            with self._translated():
                 self._client.change_message_visibility_batch(QueueUrl=self._url, Entries=entries)
 
     def delete(self, letters: Iterable[Letter]) -> set[str]:
-        """Delete *letters*. Returns the ids of those that are."""
+        """Delete *letters*. Return the ids of the deleted ones."""
         deleted: set[str] = set()
         for batch in _batches(letters):
             entries: list[Any] = [
                 {"Id": str(n), "ReceiptHandle": letter.receipt} for n, letter in enumerate(batch)
             ]
-            with self._told():
+            with self._translated():
                 answer = self._client.delete_message_batch(QueueUrl=self._url, Entries=entries)
             deleted |= {batch[int(done["Id"])].message_id for done in answer.get("Successful", [])}
         return deleted
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated(self) -> Iterator[None]:
         try:
             yield
         except (BotoCoreError, ClientError) as error:
@@ -171,7 +169,7 @@ def _batches(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
 
 
 class Account:
-    """Whose credentials are used, and where AWS is."""
+    """AWS credentials and the endpoint of AWS."""
 
     def __init__(self, session: boto3.Session, endpoint: str | None = None) -> None:
         self._session = session
@@ -179,44 +177,44 @@ class Account:
 
     @classmethod
     def of_caller(cls, profile: str | None, region: str | None) -> "Account":
-        """The caller's own, as the AWS CLI would find them.
+        """The credentials of the caller, found as by the AWS CLI.
 
         Raises:
-            CliError: There is no such profile.
+            CliError: The profile does not exist.
         """
         return cls(callers_session(profile, region))
 
     @classmethod
     def of_stack(cls, endpoint: str, region: str, access_key: str, secret_key: str) -> "Account":
-        """A local stack's: *endpoint* is that of its AWS emulator."""
+        """The credentials of a local stack. *endpoint*: of its AWS emulator."""
         return cls(session_of(access_key, secret_key, region), endpoint)
 
     @property
     def region(self) -> str | None:
-        """The AWS region; None if it is not known."""
+        """The AWS region; None if unknown."""
         return self._session.region_name
 
     def signature(self, endpoint: str, region: str | None) -> Signature:
-        """Signs for the API at *endpoint*, in *region*: by default the one that it tells, else the
-        account's.
+        """Return a signer for the API at *endpoint* in *region*. Default: the region in the
+        endpoint, otherwise that of the account.
 
         Raises:
-            CliError: There are no credentials, or no region.
+            CliError: Credentials or region not found.
         """
         return signature(self._session, endpoint, region)
 
     def tenant(self) -> str:
-        """Whose jobs these credentials reach: the id of their AWS account.
+        """The tenant of the credentials: the id of their AWS account.
 
         Raises:
-            CliError: AWS refused the credentials or did not answer.
+            CliError: AWS refused the credentials or did not respond.
         """
         try:
             identity = self._session.client("sts", endpoint_url=self._endpoint)
             return identity.get_caller_identity()["Account"]
         except (BotoCoreError, ClientError) as error:
             raise CliError(
-                f"AWS does not tell whose credentials these are: {error}.",
+                f"AWS does not identify these credentials: {error}.",
                 "Log in (`aws sso login`), or give --profile.",
             ) from error
 
@@ -224,7 +222,7 @@ class Account:
         """The outputs of the CloudFormation stack *stack*.
 
         Raises:
-            CliError: There is none, or AWS refused or did not answer.
+            CliError: Stack not found, or AWS refused or did not respond.
         """
         try:
             formation = self._session.client("cloudformation", endpoint_url=self._endpoint)
@@ -233,15 +231,15 @@ class Account:
             if error.response["Error"]["Code"] == "ValidationError":
                 raise CliError(
                     f"No stack {stack!r} in {self._session.region_name}.",
-                    "Check --stack, --region (AWS_REGION) and --profile; `make deploy` makes one.",
+                    "Check --stack, --region (AWS_REGION) and --profile, or `make deploy`.",
                 ) from error
             raise CliError(
-                f"The stack {stack!r} cannot be looked at: {error}.",
+                f"The stack {stack!r} cannot be read: {error}.",
                 "Your credentials need cloudformation:DescribeStacks.",
             ) from error
         except BotoCoreError as error:
             raise CliError(
-                f"The stack {stack!r} cannot be looked at: {str(error).rstrip('.')}.",
+                f"The stack {stack!r} cannot be read: {str(error).rstrip('.')}.",
                 "Log in (`aws sso login`), give --profile and --region, or set AWS_REGION.",
             ) from error
         return {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", [])}
@@ -252,16 +250,16 @@ class Account:
         return AsDeployer(client, table=table)
 
     def environment(self) -> dict[str, str]:
-        """What tells SDKs where AWS is."""
+        """The environment variables for SDKs."""
         region = dict.fromkeys(REGIONS, self._session.region_name)
         return region | ({"AWS_ENDPOINT_URL": self._endpoint} if self._endpoint else {})
 
     def act_as(self, role: str, session_name: str) -> None:
-        """From now on have all clients that this process makes by default act in *role*, for as
-        long as these credentials are good.
+        """Make *role* the default of all clients created by this process from now on. Its
+        credentials are renewed while these ones are valid.
 
         Raises:
-            CliError: AWS refused or did not answer.
+            CliError: AWS refused or did not respond.
         """
         fetcher = AssumeRoleCredentialFetcher(
             partial(self._session.client, endpoint_url=self._endpoint),
@@ -290,8 +288,8 @@ class Account:
 
     def dead_letters(self, url: str) -> "DeadLetterQueue":
         """The dead-letter queue at *url*."""
-        told = _QUEUE_HOST.search(url)
+        match = _QUEUE_HOST.search(url)
         client = self._session.client(
-            "sqs", endpoint_url=self._endpoint, region_name=told[1] if told else None
+            "sqs", endpoint_url=self._endpoint, region_name=match[1] if match else None
         )
         return DeadLetterQueue(client, url)

@@ -45,13 +45,13 @@ def definitions(now: datetime) -> list[Document]:
 
 
 class Display:
-    """What goes on: spinners on a terminal, else a line for each piece of news."""
+    """Progress: spinners on a terminal, otherwise one line per change."""
 
     def __init__(self, console: Console, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._console = console
         self._monotonic = monotonic
         self._begin = monotonic()
-        self._told: dict[str, str] = {}
+        self._shown_texts: dict[str, str] = {}
         self._tasks: dict[str, TaskID] = {}
         self._progress = Progress(
             SpinnerColumn(finished_text="[green]✓[/]"),
@@ -73,15 +73,15 @@ class Display:
             yield
 
     def tell(self, title: str, text: str, *, done: bool = False) -> None:
-        """Set what stands beside *title*."""
+        """Set the text next to *title*."""
         text = render.escaped(text)
         if title not in self._tasks:
             self._tasks[title] = self._progress.add_task(text, total=1, title=title)
         self._progress.update(self._tasks[title], description=text, completed=int(done))
-        if self._told.get(title) != text and not self._console.is_terminal:
+        if self._shown_texts.get(title) != text and not self._console.is_terminal:
             seconds = self._monotonic() - self._begin
             self._console.print(Text(f"{seconds:6.1f} s  {title:<11}  {text}"))
-        self._told[title] = text
+        self._shown_texts[title] = text
 
 
 @dataclass
@@ -160,7 +160,7 @@ class Demo:
 
 
 def report(runs: list[Document]) -> RenderableType:
-    """What happened, and what the scripts printed."""
+    """The runs, and the output of their scripts."""
     parts: list[RenderableType] = [
         render.table(
             ("JOB", "SCHEDULED", "DISPATCHED", "STARTED", "FINISHED", "LATE", "STATE"),

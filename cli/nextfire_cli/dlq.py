@@ -1,6 +1,6 @@
-"""The commands of `nextfire dlq`: what lies in a pool's dead-letter queue."""
+"""The commands of `nextfire dlq`: the dead-letter queue of a pool."""
 
-# What a call does not need it does not import: boto3 takes a second.
+# Imported on first use: boto3 takes a second.
 # ruff: noqa: PLC0415
 
 import contextlib
@@ -22,9 +22,10 @@ from nextfire.domain.instants import isoformat
 from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.run import RunState
 from nextfire_cli import render, session
-from nextfire_cli.definition import moment
 from nextfire_cli.documents import Document
+from nextfire_cli.durations import moment
 from nextfire_cli.errors import ApiError, CliError
+from nextfire_cli.runs import Reason
 from nextfire_cli.session import Session
 
 if TYPE_CHECKING:
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
 STACK = "Nextfire"
-"""What the CDK app calls its stack."""
+"""Name of the stack in the CDK app."""
 AT_ONCE = 50
-"""Executions that one request redrives."""
+"""Number of executions that one request redrives."""
 _SIDE_BY_SIDE = 5
 _SHOWN_OF_A_BODY = 200
 
@@ -100,17 +101,14 @@ def redrive(
             help="Runs that died at or after this: an instant, or a time ago: 30m, 12h, 2d.",
         ),
     ] = "14d",
-    reason: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Why; at most 256 characters."),
-    ] = None,
+    reason: Reason = None,
     stack: Stack = None,
     queue_url: QueueUrl = None,
 ) -> None:
     """Redrive all dead runs of a pool and remove their messages from its dead-letter queue.
 
-    Redrives the runs, latest death first, then deletes the messages of runs that are no longer
-    dead. Messages that are unreadable, belong to another tenant or could not be redriven stay.
+    Redrives the runs, latest death first, then deletes the messages of runs that have left the
+    state DEAD. Messages stay if they are unreadable, of another tenant, or could not be redriven.
     Safe to interrupt and repeat: no run starts twice.
 
     [bold]Examples[/]
@@ -133,7 +131,7 @@ def redrive(
             for looked_at in _clearing(client, queue, tenant, done):
                 tell(looked_at)
     except CliError as error:
-        so_far = f"{len(done.redriven)} are redriven so far: repeat the command to go on."
+        so_far = f"{len(done.redriven)} are redriven so far: repeat the command to continue."
         raise CliError(error.problem, f"{error.remedy}\n{so_far}".strip()) from error
     caller.show(done.document(), done.view())
 
@@ -180,13 +178,13 @@ def purge(
                 del held[message_id]
             tell(len(deleted))
     stay = f" {len(held)} came meanwhile and stay." if held else ""
-    told = f"{len(deleted)} messages deleted.{stay}"
-    caller.show({"deleted": len(deleted), "kept": len(held)}, Text(told))
+    summary = Text(f"{len(deleted)} messages deleted.{stay}")
+    caller.show({"deleted": len(deleted), "kept": len(held)}, summary)
 
 
 @dataclass
 class _Redriven:
-    """What `redrive` has done. `kept`: the messages that stay, each with the reason."""
+    """The result of `redrive`. `kept`: the messages that stay, each with the reason."""
 
     redriven: list[str] = field(default_factory=list)
     skipped: list[Document] = field(default_factory=list)
@@ -221,14 +219,14 @@ def _redriving(client: Client, pool: str, first: str, reason: str | None) -> Ite
         yield answer
         if not answer["more"]:
             return
-        # Onward to earlier deaths: what is redriven and dies anew is not met again.
+        # Continue with earlier deaths: a run that dies again after its redrive is not found again.
         cursor = answer["cursor"]
 
 
 def _clearing(
     client: Client, queue: "DeadLetterQueue", tenant: str, done: _Redriven
 ) -> Iterator[int]:
-    """Delete the messages whose runs are not DEAD any more; yields how many were looked at."""
+    """Delete the messages whose runs left the state DEAD; yield the number of messages checked."""
     held: dict[str, Letter] = {}
     looked_at = 0
     with _shown_again(queue, held), ThreadPoolExecutor(_SIDE_BY_SIDE) as executor:
@@ -254,7 +252,7 @@ def _clearing(
 
 
 def _stays(client: Client, letter: "Letter", tenant: str) -> str | None:
-    """Why the message of *letter* stays; None: it may go."""
+    """Why the message *letter* stays; None: it can be deleted."""
     message = _message(letter)
     if message is None:
         return "unreadable; look at it with nextfire dlq list"
@@ -264,10 +262,10 @@ def _stays(client: Client, letter: "Letter", tenant: str) -> str | None:
         run = client.get_execution(message.key.execution_id).document
     except ApiError as error:
         if error.status == HTTPStatus.NOT_FOUND:
-            return "its execution is not on record any more"
+            return "its execution was not found"
         return f"its execution cannot be looked at: {error.problem}"
     if run["state"] != RunState.DEAD or run.get("dispatch", 0) > message.dispatch:
-        return None  # if it died again, a message of that dispatch tells
+        return None  # if the run died again, a newer message has that dispatch
     return "is DEAD"
 
 
@@ -296,7 +294,7 @@ def _document(letter: "Letter") -> Document:
 
 @contextlib.contextmanager
 def _shown_again(queue: "DeadLetterQueue", held: dict[str, "Letter"]) -> Iterator[None]:
-    """Afterwards what is in *held* is seen by others again."""
+    """At the end, make the messages in *held* visible again."""
     try:
         yield
     finally:
@@ -314,7 +312,7 @@ class _Bar:
 
 @contextlib.contextmanager
 def _progress(caller: Session, noun: str, total: int | None) -> Iterator[_Bar]:
-    """A bar on a terminal's stderr; *total*: about how many there are, if that is known."""
+    """A progress bar on stderr, if that is a terminal. *total*: approximate, if known."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -333,7 +331,7 @@ def _queue(
     """The dead-letter queue of *pool*.
 
     Raises:
-        CliError: It is not known where it is.
+        CliError: The URL of the queue is unknown.
     """
     local = caller.stack() if stack is None else None
     if queue_url is not None:

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from nextfire.client.api import Page, up_to
-from nextfire.client.models import Answer
+from nextfire.responses.base import ApiResponse
 
 Document = dict[str, Any]
 
 
-def first(limit: int, ask: Callable[..., Page[Answer]]) -> tuple[list[Document], bool]:
-    """A listing's first documents, at most *limit*, and whether there may be more."""
+def first(limit: int, ask: Callable[..., Page[ApiResponse]]) -> tuple[list[Document], bool]:
+    """The first documents of a listing, at most *limit*, and whether more may exist."""
     items, more = up_to(limit, ask)
     return [each.document for each in items], more

@@ -1,10 +1,8 @@
-"""What the command says when it cannot go on; `main` prints it and exits with 1. It is what the
-client says, and what the command says beside that is of the same kind.
-"""
+"""Errors of the command: those of the client. `main` prints them and exits with 1."""
 
 from nextfire.client import ApiError, ClientError
 
 CliError = ClientError
-"""What is wrong, and what to do about it."""
+"""A problem and its remedy."""
 
 __all__ = ["ApiError", "CliError"]

@@ -6,13 +6,16 @@ from typing import Annotated
 
 import typer
 
-from nextfire.client.models import Many
 from nextfire.domain.backfill import MOST, Order
-from nextfire.domain.job import JobState
+from nextfire.domain.occurrences import JobState
+from nextfire.responses.many_jobs import ManyResponse
 from nextfire_cli import render, session
-from nextfire_cli.definition import read_jobs, read_labels, read_payload
 from nextfire_cli.documents import Document, first
-from nextfire_cli.flags import WHEN, one_of, takes
+from nextfire_cli.flag_kinds import one_of
+from nextfire_cli.flags import WHEN
+from nextfire_cli.job_files import read_jobs, read_labels, read_payload
+from nextfire_cli.options import takes
+from nextfire_cli.runs import Reason
 from nextfire_cli.session import Session
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -33,7 +36,7 @@ Labels = Annotated[
     ),
 ]
 AT_ONCE = 25
-"""Jobs that one request creates: a request has 256 KiB."""
+"""Number of jobs in a request, which has at most 256 KiB."""
 Count = Annotated[int, typer.Option(min=1, max=100, help="Maximum number of results.")]
 
 
@@ -191,12 +194,7 @@ def pause(
     context: typer.Context,
     job_id: OneJob = None,
     label: Labels = None,
-    reason: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT", help="Reason, stored with the change; at most 256 characters."
-        ),
-    ] = None,
+    reason: Reason = None,
     until: Annotated[
         str | None,
         typer.Option(metavar="INSTANT", help="When to resume it automatically; ISO 8601, UTC."),
@@ -227,13 +225,11 @@ def pause(
 def drain(
     context: typer.Context,
     job_id: JobId,
-    reason: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Why; at most 256 characters.")
-    ] = None,
+    reason: Reason = None,
 ) -> None:
     """Pause a job and track when its runs in progress and earlier due runs have ended.
 
-    It is DRAINING until then and PAUSED afterwards: see [bold]nextfire jobs get[/].
+    Until then [bold]nextfire jobs get[/] shows that it is draining.
 
     [bold]Examples[/]
       nextfire jobs drain job_a93f2 --reason 'the database moves'
@@ -269,9 +265,7 @@ def run(
         str | None,
         typer.Option(metavar="JSON", help="Replaces the job's payload: JSON, or @FILE."),
     ] = None,
-    reason: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Why; at most 256 characters.")
-    ] = None,
+    reason: Reason = None,
 ) -> None:
     """Run a job now, in addition to its schedule, which does not change.
 
@@ -289,9 +283,7 @@ def run(
 def skip_next(
     context: typer.Context,
     job_id: JobId,
-    reason: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Why; at most 256 characters.")
-    ] = None,
+    reason: Reason = None,
     undo: Annotated[bool, typer.Option("--undo", help="Undo the skip.")] = False,
 ) -> None:
     """Skip a job's next occurrence. Later occurrences are not affected.
@@ -303,8 +295,8 @@ def skip_next(
     if undo and reason is not None:
         raise typer.BadParameter("--undo takes no reason", param_hint="--reason")
     client = session.of(context).client()
-    told = client.undo_skip_next(job_id) if undo else client.skip_next(job_id, reason=reason)
-    session.of(context).show(told.document, render.job(told.document))
+    job = client.undo_skip_next(job_id) if undo else client.skip_next(job_id, reason=reason)
+    session.of(context).show(job.document, render.job(job.document))
 
 
 @app.command()
@@ -333,9 +325,7 @@ def backfill(
     newest_first: Annotated[
         bool, typer.Option("--newest-first", help="Run the newest occurrences first.")
     ] = False,
-    reason: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Why; at most 256 characters.")
-    ] = None,
+    reason: Reason = None,
     stop: Annotated[
         bool, typer.Option("--stop", help="Stop the current backfill: start no more runs.")
     ] = False,
@@ -350,8 +340,8 @@ def backfill(
     if stop:
         if any(each is not None for each in (from_, to, max_, reason)) or newest_first:
             raise typer.BadParameter("it takes nothing else", param_hint="--stop")
-        told = client.stop_backfill(job_id).document
-        session.of(context).show(told, render.job(told))
+        job = client.stop_backfill(job_id).document
+        session.of(context).show(job, render.job(job))
         return
     if from_ is None or to is None:
         raise typer.BadParameter("say from when to when", param_hint="--from and --to")
@@ -410,7 +400,7 @@ def _is_one(job_id: str | None, label: list[str] | None) -> bool:
     return job_id is not None
 
 
-def _change(caller: Session, act: Callable[..., Many], label: list[str] | None) -> None:
+def _change(caller: Session, act: Callable[..., ManyResponse], label: list[str] | None) -> None:
     """Do *act* to all jobs with these labels, call by call. May be interrupted, and repeated."""
     labels = read_labels(label or ())
     done: Document = {"matched": 0, "changed": 0, "failed": []}

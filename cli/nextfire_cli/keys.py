@@ -1,6 +1,6 @@
 """The commands of `nextfire keys`."""
 
-# What a call does not need it does not import: boto3 takes a second.
+# Imported on first use: boto3 takes a second.
 # ruff: noqa: PLC0415
 
 import contextlib
@@ -25,9 +25,10 @@ from nextfire.domain.keys import (
 )
 from nextfire.domain.restriction import Restriction, restriction
 from nextfire_cli import render, session
-from nextfire_cli.definition import read_labels, whole_seconds
 from nextfire_cli.documents import Document, first
+from nextfire_cli.durations import whole_seconds
 from nextfire_cli.errors import CliError
+from nextfire_cli.job_files import read_labels
 from nextfire_cli.session import Session
 from nextfire_cli.worker import DEPLOYED
 
@@ -218,7 +219,7 @@ def _first(
     stack: str | None,
     restricted: Restriction,
 ) -> tuple[Document, str]:
-    """Put a key into the table; returns it as the API would, and where the API is."""
+    """Store a key in the table. Return it as the API would, and the URL of the API."""
     from nextfire.usecases.manage_keys import ManageKeys, new_key_id
 
     account = _account(caller, stack)
@@ -226,7 +227,7 @@ def _first(
     if outputs.get("Auth") != "keys" or "KeysTable" not in outputs:
         raise CliError(
             "The stack's API takes no API keys.",
-            'It is deployed with another "auth" in cdk.json, or from before there were keys.',
+            'It is deployed with another "auth" in cdk.json, or is older than API keys.',
         )
     now = datetime.now(UTC)  # noqa: TID251 — the table has no clock
     local = caller.stack() if stack is None else None
@@ -243,8 +244,8 @@ def _first(
         )
     except NextfireError as error:
         raise CliError(str(error)) from error
-    if not isinstance(made, Minted):  # an id of 64 random bits was taken
-        raise CliError("The key was not made.", "Try again.")
+    if not isinstance(made, Minted):  # the random id is in use
+        raise CliError("The key was not created.", "Try again.")
     document = {
         "keyId": made.key.key_id,
         "tenant": made.key.tenant,
@@ -274,7 +275,7 @@ def _account(caller: Session, stack: str | None) -> "Account":
 def _hand_over(
     caller: Session, document: Document, made: Document, endpoint: str, *, save: bool
 ) -> None:
-    """Give the key that was *made* to the user, once."""
+    """Print or save the text of the key *made*."""
     text = made.get("key")
     if text is None:
         caller.show(document, render.key(made))
@@ -317,7 +318,7 @@ def _how_to_use(endpoint: str, file: Path) -> str:
 
 
 def _write(file: Path, text: str) -> None:
-    """Put *text* into *file*, which nobody else can read, not for a moment."""
+    """Write *text* to *file*, which is never readable by other users."""
     fresh = file.with_name(f"{file.name}.{os.getpid()}")
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -328,6 +329,6 @@ def _write(file: Path, text: str) -> None:
         with contextlib.suppress(OSError):
             fresh.unlink()
         raise CliError(
-            f"The key cannot be kept in {file}: {error.strerror}. It is not shown.",
-            "Revoke it, and make another: nextfire keys list",
+            f"The key cannot be saved in {file}: {error.strerror}. It is not shown.",
+            "Revoke it and create another: nextfire keys list",
         ) from error

@@ -1,6 +1,6 @@
 """The `nextfire` command."""
 
-# What a call does not need it does not import: boto3 and the stack's parts take a second.
+# Imported on first use: boto3 and the local stack take a second.
 # ruff: noqa: PLC0415
 
 import contextlib
@@ -19,16 +19,16 @@ from nextfire_cli.errors import CliError
 from nextfire_cli.session import Session
 
 _GLOBAL = {"--json": 0, "--endpoint": 1, "--profile": 1, "--region": 1, "--auth": 1}
-"""The global options, and how many values each takes."""
+"""The global options and their number of values."""
 _STATUS = {"endpoint", "aws_endpoint", "scripts_bucket", "pools", "processes"}
-"""What people are told of a running local stack."""
+"""Fields of a running local stack that `status` shows."""
 
 
 _UNUSABLE = (ValueError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 class _Group(TyperGroup):
-    """Takes the global options anywhere, and tells errors in words."""
+    """Accepts global options anywhere, and prints errors without tracebacks."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own
         return super().parse_args(ctx, _globals_first(args))
@@ -40,7 +40,7 @@ class _Group(TyperGroup):
             session.of(ctx).fail(error)
             raise typer.Exit(1) from error
         except _UNUSABLE as error:
-            # No value that a user can give may end in a traceback.
+            # A value given by a user must not cause a traceback.
             what = CliError(
                 f"Something given here cannot be used: {type(error).__name__}: {error}.",
                 "Check the flags and files against --help. If they are right, this is a defect.",
@@ -157,7 +157,7 @@ def up(
 
 
 def _ended(casualties: list[str]) -> CliError:
-    """Why a stack that was up is no more."""
+    """Why the stack has ended."""
     if not casualties:
         return CliError("The stack has ended: `nextfire down` came.")
     return CliError(

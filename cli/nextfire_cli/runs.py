@@ -10,18 +10,18 @@ from typing import Annotated
 import typer
 
 from nextfire import Client
-from nextfire.domain.job import JobState
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
 from nextfire_cli import render, session
-from nextfire_cli.definition import moment
 from nextfire_cli.documents import Document, first
+from nextfire_cli.durations import moment
 from nextfire_cli.errors import ApiError, CliError
-from nextfire_cli.flags import one_of
+from nextfire_cli.flag_kinds import one_of
 from nextfire_cli.session import Session
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 POLL = 0.5
-"""Seconds between two looks at the API."""
+"""Seconds between two requests."""
 _OVER = {JobState.COMPLETED, JobState.CANCELLED}
 _SPAN = {"--from", "--to"}
 _UNDER_WAY = {state for state in RunState if not state.ended}
@@ -104,9 +104,9 @@ def list_(
         return
 
     def tell(job: Document) -> None:
-        if job["state"] in {JobState.PAUSED, "DRAINING"}:
+        if job["state"] == JobState.PAUSED:
             caller.say(
-                f"The job is {render.paused(job)}. What is due later waits for its resumption."
+                f"The job is {render.paused(job)}. Later occurrences wait until it is resumed."
             )
 
     for run in changes(client, job_id, limit=limit, sleep=time.sleep, on_state=tell):
@@ -193,7 +193,7 @@ def logs(
             if out.is_terminal:
                 out.print(view, soft_wrap=True)
             else:
-                typer.echo(view.plain)  # with its tabs
+                typer.echo(view.plain)  # keeps tabs
     if caller.as_json and not follow:
         typer.echo(json.dumps({"items": items}, indent=2, ensure_ascii=False))
     if follow and not caller.as_json:
@@ -271,14 +271,15 @@ def changes(
     sleep: Callable[[float], None],
     on_state: Callable[[Document], None],
 ) -> Iterator[Document]:
-    """A job's newest runs, oldest first, then each that is new or has changed, while any can be.
+    """Yield a job's newest runs, oldest first, then each run that is new or has changed, until the
+    job has ended and has no unfinished runs.
 
-    `on_state` is given the job at first, and when its state has changed.
+    `on_state` gets the job first, and after each change of its state.
     """
     seen: dict[str, Document] = {}
     state = None
     while True:
-        # The job first: a run that it makes after this look is seen in the next round.
+        # The job first: a run that starts after this request is found in the next round.
         job = client.get_job(job_id).document
         if job["state"] != state:
             state = job["state"]

@@ -6,19 +6,19 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from nextfire.domain.job import SCHEDULE_FIELDS, JobDefinition, WhenDocument
+from nextfire.domain.definition import JobDefinition
 from nextfire_cli import render, session
+from nextfire_cli.definition import SCHEDULE_FIELDS, SCHEDULE_FLAGS
 from nextfire_cli.documents import Document
-from nextfire_cli.flags import WHEN, takes
+from nextfire_cli.flags import WHEN
 from nextfire_cli.jobs import Count
+from nextfire_cli.options import takes
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
-_FIELDS = frozenset(WhenDocument.model_fields[name].alias or name for name in SCHEDULE_FIELDS)
-
 
 @app.command()
-@takes("file")
+@takes(SCHEDULE_FLAGS)
 def preview(
     context: typer.Context,
     document: Document,
@@ -37,8 +37,8 @@ def preview(
       nextfire schedules preview --every 90m --start-at 2027-01-01T06:00:00Z
       nextfire schedules preview -f job.yaml --count 20
     """
-    _refuse_what_create_refuses(document)
-    asked = {name: value for name, value in document.items() if name in _FIELDS}
+    _check_other_fields(document)
+    asked = {name: value for name, value in document.items() if name in SCHEDULE_FIELDS}
     if "type" not in asked:
         raise typer.BadParameter("say when: give one of them", param_hint=f"{WHEN}, --file")
     asked |= {"count": count} if after is None else {"count": count, "after": after}
@@ -47,11 +47,12 @@ def preview(
     caller.show({"items": items}, render.upcoming(items))
 
 
-def _refuse_what_create_refuses(document: Document) -> None:
-    """Of the fields that a preview does not need. Of those that it needs the API tells more.
+def _check_other_fields(document: Document) -> None:
+    """Check the fields that are not part of the schedule. The API checks the schedule, with better
+    messages.
 
     Raises:
-        typer.BadParameter: A job has no such field, or the field no such value.
+        typer.BadParameter: A field is unknown, or its value is invalid.
     """
     try:
         JobDefinition.model_validate_json(
@@ -62,7 +63,11 @@ def _refuse_what_create_refuses(document: Document) -> None:
     except ValidationError as error:
         for fault in error.errors(include_url=False):
             field = ".".join(map(str, fault["loc"]))
-            if fault["type"] != "missing" and fault["loc"] and fault["loc"][0] not in _FIELDS:
+            if (
+                fault["type"] != "missing"
+                and fault["loc"]
+                and fault["loc"][0] not in SCHEDULE_FIELDS
+            ):
                 problem = fault["msg"].removeprefix("Value error, ")
                 if fault["type"] == "extra_forbidden":
                     problem = "a job has no such field; check its spelling"

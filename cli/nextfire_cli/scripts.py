@@ -1,6 +1,6 @@
 """The commands of `nextfire scripts`."""
 
-# What a call does not need it does not import: boto3 takes a second.
+# Imported on first use: boto3 takes a second.
 # ruff: noqa: PLC0415
 
 import hashlib
@@ -15,8 +15,8 @@ import typer
 from pydantic import ValidationError
 from rich.text import Text
 
-from nextfire.domain.job import Target
 from nextfire.domain.script import MAX_SCRIPT_BYTES, script_name
+from nextfire.domain.target import Target
 from nextfire_cli import render, session
 from nextfire_cli.documents import first
 from nextfire_cli.errors import CliError
@@ -121,7 +121,7 @@ def lock(
     [bold]Examples[/]
       nextfire scripts lock report.py
     """
-    from nextfire.adapters.packages import parse_inline_metadata
+    from nextfire.adapters.packages.installer import parse_inline_metadata
     from nextfire_cli import signing
 
     source = file.read_bytes()
@@ -194,17 +194,17 @@ def _handler(file: Path, name: str | None) -> str:
             param_hint="--name",
         ) from error
     if handler.endswith(_ARCHIVE) and not archive:
-        raise typer.BadParameter(f"{file.name} is no {_ARCHIVE} archive", param_hint="--name")
+        raise typer.BadParameter(f"{file.name} is not a {_ARCHIVE} archive", param_hint="--name")
     return handler
 
 
 def _check(file: Path) -> str | None:
-    """What may be wrong with the script in *file*.
+    """Return a warning about the script in *file*, or None.
 
     Raises:
-        CliError: No executor would run it.
+        CliError: Executors would reject the script.
     """
-    from nextfire.adapters.packages import parse_inline_metadata
+    from nextfire.adapters.packages.installer import parse_inline_metadata
 
     try:
         size = file.stat().st_size

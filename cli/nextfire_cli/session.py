@@ -1,6 +1,6 @@
-"""One call of the command: what its global options chose, and where it prints."""
+"""One call of the command: its global options, and its output."""
 
-# What a call does not need it does not import: boto3 and the stack's parts take a second.
+# Imported on first use: boto3 and the local stack take a second.
 # ruff: noqa: PLC0415
 
 import json
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from nextfire_cli.local.stack import StackInfo
 
 _PIPE_WIDTH = 500
-"""Columns where nobody looks: tables are as wide as they need, ids are never cut."""
+"""Width of output that is not a terminal: wide enough for any table, so that ids stay whole."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """`transport` stands in for the network in tests. `auth`: None lets what there is decide.
-    `quiet`: no warnings. `warned`: the warnings that were printed, each once per call.
+    """`transport`: replaces the network in tests. `auth`: None selects it by the available
+    credentials. `quiet`: no warnings. `warned`: the warnings that were printed, each once per call.
     """
 
     endpoint: str | None
@@ -59,11 +59,11 @@ class Session:
         if self.as_json:
             typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
         else:
-            # A narrow terminal wraps long lines itself: an id can then still be copied whole.
+            # Narrow terminals wrap long lines themselves, so that ids can be copied whole.
             self.out.print(view, crop=False, soft_wrap=isinstance(view, Text))
 
     def say(self, text: str) -> None:
-        """Tell people something that is no result."""
+        """Print a message that is not a result, on stderr."""
         self.err.print(Text(render.escaped(text, keep="\n")))
 
     def warn(self, text: str) -> None:
@@ -73,7 +73,7 @@ class Session:
             self.say(f"Warning: {text}")
 
     def fail(self, error: CliError) -> None:
-        """Print why the call fails; for programs, as one JSON document on stderr."""
+        """Print *error* on stderr; with --json as one JSON document."""
         if self.as_json:
             typer.echo(json.dumps(error.document(), ensure_ascii=False), err=True)
         else:
@@ -83,7 +83,7 @@ class Session:
                 self.err.print(Text("  " + render.escaped(line, keep="\t")))
 
     def stack(self) -> "StackInfo | None":
-        """The local stack that this call speaks to; None where it speaks to another endpoint.
+        """The local stack, or None if this call uses another endpoint.
 
         Raises:
             CliError: The local stack has lost one of its processes, or its files cannot be trusted.
@@ -100,7 +100,7 @@ class Session:
             info = local.info()
         except CliError:
             if self.endpoint:
-                return None  # the caller says where the API is: the folder has no say
+                return None  # the caller names the API: the folder is not used
             raise
         if not info or (self.endpoint and not _same(self.endpoint, info.endpoint)):
             return None
@@ -113,10 +113,10 @@ class Session:
         return info
 
     def account(self) -> "Account":
-        """Whose AWS credentials sign, and where AWS is.
+        """The AWS credentials of this call, and the endpoint of AWS.
 
         Raises:
-            CliError: There is no such profile.
+            CliError: The profile does not exist.
         """
         from nextfire_cli.aws import Account
 
@@ -128,7 +128,7 @@ class Session:
         )
 
     def api_endpoint(self) -> str:
-        """Where the API is; empty if that is not known."""
+        """The URL of the API; empty if unknown."""
         stack = self.stack()
         return self.endpoint or (stack.endpoint if stack else "")
 
@@ -136,7 +136,7 @@ class Session:
         """The API.
 
         Raises:
-            CliError: It is not known where it is, or how to sign for it.
+            CliError: The URL or the credentials are unknown.
         """
         stack, endpoint = self.stack(), access.checked_endpoint(self.api_endpoint())
         sign = partial(self._signature, endpoint, stack)
@@ -149,15 +149,15 @@ class Session:
         return Client(endpoint, auth=auth, transport=self.transport)
 
     def tenant(self) -> str:
-        """Whose jobs this call reaches.
+        """The tenant of this call.
 
         Raises:
-            CliError: The credentials do not tell.
+            CliError: The tenant of the credentials is unknown.
         """
         endpoint, keys = self.api_endpoint(), self.auth in {None, Auth.KEYS}
         stack = self.stack()
         if stack is not None and not self.endpoint:
-            return stack.account_id  # of its key and of its credentials
+            return stack.account_id  # its key and its credentials have the same tenant
         key = _key(endpoint, stack) if keys and endpoint else None
         presented = parse(key) if key else None
         return presented.tenant if presented else self.account().tenant()
@@ -195,7 +195,7 @@ def _key(endpoint: str, stack: "StackInfo | None") -> str | None:
 
 
 def _same(named: str, found: str) -> bool:
-    """Whether the local endpoint *named* is that of the local stack, at *found*."""
+    """Whether the local endpoints *named* and *found* are the same API."""
     try:
         first, second = httpx.URL(named.rstrip("/")), httpx.URL(found.rstrip("/"))
     except httpx.InvalidURL:
@@ -208,10 +208,10 @@ def of(context: typer.Context) -> Session:
 
 
 def project() -> Path:
-    """The checkout that the working folder is in.
+    """The root of the checkout that contains the working folder.
 
     Raises:
-        CliError: It is in none.
+        CliError: The working folder is not in a checkout.
     """
     root = above(Path.cwd(), "infra/app.py")
     if root is None:

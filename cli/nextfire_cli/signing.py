@@ -1,6 +1,6 @@
-"""Keys of those who sign scripts, in files; and locks of scripts. For `nextfire scripts`."""
+"""Signing keys in files, signatures and locks of scripts, for `nextfire scripts`."""
 
-# What a call does not need it does not import.
+# Imported on first use.
 # ruff: noqa: PLC0415
 
 import base64
@@ -15,11 +15,11 @@ from nextfire_cli.errors import CliError
 _BLOCK = re.compile(rb"(?ms)^# /// script[ \t]*\r?\n(?:#(?: [^\r\n]*)?\r?\n)*?# ///[ \t]*$")
 _LOCK = re.compile(rb"(?m)^# locked = \[\r?\n(?:#  [^\r\n]*\r?\n)*# \]\r?\n")
 _TABLE = b"# [tool.nextfire]\n"
-_SETTLED = 300  # s, for the versions to be found
+_LOCK_TIMEOUT = 300  # s, for uv to resolve the versions
 
 
 def make_key(file: Path) -> str:
-    """Write a new private key to *file*, which only its owner can read. Returns the public key.
+    """Write a new private key to *file*, readable by its owner only. Return the public key.
 
     Raises:
         CliError: The file exists, or cannot be written.
@@ -45,10 +45,10 @@ def make_key(file: Path) -> str:
 
 
 def sign(file: Path, *, tenant: str, pool: str, name: str, sha256: str) -> str:
-    """The signature, in base64, of a script by the private key in *file*.
+    """Return the signature of a script with the private key in *file*, in base64.
 
     Raises:
-        CliError: It does not hold such a key.
+        CliError: *file* does not hold a private key.
     """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -74,10 +74,10 @@ def _public(raw: bytes) -> str:
 
 
 def locked(source: bytes, lines: list[str]) -> bytes:
-    """*source* with *lines* as the lock in its block of inline metadata.
+    """Return *source* with *lines* as the lock in its block of inline metadata.
 
     Raises:
-        CliError: It has no such block.
+        CliError: *source* has no inline metadata.
     """
     block = _BLOCK.search(source)
     if block is None:
@@ -95,13 +95,13 @@ def locked(source: bytes, lines: list[str]) -> bytes:
 
 
 def resolve(dependencies: list[str], python: str) -> list[str]:
-    """The packages that *dependencies* need, by version and hashes, for Python *python* on any
-    platform: lines of a requirements file. Asks the package index that uv is set up for.
+    """Return the packages that *dependencies* need, with versions and hashes, for Python *python*
+    on any platform: lines of a requirements file. Uses the package index that uv is configured for.
 
     Raises:
-        CliError: uv is not installed, or finds none.
+        CliError: uv is not installed, or finds no solution.
     """
-    from nextfire.adapters.packages import find_uv
+    from nextfire.adapters.packages.installer import find_uv
 
     try:
         uv = str(find_uv())
@@ -114,7 +114,7 @@ def resolve(dependencies: list[str], python: str) -> list[str]:
         input="".join(f"{each}\n" for each in dependencies),
         capture_output=True,
         text=True,
-        timeout=_SETTLED,
+        timeout=_LOCK_TIMEOUT,
         check=False,
     )
     if done.returncode:

@@ -1,6 +1,6 @@
 """`nextfire worker`: a worker process of a pool, on any machine, in the foreground."""
 
-# What a call does not need it does not import: boto3 and the worker's parts take a second.
+# Imported on first use: boto3 and the worker take a second.
 # ruff: noqa: PLC0415
 
 import json
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nextfire_cli.aws import Account
 
 DEPLOYED = "Nextfire"
-"""What the CDK app calls its stack."""
+"""Name of the stack in the CDK app."""
 
 
 def worker(
@@ -68,7 +68,7 @@ def worker(
     sys.path.insert(0, str(root))
     from functions.worker.supervisor import main
 
-    caller.say(f"Serves the pool {pool}. Ctrl-C hands its runs back and ends it.")
+    caller.say(f"Serving the pool {pool}. Ctrl-C hands its runs back and exits.")
     try:
         status = main()
     except SystemExit as error:  # in the worker's process
@@ -79,10 +79,10 @@ def worker(
 
 
 def environment(outputs: Mapping[str, str], pool: str, concurrency: int | None) -> dict[str, str]:
-    """What a worker of *pool* finds in its environment, by the stack's *outputs*.
+    """Return the environment of a worker of *pool*, from the *outputs* of the stack.
 
     Raises:
-        CliError: There is no such pool, or no worker may serve it.
+        CliError: The stack does not have the pool, or workers may not serve it.
     """
     executors = json.loads(outputs["Pools"])
     if executors.get(pool) != "worker":
@@ -99,7 +99,7 @@ def environment(outputs: Mapping[str, str], pool: str, concurrency: int | None) 
         raise CliError(
             f'The pool {pool!r} has "isolation": "task": each run gets a Fargate task, and runs on '
             "this\nmachine would share it.",
-            f"Its Fargate service carries out its runs. To serve {pool} from here, deploy it "
+            f"Its Fargate service executes its runs. To serve {pool} from here, deploy it "
             'with\n"isolation": "process", the default.',
         )
     if concurrency is not None:
@@ -126,5 +126,5 @@ def _account(caller: Session, stack: str | None) -> "Account":
 
 
 def _pascal(pool: str) -> str:
-    """How the stack writes a pool's name in the keys of its outputs."""
+    """Return the name of *pool* as in the keys of the stack's outputs."""
     return "".join(part.capitalize() for part in pool.split("-"))

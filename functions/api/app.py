@@ -22,32 +22,38 @@ from aws_lambda_powertools.event_handler.openapi.params import Body
 from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
+from functions.api.access import AccessibleJobs, AccessibleRuns, check_code, set_access
 from functions.api.body import read_body
-from functions.api.changing import changed_by
-from functions.api.documents import told
+from functions.api.current_request import changed_by
 from functions.api.identity import Identity, identify
 from functions.api.operation import BY_LABEL, OPEN, SCOPE
 from functions.api.problems import (
     MalformedError,
     MissingScopeError,
     from_validation,
-    nearest,
     problem,
     problem_of,
     unreadable,
 )
-from functions.api.reach import ReachedJobs, ReachedRuns, check_code, reach_as
-from functions.api.requests import MOST_OF_A_PARAMETER, too_long
-from functions.api.seen import SeenKeys, SideBySide
-from nextfire.adapters.aws import SystemClock, dynamodb, dynamodb_fail_fast, s3, s3_presigner
-from nextfire.adapters.bucket_store import DynamoDbBucketStore
-from nextfire.adapters.change_stamp import with_changed_by
-from nextfire.adapters.control_store import DynamoDbControlStore
-from nextfire.adapters.due_store import DynamoDbDueStore
-from nextfire.adapters.request_store import DynamoDbRequestStore
-from nextfire.adapters.run_files import S3RunFiles
-from nextfire.adapters.run_store import RETENTION
-from nextfire.adapters.script_shelf import S3ScriptShelf
+from functions.api.remedies import nearest
+from functions.api.request_record import RecordingKeyStore, RequestThreadPool
+from functions.api.requests import MAX_PARAMETER_CHARS, too_long
+from nextfire.adapters.aws.clients import (
+    SystemClock,
+    dynamodb,
+    dynamodb_fail_fast,
+    s3,
+    s3_presigner,
+)
+from nextfire.adapters.dynamodb.bucket_store import DynamoDbBucketStore
+from nextfire.adapters.dynamodb.change_stamp import with_changed_by
+from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
+from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
+from nextfire.adapters.dynamodb.run_items import RETENTION
+from nextfire.adapters.s3.run_files import S3RunFiles
+from nextfire.adapters.s3.script_shelf import S3ScriptShelf
+from nextfire.domain.definition import JobDefinition
 from nextfire.domain.errors import (
     InvalidInputError,
     NextfireError,
@@ -56,10 +62,13 @@ from nextfire.domain.errors import (
     shorten,
 )
 from nextfire.domain.instants import floor_minute
-from nextfire.domain.job import JobDefinition
-from nextfire.domain.ports import JobStore, RunFiles, RunStore, Unreadable
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.pages import Unreadable
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.ports.scripts import RunFiles
 from nextfire.domain.quotas import Quota, too_many_requests
 from nextfire.domain.restriction import RestrictedError
+from nextfire.responses.base import one_line
 from nextfire.settings import ApiSettings
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.limit_requests import LimitRequests
@@ -91,13 +100,13 @@ class Services:
             tables=[settings.jobs_table, settings.runs_table, settings.keys_table],
             changed_by=changed_by,
         )
-        self.job_store: JobStore = ReachedJobs(
+        self.job_store: JobStore = AccessibleJobs(
             database,
             table=settings.jobs_table,
             due_table=settings.due_table,
             shards=settings.write_shards,
         )
-        self.runs: RunStore = ReachedRuns(
+        self.runs: RunStore = AccessibleRuns(
             database,
             jobs=self.job_store,
             table=settings.runs_table,
@@ -122,7 +131,7 @@ class Services:
         unsent = FindUnsent(due, control, read_shards=settings.read_shards)
         self.jobs = ManageJobs(self.job_store, limits, unsent, check=check_code)
         self.backfills = ManageBackfills(self.job_store, unsent)
-        side_by_side = SideBySide(_SIDE_BY_SIDE)
+        side_by_side = RequestThreadPool(_SIDE_BY_SIDE)
         self.many_jobs = BulkJobs(self.jobs, self.job_store, clock=clock, executor=side_by_side)
         self.executions = ManageRuns(
             self.job_store,
@@ -145,7 +154,7 @@ class Services:
         self.auth = settings.auth
         self.tenant_claim = settings.tenant_claim
         self.iam_rules = settings.iam_rules
-        self.keys = ManageKeys(SeenKeys(database, table=settings.keys_table))
+        self.keys = ManageKeys(RecordingKeyStore(database, table=settings.keys_table))
         # Before the first due entry is written there is a cursor at or before its bucket, so the
         # watcher finds it however late it first comes.
         control.seed_cursors(settings.read_shards, floor_minute(clock.now()))
@@ -257,7 +266,7 @@ def _check_caller(needed: str | None, by_label: str | None) -> None:
         raise MissingScopeError(needed)
     if by_label is not None and who.restriction.labels:
         raise RestrictedError(f"Your key is restricted to jobs by label, and {by_label}")
-    reach_as(who)
+    set_access(who)
 
 
 def _check_rate(who: Identity) -> None:
@@ -289,7 +298,7 @@ def _check_query(known: list[str]) -> None:
             )
             field = name if name.isprintable() and name else shorten(name)
             raise InvalidInputError(field, value, "not a query parameter of this route", remedy)
-        if len(value) > MOST_OF_A_PARAMETER:
+        if len(value) > MAX_PARAMETER_CHARS:
             raise too_long(name, value)
 
 
@@ -304,7 +313,7 @@ app._request_validation_middleware = _Checks()  # type: ignore[no-untyped-call] 
 
 
 @app.not_found
-def no_such_route(error: RouteNotFoundError) -> Response[str]:  # noqa: ARG001
+def route_not_found(error: RouteNotFoundError) -> Response[str]:  # noqa: ARG001
     event = app.current_event
     path = app.context["_path"]
     allowed = sorted(
@@ -312,15 +321,16 @@ def no_such_route(error: RouteNotFoundError) -> Response[str]:  # noqa: ARG001
         for route in [*app._static_routes, *app._dynamic_routes]  # noqa: SLF001
         if route.rule.match(path)
     )
+    asked = f"{event.http_method} {event.path}"
     if allowed:
         return problem(
             HTTPStatus.METHOD_NOT_ALLOWED,
-            f"There is no {event.http_method} {event.path}. Allowed there: {', '.join(allowed)}.",
+            f"{asked} is not allowed. Allowed methods: {', '.join(allowed)}.",
             headers={"Allow": ", ".join(allowed)},
         )
     return problem(
         HTTPStatus.NOT_FOUND,
-        f"There is no {event.http_method} {event.path}. GET /v1/openapi.json lists the routes.",
+        f"The route {asked} does not exist. GET /v1/openapi.json lists the routes.",
     )
 
 
@@ -328,7 +338,7 @@ def no_such_route(error: RouteNotFoundError) -> Response[str]:  # noqa: ARG001
 def undecodable(error: UndecodableError) -> Response[str]:
     path = app.current_event.path
     telemetry.logger.error("stored item does not decode", path=path, problem=str(error))
-    return unreadable(told(str(error)))
+    return unreadable(one_line(str(error)))
 
 
 @app.exception_handler(NextfireError)  # type: ignore[untyped-decorator]

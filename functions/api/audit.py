@@ -12,25 +12,27 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from functions.api.app import app, identify_event, now, telemetry
-from functions.api.documents import execution_document, job_document, key_document
 from functions.api.identity import Identity
 from functions.api.operation import SCOPE
-from functions.api.seen import Seen
+from functions.api.request_record import RequestRecord
 from nextfire.domain.errors import ForbiddenError
 from nextfire.domain.instants import isoformat
 from nextfire.domain.keys import Scope
+from nextfire.responses.executions import ExecutionResponse
+from nextfire.responses.jobs import JobResponse
+from nextfire.responses.keys import KeyResponse
 
 EVENT = "audit"
-MOST_OF_A_DOCUMENT = 8_000
+MAX_DOCUMENT_CHARS = 8_000
 """Maximum length of `before` and of `after` as JSON. A longer document is summarized."""
-_MOST_OF_A_TEXT = 300
-_MOST_NAMED = 100
+_MAX_TEXT_CHARS = 300
+_MAX_IDS = 100
 _CHANGES = {"POST", "PUT", "PATCH", "DELETE"}
 _IDS = ("jobId", "executionId", "keyId")
 _KEY = "idempotency-key"
 _HIDDEN = frozenset(
     {
-        *("payload", "params", "result", "stdout", "stderr"),  # what scripts are given and give
+        *("payload", "params", "result", "stdout", "stderr"),  # input and output of scripts
         "key",  # the text of an API key
         *("url", "uploadUrl", "downloadUrl", "headers", "fields", "secret", "token", "password"),
     }
@@ -41,8 +43,8 @@ _ASKED = (
     *("scopes", "handler", "pool", "size", "sha256", "progressToken"),
 )
 """Request fields that the event shows. They never hold a secret."""
-_AS_THEY_ARE = frozenset({"labels"})
-_TELLING = {
+_NEVER_SECRET = frozenset({"labels"})
+_EXPLAINED = {
     HTTPStatus.FORBIDDEN,
     HTTPStatus.NOT_FOUND,
     HTTPStatus.CONFLICT,
@@ -52,20 +54,20 @@ _TELLING = {
 """Statuses whose `detail` states the cause. For others, it may repeat input of the caller."""
 
 
-def audit(event: Mapping[str, Any], answer: Mapping[str, Any], seen: Seen) -> None:
+def audit(event: Mapping[str, Any], answer: Mapping[str, Any], seen: RequestRecord) -> None:
     """Write the audit event of a request, unless it only reads."""
     try:
         record = audit_event(event, answer, seen)
         if record is not None:
             # Independent of the log level and of the format of the logger.
             sys.stdout.write(json.dumps(record, separators=(",", ":")) + "\n")
-    except Exception:  # noqa: BLE001 — whatever it is
+    except Exception:  # noqa: BLE001 — any error
         # The request has taken effect: return its response anyway.
         telemetry.logger.exception("no audit event", path=event["rawPath"])
 
 
 def audit_event(
-    event: Mapping[str, Any], answer: Mapping[str, Any], seen: Seen
+    event: Mapping[str, Any], answer: Mapping[str, Any], seen: RequestRecord
 ) -> dict[str, Any] | None:
     """The caller, the operation, and the state before and after. None if the request only reads or
     the route does not exist.
@@ -81,10 +83,10 @@ def audit_event(
     name, given = found
     http, context = event["requestContext"]["http"], event["requestContext"]
     caller = who(event)
-    told, status = json.loads(answer["body"]), HTTPStatus(answer["statusCode"])
+    body, status = json.loads(answer["body"]), HTTPStatus(answer["statusCode"])
     done = status < HTTPStatus.BAD_REQUEST
-    resource = given | ({each: told[each] for each in _IDS if each in told} if done else {})
-    before, after = _before(given, seen), told if done else None
+    resource = given | ({each: body[each] for each in _IDS if each in body} if done else {})
+    before, after = _before(given, seen), body if done else None
     record: dict[str, Any] = {
         "event": EVENT,
         "at": isoformat(now()),
@@ -93,7 +95,7 @@ def audit_event(
         "operation": name,
         "resource": resource,
         "status": int(status),
-        "problem": told.get("detail") if status in _TELLING else None,
+        "problem": body.get("detail") if status in _EXPLAINED else None,
         "request": None if resource.keys() & set(_IDS) else _request(event, status),
         "jobs": None if "jobId" in resource else sorted(seen.written) or None,
         "before": before and _bounded(_without_secrets(before)),
@@ -110,7 +112,7 @@ def audit_event(
 def operation_of(event: Mapping[str, Any]) -> tuple[str, dict[str, str]] | None:
     """The operation id and the path parameters. None for reads and unknown routes."""
     http = event["requestContext"]["http"]
-    method, path = http["method"].upper(), app._remove_prefix(event["rawPath"])  # noqa: SLF001 — as it does itself
+    method, path = http["method"].upper(), app._remove_prefix(event["rawPath"])  # noqa: SLF001 — Powertools does the same
     if method not in _CHANGES:
         return None
     for route in [*app._static_routes, *app._dynamic_routes]:  # noqa: SLF001
@@ -125,7 +127,7 @@ def operation_of(event: Mapping[str, Any]) -> tuple[str, dict[str, str]] | None:
 
 def _request(event: Mapping[str, Any], status: HTTPStatus) -> dict[str, Any] | None:
     """The request fields to show. None for an invalid request: its fields may hold anything."""
-    if status >= HTTPStatus.BAD_REQUEST and status not in _TELLING - {HTTPStatus.FORBIDDEN}:
+    if status >= HTTPStatus.BAD_REQUEST and status not in _EXPLAINED - {HTTPStatus.FORBIDDEN}:
         return None
     text = event.get("body") or "{}"
     if event.get("isBase64Encoded"):
@@ -142,13 +144,13 @@ def who(event: Mapping[str, Any]) -> Identity | None:
         return None
 
 
-def _before(given: Mapping[str, str], seen: Seen) -> dict[str, Any] | None:
+def _before(given: Mapping[str, str], seen: RequestRecord) -> dict[str, Any] | None:
     if run := seen.runs.get(given.get("executionId", "")):
-        return execution_document(run)
+        return ExecutionResponse.of(run).document
     if key := seen.keys.get(given.get("keyId", "")):
-        return key_document(key, now())
+        return KeyResponse.of(key, now()).document
     if job := seen.jobs.get(given.get("jobId", "")):
-        return job_document(job, now())
+        return JobResponse.of(job, now()).document
     return None
 
 
@@ -167,7 +169,7 @@ def _without_secrets(value: Any) -> Any:  # noqa: ANN401 — any JSON
     if isinstance(value, dict):
         return {
             name: inner
-            if name in _AS_THEY_ARE
+            if name in _NEVER_SECRET
             else _references(inner)
             if name == "env" and isinstance(inner, dict)
             else _problem(inner)
@@ -191,8 +193,8 @@ def _references(env: Mapping[str, Any]) -> dict[str, Any]:
 
 def _problem(problem: Mapping[str, Any]) -> dict[str, Any]:
     """Keep the status, and the detail if it cannot repeat input."""
-    telling = problem["status"] in _TELLING
-    return {name: problem[name] for name in ("status", "detail") if telling or name == "status"}
+    explained = problem["status"] in _EXPLAINED
+    return {name: problem[name] for name in ("status", "detail") if explained or name == "status"}
 
 
 def _hidden(value: object) -> dict[str, int]:
@@ -200,14 +202,14 @@ def _hidden(value: object) -> dict[str, int]:
 
 
 def _bounded(document: dict[str, Any]) -> dict[str, Any]:
-    if len(json.dumps(document)) <= MOST_OF_A_DOCUMENT:
+    if len(json.dumps(document)) <= MAX_DOCUMENT_CHARS:
         return document
-    return {name: _in_short(value) for name, value in document.items()}
+    return {name: _summary(value) for name, value in document.items()}
 
 
-def _in_short(value: Any) -> Any:  # noqa: ANN401
+def _summary(value: Any) -> Any:  # noqa: ANN401
     if isinstance(value, list):
-        named = [_name(each) for each in value[:_MOST_NAMED]]
+        named = [_name(each) for each in value[:_MAX_IDS]]
         return named if all(named) else {"omitted": len(value)}
     if isinstance(value, dict):
         return {"omitted": len(value)}
@@ -215,15 +217,15 @@ def _in_short(value: Any) -> Any:  # noqa: ANN401
 
 
 def _name(value: Any) -> str | None:  # noqa: ANN401
-    """The id in *value*, or *value* itself if it is a text."""
+    """The id in *value*, or *value* itself if it is a string."""
     if isinstance(value, dict):
         value = value.get("job") or value  # of a batch
         value = next((value[each] for each in _IDS if each in value), None)
-    return value[:_MOST_OF_A_TEXT] if isinstance(value, str) else None
+    return value[:_MAX_TEXT_CHARS] if isinstance(value, str) else None
 
 
 def _shortened(value: Any) -> Any:  # noqa: ANN401
-    return value[:_MOST_OF_A_TEXT] if isinstance(value, str) else value
+    return value[:_MAX_TEXT_CHARS] if isinstance(value, str) else value
 
 
 def header_of(event: Mapping[str, Any], wanted: str) -> str | None:

@@ -15,11 +15,11 @@ from nextfire.domain.errors import InvalidInputError, shorten
 MAX_BODY_BYTES = 256 * 1024
 MAX_NESTING = 32
 MAX_NESTED = 32 * 1024
-"""Arrays and objects of a body: to make one of two bytes costs as much as to read a long text. No
-payload of the size that a job may have holds more.
+"""Maximum number of arrays and objects in a body: creating one costs as much CPU as reading a long
+string. A payload of the maximum size cannot contain more.
 """
 _TOO_DEEP = 1000
-_NOT_READ = f"The body is nested too deep to be read; {MAX_NESTING} levels are taken."
+_TOO_DEEPLY_NESTED = f"The body is nested too deeply: the maximum is {MAX_NESTING} levels."
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
@@ -40,19 +40,19 @@ def read_body(text: str) -> dict[str, Any]:
         )
     if (nested := _nested(text)) > MAX_NESTED:
         if "[" * _TOO_DEEP in text:
-            raise MalformedError(_NOT_READ)
+            raise MalformedError(_TOO_DEEPLY_NESTED)
         raise InvalidInputError(
             "body",
             f"{nested} arrays and objects",
             f"more than {MAX_NESTED} arrays and objects",
-            f"Send at most {MAX_NESTED}, or write a part of them as a text.",
+            f"Send at most {MAX_NESTED}, or encode a part of them as a string.",
         )
     try:
-        body = read_json(text, pairs=_once_each)
+        body = read_json(text, pairs=_without_duplicates)
     except ValueError as error:
         raise MalformedError(f"The body is not JSON: {error}.") from error
     except RecursionError as error:
-        raise MalformedError(_NOT_READ) from error
+        raise MalformedError(_TOO_DEEPLY_NESTED) from error
     if not isinstance(body, dict):
         raise MalformedError("The body is not a JSON object.")
     if (depth := _depth(body)) > MAX_NESTING:
@@ -63,7 +63,7 @@ def read_body(text: str) -> dict[str, Any]:
 
 
 def _nested(text: str) -> int:
-    """How many arrays and objects *text* begins, if they may be too many."""
+    """The number of arrays and objects in *text*; an upper bound if that is within the limit."""
     most = text.count("[") + text.count("{")
     if most <= MAX_NESTED:
         return most
@@ -84,14 +84,14 @@ def read_json(
     )
 
 
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of *pairs*. Raises ValueError for a duplicate name, which is ambiguous."""
     found = dict(pairs)
     if len(found) < len(pairs):
         # A body can hold 30,000 names: count them in linear time.
         times = Counter(name for name, _ in pairs)
         twice = next(name for name in times if times[name] > 1)
-        raise ValueError(f"the name {shorten(twice)} is there twice in one object")
+        raise ValueError(f"the name {shorten(twice)} occurs twice in one object")
     return found
 
 
@@ -102,7 +102,7 @@ def _no_constant(name: str) -> Never:
 def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise ValueError(f"{shorten(text)} is larger than any number that can be kept")
+        raise ValueError(f"{shorten(text)} is too large for a JSON number")
     return number
 
 

@@ -1,5 +1,5 @@
-"""How many entries a document may have, checked before pydantic reads it: that builds an error for
-each entry and each form it may have, and its callers copy them several times.
+"""Checks the number of entries of a document before pydantic reads it. Pydantic would build an
+error for each entry and each of its possible forms, and copy these errors several times.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pydantic.fields import FieldInfo
 
 from nextfire.domain.errors import InvalidInputError
 
-MOST_UNKNOWN = 32
-"""Unknown fields that an object may have: up to this number, each is an error by name."""
+MAX_UNKNOWN_FIELDS = 32
+"""Maximum number of unknown fields of an object that are reported by name."""
 
 
 def check_bounds(model: type[BaseModel], document: object, place: str = "") -> None:
@@ -22,12 +22,12 @@ def check_bounds(model: type[BaseModel], document: object, place: str = "") -> N
     *model* gives to its fields.
 
     Raises:
-        InvalidInputError: One has more entries than its limit.
+        InvalidInputError: A map or list has more entries than its limit.
     """
     if not isinstance(document, dict):
         return
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
-    _refuse_beyond(len(fields) + MOST_UNKNOWN, document, place or "body")
+    _check_size(len(fields) + MAX_UNKNOWN_FIELDS, document, place or "body")
     for name, field in fields.items():
         if name in document:
             where = f"{place}.{name}" if place else name
@@ -35,7 +35,7 @@ def check_bounds(model: type[BaseModel], document: object, place: str = "") -> N
 
 
 def _check(value: object, kind: Any, metadata: Iterable[Any], place: str) -> None:  # noqa: ANN401
-    """Check *value* against the annotation *kind* with *metadata*, and what is within both."""
+    """Check *value* against the annotation *kind* with *metadata*, and the values inside it."""
     origin, arguments = get_origin(kind), get_args(kind)
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         check_bounds(kind, value, place)
@@ -46,12 +46,12 @@ def _check(value: object, kind: Any, metadata: Iterable[Any], place: str) -> Non
             return
         for limit in metadata:
             if isinstance(limit, MaxLen):
-                _refuse_beyond(limit.max_length, value, place)
+                _check_size(limit.max_length, value, place)
         within = arguments[1] if origin is dict else arguments[0]
         for name, each in value.items() if isinstance(value, dict) else enumerate(value):
             _check(each, within, (), f"{place}.{name}")
     else:
-        for form in arguments:  # of a union; a text has none
+        for form in arguments:  # of a union; a string has none
             _check(value, form, metadata, place)
 
 
@@ -64,7 +64,7 @@ def _flat(metadata: Iterable[Any]) -> list[Any]:
     ]
 
 
-def _refuse_beyond(most: int, value: dict[str, Any] | list[Any], place: str) -> None:
+def _check_size(most: int, value: dict[str, Any] | list[Any], place: str) -> None:
     if len(value) > most:
         raise InvalidInputError(
             place,

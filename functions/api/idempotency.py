@@ -13,14 +13,14 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
 from functions.api.app import app, caller, header, now, services, tenant
-from functions.api.operation import TOLD_ONCE
+from functions.api.operation import NOT_STORED
 from functions.api.problems import problem_of
 from nextfire.domain.errors import InvalidInputError, NextfireError
 from nextfire.domain.instants import cut
 from nextfire.usecases.idempotent_requests import KEY, IdempotentRequest, IdempotentRequests
 
 KEY_PATTERN = "[!-~]{1,128}"
-MOST_KEPT = 300_000
+MAX_STORED_RESPONSE_BYTES = 300_000
 """Maximum size of a stored response in bytes: a DynamoDB item holds 400 KB."""
 
 
@@ -30,12 +30,12 @@ def once() -> IdempotentRequest:
     return found
 
 
-def keep_no_answer() -> None:
+def skip_storing_response() -> None:
     """Do not store the response to this request, so that a retry tries failed parts again."""
     app.context["keep"] = False
 
 
-def do_once(app: Any, next_middleware: NextMiddleware) -> Response[Any]:  # noqa: ANN401 — as the library has it
+def answer_idempotently(app: Any, next_middleware: NextMiddleware) -> Response[Any]:  # noqa: ANN401 — as the library has it
     """Replay the stored response to a request, if there is one."""
     route, key = app.context["_route"], header(KEY)
     if key is None or app.current_event.http_method.upper() != "POST" or not route.responses:
@@ -58,10 +58,10 @@ def do_once(app: Any, next_middleware: NextMiddleware) -> Response[Any]:  # noqa
     if not app.context.get("keep", True):
         answers.refuse(asked)
         return response
-    if route.openapi_extensions.get(TOLD_ONCE):
+    if route.openapi_extensions.get(NOT_STORED):
         return response
     text = _written(response)
-    return response if len(text) > MOST_KEPT else _read(answers.finish(asked, text))
+    return response if len(text) > MAX_STORED_RESPONSE_BYTES else _read(answers.finish(asked, text))
 
 
 def _realm() -> str:
@@ -87,4 +87,4 @@ def _read(text: str) -> Response[Any]:
     return Response(status, headers.get("Content-Type"), body, headers)
 
 
-app.use([do_once])
+app.use([answer_idempotently])

@@ -15,7 +15,7 @@ from nextfire.domain.iam_rules import IamRule, iam_caller, rule_for
 from nextfire.domain.keys import Scope, implied
 from nextfire.domain.restriction import UNRESTRICTED, RestrictedError, Restriction
 
-_OURS = ("nextfire/", "nextfire:", "nextfire.")
+_SCOPE_PREFIXES = ("nextfire/", "nextfire:", "nextfire.")
 """Prefixes that an issuer may put before the name of a scope."""
 _CLAIMED = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._:@|+-]{1,64}")
 """Valid tenant in a token, such as `auth0|abc`. Tenants are part of S3 paths and other names.
@@ -82,7 +82,7 @@ def identify(
     Raises:
         NoTenantError: The token has no valid claim.
         NoRuleError: There are rules for roles, and none matches.
-        PermissionError: There is no identity. The gateway rejects such requests, so this is a bug.
+        PermissionError: The request has no identity, which the gateway should have rejected.
     """
     authorizer = authorizer or {}
     if key := authorizer.get("lambda"):
@@ -93,13 +93,13 @@ def identify(
     claims = (authorizer.get("jwt") or {}).get("claims")
     if claims and tenant_claim:
         return _of_token(claims, tenant_claim)
-    raise PermissionError("a request without an identity came past the authorizer")
+    raise PermissionError("a request without an identity passed the authorizer")
 
 
 def including(scopes: str) -> frozenset[Scope]:
     """The scopes in *scopes* (separated by spaces) and those they imply. Ignores unknown words."""
     known = {scope.value: scope for scope in Scope}
-    return implied([known[word] for word in map(_own, scopes.split()) if word in known])
+    return implied([known[word] for word in map(_without_prefix, scopes.split()) if word in known])
 
 
 def _of_key(key: Mapping[str, Any]) -> Identity:
@@ -139,7 +139,7 @@ def _of_token(claims: Mapping[str, Any], tenant_claim: str) -> Identity:
     return Identity(tenant, principal, scopes, f"jwt:{principal}")
 
 
-def _own(word: str) -> str:
-    for prefix in _OURS:
+def _without_prefix(word: str) -> str:
+    for prefix in _SCOPE_PREFIXES:
         word = word.removeprefix(prefix)
     return word

@@ -7,7 +7,6 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Iterator
 from copy import deepcopy
 from functools import cache
 from http import HTTPStatus
@@ -15,14 +14,14 @@ from typing import Any
 
 from aws_lambda_powertools.event_handler.openapi.models import APIKey, APIKeyIn, HTTPBearer
 from pydantic.alias_generators import to_camel
-from pydantic.json_schema import models_json_schema
 
-from functions.api import answer_models, requests
+from functions.api import job_requests, response_schemas
 from functions.api.app import app
 from functions.api.idempotency import KEY_PATTERN
-from functions.api.operation import ANSWERS, OPEN, PROBLEMS, SCOPE, TOLD_ONCE
-from nextfire.domain.job import MAX_EXPRESSION, MAX_INSTANT, Document
-from nextfire.domain.schedule import MAX_DATES
+from functions.api.operation import NOT_STORED, OPEN, PROBLEMS, RESPONSES, SCOPE
+from nextfire.domain.definition import MAX_EXPRESSION
+from nextfire.domain.occurrences import JobState
+from nextfire.responses.problems import Problem
 from nextfire.usecases.idempotent_requests import KEY
 
 _SCHEMAS = "#/components/schemas/"
@@ -76,7 +75,7 @@ _BY_THE_API = {
     HTTPStatus.METHOD_NOT_ALLOWED: "The path does not support this method: see `Allow`.",
     HTTPStatus.CONFLICT: "The state of the resource does not allow this.",
     HTTPStatus.PRECONDITION_FAILED: "The condition of `If-Match` or `If-None-Match` is not met.",
-    HTTPStatus.UNPROCESSABLE_ENTITY: "What is asked for makes no sense: see `errors`.",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "The request is invalid: see `errors`.",
     HTTPStatus.TOO_MANY_REQUESTS: (
         "A quota of the tenant is exceeded, or the request rate of the tenant or the key."
     ),
@@ -99,35 +98,7 @@ _WAIT = {
     }
 }
 _EXAMPLES: dict[str, Any] = {
-    "JobAnswer": {
-        "jobId": "daily-invoices",
-        "state": "ACTIVE",
-        "revision": 1,
-        "nextFireAt": "2026-05-24T10:00:00Z",
-        "createdAt": "2026-05-23T17:12:08.120Z",
-        "updatedAt": "2026-05-23T17:12:08.120Z",
-        "type": "CRON",
-        "schedule": "0 3 * * *",
-        "timezone": "America/Los_Angeles",
-        "dst": "ONCE",
-        "jitterSec": 0,
-        "target": {"pool": "default", "handler": "generate_invoices", "env": {}},
-        "payload": {"customer": "acme"},
-        "retryPolicy": {
-            "maxAttempts": 3,
-            "backoff": "EXPONENTIAL",
-            "initialDelayMs": 10_000,
-            "maxDelayMs": 3_600_000,
-            "jitter": "NONE",
-            "retryOn": {"states": ["FAILED", "TIMED_OUT", "WORKER_LOST"]},
-        },
-        "timeoutSec": 300,
-        "priority": "NORMAL",
-        "misfire": {"policy": "RUN_LATEST"},
-        "overlap": "ALLOW",
-        "labels": {},
-    },
-    "ExecutionAnswer": {
+    "ExecutionResponse": {
         "executionId": "daily-invoices.20260524T100000000Z-k3x9m2ab",
         "jobId": "daily-invoices",
         "state": "SUCCEEDED",
@@ -154,7 +125,7 @@ _EXAMPLES: dict[str, Any] = {
             }
         ],
     },
-    "QuotasAnswer": {
+    "QuotasResponse": {
         "quotas": {"jobs": 1000, "runsPerMinute": 600, "shortestIntervalSec": 60},
         "used": {"jobs": 12, "runsPerMinute": 17},
         "minuteEndsAt": "2026-05-24T10:01:00Z",
@@ -177,23 +148,6 @@ _EXAMPLES: dict[str, Any] = {
         ],
     },
 }
-_SCHEDULE = {
-    "description": (
-        "ONCE: an instant. DELAY: an ISO 8601 duration. CRON: five fields. INTERVAL: a duration. "
-        "DATES: a list of instants. MANUAL: none."
-    ),
-    "anyOf": [
-        {"type": "string", "minLength": 1, "maxLength": MAX_EXPRESSION},
-        {
-            "type": "array",
-            "items": {"type": "string", "minLength": 1, "maxLength": MAX_INSTANT},
-            "minItems": 1,
-            "maxItems": MAX_DATES,
-        },
-        {"type": "null"},
-    ],
-}
-
 _IDEMPOTENCY_KEY = {
     "name": KEY,
     "in": "header",
@@ -222,23 +176,19 @@ def description() -> dict[str, Any]:
     )
     document: dict[str, Any] = _tidy(read)
     schemas = document["components"]["schemas"]
-    for name, schema in _answer_schemas().items():
-        schemas.setdefault(name, schema)
+    derived = response_schemas.schemas({*RESPONSES, Problem}, f"{_SCHEMAS}{{model}}")
+    for name, schema in derived.items():
+        schemas.setdefault(name, _tidy(schema))
     for unused in ("HTTPValidationError", "ValidationError", "ResponseValidationError"):
         schemas.pop(unused, None)
     _describe_errors(document["components"])
-    for name in ("JobRequest", "PreviewRequest"):
-        schemas[name]["properties"]["schedule"] = _SCHEDULE
     schemas["Target"]["properties"]["env"]["additionalProperties"] = False
     schemas["JobPatch"] = _patch(schemas, "JobRequest") | {
         "description": "Fields in the patch change; null restores the default (RFC 7396)."
     }
     del schemas["JobPatch"]["properties"]["jobId"]
     schemas["ShortJob"] = _short(schemas["JobRequest"])
-    for name in _answers():
-        if name in schemas:
-            _as_answered(schemas[name])
-    for name, example in _EXAMPLES.items():
+    for name, example in {"JobResponse": _example_job(), **_EXAMPLES}.items():
         schemas[name]["examples"] = [example]
     document["paths"] = {
         path: dict(sorted(methods.items()))
@@ -246,6 +196,20 @@ def description() -> dict[str, Any]:
     }
     _link(document["paths"])
     return document
+
+
+def _example_job() -> dict[str, Any]:
+    """The job that the example of a request creates."""
+    request = job_requests.JobRequest.model_validate(job_requests.CRON_JOB_EXAMPLE)
+    return {
+        "jobId": request.job_id,
+        "state": JobState.ACTIVE,
+        "revision": 1,
+        "nextFireAt": "2026-05-24T10:00:00Z",
+        "createdAt": "2026-05-23T17:12:08.120Z",
+        "updatedAt": "2026-05-23T17:12:08.120Z",
+        **request.definition.document(),
+    }
 
 
 def _tidy(value: Any) -> Any:  # noqa: ANN401 — any JSON
@@ -263,26 +227,8 @@ def _tidy(value: Any) -> Any:  # noqa: ANN401 — any JSON
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _answer_schemas() -> dict[str, Any]:
-    _, found = models_json_schema(
-        [(getattr(answer_models, name), "serialization") for name in sorted(ANSWERS)],
-        ref_template=f"{_SCHEMAS}{{model}}",
-    )
-    return {name: _tidy(schema) for name, schema in found["$defs"].items()}
-
-
-def _answers() -> Iterator[str]:
-    for name, each in vars(answer_models).items():
-        if isinstance(each, type) and issubclass(each, Document):
-            yield name
-
-
 def _describe_errors(components: dict[str, Any]) -> None:
     schemas = components["schemas"]
-    for model in (answer_models.Problem, answer_models.Fault):
-        schema = _tidy(model.model_json_schema(ref_template=f"{_SCHEMAS}{{model}}"))
-        schema.pop("$defs", None)
-        schemas[model.__name__] = schema
     schemas["GatewayMessage"] = {
         "type": "object",
         "description": "A response of API Gateway itself.",
@@ -334,7 +280,7 @@ def _patch(schemas: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _short(schema: dict[str, Any]) -> dict[str, Any]:
     """The short form of the schema of a new job."""
-    stands_for = requests.ShortJob.spelt
+    stands_for = job_requests.ShortJob.spelt
     given = {name: value for name, value in schema["properties"].items() if name != "type"}
     cron = {"type": "string", "minLength": 1, "maxLength": MAX_EXPRESSION}
     short = {
@@ -344,24 +290,11 @@ def _short(schema: dict[str, Any]) -> dict[str, Any]:
     }
     return {
         "type": "object",
-        "description": inspect.getdoc(requests.ShortJob),
+        "description": inspect.getdoc(job_requests.ShortJob),
         "required": ["taskId", "cron"],
         "properties": short | {k: v for k, v in given.items() if k not in stands_for},
         "additionalProperties": False,
     }
-
-
-def _as_answered(schema: dict[str, Any]) -> None:
-    """Make nullable fields optional and all others required: responses omit null."""
-    optional = set()
-    for name, given in schema.get("properties", {}).items():
-        given.pop("default", None)
-        if {"type": "null"} in given.get("anyOf", ()):
-            optional.add(name)
-            given["anyOf"].remove({"type": "null"})
-            if len(given["anyOf"]) == 1:
-                given.update(given.pop("anyOf")[0])
-    schema["required"] = [name for name in schema.get("properties", {}) if name not in optional]
 
 
 def _paths(read: dict[str, Any]) -> dict[str, Any]:
@@ -407,7 +340,7 @@ def _complete(operation: dict[str, Any], route: Any) -> None:  # noqa: ANN401 �
     if route.method == "POST":
         operation.setdefault("parameters", []).append(_IDEMPOTENCY_KEY)
     needs = operation.pop(SCOPE)
-    operation.pop(TOLD_ONCE, None)
+    operation.pop(NOT_STORED, None)
     also = [HTTPStatus(status) for status in operation.pop(PROBLEMS, [])]
     operation["responses"].pop("422")
     statuses = {*_ALWAYS, *also}
@@ -438,13 +371,13 @@ def _link(paths: dict[str, Any]) -> None:
 
 
 _IDS = {
-    "JobAnswer": ("jobId", "$response.body#/jobId"),
+    "JobResponse": ("jobId", "$response.body#/jobId"),
     "JobDetail": ("jobId", "$response.body#/jobId"),
     "JobPage": ("jobId", "$response.body#/items/0/jobId"),
-    "ExecutionAnswer": ("executionId", "$response.body#/executionId"),
+    "ExecutionResponse": ("executionId", "$response.body#/executionId"),
     "ExecutionPage": ("executionId", "$response.body#/items/0/executionId"),
 }
-"""By response model: the parameter that its id fills, and where the id is."""
+"""By response class: the parameter that takes its id, and the place of the id."""
 
 
 def _links(paths: dict[str, Any], name: str, expression: str) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from typing import Any
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
 from nextfire.domain.keys import Scope
+from nextfire.responses.base import ApiResponse
+from nextfire.responses.jobs import JobResponse
 
 SCOPE = "x-nextfire-scope"
 """OpenAPI extension: the scope that a route requires."""
@@ -16,7 +18,7 @@ OPEN = "none"
 """Value of `SCOPE` for a route that requires no scope."""
 BY_LABEL = "x-nextfire-refused-by-label"
 """OpenAPI extension: why keys restricted by labels may not call a route, and what to do."""
-TOLD_ONCE = "x-nextfire-told-once"
+NOT_STORED = "x-nextfire-not-stored"
 """OpenAPI extension: the response of a route holds a secret and is never stored."""
 PROBLEMS = "x-nextfire-problems"
 """OpenAPI extension: statuses of errors that are specific to a route."""
@@ -31,22 +33,20 @@ def area() -> APIGatewayHttpRouter:
     return APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
-ANSWERS: set[str] = set()
-"""Names of all response models in `functions.api.answer_models`. Routes use names instead of
-imports because only the OpenAPI document needs the classes.
-"""
+RESPONSES: set[type[ApiResponse]] = set()
+"""The responses of all routes."""
 
 
-def _reference(model: str | None) -> dict[str, str]:
-    if model is None:
+def _reference(response: type[ApiResponse] | None) -> dict[str, str]:
+    if response is None:
         return {"type": "object"}
-    ANSWERS.add(model)
-    return {"$ref": f"#/components/schemas/{model}"}
+    RESPONSES.add(response)
+    return {"$ref": f"#/components/schemas/{response.__name__}"}
 
 
 def operation(
     summary: str,
-    answers: Mapping[HTTPStatus, tuple[str, str | None]],
+    responses: Mapping[HTTPStatus, tuple[str, type[ApiResponse] | None]],
     *,
     scope: Scope | None = Scope.RUN,
     by_label: str | None = None,
@@ -58,7 +58,7 @@ def operation(
 
     Args:
         summary: Title of the operation.
-        answers: Description and model name of each success status.
+        responses: Description and class of the response for each success status.
         scope: Scope that a caller needs; None for an open route.
         by_label: Why a key restricted by labels is rejected, as the end of a sentence; None if it
             is not.
@@ -72,15 +72,15 @@ def operation(
         "responses": {
             int(status): {
                 "description": said,
-                "content": {"application/json": {"schema": _reference(model)}},
-                **({"headers": _ETAG} if model in {"JobAnswer", "JobDetail"} else {}),
+                "content": {"application/json": {"schema": _reference(response)}},
+                **({"headers": _ETAG} if response and issubclass(response, JobResponse) else {}),
             }
-            for status, (said, model) in answers.items()
+            for status, (said, response) in responses.items()
         },
         "openapi_extensions": {
             SCOPE: OPEN if scope is None else scope.value,
             PROBLEMS: [int(status) for status in problems],
-            **({TOLD_ONCE: True} if secret else {}),
+            **({NOT_STORED: True} if secret else {}),
             **({BY_LABEL: by_label} if by_label else {}),
         },
     }

@@ -7,9 +7,9 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from nextfire.adapters.audit_log import S3AuditLog
-from nextfire.adapters.aws import SystemClock, s3
-from nextfire.adapters.change_stream import changes_of, table_of
+from nextfire.adapters.aws.clients import SystemClock, s3
+from nextfire.adapters.dynamodb.change_stream import changes_of, table_of
+from nextfire.adapters.s3.audit_log import S3AuditLog
 from nextfire.settings import AuditLogSettings
 from nextfire.usecases.record_changes import RecordChanges
 from nextfire.wiring.telemetry import Telemetry

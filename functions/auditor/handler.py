@@ -10,12 +10,12 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from nextfire.adapters.aws import SystemClock, dynamodb, sqs
-from nextfire.adapters.control_store import DynamoDbControlStore
-from nextfire.adapters.due_store import DynamoDbDueStore
-from nextfire.adapters.job_store import DynamoDbJobStore
-from nextfire.adapters.run_queue import SqsRunQueue
-from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.adapters.aws.clients import SystemClock, dynamodb, sqs
+from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
+from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
+from nextfire.adapters.sqs.run_queue import SqsRunQueue
 from nextfire.settings import AuditorSettings
 from nextfire.usecases.audit import AuditJobs, AuditReport
 from nextfire.wiring.telemetry import Telemetry

@@ -20,8 +20,8 @@ from typing import Any
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from nextfire.adapters.aws import SystemClock, dynamodb
-from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.adapters.aws.clients import SystemClock, dynamodb
+from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.keys import ApiKey, Scope, implied
 from nextfire.settings import AuthorizerSettings

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from nextfire.adapters.aws import sqs
-from nextfire.adapters.run_queue import SqsDelivery
+from nextfire.adapters.aws.clients import sqs
+from nextfire.adapters.sqs.run_queue import SqsDelivery
 from nextfire.settings import ExecutorSettings
 from nextfire.usecases.message_batch import MessageBatch
 from nextfire.wiring.execution import executor_config, executor_ports

@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 
-from nextfire.adapters.aws import SystemClock, dynamodb, sqs
-from nextfire.adapters.run_queue import SqsDelivery, SqsInbox
-from nextfire.adapters.run_store import DynamoDbRunStore
-from nextfire.adapters.worker_journal import HeldMessage
+from nextfire.adapters.aws.clients import SystemClock, dynamodb, sqs
+from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
+from nextfire.adapters.sqs.run_queue import SqsDelivery, SqsInbox
+from nextfire.adapters.worker.journal import HeldMessage
 from nextfire.settings import ExecutorSettings
 from nextfire.usecases.return_held import ReturnHeld
 from nextfire.usecases.serve_pool import BUSY_POLL

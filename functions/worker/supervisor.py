@@ -7,8 +7,8 @@ that it held, see `WorkerJournal`. Then the supervisor
 1. waits until all scripts of the dead worker have ended: their keepers kill them;
 2. hands the messages back (`return_held`) in another child: the AWS adapters would make this
    process large;
-3. starts another worker. If the dead one lived for less than 10 s, the supervisor exits instead,
-   and its host decides.
+3. starts another worker. If the dead one lived for less than 10 s, or if each run has a dedicated
+   task (isolation by task), the supervisor exits instead, and its host decides.
 
 If the supervisor dies first, the worker gets SIGTERM and hands its runs back.
 """
@@ -23,14 +23,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from nextfire.adapters.confinement import (
+from nextfire.adapters.scripts.confinement import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_DUMPABLE,
     PR_SET_PDEATHSIG,
     prctl,
 )
-from nextfire.adapters.process_table import kill_descendants
-from nextfire.adapters.worker_journal import HeldMessage, WorkerJournal
+from nextfire.adapters.scripts.process_table import kill_descendants
+from nextfire.adapters.worker.journal import HeldMessage, WorkerJournal
 
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _WAITED_FOR = {*_STOPS, signal.SIGCHLD}
@@ -49,7 +49,9 @@ def main() -> int:
 
     In a child this function does not return: it raises `SystemExit`.
     """
-    return Supervisor(_serve, _give_back).run()
+    # `nextfire.settings` is too large for this process.
+    isolation = os.environ.get("NEXTFIRE_ISOLATION")  # noqa: TID251
+    return WorkerSupervisor(_serve, _give_back, restarts=isolation != "task").run()
 
 
 def _serve(journal: WorkerJournal) -> None:
@@ -64,40 +66,44 @@ def _give_back(held: Sequence[HeldMessage], died_at: float) -> None:
     return_held(held, died_at)
 
 
-class Supervisor:
+class WorkerSupervisor:
     """Runs *serve* in a child. If that child dies, runs *give_back* in another one, with the
-    messages that it held and the time of its death (`time.monotonic`).
+    messages that it held and the time of its death (`time.monotonic`). *restarts*: whether to run
+    *serve* again then.
     """
 
     def __init__(
         self,
         serve: Callable[[WorkerJournal], None],
         give_back: Callable[[Sequence[HeldMessage], float], None],
+        *,
+        restarts: bool = True,
     ) -> None:
         self._serve = serve
+        self._restarts = restarts
         self._give_back = give_back
         self._stopping = False
 
     def run(self) -> int:
-        """Supervise until the worker exits, dies within 10 s of its start, or dies after SIGTERM or
-        SIGINT. Returns the exit status.
+        """Supervise until the worker exits, dies within 10 s of its start, dies after SIGTERM or
+        SIGINT, or dies and is not restarted. Returns the exit status.
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
         _protect()
         while True:
-            started_at = time.monotonic()
-            status = self._run_worker()
-            lived = time.monotonic() - started_at
+            status, lived = self._run_worker()
             if status >= 0:
                 return status
-            if self._stopping or lived < _MIN_LIFETIME or self._is_stopped_within(_PAUSE):
+            final = self._stopping or not self._restarts or lived < _MIN_LIFETIME
+            if final or self._is_stopped_within(_PAUSE):
                 return _BY_SIGNAL - status
             _log("INFO", "worker restarted")
 
-    def _run_worker(self) -> int:
-        """Run one worker and handle its death. Returns its exit status; negative: the signal that
-        killed it.
+    def _run_worker(self) -> tuple[int, float]:
+        """Run one worker and handle its death. Returns its exit status, negative for the signal
+        that killed it, and how many seconds it lived.
         """
+        started_at = time.monotonic()
         journal = WorkerJournal()
         worker = _fork(lambda: self._serve(journal), ends_with_us=True)
         status = self._await(worker, pass_on=True)
@@ -109,7 +115,7 @@ class Supervisor:
         if held:
             child = _fork(lambda: self._give_back(held, died_at), ends_with_us=False)
             self._await(child, pass_on=False)
-        return status
+        return status, died_at - started_at
 
     def _await(self, child: int, *, pass_on: bool) -> int:
         """Wait for *child* and return its exit status. *pass_on*: whether to forward stop signals
@@ -140,8 +146,9 @@ def _protect() -> None:
 
 def _fork(do: Callable[[], None], *, ends_with_us: bool) -> int:
     """Fork a child that calls *do*; return its pid. In the child this raises `SystemExit`."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):  # otherwise the child writes what they hold, too
+        with suppress(OSError):
+            stream.flush()
     supervisor = os.getpid()
     child = os.fork()
     if child:
@@ -188,7 +195,10 @@ def _await_scripts_end() -> None:
 
 
 def _log(level: str, message: str, **fields: object) -> None:
-    """Write a line in the format of the worker's logger, which is too large for this process."""
+    """Write a line in the format of the worker's logger, which is too large for this process.
+
+    A line that cannot be written, for example because the disk is full, is dropped.
+    """
     line = {"level": level, "message": message, "service": "worker", **fields}
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
+    with suppress(OSError):
+        os.write(1, json.dumps(line).encode() + b"\n")

@@ -17,12 +17,12 @@ from types import FrameType
 
 from pydantic import ValidationError
 
-from nextfire.adapters.aws import SystemClock, sqs
-from nextfire.adapters.aws_errors import failed
-from nextfire.adapters.run_queue import SqsDelivery, SqsInbox
-from nextfire.adapters.service_clock import SqsServiceClock
-from nextfire.adapters.task_protection import EcsTaskProtection
-from nextfire.domain.ports import Journal
+from nextfire.adapters.aws.clients import SystemClock, sqs
+from nextfire.adapters.aws.errors import failed
+from nextfire.adapters.aws.service_clock import SqsServiceClock
+from nextfire.adapters.sqs.run_queue import SqsDelivery, SqsInbox
+from nextfire.adapters.worker.task_protection import EcsTaskProtection
+from nextfire.domain.ports.queues import Journal
 from nextfire.settings import ExecutorSettings, ecs_agent
 from nextfire.usecases.serve_pool import ServePool, StopWaiting, Threads, clock_fault
 from nextfire.wiring.execution import executor_config, executor_ports

@@ -12,7 +12,7 @@ from constructs import Construct
 from infra.constructs import grants
 from infra.constructs.function import Function
 from infra.constructs.pool import encrypted
-from infra.settings import Settings, Target
+from infra.settings import Settings, StackTarget
 from nextfire.domain.change import CHANGED_BY
 
 _BATCH = 100
@@ -27,7 +27,7 @@ _HAS_CHANGED_BY = lambda_.FilterCriteria.filter(
 )
 
 
-class AuditLog(Construct):
+class AuditLogFeed(Construct):
     """Feeds *function* from the streams of *tables*, a mapping of logical names to tables."""
 
     def __init__(
@@ -45,7 +45,7 @@ class AuditLog(Construct):
             self,
             "Failures",
             **encrypted(key),
-            enforce_ssl=settings.target is Target.AWS,
+            enforce_ssl=settings.target is StackTarget.AWS,
             retention_period=Duration.days(14),
         )
         grants.allow(function.role, grants.sqs("SendMessage"), self.failures.queue_arn)

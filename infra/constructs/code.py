@@ -6,7 +6,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.build import Build, Runtime
-from infra.settings import Target
+from infra.settings import StackTarget
 
 
 class Code(Construct):
@@ -18,15 +18,15 @@ class Code(Construct):
         construct_id: str,
         *,
         build: Build,
-        target: Target,
+        target: StackTarget,
         signatures: bool,
     ) -> None:
         super().__init__(scope, construct_id)
         self._build = build
         self.runtime = lambda_.Runtime.PYTHON_3_13  # MiniStack ignores it and runs its own Python
-        on_arm = target is Target.AWS or platform.machine() in {"aarch64", "arm64"}
+        on_arm = target is StackTarget.AWS or platform.machine() in {"aarch64", "arm64"}
         self.architecture = lambda_.Architecture.ARM_64 if on_arm else lambda_.Architecture.X86_64
-        wheels_for = Runtime.lambda_arm64() if target is Target.AWS else Runtime.host()
+        wheels_for = Runtime.lambda_arm64() if target is StackTarget.AWS else Runtime.host()
         packages = build.third_party_layer(wheels_for, signatures=signatures)
         self.layers = [
             lambda_.LayerVersion(

@@ -8,7 +8,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from infra.constructs.grants import allow
-from infra.settings import KmsSettings, Settings, Target
+from infra.settings import KmsSettings, Settings, StackTarget
 
 READ = ("kms:Decrypt",)
 WRITE = ("kms:Decrypt", "kms:GenerateDataKey")
@@ -31,7 +31,7 @@ class Encryption(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, settings: Settings) -> None:
         super().__init__(scope, construct_id)
         self.key: kms.IKey | None = None
-        if settings.kms is None or settings.target is Target.LOCAL:
+        if settings.kms is None or settings.target is StackTarget.LOCAL:
             return
         if not isinstance(settings.kms, KmsSettings):
             self.key = self._create(settings)

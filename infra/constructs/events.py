@@ -7,7 +7,7 @@ from constructs import Construct
 from infra.constructs.grants import allow
 
 
-class Events(Construct):
+class StackEventBus(Construct):
     """A dedicated event bus: it carries only events of this stack."""
 
     def __init__(self, scope: Construct, construct_id: str) -> None:

@@ -15,30 +15,20 @@ from aws_cdk import aws_s3 as s3
 from infra.constructs.grants import allow, deny, deny_others, dynamodb, only_attributes
 from infra.constructs.pool import Pool
 from infra.constructs.stores import Stores
-from nextfire.adapters.job_role import SESSION_TAGS
+from nextfire.adapters.dynamodb.due_items import DUE_TABLE
+from nextfire.adapters.dynamodb.fields import Writer, names
+from nextfire.adapters.dynamodb.job_items import JOBS_TABLE
+from nextfire.adapters.dynamodb.run_items import RUNS_TABLE
+from nextfire.adapters.scripts.job_role import SESSION_TAGS
 from nextfire.domain.places import pool_place
 
-_COMPLETED_JOB = (
-    *("tenant", "job_id", "uid", "schedule_version", "revision"),
-    *("state", "updated_at", "counted", "changed_by"),
-    "jobs",  # the count of a tenant's jobs
-)
+_COMPLETED_JOB = names(JOBS_TABLE, of=Writer.EXECUTORS)
 """Attributes that `DynamoDbJobStore.complete` uses: no definition, no payload, no schedule."""
-_DISPATCH = (
-    *("bucket", "entry", "kind", "tenant", "job_id", "uid", "run_id", "dispatch", "pool"),
-    *("rank", "held", "exclusive", "trigger"),
-)
+_DISPATCH = names(DUE_TABLE, of=Writer.EXECUTORS)
 """Attributes of a `DispatchEntry` item. They do not suffice for a FIRE or BACKFILL entry."""
 _MINUTES = "2???-??-??T??:??Z#*"
 """Buckets of the table `due` that watchers read; excludes the bucket of quarantined entries."""
-_CHANGED_RUN = (
-    *("job", "run_id", "state", "dispatch", "attempt", "fence", "claim_token", "worker"),
-    *("lease_until", "not_before", "started_at", "finished_at", "exit_code", "stdout", "stderr"),
-    *("reason", "attempts", "expires_at", "pool", "job_revision", "dispatched_at"),
-    *("dispatch_reason", "covered_to", "covered", "buried", "attention", "attention_at"),
-    *("result", "result_bytes", "result_file", "cancel_requested", "changed_by"),
-    *("checkpoint", "checkpoint_bytes", "checkpoint_file"),
-)
+_CHANGED_RUN = names(RUNS_TABLE, of=Writer.EXECUTORS)
 """Attributes of a run that executors write: neither the payload nor the requester."""
 
 

@@ -11,7 +11,8 @@ from constructs import Construct
 
 from infra.constructs import grants
 from infra.constructs.function import Function
-from infra.settings import PoolSettings, Target
+from infra.pool_settings import PoolSettings
+from infra.settings import StackTarget
 
 MAX_RECEIVES = 1000
 """The maximum of SQS: the run record ends a run, not the number of receives of its message."""
@@ -42,7 +43,7 @@ class Pool(Construct):
         *,
         name: str,
         settings: PoolSettings,
-        target: Target,
+        target: StackTarget,
         key: kms.IKey | None,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -64,7 +65,7 @@ class Pool(Construct):
     def grant_send(self, grantee: iam.IGrantable) -> None:
         """Grant the permissions of a watcher."""
         operations = ["SendMessage", "GetQueueAttributes"]
-        if self._target is Target.LOCAL:
+        if self._target is StackTarget.LOCAL:
             # On AWS, SendMessage covers batches; the emulator checks an action that AWS lacks.
             operations.append("SendMessageBatch")
         grants.allow(grantee, grants.sqs(*operations), self.queue.queue_arn)
@@ -78,7 +79,7 @@ class Pool(Construct):
         operations = [
             "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes",
         ]  # fmt: skip
-        if self._target is Target.LOCAL:
+        if self._target is StackTarget.LOCAL:
             operations += ["DeleteMessageBatch", "ChangeMessageVisibilityBatch"]  # as above
         grants.allow(grantee, grants.sqs(*operations), self.queue.queue_arn)
         grants.allow(grantee, grants.sqs("SendMessage"), self.dead_letters.queue_arn)
@@ -110,7 +111,7 @@ class Pool(Construct):
             deduplication_scope=sqs.DeduplicationScope.MESSAGE_GROUP,
             fifo_throughput_limit=sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID,
             **encrypted(self._key),
-            enforce_ssl=self._target is Target.AWS,
+            enforce_ssl=self._target is StackTarget.AWS,
             retention_period=retention_period,
             visibility_timeout=visibility_timeout,
             dead_letter_queue=dead_letter_queue,

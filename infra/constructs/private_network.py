@@ -7,7 +7,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.constructs.grants import allow
-from infra.settings import VpcSettings
+from infra.pool_settings import VpcSettings
 
 _ON_INTERFACES = ["ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses"]
 _DELETE = ["ec2:DeleteNetworkInterface"]

@@ -4,17 +4,18 @@ from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from infra.settings import PoolSettings, Target
+from infra.pool_settings import PoolSettings
+from infra.settings import StackTarget
 
 
-def worker_trust(scope: Construct, pool: PoolSettings, target: Target) -> iam.IPrincipal:
+def worker_trust(scope: Construct, pool: PoolSettings, target: StackTarget) -> iam.IPrincipal:
     """ECS tasks of the stack's account and region, and the pool's `workerPrincipals`.
 
     On the local target also the root user of the emulated account: it has no other principal.
     """
     principals: list[iam.IPrincipal] = [_ecs_tasks(Stack.of(scope))]
     principals += [iam.ArnPrincipal(arn) for arn in pool.worker_principals or ()]
-    if target is Target.LOCAL:
+    if target is StackTarget.LOCAL:
         principals.append(_root_user(Stack.of(scope)))
     return iam.CompositePrincipal(*principals)
 

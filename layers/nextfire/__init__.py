@@ -1,5 +1,5 @@
-"""The core of nextfire, shared by every function: domain, use cases, adapters. And, where httpx is
-installed, the client of its API: ``from nextfire import Client``.
+"""The core of nextfire, shared by all functions: domain, use cases and adapters. If httpx is
+installed, it also contains the API client: ``from nextfire import Client``.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -39,10 +39,10 @@ __all__ = [
     "UnreachableError",
 ]
 
-if not TYPE_CHECKING:  # else every name would be one of this package's
+if not TYPE_CHECKING:  # a type checker would accept every attribute of this package
 
-    def __getattr__(name: str) -> Any:  # noqa: ANN401 — each has its own type
-        # When it is asked for: the functions do without the client, and have no httpx.
+    def __getattr__(name: str) -> Any:  # noqa: ANN401 — the type depends on the name
+        # Imported on first use: the functions do not need the client and do not install httpx.
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from nextfire import client  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""What the environment says, read once by each function. The only home of `os.environ`."""
+"""Settings from the environment, read once per function. Only this module uses `os.environ`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ _PREFIX = "NEXTFIRE_"
 
 
 class _Settings(BaseModel):
-    """Field ``jobs_table`` is read from ``NEXTFIRE_JOBS_TABLE``. Durations are ISO 8601."""
+    """Base of all settings. ``NEXTFIRE_JOBS_TABLE`` sets the field ``jobs_table``. Durations are in
+    ISO 8601.
+    """
 
-    # Each function reads its own alone: no other's validator is built.
+    # A function reads only its own settings class, so validators of the others are not built.
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True, defer_build=True)
 
     @classmethod
     def read(cls) -> Self:
-        """The settings in the environment.
+        """Read the settings from the environment.
 
         Raises:
-            pydantic.ValidationError: One is missing or malformed; it is named, its value is not.
+            pydantic.ValidationError: A setting is missing or malformed. The message contains its
+                name but not its value.
         """
         names: dict[str, Any] = {
             field: os.environ[_PREFIX + field.upper()]
@@ -40,15 +43,16 @@ class _Settings(BaseModel):
 
 
 def interpreter_environment() -> dict[str, str]:
-    """What an interpreter like ours needs to be found and to start; nothing secret is in it.
+    """The variables that a Python interpreter like this one needs to start. None of them is secret.
 
-    Lambda's Python lies outside the usual folders and finds its libraries by `LD_LIBRARY_PATH`.
+    Lambda installs Python outside the usual directories; it needs `LD_LIBRARY_PATH` to find its
+    libraries.
     """
     return {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
 
 
 def credential_files() -> list[str]:
-    """The files that hold this process's AWS credentials, as far as its environment names them."""
+    """Paths of the files with AWS credentials that the environment of this process names."""
     names = (
         "AWS_SHARED_CREDENTIALS_FILE",
         "AWS_CONFIG_FILE",
@@ -59,18 +63,18 @@ def credential_files() -> list[str]:
 
 
 def ecs_agent() -> str | None:
-    """Where ECS's agent listens to the task that this process is of; None outside of ECS."""
+    """URI of the ECS agent for the task of this process; None outside of ECS."""
     return os.environ.get("ECS_AGENT_URI")
 
 
 def function_memory() -> int | None:
-    """MiB that Lambda gives this process; None outside of Lambda."""
+    """Memory of this Lambda function in MiB; None outside of Lambda."""
     size = os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "")
     return int(size) if size.isdecimal() else None
 
 
 def region_environment() -> dict[str, str]:
-    """What tells an AWS SDK its region, for scripts that act in a role."""
+    """The variables that set the region and the endpoint of an AWS SDK, for scripts with a role."""
     names = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL")
     return {name: os.environ[name] for name in names if name in os.environ}
 
@@ -82,8 +86,8 @@ def _paths(text: str) -> list[str]:
     return paths
 
 
-class PoolSettings(BaseModel):
-    """A pool as the API and the watcher know it."""
+class DeployedPool(BaseModel):
+    """The settings of a pool that the API and the watcher use."""
 
     model_config = ConfigDict(
         frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True
@@ -101,7 +105,7 @@ class ApiSettings(_Settings):
     control_table: str
     scripts_bucket: str
     outputs_bucket: str
-    pools: Json[dict[str, PoolSettings]]
+    pools: Json[dict[str, DeployedPool]]
     write_shards: Annotated[int, Field(ge=1, le=999)]
     read_shards: Annotated[int, Field(ge=1, le=999)]
     keys_table: str
@@ -110,9 +114,10 @@ class ApiSettings(_Settings):
     tenant_weights: Json[dict[str, Annotated[int, Field(ge=1)]]] = Field(default_factory=dict)
     auth: Literal["keys", "iam", "jwt"] = "keys"
     tenant_claim: str | None = None
-    """The claim that holds the tenant, with `auth` jwt."""
+    """With `auth` jwt: the name of the claim that contains the tenant."""
     iam_rules: Json[tuple[IamRule, ...]] = ()
-    """Which tenant and scopes roles have, with `auth` iam; empty: their account, and all scopes."""
+    """With `auth` iam: the rules that map a role to a tenant and scopes. If empty, the tenant is
+    the AWS account of the caller, with all scopes."""
 
 
 class AuditLogSettings(_Settings):
@@ -132,7 +137,7 @@ class WatcherSettings(_Settings):
     due_table: str
     runs_table: str
     control_table: str
-    pools: Json[dict[str, PoolSettings]]
+    pools: Json[dict[str, DeployedPool]]
     write_shards: Annotated[int, Field(ge=1, le=999)]
     read_shards: Annotated[int, Field(ge=1, le=999)]
     groups: Annotated[int, Field(ge=1)] = 1
@@ -146,14 +151,14 @@ class AuditorSettings(_Settings):
     due_table: str
     runs_table: str
     control_table: str
-    pools: Json[dict[str, PoolSettings]]
+    pools: Json[dict[str, DeployedPool]]
     write_shards: Annotated[int, Field(ge=1, le=999)]
     read_shards: Annotated[int, Field(ge=1, le=999)]
     audit_every: timedelta = timedelta(days=1)
 
 
 class ExecutorSettings(_Settings):
-    """Of the executor function and of the worker process."""
+    """Settings of the executor function and of the worker process."""
 
     jobs_table: str
     due_table: str
@@ -168,36 +173,38 @@ class ExecutorSettings(_Settings):
     lease: timedelta = timedelta(seconds=60)
     slots: Annotated[int, Field(ge=1, le=64)] = 4
     isolation: Literal["process", "task"] = "process"
-    """`task`: the worker process carries out one run, then ends."""
+    """`task`: the worker process executes one run, then exits."""
     output_cap: Annotated[int, Field(ge=256, le=65_536)] = 16 * 1024
-    """Bytes of each stream that are kept on the record: at most so many that both, with the history
-    of a hundred attempts, stay below the 400 KB of an item in DynamoDB."""
+    """Bytes of each output stream that are stored in the run record. At the upper bound, both
+    streams and a history of 100 attempts stay below the DynamoDB item limit of 400 KB."""
     log_cap: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024
-    """Bytes of an attempt's log; what is printed beyond is cut, with a notice."""
+    """Maximum size of the log of an attempt, in bytes. Further output is cut, with a notice."""
     interpreter: str | None = None
-    """The Python that runs the scripts; None: the one that this process's was made from."""
+    """Path of the Python interpreter that runs the scripts; None: the base interpreter of this
+    process."""
     script_memory: Annotated[int, Field(ge=32)] = 2048
-    """MiB that each process of a script may allocate."""
+    """Memory limit of each process of a script, in MiB."""
     script_processes: Annotated[int, Field(ge=1)] = 512
-    """Processes and threads that a script may have at a time."""
+    """Maximum number of concurrent processes and threads of a script."""
     script_file_size: Annotated[int, Field(ge=1)] = 1024
-    """MiB that a file which a script writes may have."""
+    """Maximum size of a file that a script writes, in MiB."""
     packages: Literal["inline", "none"] = "none"
-    """Whether packages that a script names inline (PEP 723) are installed for it."""
+    """`inline`: install the dependencies that a script declares inline (PEP 723)."""
     package_index: Annotated[str, AfterValidator(check_index)] | None = None
-    """Where they come from, instead of the public index; without credentials."""
+    """URL of the package index that replaces the public one; must not contain credentials."""
     package_index_secret: str | None = None
-    """ARN of the secret or the parameter that holds the credentials of the index."""
+    """ARN of the secret or SSM parameter with the credentials of the package index."""
     package_policy: Json[PackagePolicy] = PackagePolicy.model_construct()
-    """Which of them are installed."""
+    """The packages that may be installed."""
     trusted_signers: Json[tuple[str, ...]] = ()
-    """Public keys whose signature a script must have; none: scripts need no signature."""
+    """Public keys of the trusted signers. A script must be signed by one of them; if empty, scripts
+    need no signature."""
     job_role_arn: str | None = None
-    """The role that the pool's scripts act in; None: they have no credentials."""
+    """ARN of the role that scripts of the pool assume; None: scripts have no AWS credentials."""
     egress: Annotated[Egress, BeforeValidator(Egress.parse)] = OPEN
-    """What scripts may reach on the network: `open`, `none`, or hosts separated by commas."""
+    """Network access of scripts: `open`, `none`, or a comma-separated list of hosts."""
     visible_folders: Annotated[tuple[Path, ...], BeforeValidator(_paths)] = ()
-    """Folders of the worker's host, separated by colons, that scripts see although they are in a
-    temporary folder or in the home of the worker's user."""
+    """Directories of the worker's host, separated by colons, that scripts can see. Needed for paths
+    below a temporary directory or the home of the worker's user, which are otherwise hidden."""
     metadata: Literal["closed", "open"] = "closed"
-    """Whether the metadata addresses of the machine are closed to scripts."""
+    """`closed`: scripts cannot reach the instance metadata addresses of the host."""

@@ -1,9 +1,11 @@
-"""Kill every AWS call of every flow, one at a time and in pairs, on moto.
+"""Kill the process at every AWS call of every flow, one death at a time and in pairs, on moto.
 
-Points are never sampled. Pairs are all counted; of those whose second death is that of one kind of
-process, and leaves AWS the same but for the time, one is played: what the dead knew is gone.
+Points are never sampled. All pairs are counted. Pairs whose second deaths hit the same kind of
+process and leave AWS in the same state, apart from the time, are played once: what the dead process
+knew is lost.
 
-Prints a table, and one JSON object as the last line; exit status 0 only if nothing was lost.
+Prints a table, and one JSON object as the last line. The exit status is 0 only if all histories
+passed.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from tests.crashes.report import rows, table, totals
 
 
 class _Report:
-    """Keeps what the tests report, and tells of each as it comes."""
+    """Collects the tests' reports and prints each one as it arrives."""
 
     def __init__(self) -> None:
         self.reports: list[pytest.TestReport] = []
@@ -30,17 +32,19 @@ class _Report:
         if report.failed:
             print(f"{report.nodeid}\n{report.longreprtext}", flush=True)
         for flow, row in rows([report]).items():
-            told = f"{row.played} histories in {row.seconds:.0f} s, {row.failures} failures"
-            print(f"{', '.join(row.points)} of {flow}: {told}", flush=True)
+            counts = f"{row.played} histories in {row.seconds:.0f} s, {row.failures} failures"
+            print(f"{', '.join(row.points)} of {flow}: {counts}", flush=True)
 
 
 def main(arguments: list[str]) -> int:
     """Run the command. Returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.crashes", description=__doc__)
-    parser.add_argument("--only", default="", help="words in the names of the flows to go through")
-    parser.add_argument("--jobs", type=int, default=2, help="flows side by side; default 2")
+    parser.add_argument("--only", default="", help="words in the names of the flows to explore")
     parser.add_argument(
-        "--short", action="store_true", help="what the test suite does: no pairs, few lost answers"
+        "--jobs", type=int, default=2, help="flows to explore concurrently; default 2"
+    )
+    parser.add_argument(
+        "--short", action="store_true", help="as in the test suite: no pairs, few lost answers"
     )
     asked = parser.parse_args(arguments)
     if not asked.short:

@@ -1,6 +1,6 @@
-"""AWS as moto plays it, with callers that may die at any of their calls.
+"""AWS simulated by moto, with callers that may die at any of their calls.
 
-What a call is, botocore's own hooks say: so each one counts that the SDK makes, whoever wrote it.
+botocore's hooks see each call, so every call of the SDK counts, wherever it is made.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from botocore.awsrequest import (  # noqa: TID251 — what passes the hooks
+from botocore.awsrequest import (  # noqa: TID251 — what the hooks receive
     AWSPreparedRequest,
     AWSResponse,
 )
@@ -30,8 +30,8 @@ from moto.core.model_instances import model_data
 from moto.core.models import DEFAULT_ACCOUNT_ID, botocore_stubber
 from moto.core.utils import unix_time
 
-from nextfire.adapters import aws as clients
-from nextfire.adapters.items import Item, from_item
+from nextfire.adapters.aws import clients
+from nextfire.adapters.dynamodb.items import Item, from_item
 from nextfire.domain.instants import from_ms
 from tests.fakes import Killed
 from tests.integration.conftest import REGION
@@ -59,19 +59,19 @@ _PARTS = {
     "ChangeMessageVisibilityBatch": "Entries",
     "PutEvents": "Entries",
 }
-"""The calls whose parts AWS does one by one, and where they stand in the request."""
-_ADAPTERS = str(Path(clients.__file__).parent)
+"""The calls whose parts AWS handles one by one, with the key of the parts in the request."""
+_ADAPTERS = str(Path(clients.__file__).parents[1])
 
 
 class Fate(Enum):
-    """What becomes of a call."""
+    """What happens to a call."""
 
     BEFORE = "killed before it"
     AFTER = "killed after it"
     PART = "killed when all but one part of it was done"
-    REPEATED = "done, its answer lost: the SDK sends it again"
-    LOST = "done, its answer lost each time the SDK sends it"
-    REFUSED = "throttled each time the SDK sends it"
+    REPEATED = "done, its answer lost: the SDK retries it"
+    LOST = "done, its answer lost at each retry of the SDK"
+    REFUSED = "throttled at each retry of the SDK"
 
 
 KILLS = (Fate.BEFORE, Fate.AFTER)
@@ -80,8 +80,8 @@ FAULTS = (Fate.REPEATED, Fate.LOST, Fate.REFUSED)
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The *call*-th of the calls (from 0) that are counted from the last kill on, and its fate.
-    `part`: of a batch, the one (from 0) that was not done.
+    """The *call*-th call, from 0, since the last kill, and its fate. `part`: the part of a batch,
+    from 0, that was not done.
     """
 
     call: int
@@ -91,8 +91,8 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What there is in AWS, and what the world knows beside; and the `moment` at which it is so,
-    with the beats of leases: an idle system changes but these.
+    """The content of AWS and what the test remembers; `moment`: the time and the beats of leases,
+    which are all that an idle system changes.
     """
 
     there: str
@@ -101,9 +101,9 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that was counted. `process` made it; `before` and `after`: how it found AWS, and how
-    it left it, if that was looked at. `parts`: how many there are of a batch, else 1. `site`: the
-    adapter's function that makes the call.
+    """A counted call. `process` made it; `before`, `after`: the state of AWS around it, if states
+    were recorded; `parts`: number of parts of a batch, otherwise 1; `site`: the adapter's function
+    that makes the call.
     """
 
     name: str
@@ -115,30 +115,30 @@ class Call:
 
 
 class Cloud:
-    """moto's one account, which a test may set back to where it was.
+    """moto's account, which a test may restore to a snapshot.
 
-    `calls`: what was counted since the last kill, or since the plan was made. `looks`: whether it
-    is looked at what a call changes; that takes a while. `memory`: what the world knows that is not
-    in AWS, as it is looked at. `died`: which processes have, since the plan was made.
+    `calls`: the calls counted since the last kill, or since `expect`; `records_states`: whether the
+    states around each call are recorded, which takes time; `memory`: what the test remembers that
+    is not in AWS, as part of the state; `died`: the processes that died since `expect`.
     """
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.died: Counter[str] = Counter()
-        self.looks = False
+        self.records_states = False
         self.memory: Callable[[], object] = tuple
         self._plan: deque[Point] = deque()
-        self._lines: dict[Callable[[], Any], list[_Line]] = defaultdict(list)
+        self._clients: dict[Callable[[], Any], list[_PooledClient]] = defaultdict(list)
         self._taken: Counter[Callable[[], Any]] = Counter()
 
     def client(self, make: Callable[[], C], process: Process) -> C:
-        """A client that *process* has for itself, of those that *make* makes."""
-        lines, number = self._lines[make], self._taken[make]
-        if number == len(lines):
-            lines.append(_Line(make()))
+        """A client for *process*, made by *make* or reused."""
+        pooled, number = self._clients[make], self._taken[make]
+        if number == len(pooled):
+            pooled.append(_PooledClient(make()))
         self._taken[make] += 1
-        lines[number].process = process
-        return cast("C", lines[number].client)
+        pooled[number].process = process
+        return cast("C", pooled[number].client)
 
     def expect(self, *points: Point) -> None:
         """Count from now on, and let each of *points* happen, one after the other."""
@@ -148,27 +148,27 @@ class Cloud:
 
     @property
     def left(self) -> int:
-        """How many of the expected points have not happened."""
+        """Number of expected points that have not happened."""
         return len(self._plan)
 
     def count(self, call: Call) -> Point | None:
-        """Count *call*. Returns what becomes of it, if that is something special."""
+        """Count *call*. Returns its point if it has a fate."""
         if self._plan and self._plan[0].call == len(self.calls):
             return self._plan.popleft()
-        self.calls.append(replace(call, before=self.state()) if self.looks else call)
+        self.calls.append(replace(call, before=self.state()) if self.records_states else call)
         return None
 
     def done(self) -> None:
-        """The call that was counted last has been done."""
-        if self.looks and self.calls:
+        """The call that was counted last is complete."""
+        if self.records_states and self.calls:
             self.calls[-1] = replace(self.calls[-1], after=self.state())
 
     def killed(self, process: str) -> None:
-        """*process* died: what is counted from now on is what comes after."""
+        """*process* died: count from 0 for what follows."""
         self.died[process] += 1
         self.calls = []
 
-    # What is in AWS, to look at without a call
+    # The content of AWS, without calls
 
     def items(self, table: str) -> list[dict[str, Any]]:
         """The items of *table* as plain values."""
@@ -180,22 +180,22 @@ class Cloud:
         return [item.to_json()["Attributes"] for item in found]
 
     def messages(self, queue: str) -> list[Any]:
-        """The messages in *queue* as moto has them, those in flight too."""
+        """The messages in *queue* as moto stores them, including those in flight."""
         return list(_backend("sqs").queues[queue]._messages)  # noqa: SLF001 — without receiving them
 
     def sent(self, queue: str) -> list[datetime]:
-        """When each message came that *queue* did not drop as a repetition."""
+        """The arrival time of each message that *queue* did not drop as a repetition."""
         seen = _backend("sqs").queues[queue].__dict__.get("seen", {})
         return [from_ms(since // timedelta(milliseconds=1)) for since in seen.values()]
 
     def purge(self, queue: str) -> None:
-        """Throw away what is in *queue*."""
+        """Delete all messages in *queue*."""
         there = _backend("sqs").queues[queue]
-        there._messages.clear()  # noqa: SLF001 — without SQS's minute of patience
-        there._pending_messages.clear()  # noqa: SLF001 — or moto keeps their groups for ever
+        there._messages.clear()  # noqa: SLF001 — without SQS's limit of one purge a minute
+        there._pending_messages.clear()  # noqa: SLF001 — or moto keeps their groups forever
 
     def state(self) -> State:
-        """All that there is, and `memory`, and when; ids that the service makes up left out."""
+        """The whole state: AWS without generated ids, `memory`, and the moment."""
         tables, queues = _backend("dynamodb"), _backend("sqs")
         items = [(name, dict(item)) for name in tables.tables for item in self.raw(name)]
         beats = sorted(str(item.pop("beat")) for _, item in items if "beat" in item)
@@ -212,13 +212,13 @@ class Cloud:
         return State(there, f"{unix_time()} {beats}")
 
     def snapshot(self) -> Callable[[], None]:
-        """Returns what sets AWS back to the present state, any number of times."""
+        """Returns a function that restores the present state of AWS, any number of times."""
         backends = [_backend(service) for service in _COPIED]
         kept = [copy.deepcopy(vars(b), _uncopied(backends)) for b in backends]
         files = set(_files())
 
         def restore() -> None:
-            self._taken.clear()  # those processes are no more
+            self._taken.clear()  # those processes have ended
             for backend, values in zip(backends, kept, strict=True):
                 fresh = copy.deepcopy(values, _uncopied(backends, values))
                 vars(backend).clear()
@@ -229,7 +229,7 @@ class Cloud:
                 del keys[key]
             for models in model_data.values():
                 for model in models.values():
-                    model.instances_tracked.clear()  # type: ignore[attr-defined] # or they pile up
+                    model.instances_tracked.clear()  # type: ignore[attr-defined] # or they accumulate
 
         return restore
 
@@ -244,17 +244,17 @@ def _files() -> Iterator[tuple[str, str]]:
 
 
 def _uncopied(backends: list[Any], *values: dict[str, Any]) -> dict[int, Any]:
-    """The memo of a copy that leaves alone what cannot be copied or must stay what it is."""
+    """The memo of a copy that keeps what cannot be copied or must keep its identity."""
     named = [each.get("queues", {}) for each in [*map(vars, backends), *values]]
     locks = [queue._messages_lock for queues in named for queue in queues.values()]  # noqa: SLF001
     return {id(thing): thing for thing in (*backends, *locks)}
 
 
 class Process:
-    """A process with SDK clients of its own. Once it is dead none of its calls reaches AWS, from
-    no `except`, no `finally` and no thread.
+    """A process with its own SDK clients. Once it is dead, none of its calls reaches AWS from any
+    `except`, `finally` or thread.
 
-    *counted*: its calls count, and so it may die.
+    *counted*: its calls count, so it may die.
     """
 
     def __init__(self, cloud: Cloud, what: str, *, counted: bool = True) -> None:
@@ -293,7 +293,7 @@ class Process:
         return self._cloud.client(clients.sts, self)
 
     def begin(self, model: Any, params: Any, **_: object) -> None:
-        """The SDK begins a call: a request, and perhaps its repetitions."""
+        """The SDK begins a call: a request, and possibly its retries."""
         if self.dead:
             raise Killed
         point = None
@@ -308,7 +308,7 @@ class Process:
             self._die()
 
     def send(self, event_name: str, request: AWSPreparedRequest, **_: object) -> AWSResponse | None:
-        """The SDK sends a request. Without an answer from here moto answers."""
+        """The SDK sends a request. If this returns None, moto answers."""
         if self.dead:
             raise Killed
         self._call.sent += 1
@@ -331,7 +331,7 @@ class Process:
         return None
 
     def end(self, **_: object) -> None:
-        """The SDK has its answer."""
+        """The SDK has received the answer."""
         if self._counted and self._call.fate is None:
             self._cloud.done()
 
@@ -341,8 +341,8 @@ class Process:
         raise Killed
 
 
-class _Line:
-    """A client of the SDK, which is one process's after the other: to make one takes a while."""
+class _PooledClient:
+    """An SDK client, used by one process after the other because creating one takes time."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -381,7 +381,7 @@ def _answer(request: AWSPreparedRequest, status: int, kind: str, body: bytes) ->
 
 
 def _parts(name: str, body: Any) -> tuple[dict[str, Any], list[tuple[list[Any], int]]]:
-    """The batch in *body*, and where its parts stand in it: lists with an index."""
+    """The batch in *body*, and the positions of its parts: lists with an index."""
     document = json.loads(body)
     batch = document[_PARTS[name]]
     lists = list(batch.values()) if isinstance(batch, dict) else [batch]
@@ -399,11 +399,11 @@ def _leave_out(part: int, name: str, request: AWSPreparedRequest) -> None:
 
 
 def _site() -> str:
-    """The adapter's function that makes the call: the innermost one."""
-    frame = sys._getframe()  # noqa: SLF001 — a traceback of each call would take far longer
+    """The adapter's innermost function that makes the call."""
+    frame = sys._getframe()  # noqa: SLF001 — a traceback per call takes far longer
     while frame is not None:
         path, _, name = frame.f_code.co_filename.rpartition("/")
-        if path == _ADAPTERS:
+        if path.rpartition("/")[0] == _ADAPTERS:
             return f"{name.removesuffix('.py')}.{frame.f_code.co_qualname}"
         frame = frame.f_back  # type: ignore[assignment]
     return ""

@@ -1,4 +1,4 @@
-"""The stack of the integration tests, and a clock that moves moto's."""
+"""The stack of the integration tests, and a clock that moves moto's clock."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from datetime import timedelta
 
 import pytest
 import time_machine
-from botocore.retries.quota import RetryQuota  # noqa: TID251 — its clients are used again
-from botocore.retries.standard import ExponentialBackoff  # noqa: TID251 — that it need not wait
+from botocore.retries.quota import RetryQuota  # noqa: TID251 — its clients are reused
+from botocore.retries.standard import ExponentialBackoff  # noqa: TID251 — patched not to wait
 from moto.sqs.models import Message, Queue
 
-from nextfire.adapters import aws as clients
+from nextfire.adapters.aws import clients
 from tests.builders import at
 from tests.crashes.explorer import BEGINNING
 from tests.crashes.pace import quicken
 from tests.crashes.report import rows, totals
 from tests.crashes.stack import GONE, LISTENER, POOL, TravelClock
 from tests.fakes import DEDUP_WINDOW
-from tests.integration.conftest import (  # noqa: F401 — fixtures are known by their names
+from tests.integration.conftest import (  # noqa: F401 — fixtures are found by name
     aws,
     backend,
     bucket,
@@ -48,17 +48,17 @@ def clock() -> Iterator[TravelClock]:
 
 @pytest.fixture
 def stack_of_tests(
-    clock: TravelClock,  # noqa: ARG001 — moto's as well
+    clock: TravelClock,  # noqa: ARG001 — moves moto's clock, too
     system: Deployment,  # noqa: F811 — the fixture
     monkeypatch: pytest.MonkeyPatch,
 ) -> Deployment:
-    """The stack, a listener on its bus, its queues dropping repetitions as SQS does, an SDK that
-    does not wait before it sends a request again, a script, and the API's settings.
+    """The stack with a listener on its event bus, queues that drop repetitions like SQS, an SDK
+    that retries without waiting, a script, and the API's settings.
     """
     quicken(monkeypatch)
-    monkeypatch.setattr("boto3.client", new_client)  # each process is to have its own
+    monkeypatch.setattr("boto3.client", new_client)  # each process has its own client
     monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda *_: 0.0)
-    monkeypatch.setattr(RetryQuota, "acquire", lambda *_: True)  # a process begins with all of it
+    monkeypatch.setattr(RetryQuota, "acquire", lambda *_: True)  # a new process has the full quota
     monkeypatch.setattr(Queue, "add_message", _add_if_new)
     url = system.queues.create_queue(QueueName=LISTENER)["QueueUrl"]
     arn = system.queues.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
@@ -75,7 +75,7 @@ def stack_of_tests(
 
 
 def _add_if_new(self: Queue, message: Message) -> None:
-    """SQS drops a repetition even if the message before was deleted meanwhile; moto does not."""
+    """SQS drops a repetition even if the first message was deleted meanwhile; moto does not."""
     seen = self.__dict__.setdefault("seen", {})
     key = message.group_id, message.deduplication_id
     sent = timedelta(milliseconds=message.sent_timestamp)  # type: ignore[arg-type] # it is set

@@ -1,4 +1,4 @@
-"""Goes through the points of a flow: one history each, from the same beginning."""
+"""Explores the crash points of a flow: one history per point, from the same beginning."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from tests.integration.deployment import Deployment
 
 BEGINNING = "11:59:50"
 _PATIENCE = 3
-"""How often a caller without answer asks again: more often than processes are killed."""
+"""How often a caller without an answer repeats its request: more often than processes are killed.
+"""
 
 
 @dataclass
 class Findings:
-    """What was tried of a flow with *calls*, and what went wrong.
+    """The exploration of a flow with *calls*, and its failures.
 
-    `points`: the points, or pairs of them, that there are; `played`: the histories that were played
-    for them. `failures`: points with what came of them.
+    `points`: number of points, or pairs of points; `played`: number of histories played for them;
+    `failures`: points with their errors.
     """
 
     calls: list[Call]
@@ -33,25 +34,25 @@ class Findings:
     played: int = 0
     failures: list[tuple[tuple[Point, ...], BaseException]] = field(default_factory=list)
 
-    def told(self) -> str:
+    def summary(self) -> str:
         return "\n".join(
-            f"{', then '.join(map(_spoken, points))}: {_told(error)}"
+            f"{', then '.join(map(_describe, points))}: {_describe_error(error)}"
             for points, error in self.failures
         )
 
 
-def _spoken(point: Point) -> str:
+def _describe(point: Point) -> str:
     part = f", part {point.part}" if point.fate is Fate.PART else ""
     return f"call {point.call} {point.fate.value}{part}"
 
 
-def _told(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     at = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({Path(at.filename).name}:{at.lineno}: {at.line})"
 
 
 class Explorer:
-    """Plays *flow* from where it is prepared, again and again."""
+    """Plays *flow* repeatedly from its prepared state."""
 
     def __init__(self, flow: Flow, system: Deployment, clock: TravelClock) -> None:
         self._flow = flow
@@ -66,16 +67,16 @@ class Explorer:
 
     @cached_property
     def calls(self) -> list[Call]:
-        """The calls of the flow when all goes well. That it does is checked as well."""
-        with self._looking():
+        """The calls of the flow without faults. Playing it also checks it."""
+        with self._recording_states():
             return self._play()[0]
 
     def explore_kills(self, *, each: bool) -> Findings:
-        """Let each process of the flow die before and after each of its calls, and when all but one
-        part of a batch was done.
+        """Kill each process of the flow before and after each of its calls, and when all but one
+        part of a batch is done.
 
-        Without *each*, deaths of one process that leave AWS the same at one instant are tried once:
-        what that process knew is gone with it.
+        Without *each*, deaths of one process that leave AWS in the same state at the same instant
+        are tried once, because what that process knew is lost with it.
         """
         calls = self.calls
         whole = [Point(n, fate) for n in range(len(calls)) for fate in KILLS]
@@ -86,7 +87,9 @@ class Explorer:
         return findings
 
     def first_lost(self) -> tuple[str, Fate] | None:
-        """The call at which a process first dies without being survived, and how; None: at none."""
+        """The first call whose death the system does not survive, with the fate; None if it
+        survives all.
+        """
         for point in _distinct(self.calls, set()):
             findings = Findings(self.calls)
             self._try(findings, point)
@@ -95,7 +98,7 @@ class Explorer:
         return None
 
     def explore_faults(self, *, of: int = 1) -> Findings:
-        """Let each call of the flow be refused, or its answer be lost; or one *of* so many."""
+        """Let each call of the flow be refused or lose its answer; or one *of* that number."""
         faults = [Point(n, fate) for n in range(len(self.calls)) for fate in FAULTS]
         findings = Findings(self.calls, points=len(faults))
         for point in faults[::of]:
@@ -103,15 +106,16 @@ class Explorer:
         return findings
 
     def explore_pairs(self) -> Findings:
-        """Let two processes die one after the other: each that makes a call of the flow, and then
-        each that makes one while the world goes on.
+        """Kill two processes one after the other: first at each call of the flow, then at each call
+        while the system recovers.
 
-        Deaths of one kind of process that leave AWS the same at one instant are tried once; second
-        ones at several instants, too: while nothing happens, it is all one when an idle one dies.
+        Deaths of one kind of process that leave AWS in the same state at the same instant are tried
+        once. Second deaths are compared without the instant: while nothing happens, it does not
+        matter when an idle process dies.
         """
         findings = Findings(self.calls)
         tried: set[Death] = set()
-        with self._looking():
+        with self._recording_states():
             for first in [*_distinct(self.calls, tried), *_parts(self.calls)]:
                 after = self._play(first)[1]
                 findings.points += 2 * len(after)
@@ -120,23 +124,23 @@ class Explorer:
         return findings
 
     @contextmanager
-    def _looking(self) -> Iterator[None]:
-        self._cloud.looks = True
+    def _recording_states(self) -> Iterator[None]:
+        self._cloud.records_states = True
         yield
-        self._cloud.looks = False
+        self._cloud.records_states = False
 
     def _try(self, findings: Findings, *points: Point) -> None:
         findings.played += 1
         try:
             self._play(*points)
-            assert self._cloud.left == 0, "the point was not met: the flow is not the same twice"
+            assert self._cloud.left == 0, "the point was not reached: the flow is not deterministic"
         except BaseException as error:
             if not isinstance(error, Exception | Killed):
                 raise
             findings.failures.append((points, error))
 
     def _play(self, *points: Point) -> tuple[list[Call], list[Call]]:
-        """One history. Returns its calls: those of the flow, and those that came after."""
+        """Play one history. Returns the calls of the flow, and those after it."""
         self._restore()
         self._clock.move_to(self._starts_at)
         flow, cloud, stack = self._flow, self._cloud, self._stack()
@@ -147,13 +151,13 @@ class Explorer:
             flow.act(stack)
         of_flow = cloud.calls
         if not points:
-            cloud.expect()  # what comes after is counted anew
+            cloud.expect()  # count the calls after the flow from 0
         for _ in range(_PATIENCE):
             with suppress(Killed):
-                flow.again(stack)
+                flow.repeat(stack)
         stack.settle(flow.until)
-        stack.counted = False  # who only looks does not die
-        stack.assert_sound(picked_up_late=flow.picked_up_late)
+        stack.counted = False  # the checks do not die
+        stack.assert_sound(allow_late_starts=flow.allow_late_starts)
         flow.check(stack)
         return of_flow, cloud.calls
 
@@ -164,13 +168,13 @@ class Explorer:
 
 
 Death = tuple[str, State | str | None]
-"""A process, and what its death leaves: at one moment, or whenever that is."""
+"""A process and the state after its death: with the moment, or without."""
 
 
 def _distinct(
     calls: list[Call], tried: set[Death], *, at_any_time: bool = False
 ) -> Iterator[Point]:
-    """The kills that leave AWS as none of *tried* does, which grows by them."""
+    """The kills that leave AWS in a state not in *tried*; adds them to *tried*."""
     for number, call in enumerate(calls):
         for fate, state in ((Fate.BEFORE, call.before), (Fate.AFTER, call.after)):
             left = state.there if state and at_any_time else state
@@ -180,7 +184,7 @@ def _distinct(
 
 
 def _parts(calls: list[Call]) -> Iterator[Point]:
-    """The kills in the midst of a batch."""
+    """The kills in the middle of a batch."""
     for number, call in enumerate(calls):
         if call.parts > 1:
             yield from (Point(number, Fate.PART, part) for part in range(call.parts))

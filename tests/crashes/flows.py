@@ -1,7 +1,7 @@
-"""The flows whose calls are killed, one by one. A new flow is an entry of `FLOWS`.
+"""The flows whose processes are killed at each call. A new flow is an entry of `FLOWS`.
 
-Each begins where its `prepare` has brought the system, on the tests' day. What follows after its
-`act` is not told here: `Stack.settle` lets the world go on.
+Each flow begins where its `prepare` has brought the system, on the day of `builders.NOON`. After
+`act`, `Stack.settle` lets the system continue.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters.audit_log import S3AuditLog
-from nextfire.adapters.items import to_item
-from nextfire.adapters.worker_journal import HeldMessage
+from nextfire.adapters.dynamodb.items import to_item
+from nextfire.adapters.s3.audit_log import S3AuditLog
+from nextfire.adapters.worker.journal import HeldMessage
 from nextfire.domain.chain import Batch, verify
 from nextfire.domain.change import ItemChange
+from nextfire.domain.definition import JobDefinition
 from nextfire.domain.errors import (
     ConflictError,
     NotFoundError,
@@ -26,8 +27,9 @@ from nextfire.domain.errors import (
 )
 from nextfire.domain.ids import RunFolder, RunKey, run_id
 from nextfire.domain.instants import parse_instant
-from nextfire.domain.job import Job, JobDefinition, JobState
-from nextfire.domain.ports import ScriptCall
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.scripts import ScriptCall
 from nextfire.domain.quotas import NO_QUOTAS, Quotas, TenantQuotas
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.usecases.find_outstanding import has_outstanding
@@ -52,44 +54,46 @@ HOURLY = {"type": "CRON", "schedule": "0 * * * *", "target": {"handler": "report
 
 
 class Flow:
-    """One way through the system. `until`: how far the world goes on, at least, after it."""
+    """One path through the system. `until`: the system runs at least to this time after it."""
 
     name = ""
     until = "12:00:10"
     job_role = False
-    """Whether executors have a role to lend to their scripts."""
+    """Whether executors have a role for their scripts."""
     pool = POOL
-    """Of which pool the executors are."""
+    """The pool of the executors."""
     quotas = NO_QUOTAS
-    """What each tenant may have."""
-    picked_up_late = False
-    """See `assert_all_accounted`."""
+    """The quotas of the tenants."""
+    allow_late_starts = False
+    """See `assert_all_accounted_for`."""
     lives = 3
-    """When so many workers were killed, its run has no attempt left."""
+    """After the death of this number of workers, the run has no attempt left."""
 
     def prepare(self, stack: Stack) -> None:
-        """Bring the system to where the flow begins; nobody dies here."""
+        """Bring the system to where the flow begins; processes do not die here."""
 
     def act(self, stack: Stack) -> None:
-        """The flow itself: each of its calls is a point."""
+        """The flow itself: each of its calls is a crash point."""
         raise NotImplementedError
 
-    def again(self, stack: Stack) -> None:
-        """What a caller does who has no answer. Done a few times: nothing, if there is one."""
+    def repeat(self, stack: Stack) -> None:
+        """What a caller without an answer does; called a few times. No-op after an answer."""
 
-    def script(self, call: ScriptCall) -> Script:  # noqa: ARG002 — of those who look at it
-        """How a script behaves."""
+    def script(self, call: ScriptCall) -> Script:  # noqa: ARG002 — for flows that use it
+        """The behaviour of a script."""
         return Script()
 
     def check(self, stack: Stack) -> None:
-        """What holds of this flow when all is at rest; `Stack.assert_sound` holds of every one."""
+        """Check what is specific to this flow at rest; `Stack.assert_sound` checks what holds for
+        all flows.
+        """
         run = stack.run()
         lost = run.state is RunState.DEAD and stack.cloud.died["worker"] >= self.lives
         assert lost or run.state is RunState.SUCCEEDED, f"{run.state}: {run.reason}"
 
 
-class Asked(Flow):
-    """A flow that somebody asks the API for, and asks again until there is an answer."""
+class RequestFlow(Flow):
+    """A flow of an API request that the caller repeats until there is an answer."""
 
     def ask(self, api: Api, stack: Stack) -> object:
         raise NotImplementedError
@@ -97,7 +101,7 @@ class Asked(Flow):
     def act(self, stack: Stack) -> None:
         stack.ask(lambda api: self.ask(api, stack))
 
-    def again(self, stack: Stack) -> None:
+    def repeat(self, stack: Stack) -> None:
         if stack.answered is None:
             stack.ask(lambda api: self.ask(api, stack))
 
@@ -116,14 +120,14 @@ def die() -> None:
 
 
 def dispatch(stack: Stack, time: str = "12:00", **job: Any) -> Job:
-    """A job whose occurrence at *time* is in the queue."""
+    """Register a job and send its occurrence at *time* to the queue."""
     registered = stack.register(**job)
     watch(stack, time)
     return registered
 
 
 def watch(stack: Stack, time: str) -> None:
-    """A watcher comes at *time*, does what is to be done, and lets its lease go."""
+    """Run a watcher at *time* until nothing is due, then release its lease."""
     stack.at(time)
     watcher = stack.watcher()
     watcher.step()
@@ -131,7 +135,7 @@ def watch(stack: Stack, time: str) -> None:
 
 
 def lose_worker(stack: Stack) -> None:
-    """A worker dies amid the script; the script says so."""
+    """Let a worker die during the script; the flow's script raises `Killed`."""
     with suppress(Killed):
         stack.worker().work()
 
@@ -143,7 +147,7 @@ def run_key(time: str = "12:00", job_id: str = "report") -> RunKey:
 # The API
 
 
-class Register(Asked):
+class Register(RequestFlow):
     name = "register"
 
     def ask(self, api: Api, stack: Stack) -> object:
@@ -156,10 +160,10 @@ class Register(Asked):
         stack.assert_attempts(stack.run(), 1)
 
 
-class Change(Asked):
-    """In the very second in which an occurrence of the old schedule is due."""
+class Change(RequestFlow):
+    """At the very second at which an occurrence of the old schedule is due."""
 
-    name = "change: when"
+    name = "change: schedule"
     until = "12:30:10"
     fields: dict[str, Any] = {"schedule": "30 * * * *"}  # noqa: RUF012 — read only
     runs: tuple[str, ...] = ("12:00", "12:30")
@@ -189,7 +193,7 @@ class ChangePayload(Change):
         assert stack.job().definition.payload == {"a": 1}
 
 
-class Pause(Asked):
+class Pause(RequestFlow):
     name = "pause"
     until = "12:15"
 
@@ -206,8 +210,8 @@ class Pause(Asked):
         assert ran(stack.snapshot(), job) == ["12:00"]
 
 
-class Drain(Asked):
-    """What was due before is sent and runs, and is waited for."""
+class Drain(RequestFlow):
+    """The occurrence that was due before is sent and runs, and the drain waits for it."""
 
     name = "drain"
     until = "12:15"
@@ -227,7 +231,7 @@ class Drain(Asked):
         assert not has_outstanding(stack.system.runs, job, stack.now)
 
 
-class Resume(Asked):
+class Resume(RequestFlow):
     name = "resume"
     until = "12:10:10"
 
@@ -281,7 +285,7 @@ class EndOfPause(Flow):
         assert covered(books, job) == ["11:40-11:50 (2)"]
 
 
-class Delete(Asked):
+class Delete(RequestFlow):
     name = "delete"
 
     def prepare(self, stack: Stack) -> None:
@@ -298,7 +302,7 @@ class Delete(Asked):
 
 
 class DeletePaused(Delete):
-    """What was due in the pause is put on record."""
+    """Occurrences that were due during the pause are recorded."""
 
     name = "delete: paused"
 
@@ -311,8 +315,8 @@ class DeletePaused(Delete):
         assert covered(stack.snapshot(), job) == ["11:40-12:00 (3)"]
 
 
-class Cancel(Asked):
-    """An answer is followed by no attempt."""
+class Cancel(RequestFlow):
+    """After an answer, no further attempt begins."""
 
     attempts_before = 0
 
@@ -321,7 +325,7 @@ class Cancel(Asked):
 
     def check(self, stack: Stack) -> None:
         run = stack.run()
-        # Repeated, for want of an answer, it may find that the run has ended CANCELLED.
+        # A repeated request, for lack of an answer, may find that the run is already CANCELLED.
         assert isinstance(stack.answered, Run | ConflictError)
         assert run.state is RunState.CANCELLED
         stack.assert_attempts(run, stack.starts.total() + self.attempts_before)
@@ -360,7 +364,7 @@ class CancelLost(Cancel):
 
 
 class CancelRunning(Cancel):
-    """The worker is at work while the API dies; its script fails, and would be tried again."""
+    """A worker runs the script while the API process dies; the script fails and may be retried."""
 
     name = "cancel: runs"
 
@@ -373,7 +377,7 @@ class CancelRunning(Cancel):
         def meanwhile() -> None:
             with suppress(Killed):
                 super(CancelRunning, self).act(stack)
-            stack.clock.advance(seconds=5)  # it looks for a cancel every 4 s
+            stack.clock.advance(seconds=5)  # the worker checks for a cancel every 4 s
 
         stack.meanwhile = meanwhile
         worker.work()
@@ -382,7 +386,7 @@ class CancelRunning(Cancel):
         return Script(exit_code=1)
 
 
-class Redrive(Asked):
+class Redrive(RequestFlow):
     name = "redrive: one"
     job_ids: tuple[str, ...] = ("report",)
 
@@ -401,7 +405,7 @@ class Redrive(Asked):
     def check(self, stack: Stack) -> None:
         for job_id in self.job_ids:
             run = stack.run(job_id=job_id)
-            # It has but one attempt, which a worker that was killed has used up.
+            # It has one attempt only, which a killed worker may have used up.
             died = stack.cloud.died["worker"] and run.state is RunState.DEAD
             assert died or run.state is RunState.SUCCEEDED
             stack.assert_attempts(run, 2)
@@ -423,11 +427,12 @@ class RedrivePool(Redrive):
             until=stack.now + SECOND,
         )
         assert isinstance(done, Redriven)
-        return None if done.skipped else done  # whoever reads of one that was refused asks again
+        # after a refusal in the result, the caller repeats the request
+        return None if done.skipped else done
 
 
-class RunNow(Asked):
-    """Whoever has no answer asks again, and says that it is the same request."""
+class RunNow(RequestFlow):
+    """A caller without an answer repeats the request with the same id."""
 
     name = "run now"
 
@@ -452,7 +457,7 @@ class RunNow(Asked):
         assert states == [RunState.SUCCEEDED]
 
 
-class SkipNext(Asked):
+class SkipNext(RequestFlow):
     name = "skip next"
     until = "12:10:10"
 
@@ -467,12 +472,12 @@ class SkipNext(Asked):
         skipped = stack.job().skips
         assert stack.run().skip_requested == (at("12:00") in skipped)
         assert isinstance(stack.answered, ConflictError) or skipped
-        # Whoever was not answered until 12:00 skips the one after it.
+        # A caller that has no answer before 12:00 skips the next occurrence instead.
         runs = [time for time in ("12:00", "12:10") if at(time) not in skipped]
         assert ran(stack.snapshot(), stack.job()) == runs
 
 
-class Unskip(Asked):
+class Unskip(RequestFlow):
     name = "skip next: undone"
 
     def prepare(self, stack: Stack) -> None:
@@ -484,13 +489,13 @@ class Unskip(Asked):
         return api.executions.unskip(job_key())
 
     def check(self, stack: Stack) -> None:
-        # Whoever asks again, for want of an answer, may find that it is done.
+        # A repeated request, for lack of an answer, may find that the undo is done.
         assert isinstance(stack.answered, Job | NotFoundError)
         super().check(stack)
 
 
-class BeginBackfill(Asked):
-    """Whoever has no answer asks again, and says that it is the same request."""
+class BeginBackfill(RequestFlow):
+    """A caller without an answer repeats the request with the same id."""
 
     name = "backfill: begun"
     until = "12:00:30"
@@ -524,7 +529,8 @@ class StopBackfill(BeginBackfill):
         return api.backfills.stop(job_key(), now=stack.now)
 
     def check(self, stack: Stack) -> None:
-        # Whoever asks again, for want of an answer, may find that it is done, or over.
+        # A repeated request, for lack of an answer, may find that the backfill is stopped or
+        # complete.
         assert isinstance(stack.answered, Job | NotFoundError)
         Flow.check(self, stack)
         assert stack.job().backfilling is None
@@ -554,9 +560,11 @@ class Tick(Flow):
 
 
 class TickOfBackfill(Flow):
-    """The watcher begins its first runs; those have ended; it goes on, and comes to its end."""
+    """The watcher begins the first runs; when they have ended, it continues the backfill to its
+    end.
+    """
 
-    name = "tick: a backfill goes on"
+    name = "tick: a backfill continues"
     until = "12:00:40"
 
     def prepare(self, stack: Stack) -> None:
@@ -577,7 +585,7 @@ class TickOfBackfill(Flow):
 
 
 class TickOfManyBuckets(Tick):
-    """The watcher comes late: a bucket is closed, and the cursor moves."""
+    """The watcher is late: it closes a bucket and moves the cursor."""
 
     name = "tick: a bucket is closed"
     until = "12:00:50"
@@ -610,9 +618,9 @@ class TickOfRetry(Flow):
 
 
 class TakeLease(Tick):
-    """The holder vanished; the standby takes its lease over, and dispatches."""
+    """The holder vanished; the standby takes over its lease and dispatches."""
 
-    name = "watcher: takes the lease over"
+    name = "watcher: takes over the lease"
 
     def prepare(self, stack: Stack) -> None:
         super().prepare(stack)
@@ -624,7 +632,7 @@ class TakeLease(Tick):
 
 
 class ReleaseLease(Tick):
-    name = "watcher: its life ends"
+    name = "watcher: the invocation ends"
 
     def act(self, stack: Stack) -> None:
         stack.watcher().live(SECOND)
@@ -648,9 +656,11 @@ class CoverLatest(Flow):
 
 
 class SendLatest(CoverLatest):
-    """The watcher sends the latest with what was missed; a worker records that, then runs it."""
+    """The watcher sends the latest run with the list of missed ones; a worker records these, then
+    runs it.
+    """
 
-    name = "sent with what was missed: RUN_LATEST"
+    name = "send with missed: RUN_LATEST"
 
     def act(self, stack: Stack) -> None:
         stack.watcher().live(SECOND)
@@ -658,7 +668,7 @@ class SendLatest(CoverLatest):
 
 
 class SendFresh(SendLatest):
-    name = "sent with what was missed: SKIP"
+    name = "send with missed: SKIP"
 
     def prepare(self, stack: Stack) -> None:
         stack.at("11:57")
@@ -669,17 +679,17 @@ class SendFresh(SendLatest):
         books, job = stack.snapshot(), stack.job()
         if ran(books, job) == ["12:01"]:
             assert covered(books, job) == ["11:58-12:00 (3)"]
-        else:  # it was late as well, when those who died had been replaced
+        else:  # it was late, too, by the time the dead were replaced
             assert stack.cloud.died["watcher"]
             assert "12:01" in covered(books, job)[-1]
 
 
 class CoverBefore(CoverLatest):
-    """A watcher stored a successor, and vanished before it sent the first and deleted its entry.
-    That one is a missed one now; what follows it is not.
+    """A watcher stored a successor and vanished before it sent the first occurrence and deleted its
+    entry. The first is missed now; its successor is not.
     """
 
-    name = "cover missed: what follows it is there"
+    name = "cover missed: the successor is stored"
 
     def prepare(self, stack: Stack) -> None:
         stack.at("11:57")
@@ -697,7 +707,7 @@ class CoverBefore(CoverLatest):
 
 
 class CoverLast(CoverLatest):
-    """Nothing of the job runs any more: the watcher completes it."""
+    """The job has no further run: the watcher completes it."""
 
     name = "cover missed: SKIP, the last"
 
@@ -711,7 +721,7 @@ class CoverLast(CoverLatest):
 
 
 class Quarantine(Flow):
-    """An entry that does not decode: its chain is restored, it is set aside."""
+    """An entry does not decode: its chain is restored, and it is quarantined."""
 
     name = "watcher: an entry does not decode"
 
@@ -732,7 +742,7 @@ class Quarantine(Flow):
 
 
 class Straggler(Flow):
-    """An entry lies in a bucket that the cursor has passed."""
+    """An entry is in a bucket that the cursor has passed."""
 
     name = "watcher: a straggler"
     until = "12:00:50"
@@ -755,9 +765,9 @@ class Straggler(Flow):
 
 
 class CarryAlong(Flow):
-    """The pool is gone: the entry waits, and comes along to the present bucket."""
+    """The pool does not exist: the entry waits and is carried to the current bucket."""
 
-    name = "watcher: what waits is carried along"
+    name = "watcher: a waiting entry is carried along"
     pool = GONE
     until = "12:01:30"
 
@@ -773,9 +783,9 @@ class CarryAlong(Flow):
 
 
 class Replace(Flow):
-    """The run before has not ended when the next one is due; its worker vanished."""
+    """The previous run has not ended when the next one is due; its worker vanished."""
 
-    name = "overlap REPLACE: the run before runs"
+    name = "overlap REPLACE: the previous run is running"
     until = "12:01:10"
 
     def prepare(self, stack: Stack) -> None:
@@ -798,7 +808,7 @@ class Replace(Flow):
 
 
 class ReplaceWaiting(Replace):
-    name = "overlap REPLACE: the run before waits"
+    name = "overlap REPLACE: the previous run waits"
 
     def script(self, call: ScriptCall) -> Script:
         first = call.environment["NEXTFIRE_SCHEDULED_AT"] == "2026-05-24T12:00:00Z"
@@ -826,7 +836,7 @@ class SucceedInLambda(Succeed):
 
 
 class InTurn(Succeed):
-    """Two runs of a job that may not overlap come to Lambda in one batch."""
+    """Two runs of a job without overlap arrive at Lambda in one batch."""
 
     name = "claim, finish: in turn, on Lambda"
     until = "12:01:20"
@@ -846,7 +856,7 @@ class InTurn(Succeed):
 
 
 class SucceedWithSecrets(Succeed):
-    """The script's environment refers to a secret and to a parameter; it is lent a role."""
+    """The script's environment refers to a secret and to a parameter; the script assumes a role."""
 
     name = "claim, finish: secrets and a role"
     job_role = True
@@ -862,7 +872,7 @@ class SucceedWithSecrets(Succeed):
 
 
 class Heartbeat(Succeed):
-    """A long script that prints, saves a checkpoint, and gives a result."""
+    """A long script that prints, saves a checkpoint and returns a result."""
 
     name = "heartbeat"
 
@@ -899,7 +909,8 @@ class Death(Succeed):
         return Script(exit_code=1)
 
     def check(self, stack: Stack) -> None:
-        assert stack.run().state is RunState.DEAD  # that it was told holds of each
+        # assert_sound checks that the death was published
+        assert stack.run().state is RunState.DEAD
 
 
 class Settle(Succeed):
@@ -925,7 +936,7 @@ class SettleDeath(Death):
 
 
 class HandBack(Succeed):
-    """The worker is told to stop while its script runs."""
+    """The worker gets SIGTERM while its script runs."""
 
     name = "hand-back"
 
@@ -936,7 +947,7 @@ class HandBack(Succeed):
 
 
 class TakeOver(Succeed):
-    name = "take-over of a lost worker's run"
+    name = "takeover of a lost worker's run"
     lives = 2
     until = "12:01:20"
 
@@ -967,9 +978,9 @@ class BuryLost(TakeOver):
 
 
 class GiveBack(Flow):
-    """Its supervisor gives back what a dead worker held: a run, and a message without claim."""
+    """The supervisor hands back what a dead worker held: a run, and a message without a claim."""
 
-    name = "lost worker: give back what it held"
+    name = "lost worker: hand back what it held"
     job_ids = ("first", "second")
     held: tuple[HeldMessage, ...] = ()
     loses = False
@@ -1003,9 +1014,9 @@ class GiveBack(Flow):
 
 
 class DieSupervised(Succeed):
-    """The worker dies at any of its calls. What it held is taken up before the lease ends."""
+    """The worker dies at any of its calls. What it held is retried before the lease ends."""
 
-    name = "lost worker: its supervisor lives"
+    name = "lost worker: its supervisor survives"
     held: tuple[HeldMessage, ...] | None = None
 
     def act(self, stack: Stack) -> None:
@@ -1018,7 +1029,7 @@ class DieSupervised(Succeed):
 
     def check(self, stack: Stack) -> None:
         super().check(stack)
-        # A message whose receipt the worker has not seen is hidden until the lease ends.
+        # A message is hidden until the lease ends if the worker never saw its receipt.
         if self.held and stack.cloud.died.total() == 1:
             assert_before_the_lease_ends(stack.run())
 
@@ -1030,7 +1041,7 @@ def assert_before_the_lease_ends(*runs: Run) -> None:
 
 
 class OverlapSkip(Flow):
-    """The run before had not ended when this one was due."""
+    """The previous run had not ended when this one was due."""
 
     name = "overlap SKIP"
     until = "12:01:40"
@@ -1058,7 +1069,7 @@ class OverlapSkip(Flow):
 
 
 class TooLate(Flow):
-    """The message waited for longer than the run is of use."""
+    """The message waited longer than the run's relevancy window."""
 
     name = "skip: too late"
     until = "12:01:10"
@@ -1112,14 +1123,14 @@ class Undecodable(Flow):
     def check(self, stack: Stack) -> None:
         super().check(stack)
         assert "rubbish" in stack.letters
-        assert "Message Undecodable" in stack.told
+        assert "Message Undecodable" in stack.published
 
 
 # The auditor
 
 
 class Audit(Flow):
-    """Woken until it has come to its end."""
+    """The auditor is invoked until its audit is done."""
 
     until = "12:40"
 
@@ -1129,13 +1140,13 @@ class Audit(Flow):
     def prepare(self, stack: Stack) -> None:
         dispatch(stack, schedule="0 */6 * * *")
         self.lose(stack)
-        watch(stack, "12:30:40")  # its cursor comes to the present
+        watch(stack, "12:30:40")  # the cursor catches up
 
     def act(self, stack: Stack) -> None:
         report = stack.auditor()
         stack.answered = report if report.done else None
 
-    def again(self, stack: Stack) -> None:
+    def repeat(self, stack: Stack) -> None:
         if stack.answered is None:
             self.act(stack)
 
@@ -1175,7 +1186,7 @@ class AuditRevive(Audit):
         stack.assert_attempts(stack.run(), 2)
 
 
-# Quotas. That the count of jobs is right holds of every flow; see `Stack.assert_sound`.
+# Quotas. `Stack.assert_sound` checks the count of jobs for every flow.
 
 
 class RegisterCounted(Register):
@@ -1184,7 +1195,7 @@ class RegisterCounted(Register):
 
 
 class DeleteCounted(Delete):
-    """There is room for another then, and only for one."""
+    """Afterwards the quota has room for exactly one other job."""
 
     name = "quota of jobs: delete"
     quotas = ONE_JOB
@@ -1197,7 +1208,9 @@ class DeleteCounted(Delete):
 
 
 class DeleteRunning(CancelRunning):
-    """The only run of the job runs while it is deleted: it is completed by one, or not at all."""
+    """The only run of the job runs while the job is deleted: the job is completed once or not at
+    all.
+    """
 
     name = "quota of jobs: delete, the last run runs"
     quotas = ONE_JOB
@@ -1226,10 +1239,10 @@ class CoverLastCounted(CoverLast):
     quotas = ONE_JOB
 
 
-class Revive(Asked):
-    """A COMPLETED job is changed so that it goes on, and is completed once more."""
+class Revive(RequestFlow):
+    """A COMPLETED job is changed so that it fires again, and completes again."""
 
-    name = "quota of jobs: a completed job goes on"
+    name = "quota of jobs: a completed job is revived"
     until = "12:10:10"
     quotas = ONE_JOB
 
@@ -1250,9 +1263,9 @@ class Revive(Asked):
 
 
 class EndOfLastPause(EndOfPause):
-    """Its last run ended in the pause: resumed, the job is COMPLETED."""
+    """The last run ended during the pause: on resumption, the job is COMPLETED."""
 
-    name = "quota of jobs: a pause ends, and the job"
+    name = "quota of jobs: a job ends with its pause"
     quotas = ONE_JOB
 
     def prepare(self, stack: Stack) -> None:
@@ -1268,8 +1281,8 @@ class EndOfLastPause(EndOfPause):
 
 
 class TickWithRates(Flow):
-    """Of three runs that are due one waits for the next minute, or longer if its watcher died
-    between counting and sending.
+    """Of three due runs, one waits for the next minute, or longer if its watcher died between
+    counting and sending.
     """
 
     name = "quotas of runs: tick"
@@ -1294,7 +1307,7 @@ class TickWithRates(Flow):
 
 
 class TickOfWaiting(TickWithRates):
-    """The next minute has come for the one that waits."""
+    """The next minute has begun for the waiting run."""
 
     name = "quotas of runs: the next minute"
 
@@ -1305,11 +1318,11 @@ class TickOfWaiting(TickWithRates):
 
 
 class Park(TickWithRates):
-    """Of four runs one can go in each minute. The last one is parked twice, the second time for two
-    minutes, and is sent before that, when the quota of the third minute is free.
+    """Of four runs, one can be sent per minute. The last one is parked twice, the second time for
+    two minutes, and is sent earlier, when the quota of the third minute is free.
     """
 
-    name = "watcher: what waits is parked, and goes before its minute"
+    name = "watcher: a parked entry is sent before its minute"
     until = "12:05:30"
     quotas = TenantQuotas(default=Quotas(runs_per_minute=1))
     job_ids = ("first", "second", "third", "fourth")
@@ -1333,9 +1346,11 @@ class Park(TickWithRates):
 
 
 class TakeOverWithRates(TickWithRates):
-    """The holder sent what the minute has, and vanished: whoever takes over sends no more in it."""
+    """The holder sent all runs of the minute and vanished: the watcher that takes over sends no
+    more in it.
+    """
 
-    name = "quotas of runs: the lease is taken over"
+    name = "quotas of runs: a takeover of the lease"
 
     def prepare(self, stack: Stack) -> None:
         for job_id in ("first", "second"):
@@ -1356,12 +1371,12 @@ class TakeOverWithRates(TickWithRates):
         assert minutes == {at("12:00"): 2, at("12:01"): 1}, f"sent: {minutes}"
 
 
-# Requests to the API's handler that come again
+# Repeated requests to the API's handler
 
 
 class Sent(Flow):
-    """A request that bears an `Idempotency-Key`. Its caller sends it again until there is an
-    answer, and then once more; each time a second has passed.
+    """A request with an `Idempotency-Key`. Its caller repeats it every second until there is an
+    answer, and then once more.
     """
 
     method = "POST"
@@ -1379,13 +1394,13 @@ class Sent(Flow):
         if answer is not None and self.is_whole(answer):
             stack.answers.append(answer)
 
-    def again(self, stack: Stack) -> None:
+    def repeat(self, stack: Stack) -> None:
         if len(stack.answers) < 2:
             stack.clock.advance(seconds=1)
             self.act(stack)
 
-    def is_whole(self, answer: Answer) -> bool:  # noqa: ARG002 — of those that have parts
-        """Whether nobody needs to ask again."""
+    def is_whole(self, answer: Answer) -> bool:  # noqa: ARG002 — for flows with partial answers
+        """Whether the answer is complete, so that the caller need not repeat the request."""
         return True
 
     def check(self, stack: Stack) -> None:
@@ -1395,21 +1410,21 @@ class Sent(Flow):
         self.check_audit(stack)
 
     def check_audit(self, stack: Stack) -> None:
-        """Each answer has left its event; a request that died has left none."""
+        """Each answer left its audit event; a request that died left none."""
         events = [each for each in stack.audited if each["status"] == self.status]
         assert len(events) == len(stack.answers)
         assert {each["idempotencyKey"] for each in events} == {self.key}
 
 
 class CreateAgain(Sent):
-    """Without an id of its own, which would tell it apart: one job, and counted once."""
+    """The request has no job id to identify it: one job is created and counted once."""
 
     name = "sent again: create a job"
     body = HOURLY
     quotas = ONE_JOB
 
     def prepare(self, stack: Stack) -> None:
-        """There is nothing."""
+        """Start with an empty store."""
 
     def check(self, stack: Stack) -> None:
         super().check(stack)
@@ -1434,7 +1449,7 @@ class CreateRefused(Sent):
 
 
 class CreateManyAgain(Sent):
-    """Counted once: for more there is no room."""
+    """The jobs are counted once: the quota has no room for more."""
 
     name = "sent again: create many jobs"
     path = "/v1/jobs:batch"
@@ -1443,21 +1458,21 @@ class CreateManyAgain(Sent):
     status = HTTPStatus.OK
 
     def prepare(self, stack: Stack) -> None:
-        """There is nothing."""
+        """Start with an empty store."""
 
     def is_whole(self, answer: Answer) -> bool:
         return not any("problem" in result for result in answer.document["results"])
 
     def check(self, stack: Stack) -> None:
         super().check(stack)
-        told = [result["job"]["jobId"] for result in stack.answers[0].document["results"]]
+        listed = [result["job"]["jobId"] for result in stack.answers[0].document["results"]]
         jobs = stack.snapshot().jobs.values()
-        assert sorted(job.key.job_id for job in jobs) == sorted(told)
-        for job_id in told:
+        assert sorted(job.key.job_id for job in jobs) == sorted(listed)
+        for job_id in listed:
             assert stack.run(job_id=job_id).state is RunState.SUCCEEDED
 
     def check_audit(self, stack: Stack) -> None:
-        # What was answered in part left its event, too.
+        # Partial answers left their events, too.
         assert len(stack.audited) >= len(stack.answers)
         assert {each["idempotencyKey"] for each in stack.audited} == {self.key}
 
@@ -1478,7 +1493,7 @@ class RunNowAgain(Sent):
 
 
 class RedriveAgain(Sent):
-    """It dies once more before it is redriven twice."""
+    """The run would die again before a second redrive."""
 
     name = "sent again: redrive"
     status = HTTPStatus.OK
@@ -1489,7 +1504,7 @@ class RedriveAgain(Sent):
         stack.worker().work()
         self.path = f"/v1/executions/{stack.run().key.execution_id}/redrive"
 
-    def again(self, stack: Stack) -> None:
+    def repeat(self, stack: Stack) -> None:
         if len(stack.answers) < 2:
             stack.clock.advance(seconds=1)
             stack.watcher().live(SECOND)
@@ -1509,7 +1524,7 @@ class RedriveAgain(Sent):
 
 
 class SkipNextAgain(Sent):
-    """It names no occurrence: each time it comes, another one is the next."""
+    """The request names no occurrence: whenever it arrives, another occurrence is the next."""
 
     name = "sent again: skip next"
     path = "/v1/jobs/report/skip-next"
@@ -1520,7 +1535,7 @@ class SkipNextAgain(Sent):
         stack.register(schedule="* * * * *")
         stack.at("11:59:52")
 
-    def again(self, stack: Stack) -> None:
+    def repeat(self, stack: Stack) -> None:
         if len(stack.answers) < 2:
             stack.clock.advance(minutes=1)
             self.act(stack)
@@ -1551,8 +1566,8 @@ class BackfillAgain(Sent):
 
 
 class ManyAgain(Sent):
-    """Of three jobs a call looks at two, and tells where to go on. Its caller, who has had no
-    answer, sends the same call again; each bears a key of its own.
+    """A call processes two of three jobs and returns a token to continue. A caller without an
+    answer repeats the same call; each call has its own key.
     """
 
     name = "sent again: pause many jobs"
@@ -1609,7 +1624,7 @@ class CancelManyAgain(ManyAgain):
 
 
 class Put(Sent):
-    """It needs no key: asked again, it finds the job as it is to be."""
+    """A PUT needs no key: repeated, it finds the job in the requested state."""
 
     name = "put: new"
     method = "PUT"
@@ -1620,7 +1635,7 @@ class Put(Sent):
     revision = 1
 
     def prepare(self, stack: Stack) -> None:
-        """There is nothing."""
+        """Start with an empty store."""
 
     def check(self, stack: Stack) -> None:
         first, second = stack.answers
@@ -1647,7 +1662,7 @@ class PutChanged(Put):
 
 
 class PutOverDeleted(Put):
-    name = "put: in place of a deleted one"
+    name = "put: in place of a deleted job"
 
     def prepare(self, stack: Stack) -> None:
         stack.register()
@@ -1656,14 +1671,14 @@ class PutOverDeleted(Put):
 
 
 class CreateKey(Sent):
-    """Its text is told once, and not to whoever sends it again; the key is one all the same."""
+    """The key's text is returned once, not to repeated requests; the key itself is created once."""
 
     name = "sent again: create a key"
     path = "/v1/keys"
     body = {"name": "n", "scopes": ["read"]}  # noqa: RUF012
 
     def prepare(self, stack: Stack) -> None:
-        """There is nothing."""
+        """Start with an empty store."""
 
     def script(self, call: ScriptCall) -> Script:
         raise AssertionError(call)
@@ -1677,7 +1692,7 @@ class CreateKey(Sent):
 
 
 class RotateKey(CreateKey):
-    """The new key is there before the old one ends, and there are no two new ones."""
+    """The new key exists before the old one ends, and there is only one new key."""
 
     name = "sent again: rotate a key"
     body = {"overlapSec": 3600}  # noqa: RUF012
@@ -1700,8 +1715,8 @@ class RotateKey(CreateKey):
 
 
 class AppendChanges(Flow):
-    """The function dies while it appends; the stream delivers the batch again, with what came
-    since, to another process. Each change is in the chain once.
+    """The function dies while it appends; the stream delivers the batch again, with later changes,
+    to another process. Each change is in the chain once.
     """
 
     name = "audit log: append changes"
@@ -1715,7 +1730,7 @@ class AppendChanges(Flow):
     def act(self, stack: Stack) -> None:
         self._deliver(stack, "b", "c")
 
-    def again(self, stack: Stack) -> None:
+    def repeat(self, stack: Stack) -> None:
         # Lambda delivers a batch again until an invocation succeeds.
         if stack.answered != "d":
             self._deliver(stack, "b", "c", "d")

@@ -1,4 +1,6 @@
-"""Makes moto and the SDK quicker, at what they reckon anew for each call. What they do stays."""
+"""Makes moto and the SDK faster by caching what they compute for each call. The behaviour is
+unchanged.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from moto.sqs import models as queues
 
 
 def quicken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until *monkeypatch* is undone."""
+    """Apply the caches until *monkeypatch* is undone."""
     methods = cache(utils.method_names_from_class)
     monkeypatch.setattr(responses, "method_names_from_class", methods)
     underscored = cache(utils.camelcase_to_underscores)
@@ -31,7 +33,7 @@ def quicken(monkeypatch: pytest.MonkeyPatch) -> None:
     def serialize_structure(
         self: BaseJSONSerializer, serialized: Any, value: Any, shape: Any, key: str
     ) -> None:
-        if shape.name == "AttributeValue":  # as it is stored, so it is sent
+        if shape.name == "AttributeValue":  # stored and sent in the same form
             serialized[key] = value
         else:
             serialize(self, serialized, value, shape, key)
@@ -40,8 +42,8 @@ def quicken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _quicken_updates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An expression is parsed once, copied as fast as can be, and counted at its root alone, where
-    all of its clauses are.
+    """Parse an expression once, copy it by unpickling, and count clauses at the root only, where
+    all of them are.
     """
     parser: Any = expressions.UpdateExpressionParser  # type: ignore[attr-defined] # untyped there
     make = parser.make
@@ -65,7 +67,7 @@ def _quicken_updates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _is_instance(thing: Any, kind: Any) -> bool:
-    """`isinstance`, without the detour that abstract classes take."""
+    """`isinstance` without the checks for abstract classes."""
     made_of: Any = type(thing)
     return bool(_is_subclass(made_of, kind))
 

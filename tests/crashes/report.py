@@ -1,4 +1,4 @@
-"""How much was tried, flow by flow: read from the tests' reports, whichever process ran them."""
+"""Counts of what was tried, by flow: read from the tests' reports, whichever process ran them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 import pytest
 
 PROPERTY = "crashes"
-"""The property of a test's report: the flow, the family, its calls' sites, and the numbers of
-`Findings`.
+"""The property of a test's report: flow, family, sites of its calls, and the numbers of `Findings`.
 """
 
 
 @dataclass
 class Row:
-    """One flow. `points`: by family; `played`: histories; `failures`: of them; `sites`: the
-    adapters' functions that make its calls; `seconds`: of its tests.
+    """One flow. `points`: by family; `played`: number of histories; `failures`: number of those
+    that failed; `sites`: the adapters' functions that make its calls; `seconds`: duration of its
+    tests.
     """
 
     calls: int = 0
@@ -29,7 +29,7 @@ class Row:
 
 
 def rows(reports: Iterable[object]) -> dict[str, Row]:
-    """What *reports* say, by flow."""
+    """Collect the rows of *reports* by flow."""
     found: dict[str, Row] = {}
     for report in reports:
         if not isinstance(report, pytest.TestReport) or report.when != "call":
@@ -40,7 +40,8 @@ def rows(reports: Iterable[object]) -> dict[str, Row]:
             flow, family, sites, calls, points, played, failures = value
             row = found.setdefault(flow, Row())
             row.sites.update(sites)
-            row.seconds += report.duration if family != "faults" else 0.0  # of the test of both
+            # one test has both families
+            row.seconds += report.duration if family != "faults" else 0.0
             row.calls = calls
             row.points[family] += points
             row.played += played
@@ -49,8 +50,8 @@ def rows(reports: Iterable[object]) -> dict[str, Row]:
 
 
 def totals(found: dict[str, Row]) -> dict[str, int]:
-    """The sums, as the command's JSON has them. `points`: kills; `faults`: answers that are lost,
-    and refusals; `pairs`: of kills.
+    """The totals in the command's JSON. `points`: kills; `faults`: lost answers and refusals;
+    `pairs`: pairs of kills.
     """
     points = sum((row.points for row in found.values()), Counter[str]())
     return {

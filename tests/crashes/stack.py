@@ -1,4 +1,4 @@
-"""The system on moto: its processes, which may die, the time that passes, and what is on record."""
+"""The system on moto: processes that may die, simulated time, and the checks of records."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ import pytest
 from time_machine import Traveller
 
 from functions.api import app as api
-from nextfire.adapters.control_store import DynamoDbControlStore
-from nextfire.adapters.due_store import DynamoDbDueStore
-from nextfire.adapters.event_bus import EventBridgeEventBus
-from nextfire.adapters.items import Item
-from nextfire.adapters.job_role import StsJobRole
-from nextfire.adapters.job_store import DynamoDbJobStore
-from nextfire.adapters.run_files import S3RunFiles
-from nextfire.adapters.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, SqsRunQueue
-from nextfire.adapters.run_store import DynamoDbRunStore, _decode_all
-from nextfire.adapters.script_store import S3ScriptStore
-from nextfire.adapters.secrets import AwsSecrets
-from nextfire.adapters.worker_journal import HeldMessage, WorkerJournal
+from nextfire.adapters.aws.event_bus import EventBridgeEventBus
+from nextfire.adapters.aws.secrets import AwsSecrets
+from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
+from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.items import Item
+from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.dynamodb.run_reads import decode_all
+from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
+from nextfire.adapters.s3.run_files import S3RunFiles
+from nextfire.adapters.s3.script_store import S3ScriptStore
+from nextfire.adapters.scripts.job_role import StsJobRole
+from nextfire.adapters.sqs.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, SqsRunQueue
+from nextfire.adapters.worker.journal import HeldMessage, WorkerJournal
 from nextfire.domain.due import DueEntry, StoredEntry
 from nextfire.domain.errors import (
     ConflictError,
@@ -39,10 +40,11 @@ from nextfire.domain.errors import (
 )
 from nextfire.domain.ids import JobKey, RunKey, dedup_id
 from nextfire.domain.instants import MINUTE, floor_minute, from_ms
-from nextfire.domain.job import Job, JobState
+from nextfire.domain.job import Job
 from nextfire.domain.log import Stream
 from nextfire.domain.message import decode_message
-from nextfire.domain.ports import ScriptCall, ScriptExit, Supervisor, Verdict
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit, Supervisor
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases import many_jobs
@@ -58,7 +60,7 @@ from nextfire.usecases.serve_pool import ServePool, Threads
 from nextfire.wiring.executor import ExecutorPorts, build_executor
 from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
 from nextfire.wiring.worker import WorkerPorts, build_worker
-from tests.accounting import assert_all_accounted
+from tests.accounting import assert_all_accounted_for
 from tests.builders import LEASE, a_definition, at, job_key
 from tests.crashes.cloud import Cloud, Process
 from tests.fakes import (
@@ -80,9 +82,9 @@ from tests.integration.deployment import (
 T = TypeVar("T")
 
 POOL, GONE = "default", "gone"
-"""`GONE`: a pool that a flow's watcher may not know (any more)."""
+"""`GONE`: a pool that a flow's watcher may not know."""
 LISTENER = "listener"
-"""The queue to which the event bus tells all."""
+"""The queue that receives all events of the event bus."""
 JOB_ROLE = "arn:aws:iam::123456789012:role/jobs"
 _QUEUE, _DEAD_LETTERS = "default.fifo", "default-dead-letters.fifo"
 _LIMIT = timedelta(minutes=10)
@@ -93,7 +95,7 @@ _LIVING = {JobState.ACTIVE.value, JobState.PAUSED.value}
 
 
 class TravelClock(Clock):
-    """A clock that moves the machine's with it, and so moto's."""
+    """A clock that also moves the machine's clock, and so moto's."""
 
     def __init__(self, traveller: Traveller, start: datetime) -> None:
         super().__init__(start)
@@ -111,7 +113,7 @@ class _Records:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is on record; `Books`."""
+    """All records; `SystemState`."""
 
     now: datetime
     jobs: Mapping[JobKey, Job]
@@ -123,7 +125,7 @@ class Snapshot:
 
 
 class _Runner:
-    """`ScriptRunner`: runs what the flow says, and tells its stack of it."""
+    """`ScriptRunner` that plays the flow's script and reports each start to the stack."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
@@ -142,13 +144,13 @@ class _Runner:
 
 
 class _Witness:
-    """A `Supervisor` that tells of each checkpoint whose saving was answered."""
+    """A `Supervisor` that reports each checkpoint whose save was acknowledged."""
 
     def __init__(self, supervisor: Supervisor, saved: Callable[[bytes], None]) -> None:
         self._supervisor = supervisor
         self._saved = saved
 
-    def ask(self) -> Verdict:
+    def ask(self) -> Directive:
         return self._supervisor.ask()
 
     def output(self, stream: Stream, data: bytes) -> None:
@@ -166,13 +168,15 @@ class _Witness:
 
 @dataclass
 class Stack:
-    """One history of a system. `job_role`: its executors have one to act in. `pool`: of which
-    these are. `quotas`: of its tenants. `counted`: processes that are made from now on may die.
+    """One history of a system.
 
-    `answered`: what the caller of the flow got for an answer; None: none yet. `answers`: those of
-    the API's handler to the flow's requests; `audited`: its audit events, of what was done.
-    `meanwhile`: what happens once while the next script runs. `starts`: of scripts, by execution.
-    `saved`: the checkpoints whose saving was answered.
+    `job_role`: the executors have a role for scripts; `pool`: the pool of the executors; `quotas`:
+    the quotas of the tenants; `counted`: processes created from now on may die.
+
+    `answered`: the answer to the flow's caller, None before it; `answers`: the API handler's
+    answers to the flow's requests; `audited`: its audit events for changes; `meanwhile`: called
+    once while the next script runs; `starts`: starts of scripts by execution; `saved`: the
+    checkpoints whose save was acknowledged.
     """
 
     system: Deployment
@@ -210,7 +214,7 @@ class Stack:
     # Processes
 
     def process(self, what: str, *, bystander: bool = False) -> Adapters:
-        """A new process. A *bystander* does not die."""
+        """Create a process. A *bystander* does not die."""
         counted = self.counted and not bystander
         return Adapters(self, Process(self.cloud, what, counted=counted))
 
@@ -224,14 +228,14 @@ class Stack:
         return Worker(self.process("worker"))
 
     def supervisor(self, held: Sequence[HeldMessage]) -> Returned:
-        """Have a supervisor give back what its dead worker *held*."""
+        """Let a supervisor hand back what its dead worker *held*."""
         return self.process("supervisor").give_back(held)
 
     def invoked(self) -> Invoked:
         return Invoked(self.process("worker"), self.process("source", bystander=True))
 
     def auditor(self) -> AuditReport:
-        """Wake an auditor."""
+        """Invoke the auditor."""
         total = AuditReport()
         for report in self.process("auditor").auditor().continue_audit(self.now + MINUTE):
             total += report
@@ -243,7 +247,7 @@ class Stack:
     # Requests
 
     def ask(self, do: Callable[[Api], object]) -> None:
-        """Have a new process of the API *do* what the flow's caller wants. 503 is no answer."""
+        """Let a new API process *do* the request of the flow's caller. A 503 is not an answer."""
         try:
             self.answered = do(self.api())
         except (ConflictError, NotFoundError, QuotaUsedUpError) as error:
@@ -255,8 +259,8 @@ class Stack:
     def send(
         self, method: str, path: str, body: object = None, *, key: str | None = None
     ) -> Answer | None:
-        """Have a new process of the API's handler answer a request, which bears the idempotency
-        *key*. None: 503, as good as none.
+        """Send a request with the idempotency *key* to a new process of the API's handler. Returns
+        None for a 503.
         """
         answer, events = Handler(self.process("api")).answer(method, path, body, key)
         assert answer.status != HTTPStatus.INTERNAL_SERVER_ERROR, answer.document
@@ -266,7 +270,7 @@ class Stack:
         return answer
 
     def register(self, job_id: str = "report", **fields: Any) -> Job:
-        """Register a job, hourly unless *fields* say otherwise."""
+        """Register a job, hourly by default. *fields* are fields of the definition."""
         api = self.api()
         uid = f"uid{job_id:0<6}"
         return api.jobs.register(job_key(job_id), a_definition(**fields), uid=uid, now=self.now)
@@ -274,8 +278,8 @@ class Stack:
     # Time
 
     def settle(self, until: str) -> None:
-        """Let the world go on, at least until *until*, until nothing is due, queued or in work. A
-        watcher or a worker that dies is replaced.
+        """Let the system run, at least until *until*, until nothing is due, queued or running. A
+        watcher or worker that dies is replaced.
         """
         watcher: Watcher | None = None
         worker: Worker | None = None
@@ -322,34 +326,38 @@ class Stack:
         return [item for item in items if item["bucket"] != "quarantine"]
 
     def _instants(self) -> list[datetime]:
-        """When something happens next without anybody's doing."""
+        """The times of the next events that need no request."""
         dues = [_due_at(item) for item in self._due_items()]
         visible = [from_ms(int(m.visible_at)) + _MOMENT for m in self.cloud.messages(_QUEUE)]
         return [each for each in (*dues, *visible) if each > self.now]
 
-    # What is on record
+    # Records
 
     def memory(self) -> object:
-        """What the checks remember, which a death may leave different where it leaves AWS alike."""
+        """What the checks remember: a death may leave it different although AWS is in the same
+        state.
+        """
         answered = self.answered is not None, len(self.answers), self.starts_at_answer
         return sorted(self.starts.items()), sorted(self.saved), answered
 
     def started(self, execution_id: str, checkpoint: bytes | None) -> None:
-        """A script begins. Its run is RUNNING, and had not ended; it finds what was saved."""
+        """Check the start of a script: its run is RUNNING and had not ended, and it finds its
+        checkpoint.
+        """
         self.observe()
         saved = self.saved.get(execution_id, checkpoint)
         assert checkpoint == saved, f"{execution_id} does not find its checkpoint"
         self.starts[execution_id] += 1
         (run,) = [r for k, r in self._all_runs().items() if k.execution_id == execution_id]
-        assert run.state is RunState.RUNNING, f"{execution_id} starts, and is {run.state}"
-        assert run.key not in self._ended, f"{execution_id} has ended, and starts again"
+        assert run.state is RunState.RUNNING, f"{execution_id} starts, but is {run.state}"
+        assert run.key not in self._ended, f"{execution_id} starts again after its end"
 
     def redriven(self, key: RunKey) -> None:
-        """The run, DEAD before, may start again."""
+        """A DEAD run may start again."""
         self._ended.pop(key, None)
 
     def observe(self) -> None:
-        """Remember what has ended, and see that it stays as it is."""
+        """Remember the runs that ended, and check that they stay unchanged."""
         runs = self._all_runs()
         for key, was in [*self._ended.items()]:
             now = runs[key]
@@ -357,13 +365,13 @@ class Stack:
                 self.redriven(key)
                 continue
             same = (was.state, was.attempt) == (now.state, now.attempt)
-            assert same, f"{key.execution_id} had ended {was.state}, and is {now.state}"
+            assert same, f"{key.execution_id} had ended {was.state}, but is {now.state}"
         self._ended.update({key: run for key, run in runs.items() if run.state.ended})
 
     def _all_runs(self) -> dict[RunKey, Run]:
         raw = self.cloud.raw(self.system.runs_table)
         if raw != self._read[0]:  # it is asked for often
-            runs, unreadable = _decode_all(raw, str)
+            runs, unreadable = decode_all(raw, str)
             assert not unreadable
             self._read = raw, {run.key: run for run in runs}
         return self._read[1]
@@ -391,13 +399,13 @@ class Stack:
         return found
 
     def run(self, time: str = "12:00", job_id: str = "report") -> Run:
-        """The record of the run that was scheduled for *time*."""
+        """The record of the run scheduled for *time*."""
         runs = [r for k, r in self._all_runs().items() if k.job.job_id == job_id]
         (run,) = [run for run in runs if run.key.scheduled_at == at(time)]
         return run
 
     def assert_attempts(self, run: Run, attempts: int) -> None:
-        """*run* has had *attempts*, and one more at most for each worker that was killed."""
+        """Check that *run* had *attempts* attempts, and at most one more per killed worker."""
         most = attempts + self.cloud.died["worker"]
         assert attempts <= run.attempt <= most, f"{run.attempt} attempts, not {attempts} … {most}"
 
@@ -407,30 +415,30 @@ class Stack:
         return [message.body for message in self.cloud.messages(_DEAD_LETTERS)]
 
     @property
-    def told(self) -> str:
-        """What was told on the event bus, one event a line."""
+    def published(self) -> str:
+        """The events on the event bus, one per line."""
         return "\n".join(message.body for message in self.cloud.messages(LISTENER))
 
     def purge(self) -> None:
-        """Somebody purges the pool's queue."""
+        """Purge the pool's queue, as an operator may do."""
         self.cloud.purge(_QUEUE)
 
-    def assert_sound(self, *, picked_up_late: bool = False) -> None:
-        """What holds of every system at rest."""
+    def assert_sound(self, *, allow_late_starts: bool = False) -> None:
+        """Check what holds for every system at rest."""
         self.observe()
         books = self.snapshot()
         for job in books.jobs.values():
-            assert_all_accounted(books, job, picked_up_late=picked_up_late)
+            assert_all_accounted_for(books, job, allow_late_starts=allow_late_starts)
         for key, run in books.runs.all.items():
             most = books.jobs[key.job].definition.retry_policy.max_attempts
-            assert run.tries <= most, f"{key.execution_id} was tried {run.tries} times of {most}"
+            assert run.tries <= most, f"{key.execution_id} had {run.tries} attempts, limit {most}"
             assert self.starts[key.execution_id] <= run.fence
             if run.state is RunState.DEAD:
-                self._assert_told(run)
+                self._assert_death_published(run)
         self._assert_counted()
 
     def _assert_counted(self) -> None:
-        """A tenant's count of jobs is that of those that live, if they are counted at all."""
+        """A tenant's counter equals its number of live jobs if it has a quota of jobs."""
         counts: Counter[str] = Counter()
         living: Counter[str] = Counter()
         for item in self.cloud.items(self.system.jobs_table):
@@ -441,15 +449,15 @@ class Stack:
             limited = self.quotas.of(item["tenant"]).jobs is not None
             assert item.get("counted", False) == (lives and limited), item
             living[item["tenant"]] += lives and limited
-        assert +counts == +living, f"{counts} counted, and {living} there are"
+        assert +counts == +living, f"{counts} counted, but {living} exist"
         assert min(counts.values(), default=0) >= 0
 
     @property
     def sent_per_minute(self) -> dict[datetime, int]:
-        """How many runs came to the queue in each minute of the clock."""
+        """Number of runs that arrived in the queue per minute of the clock."""
         return Counter(floor_minute(sent) for sent in self.cloud.sent(_QUEUE))
 
-    def _assert_told(self, run: Run) -> None:
+    def _assert_death_published(self, run: Run) -> None:
         mine = []
         for body in self.letters:
             try:
@@ -458,7 +466,7 @@ class Stack:
                 continue
             mine += [message] if message.key == run.key else []
         assert run.dispatch in {m.dispatch for m in mine}, f"no dead letter of {run.key}"
-        assert dedup_id(run.key, run.dispatch) in self.told, f"no event of {run.key}"
+        assert dedup_id(run.key, run.dispatch) in self.published, f"no event of {run.key}"
         assert run.buried == run.dispatch
 
 
@@ -472,7 +480,7 @@ def _minute(bucket: str) -> datetime:
 
 
 class Adapters:
-    """What a process is built of."""
+    """The adapters of a process."""
 
     def __init__(self, stack: Stack, process: Process) -> None:
         self.stack = stack
@@ -571,14 +579,14 @@ class Adapters:
 
 
 class _JobRole(StsJobRole):
-    """Without the server that gives scripts their credentials: no script here asks for them."""
+    """Without the server that provides credentials: no script here requests them."""
 
     def _address(self) -> str:
         return "http://127.0.0.1"
 
 
 class Api:
-    """The API's process, which seeds the cursors before all else, as its handler does."""
+    """The API's process, which seeds the cursors first, like its handler."""
 
     def __init__(self, has: Adapters) -> None:
         limits = Limits(
@@ -601,7 +609,7 @@ class Api:
 
 
 class Handler:
-    """The API's process as the gateway calls it. It looks at two jobs in one call for many."""
+    """The API's process as the gateway calls it. It processes two jobs in one bulk call."""
 
     def __init__(self, has: Adapters) -> None:
         self._has = has
@@ -609,7 +617,7 @@ class Handler:
     def answer(
         self, method: str, path: str, body: object, key: str | None
     ) -> tuple[Answer, list[dict[str, Any]]]:
-        """The answer to a request, and the audit events of it."""
+        """Answer a request. Returns the answer and its audit events."""
         text = None if body is None else json.dumps(body)
         event = http_event(method, path, text, authorizer=identity("acme"))
         if key is not None:
@@ -630,7 +638,7 @@ class Handler:
             patch.setenv("NEXTFIRE_QUOTAS", quotas.model_dump_json(by_alias=True))
             patch.setattr(api, "dynamodb", lambda: process.dynamodb)
             patch.setattr(api, "s3", lambda: process.s3)
-            for executor in ("SideBySide", "ThreadPoolExecutor"):
+            for executor in ("RequestThreadPool", "ThreadPoolExecutor"):
                 patch.setattr(api, executor, lambda _: self._has.inline)
             patch.setattr(many_jobs, "TOGETHER", 2)
             patch.setattr(many_jobs, "PAGES_AT_MOST", 1)
@@ -642,7 +650,7 @@ class Handler:
 
 
 class Watcher:
-    """A watcher's process; stands by until it holds the lease."""
+    """A watcher's process; on standby until it holds the lease."""
 
     def __init__(self, has: Adapters, pools: Collection[str]) -> None:
         self._clock = has.clock
@@ -656,25 +664,25 @@ class Watcher:
         return self._life.holds
 
     def step(self) -> datetime:
-        """Do what is to be done now. Returns when to come again."""
+        """Do what is due now. Returns the time of the next step."""
         now = self._clock.now()
         for _ in range(_STEPS):
             again_at = self._life.turn(now)
             if again_at > now:
                 return again_at
-        raise AssertionError(f"a watcher that does not come to an end at {now}")
+        raise AssertionError(f"the watcher does not come to rest at {now}")
 
     def live(self, life: timedelta) -> None:
-        """An invocation that lasts for *life*."""
+        """One invocation with the duration *life*."""
         self._life.live(life)
 
     def end(self) -> None:
-        """The invocation's life is over."""
+        """End the invocation."""
         self._life.end()
 
 
 class Worker:
-    """A worker's process that is stopped as soon as nothing is visible."""
+    """A worker's process that is stopped as soon as no message is visible."""
 
     def __init__(self, has: Adapters) -> None:
         self._has = has
@@ -691,11 +699,11 @@ class Worker:
         self._pool.stop()
 
     def receive(self) -> None:
-        """Receive one message, without beginning it."""
+        """Receive one message without handling it."""
         self.journal.hold(self._has.inbox().receive(1, wait=timedelta(), hidden_for=LEASE))
 
     def work(self, *, most: int = _STEPS) -> None:
-        """Carry out what is visible until nothing is, or *most* messages."""
+        """Handle messages until none is visible, or *most* messages."""
         inbox = _FiniteInbox(self._has.inbox(), most, self.stop)
         notices = MemoryNotices()
         ports = WorkerPorts(
@@ -715,12 +723,12 @@ class Worker:
         self._pool = build_worker(ports, self._terms, notices)
         self._pool.serve()
         notices.assert_no_defect()
-        assert inbox.left or most < _STEPS, "the same messages come again"
+        assert inbox.left or most < _STEPS, "the same messages are received again and again"
 
 
 @dataclass
 class _FiniteInbox:
-    """Gives messages one by one, *left* at most; at the end it has its worker stopped."""
+    """Delivers messages one by one, at most *left*; then it stops its worker."""
 
     inbox: SqsInbox
     left: int
@@ -758,7 +766,7 @@ class _NoProtection:
 
 
 class Invoked:
-    """A Lambda executor's process, and the event source that receives and deletes for it."""
+    """A Lambda executor's process, with the event source that receives and deletes its messages."""
 
     def __init__(self, has: Adapters, source: Adapters) -> None:
         terms = ExecutorConfig(has.stack.new_name("worker"), has.stack.pool, LEASE, output_cap=1000)
@@ -768,7 +776,7 @@ class Invoked:
         self._inbox = source.inbox()
 
     def work(self) -> None:
-        """Invocations until nothing is visible."""
+        """Invoke it until no message is visible."""
         while received := self._inbox.receive(10, wait=timedelta(), hidden_for=2 * LEASE):
             deliveries = [replace(each, client=self._client) for each in received]
             stay = {

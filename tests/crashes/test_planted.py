@@ -1,4 +1,4 @@
-"""The explorer can fail: where calls are in a wrong order, it finds the point."""
+"""The explorer finds planted defects: for calls in a wrong order, it finds the point."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters import job_store
-from nextfire.adapters.control_store import DynamoDbControlStore
-from nextfire.adapters.due_store import DynamoDbDueStore
-from nextfire.adapters.request_store import DynamoDbRequestStore
-from nextfire.adapters.run_queue import SqsDelivery
+from nextfire.adapters.dynamodb import job_store
+from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
+from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
+from nextfire.adapters.sqs.run_queue import SqsDelivery
 from nextfire.domain.due import DueEntry, Slot
-from nextfire.domain.ports import KeptRequest
+from nextfire.domain.ports.requests import KeptRequest
 from nextfire.usecases import execute_run
 from nextfire.usecases.cover_missed import Recorded, record_missed
 from nextfire.usecases.dispatch.waiting import Postponer
@@ -67,11 +67,11 @@ def test_a_job_that_is_stored_before_its_due_entry(
     monkeypatch.setattr(job_store, "transact", one_by_one)
 
     class OnceAsked(Register):
-        def again(self, stack: Stack) -> None:
-            """Its caller was told nothing, and looks at the job."""
+        def repeat(self, stack: Stack) -> None:
+            """The caller has no answer and looks at the job instead."""
 
         def check(self, stack: Stack) -> None:
-            """That it is sound is enough: without an answer it may not be stored."""
+            """No more than soundness: without an answer the job may be missing."""
 
     assert explorer(OnceAsked()).first_lost() == ("PutItem", Fate.AFTER)
 
@@ -151,33 +151,35 @@ def test_a_count_that_is_written_after_its_job(
     monkeypatch.setattr(job_store, "transact_all", one_by_one)
 
     class OnceAsked(DeleteCounted):
-        def again(self, stack: Stack) -> None:
-            """Its caller was told nothing, and looks at the job."""
+        def repeat(self, stack: Stack) -> None:
+            """The caller has no answer and looks at the job instead."""
 
         def check(self, stack: Stack) -> None:
-            """That the count is right is enough."""
+            """No more than soundness, which includes the count."""
 
     assert explorer(OnceAsked()).first_lost() == ("PutItem", Fate.AFTER)
 
 
-def test_a_request_of_which_only_the_answer_is_kept(
+def test_an_idempotency_record_that_is_written_after_the_effect(
     explorer: Callable[[Flow], Explorer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin, finish = DynamoDbRequestStore.begin, DynamoDbRequestStore.finish
 
-    def look(
+    def begin_on_repetition(
         self: DynamoDbRequestStore, tenant: str, key: str, fingerprint: str, now: datetime
     ) -> KeptRequest | None:
         self.__dict__["began"] = fingerprint
         there = self._client.get_item(TableName="requests", Key={"request": {"S": f"acme#{key}"}})
         return begin(self, tenant, key, fingerprint, now) if "Item" in there else None
 
-    def keep(self: DynamoDbRequestStore, tenant: str, key: str, at: datetime, answer: str) -> str:
+    def finish_and_begin(
+        self: DynamoDbRequestStore, tenant: str, key: str, at: datetime, answer: str
+    ) -> str:
         begin(self, tenant, key, self.__dict__["began"], at)
         return finish(self, tenant, key, at, answer)
 
-    monkeypatch.setattr(DynamoDbRequestStore, "begin", look)
-    monkeypatch.setattr(DynamoDbRequestStore, "finish", keep)
+    monkeypatch.setattr(DynamoDbRequestStore, "begin", begin_on_repetition)
+    monkeypatch.setattr(DynamoDbRequestStore, "finish", finish_and_begin)
     assert explorer(CreateAgain()).first_lost() == ("TransactWriteItems", Fate.AFTER)
 
 
@@ -197,17 +199,17 @@ def test_runs_that_a_watcher_counts_in_its_memory(
         explorer(TakeOverWithRates()).explore_kills(each=False)
 
 
-class LetGo(ReleaseLease):
-    """A standby steps as soon as the watcher's life has ended."""
+class ReleaseAndTakeOver(ReleaseLease):
+    """A standby steps as soon as the watcher has ended."""
 
     def act(self, stack: Stack) -> None:
         super().act(stack)
         standby = stack.watcher()
         standby.step()
-        assert standby.holds, "the standby waits"
+        assert standby.holds, "the standby has to wait"
 
 
-def test_a_worker_that_deletes_what_it_has_not_begun(
+def test_a_worker_that_deletes_messages_before_handling_them(
     explorer: Callable[[Flow], Explorer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     carry_out = MessageBatch.carry_out
@@ -221,7 +223,7 @@ def test_a_worker_that_deletes_what_it_has_not_begun(
     assert explorer(Succeed()).first_lost() == ("DeleteMessageBatch", Fate.AFTER)
 
 
-def test_a_batch_whose_answer_names_the_first_that_stays_only(
+def test_a_batch_that_names_only_the_first_failed_message(
     explorer: Callable[[Flow], Explorer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     carry_out = MessageBatch.carry_out
@@ -237,12 +239,12 @@ def test_a_watcher_that_does_not_release_its_lease(
     explorer: Callable[[Flow], Explorer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(WatcherLife, "end", lambda _: None)
-    with pytest.raises(AssertionError, match="the standby waits"):
-        explorer(LetGo()).explore_kills(each=False)
+    with pytest.raises(AssertionError, match="the standby has to wait"):
+        explorer(ReleaseAndTakeOver()).explore_kills(each=False)
 
 
 @pytest.mark.parametrize(
-    "flow", [Dispatch(), LetGo(), InTurn()], ids=lambda flow: type(flow).__name__
+    "flow", [Dispatch(), ReleaseAndTakeOver(), InTurn()], ids=lambda flow: type(flow).__name__
 )
-def test_what_is_in_order_is_survived(explorer: Callable[[Flow], Explorer], flow: Flow) -> None:
+def test_correct_code_survives_every_kill(explorer: Callable[[Flow], Explorer], flow: Flow) -> None:
     assert explorer(flow).first_lost() is None

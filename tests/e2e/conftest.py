@@ -18,28 +18,28 @@ import boto3
 import httpx
 import pytest
 
-from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.domain.keys import Minted, Scope
 from nextfire.usecases.manage_keys import ManageKeys, new_key_id
 from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.stack import ACCOUNT
 from nextfire_cli.worker import DEPLOYED, environment
-from tests.places import folder_of_the_host
+from tests.places import host_folder
 from tests.process_tree import children_of
 
 ROOT = Path(__file__).resolve().parents[2]
 LEASE = timedelta(seconds=6)
 WORKERS = 2
 FEW, SMALL = "few-a-minute", "small"
-"""Tenants that have quotas; the others have none."""
+"""Tenants with quotas; other tenants have no quotas."""
 QUOTAS = {
     FEW: {"runsPerMinute": 2},
     SMALL: {"jobs": 1, "payloadBytes": 20, "shortestIntervalSec": 3600},
 }
 _LATE_IN_A_MINUTE = 45
 JOB_ROLE = "scripts-of-acting"
-"""The job role of the pool `acting`, which no job of the tests uses."""
+"""The job role of the pool `acting`. No job of the tests uses it."""
 _POOLS = {
     "default": {"executor": "worker"},
     "lambda": {"executor": "lambda", "memory": 512, "batchSize": 1},
@@ -61,16 +61,18 @@ class Stack:
         self._workers: list[subprocess.Popen[bytes]] = []
 
     def api(self) -> httpx.Client:
-        """A client with the key that the stack came with."""
+        """A client with the stack's initial key."""
         return self.api_with(self.info.api_key)
 
     def api_with(self, key: str) -> httpx.Client:
-        """A client with *key*, whatever that is."""
+        """A client with *key*, valid or not."""
         headers = {"Authorization": f"Bearer {key}"}
         return httpx.Client(base_url=self.info.endpoint, headers=headers, timeout=30)
 
     def key_of(self, tenant: str) -> str:
-        """The text of a new key of *tenant*; no API gives it, for each knows its own tenant."""
+        """The text of a new key of *tenant*. The API cannot create it: a caller only knows its own
+        tenant.
+        """
         keys = DynamoDbKeyStore(self.client("dynamodb"), table=self.outputs()["KeysTable"])
         made = ManageKeys(keys).create(
             tenant,
@@ -103,13 +105,13 @@ class Stack:
         )
 
     def outputs(self) -> dict[str, str]:
-        """What the deployed stack tells of itself."""
+        """The outputs of the deployed stack."""
         [found] = self.client("cloudformation").describe_stacks(StackName=DEPLOYED)["Stacks"]
         return {each["OutputKey"]: each["OutputValue"] for each in found["Outputs"]}
 
     def start_worker(self, pool: str = "default", **settings: str) -> int:
-        """Start another worker of *pool*, *settings* being its environment besides the stack's.
-        Returns the process id of its supervisor.
+        """Start another worker of *pool*; *settings* extends the environment that the stack gives
+        it. Returns the process id of its supervisor.
         """
         log = self.state / "logs" / f"worker-{pool}-{time.time_ns()}.log"
         with log.open("wb") as output:
@@ -137,19 +139,19 @@ class Stack:
         return worker.pid
 
     def workers(self) -> list[int]:
-        """The process ids of the workers that live, each a child of its supervisor."""
+        """The process ids of the live workers, each a child of its supervisor."""
         theirs = [each.pid for each in self.info.processes if "worker" in each.name and each.alive]
         ours = [worker.pid for worker in self._workers if worker.poll() is None]
         return [child for supervisor in (*theirs, *ours) for child in children_of(supervisor)]
 
     def kill_worker(self, pid: int) -> None:
-        """SIGKILL one of `workers`, and start another."""
+        """Kill one of `workers` with SIGKILL, and start another."""
         assert pid in self.workers()
         os.kill(pid, signal.SIGKILL)
         self.start_worker()
 
     def end_workers(self, *pids: int) -> None:
-        """End those of `start_worker`; all of them if none is named."""
+        """End the named workers of `start_worker`, or all of them."""
         ending = [worker for worker in self._workers if not pids or worker.pid in pids]
         for worker in ending:
             worker.terminate()
@@ -162,7 +164,7 @@ class Stack:
             self._workers.remove(worker)
 
     def restart(self) -> None:
-        """Stop everything and start it again with its data kept."""
+        """Stop everything and start it again with the same data."""
         self.end_workers()
         self.local.stop()
         self.info = self.local.start(
@@ -172,7 +174,7 @@ class Stack:
     def put_script(
         self, pool: str, handler: str, source: str, *, tenant: str | None = None
     ) -> None:
-        """Make *source* the script *handler* of *pool*, for *tenant* or that of `api`."""
+        """Upload *source* as script *handler* of *pool*, for *tenant* or the tenant of `api`."""
         self.client("s3").put_object(
             Bucket=self.info.scripts_bucket,
             Key=f"pools/{pool}/{tenant or self.info.account_id}/{handler}.py",
@@ -193,9 +195,9 @@ def stack(pytestconfig: pytest.Config) -> Iterator[Stack]:
     report: Callable[[str], None] = (
         print if pytestconfig.getoption("capture") == "no" else lambda _line: None
     )
-    # Not below pytest's own folder: where the workers are root, scripts are run by users of their
-    # own, who cannot enter that.
-    state = folder_of_the_host("e2e-nextfire-")
+    # Not below pytest's own folder: if the workers are root, scripts run as dedicated users, who
+    # cannot enter that folder.
+    state = host_folder("e2e-nextfire-")
     state.chmod(0o711)
     local = LocalStack(ROOT, state=state)
     with local.running(report, workers=WORKERS, lease=LEASE, settings=_SETTINGS) as info:
@@ -208,7 +210,7 @@ def stack(pytestconfig: pytest.Config) -> Iterator[Stack]:
 
 
 def processes_of(execution_id: str) -> list[str]:
-    """What runs for that execution, whoever started it."""
+    """The processes that run for that execution, of all users."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -216,13 +218,13 @@ def processes_of(execution_id: str) -> list[str]:
             if f"NEXTFIRE_EXECUTION_ID={execution_id}".encode() in variables:
                 found.append((process / "cmdline").read_text().replace("\0", " "))
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
     return found
 
 
 @pytest.fixture
 def scratch(stack: Stack) -> Path:
-    """A new folder, into which scripts may look."""
+    """A new folder that scripts can read."""
     folder = Path(tempfile.mkdtemp(prefix="scratch-", dir=stack.state))
     folder.chmod(0o755)
     return folder
@@ -230,7 +232,7 @@ def scratch(stack: Stack) -> Path:
 
 @dataclass(frozen=True)
 class HeldBack:
-    """Jobs of the tenant `FEW`, all due at `at`: more than it may run in a minute."""
+    """Jobs of the tenant `FEW`, all due at `at`: more than its quota of runs per minute."""
 
     at: datetime
     jobs: list[str]
@@ -239,13 +241,13 @@ class HeldBack:
 
 @pytest.fixture(scope="session", autouse=True)
 def held_back(stack: Stack) -> HeldBack:
-    """Made before all tests: their runs wait for the next minute, and no test waits for that."""
+    """Created before all tests: their runs wait for the next minute while other tests run."""
     stack.put_script("default", "waits", "print('it ran')", tenant=FEW)
     key = stack.key_of(FEW)
     with stack.api_with(key) as api:
-        api.get("/v1/jobs").raise_for_status()  # the functions' first call takes a while
+        api.get("/v1/jobs").raise_for_status()  # the first call of a function is slow
         at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=8)
-        if at.second >= _LATE_IN_A_MINUTE:  # else the first of them might be sent in the next
+        if at.second >= _LATE_IN_A_MINUTE:  # otherwise runs might be sent a minute later
             at = at.replace(second=8) + timedelta(minutes=1)
         job = {"type": "ONCE", "schedule": at.isoformat(), "target": {"handler": "waits"}}
         made = api.post("/v1/jobs:batch", json={"jobs": [job] * 4}).raise_for_status().json()

@@ -1,4 +1,4 @@
-"""The audit chain of the deployed stack: from a request to an object in S3 that can be verified."""
+"""The audit chain of the deployed stack: from a request to a verifiable object in S3."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PATIENCE = 60.0
 
 @pytest.fixture
 def audit(stack: Stack, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """`nextfire audit …` on the stack, as the account's root user."""
+    """Runs `nextfire audit …` on the stack as the root user of the account."""
 
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -95,8 +95,8 @@ def test_a_change_by_http_is_in_the_chain_and_tampering_is_seen(
 
 
 def test_runs_leave_no_events(stack: Stack) -> None:
-    """Executors' and watchers' writes do not invoke the function: it is invoked in vain only by the
-    note of a key's last use, once a day.
+    """Writes of executors and watchers do not invoke the function. Its only invocation without an
+    event is the note of a key's last use, once a day.
     """
     configuration = stack.client("lambda").get_function_configuration(
         FunctionName=stack.outputs()["AuditLogFunction"]

@@ -1,6 +1,6 @@
-"""What vanishes behind the deployed system's back, the deployed auditor puts in order.
+"""The deployed auditor repairs what is lost in the tables and queues.
 
-IAM is enforced, so its role is tested: that it suffices, and that it gives no more.
+IAM is enforced, so these tests check the auditor's role: it is sufficient and grants no more.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def entries(stack: Stack, job: Document) -> list[dict[str, Any]]:
 
 
 def audit(stack: Stack) -> dict[str, Any]:
-    """An audit from its beginning; all of it."""
+    """Run a complete audit from the beginning."""
     report = stack.invoke("auditor", {"full": True})
     assert report["done"] is True, report
     assert report["jobs"] >= 1
@@ -57,7 +57,7 @@ def test_a_job_whose_fire_entry_was_deleted_runs_again(stack: Stack, user: User)
     report = audit(stack)
 
     assert report["restored"] >= 1
-    assert entries(stack, job) == [entry], "the same one"
+    assert entries(stack, job) == [entry], "the same entry"
     [run, *_] = user.ended(job)
     assert run["state"] == "SUCCEEDED"
     assert instant(run["scheduledAt"]) == instant(job["createdAt"]) + PERIOD
@@ -95,7 +95,7 @@ def test_a_run_that_lost_its_worker_and_its_message_is_taken_over(stack: Stack, 
         },
     )
 
-    until(lambda: audit(stack)["revived"], "a queue that is empty, and a run revived")
+    until(lambda: audit(stack)["revived"], "an empty queue and a revived run")
 
     [run] = user.ended(job)
     assert (run["state"], run["attempt"], run["dispatch"]) == ("SUCCEEDED", 2, 2)
@@ -114,7 +114,7 @@ def test_occurrences_without_record_are_sent_as_the_misfire_policy_says(
         ExpressionAttributeValues={":since": {"S": f"{since:%Y-%m-%dT%H:%M:%SZ}"}},
     )
 
-    until(lambda: audit(stack)["resent"], "a queue that is empty, and a run sent")
+    until(lambda: audit(stack)["resent"], "an empty queue and a resent run")
 
     def both() -> list[Document] | None:
         runs = [r for r in user.runs(job) if r["state"] in {"SUCCEEDED", "SKIPPED"}]

@@ -1,5 +1,5 @@
-"""The Python client against the deployed API, and what the pages show of it and of curl, as
-printed.
+"""The Python client against the deployed API, and the curl and Python examples of the docs,
+verbatim.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def client(stack: Stack) -> Iterator[Client]:
 
 
 def ran(stack: Stack, *command: str, text: str | None = None) -> str:
-    """What *command* prints, to whom the environment tells where the API is."""
-    told = {
+    """The output of *command*, with the API's address in the environment."""
+    api_environment = {
         "NEXTFIRE_ENDPOINT": stack.info.endpoint,
         "NEXTFIRE_API_KEY": stack.info.api_key,
         "PYTHONPATH": f"{ROOT}/layers",
@@ -54,7 +54,7 @@ def ran(stack: Stack, *command: str, text: str | None = None) -> str:
     done = subprocess.run(
         command,
         input=text,
-        env={**inherited_environment(), **told},
+        env={**inherited_environment(), **api_environment},
         cwd=stack.state,
         capture_output=True,
         text=True,
@@ -66,7 +66,7 @@ def ran(stack: Stack, *command: str, text: str | None = None) -> str:
 
 
 def documents(text: str) -> list[dict[str, Any]]:
-    """The JSON documents in *text*, one after the other."""
+    """The concatenated JSON documents in *text*."""
     found, at, decoder = [], 0, json.JSONDecoder()
     while at < len(text.rstrip()):
         document, at = decoder.raw_decode(text, at)
@@ -76,7 +76,7 @@ def documents(text: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("hello")
-def test_a_job_runs_and_tells(client: Client) -> None:
+def test_a_job_runs_and_its_log_is_readable(client: Client) -> None:
     made = client.create_job({"type": "MANUAL", "target": {"handler": "hello"}})
 
     run = client.run_job(made.job_id, payload={"name": "e2e"})
@@ -95,7 +95,7 @@ def test_a_job_runs_and_tells(client: Client) -> None:
 
 def test_errors_come_as_what_they_are(stack: Stack, client: Client) -> None:
     with pytest.raises(NotFound) as missing:
-        client.get_job("nobody-s")
+        client.get_job("no-such-job")
     assert not missing.value.by_gateway
     with pytest.raises(Invalid) as refused:
         client.create_job({"typ": "CRON"})
@@ -107,9 +107,9 @@ def test_errors_come_as_what_they_are(stack: Stack, client: Client) -> None:
         stranger.get_job("j")
     assert shut_out.value.by_gateway
     assert "wrong, expired or revoked" in shut_out.value.remedy
-    nobody = Client(stack.info.endpoint, auth=httpx.Auth())
-    with nobody, pytest.raises(Unauthorized):
-        nobody.get_job("j")
+    anonymous = Client(stack.info.endpoint, auth=httpx.Auth())
+    with anonymous, pytest.raises(Unauthorized):
+        anonymous.get_job("j")
 
 
 def test_a_lost_answer_makes_no_second_job(stack: Stack) -> None:
@@ -148,7 +148,9 @@ def test_the_curl_lines_of_the_reference_work_as_printed(stack: Stack) -> None:
 
     answers = documents(ran(stack, "bash", "-euo", "pipefail", text=lines))
 
-    assert len(answers) == lines.count('"$NEXTFIRE_ENDPOINT/') - 1, "one goes into a variable"
+    assert len(answers) == lines.count('"$NEXTFIRE_ENDPOINT/') - 1, (
+        "one answer goes into a variable"
+    )
     made, got, listed, paused, resumed, run, log, runs, changed, deleted, health = answers
     assert (made["jobId"], got["state"], paused["state"]) == ("nightly", "ACTIVE", "PAUSED")
     assert "nightly" in [job["jobId"] for job in listed["items"]]

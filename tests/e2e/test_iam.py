@@ -1,4 +1,4 @@
-"""Each role is refused what it was not granted: least privilege as IAM sees it."""
+"""IAM denies each role everything that it was not granted: least privilege."""
 
 import json
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from tests.e2e.conftest import JOB_ROLE, Stack
 
 Call = tuple[str, str, dict[str, Any]]
-"""A service, its operation, the request."""
+"""A service, its operation, and the request."""
 _REFUSED = {"AccessDenied", "AccessDeniedException"}
 _ITEM = {"tenant": {"S": "0"}, "job_id": {"S": "none"}}
 
@@ -88,16 +88,16 @@ def _write_output(stack: Stack, client: Any) -> None:
 
 def _read_output(stack: Stack, client: Any) -> None:
     with pytest.raises(client.exceptions.NoSuchKey):
-        client.get_object(Bucket=stack.info.outputs_bucket, Key="of/nobody")
+        client.get_object(Bucket=stack.info.outputs_bucket, Key="of/no-one")
 
 
-def _tell(stack: Stack, client: Any, bus: str | None = None) -> None:
+def _publish(stack: Stack, client: Any, bus: str | None = None) -> None:
     entry = {"Source": "test", "DetailType": "test", "Detail": "{}"}
     client.put_events(Entries=[entry | {"EventBusName": bus or stack.info.event_bus}])
 
 
-def _tell_others(stack: Stack, client: Any) -> None:
-    _tell(stack, client, bus="default")
+def _publish_to_other_bus(stack: Stack, client: Any) -> None:
+    _publish(stack, client, bus="default")
 
 
 def _read_secret(_: Stack, client: Any) -> None:
@@ -113,7 +113,7 @@ def _read_parameter_of_others(_: Stack, client: Any) -> None:
 
 
 def _redrive(stack: Stack, client: Any) -> None:
-    """As the API does: a run changed and its due entry put, or neither."""
+    """As the API does: change a run and put its due entry, both or neither."""
     run = {"job": {"S": "0/none"}, "run_id": {"S": "none"}}
     update = {
         "TableName": stack.info.tables["runs"],
@@ -212,14 +212,14 @@ def _list_dead(stack: Stack, client: Any) -> None:
         ("api", "s3", _write_output),
         ("api", "s3", _read_script),
         ("api", "s3", _delete_script),
-        ("api", "events", _tell),
+        ("api", "events", _publish),
         ("api", "secretsmanager", _read_secret),
         ("watcher", "s3", _read_output),
         ("executor-lambda", "s3", _delete_output),
-        ("executor-lambda", "events", _tell_others),
+        ("executor-lambda", "events", _publish_to_other_bus),
         ("executor-lambda", "secretsmanager", _read_secret_of_others),
         ("executor-lambda", "ssm", _read_parameter_of_others),
-        ("worker-default", "events", _tell_others),
+        ("worker-default", "events", _publish_to_other_bus),
         ("worker-default", "secretsmanager", _read_secret_of_others),
         ("worker-default", "ssm", _read_parameter_of_others),
         ("worker-default", "dynamodb", _list_dead),
@@ -246,8 +246,8 @@ def test_ungranted_call_is_refused(
         ("authorizer", "dynamodb", _read_key),
         ("authorizer", "dynamodb", _note_use),
         ("auditor", "dynamodb", _change_job),
-        ("executor-lambda", "events", _tell),
-        ("worker-default", "events", _tell),
+        ("executor-lambda", "events", _publish),
+        ("worker-default", "events", _publish),
     ],
 )
 def test_granted_call_is_let_through_to_the_service(
@@ -257,7 +257,7 @@ def test_granted_call_is_let_through_to_the_service(
 
 
 POOLS = {"worker-default": "default", "executor-lambda": "lambda"}
-"""The executors' roles, each of another pool."""
+"""The roles of the executors, each with another pool."""
 
 
 REACHES: dict[str, Callable[[Stack, str], Call]] = {
@@ -305,7 +305,7 @@ REACHES: dict[str, Callable[[Stack, str], Call]] = {
 
 
 def _refused(stack: Stack, role: str, call: Call) -> bool:
-    """Whether IAM refuses *call*; an error that says "absent" is not a refusal."""
+    """Whether IAM denies *call*; an error that says "absent" is not a denial."""
     service, operation, request = call
     try:
         getattr(stack.client(service, role=role), operation)(**request)
@@ -329,7 +329,7 @@ def test_an_executor_reaches_its_own_pool_only(
         f"pools/{other}/{tenant}/",
         f"pools/{other}/{tenant}/pools/{own}/{tenant}/",
         f"{tenant}/pools/{own}/",
-        f"{tenant}/{own}/",  # where a version that did not separate pools had it
+        f"{tenant}/{own}/",  # location in a version that did not separate pools
         f"{own}/{tenant}/",
     ]
 
@@ -356,7 +356,7 @@ def test_an_executor_reaches_no_other_pools_queues(stack: Stack, role: str, queu
 
 
 def test_a_session_in_a_job_role_has_the_tag_of_its_own_pool(stack: Stack) -> None:
-    """The trust policy names the executors of two pools, and asks for no tag."""
+    """The trust policy names the executors of two pools and requires no tag."""
     roles = [stack.info.roles[name] for name in ("executor-acting", "executor-lambda")]
     trusted = {"Effect": "Allow", "Principal": {"AWS": roles}}
     trusted["Action"] = ["sts:AssumeRole", "sts:TagSession"]
@@ -377,7 +377,7 @@ def test_a_session_in_a_job_role_has_the_tag_of_its_own_pool(stack: Stack) -> No
         assert refused(pool="lambda", tenant=tenant, job="report")
         assert refused(tenant=tenant, job="report")
         assert refused(pool="acting", tenant=tenant, job="report", admin="yes")
-        # Its pool has no job role.
+        # The pool of this role has no job role.
         assert refused("executor-lambda", pool="acting", tenant=tenant, job="report")
 
 

@@ -1,4 +1,4 @@
-"""What scripts can do to their executor and to each other: nothing; and what they are lent."""
+"""Scripts cannot affect their executor or each other; they get references and a job role."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from tests.e2e.conftest import Stack, processes_of
 from tests.e2e.test_path import Document, User, soon
 
 as_users_of_their_own = pytest.mark.skipif(
-    os.geteuid() != 0, reason="scripts have users of their own only where the executor is root"
+    os.geteuid() != 0, reason="scripts have dedicated users only if the executor is root"
 )
 
 HOSTILE = {
@@ -102,7 +102,7 @@ secret = pathlib.Path(os.environ["HOME"], "secret")
 secret.write_text(os.environ["MINE"])
 with open(payload["marks"], "a") as marks:
     marks.write(str(secret) + " " + str(os.getpid()) + "\\n")
-while len(told := pathlib.Path(payload["marks"]).read_text().split()) < 4:
+while len(marked := pathlib.Path(payload["marks"]).read_text().split()) < 4:
     time.sleep(0.05)
 found = []
 for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
@@ -110,7 +110,7 @@ for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
         found.append(path.read_bytes().decode())
     except OSError:
         pass
-for path in told[::2]:
+for path in marked[::2]:
     try:
         found.append(pathlib.Path(path).read_text())
     except OSError:
@@ -161,7 +161,7 @@ def user(stack: Stack, scratch: Path) -> Iterator[User]:
 
 
 def result(user: User, job: Document) -> Any:
-    """What the job's only run left, which succeeded."""
+    """The result of the job's only run, which succeeded."""
     [run] = user.ended(job)
     assert run["state"] == "SUCCEEDED", run
     return user.call("GET", f"/v1/executions/{run['executionId']}")["result"]
@@ -193,7 +193,7 @@ def test_whatever_scripts_do_their_worker_serves_on_and_nothing_of_them_stays(us
     assert list((user.stack.state / "tmp").glob(top.name.rpartition("-")[0] + "-*")) == []
     assert top.parent == user.stack.state / "tmp"
     assert user.stack.workers() == workers
-    # As many as the workers have slots: none is lost.
+    # As many runs as the workers have slots: no slot is lost.
     others = [user.once(soon(1), handler="well") for _ in range(8)]
     assert {user.ended(job)[0]["stdout"] for job in others} == {"well\n"}
     for name in ("fork-bomb", "glutton"):
@@ -204,7 +204,7 @@ def test_whatever_scripts_do_their_worker_serves_on_and_nothing_of_them_stays(us
 def test_a_script_reads_nobodys_credentials(user: User) -> None:
     aws = user.stack.state / "aws"
     files = [str(path) for path in aws.iterdir()]
-    assert files, "a worker has a file with its profile"
+    assert files, "workers store their profile in a file"
     job = user.once(soon(1), handler="spy", payload={"files": files})
 
     found = result(user, job)
@@ -279,7 +279,7 @@ def test_references_are_resolved_for_the_script_and_recorded_nowhere(user: User)
 
 @pytest.fixture
 def borrowed(user: User) -> Iterator[Document]:
-    """A queue whose worker lends its scripts a role, and what the role may write to."""
+    """A queue whose worker assumes a role for its scripts, and the bucket that the role can use."""
     iam, sqs, s3 = (user.stack.client(service) for service in ("iam", "sqs", "s3"))
     worker = user.stack.info.roles["worker-default"]
     unique = secrets.token_hex(4)
@@ -316,7 +316,7 @@ def _policy(*statements: Document) -> str:
 
 
 def test_a_script_acts_in_its_pool_s_role(user: User, borrowed: Document) -> None:
-    # No local pool has a role: the worker has a queue of its own, and is sent the run there.
+    # No local pool has a role: the worker gets a dedicated queue, and the run is sent there.
     payload = {
         "site": sysconfig.get_path("purelib"),
         "bucket": borrowed["bucket"],

@@ -1,4 +1,4 @@
-"""API keys against the deployed API: who is let in, who is not, and how soon a key is shut out."""
+"""API keys against the deployed API: accepted and rejected keys, and how fast revocation works."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from nextfire_cli.local.cdk import inherited_environment
 from tests.e2e.conftest import Stack
 
 REVOKED_WITHIN = 60.0
-"""Seconds: what is promised."""
+"""Seconds: the promised limit."""
 MANUAL = {"type": "MANUAL", "target": {"handler": "hello"}}
 
 
 def new_key(stack: Stack, scope: str, name: str = "e2e") -> tuple[str, str]:
-    """The id and the text of a key that may do *scope*."""
+    """The id and the text of a key with *scope*."""
     with stack.api() as api:
         made = api.post("/v1/keys", json={"name": name, "scopes": [scope]})
         document = made.raise_for_status().json()
@@ -72,7 +72,7 @@ def test_a_key_does_what_its_scope_allows(stack: Stack) -> None:
 def test_a_revoked_key_is_refused_within_a_minute(stack: Stack) -> None:
     key_id, key = new_key(stack, "read")
     with stack.api_with(key) as theirs, stack.api() as ours:
-        assert theirs.get("/v1/jobs").status_code == 200  # what the gateway then remembers
+        assert theirs.get("/v1/jobs").status_code == 200  # the gateway caches this
         ours.delete(f"/v1/keys/{key_id}").raise_for_status()
         deadline = time.monotonic() + REVOKED_WITHIN
         while (status := theirs.get("/v1/jobs").status_code) == 200:
@@ -105,7 +105,7 @@ def test_the_key_of_the_local_stack_is_its_users_alone(stack: Stack) -> None:
 
 
 def nextfire(home: Path, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command, of a user who has nothing but *home*."""
+    """Run the CLI as a user who has nothing but *home*."""
     return subprocess.run(
         [sys.executable, "-c", "from nextfire_cli.main import app; app()", *args],
         env={**inherited_environment(), "HOME": str(home), **environment},
@@ -140,10 +140,10 @@ def test_from_the_first_key_to_the_next_by_the_command(stack: Stack, tmp_path: P
     refused = nextfire(tmp_path, "jobs", "create", "--in", "1h", "--handler", "hello", **reader)
     assert refused.returncode == 1
     assert "`run`" in refused.stderr
-    nobody = nextfire(tmp_path, "jobs", "list", **admin | {"NEXTFIRE_API_KEY": _wrong(admin)})
-    assert nobody.returncode == 1
-    assert "wrong, expired or revoked" in nobody.stderr
-    for done in (first, made, listed, refused, nobody):
+    rejected = nextfire(tmp_path, "jobs", "list", **admin | {"NEXTFIRE_API_KEY": _wrong(admin)})
+    assert rejected.returncode == 1
+    assert "wrong, expired or revoked" in rejected.stderr
+    for done in (first, made, listed, refused, rejected):
         assert kept.read_text().strip() not in done.stdout + done.stderr
 
 

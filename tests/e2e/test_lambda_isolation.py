@@ -1,4 +1,4 @@
-"""What a script that a Lambda function runs finds of its executor, in the emulator."""
+"""What a script in a Lambda function can find out about its executor, in the emulator."""
 
 import json
 from collections.abc import Iterator

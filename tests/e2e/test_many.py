@@ -1,4 +1,4 @@
-"""Many jobs at a time, and scripts that come by the API alone, on the deployed stack."""
+"""Bulk operations, and scripts uploaded only through the API, on the deployed stack."""
 
 import hashlib
 import secrets

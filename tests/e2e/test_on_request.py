@@ -1,6 +1,6 @@
-"""What people ask for beside a schedule, on the deployed stack: a run now, a skip, a timed pause.
+"""Requests in addition to a schedule, on the deployed stack: run now, skip, timed pause.
 
-IAM is enforced: the API writes run records and requests here, the watcher changes a job.
+IAM is enforced: here the API writes run records and requests, and the watcher changes a job.
 """
 
 from collections.abc import Iterator
@@ -99,7 +99,7 @@ def test_a_pause_ends_by_itself_and_what_was_due_in_it_runs(user: User) -> None:
     assert user.marked() == [run["executionId"]]
 
 
-def test_of_two_who_change_a_job_at_once_the_later_is_told(user: User) -> None:
+def test_the_later_of_two_concurrent_changes_is_rejected(user: User) -> None:
     job = counting(user, type="MANUAL")
     path = f"/v1/jobs/{job['jobId']}"
     seen = {"If-Match": user.http.get(path).headers["etag"]}

@@ -1,6 +1,6 @@
 """The whole path on the deployed stack: HTTPS call, due entry, watcher, queue, executor, record.
 
-IAM is enforced, so these tests also show that each role suffices.
+IAM is enforced, so these tests also show that the permissions of each role suffice.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from tests.e2e.conftest import Stack
 
 Document = dict[str, Any]
 LONG = 60.0
-"""Seconds after which an awaited state is not coming any more."""
+"""Seconds after which a test stops waiting for a state."""
 
 COUNTING = """
 import json, os, sys, time
@@ -31,7 +31,7 @@ print("ran with", payload.get("word"))
 
 
 def until(check: Callable[[], Any], what: str, *, within: float = LONG) -> Any:
-    """What *check* answers as soon as it is true."""
+    """Return the result of *check* as soon as it is true."""
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
         if found := check():
@@ -48,7 +48,7 @@ class User:
         self.http = http
         self.marks = folder / "marks"
         self.marks.touch()
-        self.marks.chmod(0o666)  # each script may have a user of its own
+        self.marks.chmod(0o666)  # each script may have its own user
 
     def call(self, method: str, path: str, body: object = None, expect: int = 200) -> Document:
         answer = self.http.request(method, path, json=body)
@@ -81,12 +81,12 @@ class User:
         return found
 
     def marked(self) -> list[str]:
-        """The execution ids that scripts have left, one for each time a script was run."""
+        """The execution ids that scripts have written, one per start of a script."""
         return self.marks.read_text().split()
 
     def send(self, run: Document, *, dispatch: int = 1, queue: str | None = None) -> None:
-        """Send a run's message once more, under a deduplication id of its own, to the pool
-        `default` or to *queue*.
+        """Send another message for *run*, with its own deduplication id, to the pool `default` or
+        to *queue*.
         """
         run_id = run["executionId"].partition(".")[2]
         body = {
@@ -116,11 +116,13 @@ class User:
         return all(int(attributes[name]) == 0 for name in names)
 
     def dead_letter(self, pool: str, holds: str) -> Document:
-        """The message of the pool's dead-letter queue whose body holds *holds*; it is taken out."""
+        """Remove and return the message of the pool's dead-letter queue whose body contains
+        *holds*.
+        """
         sqs, url = self.stack.client("sqs"), self.stack.info.pools[pool].dlq_url
 
         def check() -> Document | None:
-            # Hidden for a moment only: another letter of the same test may be asked for next.
+            # Hidden for a moment only: the same test may ask for another message next.
             answer = sqs.receive_message(
                 QueueUrl=url,
                 MaxNumberOfMessages=10,
@@ -147,7 +149,7 @@ def user(stack: Stack, scratch: Path) -> Iterator[User]:
 
 
 def soon(seconds: float = 2) -> datetime:
-    """An instant at a whole millisecond, *seconds* from now."""
+    """An instant *seconds* from now, in whole milliseconds."""
     at = datetime.now(UTC) + timedelta(seconds=seconds)
     return at.replace(microsecond=at.microsecond // 1000 * 1000)
 
@@ -157,7 +159,7 @@ def instant(text: str) -> datetime:
 
 
 def worker_of(run: Document) -> int:
-    """The process id of the worker that has the run."""
+    """The process id of the worker that owns the run."""
     return int(run["worker"].rpartition("-")[2])
 
 
@@ -200,7 +202,7 @@ def test_a_run_whose_worker_is_killed_is_run_again(user: User) -> None:
     assert (first["number"], first["outcome"]) == (1, "WORKER_LOST")
     assert (second["number"], second["outcome"]) == (2, "SUCCEEDED")
     assert first["worker"] != second["worker"]
-    # By its supervisor, in the worker's role.
+    # Handed back by its supervisor, in the role of the worker.
     logs = [log.read_text() for log in (user.stack.state / "logs").glob("worker-*.log")]
     assert any('"runs":1,"messages":1,"left":0' in log for log in logs)
 
@@ -262,14 +264,15 @@ def test_a_missing_script_ends_the_run_with_that_reason(user: User) -> None:
     [run] = user.ended(job)
 
     assert run["state"] == "DEAD"
-    assert "There is no script" in run["reason"]
+    assert run["reason"].startswith("Script ")
+    assert "was not found" in run["reason"]
     assert f"pools/default/{user.stack.info.account_id}/nowhere.py" in run["reason"]
-    assert len(run["attempts"]) == 1  # another attempt could not end otherwise
+    assert len(run["attempts"]) == 1  # another attempt would fail the same way
     user.dead_letter("default", job["jobId"])
 
 
 @pytest.mark.parametrize("pool", ["default", "lambda"])
-def test_a_message_that_is_none_goes_to_the_dead_letters_and_blocks_nothing(
+def test_an_invalid_message_goes_to_the_dead_letters_and_blocks_nothing(
     user: User, pool: str
 ) -> None:
     garbage = f"{{not a message {time.time_ns()}"
@@ -293,14 +296,14 @@ def test_a_schedule_changed_in_the_very_second_it_is_due(user: User) -> None:
 
     sides = set()
     for job in changed:
-        # The old schedule owns what is due up to the change, the new one what comes after.
+        # The old schedule owns the occurrences up to the change, the new schedule those after it.
         before_change = at <= instant(job["updatedAt"])
         sides.add(before_change)
         expected = {at, later} if before_change else {later}
         runs = user.ended(job, len(expected))
         assert {instant(run["scheduledAt"]) for run in runs} == expected
         assert len(runs) == len(expected)
-    assert sides == {True, False}, "the changes fell on one side only; nothing was shown"
+    assert sides == {True, False}, "all changes were on one side; the test proved nothing"
     assert len(user.marked()) == len(set(user.marked()))
 
 

@@ -1,6 +1,6 @@
 """Pause and resume, misfire and overlap policies and the relevancy window on the deployed stack.
 
-The watcher writes run records here, and reads them: with IAM enforced, so its rights are tested.
+The watcher writes and reads run records here. IAM is enforced, so this also tests its permissions.
 """
 
 import itertools
@@ -53,7 +53,7 @@ def oldest_first(user: User, job: Document) -> list[Document]:
 
 
 def covered(record: Document) -> list[datetime]:
-    """The occurrences that *record* stands for."""
+    """The occurrences that *record* covers."""
     first = instant(record["scheduledAt"])
     count = record["range"]["count"] if "range" in record else 1
     occurrences = [first + n * PERIOD for n in range(count)]
@@ -85,7 +85,7 @@ def test_what_was_due_in_a_pause_falls_under_the_misfire_policy(user: User) -> N
     resumed = {name: change(user, job, "resume") for name, job in jobs.items()}
     change(user, only, "resume")
 
-    # Nothing is left of it: the watcher completes it.
+    # No occurrence is left: the watcher completes the job.
     until(partial(is_completed, user, only), "completion of a job whose only run is skipped")
     assert [record["state"] for record in user.runs(only)] == ["SKIPPED"]
     for name, job in jobs.items():
@@ -124,10 +124,11 @@ def test_what_was_due_in_a_pause_falls_under_the_misfire_policy(user: User) -> N
             assert ran == []
             assert covered(record) == during
         else:
-            # The latest of all that were due when the watcher came to it, if one of the pause.
+            # The latest occurrence due when the watcher handled the job, if it was due during the
+            # pause.
             assert len(covered(record)) >= len(during) - 1
             assert len(ran) <= 1
-        # An occurrence inside the range answers with the record that stands for it.
+        # An occurrence inside the range returns the record that covers it.
         inside = record["executionId"].replace(_stamp(during[0]), _stamp(during[1]))
         assert inside != record["executionId"]
         assert user.call("GET", f"/v1/executions/{inside}") == record
@@ -143,12 +144,12 @@ def test_a_job_that_drains_ends_what_runs_and_begins_nothing(user: User) -> None
 
     drained = change(user, job, "drain", {"reason": "a test"})
 
-    assert (drained["state"], drained["pauseReason"]) == ("DRAINING", "a test")
+    assert (drained["draining"], drained["pauseReason"]) == (True, "a test")
 
-    def is_paused() -> bool:
-        return bool(user.call("GET", f"/v1/jobs/{job['jobId']}")["state"] == "PAUSED")
+    def is_drained() -> bool:
+        return "draining" not in user.call("GET", f"/v1/jobs/{job['jobId']}")
 
-    until(is_paused, "the end of what ran")
+    until(is_drained, "the end of the running run")
     records = oldest_first(user, job)
     assert {record["state"] for record in records} == {"SUCCEEDED"}
     asked_at = instant(drained["drainAskedAt"])
@@ -209,10 +210,10 @@ def test_a_run_that_is_picked_up_too_late_is_skipped(user: User) -> None:
     [to_come] = user.call("GET", f"/v1/jobs/{patient['jobId']}/upcoming")["items"]
     execution = f"/v1/executions/{to_come['executionId']}"
     user.call("GET", execution, expect=404)
-    until(lambda: user.http.get(execution).status_code == 200, "its instant")
+    until(lambda: user.http.get(execution).status_code == 200, "the due time")
     assert user.call("GET", execution)["state"] == "PENDING"
 
-    [record] = until(lambda: user.runs(stale), "the record of the late one")
+    [record] = until(lambda: user.runs(stale), "the record of the late run")
 
     assert record["state"] == "SKIPPED"
     assert record["reason"].startswith("picked up ")

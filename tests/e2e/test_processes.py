@@ -1,4 +1,4 @@
-"""Whatever the local stack starts is ended, also what an earlier and killed start left behind."""
+"""The local stack ends everything that it starts, including leftovers of a killed start."""
 
 import os
 import sys
@@ -39,7 +39,7 @@ def processes(tmp_path: Path, territory: Path) -> Processes:
 def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 10
     while not condition():
-        assert time.monotonic() < deadline, "waited 10 s in vain"
+        assert time.monotonic() < deadline, "timed out after 10 s"
         time.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""Quotas on the deployed stack: what is refused, what waits, and what a tenant sees of them."""
+"""Quotas on the deployed stack: rejections, delayed runs, and what a tenant sees of its quotas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.e2e.conftest import FEW, QUOTAS, SMALL, HeldBack, Stack
 from tests.e2e.test_path import until
 
 WITHIN = 240.0
-"""Seconds: two minutes of the clock, and a watcher's life, at whose end its log is there."""
+"""Seconds: two minutes, plus the life of a watcher, which writes its log at the end."""
 YEARLY: dict[str, Any] = {"type": "CRON", "schedule": "0 3 1 1 *", "target": {"handler": "h"}}
 
 
@@ -31,17 +31,17 @@ def key(stack: Stack) -> str:
 
 @pytest.fixture
 def small(stack: Stack, key: str) -> Iterator[Client]:
-    """Of the tenant `SMALL`."""
+    """A client of the tenant `SMALL`."""
     with Client(stack.info.endpoint, key) as client:
         yield client
 
 
 def nextfire(stack: Stack, key: str, *args: str) -> subprocess.CompletedProcess[str]:
-    """What the command says to who has *key*."""
-    told = {"NEXTFIRE_ENDPOINT": stack.info.endpoint, "NEXTFIRE_API_KEY": key}
+    """Run the CLI with *key*."""
+    api_environment = {"NEXTFIRE_ENDPOINT": stack.info.endpoint, "NEXTFIRE_API_KEY": key}
     return subprocess.run(
         [sys.executable, "-c", "from nextfire_cli.main import app; app()", *args],
-        env={**inherited_environment(), **told, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**inherited_environment(), **api_environment, "PYTHONPATH": os.pathsep.join(sys.path)},
         cwd=stack.state,
         capture_output=True,
         text=True,
@@ -63,9 +63,9 @@ def test_one_job_too_many_is_refused_until_one_is_deleted(
         assert (refusal.value.quota, refusal.value.retry_after) == ("jobs", 60)
         file = tmp_path / "job.json"
         file.write_text(json.dumps(YEARLY))
-        told = nextfire(stack, key, "jobs", "create", "-f", str(file))
-        assert told.returncode == 1
-        assert "quota" in told.stderr
+        ran = nextfire(stack, key, "jobs", "create", "-f", str(file))
+        assert ran.returncode == 1
+        assert "quota" in ran.stderr
         assert json.loads(nextfire(stack, key, "quotas", "--json").stdout)["used"] == {"jobs": 1}
     finally:
         small.delete_job("one")
@@ -81,7 +81,7 @@ def test_one_job_too_many_is_refused_until_one_is_deleted(
         ({"schedule": "*/30 * * * *"}, "shortestIntervalSec"),
     ],
 )
-def test_what_no_waiting_helps_is_refused_for_good(
+def test_a_permanent_quota_violation_is_rejected(
     small: Client, fields: dict[str, Any], quota: str
 ) -> None:
     with pytest.raises(Invalid) as refused:
@@ -113,16 +113,16 @@ def test_more_runs_than_a_minute_may_have_wait_and_none_is_lost(
     assert max(sent.values()) <= most, sent
     assert min(sent) == floor_minute(held_back.at)
 
-    def told() -> list[str]:
+    def wait_lines() -> list[str]:
         return [line for line in watchers_lines(stack) if "wait for their tenants' quotas" in line]
 
-    until(told, "a watcher's word of who waits", within=WITHIN)
+    until(wait_lines, "a watcher's log line about waiting runs", within=WITHIN)
     counted = [json.loads(line) for line in watchers_lines(stack) if '"HeldBack"' in line]
     assert sum(each["HeldBack"][0] for each in counted if "HeldBack" in each) >= 2
 
 
 def watchers_lines(stack: Stack) -> list[str]:
-    """The log of the watcher's function, of those of its invocations that have ended."""
+    """The log of the watcher's function, for its invocations that have ended."""
     configuration = stack.client("lambda").get_function_configuration(
         FunctionName=stack.info.functions["watcher"]
     )

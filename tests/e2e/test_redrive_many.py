@@ -1,4 +1,4 @@
-"""A thousand dead runs, redriven by the command: each starts once."""
+"""The CLI redrives a thousand dead runs, and each starts once."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def user(stack: Stack, scratch: Path) -> Iterator[User]:
 
 
 def nextfire(stack: Stack, *arguments: str) -> str:
-    """What the command prints."""
+    """The output of the CLI."""
     done = subprocess.run(
         [Path(sys.executable).with_name("nextfire"), *arguments, "--endpoint", stack.info.endpoint],
         env={
@@ -65,8 +65,8 @@ def dead(user: User) -> set[str]:
 def test_a_thousand_dead_runs_are_redriven_and_each_starts_once(user: User) -> None:
     at = (datetime.now(UTC) + timedelta(seconds=90)).replace(microsecond=0)
     with ThreadPoolExecutor(4) as threads:
-        # There is no such script yet: each run is dead at its first attempt.
-        jobs = list(threads.map(lambda _: user.once(at, handler="mended-later"), range(MANY)))
+        # The script does not exist yet: each run is DEAD after its first attempt.
+        jobs = list(threads.map(lambda _: user.once(at, handler="uploaded-later"), range(MANY)))
     ids = {job["jobId"] for job in jobs}
 
     def all_dead() -> set[str] | None:
@@ -74,8 +74,8 @@ def test_a_thousand_dead_runs_are_redriven_and_each_starts_once(user: User) -> N
         return found if len(found) == MANY else None
 
     died: set[str] = until(all_dead, f"{MANY} deaths", within=300)
-    user.stack.put_script("default", "mended-later", COUNTING)
-    time.sleep(3)  # for which an executor holds that there is none
+    user.stack.put_script("default", "uploaded-later", COUNTING)
+    time.sleep(3)  # executors cache the missing script for this long
 
     queue = user.stack.info.pools["default"].dlq_url
     nextfire(user.stack, "dlq", "redrive", "--pool", "default", "--queue-url", queue)

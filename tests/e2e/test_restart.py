@@ -1,4 +1,4 @@
-"""Stopping and starting the stack again keeps its jobs. Last: it restarts the shared stack."""
+"""A restart of the stack keeps its jobs. Runs last: it restarts the shared stack."""
 
 import time
 from datetime import UTC, datetime, timedelta

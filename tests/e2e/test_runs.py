@@ -1,5 +1,5 @@
-"""What becomes of runs: tried again, dead, redriven, cancelled, killed; and what they leave: logs,
-checkpoints, results. As a user of the deployed stack sees it.
+"""The life of runs as users of the deployed stack see it: retries, death, redrive, cancellation,
+killed workers; logs, checkpoints, results.
 """
 
 import json
@@ -29,7 +29,7 @@ with open(json.load(sys.stdin)["marks"], "a") as marks:
 while True:
     pass
 """
-TELLING = """
+PRINTING = """
 import pathlib, time, nextfire_job
 payload = nextfire_job.payload()
 print("first")
@@ -69,7 +69,7 @@ def user(stack: Stack, scratch: Path) -> Iterator[User]:
     for name, source in {
         "flaky": FLAKY,
         "endless": ENDLESS,
-        "telling": TELLING,
+        "printing": PRINTING,
         "saving": SAVING,
         "alone": ALONE,
     }.items():
@@ -88,7 +88,7 @@ def in_state(user: User, job: Document, state: str) -> Document:
     def check() -> Document | None:
         return next((run for run in user.runs(job) if run["state"] == state), None)
 
-    run: Document = until(check, f"a run of {job['jobId']} that is {state}")
+    run: Document = until(check, f"a run of {job['jobId']} in state {state}")
     return run
 
 
@@ -114,16 +114,16 @@ def test_a_script_that_fails_is_tried_again_later_and_later(user: User) -> None:
     assert instant(third["startedAt"]) - instant(second["finishedAt"]) >= timedelta(seconds=2)
 
 
-def test_a_run_that_died_is_told_and_redriven_when_its_script_is_mended(user: User) -> None:
-    told = Listener(user.stack)
-    user.stack.put_script("default", "mended", "raise SystemExit('broken')")
+def test_a_dead_run_is_published_and_redriven_once_its_script_is_fixed(user: User) -> None:
+    listener = Listener(user.stack)
+    user.stack.put_script("default", "repaired", "raise SystemExit('broken')")
     policy = {"maxAttempts": 2, "initialDelayMs": 0}
-    job = user.once(soon(1), handler="mended", retryPolicy=policy)
+    job = user.once(soon(1), handler="repaired", retryPolicy=policy)
     dead = in_state(user, job, "DEAD")
     assert outcomes(dead) == [(1, "FAILED"), (2, "FAILED")]
     user.dead_letter("default", job["jobId"])
 
-    event = told.of(dead)
+    event = listener.of(dead)
     assert (event["source"], event["detail-type"]) == ("nextfire", "Execution Dead")
     assert event["detail"]["reason"] == dead["reason"] == "exit code 1"
     listed = user.call("GET", "/v1/executions?state=DEAD")["items"]
@@ -135,8 +135,8 @@ def test_a_run_that_died_is_told_and_redriven_when_its_script_is_mended(user: Us
     of_job = user.call("GET", f"/v1/executions?jobId={job['jobId']}&state=DEAD")["items"]
     assert [run["executionId"] for run in of_job] == [dead["executionId"]]
 
-    user.stack.put_script("default", "mended", "print('whole')")
-    time.sleep(2.1)  # for which a worker uses the copy that it has
+    user.stack.put_script("default", "repaired", "print('whole')")
+    time.sleep(2.1)  # workers use their cached copy for this long
     redriven = executed(user, dead, "redrive")
     assert redriven["state"] == "PENDING"
     run = in_state(user, job, "SUCCEEDED")
@@ -148,7 +148,7 @@ def test_a_run_that_died_is_told_and_redriven_when_its_script_is_mended(user: Us
 
 
 class Listener:
-    """Hears what is told on the stack's bus, from now on."""
+    """Receives the events published on the stack's bus from now on."""
 
     def __init__(self, stack: Stack) -> None:
         self._sqs, events = stack.client("sqs"), stack.client("events")
@@ -163,7 +163,7 @@ class Listener:
         events.put_targets(Rule=name, EventBusName=bus, Targets=[target])
 
     def of(self, run: Document) -> Document:
-        """The one event about *run*."""
+        """The only event about *run*."""
         heard: list[Document] = []
 
         def check() -> list[Document]:
@@ -180,7 +180,7 @@ class Listener:
 def test_fifty_runs_end_once_each_though_their_workers_are_killed(user: User) -> None:
     count, kills = 50, 6
     policy = {"maxAttempts": 20}
-    first = soon(count * 0.1)  # by then all are created
+    first = soon(count * 0.1)  # all jobs are created by then
     jobs = [
         user.once(
             first + timedelta(seconds=0.1 * number),
@@ -192,7 +192,7 @@ def test_fifty_runs_end_once_each_though_their_workers_are_killed(user: User) ->
     ]
     until(user.marked, "the first run")
     for _ in range(kills):
-        time.sleep(random.uniform(0.2, 1.4))  # noqa: S311 — any moment will do
+        time.sleep(random.uniform(0.2, 1.4))  # noqa: S311 — any moment is fine
         user.stack.kill_worker(random.choice(user.stack.workers()))  # noqa: S311
 
     ended = [user.ended(job) for job in jobs]
@@ -201,13 +201,13 @@ def test_fifty_runs_end_once_each_though_their_workers_are_killed(user: User) ->
     runs = [run for [run] in ended]
     assert {run["state"] for run in runs} == {"SUCCEEDED"}
     for run in runs:
-        # Lost, any number of times, and then done: once.
+        # Lost any number of times, then succeeded once.
         assert {how for _, how in outcomes(run)[:-1]} <= {"WORKER_LOST"}
         assert outcomes(run)[-1] == (len(run["attempts"]), "SUCCEEDED")
     lost = sum(len(run["attempts"]) - 1 for run in runs)
-    assert lost > 0, "no kill hit a run; nothing was shown"
+    assert lost > 0, "no kill hit a run; the test proved nothing"
     marks = user.marked()
-    assert set(marks) == {run["executionId"] for run in runs}, "two at a time, or one never"
+    assert set(marks) == {run["executionId"] for run in runs}, "a run ran twice at a time, or never"
     assert len(marks) <= count + lost
 
 
@@ -252,7 +252,7 @@ def test_what_a_script_prints_is_seen_while_it_runs_and_all_of_it_afterwards(
     user: User, scratch: Path
 ) -> None:
     go = scratch / "go"
-    job = user.once(soon(1), handler="telling", payload={"go": str(go), "lines": 4000})
+    job = user.once(soon(1), handler="printing", payload={"go": str(go), "lines": 4000})
     run = in_state(user, job, "RUNNING")
 
     page = until(lambda: (got := log(user, run))["items"] and got, "the first line")
@@ -281,7 +281,7 @@ def test_a_checkpoint_outlives_its_worker_and_a_result_is_on_record(user: User) 
     until(lambda: user.marked() == ["saved", "saved"], "both checkpoints")
     for pid in {worker_of(in_state(user, job, "RUNNING")) for job in jobs.values()}:
         user.stack.kill_worker(pid)
-    # Whatever they were doing, they do it no more when the next attempt begins.
+    # The processes of the killed attempt must end before the next attempt begins.
     for job in jobs.values():
         [run] = user.runs(job)
         until(partial(is_over, run["executionId"]), "the end of its script")
@@ -290,7 +290,7 @@ def test_a_checkpoint_outlives_its_worker_and_a_result_is_on_record(user: User) 
         run = in_state(user, job, "SUCCEEDED")
         assert outcomes(run) == [(1, "WORKER_LOST"), (2, "SUCCEEDED")]
         expected = {"found": {"done": 7}, "large": "x" * large}
-        # In a list a large one is left out; by itself it is there.
+        # Listings leave out a large result; the execution itself shows it.
         assert run.get("result") == (expected if large == 10 else None)
         found = user.call("GET", f"/v1/executions/{run['executionId']}")
         assert found["result"] == expected

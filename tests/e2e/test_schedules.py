@@ -1,6 +1,6 @@
-"""Each type of schedule on the deployed stack: what was named beforehand is what runs.
+"""Each type of schedule on the deployed stack: the upcoming occurrences are the ones that run.
 
-All jobs live in one window of a little over a minute, so that a minute begins in it.
+All jobs live in one window of a little over a minute, so it includes the start of a minute.
 """
 
 import time
@@ -18,7 +18,7 @@ from tests.e2e.test_path import COUNTING, Document, User, instant, until
 
 WINDOW = timedelta(seconds=64)
 AFTERWARDS = timedelta(seconds=8)
-"""Longer than the longest pause between two occurrences: one too many would show."""
+"""Longer than the longest gap between two occurrences: an extra occurrence would show."""
 MOST_LATE = timedelta(seconds=30)
 WHEN = ("type", "schedule", "timezone", "startAt", "endAt", "maxRuns", "jitterSec")
 
@@ -32,7 +32,7 @@ def user(stack: Stack, scratch: Path) -> Iterator[User]:
 
 
 def schedules(start: datetime, end: datetime) -> dict[str, Document]:
-    """A job of each type, by what is special about it. None has an occurrence after *end*."""
+    """A job of each type, by its special feature. No job has an occurrence after *end*."""
 
     def after(seconds: float) -> str:
         return (start + timedelta(seconds=seconds)).isoformat()
@@ -77,7 +77,7 @@ def named(user: User, job: Document) -> list[Document]:
 
 
 def previewed(user: User, job: Document) -> list[Document]:
-    """What the preview names for a job that is made when *job* was."""
+    """What the preview lists for a job created at the same time as *job*."""
     when = {name: job[name] for name in WHEN if job.get(name) is not None}
     body = {**when, "after": job["createdAt"], "count": 100}
     items: list[Document] = user.call("POST", "/v1/schedules/preview", body)["items"]
@@ -85,7 +85,7 @@ def previewed(user: User, job: Document) -> list[Document]:
 
 
 def finished(user: User, job: Document, count: int) -> list[Document] | None:
-    """The job's runs, the earliest first, if *count* or more have ended."""
+    """The job's runs, earliest first, if *count* or more have ended."""
     runs = user.call("GET", f"/v1/jobs/{job['jobId']}/executions?limit=100")["items"]
     over = [run for run in runs if run["state"] == "SUCCEEDED"]
     return runs[::-1] if len(over) >= count else None
@@ -106,7 +106,7 @@ def test_each_type_of_schedule_runs_at_the_instants_that_were_named(user: User) 
         assert [item["at"] for item in preview] == [item["at"] for item in upcoming[name]], name
         first = upcoming[name][0]["at"] if upcoming[name] else None
         assert jobs[name].get("nextFireAt") == first, name
-    assert datetime.now(UTC) < start + timedelta(seconds=3), "too slow to show anything"
+    assert datetime.now(UTC) < start + timedelta(seconds=3), "too slow for a meaningful test"
     counts = {name: len(items) for name, items in upcoming.items()}
     assert counts.pop("cron") in {1, 2}
     assert counts == {
@@ -142,7 +142,7 @@ def test_each_type_of_schedule_runs_at_the_instants_that_were_named(user: User) 
             assert instant(run["startedAt"]) <= due_at + MOST_LATE, name
             assert run["attempt"] == 1
         ran += [run["executionId"] for run in runs]
-    assert sorted(user.marked()) == sorted(ran), "each ran once, and nothing else did"
+    assert sorted(user.marked()) == sorted(ran), "each ran once, and nothing else ran"
     for name, job in jobs.items():
         over = user.call("GET", f"/v1/jobs/{job['jobId']}")
         assert over["state"] == ("ACTIVE" if name == "manual" else "COMPLETED"), name

@@ -1,6 +1,6 @@
-"""The running API against its own description: schemathesis, its checks but one, from link to link.
+"""The running API against its own description: schemathesis with all checks but one, and links.
 
-A short pass each time; NEXTFIRE_LONG in the environment: every phase, and thousands of requests.
+A short pass by default; with NEXTFIRE_LONG, every phase and thousands of requests.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.domain.key_text import SECRET_BYTES
 from nextfire.domain.keys import Scope, mint
 from nextfire_cli.local.cdk import inherited_environment
@@ -27,11 +27,11 @@ CONFIG = Path(__file__).with_name("schemathesis.toml")
 SHORT_PASS = ("--phases=fuzzing,stateful", "--max-examples=2", "--generation-deterministic")
 LONG_PASS = ("--phases=examples,coverage,fuzzing,stateful", "--max-examples=40", "--max-time=600")
 ITS_OWN = ("revokeKey", "rotateKey")
-"""With the ids that it finds in the list of keys it would end its own key: called apart."""
+"""Tested separately: schemathesis would revoke its own key with an id from the list of keys."""
 
 
 def key(stack: Stack, scope: Scope) -> str:
-    """The text of a key of a tenant that no other test looks at."""
+    """The text of a key of a tenant that no other test uses."""
     made = mint(
         TENANT,
         key_id=secrets.token_hex(8),
@@ -48,7 +48,7 @@ def key(stack: Stack, scope: Scope) -> str:
 
 @pytest.fixture
 def admin(stack: Stack) -> Iterator[str]:
-    """A key that may do all; what was done with it leaves nothing that is due."""
+    """A key that may do everything. Teardown deletes the jobs so that nothing is left due."""
     text = key(stack, Scope.ADMIN)
     yield text
     with stack.api_with(text) as api:
@@ -64,7 +64,7 @@ def admin(stack: Stack) -> Iterator[str]:
 
 
 def described(stack: Stack, folder: Path, text: str) -> Path:
-    """The description, as the API itself gives it."""
+    """The description as the API returns it."""
     with stack.api_with(text) as api:
         document = api.get("/v1/openapi.json").raise_for_status().json()
     file = folder / "openapi.json"
@@ -73,12 +73,12 @@ def described(stack: Stack, folder: Path, text: str) -> Path:
 
 
 def schemathesis(stack: Stack, document: Path, text: str, *arguments: str) -> str:
-    """What it says; it has found nothing."""
+    """Run schemathesis and return its output; fails if it found anything."""
     ran = subprocess.run(
         [
             *(str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(CONFIG)),
             *("run", str(document), "--url", stack.info.endpoint, "--checks=all", "--no-color"),
-            # A job that was deleted is CANCELLED, and can be looked at: its history stays.
+            # A deleted job is CANCELLED and can still be read: its history stays.
             "--exclude-checks=use_after_free",
             *("--header", f"Authorization: Bearer {text}", "--continue-on-failure"),
             *arguments,
@@ -91,7 +91,7 @@ def schemathesis(stack: Stack, document: Path, text: str, *arguments: str) -> st
         env=inherited_environment(),
     )
     assert ran.returncode == 0, ran.stdout
-    sys.stdout.write(ran.stdout[-2_000:])  # how much was tried: shown with -s
+    sys.stdout.write(ran.stdout[-2_000:])  # number of tests: shown with -s
     return ran.stdout
 
 

@@ -1,4 +1,4 @@
-"""Requests to the running API at the same time, each in a process of its own."""
+"""Concurrent requests to the running API, each in its own process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.e2e.conftest import Stack
 
 TOGETHER = 8
 PATIENCE = 120.0
-"""Seconds that a request may take: the local stack starts a process for each, all at once."""
+"""Maximum seconds per request: the local stack starts a process for each, all at once."""
 MANUAL = {"type": "MANUAL", "target": {"handler": "hello"}}
 
 

@@ -15,7 +15,7 @@ from tests.e2e.conftest import ROOT, Stack
 from tests.process_tree import children_of
 
 RUNS = 24
-"""Enough for all slots of all workers, this one's too."""
+"""Enough runs for all slots of all workers, including this one."""
 
 
 def wait_until(condition: Callable[[], bool], log: Path) -> None:
@@ -27,7 +27,7 @@ def wait_until(condition: Callable[[], bool], log: Path) -> None:
 
 @pytest.fixture
 def command(stack: Stack, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The command at work, its output in `log`."""
+    """The running command, with its output in `log`."""
     environment = {
         **inherited_environment(),
         "AWS_ACCESS_KEY_ID": stack.info.access_key,

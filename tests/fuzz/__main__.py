@@ -1,7 +1,7 @@
-"""Feed the API, the decoders and the whole system what nobody would write.
+"""Fuzzes the API, the decoders and the whole system.
 
-Prints how many cases of each kind were checked, and one JSON object as the last line; exit status 0
-only if none of them failed. Progress goes to stderr.
+Prints the number of cases of each kind, and one JSON object as the last line. The exit status is 0
+only if no case failed. Progress goes to stderr.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LONG = 1.0
 
 
 class _Progress:
-    """Tells of tests that took seconds, or failed, and keeps which failed."""
+    """Reports tests that took seconds or failed, and collects the failed ones."""
 
     def __init__(self) -> None:
         self.failed: list[str] = []
@@ -42,15 +42,15 @@ def main(arguments: list[str]) -> int:
         "--examples",
         type=int,
         default=1_000,
-        help="cases of each property that is checked in memory; those that need an API get a fifth"
-        " of it for each route, those that need the whole system a tenth; default 1000",
+        help="cases of each property that is checked in memory; properties of the API get a fifth"
+        " per route, those of the whole system a tenth; default 1000",
     )
-    parser.add_argument("--only", default="", help="a part of the names of the tests to run")
+    parser.add_argument("--only", default="", help="run only tests whose names contain this")
     parser.add_argument(
         "--seed",
         type=int,
         default=time.time_ns() % 10**9,
-        help="of what is tried; random by default",
+        help="seed of the cases; random by default",
     )
     asked = parser.parse_args(arguments)
     print(f"seed {asked.seed}", file=sys.stderr)
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
         status = pytest.main(
             [str(Path(__file__).parent), *options, "-k", asked.only], plugins=[progress]
         )
-    from tests.fuzz.cases import tried  # noqa: PLC0415 — pytest wants to be the first to import it
+    from tests.fuzz.cases import tried  # noqa: PLC0415 — pytest must import it first
 
     for kind, cases in sorted(tried.items()):
         print(f"{kind:30}{cases:>9}")

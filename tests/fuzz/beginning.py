@@ -1,5 +1,5 @@
-"""What a deployment holds, and how it is brought back to that: a case that begins with what others
-left does not fail again alone, and Hypothesis takes what it draws next for flaky.
+"""The tables of a deployment, and how to restore them. A case that begins with another case's
+leftovers is not reproducible alone, and Hypothesis reports it as flaky.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BATCH = 25  # items of a BatchWriteItem
 
 
 def held_by(system: Deployment) -> Held:
-    """The items of all tables of *system*."""
+    """Read the items of all tables of *system*."""
     tables = (
         *(system.jobs_table, system.due_table, system.runs_table, system.control_table),
         *(system.keys_table, system.requests_table),
@@ -26,7 +26,7 @@ def held_by(system: Deployment) -> Held:
 
 
 def bring_back(system: Deployment, held: Held | None = None) -> None:
-    """Have the tables hold what *held* tells, and nothing else; the queues, nothing."""
+    """Restore the tables to *held*, default: empty; purge the queues."""
     for table, items in held_by(system).items():
         described: Any = system.database.describe_table(TableName=table)["Table"]["KeySchema"]
         names = [each["AttributeName"] for each in described]

@@ -1,10 +1,13 @@
-"""What a fuzzed case is, how often one was tried, and those that are kept.
+"""Fuzz cases, the count of cases tried, and the corpus.
 
-A case is a JSON value; what is checked of it is a function of its kind. The corpus holds what broke
-something once, what is nearly so, and what earlier versions stored (``version-…``). Each file is
-``{"kind": …, "why": …, "decodes": true, "cases": […]}``: the kind, which names the check; what is
-odd about the cases; that they must decode (without it they may be refused, too); the cases. Items
-are as DynamoDB's client gives them, with binary values as Base64 text under ``B64``.
+A case is a JSON value; its kind selects the check. The corpus holds cases that once broke
+something, cases close to these, and items stored by earlier versions (``version-…``). Each file is
+``{"kind": …, "why": …, "decodes": true, "cases": […]}``. `kind` names the check; `why` says what is
+odd about the cases; `decodes`: they must decode (without it, they may be rejected). Items have the
+form of DynamoDB's client, with binary values as Base64 text under ``B64``.
+
+If a file has a ``base``, which is a whole item, each case lists only the attributes that differ;
+null removes the attribute. Files ``version-…`` have no base: they show each item as it was stored.
 """
 
 from __future__ import annotations
@@ -23,24 +26,24 @@ from tests.crons import LONG
 
 CORPUS = Path(__file__).parent / "corpus"
 ASKED_FOR = "NEXTFIRE_FUZZ_EXAMPLES"
-"""The variable of the environment that says how many; `__main__` sets it."""
-_ASKED = os.environ.get(ASKED_FOR)  # noqa: TID251 — for the tests alone
+"""The environment variable with the number of cases; `__main__` sets it."""
+_ASKED = os.environ.get(ASKED_FOR)  # noqa: TID251 — read by tests only
 EXAMPLES = int(_ASKED) if _ASKED else 1_000 if LONG else 100
-"""Of each property that is checked in memory."""
+"""Number of cases of each property that is checked in memory."""
 SHARE = 5
-"""Of those that need an API: one for so many."""
+"""Properties of the API get one case for this number of `EXAMPLES`."""
 SHARE_WHOLE = 10
-"""Of those that need the whole system: one for so many."""
+"""Properties of the whole system get one case for this number of `EXAMPLES`."""
 
 tried: Counter[str] = Counter()
-"""How many cases of each kind were checked in this process."""
+"""Number of cases of each kind checked in this process."""
 
 F = TypeVar("F", bound=Callable[..., object])
 
 
 def fuzzed(share: int = 1) -> settings:
-    """How a property is tried: one case for *share* `EXAMPLES`. The same cases each time, unless
-    more are asked for.
+    """Settings of a property: one case for *share* `EXAMPLES`. The same cases each time, unless a
+    number is requested or NEXTFIRE_LONG is set.
     """
     return settings(
         max_examples=max(EXAMPLES // share, 1),
@@ -72,7 +75,9 @@ def counted(kind: str) -> Callable[[F], F]:
 
 @dataclass(frozen=True)
 class Kept:
-    """A case of the corpus. `why`: what it broke, or what is odd about it. `decodes`: it must."""
+    """A case of the corpus. `why`: what it broke, or what is odd about it. `decodes`: whether it
+    must decode.
+    """
 
     name: str
     kind: str
@@ -89,6 +94,14 @@ def kept(*kinds: str) -> list[Kept]:
         if read["kind"] in kinds:
             found += [
                 Kept(f"{file.stem}-{n}", read["kind"], read["why"], case, "decodes" in read)
-                for n, case in enumerate(read["cases"], 1)
+                for n, case in enumerate(_whole(read), 1)
             ]
     return found
+
+
+def _whole(read: dict[str, Any]) -> list[Any]:
+    """The cases of a file, each with what it shares with the base."""
+    if "base" not in read:
+        return list(read["cases"])
+    merged: list[dict[str, Any]] = [read["base"] | changes for changes in read["cases"]]
+    return [{name: value for name, value in each.items() if value is not None} for each in merged]

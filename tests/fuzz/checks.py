@@ -1,5 +1,5 @@
-"""What must be true of every case, in memory. What an item decodes to must do: be shown, be decided
-about, be written again.
+"""Checks of every case, in memory. A decoded item must be usable: the API shows it, decisions about
+it succeed, and it can be stored again.
 """
 
 from __future__ import annotations
@@ -12,21 +12,27 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from functions.api.documents import execution_document, job_document
-from nextfire.adapters import control_store, due_store, job_store, run_store
-from nextfire.adapters.items import to_item
+from nextfire.adapters.dynamodb.control_items import decode_audit, decode_cursor, decode_lease
+from nextfire.adapters.dynamodb.due_items import decode_entry, encode_entry
+from nextfire.adapters.dynamodb.items import to_item
+from nextfire.adapters.dynamodb.job_items import decode_job, encode_job
+from nextfire.adapters.dynamodb.run_items import decode_run, encode_record
 from nextfire.domain.audit import Audit
 from nextfire.domain.decisions import decide_claim
+from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due import BrokenEntry, FireEntry, StoredEntry
 from nextfire.domain.due_decisions import Fire, Resend, decide_due
 from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.ids import RunKey, dedup_id, run_id
 from nextfire.domain.instants import cut
-from nextfire.domain.job import Job, JobDefinition, RetryPolicy
+from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage, decode_message
-from nextfire.domain.ports import Lease
+from nextfire.domain.policies import RetryPolicy
+from nextfire.domain.ports.control import Lease
+from nextfire.domain.recurrence import check
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
-from nextfire.domain.schedule import check
+from nextfire.responses.executions import ExecutionResponse
+from nextfire.responses.jobs import JobResponse
 from tests.builders import a_job
 from tests.fuzz.cases import Kept, counted
 from tests.fuzz.items import BEGINNING, LEASE, Item, stored
@@ -35,11 +41,11 @@ _END = BEGINNING.replace(year=9999)
 
 
 def no_constant(name: str) -> None:
-    raise AssertionError(f"{name} is no JSON")
+    raise AssertionError(f"{name} is not JSON")
 
 
 def as_json(document: object) -> str:
-    """*document* as the API answers it: strict JSON."""
+    """*document* as the API returns it: strict JSON."""
     text = json.dumps(document)
     json.loads(text, parse_constant=no_constant)
     return text
@@ -47,13 +53,13 @@ def as_json(document: object) -> str:
 
 @counted("schedule")
 def check_schedule(document: dict[str, Any]) -> None:
-    """It is refused with a field, a value and a remedy, or has instants that increase."""
+    """It is rejected with a field, a value and a remedy, or its instants increase."""
     try:
         definition = JobDefinition.model_validate_json(
             json.dumps(document), by_alias=True, by_name=False
         )
         check(definition.schedule_from(BEGINNING))
-    except ValidationError:  # its words are checked at the API
+    except ValidationError:  # the API's tests check the message
         return
     except InvalidInputError as error:
         assert all([error.field, error.value, error.problem, error.remedy])  # noqa: PT017 — if raised
@@ -72,12 +78,12 @@ def check_schedule(document: dict[str, Any]) -> None:
         seen.append(entry.occurs_at)
         entry = job.successor(entry)
     if not definition.jitter_sec:
-        assert seen == at[: len(seen)], "the chain goes another way than the preview"
+        assert seen == at[: len(seen)], "the chain differs from the preview"
 
 
 @counted("message")
 def check_message(body: str) -> None:
-    """It is a message, which can be sent again as it is, or refused."""
+    """It is a message that can be sent again unchanged, or undecodable."""
     try:
         message = decode_message(body)
     except UndecodableError:
@@ -89,15 +95,15 @@ def check_message(body: str) -> None:
 
 @counted("due item")
 def check_due_item(item: Item) -> None:
-    """It is an entry of which a message can be made, or broken."""
-    found = due_store._decode(stored(item))  # noqa: SLF001 — what reads the table
+    """It is an entry that becomes a message, or broken."""
+    found = decode_entry(stored(item))
     if isinstance(found, BrokenEntry):
         assert found.error
         return
     assert isinstance(found, StoredEntry)
     entry = found.entry
-    again = due_store._item(entry, found.slot)  # noqa: SLF001
-    assert due_store._decode(again) == found  # noqa: SLF001
+    again = encode_entry(entry, found.slot)
+    assert decode_entry(again) == found
     version = entry.version if isinstance(entry, FireEntry) else 0
     job = a_job(entry.job.job_id, tenant=entry.job.tenant, uid=entry.uid, version=version)
     for there in (None, job):
@@ -117,19 +123,19 @@ def check_due_item(item: Item) -> None:
 
 @counted("job item")
 def check_job_item(item: Item) -> None:
-    """It is a job that can be shown, decided about and stored again, or undecodable."""
+    """The item is a job that can be shown, decided on and stored again, or it is undecodable."""
     try:
-        job = job_store.decode_job(stored(item))
+        job = decode_job(stored(item))
     except UndecodableError:
         return
-    as_json(job_document(job, BEGINNING))
-    assert job_store.decode_job(job_store._encode(job)) == job  # noqa: SLF001
-    with suppress(InvalidInputError):  # a schedule, or a zone, that is not known
+    as_json(JobResponse.of(job, BEGINNING).document)
+    assert decode_job(encode_job(job)) == job
+    with suppress(InvalidInputError):  # an unknown schedule or zone
         use(job)
 
 
 def use(job: Job) -> None:
-    """Whatever watcher, auditor and executor make of a job."""
+    """Use *job* as watcher, auditor and executor do."""
     job.upcoming(BEGINNING, 3)
     entry = job.next_entry(BEGINNING)
     if entry is not None:
@@ -149,12 +155,12 @@ def use(job: Job) -> None:
 
 @counted("run item")
 def check_run_item(item: Item) -> None:
-    """It is a run that can be shown, decided about and changed, or undecodable."""
+    """It is a run that can be shown, claimed and changed, or undecodable."""
     try:
-        run = run_store._decode(stored(item))  # noqa: SLF001 — what reads the table
+        run = decode_run(stored(item))
     except UndecodableError:
         return
-    as_json(execution_document(run))
+    as_json(ExecutionResponse.of(run).document)
     now = cut(BEGINNING)
     message = RunMessage(
         tenant="acme",
@@ -170,16 +176,16 @@ def check_run_item(item: Item) -> None:
         run.ended(RunState.DEAD, failed, now),
     ]
     for to in after:
-        to_item(run_store._encode(to))  # noqa: SLF001
+        encode_record(to)
 
 
 @counted("control item")
 def check_control_item(item: Item) -> None:
-    """It is read as what its id says, or as one that is broken and can be replaced."""
+    """It decodes as the kind in its id, or as a broken one that can be replaced."""
     read = {
-        "lease": control_store._decode_lease,  # noqa: SLF001 — what reads the table
-        "cursor": control_store._decode_cursor,  # noqa: SLF001
-        "audit": control_store._decode_audit,  # noqa: SLF001
+        "lease": decode_lease,
+        "cursor": decode_cursor,
+        "audit": decode_audit,
     }
     kind = item["id"]["S"].partition("#")[0]
     found = read[kind](stored(item))
@@ -191,11 +197,11 @@ def check_control_item(item: Item) -> None:
 
 
 def check_round_trip_of_a_job(job: Job) -> None:
-    assert job_store.decode_job(job_store._encode(job)) == job  # noqa: SLF001
+    assert decode_job(encode_job(job)) == job
 
 
 def check_round_trip_of_a_run(run: Run, item: Item) -> None:
-    there = run_store._decode(item)  # noqa: SLF001
+    there = decode_run(item)
     assert isinstance(there.key, RunKey)
     assert there == run
 
@@ -211,7 +217,7 @@ IN_MEMORY: dict[str, Callable[[Any], None]] = {
 
 
 def check_kept(case: Kept, check: Callable[[Any], None]) -> None:
-    """*check* of a case of the corpus; one that must decode does."""
+    """Run *check* on a case of the corpus. Cases that must decode do."""
     try:
         check(case.case)
         if case.decodes:
@@ -222,12 +228,12 @@ def check_kept(case: Kept, check: Callable[[Any], None]) -> None:
 
 
 def _entry(item: Item) -> None:
-    assert isinstance(due_store._decode(stored(item)), StoredEntry)  # noqa: SLF001
+    assert isinstance(decode_entry(stored(item)), StoredEntry)
 
 
 _DECODED: dict[str, Callable[[Any], object]] = {
     "message": decode_message,
     "due item": _entry,
-    "job item": lambda item: job_store.decode_job(stored(item)),
-    "run item": lambda item: run_store._decode(stored(item)),  # noqa: SLF001
+    "job item": lambda item: decode_job(stored(item)),
+    "run item": lambda item: decode_run(stored(item)),
 }

@@ -1,4 +1,4 @@
-"""The deployment of the integration tests, for those that fuzz it whole."""
+"""The deployment of the integration tests, for fuzzing the whole system."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ __all__ = [
 
 @pytest.fixture(autouse=True)
 def queues_may_be_purged_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a system are, for each case; AWS wants a minute in between."""
+    """Each case purges the queues; AWS allows one purge a minute."""
     monkeypatch.setenv("MOTO_SQS_ENFORCE_STRICT_QUEUE_PURGE_BEHAVIOUR", "false")

@@ -1,7 +1,7 @@
-"""Stored items: sound ones as the adapters write them, and what becomes of them in bad hands.
+"""Generators of stored items: valid ones, as the adapters write them, and damaged ones.
 
-An item is as DynamoDB's client gives it, its binary values as Base64 text under ``B64``, so that it
-is JSON and can be kept.
+An item has the form of DynamoDB's client, except for binary values: they are Base64 text under
+``B64``, so that the item is JSON and fits into the corpus.
 """
 
 from __future__ import annotations
@@ -14,14 +14,18 @@ from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
-from nextfire.adapters import job_store, run_store
-from nextfire.adapters.due_store import entry_item
-from nextfire.adapters.items import to_item
+from nextfire.adapters.dynamodb.due_items import entry_item
+from nextfire.adapters.dynamodb.fields import encoder
+from nextfire.adapters.dynamodb.items import to_item
+from nextfire.adapters.dynamodb.job_items import encode_job
+from nextfire.adapters.dynamodb.run_items import KEY, RUNS_TABLE, encode_key
 from nextfire.domain.backfill import Backfill, Order
+from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import cut, isoformat, to_ms
-from nextfire.domain.job import Job, JobDefinition, JobState
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Attempt, AttemptOutcome, Result, Run, RunState, Value
 
 Item: TypeAlias = dict[str, Any]
@@ -61,7 +65,7 @@ SCHEDULES: list[dict[str, Any]] = [
 
 @st.composite
 def documents(draw: st.DrawFn) -> dict[str, Any]:
-    """Job documents that are taken."""
+    """Valid job documents."""
     document = dict(draw(st.sampled_from(SCHEDULES))) | {"target": {"handler": "hello"}}
     more: dict[str, st.SearchStrategy[Any]] = {
         "name": st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=128),
@@ -101,7 +105,7 @@ backfills = st.builds(
 
 @st.composite
 def jobs(draw: st.DrawFn) -> Job:
-    """Jobs as they come to be: made, and then changed, paused, resumed, ended."""
+    """Jobs with a history: created, then changed, paused, resumed, ended."""
     at = draw(instants)
     definition = JobDefinition.model_validate(draw(documents()))
     job = Job(draw(job_keys), draw(uids), 1, to_ms(at), at, JobState.ACTIVE, definition, at, at)
@@ -131,13 +135,13 @@ def entries(draw: st.DrawFn) -> DueEntry:
             rank=draw(st.integers(0, 2)),
             exclusive=draw(st.booleans()),
         )
-    put_off = draw(st.none() | st.integers(1, 3_600_000))
+    delay_by = draw(st.none() | st.integers(1, 3_600_000))
     return FireEntry(
         job,
         uid,
         at,
         version=draw(st.integers(1, to_ms(at))),
-        occurrence=None if put_off is None else at - timedelta(milliseconds=put_off),
+        occurrence=None if delay_by is None else at - timedelta(milliseconds=delay_by),
         ordinal=draw(st.integers(1, 10**5)),
         rank=draw(st.integers(0, 2)),
     )
@@ -161,7 +165,7 @@ results = st.builds(
 
 
 def claimed(run: Run, at: datetime) -> Run:
-    """*run*, which waits, as the store's claim makes it."""
+    """*run*, which is PENDING, as the store's claim changes it."""
     number = run.attempt + 1
     return replace(
         run,
@@ -183,7 +187,7 @@ def claimed(run: Run, at: datetime) -> Run:
 
 @st.composite
 def runs(draw: st.DrawFn) -> Run:
-    """Runs as they come to be, from their first claim on."""
+    """Runs with a history that starts with their first claim."""
     at = draw(instants)
     key = RunKey(draw(job_keys), run_id(draw(uids), at))
     if draw(st.integers(0, 4)) == 0:
@@ -215,8 +219,11 @@ def runs(draw: st.DrawFn) -> Run:
     return run
 
 
+_encode_run = encoder(RUNS_TABLE[len(KEY) :])
+
+
 def job_item(job: Job) -> Item:
-    return dict(job_store._encode(job))  # noqa: SLF001 — what is stored
+    return encode_job(job)
 
 
 def due_item(entry: DueEntry) -> Item:
@@ -224,14 +231,8 @@ def due_item(entry: DueEntry) -> Item:
 
 
 def run_item(run: Run) -> Item:
-    """The item of a run whose last change wrote all of it."""
-    key = run_store._key(run.key)  # noqa: SLF001
-    more = {
-        "attempt_base": run.attempt_base or None,
-        "buried": run.buried or None,
-        **run_store._encode_value("checkpoint", run.checkpoint),  # noqa: SLF001
-    }
-    return {**key, **to_item(run_store._encode(run) | more)}  # noqa: SLF001
+    """The item of a run with all its attributes."""
+    return encode_key(run.key) | _encode_run(run)
 
 
 LEASES: list[Item] = [
@@ -298,8 +299,8 @@ attributes: st.SearchStrategy[Any] = st.recursive(
 
 @st.composite
 def damaged(draw: st.DrawFn, items: st.SearchStrategy[Item], *keys: str) -> Item:
-    """*items* with some attributes gone, others of another kind, or damaged within; not those of
-    the key, which a table insists on.
+    """*items* in which attributes are absent, of another type, or damaged inside; *keys* stay
+    intact, because a table requires them.
     """
     item = dict(draw(items))
     for _ in range(draw(st.integers(1, 3))):
@@ -319,7 +320,7 @@ def damaged(draw: st.DrawFn, items: st.SearchStrategy[Item], *keys: str) -> Item
 
 @st.composite
 def _within(draw: st.DrawFn, value: dict[str, Any]) -> dict[str, Any]:
-    """*value* of the same kind, with other contents."""
+    """*value* with another content of the same type."""
     ((kind, there),) = value.items()
     if kind == "S":
         return {"S": draw(_json_within(there) | _cut(there) | odd_texts)}
@@ -342,7 +343,7 @@ def _cut(draw: st.DrawFn, text: str) -> str:
 
 @st.composite
 def _json_within(draw: st.DrawFn, text: str) -> str:
-    """*text*, if it is a JSON object or a list of them, with one field another."""
+    """*text* with one field changed, if it is a JSON object or a list of them."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -358,7 +359,7 @@ def _json_within(draw: st.DrawFn, text: str) -> str:
 
 
 def stored(item: Item) -> Item:
-    """*item* as the SDK gives it."""
+    """*item* as the SDK returns it."""
     return {name: _stored(value) for name, value in item.items()}
 
 

@@ -1,5 +1,5 @@
-"""The API's own description, made to lead somewhere: any job id and any schedule would be most of
-what is tried, and found nowhere.
+"""The API's description with values that exist: with arbitrary job ids and schedules, most requests
+would be rejected or find nothing.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ PARAMETERS: dict[str, list[Any]] = {
         "theirs.20260524T120000000Z-k3x9m2ab",
     ],
 }
-"""Values that lead somewhere, or are odd; the ids that are there are added."""
+"""Values that exist or are odd; the existing ids are added."""
 
 
 def openapi(ids: dict[str, list[str]]) -> dict[str, Any]:
-    """The description, with few values of parameters, and bodies of which most are good. *ids*: of
-    path parameters, values that are there.
+    """The API's description, with few values of parameters and mostly valid bodies. *ids*: existing
+    values of path parameters.
     """
     document = deepcopy(description())
     for methods in document["paths"].values():
@@ -59,10 +59,10 @@ def openapi(ids: dict[str, list[str]]) -> dict[str, Any]:
                     parameter["schema"] = {"enum": [*ids.get(name, []), *PARAMETERS[name]]}
             if "requestBody" in operation:
                 content = operation["requestBody"]["content"]["application/json"]
-                content["schema"] = _mostly_good(content["schema"])
+                content["schema"] = _mostly_valid(content["schema"])
     return document
 
 
-def _mostly_good(schema: dict[str, Any]) -> dict[str, Any]:
+def _mostly_valid(schema: dict[str, Any]) -> dict[str, Any]:
     model = schema.get("anyOf", [schema])[0].get("$ref", "").rpartition("/")[2]
     return {"anyOf": [{"enum": EXAMPLES.get(model, REASONS)}, schema]}

@@ -1,4 +1,4 @@
-"""Requests at the handler, whatever they hold, and what every answer must be."""
+"""Requests to the API's handler with any content, and the checks of every answer."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from functions.api.handler import handler
 from tests.fuzz.cases import counted
 from tests.fuzz.checks import no_constant
 from tests.integration.deployment import TENANT, Context, http_event, identity
-from tests.integration.described import check_described
+from tests.integration.described import check_against_description
 
 UNREADABLE = "Stored item is unreadable"
 
 
 @counted("request")
 def answer_to(event: dict[str, Any]) -> dict[str, Any]:
-    """The handler's answer to *event*, as API Gateway takes it: checked.
+    """Send *event* to the handler. Returns the checked answer, as API Gateway accepts it.
 
     Raises:
-        AssertionError: It is a fault of ours, or no answer that a client could use.
+        AssertionError: A server error, or an answer that a client cannot use.
     """
     answer: dict[str, Any] = json.loads(json.dumps(handler(event, Context())))
     http = event["requestContext"]["http"]
-    check_described(http["method"], http["path"], answer)
+    check_against_description(http["method"], http["path"], answer)
     status, text = answer["statusCode"], answer["body"]
     document = json.loads(text, parse_constant=no_constant)
     headers = {name.lower(): value for name, value in answer["headers"].items()}
@@ -41,7 +41,7 @@ def answer_to(event: dict[str, Any]) -> dict[str, Any]:
         assert fault.keys() == {"field", "value", "problem", "remedy"}
         assert all(isinstance(each, str) and each for each in fault.values()), fault
     if status == 422:
-        assert document["errors"], "which field?"
+        assert document["errors"], "422 without errors"
     return answer
 
 
@@ -55,7 +55,7 @@ def event_of(
     headers: dict[str, str] | None = None,
     raw_query: str = "",
 ) -> dict[str, Any]:
-    """A signed request, as it comes to the handler."""
+    """A signed request, as the handler receives it."""
     event = http_event(
         method, path, body, query=query, authorizer=identity(TENANT), encoded=encoded
     )
@@ -65,5 +65,5 @@ def event_of(
 
 
 def check_request(case: dict[str, Any]) -> None:
-    """A kept request: the arguments of `event_of`."""
+    """Check a request of the corpus: the arguments of `event_of`."""
     answer_to(event_of(**case))

@@ -1,4 +1,4 @@
-"""The API under requests of any kind: by its own description, from link to link, and raw."""
+"""The API with generated requests: from its description, along links, and raw."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
 from nextfire.domain.ids import JobKey
-from nextfire.domain.job import JobState
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import AttemptOutcome, Result, RunState
 from tests.fuzz import items
 from tests.fuzz.beginning import bring_back, held_by
@@ -29,12 +29,12 @@ from tests.fuzz.requests import answer_to, check_request, event_of
 from tests.integration.deployment import OTHER_TENANT, TENANT, Deployment, message_for
 
 Case: TypeAlias = schemathesis.Case[Any]
-LONGEST = 8  # steps from link to link
+LONGEST = 8  # steps along links
 
 
 @pytest.fixture
 def ids(system: Deployment) -> dict[str, list[str]]:
-    """Things to ask for: jobs and executions in every state that the API tells apart."""
+    """Existing ids: jobs and executions in every state that the API distinguishes."""
     system.call("POST", "/v1/jobs", JOBS[0] | {"jobId": "theirs"}, tenant=OTHER_TENANT)
     for job_id in ("living", "paused", "deleted"):
         system.register(jobId=job_id)
@@ -64,13 +64,13 @@ def ids(system: Deployment) -> dict[str, list[str]]:
 
 
 @pytest.mark.usefixtures("system")
-def test_what_is_kept_is_not_our_fault() -> None:
+def test_corpus_requests_cause_no_server_error() -> None:
     for case in kept("request"):
         check_kept(case, check_request)
 
 
 def answered(case: Case) -> schemathesis.Response:
-    """The handler's answer to *case*, of schemathesis."""
+    """The handler's answer to *case*, as a response of schemathesis."""
     body = None
     if isinstance(case.body, bytes):
         body = base64.b64encode(case.body).decode()
@@ -119,7 +119,7 @@ def test_every_route_answers_whatever_its_description_allows(ids: dict[str, list
         answers()
 
 
-def test_what_was_made_can_be_followed_from_link_to_link(
+def test_created_resources_can_be_followed_along_links(
     system: Deployment, ids: dict[str, list[str]]
 ) -> None:
     schema = schemathesis.openapi.from_dict(openapi(ids))
@@ -195,7 +195,7 @@ def raw(draw: st.DrawFn) -> dict[str, Any]:
     if isinstance(body, bytes):
         body = base64.b64encode(body).decode()
     elif body is not None and draw(st.integers(0, 9)) == 0:
-        encoded = True  # text that is no Base64
+        encoded = True  # text that is not Base64
     query = st.dictionaries(
         st.sampled_from(["limit", "cursor", "state", "count", "attempt", "from", "to", "pool"])
         | items.texts,
@@ -220,7 +220,7 @@ def raw(draw: st.DrawFn) -> dict[str, Any]:
 
 @fuzzed()
 @given(raw())
-def test_no_request_is_our_fault(system: Deployment, case: dict[str, Any]) -> None:
+def test_no_request_causes_a_server_error(system: Deployment, case: dict[str, Any]) -> None:
     there = system.jobs.get(JobKey(TENANT, "living"))
     if there is None or there.state is JobState.CANCELLED:
         system.register(jobId="living")

@@ -1,6 +1,6 @@
-"""The whole system with something damaged in its tables or queues: what is sound goes on.
+"""The whole system with a damaged item in its tables or queues: sound jobs continue.
 
-Each case begins with the same stack at the same instant, so that one that fails fails again alone.
+Each case begins with the same stack at the same instant, so that a failure is reproducible alone.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.auditor import handler as auditor
-from nextfire.adapters.aws import SystemClock
-from nextfire.adapters.control_store import DynamoDbControlStore
-from nextfire.adapters.run_queue import SqsRunQueue
+from nextfire.adapters.aws.clients import SystemClock
+from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
+from nextfire.adapters.sqs.run_queue import SqsRunQueue
 from nextfire.domain.due import fire
 from nextfire.domain.instants import floor_minute
 from nextfire.domain.job import Job
@@ -41,7 +41,7 @@ NOW = NOON + timedelta(seconds=30)
 SOUND = a_job(
     "sound", tenant=TENANT, uid="sound001", since=NOON - timedelta(seconds=90), schedule="* * * * *"
 )
-"""A job with nothing wrong, that is due each minute: first at 11:59, which is on record or not."""
+"""An undamaged job that is due every minute, first at 11:59, which is on record or not."""
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def clock() -> Iterator[None]:
 
 
 def begin(system: Deployment) -> None:
-    """Bring the stack back to its beginning: `SOUND` alone, due at noon, and cursors."""
+    """Restore the initial stack: only `SOUND`, due at noon, and cursors."""
     bring_back(system)
     cursors = DynamoDbControlStore(system.database, table=system.control_table)
     cursors.seed_cursors(SHARDS, floor_minute(NOW))
@@ -68,12 +68,12 @@ def begin(system: Deployment) -> None:
 
 
 def due(system: Deployment, job: Job) -> None:
-    """Have *job* due at noon."""
+    """Store an entry of *job* that is due at noon."""
     assert system.due.put([fire(job.key, job.uid, job.schedule_version, NOON)], NOW)
 
 
 def tick(system: Deployment) -> None:
-    """Poll and release as a watcher that has just come."""
+    """Poll and release once, like a new watcher."""
     dispatcher = Dispatch(
         jobs=system.jobs,
         due=system.due,
@@ -95,17 +95,17 @@ def tick(system: Deployment) -> None:
 
 
 def sent(system: Deployment) -> list[str]:
-    """The jobs of the runs that the queue has to give."""
+    """The job ids of the messages in the queue."""
     return [decode_message(found["Body"]).job_id for found in system.receive()]
 
 
 def readable(status: int, title: str) -> bool:
-    """Whether an answer says what is there, or that it does not read."""
+    """Whether an answer shows the item, or says that it is unreadable."""
     return status in {200, 404, 422} or title == UNREADABLE
 
 
 def version_of(item: Item) -> int:
-    """The version of a job's item that an entry may bear, or another one."""
+    """The version in a job's item if an entry may have it, otherwise 1."""
     version = item.get("schedule_version", {}).get("N", "")
     return int(version) if version.isdigit() and 0 < int(version) < 10**13 else 1
 
@@ -129,7 +129,7 @@ def check_job_in_a_table(system: Deployment, item: Item) -> None:
     assert {"sound", NAME} <= {each["jobId"] for each in listing.document["items"]}
     audited = auditor.handler({"full": True}, Context())
     assert audited["done"]
-    tick(system)  # what the auditor put there
+    tick(system)  # send what the auditor restored
 
 
 @counted("run in a table")
@@ -170,7 +170,7 @@ def check_control_item_in_a_table(system: Deployment, item: Item) -> None:
 
     tick(system)
     found = sent(system)
-    if not found:  # a cursor that was lost is set anew, and the shard read from there
+    if not found:  # a lost cursor is recreated, and the shard read from there
         tick(system)
         found = sent(system)
     assert "sound" in found
@@ -197,37 +197,37 @@ CHECKS: dict[str, Callable[[Deployment, Any], None]] = {
 
 
 @pytest.mark.parametrize("kind", CHECKS)
-def test_what_is_kept_stops_nobody(stack: Deployment, kind: str) -> None:
+def test_corpus_items_do_not_affect_sound_jobs(stack: Deployment, kind: str) -> None:
     for case in kept(kind):
         check_kept(case, partial(CHECKS[kind], stack))
 
 
 @fuzzed(SHARE_WHOLE)
 @given(damaged(items.jobs().map(items.job_item), "tenant", "job_id"))
-def test_a_damaged_job_stops_nobody(stack: Deployment, item: Item) -> None:
+def test_a_damaged_job_does_not_affect_sound_jobs(stack: Deployment, item: Item) -> None:
     check_job_in_a_table(stack, item)
 
 
 @fuzzed(SHARE_WHOLE)
 @given(damaged(items.runs().map(items.run_item), "job", "run_id"))
-def test_a_damaged_run_stops_nobody(stack: Deployment, item: Item) -> None:
+def test_a_damaged_run_does_not_affect_sound_jobs(stack: Deployment, item: Item) -> None:
     check_run_in_a_table(stack, item)
 
 
 @fuzzed(SHARE_WHOLE)
 @given(damaged(items.entries().map(items.due_item), "bucket", "entry"))
-def test_a_damaged_entry_stops_nobody(stack: Deployment, item: Item) -> None:
+def test_a_damaged_entry_does_not_affect_sound_jobs(stack: Deployment, item: Item) -> None:
     check_entry_in_a_table(stack, item)
 
 
 @fuzzed(SHARE_WHOLE)
 @given(damaged(st.sampled_from([*items.CURSORS, *items.AUDITS]), "id"))
-def test_a_damaged_control_item_stops_nobody(stack: Deployment, item: Item) -> None:
+def test_a_damaged_control_item_does_not_affect_sound_jobs(stack: Deployment, item: Item) -> None:
     check_control_item_in_a_table(stack, item)
 
 
 def bodies() -> st.SearchStrategy[str]:
-    """Texts that a queue takes: at least one character, and those of XML 1.0."""
+    """Texts that a queue accepts: at least one character, and only characters of XML 1.0."""
     taken = st.characters(min_codepoint=32, exclude_categories=["Cs", "Cc", "Cn"])
     return st.text(taken, min_size=1, max_size=200) | st.sampled_from(
         ["null", "{}", "[]", '{"v":1}', '{"v":2}', "[" * 3000, "9" * 5000, "NaN"]
@@ -236,5 +236,5 @@ def bodies() -> st.SearchStrategy[str]:
 
 @fuzzed(SHARE_WHOLE)
 @given(bodies())
-def test_what_is_no_message_is_kept_and_acknowledged(stack: Deployment, body: str) -> None:
+def test_an_invalid_message_is_dead_lettered_and_acknowledged(stack: Deployment, body: str) -> None:
     check_message_in_a_queue(stack, body)

@@ -1,4 +1,4 @@
-"""What lies in tables and queues, sound and damaged."""
+"""Items in tables and messages in queues, valid and damaged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextfire.adapters import due_store
+from nextfire.adapters.dynamodb.due_items import decode_entry
 from nextfire.domain.due import DueEntry, StoredEntry
 from nextfire.domain.ids import run_id
 from nextfire.domain.job import Job
@@ -32,7 +32,7 @@ from tests.fuzz.items import Item, damaged
 
 
 @pytest.mark.parametrize("case", kept(*IN_MEMORY), ids=lambda case: case.name)
-def test_what_is_kept_breaks_nothing(case: Kept) -> None:
+def test_corpus_cases_pass_their_checks(case: Kept) -> None:
     check_kept(case, IN_MEMORY[case.kind])
 
 
@@ -55,7 +55,7 @@ def test_a_job_comes_back_as_it_was(job: Job) -> None:
 @fuzzed()
 @given(items.entries())
 def test_an_entry_comes_back_as_it_was(entry: DueEntry) -> None:
-    found = due_store._decode(items.due_item(entry))  # noqa: SLF001 — what reads the table
+    found = decode_entry(items.due_item(entry))
 
     assert isinstance(found, StoredEntry)
     assert found.entry == entry
@@ -93,7 +93,7 @@ def test_a_message_comes_back_as_it_was(message: RunMessage) -> None:
 
 @st.composite
 def bodies(draw: st.DrawFn) -> str:
-    """Texts that are nearly messages, and others."""
+    """Texts that are nearly messages."""
     document: Any = json.loads(draw(messages()).encode())
     name = draw(st.sampled_from([*sorted(document), "unknown"]))
     document[name] = draw(items.payloads | items.odd_texts | st.floats())

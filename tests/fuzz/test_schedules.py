@@ -1,4 +1,4 @@
-"""Job documents and preview requests: refused with words, or good for instants."""
+"""Job documents and preview requests: refused with a message, or with increasing instants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The app synthesised once for each target, as the tests' templates."""
+"""Synthesizes the app once for each target, for the tests to check."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-# jsii, beneath the CDK, runs the `node` that it finds: let it be the virtual environment's.
+# jsii, below the CDK, runs the first `node` that it finds: use the one of the virtual environment.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.prefix) / "bin"), os.environ["PATH"]])
 
 import json
@@ -22,7 +22,7 @@ Template = dict[str, Any]
 
 
 def context_of_project() -> dict[str, Any]:
-    """What cdk.json gives to every synthesis."""
+    """The context that cdk.json gives to every synthesis."""
     context: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text())["context"]
     return context
 
@@ -30,7 +30,7 @@ def context_of_project() -> dict[str, Any]:
 def synthesize(
     outdir: Path, context: Mapping[str, Any]
 ) -> tuple[App, NextfireStack, Template, Path]:
-    """Build the project's app with *context* over its own; returns the template and its file."""
+    """Build the app with *context* on top of the project's own. Returns the template and file."""
     app = App(outdir=str(outdir / "cdk.out"), context={**context_of_project(), **context})
     stack = build_app(app, staging=outdir / "staging")
     file = Path(app.synth().get_stack_by_name(stack.stack_name).template_full_path)

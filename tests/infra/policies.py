@@ -1,4 +1,4 @@
-"""Evaluates the policies of a template as IAM does: only the operators that they use."""
+"""Evaluates the IAM policies of a template; supports only the operators that they use."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from tests.infra.conftest import Template
 
 Context = Mapping[str, str | Sequence[str]]
-"""The condition keys of a request; several values only of keys that can have several."""
+"""The condition keys of a request; only multivalued keys have several values."""
 
 _WORDS = frozenset(
     {"SET", "REMOVE", "ADD", "DELETE", "AND", "OR", "NOT", "BETWEEN", "IN"}
@@ -17,7 +17,7 @@ _WORDS = frozenset(
 
 
 def rendered(value: Any) -> str:
-    """*value* of a template as text; a reference is the logical id in angle brackets."""
+    """*value* of a template as text; a reference becomes the logical id in angle brackets."""
     match value:
         case str():
             return value
@@ -27,11 +27,11 @@ def rendered(value: Any) -> str:
             return f"<{name}.{attribute}>"
         case {"Fn::Join": [separator, parts]}:
             return str(separator).join(map(rendered, parts))
-    raise AssertionError(f"unknown function of a template: {value}")
+    raise AssertionError(f"unknown template function: {value}")
 
 
 class Policies:
-    """Those of the role whose ARN is the output *output*."""
+    """The policies of the role whose ARN is the output *output*."""
 
     def __init__(self, template: Template, output: str) -> None:
         role = template["Outputs"][output]["Value"]["Fn::GetAtt"][0]
@@ -44,12 +44,12 @@ class Policies:
         ]
 
     def allow(self, action: str, resource: str, context: Context) -> bool:
-        """Whether a request is allowed: by a statement, and denied by none."""
+        """Whether a request is allowed: a statement allows it, and none denies it."""
         effects = {each["Effect"] for each in self._matching(action, resource, context)}
         return effects == {"Allow"}
 
     def deny(self, action: str, resource: str, context: Context) -> bool:
-        """Whether a statement denies a request, whatever else would allow it."""
+        """Whether a statement denies a request, regardless of any that allow it."""
         return any(each["Effect"] == "Deny" for each in self._matching(action, resource, context))
 
     def _matching(
@@ -85,7 +85,7 @@ def _holds(operator: str, actual: str | Sequence[str] | None, meant: Sequence[st
         case "StringEquals":
             return actual in meant
         case "StringNotEquals":
-            return actual not in meant  # also of an absent key
+            return actual not in meant  # also if the key is absent
         case "StringLike":
             return isinstance(actual, str) and any(fnmatchcase(actual, each) for each in meant)
     raise AssertionError(f"unknown operator: {operator}")
@@ -96,8 +96,8 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def of_write(request: Mapping[str, Any], partition: str) -> Context:
-    """The condition keys of a PutItem or an UpdateItem of an item whose partition key is called
-    *partition*: all top-level attributes that it names, in conditions too.
+    """The condition keys of a PutItem or an UpdateItem of an item whose partition key is named
+    *partition*: all top-level attributes in the request, including those in conditions.
     """
     item = {**request.get("Item", {}), **request.get("Key", {})}
     names = request.get("ExpressionAttributeNames", {})

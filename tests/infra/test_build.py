@@ -7,7 +7,7 @@ from infra.app import ROOT
 from infra.build import Build, Runtime, WrongWheelError, check_wheels
 
 UNCHECKED_HASH = 1
-"""PEP 552: the source is not compared with what was compiled."""
+"""PEP 552: Python does not compare the bytecode with its source."""
 
 
 def _distribution(layer: Path, name: str, *tags: str) -> None:
@@ -76,7 +76,7 @@ def test_third_party_layer_has_what_the_functions_import_and_not_boto3(
 
 
 def test_packages_have_bytecode_that_is_valid_whatever_their_files_times(tmp_path: Path) -> None:
-    """A function can write none, and would compile all that it imports each time that it starts."""
+    """A function cannot write bytecode, and would compile all of its imports at each start."""
     build = Build(ROOT, staging=tmp_path, cache=ROOT / ".nextfire" / "build")
 
     packages = build.third_party_layer(Runtime.host()) / "python"
@@ -103,7 +103,7 @@ def test_first_party_layer_is_the_core(tmp_path: Path) -> None:
     assert (core / "py.typed").is_file()
     assert {path.name for path in (ROOT / "layers" / "nextfire").iterdir() if path.is_dir()} - {
         path.name for path in core.iterdir()
-    } <= {"client", "__pycache__"}, "but for its callers' part"
+    } <= {"client", "__pycache__"}, "except for the part for its callers"
     assert not (core / "client").exists()
 
 

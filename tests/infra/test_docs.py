@@ -1,7 +1,6 @@
-"""The documents say what is so: targets, commands, routes, fields, settings, links and tests."""
+"""The documents are true: make targets, commands, routes, fields, settings, links and tests."""
 
 import io
-import json
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -12,20 +11,20 @@ from typing import Any, get_args
 
 import pytest
 import typer
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from rich.console import Console
 
 import functions.api.handler  # noqa: F401 — includes the routes
-from docs import cli_reference, client_reference, settings_reference
+from docs import cli_reference, client_reference, job_reference, settings_reference
 from functions.api.app import app as api
-from infra.settings import FargateSettings, PoolSettings, Settings, iso8601
+from infra.pool_settings import PoolSettings
 from nextfire.domain.decisions import MAX_OUTSTANDING
+from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due_decisions import MISFIRE_AFTER
-from nextfire.domain.egress import Egress
 from nextfire.domain.events import execution_dead, message_undecodable
 from nextfire.domain.ids import JobKey, RunKey, run_id
-from nextfire.domain.job import Backoff, JobDefinition, RetryPolicy
+from nextfire.domain.policies import Backoff, RetryPolicy
 from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState
 from nextfire.settings import ExecutorSettings
 from nextfire.usecases.dispatch.reader import READ_AT_MOST
@@ -38,10 +37,8 @@ from tests.world import World
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-DEPLOY = ROOT / "docs" / "operate" / "deploy.md"
 POLICIES = ROOT / "docs" / "guide" / "policies.md"
 API = ROOT / "docs" / "reference" / "api.md"
-JOB = ROOT / "docs" / "reference" / "job.md"
 RUNS = ROOT / "docs" / "guide" / "runs.md"
 SCRIPTS = ROOT / "docs" / "guide" / "scripts.md"
 SETTINGS = ROOT / "docs" / "reference" / "settings.md"
@@ -94,13 +91,13 @@ def table(page: Path, *columns: str) -> list[Row]:
 
 
 def code(text: str) -> str:
-    """The one piece of code in a cell."""
+    """The only code span in a cell."""
     [found] = _CODE.findall(text)
     return str(found)
 
 
 def commands(page: Path, program: str) -> list[list[str]]:
-    """The words after *program* wherever *page* shows it as a command; ```text is output."""
+    """The words after *program* wherever *page* shows it as a command; ```text marks output."""
     text = page.read_text()
     typed = [block for block in _FENCED.findall(text) if not block.startswith("```text\n")]
     shown = [line for block in typed for line in block.splitlines()[1:-1]]
@@ -152,7 +149,9 @@ def test_the_readme_is_short() -> None:
     assert len(README.read_text().splitlines()) <= 200
 
 
-@pytest.mark.parametrize("generated", [settings_reference, cli_reference, client_reference])
+@pytest.mark.parametrize(
+    "generated", [job_reference, settings_reference, cli_reference, client_reference]
+)
 def test_generated_pages_are_up_to_date(generated: ModuleType) -> None:
     assert generated.PAGE.read_text() == generated.page(), "run: make docs"
 
@@ -216,28 +215,12 @@ def test_routes_are_those_of_the_api() -> None:
         for route in [*api._static_routes, *api._dynamic_routes]  # noqa: SLF001
     }
 
-    assert {code(row["route"]) for row in table(API, "route", "answers", "notes")} == routes
+    assert {code(row["route"]) for row in table(API, "route", "response", "notes")} == routes
 
 
 def braced(name: str) -> str:
     head, *tail = name.split("_")
     return "{" + head + "".join(part.capitalize() for part in tail) + "}"
-
-
-def test_fields_of_a_job_are_those_of_its_model() -> None:
-    rows = {code(row["field"]): row for row in table(JOB, "field", "meaning", "default", "bounds")}
-    fields = dict(leaves(JobDefinition))
-
-    assert set(rows) - {"jobId"} == set(fields)
-    for name, field in fields.items():
-        row = rows[name]
-        if not field.is_required() and (default := field.get_default(call_default_factory=True)):
-            shown = default.value if isinstance(default, Enum) else default
-            shown = ", ".join(shown) if isinstance(shown, tuple) else shown
-            assert shown in {code(row["default"]), value(code(row["default"]))}, name
-        bounds = row["bounds"].replace(",", "")
-        for limit in limits(field):
-            assert re.search(rf"(?<!\d){limit}(?!\d)", bounds), f"{name}: {limit}"
 
 
 def test_fields_of_the_policies_have_their_defaults_and_bounds() -> None:
@@ -287,7 +270,7 @@ def test_the_outage_of_the_policies_goes_as_told() -> None:
 
 
 def outage(misfire: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """What a watcher does that was away from 06:10 to 12:10 with a job that is due each hour."""
+    """What a watcher that was away from 06:10 to 12:10 does with a job that is due each hour."""
     world = World("06:05")
     world.register(schedule="0 * * * *", misfire=misfire)
     world.tick_at("06:10")
@@ -311,7 +294,7 @@ def outage(misfire: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def missed(world: World) -> list[Run]:
-    """What an executor puts on record that carries out what there is."""
+    """The records that an executor writes when it handles the queued messages."""
     return [record for handled in world.worker().work() for record in handled.missed]
 
 
@@ -345,7 +328,7 @@ def test_the_short_outage_of_the_policies_goes_as_told() -> None:
 
 def test_misfire_and_overlap_of_the_policies_go_together_as_told() -> None:
     hours = [f"{hour:02}" for hour in range(7, 13)]
-    told = {
+    expected = {
         "all run": hours,
         "only the oldest runs": hours[:1],
         "only the newest runs": hours[-1:],
@@ -368,7 +351,7 @@ def test_misfire_and_overlap_of_the_policies_go_together_as_told() -> None:
             ran = sorted(
                 f"{run.key.scheduled_at:%H}" for run in world.runs.all.values() if run.attempt
             )
-            assert ran == told[re.split("[,:]", row[overlap])[0]], (row["misfire"], overlap)
+            assert ran == expected[re.split("[,:]", row[overlap])[0]], (row["misfire"], overlap)
 
 
 def test_the_delays_of_runs_are_those_of_the_policy() -> None:
@@ -383,8 +366,8 @@ def test_the_delays_of_runs_are_those_of_the_policy() -> None:
                 max_delay_ms=6 * 3_600_000,
             )
             amounts = re.findall(r"(\d+) (h|min|s)", row[backoff])
-            told = sum(int(n) * {"h": 3600, "min": 60, "s": 1}[unit] for n, unit in amounts)
-            assert policy.delay(int(row["after attempt"])).total_seconds() == told, row
+            documented = sum(int(n) * {"h": 3600, "min": 60, "s": 1}[unit] for n, unit in amounts)
+            assert policy.delay(int(row["after attempt"])).total_seconds() == documented, row
 
 
 def test_fields_of_an_event_are_those_that_are_told() -> None:
@@ -398,12 +381,12 @@ def test_fields_of_an_event_are_those_that_are_told() -> None:
         finished_at=NOON,
         attempts=(Attempt(1, "w", NOON, NOON, AttemptOutcome.FAILED),),
     )
-    told = [execution_dead(run, NOON), message_undecodable("{", "why", "default", NOON)]
+    published = [execution_dead(run, NOON), message_undecodable("{", "why", "default", NOON)]
     named = [[code(row["field"]) for row in rows] for rows in tables(EVENTS) if "field" in rows[0]]
 
-    assert named == [[*event.detail] for event in told]
+    assert named == [[*event.detail] for event in published]
     text = EVENTS.read_text()
-    assert all(f"## {event.kind}\n" in text for event in told)
+    assert all(f"## {event.kind}\n" in text for event in published)
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
@@ -416,75 +399,13 @@ def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Fiel
 
 
 def limits(field: FieldInfo) -> list[int]:
-    """The numbers that bound a field; of one that may be absent, those of its value."""
+    """The numbers that bound a field; for an optional field, those of its value."""
     metadata = list(field.metadata)
     for argument in get_args(field.annotation):
         for nested in getattr(argument, "__metadata__", ()):
             metadata += getattr(nested, "metadata", [])
     names = ("ge", "le", "min_length", "max_length")
     return [limit for item in metadata for name in names if (limit := getattr(item, name, None))]
-
-
-def value(text: str) -> object:
-    """What *text* is as JSON; itself if it is none."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def test_settings_are_those_of_the_app_with_their_defaults() -> None:
-    columns = ("key", "meaning", "unit", "default")
-    for row in table(DEPLOY, *columns):
-        name, shown = code(row["key"]), row["default"]
-        [model] = [m for m in (Settings, PoolSettings) if name in by_alias(m)]
-        field = by_alias(model)[name]
-        if name == "pools":
-            assert set(_CODE.findall(shown)) == set(Settings().pools)
-        elif field.is_required():
-            assert shown == "required", name
-        elif name == "timeout":
-            kinds = [PoolSettings(executor=kind).work_limit for kind in ("lambda", "worker")]
-            assert _CODE.findall(shown) == [iso8601(limit) for limit in kinds]
-        elif (default := field.get_default(call_default_factory=True)) is None:
-            assert not _CODE.findall(shown), name
-        elif isinstance(default, Egress):
-            assert shown == f"`{default}`", name
-        elif not isinstance(default, BaseModel):
-            assert same(shown.strip("`"), default), name
-
-
-def by_alias(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    return {field.alias or name: field for name, field in model.model_fields.items()}
-
-
-def same(shown: str, default: object) -> bool:
-    if isinstance(default, timedelta):
-        return TypeAdapter(timedelta).validate_python(shown) == default
-    if isinstance(default, bool):
-        return shown == json.dumps(default)
-    return shown == str(default)
-
-
-def test_the_deploy_page_names_every_setting() -> None:
-    named = {code(row["key"]) for row in table(DEPLOY, "key", "meaning", "unit", "default")}
-
-    assert named == {*by_alias(Settings), *by_alias(PoolSettings)}
-
-
-def test_the_deploy_page_tells_fargate_s_settings_with_their_defaults() -> None:
-    rows = {
-        code(row["of `fargate`"]): row
-        for row in table(DEPLOY, "of `fargate`", "meaning", "unit", "default")
-    }
-
-    assert set(rows) == set(by_alias(FargateSettings))
-    for name, field in by_alias(FargateSettings).items():
-        shown = rows[name]["default"]
-        if field.default in (None, ()):
-            assert shown.startswith("none"), name
-        else:
-            assert same(shown.strip("`"), field.default), name
 
 
 def test_variables_of_a_worker_are_those_it_reads() -> None:
@@ -507,8 +428,8 @@ def test_variables_of_a_script_are_those_it_gets() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_path)
-def test_tests_named_are_there(page: Path) -> None:
-    """Tests as `tests/FILE.py::[CLASS::]NAME`, and files of tests."""
+def test_named_tests_exist(page: Path) -> None:
+    """Tests as `tests/FILE.py::[CLASS::]NAME`, and test files."""
     text = page.read_text()
 
     for path, name in re.findall(r"(tests/[\w/]+\.py)::(?:\w+::)?(\w+)", text):
@@ -519,7 +440,7 @@ def test_tests_named_are_there(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=_path)
 def test_tests_named_in_tables_are_there(page: Path) -> None:
-    """Tables whose second column is headed by `test, in FILE`."""
+    """Tables whose second column is headed `test, in FILE`."""
     for rows in tables(page):
         for row in rows:
             for header, names in row.items():

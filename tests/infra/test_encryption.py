@@ -1,4 +1,4 @@
-"""A customer-managed key: all that is stored has it, and each role may use it for its services."""
+"""A customer-managed key encrypts all stored data, and each role may use it for its services."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ SERVICES = {
     "ExecutorDefaultRole": {"dynamodb", "s3", "sqs"},
     "WorkerEtl": {"dynamodb", "s3", "sqs"},
 }
-"""By what the policy's name begins with."""
+"""By the prefix of the policy's name."""
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def created(file: Path) -> Template:
 
 @pytest.fixture(scope="module")
 def key(created: Template) -> dict[str, Any]:
-    """How the template refers to the key's ARN."""
+    """How the template refers to the ARN of the key."""
     [name] = of_type(created, "KMS::Key")
     return {"Fn::GetAtt": [name, "Arn"]}
 
@@ -143,6 +143,6 @@ def test_locally_there_is_no_key(tmp_path: Path) -> None:
     assert "AWS::KMS::Key" not in {each["Type"] for each in template["Resources"].values()}
 
 
-@pytest.mark.skipif(not LONG, reason="the ordinary template is looked at always")
+@pytest.mark.skipif(not LONG, reason="the default template is always checked")
 def test_cfn_lint_finds_nothing(file: Path) -> None:
     check_with_cfn_lint(file)

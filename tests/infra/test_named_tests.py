@@ -1,5 +1,5 @@
-"""Each section of docs/operate/identity.md names the tests that prove it; the tests that other
-pages on security name exist.
+"""Each section of docs/operate/identity.md names the tests that prove it, and the tests named by
+other pages on security exist.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "operate" / "identity.md").read_text(encoding="utf-8")
 NAMED = re.findall(r"^- `(tests/[^`]+)`$", PAGE, re.MULTILINE)
 PAGES = ("operate/security.md", "guide/scripts.md", "operate/audit.md")
-"""A test is named as ``path::name``; without a folder it is of `tests/security`."""
+"""A test is named ``path::name``; without a folder it is in `tests/security`."""
 ELSEWHERE = [
     (page, name)
     for page in PAGES
@@ -25,7 +25,7 @@ ELSEWHERE = [
 
 
 def names_in(file: Path) -> set[str]:
-    """The tests of *file*, those of a class as ``Class::test``."""
+    """The tests of *file*; tests of a class as ``Class::test``."""
     found: set[str] = set()
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         inner = node.body if isinstance(node, ast.ClassDef) else [node]
@@ -41,7 +41,7 @@ def names_in(file: Path) -> set[str]:
 @pytest.mark.parametrize("name", NAMED)
 def test_a_named_test_exists(name: str) -> None:
     path, _, test = name.partition("::")
-    assert (ROOT / path).is_file(), f"{path} is not there"
+    assert (ROOT / path).is_file(), f"{path} does not exist"
     assert test in names_in(ROOT / path), f"{path} has no {test}"
 
 
@@ -49,7 +49,7 @@ def test_a_named_test_exists(name: str) -> None:
 def test_a_test_that_another_page_names_exists(page: str, name: str) -> None:
     path, _, test = name.partition("::")
     file = ROOT / (path if "/" in path else f"tests/security/{path}")
-    assert file.is_file(), f"{page}: {path} is not there"
+    assert file.is_file(), f"{page}: {path} does not exist"
     assert test in names_in(file), f"{page}: {path} has no {test}"
 
 

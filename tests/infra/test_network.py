@@ -1,4 +1,4 @@
-"""The networks of executors: which hosts the settings allow, and what a VPC brings along."""
+"""The networks of executors: which hosts the settings allow, and the resources of a VPC."""
 
 import json
 from pathlib import Path
@@ -27,15 +27,15 @@ POOLS: dict[str, dict[str, Any]] = {
     "plain": {"executor": "worker"},
 }
 _MEANT = {
-    "AwsSolutions-IAM5[Resource::*]": "Descriptions of interfaces know no resources.",
+    "AwsSolutions-IAM5[Resource::*]": "Describe actions for interfaces do not support resources.",
     "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ec2:<AWS::Region>:<AWS::AccountId>:*/*]": (
-        "Lambda refuses a role that may not delete every interface."
+        "Lambda rejects a role that may not delete every interface."
     ),
     "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ec2:<AWS::Region>:<AWS::AccountId>:"
     "network-interface/*]": "Lambda names the interfaces itself.",
     **{
         f"AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ec2:<AWS::Region>:*:{each}]": (
-            "The account may be the owner of a shared VPC; the id is unique."
+            "The account may own a shared VPC; the id is unique."
         )
         for each in (
             "subnet/subnet-0a1b2c3d",
@@ -126,7 +126,7 @@ def test_interfaces_are_made_in_the_given_subnets_and_groups_only(network: Templ
 
 @pytest.mark.parametrize("part", ["Inside", "Given"])
 def test_code_of_the_function_may_not_touch_interfaces(network: Template, part: str) -> None:
-    """Else a script could make interfaces in the VPC, and delete those of other functions."""
+    """Otherwise scripts could create interfaces in the VPC, and delete those of other functions."""
     allowed = {
         action
         for each in of_role(network, part)
@@ -176,7 +176,7 @@ def test_executors_are_told_what_scripts_may_reach(network: Template) -> None:
     assert '"NEXTFIRE_METADATA":"closed"' in plain
 
 
-@pytest.mark.skipif(not LONG, reason="the ordinary template is looked at always")
+@pytest.mark.skipif(not LONG, reason="the default template is always checked")
 def test_cfn_lint_finds_nothing(network_file: Path) -> None:
     check_with_cfn_lint(network_file)
 

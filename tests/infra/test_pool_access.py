@@ -1,5 +1,5 @@
-"""What the policy of a pool's executors allows, evaluated here: the local stack's IAM knows neither
-the attributes of a write to DynamoDB nor its leading keys.
+"""What the policy of a pool's executors allows. Evaluated here because the local stack's IAM knows
+neither the attributes of a DynamoDB write nor its leading keys.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters.due_store import DynamoDbDueStore
-from nextfire.adapters.job_role import SESSION_TAGS
-from nextfire.adapters.job_store import DynamoDbJobStore
-from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
+from nextfire.adapters.scripts.job_role import SESSION_TAGS
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger, Value
 from tests.builders import LEASE, NOON, a_job, a_message, a_retry, run_key
 from tests.fakes import InlineExecutor
@@ -34,8 +34,8 @@ class RecordedError(Exception):
 
 
 class Recorder:
-    """What plays DynamoDB: keeps the writes of the first request. `writes`: the operation and the
-    request.
+    """Imitates DynamoDB and records the writes of the first request. `writes`: the operation and
+    the request.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ RUN_WRITES: Mapping[str, Callable[[DynamoDbRunStore], object]] = {
 
 
 def recorded(table: str, call: Callable[[Any], object]) -> list[tuple[str, Context]]:
-    """The writes of *call* of the store of *table*: each one's action and condition keys."""
+    """The writes of *call* on the store of *table*: action and condition keys of each."""
     recorder: Any = Recorder()
     stores = {
         "jobs": DynamoDbJobStore(recorder, table="jobs"),
@@ -286,7 +286,7 @@ def test_a_session_in_the_job_role_has_the_tag_of_its_pool(pools: Template, acti
         return Policies(pools, ROLES[pool]).allow(action, JOB_ROLE, context)
 
     assert may("default")
-    assert not may("batch")  # two pools with one job role
+    assert not may("batch")  # two pools share a job role
     assert not may("default", aws_TagKeys=[*SESSION_TAGS, "admin"])
     assert not may("default", sts_TransitiveTagKeys=["admin"])
     assert not Policies(pools, ROLES["default"]).allow(action, JOB_ROLE, {})

@@ -1,4 +1,4 @@
-"""The release: nothing in it can be moved by others, and each job may do what it needs."""
+"""The release: its inputs are pinned, and each job has only the permissions that it needs."""
 
 import json
 import re
@@ -24,7 +24,7 @@ _PERMISSIONS = {
 
 
 def load(workflow: Path) -> dict[str, Any]:
-    # YAML 1.1 reads the key `on` as a boolean.
+    # YAML 1.1 parses the key `on` as a boolean.
     loaded: dict[str, Any] = yaml.safe_load(workflow.read_text().replace("\non:", '\n"on":'))
     return loaded
 
@@ -39,7 +39,7 @@ def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def unpinned(text: str) -> list[str]:
-    """The actions and images that *text*, a workflow, does not name by what cannot be moved."""
+    """The actions and images in the workflow *text* that are not pinned to an immutable version."""
     actions = re.findall(r"^[ -]*uses: *(.*)$", text, re.MULTILINE)
     pinned = re.compile(r"[\w.-]+(/[\w.-]+)+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
     images = re.findall(r"^ *(?:image|container): *(\S.*)$", text, re.MULTILINE)
@@ -65,7 +65,7 @@ def test_actions_are_pinned_by_commit(workflow: Path) -> None:
         "        container: python:3.13",
     ],
 )
-def test_what_can_be_moved_is_found(line: str) -> None:
+def test_unpinned_actions_and_images_are_found(line: str) -> None:
     assert unpinned(f"jobs:\n{line}\n")
 
 
@@ -87,7 +87,7 @@ def test_jobs_may_do_what_they_need(release: dict[str, Any]) -> None:
 def test_code_of_the_project_never_runs_where_a_release_can_be_written(
     release: dict[str, Any],
 ) -> None:
-    """What is built may be attested and published; what builds it may not."""
+    """The job that attests and publishes may not build; the job that builds may not publish."""
     for step in release["jobs"]["publish"]["steps"]:
         assert "checkout" not in step.get("uses", "")
         assert not re.search(r"make|uv |\.ci|python", step.get("run", ""))
@@ -102,7 +102,7 @@ def test_only_a_version_tag_releases(release: dict[str, Any]) -> None:
 
 
 def test_values_of_others_are_not_put_into_shell_commands(release: dict[str, Any]) -> None:
-    """A tag or an output could be a command: they come by the environment."""
+    """A tag or an output could contain a command: pass them in the environment."""
     for step in steps(release):
         assert "${{" not in step.get("run", "")
 
@@ -162,7 +162,7 @@ def test_images_are_based_on_digests() -> None:
 
 
 def requirements(name: str) -> dict[str, tuple[str, set[str]]]:
-    """By name, the version and the hashes that a file of requirements names."""
+    """By name, the version and the hashes in a requirements file."""
     text = (ROOT / name).read_text().replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     found = {}
@@ -185,7 +185,7 @@ def test_uv_is_the_one_of_the_lock_file_everywhere() -> None:
         assert "uv==" not in text
 
 
-def test_what_builds_the_wheel_is_named_by_hashes(release: dict[str, Any]) -> None:
+def test_build_requirements_are_pinned_by_hashes(release: dict[str, Any]) -> None:
     found = requirements("requirements-build.txt")
     [build] = [step["run"] for step in steps(release) if "uv build" in step.get("run", "")]
 

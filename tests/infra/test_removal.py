@@ -1,4 +1,4 @@
-"""What happens to data when a stack is removed, and how a new one takes them up again."""
+"""What happens to data when a stack is removed, and how a new stack adopts it."""
 
 from pathlib import Path
 
@@ -44,4 +44,4 @@ def test_adopted_stores_are_used_and_not_created(tmp_path: Path) -> None:
         if resource["Type"] == "AWS::Lambda::EventSourceMapping"
     ]
     assert f"{_STREAM}/2026-05-24T10:00:00.000" in sources
-    assert len([arn for arn in sources if isinstance(arn, str)]) == 1  # no stream of the others
+    assert len([arn for arn in sources if isinstance(arn, str)]) == 1  # no other table's stream

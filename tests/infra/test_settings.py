@@ -4,14 +4,16 @@ from datetime import timedelta
 import pytest
 from pydantic import ValidationError
 
-from infra.settings import PoolSettings, Settings, Target, iso8601
+from infra.pool_settings import PoolSettings
+from infra.setting_types import iso8601
+from infra.settings import Settings, StackTarget
 from nextfire.domain.quotas import TenantQuotas
 
 
 def test_defaults_need_no_context() -> None:
     settings = Settings.from_context({})
 
-    assert settings.target is Target.AWS
+    assert settings.target is StackTarget.AWS
     assert settings.lease == timedelta(seconds=60)
     assert settings.pools["default"].executor == "lambda"
 

@@ -1,4 +1,4 @@
-"""Workers that the stack itself runs on Fargate, and the image that they are made from."""
+"""Workers that the stack runs on Fargate, and their image."""
 
 import json
 import os
@@ -35,14 +35,14 @@ POOLS = {
     },
 }
 _MEANT = {
-    "AwsSolutions-VPC7": "The VPC holds workers that nobody calls; flow logs cost more than they.",
-    "AwsSolutions-ECS2": "No variable is a secret: jobs name secrets, and workers fetch them.",
-    "AwsSolutions-ECS4": "What matters is how long runs wait, which their queue's metrics tell.",
+    "AwsSolutions-VPC7": "The VPC holds workers without open ports; flow logs cost more.",
+    "AwsSolutions-ECS2": "No variable is a secret: jobs refer to secrets, and workers fetch them.",
+    "AwsSolutions-ECS4": "What matters is how long runs wait; the queue's metrics show it.",
     "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ecs:<AWS::Region>:<AWS::AccountId>:task/"
-    "<WorkersEtlCluster34F2F771>/*]": "A worker has its own task protected, whose id ECS gives.",
+    "<WorkersEtlCluster34F2F771>/*]": "A worker protects its own task; ECS assigns the id.",
     "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ecs:<AWS::Region>:<AWS::AccountId>:task/"
-    "<WorkersGivenCluster0B56D52A>/*]": "A worker has its own task protected, whose id ECS gives.",
-    "AwsSolutions-IAM5[Resource::*]": "ecr:GetAuthorizationToken knows no resources.",
+    "<WorkersGivenCluster0B56D52A>/*]": "A worker protects its own task; ECS assigns the id.",
+    "AwsSolutions-IAM5[Resource::*]": "ecr:GetAuthorizationToken does not support resources.",
 }
 
 
@@ -58,7 +58,7 @@ def fargate(fargate_file: Path) -> Template:
 
 
 def of_pool(template: Template, kind: str, part: str) -> dict[str, Any]:
-    """The properties of the one resource of *kind* whose id begins with *part*."""
+    """The properties of the only resource of *kind* whose id begins with *part*."""
     [found] = [
         resource["Properties"]
         for name, resource in template["Resources"].items()
@@ -72,7 +72,7 @@ def container_of(template: Template, part: str) -> dict[str, Any]:
     return dict(container)
 
 
-def test_nothing_of_it_is_there_unless_asked_for(template: Template) -> None:
+def test_there_is_no_service_by_default(template: Template) -> None:
     kinds = {resource["Type"] for resource in template["Resources"].values()}
 
     assert not [kind for kind in kinds if kind.startswith(("AWS::ECS", "AWS::EC2"))]
@@ -111,7 +111,7 @@ def test_container_has_time_to_hand_its_runs_back(fargate: Template) -> None:
 
 
 def test_first_process_is_the_worker_which_hides_its_environment(fargate: Template) -> None:
-    """An init of the same user would show scripts where the task's credentials are to be had."""
+    """An init process of the same user would show scripts where to get the task's credentials."""
     container = container_of(fargate, "WorkersEtl")
 
     assert container["LinuxParameters"].get("InitProcessEnabled", False) is False
@@ -120,10 +120,10 @@ def test_first_process_is_the_worker_which_hides_its_environment(fargate: Templa
 
 
 def test_container_is_told_what_any_worker_is_told(fargate: Template) -> None:
-    told = {entry["Name"] for entry in container_of(fargate, "WorkersEtl")["Environment"]}
+    names = {entry["Name"] for entry in container_of(fargate, "WorkersEtl")["Environment"]}
     output = str(fargate["Outputs"]["WorkerEnvironmentEtl"]["Value"])
 
-    assert {name for name in told if name.startswith("NEXTFIRE_")} == set(
+    assert {name for name in names if name.startswith("NEXTFIRE_")} == set(
         re.findall(r"NEXTFIRE_\w+", output)
     )
 
@@ -193,7 +193,7 @@ def test_waiting_runs_bring_tasks_from_none_on(fargate: Template) -> None:
     assert alarm["MetricName"] == "ApproximateNumberOfMessagesVisible"
     assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("GreaterThanThreshold", 0)
     assert [step["ScalingAdjustment"] for step in steps] == [1, 2, 5, 25]
-    assert steps[0]["MetricIntervalUpperBound"] == 5, "one task takes four at a time"
+    assert steps[0]["MetricIntervalUpperBound"] == 5, "one task runs four at a time"
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_steps_of_the_largest_isolated_pool_are_as_many_as_a_policy_may_have(
 
 
 def test_locally_an_isolated_pool_has_workers_that_stay(tmp_path: Path) -> None:
-    """The local stack starts its workers once; none would follow one that ends."""
+    """The local stack starts its workers once and would not replace a worker that ends."""
     pool = {"executor": "worker", "isolation": "task", "fargate": {}}
     context = {"target": "local", "local": {"pools": {"sealed": pool}}}
     template = synthesize(tmp_path, context)[2]
@@ -273,7 +273,7 @@ def test_given_image_and_network_are_used_as_they_are(fargate: Template) -> None
     assert network["AssignPublicIp"] == "DISABLED"
     assert wall["VpcId"] == "vpc-0a1b2c3d"
     assert ":ecr:eu-central-1:123456789012:repository/team/worker" in str(puller)
-    assert len(properties(fargate, "EC2::VPC")) == 1, "the other pool's"
+    assert len(properties(fargate, "EC2::VPC")) == 1, "only that of the other pool"
 
 
 def test_own_network_costs_nothing_by_itself(fargate: Template) -> None:
@@ -284,7 +284,7 @@ def test_own_network_costs_nothing_by_itself(fargate: Template) -> None:
         assert endpoint["VpcEndpointType"] == "Gateway"
 
 
-@pytest.mark.skipif(not LONG, reason="the ordinary template is looked at always")
+@pytest.mark.skipif(not LONG, reason="the default template is always checked")
 def test_cfn_lint_finds_nothing(fargate_file: Path) -> None:
     check_with_cfn_lint(fargate_file)
 
@@ -301,14 +301,14 @@ def test_hadolint_finds_nothing_in_the_dockerfile() -> None:
 
 
 def instructions(name: str) -> list[str]:
-    """What follows each *name* in the Dockerfile's last stage."""
+    """The arguments of each *name* instruction in the last stage of the Dockerfile."""
     last = DOCKERFILE.read_text().replace("\\\n", " ").rpartition("\nFROM ")[2]
     return re.findall(rf"^{name} +(.*)$", last, re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The image's root as far as the project's own files go, from the staged context."""
+    """The root of the image with the project's own files, from the staged context."""
     context = Build(
         ROOT, staging=tmp_path_factory.mktemp("staging"), cache=Path("unused")
     ).worker_image()
@@ -321,7 +321,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_in(image: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Python on the image's own path, with this environment's packages and nothing else."""
+    """Run Python on the image's own path, with the packages of this environment only."""
     [path] = re.findall(r"PYTHONPATH=(\S+)", " ".join(instructions("ENV")))
     own = os.pathsep.join(str(image / part.lstrip("/")) for part in path.split(":"))
     return subprocess.run(

@@ -1,13 +1,13 @@
-"""Where the contract suites run, and where what plays AWS there is known to deviate from AWS.
+"""Backends of the contract suites, and the known deviations of the emulators from AWS.
 
-A suite names its backends by a fixture:
+A suite names its backends with a fixture:
 
     @pytest.fixture(params=(MEMORY, *DYNAMODB))
     def backend(request): ...
 
-What concerns an adapter and no fake is marked `on_dynamodb` or `on_aws`. A test that a backend
-fails through no fault of the adapter names that backend's `Deviation`: it is run there all the
-same, and must fail, so that an entry goes as soon as the backend is right.
+Tests for adapters without a fake are marked `on_dynamodb` or `on_aws`. If a backend fails a test
+through no fault of the adapter, the test names that backend's `Deviation`. It still runs there, and
+must fail, so the deviation is removed as soon as the backend is fixed.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ LEAN_MINISTACK = "lean-ministack"
 LEAN_DYNAMODB_LOCAL = "lean-dynamodb-local"
 
 LEAN = {LEAN_MINISTACK: MINISTACK, LEAN_DYNAMODB_LOCAL: DYNAMODB_LOCAL}
-"""Servers that the lean client calls; on all other backends boto3 does. moto is a part of boto3."""
+"""Servers that the lean client calls; boto3 calls all other backends. moto is a part of boto3."""
 DYNAMODB = (MOTO, MINISTACK, DYNAMODB_LOCAL, *LEAN)
-"""What plays DynamoDB."""
+"""Emulators of DynamoDB."""
 SQS = (MOTO, MINISTACK, LEAN_MINISTACK)
-"""What plays SQS."""
+"""Emulators of SQS."""
 AWS = (MOTO, MINISTACK)
-"""What plays the other services."""
+"""Emulators of the other services."""
 REAL_TIME = frozenset({MINISTACK, DYNAMODB_LOCAL, *LEAN})
-"""Servers, whose clock no test moves."""
+"""Servers with a clock that tests cannot move."""
 
 on_dynamodb = pytest.mark.parametrize("backend", DYNAMODB)
 on_sqs = pytest.mark.parametrize("backend", SQS)
 on_aws = pytest.mark.parametrize("backend", AWS)
 COLLECTED = pytest.StashKey[list[pytest.Function]]()
-"""In pytest's configuration: all tests that were collected, deselected ones included."""
+"""In pytest's configuration: all collected tests, including deselected ones."""
 
 takes_minutes = pytest.mark.takes_minutes
 """On a backend of `REAL_TIME`, run with NEXTFIRE_LONG only."""
 
 
 def server_of(backend: str) -> str:
-    """What answers there, whichever client asks."""
+    """The server that answers there, whatever the client."""
     return LEAN.get(backend, backend)
 
 
@@ -57,9 +57,9 @@ def parameters_of(item: pytest.Item) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """Something that *backend* does otherwise than AWS.
+    """A difference between *backend* and AWS.
 
-    `source`: where AWS says what it does. `uncovered`: why no other backend does as AWS does.
+    `source`: AWS documentation of its behavior. `uncovered`: why no other backend behaves like AWS.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Deviation:
 
     @property
     def mark(self) -> pytest.MarkDecorator:
-        """What marks a test, or one of its parameters, that fails on the backend for this."""
+        """The mark for a test or parameter that fails on the backend because of this deviation."""
         return pytest.mark.deviates.with_args(self)
 
 
@@ -89,7 +89,7 @@ DEDUP_OF_WHAT_WAS_DELETED = Deviation(
     "deduplication of what was deleted",
     MOTO,
     aws="A FIFO queue drops a message whose deduplication id was accepted in the last five "
-    "minutes, whether that message is still there or not.",
+    "minutes, even if that message was deleted.",
     here="It compares with the messages that are still in the queue.",
     source="SQS Developer Guide, Using the message deduplication ID",
 )
@@ -104,48 +104,48 @@ GROUP_SCOPED_DEDUP = Deviation(
 RECEIPTS_OF_BEFORE = Deviation(
     "receipts of before",
     MOTO,
-    aws="A FIFO queue refuses a receipt handle whose message was received again.",
-    here="Every receipt handle of a message is good for as long as it is in the queue.",
+    aws="A FIFO queue rejects a receipt handle whose message was received again.",
+    here="Every receipt handle of a message is valid while the message is in the queue.",
     source=_RECEIPTS,
 )
 ORDER_OF_WHAT_IS_SHOWN = Deviation(
     "order of what is shown",
     MOTO,
     aws="A FIFO queue delivers the messages of a group in the order in which they were sent.",
-    here="Of several that become visible in one millisecond, it delivers the last one first.",
+    here="If several become visible in one millisecond, it delivers the last one first.",
     source="SQS Developer Guide, FIFO queue delivery logic",
 )
-_EXPIRED = "A FIFO queue refuses a receipt handle as soon as its message is visible again."
+_EXPIRED = "A FIFO queue rejects a receipt handle as soon as its message is visible again."
 EXPIRED_RECEIPTS_MOTO = Deviation(
     "expired receipts (moto)",
     MOTO,
     aws=_EXPIRED,
-    here="It takes it.",
+    here="It accepts the handle.",
     source=_RECEIPTS,
-    uncovered="No backend refuses it; the fake does.",
+    uncovered="No backend rejects it; the fake does.",
 )
 EXPIRED_RECEIPTS_MINISTACK = Deviation(
     "expired receipts (MiniStack)",
     MINISTACK,
     aws=_EXPIRED,
-    here="It takes it until the message is received again.",
+    here="It accepts the handle until the message is received again.",
     source=_RECEIPTS,
-    uncovered="No backend refuses it; the fake does.",
+    uncovered="No backend rejects it; the fake does.",
 )
 TWELVE_HOURS = Deviation(
     "twelve hours",
     MINISTACK,
-    aws="A visibility timeout of more than 43200 s is refused.",
-    here="It is taken.",
+    aws="A visibility timeout of more than 43200 s is rejected.",
+    here="It is accepted.",
     source="SQS API, ChangeMessageVisibility: VisibilityTimeout",
 )
-_XML = "A message or attribute with a character that XML 1.0 does not have is refused."
-_ADAPTER_ALONE = "No backend refuses it; a test of run_queue looks at what the adapter sends."
+_XML = "A message or attribute with a character that XML 1.0 does not have is rejected."
+_ADAPTER_ALONE = "No backend rejects it; a test of run_queue checks what the adapter sends."
 CHARACTERS_MOTO = Deviation(
     "characters (moto)",
     MOTO,
     aws=_XML,
-    here="Every text is taken.",
+    here="Every text is accepted.",
     source="SQS API, SendMessage: MessageBody and InvalidMessageContents",
     uncovered=_ADAPTER_ALONE,
 )
@@ -153,53 +153,53 @@ CHARACTERS_MINISTACK = Deviation(
     "characters (MiniStack)",
     MINISTACK,
     aws=_XML,
-    here="Every text is taken.",
+    here="Every text is accepted.",
     source="SQS API, SendMessage: MessageBody and InvalidMessageContents",
     uncovered=_ADAPTER_ALONE,
 )
 REQUEST_TOKENS = Deviation(
     "request tokens",
     MOTO,
-    aws="A transaction that is sent again with its client request token is not done again, and is "
-    "answered as if it were.",
-    here="The token means nothing.",
+    aws="A transaction that is repeated with the same client request token has no effect, and the "
+    "answer reports success.",
+    here="The token is ignored.",
     source="DynamoDB API, TransactWriteItems: ClientRequestToken",
 )
 CAPACITY_UNITS = Deviation(
     "capacity units",
     MOTO,
-    aws="A request is told what it consumed, by the size of its items.",
-    here="Whatever it is, it is told the same.",
+    aws="An answer reports the consumed units, by the size of the items.",
+    here="Every answer reports the same number.",
     source="DynamoDB Developer Guide, Read/write capacity mode: capacity unit consumption",
 )
 WRITES_OF_A_BATCH = Deviation(
     "writes of a batch",
     MOTO,
-    aws="BatchWriteItem refuses more than 25 requests.",
-    here="It takes them.",
+    aws="BatchWriteItem rejects more than 25 requests.",
+    here="It accepts them.",
     source="DynamoDB API, BatchWriteItem: RequestItems",
 )
 ITEMS_OF_A_TRANSACTION = Deviation(
     "items of a transaction",
     DYNAMODB_LOCAL,
     aws="A transaction with two operations on one item is a ValidationException.",
-    here="Its conditions are tried first, one operation after the other.",
+    here="It evaluates the conditions first, one operation after the other.",
     source="DynamoDB API, TransactWriteItems",
 )
 PATHS_OF_AN_UPDATE = Deviation(
     "paths of an update",
     MINISTACK,
-    aws="An update expression that names a path twice is refused.",
-    here="Its last assignment counts.",
+    aws="An update expression that names a path twice is rejected.",
+    here="The last assignment wins.",
     source="DynamoDB API, UpdateItem: UpdateExpression; two document paths overlap",
 )
 
 SIGNED_URLS = Deviation(
     "signed URLs",
     MOTO,
-    aws="Who has a signed URL may send what was signed: that object, with those headers, whose "
-    "body has that digest.",
-    here="No signature is looked at.",
+    aws="The holder of a signed URL may send only the signed request: that object, those "
+    "headers, and a body with that digest.",
+    here="Signatures are not checked.",
     source="S3 User Guide, Download and upload objects with presigned URLs",
 )
 

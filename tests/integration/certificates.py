@@ -1,4 +1,4 @@
-"""Certificates of a test's own certificate authority."""
+"""Certificates of a certificate authority for tests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Authority:
         self.bundle.write_bytes(certificate.public_bytes(Encoding.PEM))
 
     def server_context(self, host: str, *, valid_for: timedelta = _YEAR) -> ssl.SSLContext:
-        """The TLS settings of a server named *host*. A negative *valid_for*: it has expired."""
+        """The TLS settings of a server named *host*; it has expired if *valid_for* is negative."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
         names: list[x509.GeneralName] = [x509.DNSName(host)]

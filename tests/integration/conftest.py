@@ -1,5 +1,5 @@
-"""AWS as moto plays it, and for the contract suites as servers do: tables, queues and buckets as
-`infra/` creates them, empty for each test.
+"""AWS emulated by moto, and for the contract suites also by servers: tables, queues and buckets as
+in `infra/`, empty for each test.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import boto3  # noqa: TID251 — see `_client`
 import pytest
 from botocore.loaders import Loader, create_loader  # noqa: TID251 — to read its data once
-from botocore.retries.standard import ExponentialBackoff  # noqa: TID251 - to wait for nothing
+from botocore.retries.standard import ExponentialBackoff  # noqa: TID251 - to skip its waits
 from moto import mock_aws
 from moto.core.botocore_stubber import BotocoreStubber
 
-from nextfire.adapters import aws as clients
-from nextfire.adapters.lean import json_client
+from nextfire.adapters.aws import clients
+from nextfire.adapters.aws.lean import json_client
 from tests.crons import LONG
 from tests.integration import emulators
 from tests.integration.backends import (
@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Tables:
-    """The names of the tables, each created when it is first asked for. Their keys are those of
+    """The names of the tables. Each table is created on first use, with the keys of
     `infra/constructs/stores.py`.
     """
 
@@ -122,7 +122,7 @@ class Tables:
 
 @cache
 def _loader(search_path: str | None = None) -> Loader:
-    """The SDK's description of the services: kept, since moto begins a session for each test."""
+    """The SDK's service descriptions, cached because moto starts a session for each test."""
     return create_loader(search_path)
 
 
@@ -137,14 +137,14 @@ def dynamodb_local_address() -> Iterator[str]:
     with ExitStack() as stack:
         try:
             address = stack.enter_context(emulators.dynamodb_local())
-        except emulators.NotHereError as lack:
+        except emulators.EmulatorUnavailableError as lack:
             pytest.skip(f"NOT RUN on DynamoDB Local: {lack}.")
         yield address
 
 
 @pytest.fixture
 def backend() -> str:
-    """What plays AWS. A contract suite has several."""
+    """The emulator of AWS. A contract suite has several."""
     return MOTO
 
 
@@ -168,15 +168,15 @@ def aws(
     servers = {MINISTACK: "ministack_address", DYNAMODB_LOCAL: "dynamodb_local_address"}
     monkeypatch.setenv("AWS_ENDPOINT_URL", request.getfixturevalue(servers[server_of(backend)]))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", next(_accounts))
-    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)  # it holds the former account
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)  # it holds the previous account
     yield
 
 
 @contextmanager
 def _moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """moto, that handles one request after the other.
+    """moto, handling one request at a time.
 
-    It checks a condition and writes in two steps; DynamoDB does both in one.
+    moto checks a condition and writes in two steps; DynamoDB does both atomically.
     """
     lock, answer = threading.Lock(), BotocoreStubber.__call__
 
@@ -186,7 +186,7 @@ def _moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(BotocoreStubber, "__call__", one_at_a_time)
     monkeypatch.setattr("boto3.client", _client)
-    # By the library that it stands in for, beside the SDK, tests only PUT to signed URLs.
+    # With the library that it patches, apart from the SDK, tests only PUT to signed URLs.
     monkeypatch.setattr("moto.core.models.RESPONSES_METHODS", ["PUT"])
     with mock_aws(config={"core": {"reset_boto3_session": False}}):
         yield
@@ -202,7 +202,7 @@ def _client(service: str, *args: Any, **options: Any) -> Any:
 
 @cache
 def _kept(service: str, config: Config) -> Any:
-    """A client for all tests on moto: to make one takes longer than most of them do."""
+    """A client shared by all tests on moto: creating one takes longer than most tests."""
     return new_client(service, config=config)  # type: ignore[call-overload]
 
 
@@ -230,7 +230,7 @@ def tables(dynamodb: DynamoDBClient, backend: str) -> Tables:
 
 @pytest.fixture
 def queue_maker(sqs: SQSClient, backend: str) -> SQSClient:
-    """A client that makes queues, which the lean one does not."""
+    """A client that can create queues; the lean client cannot."""
     return boto3.client("sqs") if backend in LEAN else sqs
 
 
@@ -256,13 +256,13 @@ def bucket(s3: S3Client, backend: str) -> str:
 
 @pytest.fixture
 def outputs_bucket(s3: S3Client, backend: str) -> str:
-    """The bucket of what is too large for a run's record."""
+    """The bucket for data that is too large for a run record."""
     return _bucket(s3, "outputs", backend)
 
 
 @pytest.fixture
-def event_bus(aws: None) -> str:  # noqa: ARG001 — the account it is in
-    """The stack's own event bus."""
+def event_bus(aws: None) -> str:  # noqa: ARG001 — its account
+    """The stack's event bus."""
     clients.events().create_event_bus(Name="nextfire")
     return "nextfire"
 
@@ -280,7 +280,7 @@ def system(
     event_bus: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Deployment:
-    """The functions with their environment, in a process that is new to them."""
+    """The functions with their environment, as in a new process."""
     system = Deployment(
         dynamodb,
         sqs,
@@ -302,7 +302,7 @@ def system(
 
 
 def _bucket(client: S3Client, name: str, backend: str) -> str:
-    if backend in REAL_TIME:  # all accounts share the names
+    if backend in REAL_TIME:  # all accounts share bucket names
         name = f"{name}-{next(_accounts)}"
     client.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": REGION})
     return name

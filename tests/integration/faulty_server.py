@@ -1,4 +1,4 @@
-"""A server in the place of AWS that answers requests as a test says, faults included."""
+"""A server in place of AWS that answers requests as a test specifies, including with faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ssl import SSLContext
 from zlib import crc32
 
 LOST = None
-"""The request is read, and the connection closed."""
+"""Read the request, then close the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`body` as it is sent. `sent`: how much of it, before the server waits for the client to go;
-    None: all. `keep`: whether the connection stays open.
+    """`body`: the bytes to send. `sent`: the number of bytes to send before the server waits for
+    the client to hang up; None: all. `keep`: whether the connection stays open.
     """
 
     body: bytes
@@ -52,7 +52,7 @@ Reply = Callable[[Request], Answer | None]
 
 
 class FaultyServer:
-    """Gives each request the next of `script`, its last to all that follow."""
+    """Answers each request with the next item of `script`, and repeats the last item."""
 
     def __init__(self, listener: socket.socket) -> None:
         self.script: list[Answer | Reply | None] = []
@@ -82,7 +82,7 @@ class FaultyServer:
             self._answer_all(secured, number)
 
     def _secured(self, connection: socket.socket, number: int) -> socket.socket:
-        """*connection*, after the TLS handshake if the server has TLS.
+        """*connection* after the TLS handshake, if the server has TLS.
 
         Raises:
             OSError: The client does not accept the certificate.
@@ -90,7 +90,7 @@ class FaultyServer:
         if self.tls is None:
             return connection
         secured = self.tls.wrap_socket(connection, server_side=True)
-        self.connections[number - 1] = secured  # which has taken the socket over
+        self.connections[number - 1] = secured  # it has taken over the socket
         return secured
 
     def _answer_all(self, connection: socket.socket, number: int) -> None:
@@ -124,7 +124,7 @@ class FaultyServer:
         part = reply.body if reply.sent is None else reply.body[: reply.sent]
         connection.sendall(f"HTTP/1.1 {reply.status} X\r\n{head}\r\n".encode() + part)
         if reply.sent is not None:
-            connection.recv(1)  # until the client gives up
+            connection.recv(1)  # until the client hangs up
             return False
         return reply.keep
 

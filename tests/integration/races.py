@@ -1,4 +1,4 @@
-"""Calls that are made at the same moment, in threads of their own."""
+"""Concurrent calls in threads."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.crons import LONG
 T = TypeVar("T")
 
 ROUNDS = range(100 if LONG else 3)
-"""How often a race is run: who comes first is not for the test to say."""
+"""Number of repetitions of a race: a test cannot control which call comes first."""
 
 
 def at_once(*calls: Callable[[], T]) -> list[T]:
-    """What each of *calls* returned."""
+    """Run *calls* concurrently and return their results."""
     start = Barrier(len(calls))
 
     def go(call: Callable[[], T]) -> T:

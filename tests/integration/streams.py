@@ -1,4 +1,4 @@
-"""DynamoDB streams for tests: what differs between two looks at the tables, as stream records."""
+"""DynamoDB streams for tests: differences between two reads of the tables, as stream records."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Streams:
         self._before = self._items()
 
     def records(self, at: datetime) -> list[dict[str, Any]]:
-        """What was written since the last call, written *at*."""
+        """The writes since the last call, with the time *at*."""
         before, self._before = self._before, self._items()
         return [
             record(

@@ -1,4 +1,4 @@
-"""The API's handler: every route, every refusal, and the walls between tenants."""
+"""The API's handler: every route, every rejection, and the isolation of tenants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from functions.api import app as api
 from functions.api.handler import handler
-from nextfire.adapters.aws import SystemClock
+from nextfire.adapters.aws.clients import SystemClock
 from nextfire.domain.due import fire
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import floor_minute, isoformat, parse_instant, to_ms
@@ -62,7 +62,7 @@ ROUTES = [
 
 
 def assert_problem(answer: Answer, status: int, *, field: str | None = None) -> None:
-    """*answer* is a problem document of *status*, about *field* if one is named."""
+    """Assert that *answer* is a problem document of *status*, about *field* if that is given."""
     document = answer.document
     assert answer.status == status, document
     assert answer.media_type == "application/problem+json"
@@ -359,7 +359,7 @@ class TestRefusals:
     def test_body_too_deep_to_be_read_is_told_in_words_of_ours(self, system: Deployment) -> None:
         detail = system.call("POST", "/v1/jobs", text="[" * 100_000).document["detail"]
 
-        assert detail == "The body is nested too deep to be read; 32 levels are taken."
+        assert detail == "The body is nested too deeply: the maximum is 32 levels."
 
     def test_half_a_surrogate_pair_is_told_what_it_is(self, system: Deployment) -> None:
         answer = system.call("POST", "/v1/jobs", CRON | {"payload": "\ud800"})
@@ -399,7 +399,7 @@ class TestRefusals:
 
         fault = system.call("POST", "/v1/jobs", CRON | once).fault
 
-        assert fault["problem"] == "not from 1970-01-02 on and before 2099-12-31"
+        assert fault["problem"] == "not between 1970-01-02 (included) and 2099-12-31 (excluded)"
 
     def test_a_value_that_is_nearly_one_of_those_named(self, system: Deployment) -> None:
         answer = system.call("POST", "/v1/jobs", CRON | {"type": "cron"})
@@ -417,7 +417,7 @@ class TestRefusals:
         answer = system.call("POST", "/v1/jobs", CRON | {"x": "y" * 256 * 1024})
 
         assert_problem(answer, 422, field="body")
-        assert len(json.dumps(answer.document)) < 2000, "the refusal repeats the body"
+        assert len(json.dumps(answer.document)) < 2000, "the rejection repeats the body"
 
     def test_payload_at_the_limit_is_taken(self, system: Deployment) -> None:
         payload = "x" * (64 * 1024 - 2)
@@ -475,14 +475,14 @@ class TestRefusals:
                 {"misfire": {"policy": "RUN_NONE"}},
                 (
                     "misfire.policy: Input should be 'RUN_ALL', 'RUN_LATEST' or 'SKIP' "
-                    "(got 'RUN_NONE'). Use one of the values named. For example `RUN_ALL`."
+                    "(got 'RUN_NONE'). Use one of these values. For example `RUN_ALL`."
                 ),
             ),
             (
                 {"misfire": {"relevancyWindowSec": 0}},
                 (
-                    "misfire.relevancyWindowSec: Input should be greater than or equal to 1 "
-                    "(got 0). 1 to 2592000 seconds; leave it out for no window. For example `3600`."
+                    "misfire.relevancyWindowSec: Input should be greater than or equal to 1 (got "
+                    "0). Use 1 to 2592000 seconds, or omit it for no window. For example `3600`."
                 ),
             ),
             (
@@ -496,16 +496,16 @@ class TestRefusals:
                 {"overlap": {"policy": "SKIP", "since": None}},
                 (
                     "overlap: Input should be 'ALLOW', 'QUEUE', 'SKIP' or 'REPLACE' "
-                    '(got {"policy": "SKIP", "since": null}). overlap is a text, for example '
+                    '(got {"policy": "SKIP", "since": null}). overlap is a string, for example '
                     '`"SKIP"`.'
                 ),
             ),
             (
                 {"timeoutSec": True, "name": True},
                 (
-                    "name: Input should be a valid string (got true). Give a value of the kind "
-                    "named. timeoutSec: Input should be a valid integer (got true). Give a whole "
-                    "number, unquoted. For example `60`."
+                    "name: Input should be a valid string (got true). Use a value of the type that "
+                    "the message names. timeoutSec: Input should be a valid integer (got true). "
+                    "Use a whole number without quotes. For example `60`."
                 ),
             ),
         ],
@@ -525,7 +525,7 @@ class TestRefusals:
 
         assert fault.fault["field"] == "misfire.relevancyWindowSec"
         assert fault.fault["remedy"] == (
-            "1 to 2592000 seconds; leave it out for no window. For example `3600`."
+            "Use 1 to 2592000 seconds, or omit it for no window. For example `3600`."
         )
 
     @pytest.mark.parametrize(
@@ -540,10 +540,10 @@ class TestRefusals:
                 'It is misfire.relevancyWindowSec: `{"misfire": {"relevancyWindowSec": 3600}}`.',
             ),
             ({"policy": "SKIP"}, 'It is misfire.policy: `{"misfire": {"policy": "RUN_ALL"}}`.'),
-            ({"jobId": "b"}, "A job keeps its id; leave this field out."),
+            ({"jobId": "b"}, "A job keeps its id: omit this field."),
             (
                 {"colour": "red"},
-                "Leave this field out; check its spelling against the documentation.",
+                "Omit this field, or check its spelling in the documentation.",
             ),
         ],
     )
@@ -588,10 +588,10 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("path", "status"),
         [
-            ("/v1/jobs/nobody", 404),
-            ("/v1/jobs/nobody/executions", 404),
-            ("/v1/executions/nobody.20260524T100000000Z-k3x9m2ab", 404),
-            ("/v1/executions/nobody.99999999T999999999Z-k3x9m2ab", 404),
+            ("/v1/jobs/unknown", 404),
+            ("/v1/jobs/unknown/executions", 404),
+            ("/v1/executions/unknown.20260524T100000000Z-k3x9m2ab", 404),
+            ("/v1/executions/unknown.99999999T999999999Z-k3x9m2ab", 404),
             ("/v1/jobs/a.b", 422),
             ("/v1/jobs/" + "x" * 65, 422),
             ("/v1/executions/x", 422),
@@ -841,7 +841,7 @@ class TestPolicies:
             {"policy": "RUN_LATEST"},
             "ALLOW",
         )
-        assert len(system.due_items()) == 1, "these do not say when"
+        assert len(system.due_items()) == 1, "these fields do not affect the schedule"
 
 
 class TestPause:
@@ -877,7 +877,7 @@ class TestPause:
 
         assert (resumed.status, resumed.document["state"]) == (200, "ACTIVE")
         assert {"pauseReason", "pausedAt"}.isdisjoint(resumed.document)
-        # The phase is kept: 10:10 was before the pause, 10:20 in it, 10:30 is next.
+        # The phase is kept: 10:10 was before the pause, 10:20 during it, 10:30 is next.
         assert resumed.document["nextFireAt"] == "2026-05-24T10:30:00Z"
         job = system.job("a")
         first = job.first()
@@ -1037,14 +1037,14 @@ class TestPause:
         system.register(jobId="b", type="ONCE", schedule=at)
         clock.advance(minutes=20)
 
-        # Of `a` it was due in the pause: the misfire policy decides. Of `b` it was due before.
+        # `a` was due during the pause, so the misfire policy decides. `b` was due before it.
         assert system.call("POST", "/v1/jobs/a/resume").document["state"] == "ACTIVE"
         system.call("POST", "/v1/jobs/b/pause")
         assert system.call("POST", "/v1/jobs/b/resume").document["state"] == "COMPLETED"
 
 
 class TestWithoutARecord:
-    """What became of an occurrence that has no record of its own."""
+    """The state of an occurrence that has no separate record."""
 
     def execution(self, job: Job, at: str) -> str:
         return f"/v1/executions/{RunKey(job.key, run_id(job.uid, parse_instant(at))).execution_id}"
@@ -1194,11 +1194,11 @@ class TestWithoutARecord:
 
         for each in (answer, jittered, none, paused, deleted):
             assert_problem(each, 404)
-        assert answer.document["detail"].endswith("'. It is due at 2026-05-24T10:04:00Z.")
+        assert answer.document["detail"].endswith(" It is due at 2026-05-24T10:04:00Z.")
         due_at = isoformat(late.due_at(parse_instant(at)))
-        assert jittered.document["detail"].endswith(f"'. It is due at {due_at}.")
+        assert jittered.document["detail"].endswith(f" It is due at {due_at}.")
         assert paused.document["detail"].endswith(
-            "'. It would be due at 2026-05-24T10:04:00Z, but its job is paused."
+            " It would be due at 2026-05-24T10:04:00Z, but its job is paused."
         )
         for each in (none, deleted):
             assert each.document["detail"].endswith("List yours to see their ids.")
@@ -1220,8 +1220,8 @@ class TestWithoutARecord:
         assert statuses() == [200, 404]
         system.call("PATCH", "/v1/jobs/a", {"schedule": "0 0 1 1 *"})
         assert statuses() == [200, 404]
-        # What is not known is not judged: the version is forgotten, or the job made again. Both
-        # are when a watcher has sent all that was due.
+        # Occurrences of a forgotten version or a recreated job are unknown and not judged. Both
+        # happen only after a watcher has sent everything that was due.
         system.forget_due(clock.now())
         for hour in range(9):
             clock.advance(seconds=1)
@@ -1342,7 +1342,7 @@ class TestWithoutARecord:
 
 
 class TestUnreadable:
-    """One item that does not decode does not take the others along."""
+    """One item that does not decode does not affect the other items."""
 
     def spoil(self, system: Deployment, job_id: str, attribute: str, value: Any) -> None:
         system.database.update_item(
@@ -1444,7 +1444,7 @@ class TestUnreadable:
         assert_problem(answer, 500)
         assert answer.document["title"] == "Stored item is unreadable"
         assert "job does not decode" in answer.document["detail"]
-        assert "put right in its table" in answer.document["detail"]
+        assert "correct it in its table" in answer.document["detail"]
         assert system.database.scan(TableName=system.jobs_table)["Items"] == before
         [logged] = [record for record in caplog.records if record.levelname == "ERROR"]
         assert vars(logged)["path"] == path
@@ -1627,7 +1627,7 @@ class TestTenants:
     def test_request_without_an_identity_gets_no_data(
         self,
         system: Deployment,
-        theirs: dict[str, str],  # noqa: ARG002 — there is something to get
+        theirs: dict[str, str],  # noqa: ARG002 — there is data to leak
         method: str,
         path: str,
         authorizer: dict[str, Any] | None,
@@ -1706,7 +1706,7 @@ def test_no_body_is_our_fault(system: Deployment, body: object) -> None:
     assert created.status in {201, 400, 409, 422}, created
     assert changed.status in {200, 400, 422}, changed
     if created.status == 201:
-        # What was taken can be read, by itself and in the listing.
+        # An accepted job can be read, by its id and in the listing.
         job_id = created.document["jobId"]
         assert system.shown(job_id) == created.document
     assert system.call("GET", "/v1/jobs").status == 200

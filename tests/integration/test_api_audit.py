@@ -1,4 +1,4 @@
-"""The audit log: one event for each call that changes something, and none that tells a secret."""
+"""The audit log: one event for each call that changes something, without secrets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from functions.api import app as api
 from functions.api import audit
-from functions.api.audit import MOST_OF_A_DOCUMENT
+from functions.api.audit import MAX_DOCUMENT_CHARS
 from tests.integration.deployment import Deployment, Proxy, http_event
 from tests.integration.test_api_isolation import (
     KEY,
@@ -39,7 +39,7 @@ Events = Callable[[], list[dict[str, Any]]]
 
 @pytest.fixture
 def events(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Events:
-    """What was written to the audit log since it was last asked."""
+    """Returns the new audit events since its last call."""
 
     def read() -> list[dict[str, Any]]:
         lines = capsys.readouterr().out.splitlines()
@@ -112,9 +112,7 @@ class TestWhatItTells:
         assert changed["after"]["schedule"] == "0 4 * * *"
         assert changed["changed"] == ["nextFireAt", "revision", "schedule", "updatedAt"]
 
-    def test_of_a_run_that_a_job_was_asked_for_not_what_tells_it_from_the_job(
-        self, system: Deployment, events: Events
-    ) -> None:
+    def test_run_now_event_has_no_changed_fields(self, system: Deployment, events: Events) -> None:
         system.call("POST", "/v1/jobs", JOB)
         events()
         answer = system.call("POST", "/v1/jobs/a/run", {})
@@ -123,7 +121,7 @@ class TestWhatItTells:
         assert asked["after"]["executionId"] == answer.document["executionId"]
         assert "changed" not in asked
 
-    def test_what_was_read_before_is_of_the_latest_try(
+    def test_before_is_the_state_of_the_latest_try(
         self, system: Deployment, events: Events, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         system.call("POST", "/v1/jobs", JOB)
@@ -171,7 +169,7 @@ class TestWhatItTells:
     ) -> None:
         jobs = [JOB, JOB | {"jobId": "b", "payloads": SECRETS}, JOB | {"jobId": "c"}, JOB]
         answer = system.call("POST", "/v1/jobs:batch", {"jobs": jobs})
-        assert SECRETS["in the payload"] in json.dumps(answer.document), "the caller is told"
+        assert SECRETS["in the payload"] in json.dumps(answer.document), "the caller sees the value"
 
         [event] = events()
         for secret in SECRETS.values():
@@ -223,7 +221,7 @@ class TestWhatItTells:
         text = json.dumps([made, paused])
         assert not [secret for secret in SECRETS.values() if secret in text]
 
-    def test_what_stood_in_the_way(self, system: Deployment, events: Events) -> None:
+    def test_event_names_the_problem(self, system: Deployment, events: Events) -> None:
         system.call("POST", "/v1/jobs", JOB)
         events()
 
@@ -253,11 +251,11 @@ class TestWhatItTells:
         system.call("POST", "/v1/jobs", JOB | {"type": "DATES", "schedule": days, "name": "big"})
 
         [event] = events()
-        assert len(json.dumps(event)) < 5 * MOST_OF_A_DOCUMENT
+        assert len(json.dumps(event)) < 5 * MAX_DOCUMENT_CHARS
         assert event["after"]["name"] == "big"
         assert event["after"]["state"] == "ACTIVE"
 
-    def test_nothing_of_what_is_no_operation(self, system: Deployment, events: Events) -> None:
+    def test_unknown_operations_leave_no_events(self, system: Deployment, events: Events) -> None:
         for method, path in (("POST", "/v1/nowhere"), ("BREW", "/v1/jobs"), ("DELETE", "/v1/jobs")):
             system.call(method, path)
 

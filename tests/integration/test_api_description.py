@@ -1,5 +1,5 @@
-"""The API's description: whole, valid, and true (what is answered is checked against it with every
-answer of every test, in `Deployment.answer`).
+"""The API's description: complete, valid, and correct. `Deployment.answer` also checks every answer
+of every test against it.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class TestUnknownNames:
                 "target.env.K.kye",
                 "Did you mean `key`?",
             ),
-            ({"colour": 1}, "colour", "Leave this field out; check its spelling"),
+            ({"colour": 1}, "colour", "Omit this field, or check its spelling"),
         ],
     )
     def test_field(self, system: Deployment, body: dict[str, Any], field: str, remedy: str) -> None:

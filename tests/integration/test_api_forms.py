@@ -1,4 +1,4 @@
-"""The two forms in which a job is written, as the design has them."""
+"""The two forms in which the design allows a job to be written."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ def test_what_is_wrong_is_told_in_the_callers_words(
     answer = system.call("POST", "/v1/jobs", body)
 
     assert answer.status == 422
-    told = {fault["field"] for fault in answer.document["errors"]}
-    assert told
-    assert told <= fields
+    reported = {fault["field"] for fault in answer.document["errors"]}
+    assert reported
+    assert reported <= fields
     assert system.call("GET", "/v1/jobs").document["items"] == []
 
 
@@ -113,7 +113,7 @@ def test_the_path_names_the_task(system: Deployment) -> None:
     [
         ("a b", "not a job id"),
         (5, "not a job id"),
-        ("-a", "not the name of a script, which it is without a target"),
+        ("-a", "not the name of a script: without a target, taskId names the script"),
     ],
 )
 def test_a_bad_task_id_is_one_fault(system: Deployment, task: object, problem: str) -> None:

@@ -1,4 +1,4 @@
-"""Requests that come again, by their `Idempotency-Key`."""
+"""Repeated requests with the same `Idempotency-Key`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 
 from functions.api import app as api
 from functions.api import idempotency
-from nextfire.adapters.key_store import DynamoDbKeyStore
-from nextfire.adapters.request_store import DynamoDbRequestStore
+from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
+from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
 from nextfire.domain.instants import isoformat, parse_instant
-from nextfire.domain.job import JobState
-from nextfire.domain.ports import REQUESTS_KEPT
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.requests import REQUESTS_KEPT
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 from tests.fakes import Clock
 from tests.integration.deployment import (
@@ -43,7 +43,7 @@ def clock(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def lost(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Sends a request that dies between its effect and its answer."""
+    """Sends a request that crashes between its effect and its answer."""
 
     def send(
         method: str, path: str, body: object = None, *, more: Mapping[str, str] | None = None
@@ -82,7 +82,7 @@ def dead_run(system: Deployment, job_id: str, *, state: RunState = RunState.DEAD
 
 
 def claim_again(system: Deployment, run: Run, clock: Clock) -> Run:
-    """*run*, which was redriven, as it runs."""
+    """Claim *run*, which was redriven; returns it RUNNING."""
     message = message_for(system.job(run.key.job.job_id), run.key.scheduled_at)
     return system.runs.claim(
         message.model_copy(update={"dispatch": run.dispatch + 2}),
@@ -105,7 +105,7 @@ def end(system: Deployment, running: Run, clock: Clock) -> Run:
 
 
 def die_again(system: Deployment, run: Run, clock: Clock) -> Run:
-    """*run*, which was redriven, DEAD once more."""
+    """Claim and fail *run*, which was redriven; returns it DEAD."""
     clock.advance(timedelta(seconds=1))
     return end(system, claim_again(system, run, clock), clock)
 
@@ -180,7 +180,7 @@ class TestAgain:
 
         assert system.call("POST", "/v1/jobs", body, headers=KEY).status == 201
 
-    def test_what_was_refused_is_of_when_it_is_taken(
+    def test_a_rejected_request_is_dated_when_it_is_accepted(
         self, system: Deployment, clock: Clock
     ) -> None:
         for job_id in ("a", "c"):
@@ -199,10 +199,10 @@ class TestAgain:
 
         assert job.document["createdAt"] == "2026-05-24T10:31:00Z"
         was_there, new = (result["job"]["createdAt"] for result in batch.document["results"])
-        assert was_there == "2026-05-24T10:00:00Z", "as it is stored"
+        assert was_there == "2026-05-24T10:00:00Z", "the stored job is returned"
         assert new == "2026-05-24T10:31:00Z"
 
-    def test_what_cannot_be_read_uses_no_key_up(self, system: Deployment) -> None:
+    def test_an_unreadable_body_does_not_use_up_its_key(self, system: Deployment) -> None:
         assert system.call("POST", "/v1/jobs", CRON | {"type": "X"}, headers=KEY).status == 422
 
         assert system.call("POST", "/v1/jobs", CRON, headers=KEY).status == 201
@@ -241,7 +241,7 @@ class TestAgain:
     def test_answer_that_is_too_large_to_keep(
         self, system: Deployment, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(idempotency, "MOST_KEPT", 10)
+        monkeypatch.setattr(idempotency, "MAX_STORED_RESPONSE_BYTES", 10)
         first = system.call("POST", "/v1/jobs", CRON, headers=KEY)
 
         again = system.call("POST", "/v1/jobs", CRON, headers=KEY)
@@ -251,7 +251,7 @@ class TestAgain:
 
 
 class TestLost:
-    """The first request died between its effect and its answer."""
+    """The first request crashed between its effect and its answer."""
 
     def test_job_is_found(
         self, system: Deployment, clock: Clock, lost: Callable[..., None]
@@ -292,7 +292,7 @@ class TestLost:
 
         assert again.status == 201
         assert again.document["createdAt"] == "2026-05-24T10:00:00Z"
-        # What was due meanwhile is where the watcher still looks.
+        # The watcher still reads the bucket of the occurrence that was due meanwhile.
         [entry] = system.due_items()
         assert entry["bucket"]["S"].startswith("2026-05-24T13:00Z")
 
@@ -559,7 +559,7 @@ class TestLost:
 
     @pytest.mark.parametrize("overlap", [0, 3600])
     def test_rotation_of_a_key(self, system: Deployment, clock: Clock, overlap: int) -> None:
-        """Its text is told once: lost is lost, but there is one new key only."""
+        """The key's text is shown once: a lost answer is lost, but there is only one new key."""
         old = system.call("POST", "/v1/keys", {"name": "n", "scopes": ["read"]}).document["keyId"]
         path, body = f"/v1/keys/{old}/rotate", {"overlapSec": overlap}
         first = system.call("POST", path, body, headers=KEY).document
@@ -656,7 +656,7 @@ class TestStore:
         assert kept is not None
         assert (kept.fingerprint, kept.at, kept.answer) == ("f", at, "one")
 
-    def test_of_what_began_anew_nothing_is_kept_by_who_came_late(
+    def test_a_late_answer_to_a_restarted_request_is_not_stored(
         self, store: DynamoDbRequestStore
     ) -> None:
         at = parse_instant("2026-05-24T10:00:00Z")

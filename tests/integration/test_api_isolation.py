@@ -1,7 +1,7 @@
-"""Walls between tenants, at every route that the API describes: another tenant's ids lead nowhere.
+"""Isolation of tenants at every route in the API's description: foreign ids have no effect.
 
-The cases are made from the OpenAPI document. A new route fails here until `WAYS` says how to call
-it, and a new kind of id until `OWNED` or `SHARED` names it.
+The OpenAPI document generates the cases. A new route fails here until `WAYS` describes how to call
+it, and a new kind of id until `OWNED` or `SHARED` contains it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from functions.api.access import CallerAccess
 from functions.api.openapi import description
-from functions.api.reach import Reach
-from nextfire.adapters import job_store, key_store, request_store, run_store
+from nextfire.adapters.dynamodb import job_store, key_store, request_store, run_items
 from nextfire.domain.ids import JobKey
 from nextfire.domain.run import AttemptOutcome, Result, RunState
 from tests.integration.deployment import Answer, Deployment, labelled_key, message_for
@@ -35,16 +35,16 @@ LIVING = {
     "name": "walled name",
 }
 Step = tuple[str, str, object]
-"""A method, a path with `{jobId}` and the like in it, and a body."""
+"""A method, a path with `{jobId}` and similar placeholders, and a body."""
 
 
 @dataclass(frozen=True)
 class Way:
     """How to call an operation so that its owner is served.
 
-    `body` and `query`: of the request. `before`: what the owner does first. `execution`: which of
-    the owner's executions it is about. `own`: where the stranger, who names the owner's ids, makes
-    or lists things of its own instead of being answered 404.
+    `body` and `query`: of the request. `before`: what the owner does first. `execution`: the
+    owner's execution that it is about. `own`: a stranger who sends the owner's ids creates or lists
+    things of the stranger instead of getting a 404.
     """
 
     body: object = None
@@ -80,7 +80,7 @@ WAYS: dict[str, Way] = {
     "pauseJob": Way({"reason": "r"}),
     "pauseJobs": Way({"labels": {"team": "walled"}, "reason": "r"}, own=True),
     "previewSchedule": Way({"type": "CRON", "schedule": "0 3 * * *"}, own=True),
-    # Ids of jobs are chosen, by each tenant for itself.
+    # Each tenant chooses the ids of its jobs.
     "putJob": Way(LIVING | {"name": "put"}, own=True),
     "readLog": Way(),
     "redriveExecution": Way({"reason": "r"}, execution="dead"),
@@ -112,9 +112,9 @@ OWNED: dict[str, str] = {
     "keyId": "00000000000000aa",
     "handler": "nobodys-script",
 }
-"""Of path parameters that name a tenant's things: a value that names nobody's."""
+"""For path parameters that identify a tenant's things: a value that identifies nothing."""
 SHARED = {"pool": "default"}
-"""Of path parameters that name what all tenants share: one."""
+"""For path parameters that identify things shared by all tenants: a valid value."""
 
 OPERATIONS = {
     operation["operationId"]: (method.upper(), path, operation)
@@ -127,7 +127,7 @@ def way(name: str) -> Way:
     found = WAYS.get(name)
     assert found is not None, (
         f"{name} is a new operation: add to WAYS how its owner calls it, and whether a stranger "
-        "who names the owner's ids gets 404 or (own=True) things of its own."
+        "who sends the owner's ids gets a 404 or, with own=True, the stranger's own things."
     )
     return found
 
@@ -137,7 +137,7 @@ def named_in(path: str) -> list[str]:
 
 
 def cursors() -> list[str]:
-    """The operations that go on where a cursor says."""
+    """The operations that continue from a cursor."""
     return [
         name
         for name, (_, _, operation) in OPERATIONS.items()
@@ -154,7 +154,7 @@ def _body_has_a_cursor(operation: Mapping[str, Any]) -> bool:
 
 
 class Owner:
-    """A tenant with one of everything that an id can name, and two of what is listed."""
+    """A tenant with one of everything that an id can identify, and two of everything listed."""
 
     def __init__(self, system: Deployment) -> None:
         self.system = system
@@ -169,7 +169,7 @@ class Owner:
         assert first is not None
         self.executions = {}
         for number, name in enumerate(("running", "dead", "dead too")):
-            at = first + (1 + number) * timedelta(minutes=1)  # the next one can be skipped
+            at = first + (1 + number) * timedelta(minutes=1)  # so that the next one can be skipped
             message = message_for(job, at)
             run = system.runs.claim(
                 message,
@@ -196,8 +196,8 @@ class Owner:
             "keyId": keys[0],
             "handler": "walled_script",
         }
-        self.told = {OWNER, "walled-job", "walled name", "walled output", *keys}
-        """What only this tenant may read."""
+        self.private = {OWNER, "walled-job", "walled name", "walled output", *keys}
+        """Values that only this tenant may read."""
 
     def call(self, method: str, path: str, body: object = None, **more: Any) -> Answer:
         return self.system.call(method, path, body, **{"tenant": OWNER, **more})
@@ -206,7 +206,7 @@ class Owner:
         return {**self.ids, "executionId": self.executions[way(name).execution]}
 
     def kept(self, tenant: str = OWNER) -> list[str]:
-        """All that is stored of *tenant*, wherever it is stored."""
+        """Everything stored for *tenant*, in all tables and buckets."""
         system = self.system
         tables = (
             *(system.jobs_table, system.due_table, system.runs_table),
@@ -231,7 +231,7 @@ Call = Callable[..., Answer]
 
 
 def caller(owner: Owner, name: str) -> Call:
-    """What calls the operation *name* with some ids, as some tenant."""
+    """Calls the operation *name* with given ids, as a given tenant."""
     method, template, _ = OPERATIONS[name]
     how = way(name)
 
@@ -240,7 +240,7 @@ def caller(owner: Owner, name: str) -> Call:
         for each in named_in(template):
             assert each in OWNED or each in SHARED, (
                 f"{each} in {template} is a new kind of id: add it to OWNED with a value that "
-                "names nothing (and give `Owner` one), or to SHARED if it is no tenant's."
+                "identifies nothing (and give `Owner` one), or to SHARED if all tenants share it."
             )
             path = path.replace(f"{{{each}}}", SHARED.get(each) or ids[each])
         query = {**how.query, **more.pop("query", {})} or None
@@ -257,18 +257,18 @@ def prepare(owner: Owner, name: str) -> None:
 
 
 def without(answer: Answer, ids: Mapping[str, str]) -> str:
-    """What *answer* says beside the ids that were asked for."""
+    """The content of *answer* without the requested ids."""
     text = json.dumps(answer.document)
     for name, value in sorted(ids.items(), key=lambda each: len(each[1]), reverse=True):
-        text = text.replace(value, name)  # the longest first: it may hold another
+        text = text.replace(value, name)  # longest first: an id may contain another
     return f"{answer.status} {text}"
 
 
 def check_nothing_told(owner: Owner, answer: Answer, sent: object = None) -> None:
-    """*answer* holds nothing of the owner's but what the stranger *sent* itself."""
+    """Assert that *answer* contains nothing of the owner except what the stranger *sent*."""
     text, known = json.dumps(answer.document), json.dumps(sent)
-    told = [each for each in owner.told if each in text and each not in known]
-    assert not told, f"{told} in {answer.status} {text}"
+    leaked = [each for each in owner.private if each in text and each not in known]
+    assert not leaked, f"{leaked} in {answer.status} {text}"
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -283,35 +283,35 @@ def test_ids_of_another_tenant_lead_nowhere(owner: Owner, name: str) -> None:
     assert owner.kept() == before
     if asked and not way(name).own:
         assert answer.status == 404, answer.document
-        # Nothing tells apart what is another's from what is nobody's.
+        # The answer is the same for another tenant's ids and for unknown ids.
         assert without(answer, ids) == without(call(OWNED, STRANGER), OWNED)
     else:
         assert answer.status < 300, answer.document
         check_nothing_told(owner, answer, [ids[each] for each in asked] + [way(name).body])
     assert owner.kept() == before
-    # What the stranger asked for was no nonsense.
+    # The stranger's request was valid.
     assert call(ids, OWNER).status < 300
 
 
 BY_NO_LABEL = {"listScripts", "listScriptVersions", "uploadScript"}
-"""What belongs to no job, and is refused to keys that are restricted by labels."""
+"""Things that belong to no job; keys restricted by labels have no access to them."""
 CREATES = {"createJob", "putJob"}
 KEYS_OF_ALL = {"getKey", "revokeKey", "rotateKey"}
-"""What the owner's keys, which are not restricted, do not let restricted ones do with them."""
+"""Operations on the owner's keys, which are unrestricted; restricted keys have no access."""
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_key_restricted_to_other_labels_reaches_nothing(owner: Owner, name: str) -> None:
     call, ids = caller(owner, name), owner.ids_for(name)
     asked = [each for each in named_in(OPERATIONS[name][1]) if each in OWNED]
-    owner.told -= {OWNER}
+    owner.private -= {OWNER}
     prepare(owner, name)
     before = owner.kept()
     other: dict[str, Any] = {"authorizer": labelled_key(OWNER, {"team": "other"})}
 
     answer = call(ids, OWNER, **other)
 
-    assert {*before} <= {*owner.kept()}, "something of another team was changed"
+    assert {*before} <= {*owner.kept()}, "an object of another team was changed"
     if name in BY_NO_LABEL or name in CREATES:
         assert answer.status == 403, answer.document
         assert "restricted to jobs" in answer.document["detail"]
@@ -324,7 +324,7 @@ def test_a_key_restricted_to_other_labels_reaches_nothing(owner: Owner, name: st
         assert answer.document.get("matched", 0) == 0
         check_nothing_told(owner, answer, [ids[each] for each in asked] + [way(name).body])
     assert {*before} <= {*owner.kept()}
-    # A key of the jobs' own team is served; what it asked for made sense.
+    # A key of the job's own team is served; the request was valid.
     own_team = {"authorizer": labelled_key(OWNER, {"team": "walled"})}
     served = call(ids, OWNER, **own_team)
     if name in BY_NO_LABEL | KEYS_OF_ALL:
@@ -339,11 +339,11 @@ def test_a_run_of_a_former_job_is_not_reached_by_the_labels_of_its_successor(own
     taken = owner.system.call(
         "PUT", f"/v1/jobs/{JOB}", LIVING | {"labels": {"team": "other"}}, tenant=OWNER, **other
     )
-    assert taken.status == 409, "it took over the id, and would have had the history"
+    assert taken.status == 409, "the key would take over the id and its history"
 
     successor = LIVING | {"labels": {"team": "other"}}
     created = owner.call("PUT", f"/v1/jobs/{JOB}", successor)
-    if created.status == 409:  # what the former owes is not sent yet
+    if created.status == 409:  # an occurrence of the deleted job is not sent yet
         owner.system.forget_due(owner.system.job(JOB, OWNER).updated_at)
         created = owner.call("PUT", f"/v1/jobs/{JOB}", successor)
     assert created.status == 201, created.document
@@ -370,7 +370,7 @@ def test_a_key_of_another_tenant_finds_no_answer(owner: Owner, name: str) -> Non
 
     answer = call(ids, STRANGER, headers=KEY)
 
-    assert owner.kept(STRANGER), "the key was taken for the owner's"
+    assert owner.kept(STRANGER), "the stranger's key was treated as the owner's"
     assert owner.kept() == before
     if way(name).own:
         assert answer.status == theirs.status
@@ -399,13 +399,13 @@ def test_a_cursor_of_another_tenant_leads_to_nothing_of_its(owner: Owner, name: 
     assert answer.status in {200, 404, 422}, answer.document
     check_nothing_told(owner, answer, [*ids.values(), cursor])
     assert owner.kept() == before
-    if name != "readLog":  # a log ends where it ends: its cursor is a place in that log
+    if name != "readLog":  # the cursor of a log is a position in that log
         assert cursor is not None, f"{name}: the owner needs two of what this lists"
         assert page(OWNER, cursor).status == 200
 
 
-def test_every_way_is_a_way_of_something() -> None:
-    assert WAYS.keys() <= OPERATIONS.keys(), "an operation is gone: take it out of WAYS"
+def test_every_way_belongs_to_an_operation() -> None:
+    assert WAYS.keys() <= OPERATIONS.keys(), "an operation was removed: remove it from WAYS"
 
 
 def test_two_tenants_have_each_a_job_of_the_same_id(owner: Owner) -> None:
@@ -422,12 +422,12 @@ def test_two_tenants_have_each_a_job_of_the_same_id(owner: Owner) -> None:
 @pytest.mark.parametrize(
     "name", ["getJob", "listExecutions", "cancelJobs", "createJob", "redrivePool"]
 )
-def test_a_label_that_is_not_looked_at_is_found(
+def test_an_unchecked_label_fails_the_isolation_test(
     owner: Owner, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(Reach, "limited", False)
-    monkeypatch.setattr(Reach, "has", lambda *_: True)
-    monkeypatch.setattr(Reach, "check_labels", lambda *_: None)
+    monkeypatch.setattr(CallerAccess, "limited", False)
+    monkeypatch.setattr(CallerAccess, "has", lambda *_: True)
+    monkeypatch.setattr(CallerAccess, "check_labels", lambda *_: None)
 
     with pytest.raises(AssertionError):
         test_a_key_restricted_to_other_labels_reaches_nothing(owner, name)
@@ -444,18 +444,18 @@ def _of_the_owner(real: Callable[..., Any]) -> Callable[..., Any]:
     [
         (job_store, test_ids_of_another_tenant_lead_nowhere, "getJob"),
         (key_store, test_ids_of_another_tenant_lead_nowhere, "revokeKey"),
-        (run_store, test_ids_of_another_tenant_lead_nowhere, "getExecution"),
+        (run_items, test_ids_of_another_tenant_lead_nowhere, "getExecution"),
         (request_store, test_a_key_of_another_tenant_finds_no_answer, "createJob"),
     ],
 )
-def test_a_store_without_its_wall_is_found(
+def test_a_store_without_isolation_fails_the_isolation_test(
     owner: Owner,
     monkeypatch: pytest.MonkeyPatch,
     where: ModuleType,
     check: Callable[[Owner, str], None],
     operation: str,
 ) -> None:
-    name = {run_store: "_partition", request_store: "_id"}.get(where, "_key")
+    name = {run_items: "partition", request_store: "_id"}.get(where, "encode_key")
     monkeypatch.setattr(where, name, _of_the_owner(getattr(where, name)))
 
     with pytest.raises(AssertionError):

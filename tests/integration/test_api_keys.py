@@ -1,4 +1,4 @@
-"""The routes of API keys: who may use them, what they tell, and what the authorizer makes of it."""
+"""The routes of API keys: permissions, answers, and how the authorizer treats the keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from functions.api import app as api
 from functions.authorizer import handler as authorizer
-from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from tests.builders import NOON
 from tests.fakes import Clock
 from tests.integration.deployment import Answer, Context, Deployment, http_event
@@ -52,7 +52,7 @@ def call(
     scopes: str = "read write admin",
     **query: str,
 ) -> Answer:
-    """As the gateway calls for the bearer of a key."""
+    """Call as the gateway does for the bearer of a key."""
     context = {"lambda": {"tenant": tenant, "keyId": "00000000000000ff", "scopes": scopes}}
     text = None if body is None else json.dumps(body)
     return system.answer(http_event(method, path, text, query=query, authorizer=context))
@@ -67,7 +67,7 @@ def create(system: Deployment, **more: object) -> dict[str, Any]:
 def through_the_gateway(
     system: Deployment, key: str, method: str, path: str, body: object = None
 ) -> Answer | None:
-    """The answer to a request that carries *key*; None: the authorizer refuses it."""
+    """The answer to a request with *key*; None: the authorizer rejects it."""
     verdict = authorizer.handler({"identitySource": [f"Bearer {key}"]}, Context())
     if not verdict["isAuthorized"]:
         return None
@@ -76,7 +76,7 @@ def through_the_gateway(
     return system.answer(http_event(method, path, text, authorizer=context))
 
 
-def test_a_new_key_is_told_once_and_works(system: Deployment, store: DynamoDbKeyStore) -> None:
+def test_a_new_key_is_shown_once_and_works(system: Deployment, store: DynamoDbKeyStore) -> None:
     made = create(system, expiresInSec=3600)
 
     text = made.pop("key")
@@ -159,7 +159,7 @@ def test_a_key_that_cannot_be_is_refused_by_its_field(
     assert call(system, "GET", "/v1/keys").document == {"items": []}
 
 
-def test_a_revoked_key_opens_nothing(system: Deployment, clock: Clock) -> None:
+def test_a_revoked_key_is_rejected(system: Deployment, clock: Clock) -> None:
     made = create(system, scopes=["admin"])
     path = f"/v1/keys/{made['keyId']}"
     clock.advance(hours=1)
@@ -206,7 +206,7 @@ def test_rotation_gives_a_new_key_and_a_while_to_bring_it_about(
     assert through_the_gateway(system, new["key"], "GET", "/v1/jobs") is not None
 
 
-def test_what_is_good_no_more_is_not_rotated(system: Deployment) -> None:
+def test_an_expired_or_revoked_key_is_not_rotated(system: Deployment) -> None:
     made = create(system)
     call(system, "DELETE", f"/v1/keys/{made['keyId']}")
 
@@ -307,9 +307,9 @@ def test_a_tokens_tenant_is_in_the_claim_that_was_set(
     assert [each["jobId"] for each in ask("GET", acme).document["items"]] == ["j"]
     assert ask("GET", acme | {"org": "other"}).document == {"items": []}
     assert ask("POST", acme | {"scope": "read"}, job).status == 403
-    nobody = ask("GET", {"sub": "u", "scope": "admin"})
-    assert nobody.status == 403
-    assert "`org`" in nobody.document["detail"]
+    no_tenant = ask("GET", {"sub": "u", "scope": "admin"})
+    assert no_tenant.status == 403
+    assert "`org`" in no_tenant.document["detail"]
 
 
 def test_no_log_holds_a_key(
@@ -319,6 +319,6 @@ def test_no_log_holds_a_key(
 
     secret = create(system)["key"].rpartition(".")[2]
 
-    told = capfd.readouterr()
-    assert secret not in told.out + told.err
+    printed = capfd.readouterr()
+    assert secret not in printed.out + printed.err
     assert not [record for record in caplog.records if secret in str(vars(record))]

@@ -1,4 +1,4 @@
-"""Jobs found among others, and one job with what became of it and what comes next."""
+"""Listings with filters, and the details of one job: its latest execution and next occurrences."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def jobs(system: Deployment) -> None:
 
 
 def found(system: Deployment, **query: str) -> str:
-    """The ids of the jobs found, all pages together."""
+    """The ids of the jobs found, across all pages."""
     ids = ""
     while True:
         answer = system.call("GET", "/v1/jobs", query=query)
@@ -71,7 +71,7 @@ class TestFilters:
         assert found(system, **query, limit=limit) == ids
 
     def test_label_given_twice(self, system: Deployment) -> None:
-        # As API Gateway joins them.
+        # As API Gateway joins repeated parameters.
         answer = system.call("GET", "/v1/jobs", query={"label": "env:test,team:billing"})
 
         assert [job["jobId"] for job in answer.document["items"]] == ["b"]
@@ -161,7 +161,7 @@ class TestDetail:
         assert last["state"] == "SUCCEEDED"
         assert last["startedAt"] <= last["finishedAt"]
 
-    def test_run_of_a_former_job_is_none_of_this_ones(self, system: Deployment) -> None:
+    def test_a_former_jobs_run_is_not_shown_as_the_new_jobs(self, system: Deployment) -> None:
         system.upload("print('hi')")
         job = system.register(jobId="a")
         system.send(message_for(job, job.created_at).encode(), group="g", dedup="d")

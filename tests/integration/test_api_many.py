@@ -1,4 +1,4 @@
-"""Many jobs at a time: batches, and all that have some labels."""
+"""Bulk operations on jobs: batches, and all jobs with some labels."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from functions.api.app import services
-from functions.api.requests import MOST_IN_A_BATCH
-from nextfire.adapters.aws import SystemClock
-from nextfire.adapters.job_store import DynamoDbJobStore
+from functions.api.routes.many_jobs import MAX_BATCH_JOBS
+from nextfire.adapters.aws.clients import SystemClock
+from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import isoformat
-from nextfire.domain.job import JobState
+from nextfire.domain.occurrences import JobState
 from nextfire.usecases import many_jobs
 from tests.integration.deployment import OTHER_TENANT, TENANT, Deployment
 
@@ -46,7 +46,7 @@ class TestBatch:
             there = system.call("GET", f"/v1/jobs/{job['jobId']}").document
             assert there.items() >= job.items()
 
-    def test_one_that_is_bad_hinders_no_other(self, system: Deployment) -> None:
+    def test_invalid_jobs_do_not_affect_the_others(self, system: Deployment) -> None:
         system.register(jobId="taken")
         results = batch(
             system,
@@ -80,7 +80,7 @@ class TestBatch:
             ({}, "jobs"),
             ({"jobs": []}, "jobs"),
             ({"jobs": {}}, "jobs"),
-            ({"jobs": [CRON] * (MOST_IN_A_BATCH + 1)}, "jobs"),
+            ({"jobs": [CRON] * (MAX_BATCH_JOBS + 1)}, "jobs"),
             ({"jobs": [CRON], "job": 1}, "job"),
             ({"jobs": [CRON | {"payload": "x" * 300_000}]}, "body"),
         ],
@@ -92,10 +92,10 @@ class TestBatch:
         assert ids(system) == []
 
     def test_as_many_as_may_be(self, system: Deployment) -> None:
-        results = batch(system, *[CRON] * MOST_IN_A_BATCH)
+        results = batch(system, *[CRON] * MAX_BATCH_JOBS)
 
         made = {result["job"]["jobId"] for result in results}
-        assert len(made) == MOST_IN_A_BATCH
+        assert len(made) == MAX_BATCH_JOBS
         assert set(ids(system)) == made
 
     def test_a_batch_that_comes_again_finds_what_it_made(self, system: Deployment) -> None:
@@ -156,7 +156,7 @@ class TestBatch:
 
 
 def act(system: Deployment, what: str, labels: object, **more: Any) -> dict[str, Any]:
-    """All calls together, each as the one before says."""
+    """Repeat the call until it is complete, each time with the cursor of the previous answer."""
     tenant = more.pop("tenant", TENANT)
     done: dict[str, Any] = {"matched": 0, "changed": 0, "failed": [], "calls": 0}
     body = {"labels": labels, **more}
@@ -221,7 +221,7 @@ class TestByLabel:
     def test_listing_of_a_moment_ago(
         self, system: Deployment, monkeypatch: pytest.MonkeyPatch, what: str
     ) -> None:
-        """A query may answer what was there before the last writes."""
+        """A query may return a state before the latest writes."""
         page = services().job_store.list(TENANT, cursor=None, limit=20)
         system.call("PATCH", "/v1/jobs/a", {"labels": {"team": "web"}})
         system.call("PATCH", "/v1/jobs/b", {"name": "still of the team"})
@@ -232,10 +232,10 @@ class TestByLabel:
             done = act(system, what, {"team": "etl"})
 
         assert (done["matched"], done["changed"], done["failed"]) == (3, 3, [])
-        assert system.job("a").state is JobState.ACTIVE, "it has the label no more"
+        assert system.job("a").state is JobState.ACTIVE, "it no longer has the label"
         assert system.job("b").state is not JobState.ACTIVE
 
-    def test_one_that_comes_to_its_end_meanwhile_is_none_of_those(
+    def test_a_job_that_ends_meanwhile_is_not_changed(
         self, system: Deployment, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         page = services().job_store.list(TENANT, cursor=None, limit=20)
@@ -257,10 +257,10 @@ class TestByLabel:
         done = act(system, "pause", {"team": "etl"})
 
         assert (done["matched"], done["changed"]) == (5, 5)
-        assert done["calls"] >= 3  # six jobs, two a call
+        assert done["calls"] >= 3  # six jobs, two per call
         assert ids(system, state="PAUSED") == [*"abcde"]
 
-    def test_one_that_cannot_be_changed_is_told_and_hinders_no_other(
+    def test_a_job_that_cannot_be_changed_is_reported_and_does_not_affect_the_others(
         self, system: Deployment, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         store = DynamoDbJobStore.update
@@ -311,7 +311,7 @@ class TestByLabel:
 
         assert (answer.status, answer.fault["field"]) == (422, field)
 
-    def test_what_no_job_takes_is_refused_as_a_whole(self, system: Deployment) -> None:
+    def test_a_request_that_fits_no_job_is_rejected(self, system: Deployment) -> None:
         body = {"labels": {"team": "etl"}, "until": "2020-01-01T00:00:00Z"}
         answer = system.call("POST", "/v1/jobs:pause", body)
 

@@ -1,4 +1,4 @@
-"""What the API answers to a tenant that has as much as it may."""
+"""The API's answers to a tenant that has used up its quotas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from functions.api import app as api
-from nextfire.adapters.control_store import DynamoDbControlStore
+from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.domain.instants import parse_instant
 from tests.fakes import Clock
 from tests.integration.deployment import OTHER_TENANT, TENANT, Deployment, Proxy
@@ -79,7 +79,7 @@ def test_a_request_that_was_refused_may_come_again_with_its_key(limited: Deploym
         ({"schedule": "*/30 * * * *"}, "schedule", "shortestIntervalSec"),
     ],
 )
-def test_what_no_waiting_helps_is_refused_with_field_and_quota(
+def test_a_permanent_quota_violation_is_rejected_with_field_and_quota(
     limited: Deployment, fields: dict[str, Any], field: str, quota: str
 ) -> None:
     answer = limited.call("POST", "/v1/jobs", CRON | fields)
@@ -113,7 +113,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_who_has_quotas_is_told_them_and_what_is_used(
+def test_a_tenant_sees_its_quotas_and_their_use(
     system: Deployment, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quotas = {"default": {"jobs": 5}, "tenants": {TENANT: {"jobs": 3, "runsPerMinute": 10}}}
@@ -123,10 +123,10 @@ def test_who_has_quotas_is_told_them_and_what_is_used(
     watchers = DynamoDbControlStore(system.database, table=system.control_table)
     watchers.take_runs(TENANT, parse_instant("2026-05-24T10:00:00Z"), 7, 10)
 
-    told = system.call("GET", "/v1/quotas")
+    answer = system.call("GET", "/v1/quotas")
 
-    assert told.status == 200
-    assert told.document == {
+    assert answer.status == 200
+    assert answer.document == {
         "quotas": {"jobs": 3, "runsPerMinute": 10},
         "used": {"jobs": 2, "runsPerMinute": 7},
         "minuteEndsAt": "2026-05-24T10:01:00Z",
@@ -138,13 +138,13 @@ def test_who_has_quotas_is_told_them_and_what_is_used(
     system.call("DELETE", "/v1/jobs/job0")
     clock.advance(timedelta(seconds=30))
 
-    told = system.call("GET", "/v1/quotas")
-    assert told.document["used"] == {"jobs": 1, "runsPerMinute": 0}
-    assert told.document["minuteEndsAt"] == "2026-05-24T10:02:00Z"
+    answer = system.call("GET", "/v1/quotas")
+    assert answer.document["used"] == {"jobs": 1, "runsPerMinute": 0}
+    assert answer.document["minuteEndsAt"] == "2026-05-24T10:02:00Z"
 
 
 @pytest.mark.usefixtures("clock")
-def test_who_has_none_is_told_so_without_a_read(
+def test_a_tenant_without_quotas_gets_an_answer_without_a_read(
     system: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy = Proxy(system.database)
@@ -154,9 +154,9 @@ def test_who_has_none_is_told_so_without_a_read(
     api.services()
     proxy.calls.clear()
 
-    told = system.call("GET", "/v1/quotas")
+    answer = system.call("GET", "/v1/quotas")
 
-    assert told.document == {
+    assert answer.document == {
         "quotas": {},
         "used": {},
         "minuteEndsAt": "2026-05-24T10:01:00Z",

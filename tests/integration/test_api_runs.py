@@ -1,4 +1,4 @@
-"""The API's routes for runs after dispatch: cancel, redrive, what died, logs, results."""
+"""The API's routes for runs after dispatch: cancel, redrive, dead runs, logs, results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from functions.api import app as api
 from functions.api.routes import pools
-from nextfire.adapters.aws import SystemClock
+from nextfire.adapters.aws.clients import SystemClock
 from nextfire.domain.due import DispatchEntry, StoredEntry
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import cut, floor_minute, isoformat
@@ -34,7 +34,7 @@ from tests.integration.deployment import (
 from tests.integration.test_api import assert_problem, json_values
 
 LEASE = timedelta(seconds=30)
-UNKNOWN = "nobody.20260524T100000000Z-k3x9m2ab"
+UNKNOWN = "unknown.20260524T100000000Z-k3x9m2ab"
 ROUTES = [
     ("GET", "/v1/executions/{}"),
     ("GET", "/v1/executions/{}/logs"),
@@ -45,7 +45,7 @@ ROUTES = [
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch, system: Deployment) -> Clock:  # noqa: ARG001
-    """The API's clock: it stands still, half a minute after a minute began."""
+    """The API's clock: stopped, half a minute after the start of a minute."""
     clock = Clock(floor_minute(SystemClock().now()) + timedelta(seconds=30))
     monkeypatch.setattr(api, "clock", clock)
     api.services.cache_clear()
@@ -210,10 +210,10 @@ class TestRedrive:
     ) -> None:
         run = dead(system, job, clock, 5)
 
-        answer = act(system, run.key, "redrive", {"reason": "the disk is mended"})
+        answer = act(system, run.key, "redrive", {"reason": "the disk is repaired"})
 
         assert (answer.status, answer.document["state"]) == (200, "PENDING")
-        assert answer.document["reason"] == "the disk is mended"
+        assert answer.document["reason"] == "the disk is repaired"
         assert answer.document["attemptsBeforeRedrive"] == 1
         assert "finishedAt" not in answer.document
         assert get(system, run.key) == answer.document
@@ -262,7 +262,7 @@ class TestRedrive:
         gone = act(system, run.key, "redrive")
         assert_problem(gone, 409)
         assert "job was deleted" in gone.document["detail"]
-        system.forget_due(clock.now())  # before that the id is not given away
+        system.forget_due(clock.now())  # until then the id cannot be reused
         system.register(jobId="a")
         assert_problem(act(system, run.key, "redrive"), 409)
         assert get(system, run.key)["state"] == "DEAD"
@@ -291,7 +291,7 @@ class TestRedrive:
 
 class TestListAll:
     def listed(self, system: Deployment, **query: str) -> list[dict[str, Any]]:
-        """All pages together, none longer than asked for."""
+        """The runs of all pages; checks that no page exceeds the limit."""
         seen: list[dict[str, Any]] = []
         while True:
             answer = system.call("GET", "/v1/executions", query=query)
@@ -304,7 +304,7 @@ class TestListAll:
 
     @pytest.fixture
     def runs(self, system: Deployment, job: Job, clock: Clock) -> dict[str, Run]:
-        """Of the jobs `a` and `b`, by what they are and how long ago they were due."""
+        """Runs of the jobs `a` and `b`, named by state and minutes since they were due."""
         clock.advance(hours=-1)
         other = system.register(jobId="b")
         system.register(jobId="c")
@@ -452,7 +452,7 @@ class TestListDead:
             isoformat(due(clock, 1440 + each)) for each in (6, 7, 8, 9)
         ]
 
-    def test_redriven_run_is_listed_no_more(
+    def test_redriven_run_is_no_longer_listed_as_dead(
         self, system: Deployment, job: Job, clock: Clock
     ) -> None:
         act(system, dead(system, job, clock, 5).key, "redrive")
@@ -519,7 +519,7 @@ class TestRedrivePool:
         assert answer.status == 200, answer.document
         return answer.document
 
-    def test_call_after_call_until_none_is_left(
+    def test_redrive_is_repeated_until_no_dead_run_is_left(
         self, system: Deployment, job: Job, clock: Clock
     ) -> None:
         runs = [dead(system, job, clock, minutes) for minutes in range(5, 10)]
@@ -538,7 +538,7 @@ class TestRedrivePool:
         assert {get(system, run.key)["dispatch"] for run in runs} == {3}
         assert get(system, elsewhere.key)["state"] == "DEAD"
 
-    def test_what_cannot_be_redriven_is_told_and_keeps_nothing_else(
+    def test_runs_that_cannot_be_redriven_are_reported_and_do_not_block_others(
         self, system: Deployment, job: Job, clock: Clock
     ) -> None:
         clock.advance(hours=-1)
@@ -848,7 +848,7 @@ bodies = (
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(query=queries, body=bodies, execution_id=texts)
-def test_no_request_is_our_fault(
+def test_no_request_causes_a_server_error(
     system: Deployment, job: Job, query: dict[str, str], body: object, execution_id: str
 ) -> None:
     known = run_id(job.uid, job.created_at)
@@ -893,7 +893,7 @@ class TestPolicies:
         answer = system.call("POST", "/v1/jobs", CRON | {"retryPolicy": policy})
 
         assert_problem(answer, 422, field="retryPolicy")
-        assert answer.fault["problem"] == "its delays add up to 5729 days, more than 1830"
+        assert answer.fault["problem"] == "the delays add up to 5729 days, more than 1830"
         assert answer.fault["remedy"] == "Lower maxAttempts, initialDelayMs or maxDelayMs."
 
     def test_whole_policy_comes_back(self, system: Deployment) -> None:
@@ -916,9 +916,9 @@ class TestPolicies:
         [
             ({"HOME": "/"}, "target.env", "HOME is set by the executor"),
             ({"NEXTFIRE_X": "/"}, "target.env", "NEXTFIRE_X is set by the executor"),
-            ({"1 a": "x"}, "target.env.1 a.[key]", "not a variable's name"),
-            ({"A": 7}, "target.env.A", "neither a text nor a reference"),
-            ({"A": None}, "target.env.A", "neither a text nor a reference"),
+            ({"1 a": "x"}, "target.env.1 a.[key]", "not the name of a variable"),
+            ({"A": 7}, "target.env.A", "neither a string nor a reference"),
+            ({"A": None}, "target.env.A", "neither a string nor a reference"),
             ({"A": {"secret": "../x"}}, "target.env.A.secret", "not a reference"),
             ({"A": {"parameter": "/x"}}, "target.env.A.parameter", "not a reference"),
             ({"A": {"secret": "x", "more": 1}}, "target.env.A.more", "Extra inputs"),

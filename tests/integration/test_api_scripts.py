@@ -1,4 +1,4 @@
-"""Scripts: uploaded past the API, by a URL for just that; listed with their versions."""
+"""Scripts: uploaded directly to S3 with a URL for that upload only, and listed with versions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def asked(handler: str = "report", source: bytes = SOURCE, **more: Any) -> dict[
 
 
 def push(system: Deployment, handler: str, source: bytes = SOURCE, **more: Any) -> dict[str, Any]:
-    """Upload it as the answer says; the answer."""
+    """Upload the script as the API's answer says. Returns that answer."""
     answer = system.call("POST", "/v1/scripts/uploads", asked(handler, source), **more)
     assert answer.status == 201, answer.document
     document: dict[str, Any] = answer.document

@@ -1,4 +1,4 @@
-"""Changes of a job that others change too: entity tags, If-Match, and PUT."""
+"""Concurrent changes of a job: entity tags, If-Match, and PUT."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters.aws import SystemClock
+from nextfire.adapters.aws.clients import SystemClock
 from nextfire.domain.instants import cut
-from nextfire.domain.job import JobState
+from nextfire.domain.occurrences import JobState
 from tests.builders import a_fire
 from tests.integration.deployment import OTHER_TENANT, Answer, Deployment
 
@@ -33,7 +33,7 @@ def job(system: Deployment) -> Answer:
 
 @pytest.mark.usefixtures("job")
 @pytest.mark.parametrize(("method", "path"), [("PUT", "/v1/jobs/a"), ("POST", "/v1/jobs")])
-def test_an_id_of_which_something_due_is_not_sent_is_not_free(
+def test_an_id_with_unsent_due_occurrences_is_not_free(
     system: Deployment, method: str, path: str
 ) -> None:
     now = cut(SystemClock().now())
@@ -60,7 +60,7 @@ class TestMatch:
             answer = system.call(method, path, body)
             tags.add(answer.headers["etag"])
             assert answer.headers["etag"] == f'"{system.job("a").version}"'
-        assert len(tags) == 7, "each change has a tag of its own"
+        assert len(tags) == 7, "each change has its own tag"
 
     @pytest.mark.parametrize(("method", "path", "body"), CHANGES)
     def test_job_that_has_changed_stays_as_it_is(
@@ -142,7 +142,7 @@ class TestMatch:
         assert sorted(each["revision"] for each in won) == [*range(2, 2 + len(won))]
         assert {answer.status for answer in answers} <= {200, 412}
         assert system.job("a").revision == 1 + len(won)
-        # Each winner saw what the one before it had made.
+        # Each winner saw the changes of the previous winner.
         assert all(len(each["labels"]) == each["revision"] - 1 for each in won)
         assert job.document["revision"] == 1
 
@@ -173,7 +173,7 @@ class TestPut:
         assert (replaced.document["labels"], replaced.document["schedule"]) == ({}, "0 4 * * *")
         assert len(system.due_items()) == 2, "the new schedule brought its own entry"
 
-    def test_truth_is_not_one(self, system: Deployment) -> None:
+    def test_true_and_1_are_different_payloads(self, system: Deployment) -> None:
         system.call("PUT", "/v1/jobs/a", CRON | {"payload": [1]})
 
         replaced = system.call("PUT", "/v1/jobs/a", CRON | {"payload": [True]})
@@ -181,7 +181,7 @@ class TestPut:
         assert replaced.document["revision"] == 2
         assert replaced.document["payload"] == [True]
 
-    def test_deleted_job_is_made_anew(self, system: Deployment, job: Answer) -> None:
+    def test_put_recreates_a_deleted_job(self, system: Deployment, job: Answer) -> None:
         system.call("DELETE", "/v1/jobs/a")
 
         made = system.call("PUT", "/v1/jobs/a", CRON, headers={"If-None-Match": "*"})
@@ -189,7 +189,7 @@ class TestPut:
         assert (made.status, made.document["revision"]) == (201, 1)
         assert made.headers["etag"] != job.headers["etag"]
 
-    def test_only_if_there_is_none(self, system: Deployment, job: Answer) -> None:
+    def test_if_none_match_creates_only_new_jobs(self, system: Deployment, job: Answer) -> None:
         headers = {"If-None-Match": "*"}
 
         assert system.call("PUT", "/v1/jobs/a", CRON, headers=headers).status == 412

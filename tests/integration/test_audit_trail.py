@@ -1,4 +1,4 @@
-"""From a request to an event of the audit chain, on moto: a change and its event are one write."""
+"""From a request to an audit event on moto: one write makes a change and its event."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ReadTimeoutError  # noqa: TID251 — what the SDK raises
 
+from functions.api import audit_trail as api_trail
 from functions.api import handler as api_handler
-from functions.api import trail as api_trail
-from functions.api.trail import RefusalBudget
+from functions.api.audit_trail import RejectionBudget
 from functions.auditlog import handler as audit_log
-from nextfire.adapters.audit_log import S3AuditLog
-from nextfire.adapters.aws import SystemClock
-from nextfire.adapters.change_stream import changes_of
+from nextfire.adapters.aws.clients import SystemClock
+from nextfire.adapters.dynamodb.change_stream import changes_of
+from nextfire.adapters.s3.audit_log import S3AuditLog
 from nextfire.domain.chain import START, Batch, Event, chain, verify
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.message import RunMessage
@@ -34,7 +34,7 @@ AUDITED = {"jobs", "runs", "keys"}
 
 
 class Trail:
-    """The streams of the system, and the chain that is written from them."""
+    """The streams of the system, and the chain written from them."""
 
     def __init__(self, system: Deployment, s3: S3Client) -> None:
         self._streams = Streams(system)
@@ -42,15 +42,17 @@ class Trail:
         self._bucket = system.outputs_bucket
 
     def log(self, client: Any = None) -> S3AuditLog:
-        """The chain as another process has it, through *client*."""
+        """The chain as seen by another process, through *client*."""
         return S3AuditLog(client or self._s3, bucket=self._bucket)
 
     def records(self) -> list[dict[str, Any]]:
-        """What was written since it was last asked."""
+        """The stream records since the last call."""
         return self._streams.records(NOW)
 
     def deliver(self, records: list[dict[str, Any]] | None = None, client: Any = None) -> int:
-        """Append as the function does, in another process. Returns how many events that were."""
+        """Append *records* as the function does, in another process. Returns the number of new
+        events.
+        """
         found = changes_of(self.records() if records is None else records, {})
         return RecordChanges(self.log(client), SystemClock()).record(found)
 
@@ -147,7 +149,7 @@ def test_every_change_of_a_job_run_or_key_says_who_made_it(
 def test_a_process_that_dies_right_after_the_write_leaves_the_event(
     system: Deployment, trail: Trail, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log line of the function is lost; the event in the chain is not."""
+    """The log line of the function is lost, but the event in the chain is not."""
 
     def die(*_: object) -> None:
         raise SystemExit
@@ -195,10 +197,10 @@ def test_refusals_beyond_a_rate_are_counted_in_the_next_event(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A key that may only read cannot fill the chain with what it is refused."""
+    """A read-only key cannot fill the chain with its rejected requests."""
     seconds = [0.0]
-    budget = RefusalBudget(lambda: seconds[0])
-    monkeypatch.setattr(api_trail, "refusal_budget", lambda _: budget)
+    budget = RejectionBudget(lambda: seconds[0])
+    monkeypatch.setattr(api_trail, "rejection_budget", lambda _: budget)
 
     for _ in range(50):
         system.call("DELETE", "/v1/jobs/missing")
@@ -217,7 +219,7 @@ def test_refusals_beyond_a_rate_are_counted_in_the_next_event(
 
 
 def test_a_refusal_that_could_not_be_noted_is_counted() -> None:
-    budget = RefusalBudget(lambda: 0.0)
+    budget = RejectionBudget(lambda: 0.0)
     assert budget.take() == 0
     budget.add_omitted(1)
     assert [budget.take(), budget.take()] == [1, 0]
@@ -234,7 +236,7 @@ def test_requests_that_only_read_leave_none(system: Deployment, trail: Trail) ->
 
 
 def test_what_an_executor_writes_later_is_not_an_event(system: Deployment, trail: Trail) -> None:
-    """The claim removes the attribute, so the filter of the stream drops all writes after it."""
+    """The claim removes the attribute, so the filter of the stream drops all later writes."""
     system.upload("print(1)")
     system.call("POST", "/v1/jobs", JOB)
     run = system.call("POST", "/v1/jobs/a/run", {}).document
@@ -299,7 +301,7 @@ def test_a_put_whose_answer_was_lost_is_not_repeated(
 def test_two_writers_at_a_time_make_one_chain(
     system: Deployment, trail: Trail, s3: S3Client
 ) -> None:
-    """Each knows the same last batch; the second to write finds its place taken, and follows."""
+    """Both know the same last batch; the second finds its number taken and appends after it."""
     system.call("POST", "/v1/jobs", JOB)
     first = trail.records()
     system.call("DELETE", "/v1/jobs/a")
@@ -319,7 +321,7 @@ def test_two_writers_at_a_time_make_one_chain(
 
 
 def test_a_key_that_no_request_made_is_an_event(system: Deployment, trail: Trail) -> None:
-    """Someone with access to the table plants a key, prolongs one, or notes a use."""
+    """A user with access to the table plants a key, extends one, or records a use."""
     item = {"tenant": {"S": "acme"}, "key_id": {"S": "planted"}, "hash": {"S": "0" * 64}}
     system.database.put_item(TableName=system.keys_table, Item=item)
     assert trail.deliver() == 1

@@ -1,4 +1,4 @@
-"""The auditor on moto: what it finds in the tables, what it writes, and where it goes on."""
+"""The auditor on moto: what it finds in the tables, what it writes, and where it continues."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from botocore.exceptions import ClientError  # noqa: TID251 — what the SDK raises
 
 from functions.auditor import handler as auditor
-from nextfire.adapters.aws import SystemClock
-from nextfire.adapters.control_store import DynamoDbControlStore
-from nextfire.adapters.items import from_item, to_item
+from nextfire.adapters.aws.clients import SystemClock
+from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
+from nextfire.adapters.dynamodb.items import from_item, to_item
 from nextfire.domain.instants import cut, floor_minute, isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.run import AttemptOutcome, Result, RunState
@@ -35,7 +35,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def audit(event: dict[str, Any] | None = None, context: Context | None = None) -> dict[str, Any]:
-    """What the handler answers, as Lambda hands it on."""
+    """The answer of the handler, as Lambda passes it on."""
     answer: dict[str, Any] = json.loads(
         json.dumps(
             auditor.handler({"full": True} if event is None else event, context or Context())
@@ -56,7 +56,7 @@ def lose_entries(system: Deployment, job: Job) -> None:
 
 
 def owning_since(system: Deployment, job: Job, since: datetime) -> Job:
-    """*job* as if it had been made at *since*."""
+    """*job* as if it had been created at *since*."""
     system.database.update_item(
         TableName=system.jobs_table,
         Key=to_item({"tenant": TENANT, "job_id": job.key.job_id}),
@@ -127,7 +127,7 @@ def test_lost_runs_are_put_on_record_and_sent_through_the_due_table(system: Depl
         True,
     )
     report = audit()
-    assert (report["resent"], report["covered"]) == (0, 0), "its entry waits in the table"
+    assert (report["resent"], report["covered"]) == (0, 0), "its entry is still in the table"
 
 
 def test_what_may_be_in_the_queue_is_not_lost(system: Deployment) -> None:
@@ -168,7 +168,7 @@ def test_woken_too_early_it_reads_one_item(
     assert audit({})["jobs"] == 1
     proxy = Proxy(system.database)
     monkeypatch.setattr(auditor, "dynamodb", lambda: proxy)
-    auditor._audit_jobs.cache_clear()  # noqa: SLF001 — a new process, as it were
+    auditor._audit_jobs.cache_clear()  # noqa: SLF001 — like a new process
 
     assert audit({}) == IDLE | {"done": True}
     assert [name for name, _ in proxy.calls] == ["get_item"]
@@ -204,7 +204,7 @@ def test_a_table_that_throttles_is_come_back_to(
     lose_entries(system, job)
     proxy = Proxy(system.database)
     monkeypatch.setattr(auditor, "dynamodb", lambda: proxy)
-    auditor._audit_jobs.cache_clear()  # noqa: SLF001 — a new process, as it were
+    auditor._audit_jobs.cache_clear()  # noqa: SLF001 — like a new process
 
     def refuse(_real: object, _request: object) -> None:
         answer: Any = {"Error": {"Code": "ThrottlingException", "Message": ""}}

@@ -1,4 +1,4 @@
-"""The authorizer function: what it says to the gateway, and that it never tells a key."""
+"""The authorizer function: its answers to the gateway, and that it never reveals a key."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from functions.authorizer import handler as authorizer
-from nextfire.adapters.items import to_item
-from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.adapters.dynamodb.items import to_item
+from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.key_text import write_key
 from nextfire.domain.keys import Minted, Scope, mint
@@ -52,7 +52,7 @@ def store(
 
 
 class Log(io.StringIO):
-    """What the function logs, as it is written, down to the least."""
+    """All log output of the function, at the most verbose level."""
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -82,7 +82,7 @@ def minted(*scopes: Scope, life: timedelta = 30 * DAY) -> Minted:
 
 
 def ask(authorization: str | None) -> dict[str, Any]:
-    """What the function answers the gateway (payload format 2.0)."""
+    """The function's answer to the gateway (payload format 2.0)."""
     event: dict[str, Any] = {
         "version": "2.0",
         "type": "REQUEST",
@@ -105,7 +105,7 @@ def ask(authorization: str | None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("scopes", "told"),
+    ("scopes", "expected"),
     [
         ([Scope.READ], "read"),
         ([Scope.UPLOAD], "read upload"),
@@ -116,14 +116,14 @@ def ask(authorization: str | None) -> dict[str, Any]:
     ],
 )
 def test_a_good_key_tells_its_tenant_and_what_it_may_do(
-    store: DynamoDbKeyStore, scopes: list[Scope], told: str
+    store: DynamoDbKeyStore, scopes: list[Scope], expected: str
 ) -> None:
     made = minted(*scopes)
     store.create(made.key)
 
     assert ask(f"Bearer {made.text}") == {
         "isAuthorized": True,
-        "context": {"tenant": "acme", "keyId": KEY_ID, "scopes": told},
+        "context": {"tenant": "acme", "keyId": KEY_ID, "scopes": expected},
     }
 
 
@@ -177,10 +177,10 @@ def test_a_key_that_does_not_decode_opens_nothing(
     assert ask(f"Bearer {minted().text}") == REFUSED
 
 
-def test_where_nothing_is_known_nobody_is_refused_for_good(
+def test_a_store_error_is_not_cached_as_a_rejection(
     store: DynamoDbKeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The gateway keeps a refusal; an error it does not."""
+    """The gateway caches a rejection, but not an error."""
     faults, memory = Faults(), MemoryKeyStore()
     del store
     monkeypatch.setattr(authorizer.services().check, "_keys", faults.through(memory, "keys"))
@@ -203,7 +203,7 @@ def test_no_answer_and_no_log_holds_a_key(store: DynamoDbKeyStore, log: Log) -> 
 
     assert {line["message"] for line in log.lines} == {"refused", "let through"}
     reasons = {line.get("reason") for line in log.lines}
-    assert reasons >= {"the key is revoked", "the secret is another"}
+    assert reasons >= {"the key is revoked", "wrong secret"}
     assert {line.get("key") for line in log.lines} >= {f"acme/{KEY_ID}", None}
     for text in (log.getvalue(), json.dumps(answers)):
         for part in (secret, secret[::-1], made.key.digest):
@@ -221,7 +221,7 @@ def test_the_day_of_use_is_noted(store: DynamoDbKeyStore, clock: Clock) -> None:
 
     assert noted() == "None"
     ask(f"Bearer {made.text[:-4]}AAAA")
-    assert noted() == "None", "of a key that was refused"
+    assert noted() == "None", "a rejected key is not recorded"
     ask(f"Bearer {made.text}")
     assert noted() == "2026-05-24"
     clock.advance(days=1)
@@ -229,7 +229,7 @@ def test_the_day_of_use_is_noted(store: DynamoDbKeyStore, clock: Clock) -> None:
     assert noted() == "2026-05-25"
 
 
-def test_a_use_that_cannot_be_noted_keeps_nobody_out(
+def test_a_failed_record_of_use_does_not_reject_the_caller(
     store: DynamoDbKeyStore, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faults, made = Faults(), minted()
@@ -263,7 +263,7 @@ def test_a_use_is_noted_once_a_day_and_tried_again_after_a_while() -> None:
 
     assert "UnavailableError" in (note.note(key, NOON) or "")
     assert note.note(key, at("12:09")) is None
-    assert store.notes == 0, "a store in trouble is left alone for a while"
+    assert store.notes == 0, "a failing store is not called for a while"
     assert note.note(key, at("12:10")) is None
     assert store.notes == 1
     used = replace(key, last_used_on=NOON.date())
@@ -274,7 +274,7 @@ def test_a_use_is_noted_once_a_day_and_tried_again_after_a_while() -> None:
 
 
 class _Hanging(Executor):
-    """Never comes to what it was given."""
+    """Never runs what it is given."""
 
     def submit(self, *_: object, **__: object) -> Future[Any]:
         return Future()

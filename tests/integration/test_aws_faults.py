@@ -1,4 +1,4 @@
-"""What DynamoDB's clients make of faults between them and AWS: the answer, or UnavailableError."""
+"""How DynamoDB's clients handle faults between them and AWS: an answer, or UnavailableError."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters import aws as clients
-from nextfire.adapters.aws_errors import (
+from nextfire.adapters.aws import clients
+from nextfire.adapters.aws.errors import (
     EXPIRED_CREDENTIALS,
     RefusedError,
     UnansweredError,
@@ -21,9 +21,9 @@ from nextfire.adapters.aws_errors import (
     refused,
     translated,
 )
-from nextfire.adapters.lean.json_client import ClientTimeouts, JsonClient
-from nextfire.adapters.lean.retries import FailureCause, RetryBudget, backoff
-from nextfire.adapters.lean.signing import Credentials
+from nextfire.adapters.aws.lean.json_client import ClientTimeouts, JsonClient
+from nextfire.adapters.aws.lean.retries import FailureCause, RetryBudget, backoff
+from nextfire.adapters.aws.lean.signing import Credentials
 from nextfire.domain.errors import UnavailableError
 from tests.integration.faulty_server import (
     LOST,
@@ -79,7 +79,7 @@ def test_a_fault_that_stays_is_unavailable(
 ) -> None:
     server.script = [fault]
     if client == "boto3" and fault is not None and fault.headers.get("x-amz-crc32") == "1":
-        pytest.skip("boto3 checks no more after its last attempt")
+        pytest.skip("boto3 does not check after its last attempt")
 
     with pytest.raises(UnavailableError):
         get(clients.dynamodb())
@@ -145,7 +145,7 @@ def test_a_condition_that_the_first_attempt_made_false_is_reported(
     server: FaultyServer,
     client: str,  # noqa: ARG001
 ) -> None:
-    """The write is done once; the store that sent it finds its own item."""
+    """The write happens once; the store that sent it recognizes its own item."""
     document = {"__type": "x#ConditionalCheckFailedException", "Item": ITEM, "message": "no"}
     server.script = [LOST, answer(document, 400)]
 
@@ -251,7 +251,7 @@ def test_a_client_in_trouble_stops_repeating(server: FaultyServer) -> None:
 
 @pytest.mark.usefixtures("lean")
 def test_a_refused_connection_is_lost_and_not_timed_out(server: FaultyServer) -> None:
-    """It costs a retry half of what a timeout costs."""
+    """A refused connection costs half as much retry budget as a timeout."""
     server.close()
 
     with pytest.raises(UnavailableError, match="ConnectionLostError"):

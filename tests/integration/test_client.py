@@ -1,4 +1,4 @@
-"""The client against the API's own handler: all that it answers is read, field by field."""
+"""The client against the API's own handler; reads every field of every answer."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from nextfire import (
 )
 from nextfire.client import api
 from nextfire.client.calls import LONGEST_WAIT
-from nextfire.client.models import Answer, fields
-from nextfire.domain.job import JobState, Target
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
 from nextfire.domain.schedule import ScheduleType
+from nextfire.domain.target import Target
+from nextfire.responses.base import ApiResponse
+from nextfire.responses.reading import field_types
 from tests.integration.deployment import TENANT, Deployment, http_event, identity
 
 
@@ -33,7 +35,7 @@ class Handler(httpx.BaseTransport):
     def __init__(self, system: Deployment) -> None:
         self.system = system
         self.lose = 0
-        """So many answers are lost, of requests that were carried out."""
+        """The number of answers to lose. Their requests are executed."""
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         event = http_event(
@@ -75,13 +77,12 @@ REPORT: dict[str, Any] = {
 
 
 def read(answer: object) -> None:
-    """Every field of *answer*, and of all that it is made of."""
+    """Read every field of *answer* recursively."""
     if isinstance(answer, list):
         for each in answer:
             read(each)
-    if isinstance(answer, Answer):
-        known = fields(type(answer))
-        for name in known:
+    if isinstance(answer, ApiResponse):
+        for name in field_types(type(answer)):
             read(getattr(answer, name))
 
 
@@ -220,10 +221,10 @@ def test_a_quota_that_is_used_up_is_named_and_not_asked_for_in_vain(
     assert refused.value.quota == "jobs"
     assert refused.value.retry_after is not None
     assert refused.value.retry_after > LONGEST_WAIT
-    told = client.get_quotas()
-    read(told)
-    assert (told.quotas.jobs, told.used.jobs, told.weight) == (1, 1, 1)
-    assert (told.quotas.runs_per_minute, told.used.runs_per_minute) == (None, None)
+    answer = client.get_quotas()
+    read(answer)
+    assert (answer.quotas.jobs, answer.used.jobs, answer.weight) == (1, 1, 1)
+    assert (answer.quotas.runs_per_minute, answer.used.runs_per_minute) == (None, None)
 
 
 def test_previews_and_what_the_api_says_of_itself(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""What `AuditLog` promises, on the fake and on whatever plays S3."""
+"""The contract of `AuditLog`, on the fake and on every emulator of S3."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nextfire.adapters.audit_log import S3AuditLog, key_of
+from nextfire.adapters.s3.audit_log import S3AuditLog, key_of
 from nextfire.domain.chain import START, Batch, Link, chain
 from nextfire.domain.instants import isoformat
-from nextfire.domain.ports import AuditLog
+from nextfire.domain.ports.events import AuditLog
 from tests.builders import NOON
 from tests.fakes import MemoryAuditLog
 from tests.integration.backends import AWS, MEMORY, on_aws
@@ -35,7 +35,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def process(backend: str, request: pytest.FixtureRequest) -> Callable[[], AuditLog]:
-    """The log as another process has it, with each call."""
+    """Returns the log as seen by another process on each call."""
     if backend == MEMORY:
         log = MemoryAuditLog()
         return lambda: log

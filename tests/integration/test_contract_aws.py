@@ -1,6 +1,6 @@
-"""What the adapters rely on in DynamoDB and SQS that no port's contract shows.
+"""Behavior of DynamoDB and SQS that the adapters rely on but no port's contract shows.
 
-Where a backend takes more than AWS does, an adapter's own limits are not put to the test there.
+If a backend accepts more than AWS does, the adapters' own limits are not tested there.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nextfire.adapters.aws_errors import error_code, refused
+from nextfire.adapters.aws.errors import error_code, refused
 from tests.integration.backends import (
     CAPACITY_UNITS,
     CHARACTERS_MINISTACK,
@@ -32,7 +32,7 @@ CONTRACT_OF = ()
 
 
 def refusal(do: Any, **request: Any) -> str:
-    """The code by which *do* refuses *request*."""
+    """The error code with which *do* rejects *request*."""
     with pytest.raises(refused()) as refusal:
         do(**request)
     return error_code(refusal.value)
@@ -43,7 +43,7 @@ def item(number: int, **more: str) -> dict[str, Any]:
 
 
 def new(table: str, number: int, **more: str) -> Any:
-    """A write of a transaction: the item, if there is none."""
+    """A write of a transaction: put the item if it does not exist."""
     condition = "attribute_not_exists(id)"
     return {
         "Put": {"TableName": table, "Item": item(number, **more), "ConditionExpression": condition}
@@ -51,7 +51,7 @@ def new(table: str, number: int, **more: str) -> Any:
 
 
 def token(tables: Tables) -> str:
-    """One that no other test has sent."""
+    """A token that no other test has sent."""
     return f"token-of-{tables.control}"
 
 
@@ -60,7 +60,7 @@ def token(tables: Tables) -> str:
 def test_a_transaction_that_is_sent_twice_is_done_once(
     dynamodb: DynamoDBClient, tables: Tables
 ) -> None:
-    """As by an SDK that got no answer: it sends the same token again."""
+    """Like an SDK that got no answer and sends the same token again."""
     writes = [new(tables.control, 1), new(tables.control, 2)]
     dynamodb.transact_write_items(TransactItems=writes, ClientRequestToken=token(tables))
     dynamodb.delete_item(TableName=tables.control, Key=item(2))
@@ -101,7 +101,7 @@ def test_a_transaction_names_an_item_once(dynamodb: DynamoDBClient, tables: Tabl
     "numbers",
     [
         pytest.param(range(26), marks=WRITES_OF_A_BATCH.mark, id="too many"),
-        pytest.param([1, 1], id="one twice"),
+        pytest.param([1, 1], id="the same one twice"),
     ],
 )
 def test_a_batch_of_writes_is_refused(
@@ -131,7 +131,9 @@ def test_a_batch_of_reads_is_refused(
     "expression",
     [
         pytest.param("SET state = :v", id="reserved word"),
-        pytest.param("SET #s = :v, #s = :v", marks=PATHS_OF_AN_UPDATE.mark, id="one path twice"),
+        pytest.param(
+            "SET #s = :v, #s = :v", marks=PATHS_OF_AN_UPDATE.mark, id="the same path twice"
+        ),
     ],
 )
 def test_an_expression_is_refused(
@@ -166,8 +168,8 @@ def test_an_item_has_400_kb_at_most(dynamodb: DynamoDBClient, tables: Tables) ->
 @CAPACITY_UNITS.mark
 @on_dynamodb
 def test_what_requests_cost(dynamodb: DynamoDBClient, tables: Tables) -> None:
-    """In capacity units: a write 1 for each KB begun, a read 1/2 for each 4 KB, 1 if consistent; a
-    transaction twice that.
+    """In capacity units: a write costs 1 per started KB, a read 1/2 per started 4 KB, or 1 if
+    consistent; in a transaction twice that.
     """
     table = tables.control
 

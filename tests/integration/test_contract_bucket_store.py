@@ -1,4 +1,4 @@
-"""What `BucketStore` promises, on the fake and on whatever plays DynamoDB."""
+"""The contract of `BucketStore`, on the fake and on every emulator of DynamoDB."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
-from nextfire.adapters.aws import dynamodb
-from nextfire.adapters.bucket_store import DynamoDbBucketStore
-from nextfire.adapters.request_store import DynamoDbRequestStore
-from nextfire.domain.ports import BucketStore
+from nextfire.adapters.aws.clients import dynamodb
+from nextfire.adapters.dynamodb.bucket_store import DynamoDbBucketStore
+from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
+from nextfire.domain.ports.requests import BucketStore
 from nextfire.domain.request_limits import RequestLimit
 from tests.builders import NOON
 from tests.fakes import MemoryBucketStore
@@ -35,7 +35,7 @@ def table(backend: str, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def stores(table: str) -> list[BucketStore]:
-    """The store as two processes have it."""
+    """The store as seen by two processes."""
     if not table:
         return [MemoryBucketStore()] * 2
     return [DynamoDbBucketStore(dynamodb(), table=table) for _ in range(2)]
@@ -44,12 +44,12 @@ def stores(table: str) -> list[BucketStore]:
 def test_a_bucket_holds_its_burst_and_is_refilled(stores: list[BucketStore]) -> None:
     store, other = stores
     assert store.take("t", LIMIT, 15, NOON).tokens == 15
-    assert other.take("t", LIMIT, 15, NOON).tokens == 5, "what is left"
+    assert other.take("t", LIMIT, 15, NOON).tokens == 5, "the remaining tokens"
     empty = store.take("t", LIMIT, 15, NOON)
     assert (empty.tokens, empty.wait) == (0, SECOND / 10)
     assert other.take("t", LIMIT, 15, NOON + SECOND / 2).tokens == 5
     assert store.take("t", LIMIT, 15, NOON + SECOND / 2).tokens == 0
-    assert store.take("t", LIMIT, 30, NOON + 60 * SECOND).tokens == 20, "and never more"
+    assert store.take("t", LIMIT, 30, NOON + 60 * SECOND).tokens == 20, "never more than the burst"
     assert other.take("t", LIMIT, 30, NOON + 60 * SECOND).tokens == 0
 
 

@@ -1,4 +1,4 @@
-"""What `ControlStore` promises, on the fake and on whatever plays DynamoDB."""
+"""The contract of `ControlStore`, on the fake and on every emulator of DynamoDB."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters.aws import dynamodb
-from nextfire.adapters.control_store import DynamoDbControlStore
-from nextfire.adapters.items import from_item, to_item
+from nextfire.adapters.aws.clients import dynamodb
+from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
+from nextfire.adapters.dynamodb.items import from_item, to_item
 from nextfire.domain.audit import Audit, next_audit
-from nextfire.domain.ports import ControlStore, Lease
+from nextfire.domain.ports.control import ControlStore, Lease
 from tests.builders import NOON, at, job_key
 from tests.fakes import MemoryControlStore
 from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
@@ -25,7 +25,7 @@ from tests.integration.races import ROUNDS, at_once
 CONTRACT_OF = (ControlStore,)
 DAY = timedelta(days=1)
 
-# Forms that an item may have and no watcher writes. The fake has one for all.
+# Item forms that no watcher writes. The fake has one form for all of them.
 BROKEN_LEASES: Mapping[str, Mapping[str, object]] = {
     "nothing but its id": {},
     "no epoch": {"holder": "a", "beat": 3},
@@ -64,7 +64,7 @@ BROKEN_CURSORS: Mapping[str, Mapping[str, object]] = {
 
 @dataclass(frozen=True)
 class Table:
-    """The table behind a store, to put into it what no watcher writes."""
+    """The table behind a store, for writing items that no watcher writes."""
 
     store: ControlStore
     name: str = ""
@@ -127,7 +127,9 @@ def test_only_the_lease_that_is_stored_can_be_replaced(store: ControlStore) -> N
     store.replace_lease(0, None, first)
 
     assert not store.replace_lease(0, None, Lease("b", 1, 0))
-    assert not store.replace_lease(0, Lease("a", 0, 0), Lease("b", 2, 0)), "of another epoch"
+    assert not store.replace_lease(0, Lease("a", 0, 0), Lease("b", 2, 0)), (
+        "a lease of another epoch"
+    )
     assert store.replace_lease(0, first, renewed)
     assert not store.replace_lease(0, first, Lease("b", 2, 0))
     assert store.replace_lease(0, renewed, released)
@@ -246,7 +248,7 @@ def test_only_the_audit_that_is_stored_can_be_replaced(store: ControlStore, ther
             assert not store.replace_audit(was, to)
     assert store.audit() == there
     assert store.replace_audit(there, to)
-    assert store.replace_audit(there, to), "its own success"
+    assert store.replace_audit(there, to), "a repetition finds its own success"
     assert store.audit() == to
 
 
@@ -264,7 +266,7 @@ def test_of_twenty_concurrent_auditors_one_goes_on(store: ControlStore, was: Aud
 
 
 class TestWhatDoesNotDecode:
-    """An item of the table that no watcher has written ends nobody and is mended."""
+    """An item that no watcher has written stops no watcher, and is repaired."""
 
     @pytest.fixture(params=BROKEN_LEASES.values(), ids=[*BROKEN_LEASES])
     def broken_lease(self, request: pytest.FixtureRequest) -> Mapping[str, object]:
@@ -288,7 +290,7 @@ class TestWhatDoesNotDecode:
         assert not seen.released
         assert seen == table.store.lease(0)
         assert seen != Lease("a", 7, 3)
-        assert 0 <= seen.epoch <= 7, "the next epoch is one that cursors can be moved with"
+        assert 0 <= seen.epoch <= 7, "the next epoch can move cursors"
 
     def test_a_broken_lease_is_replaced_by_one_who_has_seen_it(
         self, table: Table, broken_lease: Mapping[str, object]
@@ -300,7 +302,7 @@ class TestWhatDoesNotDecode:
 
         assert not table.store.replace_lease(0, None, first)
         assert table.store.replace_lease(0, seen, first)
-        assert table.store.replace_lease(0, seen, first), "its own success"
+        assert table.store.replace_lease(0, seen, first), "a repetition finds its own success"
         assert not table.store.replace_lease(0, seen, second)
         assert table.store.lease(0) == first
 
@@ -310,7 +312,7 @@ class TestWhatDoesNotDecode:
         table.spoil_lease(0, broken_lease)
         seen = table.store.lease(0)
         assert seen is not None
-        # As alike as a sound one can be.
+        # As similar as a valid lease can be.
         sound = Lease("a", 7, 3)
         assert table.store.replace_lease(0, seen, sound)
 
@@ -418,7 +420,7 @@ def test_a_cursor_moved_while_it_is_seeded_stays(tables: Any) -> None:
     store = DynamoDbControlStore(client, table=tables.control)
 
     class MovedMeanwhile:
-        """A client before whose first write a holder moves the cursor."""
+        """A client; a holder moves the cursor before the client's first write."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(client, name)
@@ -435,7 +437,7 @@ def test_a_cursor_moved_while_it_is_seeded_stays(tables: Any) -> None:
 
 @on_dynamodb
 def test_a_cursor_moved_while_it_is_seeded_anew_stays(tables: Any) -> None:
-    """A holder mends the cursor between the seeder's read and its write."""
+    """A holder repairs the cursor between the seeder's read and its write."""
     real = dynamodb()
     store = DynamoDbControlStore(real, table=tables.control)
     real.put_item(TableName=tables.control, Item=to_item({"id": "cursor#0", "epoch": 5}))
@@ -516,7 +518,7 @@ def test_an_audit_that_does_not_decode_is_over_and_is_replaced_by_one_who_has_se
     assert store.audit() == AUDITS[0]
 
 
-# The runs of a minute
+# Runs per minute
 
 
 BROKEN_TAKEN: Mapping[str, Mapping[str, object]] = {
@@ -537,7 +539,7 @@ def test_runs_are_taken_until_there_are_none(store: ControlStore) -> None:
     assert taken == [4, 5, 1, 0]
     assert store.taken_runs("acme", NOON) == 10
     assert store.taken_runs("other", NOON) == 0
-    assert store.take_runs("other", NOON, 20, 10) == 10, "each tenant has its own"
+    assert store.take_runs("other", NOON, 20, 10) == 10, "each tenant has its own count"
 
 
 def test_each_minute_has_its_own_runs(store: ControlStore) -> None:

@@ -1,4 +1,4 @@
-"""What `DueStore` promises, on the fake and on whatever plays DynamoDB."""
+"""The contract of `DueStore`, on the fake and on every emulator of DynamoDB."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters.aws import dynamodb
-from nextfire.adapters.due_store import DynamoDbDueStore, entry_item
+from nextfire.adapters.aws.clients import dynamodb
+from nextfire.adapters.dynamodb.due_items import entry_item
+from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.domain.due import (
     BackfillEntry,
     BrokenEntry,
@@ -23,7 +24,7 @@ from nextfire.domain.due import (
     StoredEntry,
 )
 from nextfire.domain.instants import to_ms
-from nextfire.domain.ports import DueStore
+from nextfire.domain.ports.due import DueStore
 from nextfire.domain.run import Trigger
 from tests.builders import NOON, UID, a_fire, a_job, a_retry, at, job_key, run_key
 from tests.fakes import InlineExecutor, MemoryDueStore
@@ -37,7 +38,7 @@ QUARANTINE = "quarantine"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A store of four shards, and what no port offers."""
+    """A store of four shards, with access that no port offers."""
 
     store: DueStore
     spoil: Callable[..., object]
@@ -92,7 +93,7 @@ def held(backend: str, request: pytest.FixtureRequest) -> Held:
 
 
 def jobs_of_shard(shard: int, count: int) -> list[str]:
-    """The ids of some jobs whose entries lie in *shard* of four."""
+    """The ids of some jobs whose entries are in *shard* of four."""
     ids = (f"job{n}" for n in range(100_000))
     found = (job_id for job_id in ids if job_key(job_id).shard(4) == shard)
     return [next(found) for _ in range(count)]
@@ -171,7 +172,7 @@ def test_how_far_a_backfill_has_come_comes_back(held: Held) -> None:
         ("FIRE", "1779624000000#uid00001#X#1", False),
     ],
 )
-def test_what_another_version_wrote_is_told_apart(
+def test_items_of_another_version_are_recognized(
     tables: Tables,
     kind: str,
     key: str,
@@ -250,7 +251,7 @@ STORED: list[tuple[DueEntry, dict[str, Any]]] = [
 def test_the_stored_form_of_each_type_does_not_change(
     tables: Tables, entry: DueEntry, own: dict[str, Any]
 ) -> None:
-    """Versions that run side by side read each other's items."""
+    """Versions that run at the same time read each other's items."""
     item: Any = {"bucket": {"S": "2026-05-24T12:00Z#000"}, **JOB, **own}
 
     assert entry_item(entry, NOON, 1) == item
@@ -284,7 +285,7 @@ def test_a_retry_says_that_its_job_s_runs_are_exclusive(held: Held) -> None:
 
 
 def test_an_entry_of_normal_rank_is_as_small_as_ever() -> None:
-    """And one that was stored before there were ranks reads as it did."""
+    """An entry that was stored before there were ranks reads as it did."""
     plain, ranked = entry_of(0, NOON), replace(entry_of(0, NOON), rank=0)
 
     assert {*entry_item(ranked, NOON, 4)} - {*entry_item(plain, NOON, 4)} == {"rank"}
@@ -358,7 +359,7 @@ def slot(due_at: datetime, tail: str = "x") -> Slot:
     return Slot(BROKEN, f"{to_ms(due_at):013d}#{tail}")
 
 
-def test_what_does_not_decode_is_told_with_what_can_be_made_out_of_it(held: Held) -> None:
+def test_undecodable_items_are_reported_with_their_readable_parts(held: Held) -> None:
     good = entry_of(0, at("12:00:02"))
     held.store.put([good], NOON)
     held.spoil(slot(at("12:00:01")), tenant="acme", job_id="report", kind="FLY")
@@ -419,7 +420,7 @@ def test_a_sound_entry_in_the_slot_of_a_quarantined_one_stays(held: Held) -> Non
 
 
 def test_an_entry_that_has_what_the_broken_one_lacks_stays(held: Held) -> None:
-    """Told apart by that alone: all that the broken one has is the same."""
+    """It differs from the broken entry only in additional attributes."""
     entry = entry_of(0, NOON)
     where = Slot(BROKEN, entry.sort_key)
     fields = {"kind": "FIRE", "tenant": "acme", "job_id": entry.job.job_id, "uid": entry.uid}
@@ -511,6 +512,26 @@ def test_an_entry_of_no_uid_does_not_decode(tables: Tables) -> None:
 
 
 @on_dynamodb
+def test_an_entry_that_differs_from_the_broken_one_in_its_ordinal_only_stays(
+    tables: Tables,
+) -> None:
+    client = dynamodb()
+    store = DynamoDbDueStore(client, table=tables.due, shards=1, executor=InlineExecutor())
+    entry = replace(a_fire(a_job(), NOON), ordinal=3)
+    item: Any = entry_item(entry, NOON, 1) | {"ordinal": {"N": "0"}}
+    client.put_item(TableName=tables.due, Item=item)
+    (broken,) = store.read(NOON, 0, before=None, consistent=True)
+    assert isinstance(broken, BrokenEntry)
+    store.put([entry], NOON)
+
+    store.quarantine(broken, NOON)
+
+    (found,) = store.read(NOON, 0, before=None, consistent=True)
+    assert isinstance(found, StoredEntry)
+    assert found.entry == entry
+
+
+@on_dynamodb
 def test_a_bucket_of_more_than_a_page_is_read_to_its_end(tables: Tables) -> None:
     client = dynamodb()
     store = DynamoDbDueStore(client, table=tables.due, shards=1, executor=InlineExecutor())
@@ -581,7 +602,7 @@ def test_entries_are_read_on_from_where_another_read_ended(held: Held) -> None:
     read = partial(held.store.read, NOON, shard, before=until, consistent=True)
     assert [*read(after=stored[3].slot)] == stored[4:]
     held.store.delete([stored[3].slot])
-    assert [*read(after=stored[3].slot)] == stored[4:], "gone or not"
+    assert [*read(after=stored[3].slot)] == stored[4:], "whether that entry still exists or not"
     assert [*read(after=stored[6].slot)] == []
 
 

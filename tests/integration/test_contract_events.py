@@ -1,4 +1,4 @@
-"""What `Events` promises, on the fake and on whatever plays EventBridge."""
+"""The contract of `Events`, on the fake and on every emulator of EventBridge."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nextfire.adapters import aws as clients
-from nextfire.adapters.aws_errors import RefusedError
-from nextfire.adapters.event_bus import EventBridgeEventBus
+from nextfire.adapters.aws import clients
+from nextfire.adapters.aws.errors import RefusedError
+from nextfire.adapters.aws.event_bus import EventBridgeEventBus
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.events import Event, EventKind
-from nextfire.domain.ports import Events
+from nextfire.domain.ports.events import Events
 from tests.builders import NOON
 from tests.fakes import MemoryEvents
 from tests.integration.backends import AWS, MEMORY, TIME_OF_AN_EVENT
@@ -32,10 +32,10 @@ UNDECODABLE = Event(
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A bus, and what its listener was told."""
+    """A bus, and the events received by its listener."""
 
     events: Events
-    told: Callable[[], list[Event]]
+    received: Callable[[], list[Event]]
 
 
 @pytest.fixture(params=(MEMORY, *AWS))
@@ -47,7 +47,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 def held(backend: str, request: pytest.FixtureRequest) -> Held:
     if backend == MEMORY:
         events = MemoryEvents()
-        return Held(events, lambda: events.told)
+        return Held(events, lambda: events.published)
     sqs: SQSClient = request.getfixturevalue("sqs")
     client = clients.events()
     client.create_event_bus(Name="bus")
@@ -60,7 +60,7 @@ def held(backend: str, request: pytest.FixtureRequest) -> Held:
         Targets=[{"Id": "listener", "Arn": arn["Attributes"]["QueueArn"]}],
     )
 
-    def told() -> list[Event]:
+    def received() -> list[Event]:
         answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)
         bodies = [json.loads(message["Body"]) for message in answer.get("Messages", [])]
         return [
@@ -68,26 +68,26 @@ def held(backend: str, request: pytest.FixtureRequest) -> Held:
             for b in bodies
         ]
 
-    return Held(EventBridgeEventBus(client, bus="bus"), told)
+    return Held(EventBridgeEventBus(client, bus="bus"), received)
 
 
-def test_whoever_listens_is_told(held: Held) -> None:
+def test_listeners_receive_events(held: Held) -> None:
     held.events.put(DEAD)
     held.events.put(UNDECODABLE)
 
-    told = [replace(event, at=NOON) for event in held.told()]
-    assert sorted(told, key=lambda event: event.kind) == [DEAD, replace(UNDECODABLE, at=NOON)]
+    events = [replace(event, at=NOON) for event in held.received()]
+    assert sorted(events, key=lambda event: event.kind) == [DEAD, replace(UNDECODABLE, at=NOON)]
 
 
 @TIME_OF_AN_EVENT.mark
 def test_an_event_says_when_it_was(held: Held) -> None:
     held.events.put(UNDECODABLE)
 
-    assert [event.at for event in held.told()] == [UNDECODABLE.at]
+    assert [event.at for event in held.received()] == [UNDECODABLE.at]
 
 
 class Refusing:
-    """A bus that takes the request and not its entry."""
+    """A bus that accepts the request but not its entry."""
 
     def __init__(self, code: str) -> None:
         self._code = code

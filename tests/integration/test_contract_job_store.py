@@ -1,4 +1,4 @@
-"""What `JobStore` promises, on the fake and on whatever plays DynamoDB."""
+"""The contract of `JobStore`, on the fake and on every emulator of DynamoDB."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from itertools import count
 
 import pytest
 
-from nextfire.adapters.aws import dynamodb
-from nextfire.adapters.due_store import DynamoDbDueStore
-from nextfire.adapters.job_store import DynamoDbJobStore, decode_job
-from nextfire.adapters.job_store import _encode as encode_job
+from nextfire.adapters.aws.clients import dynamodb
+from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.job_items import decode_job, encode_job
+from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.domain.backfill import Backfill, Order
 from nextfire.domain.due import DueEntry, StoredEntry
 from nextfire.domain.errors import (
@@ -24,8 +24,11 @@ from nextfire.domain.errors import (
     UndecodableError,
 )
 from nextfire.domain.ids import JobKey
-from nextfire.domain.job import Job, JobState, Misfire, Overlap
-from nextfire.domain.ports import DueStore, JobStore
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.policies import Misfire, Overlap
+from nextfire.domain.ports.due import DueStore
+from nextfire.domain.ports.jobs import JobStore
 from tests.builders import NOON, a_definition, a_fire, a_job, at, job_key
 from tests.fakes import InlineExecutor, MemoryDueStore, MemoryJobStore
 from tests.integration.backends import DYNAMODB, MEMORY
@@ -43,7 +46,7 @@ class Held:
     spoil: Callable[[JobKey], object]
 
     def entries(self) -> list[DueEntry]:
-        """What is due at 13:00 and 14:00."""
+        """The entries due at 13:00 and 14:00."""
         found = [
             stored
             for hour in ("13:00", "14:00")
@@ -114,7 +117,7 @@ A_BACKFILL = Backfill(
 
 
 def with_a_past() -> Job:
-    """Changed, paused with a reason, changed again and resumed."""
+    """A job that was changed, paused with a reason, changed again and resumed."""
     job = a_job(type="INTERVAL", schedule="PT10M").with_new_version(at("12:10"))
     return (
         job.paused(at("12:20:00.125"), "a reason")
@@ -167,7 +170,7 @@ def test_a_past_that_counted_from_earlier_comes_back(store: JobStore) -> None:
 
 
 def test_a_job_stored_before_there_were_pauses_reads_as_it_did() -> None:
-    """Its item has none of the attributes; its definition has no policy."""
+    """Its item has none of the attributes, and its definition has no policy."""
     job = a_job()
     item = encode_job(job)
     assert not {"replaced", "counted_from", "resumed_at", "pause_reason"} & item.keys()
@@ -334,7 +337,7 @@ def test_many_that_are_read_consistently_are_as_they_were_written_last(held: Hel
     for job in jobs:
         held.store.create(job, None, NOON)
     if isinstance(held.store, MemoryJobStore):
-        held.store.freeze()  # what is read otherwise may be stale
+        held.store.freeze()  # inconsistent reads may be stale
     written = [replace(changed(job), definition=a_definition("5 * * * *")) for job in jobs]
     for job in written:
         assert held.store.update(job, None, NOON)
@@ -387,7 +390,7 @@ def test_the_ids_of_a_tenant_s_jobs_come_in_order(store: JobStore) -> None:
     assert store.ids("acme", after="b", limit=2) == ["c", "d"]
     assert store.ids("acme", after="cc", limit=1) == ["d"]
     assert list(store.ids("acme", after="e", limit=1)) == []
-    assert list(store.ids("nobody", after=None, limit=1)) == []
+    assert list(store.ids("no-tenant", after=None, limit=1)) == []
 
 
 def test_a_cursor_leads_into_no_other_tenant(store: JobStore) -> None:
@@ -405,7 +408,7 @@ def test_a_cursor_leads_into_no_other_tenant(store: JobStore) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["", "====", "é", "YSBi", "YS9i", "YWJj" * 40])
-def test_a_cursor_of_nobody_is_refused(store: JobStore, cursor: str) -> None:
+def test_an_invalid_cursor_is_rejected(store: JobStore, cursor: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         store.list("acme", cursor=cursor, limit=2)
 
@@ -457,7 +460,7 @@ def test_completing_does_not_need_the_latest_revision(store: JobStore) -> None:
     )
 
 
-def test_a_job_that_is_changed_and_completed_at_once_is_as_it_was_told(store: JobStore) -> None:
+def test_a_concurrent_change_and_completion_leave_a_consistent_job(store: JobStore) -> None:
     for n in ROUNDS:
         job = a_job(f"job{n}")
         store.create(job, None, NOON)
@@ -468,7 +471,7 @@ def test_a_job_that_is_changed_and_completed_at_once_is_as_it_was_told(store: Jo
 
         there = store.get(job.key)
         assert there is not None
-        assert done[1], "of the same version still"
+        assert done[1], "still of the same version"
         assert (there.state, there.revision) == (JobState.COMPLETED, 1 + sum(done))
         assert (there.definition.timeout_sec == 9) == done[0]
 
@@ -515,7 +518,7 @@ def test_a_scan_of_nothing_is_at_its_end(store: JobStore) -> None:
     assert (list(scan.jobs), scan.last) == ([], None)
 
 
-# Jobs that are counted
+# Counted jobs
 
 
 def counted(number: int = 0) -> Job:
@@ -531,7 +534,7 @@ _numbers = count(100)
 
 
 def full(store: JobStore, most: int) -> bool:
-    """Whether not one job more than there are may be stored."""
+    """Whether the store rejects another job with a quota of *most*."""
     job = counted(next(_numbers))
     try:
         assert store.create(job, None, NOON, most=most) is None
@@ -566,7 +569,7 @@ def test_a_job_that_is_stored_again_counts_once(store: JobStore) -> None:
     assert not full(store, 2)
 
 
-def test_whoever_finds_the_id_taken_counts_nothing(store: JobStore) -> None:
+def test_a_taken_id_is_not_counted(store: JobStore) -> None:
     store.create(counted(), None, NOON, most=9)
 
     there = store.create(replace(counted(), uid="uid77777"), None, NOON, most=9)
@@ -621,7 +624,7 @@ def test_a_change_that_comes_too_late_counts_nothing(store: JobStore) -> None:
 
 @pytest.mark.parametrize("read_as", [True, False])
 def test_a_job_that_is_completed_makes_room_once(store: JobStore, *, read_as: bool) -> None:
-    """Also where it was read before it was counted, or was when it was."""
+    """Whether the job was read before or after it was counted."""
     store.create(counted(), None, NOON, most=1)
     seen = replace(counted(), counted=read_as)
 
@@ -642,7 +645,7 @@ def test_a_job_that_is_not_counted_is_completed_as_if_it_were(store: JobStore) -
     assert full(store, 1)
 
 
-def test_what_counts_is_no_job(store: JobStore) -> None:
+def test_the_job_count_is_not_a_job(store: JobStore) -> None:
     store.create(counted(), None, NOON, most=5)
 
     assert [job.key for job in store.list("acme", cursor=None, limit=9).items] == [counted().key]

@@ -1,5 +1,5 @@
-"""What `Journal` promises, on the fake and on the memory that worker and supervisor share. What is
-special about that: `tests/unit/test_worker_journal.py`.
+"""The contract of `Journal`, on the fake and on the memory shared by worker and supervisor.
+`tests/unit/test_worker_journal.py` tests the properties of the shared memory.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters.run_queue import SqsDelivery
-from nextfire.adapters.worker_journal import WorkerJournal
-from nextfire.domain.ports import Journal
+from nextfire.adapters.sqs.run_queue import SqsDelivery
+from nextfire.adapters.worker.journal import WorkerJournal
+from nextfire.domain.ports.queues import Journal
 from tests.fakes import MemoryJournal
 
 CONTRACT_OF = (Journal,)
@@ -64,7 +64,7 @@ def test_what_is_not_listed_may_be_released(journal: Journal[SqsDelivery]) -> No
 
 
 def test_a_message_that_was_received_twice_is_listed_twice(journal: Journal[SqsDelivery]) -> None:
-    """Its visibility has ended meanwhile; the second receipt is valid."""
+    """Its visibility timeout has expired meanwhile; the second receipt is valid."""
     first = delivery("a")
     second = SqsDelivery(NO_CLIENT, "url", "body", "another handle", "a", "group")
 

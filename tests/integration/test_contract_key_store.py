@@ -1,4 +1,4 @@
-"""What `KeyStore` promises, on the fake and on whatever plays DynamoDB."""
+"""The contract of `KeyStore`, on the fake and on every emulator of DynamoDB."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from datetime import date, datetime, timedelta
 
 import pytest
 
-from nextfire.adapters.aws import dynamodb
-from nextfire.adapters.items import to_item
-from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.adapters.aws.clients import dynamodb
+from nextfire.adapters.dynamodb.items import to_item
+from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.keys import KEPT, ApiKey, Scope
-from nextfire.domain.ports import KeyStore
+from nextfire.domain.ports.access import KeyStore
 from tests.builders import NOON, a_key, at
 from tests.fakes import MemoryKeyStore
 from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
@@ -23,7 +23,7 @@ CONTRACT_OF = (KeyStore,)
 DAY = timedelta(days=1)
 IDS = [f"{number:016x}" for number in range(5)]
 
-# Forms that an item may have and nobody writes. The fake has one for all.
+# Item forms that no process writes. The fake has one form for all of them.
 BROKEN: Mapping[str, Mapping[str, object]] = {
     "nothing but its key": {},
     "no hash": {"hash": None},
@@ -39,7 +39,7 @@ BROKEN: Mapping[str, Mapping[str, object]] = {
 
 @dataclass(frozen=True)
 class Table:
-    """The table behind a store, to put into it what nobody writes."""
+    """The table behind a store, for writing items that no process writes."""
 
     store: KeyStore
     name: str = ""
@@ -103,7 +103,7 @@ def test_a_key_is_its_tenants_alone(store: KeyStore) -> None:
     theirs = a_key(IDS[0], tenant="other", name="theirs")
 
     assert store.get("other", IDS[0]) is None
-    assert store.create(theirs), "an id is one within its tenant"
+    assert store.create(theirs), "ids are unique per tenant"
     assert store.revoke("nobody", IDS[0], NOON) is None
 
     assert store.get("acme", IDS[0]) == a_key(IDS[0])
@@ -115,7 +115,7 @@ def test_no_key_takes_the_place_of_another(store: KeyStore) -> None:
     store.create(first)
 
     assert not store.create(second)
-    assert store.create(first), "sent twice"
+    assert store.create(first), "a repeated request succeeds"
 
     assert store.get("acme", IDS[0]) == first
 
@@ -142,7 +142,7 @@ def test_a_tenants_keys_are_listed_by_id_page_by_page(store: KeyStore) -> None:
     second = store.list("acme", cursor=first.cursor, limit=3)
     assert [key.key_id for key in second.items] == IDS[3:]
     assert second.cursor is None
-    assert store.list("nobody", cursor=None, limit=3).items == []
+    assert store.list("no-tenant", cursor=None, limit=3).items == []
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "%%%", "YWNtZQ", "🦊"])
@@ -206,24 +206,22 @@ def test_the_day_of_use_only_moves_on(store: KeyStore) -> None:
 
 
 @pytest.mark.parametrize("values", BROKEN.values(), ids=BROKEN.keys())
-def test_what_is_no_key_is_told_and_listed_as_such(
-    table: Table, values: Mapping[str, object]
-) -> None:
+def test_an_undecodable_key_is_listed_as_such(table: Table, values: Mapping[str, object]) -> None:
     broken = a_key(IDS[1])
     table.store.create(a_key(IDS[0]))
     table.spoil(broken, values)
 
-    with pytest.raises(UndecodableError) as told:
+    with pytest.raises(UndecodableError) as raised:
         table.store.get("acme", IDS[1])
     page = table.store.list("acme", cursor=None, limit=9)
 
     assert [key.key_id for key in page.items] == [IDS[0]]
     assert [found.identity for found in page.unreadable] == [IDS[1]]
-    assert broken.digest not in str(told.value)
+    assert broken.digest not in str(raised.value)
 
 
 @on_dynamodb
-def test_a_day_that_does_not_read_keeps_nobody_out(table: Table) -> None:
+def test_an_unreadable_day_of_use_does_not_reject_the_key(table: Table) -> None:
     table.spoil(a_key(), {"last_used_on": "yesterday"})
 
     assert table.store.get("acme", a_key().key_id) == a_key()

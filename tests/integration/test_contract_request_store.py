@@ -1,4 +1,4 @@
-"""What `RequestStore` promises, on the fake and on whatever plays DynamoDB."""
+"""The contract of `RequestStore`, on the fake and on every emulator of DynamoDB."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import partial
 
 import pytest
 
-from nextfire.adapters.aws import dynamodb
-from nextfire.adapters.request_store import DynamoDbRequestStore
+from nextfire.adapters.aws.clients import dynamodb
+from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ports import REQUESTS_KEPT, KeptRequest, RequestStore
+from nextfire.domain.ports.requests import REQUESTS_KEPT, KeptRequest, RequestStore
 from tests.builders import NOON
 from tests.fakes import MemoryRequestStore
 from tests.integration.backends import DYNAMODB, MEMORY
@@ -38,7 +38,7 @@ def store(table: str) -> RequestStore:
 
 @pytest.fixture
 def spoil(store: RequestStore, table: str) -> Callable[[str, str], None]:
-    """Put a request there that does not decode."""
+    """Store a request that does not decode."""
     if isinstance(store, MemoryRequestStore):
         return store.spoil
 
@@ -75,7 +75,7 @@ def test_after_a_day_a_key_is_free(store: RequestStore) -> None:
 
     assert store.begin("acme", "k", "f", NOON + REQUESTS_KEPT - SECOND) is not None
     assert store.begin("acme", "k", "g", NOON + REQUESTS_KEPT) is None
-    assert store.finish("acme", "k", NOON, "late") == "late", "that request is kept no more"
+    assert store.finish("acme", "k", NOON, "late") == "late", "that request has expired"
     later = NOON + REQUESTS_KEPT + SECOND
     assert store.begin("acme", "k", "g", later) == KeptRequest("g", NOON + REQUESTS_KEPT, None)
 
@@ -91,10 +91,10 @@ def test_a_refusal_is_kept_with_its_request(store: RequestStore) -> None:
     kept = store.begin("acme", "k", "f", NOON + SECOND)
     assert kept == KeptRequest("f", NOON, None, refused=True)
     assert store.begin("acme", "nobodys", "f", NOON) is None
-    assert store.finish("acme", "k", NOON, "one") == "one", "it may be done after all"
+    assert store.finish("acme", "k", NOON, "one") == "one", "it may still be executed"
 
 
-def test_of_a_request_that_began_anew_no_old_refusal_is_kept(store: RequestStore) -> None:
+def test_a_restarted_request_keeps_no_old_rejection(store: RequestStore) -> None:
     store.begin("acme", "k", "f", NOON)
     store.begin("acme", "k", "f", NOON + REQUESTS_KEPT)
 

@@ -1,4 +1,4 @@
-"""What `RunFiles` promises, on the fake and on whatever plays S3."""
+"""The contract of `RunFiles`, on the fake and on every emulator of S3."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nextfire.adapters.run_files import S3RunFiles
+from nextfire.adapters.s3.run_files import S3RunFiles
 from nextfire.domain.ids import RunFolder
-from nextfire.domain.ports import RunFiles
+from nextfire.domain.ports.scripts import RunFiles
 from tests.builders import at, run_key
 from tests.fakes import MemoryRunFiles
 from tests.integration.backends import AWS, MEMORY, on_aws

@@ -1,4 +1,4 @@
-"""What `RunQueue`, `Delivery` and `DeadLetters` promise, on the fakes and on whatever plays SQS."""
+"""The contract of `RunQueue`, `Delivery` and `DeadLetters`, on the fakes and emulators of SQS."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any, Protocol
 import pytest
 import time_machine
 
-from nextfire.adapters.aws import SystemClock
-from nextfire.adapters.aws import sqs as sqs_client
-from nextfire.adapters.run_queue import SqsDeadLetters, SqsInbox, SqsRunQueue
+from nextfire.adapters.aws.clients import SystemClock
+from nextfire.adapters.aws.clients import sqs as sqs_client
+from nextfire.adapters.sqs.run_queue import SqsDeadLetters, SqsInbox, SqsRunQueue
 from nextfire.domain.ids import RunKey
 from nextfire.domain.message import RunMessage, decode_message
-from nextfire.domain.ports import DeadLetters, Delivery, RunQueue
+from nextfire.domain.ports.queues import DeadLetters, Delivery, RunQueue
 from tests.builders import LEASE, NOON, a_message, at, run_key
 from tests.fakes import (
     Clock,
@@ -45,7 +45,7 @@ MOMENT = timedelta(milliseconds=100)
 
 
 class Time(Protocol):
-    """How time passes for a queue."""
+    """The passing of time for a queue."""
 
     def now(self) -> datetime: ...
 
@@ -68,7 +68,7 @@ class Pool(Protocol):
 class Held:
     """The queue of the pool `default`, its dead letters, and their clock.
 
-    `brief` is as long as a test can wait for.
+    `brief` is the longest duration that a test can wait.
     """
 
     queue: RunQueue
@@ -84,12 +84,12 @@ class Held:
         return self.pool.take(most, hidden_for)
 
     def receive(self) -> list[str]:
-        """What is visible, hidden for a lease from now on."""
+        """The visible messages; the receive hides them for a lease."""
         return [decode_message(delivery.body).run_id for delivery in self.take(10)]
 
     def comes_back(self, *run_ids: str, not_before: datetime) -> bool:
-        """Whether *run_ids* is what is received next, at *not_before* or as soon after as it is
-        asked for. Moves the clock.
+        """Whether *run_ids* are received next, at *not_before* or as soon afterwards as possible.
+        Moves the clock.
         """
         while not (received := self.receive()):
             assert self.time.now() < not_before + LEASE
@@ -140,7 +140,7 @@ class SqsPool:
 
 
 class Travel:
-    """The machine's clock, moved."""
+    """Moves the machine's clock."""
 
     def __init__(self, traveller: time_machine.Traveller) -> None:
         self._traveller = traveller
@@ -414,10 +414,10 @@ def test_exclusive_runs_of_a_job_wait_for_each_other(held: Held) -> None:
     taken = held.take(10)
     received = [decode_message(delivery.body) for delivery in taken]
 
-    # A receive may bring several of one group; whoever took them has them in order.
+    # A receive may return several messages of a group, in order, to one receiver.
     of_job = [m.run_id for m in received if m.key in (FIRST, SECOND)]
     assert of_job in ([FIRST.run_id], [FIRST.run_id, SECOND.run_id])
-    assert {m.key for m in received} >= set(others), "jobs, tenants and creations share none"
+    assert {m.key for m in received} >= set(others), "jobs, tenants and creations share no group"
     assert held.receive() == []
 
 
@@ -428,16 +428,16 @@ def test_the_second_exclusive_run_is_not_received_while_the_first_is_in_flight(
     (delivery,) = held.take(1)
     held.send(exclusive(SECOND), a_message(THIRD))
 
-    assert held.receive() == [THIRD.run_id], "one that is not exclusive has its own group"
+    assert held.receive() == [THIRD.run_id], "a run that is not exclusive has its own group"
 
     held.pool.acknowledge(delivery)
     assert held.receive() == [SECOND.run_id]
 
 
 def test_runs_of_one_place_wait_for_each_other(held: Held) -> None:
-    """Where a tenant may have one in work at a time, whatever its jobs are."""
+    """A tenant may have one run at a time, across all of its jobs."""
     keys = [run_key(job_id=f"job{n}") for n in range(3)]
-    of_tenant = [a_message(key).model_copy(update={"abreast": 1}) for key in keys]
+    of_tenant = [a_message(key).model_copy(update={"max_concurrent": 1}) for key in keys]
     held.send(*of_tenant, a_message(run_key(tenant="other")))
     done: list[str] = []
     while taken := held.take(10):
@@ -467,8 +467,8 @@ def test_exclusive_messages_are_merged_by_run_and_dispatch(held: Held) -> None:
 
 @GROUP_SCOPED_DEDUP.mark
 def test_messages_of_two_groups_are_not_merged(held: Held) -> None:
-    """As when a job's runs become exclusive between two sends of a dispatch. The claim is what
-    has one of them do nothing.
+    """For example if a job's runs become exclusive between two sends of a dispatch. The claim
+    ensures that one of the two does nothing.
     """
     held.send(a_message(FIRST))
     held.send(exclusive(FIRST))
@@ -529,7 +529,7 @@ def test_a_dead_letter_is_kept_once_within_five_minutes(held: Held) -> None:
 
 
 def test_a_failure_has_no_character_that_sqs_refuses() -> None:
-    """On the adapter alone: moto takes what SQS refuses."""
+    """Tests the adapter alone: moto accepts what SQS rejects."""
     sent: list[Any] = []
 
     class Client:

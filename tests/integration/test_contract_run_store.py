@@ -1,4 +1,4 @@
-"""What `RunStore` promises, on the fake and on whatever plays DynamoDB."""
+"""The contract of `RunStore`, on the fake and on every emulator of DynamoDB."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters.aws import dynamodb
-from nextfire.adapters.due_store import DynamoDbDueStore
-from nextfire.adapters.job_store import DynamoDbJobStore
-from nextfire.adapters.run_store import DynamoDbRunStore, _pool
+from nextfire.adapters.aws.clients import dynamodb
+from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.dynamodb.run_items import ATTEMPT
+from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.domain.due import DispatchEntry, DueEntry, StoredEntry
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
-from nextfire.domain.ids import RunKey, runs_from
+from nextfire.domain.ids import RunKey, first_run_id
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports import Claim, JobStore, RunStore, Written
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.runs import Claim, RunStore, Written
 from nextfire.domain.run import (
     MAX_ATTEMPTS_KEPT,
     AttemptOutcome,
@@ -40,12 +42,12 @@ FAILED = Result(AttemptOutcome.FAILED, "exit code 1", 1, "out", "err")
 DONE = Result(AttemptOutcome.SUCCEEDED, "exit code 0", 0)
 HANDED_BACK = Result(AttemptOutcome.HANDED_BACK, "its worker shut down")
 RAGGED = NOON + timedelta(microseconds=123_456)
-"""An instant as a machine's clock tells it, finer than what is stored."""
+"""An instant of a machine's clock, with higher precision than stored instants."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A store, and what no port offers: a request to cancel, an item that reads as no run."""
+    """A store, with access that no port offers: requests to cancel, and items that are not runs."""
 
     store: RunStore
     request_cancel: Callable[[RunKey], object]
@@ -207,7 +209,7 @@ def test_an_ended_run_is_never_taken_again(store: RunStore) -> None:
     assert (again.run.stdout, again.run.stderr) == ("out", None)
 
 
-def test_whoever_lost_the_run_changes_nothing(store: RunStore) -> None:
+def test_a_worker_that_lost_the_run_changes_nothing(store: RunStore) -> None:
     first = claim(store).run
     now = at("12:02")
     second = store.advance(
@@ -224,7 +226,7 @@ def test_whoever_lost_the_run_changes_nothing(store: RunStore) -> None:
     assert late.run == second.run == store.get(first.key)
 
 
-def test_whoever_gave_the_run_up_changes_nothing(store: RunStore) -> None:
+def test_a_worker_that_gave_up_the_run_changes_nothing(store: RunStore) -> None:
     run = claim(store).run
     given_up = store.advance(run, run.handed_back(HANDED_BACK, NOON)).run
 
@@ -346,7 +348,7 @@ def test_a_run_that_is_to_be_cancelled_does_not_go_where_it_could_be_tried_again
     other = claim(held.store, a_message(run_key(at("13:00")))).run
     held.store.stop(other, reason="enough", now=NOON)
     done = held.store.advance(other, other.ended(RunState.SUCCEEDED, FAILED, NOON))
-    assert done.taken, "what was done was done"
+    assert done.taken, "a change that was made stays"
 
 
 def test_a_lease_is_extended_while_it_is_held(held: Held) -> None:
@@ -461,7 +463,7 @@ def test_a_job_s_runs_are_listed_latest_first_page_by_page(store: RunStore) -> N
 
 
 @pytest.mark.parametrize("limit", [1, 2, 9])
-def test_those_of_a_span_are_listed_its_end_left_out(store: RunStore, limit: int) -> None:
+def test_runs_of_a_half_open_span_are_listed(store: RunStore, limit: int) -> None:
     times = ["10:00", "10:59:59.999", "11:00", "12:00", "12:59:59.999", "13:00", "14:00"]
     for time in times:
         claim(store, a_message(run_key(at(time))))
@@ -480,7 +482,7 @@ def test_those_of_a_span_are_listed_its_end_left_out(store: RunStore, limit: int
 def test_a_cursor_from_before_the_span_moved_leads_into_it(store: RunStore) -> None:
     for time in ("11:00", "12:00", "13:00"):
         claim(store, a_message(run_key(at(time))))
-    cursor = store.list(job_key(), cursor=None, limit=2).cursor  # after the one of 12:00
+    cursor = store.list(job_key(), cursor=None, limit=2).cursor  # after the run of 12:00
 
     def listed(first: str, before: str) -> list[datetime]:
         page = store.list(job_key(), cursor=cursor, limit=9, first=at(first), before=at(before))
@@ -494,7 +496,7 @@ def test_a_cursor_from_before_the_span_moved_leads_into_it(store: RunStore) -> N
 
 
 @pytest.mark.parametrize("cursor", ["", "garbage", "====", "é", "YWJj", "cmVwb3J0", "a" * 5000])
-def test_a_cursor_of_nobody_is_refused(store: RunStore, cursor: str) -> None:
+def test_an_invalid_cursor_is_rejected(store: RunStore, cursor: str) -> None:
     claim(store)
 
     with pytest.raises(InvalidInputError) as refused:
@@ -513,7 +515,7 @@ def test_an_item_that_reads_as_no_run_says_so(held: Held) -> None:
     assert claim(held.store, a_message(run_key(at("13:00")))).taken
 
 
-# Records of what does not run
+# Records of occurrences that do not run
 
 
 def a_range(first: str = "12:00", last: str = "15:00", count: int = 4) -> Run:
@@ -585,7 +587,7 @@ def test_a_waiting_run_that_is_stopped_is_cancelled(store: RunStore) -> None:
 
     assert (stopped.state, stopped.reason) == (RunState.CANCELLED, "replaced")
     assert (stopped.finished_at, stopped.not_before) == (at("12:01"), None)
-    assert (stopped.attempt, stopped.dispatch) == (1, 2), "the rest stays"
+    assert (stopped.attempt, stopped.dispatch) == (1, 2), "the other fields are unchanged"
     assert store.get(waiting.key) == stopped
     assert store.stop(waiting, reason="again", now=at("12:02")) == stopped
 
@@ -610,7 +612,9 @@ def test_an_ended_run_is_not_stopped(store: RunStore) -> None:
     ended = store.advance(run, run.ended(RunState.DEAD, FAILED, NOON)).run
 
     assert store.stop(ended, reason="replaced", now=at("12:01")) == ended
-    assert store.stop(run, reason="replaced", now=at("12:01")) == ended, "read before it ended"
+    assert store.stop(run, reason="replaced", now=at("12:01")) == ended, (
+        "the run was read before it ended"
+    )
     assert store.get(run.key) == ended
 
 
@@ -636,7 +640,7 @@ def test_a_record_that_is_gone_is_not_made_again_by_stopping(
     assert store.get(run_key()) is None
 
 
-# Reading on
+# Reading ranges
 
 
 def test_a_job_s_runs_between_two_ids_come_in_both_orders(store: RunStore) -> None:
@@ -645,7 +649,7 @@ def test_a_job_s_runs_between_two_ids_come_in_both_orders(store: RunStore) -> No
         claim(store, a_message(run_key(time)))
     claim(store, a_message(run_key(at("12:05"), job_id="report2")))
     claim(store, a_message(run_key(at("12:05"), tenant="other")))
-    first, last = runs_from(at("12:03")), runs_from(at("12:09"))
+    first, last = first_run_id(at("12:03")), first_run_id(at("12:09"))
 
     def found(*, newest_first: bool, page: int) -> list[datetime]:
         runs = store.between(job_key(), first, last, newest_first=newest_first, page=page)
@@ -687,7 +691,7 @@ def test_a_record_between_that_reads_as_no_run_says_so(held: Held) -> None:
         next(runs)
 
 
-# What a script leaves
+# Checkpoints, results and logs
 
 
 @pytest.mark.parametrize("value", [Value(7, text='{"n":1}'), Value(9000, file="checkpoint/1")])
@@ -730,7 +734,7 @@ def test_a_history_is_cut_and_keeps_its_numbers(store: RunStore) -> None:
     assert store.get(run.key) == run
 
 
-# Races between two that want different things
+# Races between two different operations
 
 
 def rounds() -> Iterator[RunKey]:
@@ -766,7 +770,7 @@ def test_a_lease_is_extended_or_taken_over(store: RunStore) -> None:
         assert isinstance(taken, Claim)
         assert (there.worker, there.fence) == (("b", 2) if taken.taken else ("a", 1))
         assert (extended is None) == taken.taken
-        assert (there.checkpoint is None) == (saved is None), "what was kept is there"
+        assert (there.checkpoint is None) == (saved is None), "a saved checkpoint is in the record"
 
 
 def test_a_request_to_cancel_is_never_lost_on_the_way_to_another_try(store: RunStore) -> None:
@@ -876,7 +880,7 @@ def test_a_run_that_is_not_dead_is_not_redriven(dead: Dead) -> None:
     assert dead.entries() == []
 
 
-def test_an_outcome_that_is_told_again_does_not_end_what_was_redriven(dead: Dead) -> None:
+def test_a_repeated_outcome_does_not_end_a_redriven_run(dead: Dead) -> None:
     run = claim(dead.store, a_message()).run
     died = run.ended(RunState.DEAD, FAILED, NOON)
     redriven = redrive(dead, dead.store.advance(run, died).run).run
@@ -953,23 +957,23 @@ def test_a_redriven_run_is_free_from_its_not_before_on(dead: Dead) -> None:
     assert claim(dead.store, third, mark="t2", now=at("12:01")).taken
 
 
-def test_that_a_death_was_told_is_on_record_for_its_dispatch_only(dead: Dead) -> None:
+def test_a_published_death_is_recorded_for_its_dispatch_only(dead: Dead) -> None:
     run = dead.die(run_key())
     redrive(dead, run)
-    dead.store.mark_death_published(run)  # late
+    dead.store.mark_death_published(run)  # after the redrive
     again = dead.die(run_key(), dispatch=3)
-    dead.store.mark_death_published(run)  # later still
+    dead.store.mark_death_published(run)  # after the next death
 
     assert dead.store.get(run.key) == again
     assert again.buried == 0
 
     dead.store.mark_death_published(again)
-    told = dead.store.get(run.key)
-    assert told is not None
-    assert told.buried == again.dispatch == 3
+    stored = dead.store.get(run.key)
+    assert stored is not None
+    assert stored.buried == again.dispatch == 3
 
 
-def test_of_a_run_that_lives_no_death_was_told(store: RunStore) -> None:
+def test_a_live_run_has_no_published_death(store: RunStore) -> None:
     run = claim(store).run
 
     store.mark_death_published(run)
@@ -1019,7 +1023,7 @@ def test_a_cursor_from_before_the_span_moved_leads_into_it_of_the_dead(dead: Dea
     assert listed("10:00", "14:00") == [at("11:00")]
 
 
-def test_a_cursor_that_is_none_is_refused_by_the_list_of_the_dead(dead: Dead) -> None:
+def test_list_dead_rejects_an_invalid_cursor(dead: Dead) -> None:
     with pytest.raises(InvalidInputError):
         dead.store.list_dead("acme", first=NOON, last=NOON, cursor="none", limit=1)
 
@@ -1127,7 +1131,7 @@ def test_a_run_on_request_whose_record_is_gone_is_not_passed_over(store: RunStor
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """A store of runs and one of jobs, which some of its writes concern; and a job in it."""
+    """A store of runs and a store of jobs, both changed by some writes, with one job."""
 
     runs: RunStore
     jobs: JobStore
@@ -1233,7 +1237,7 @@ def test_the_record_of_a_skip_outlives_its_occurrence(
     far = NOON + timedelta(days=365)
     run = replace(Run.skipped(run_key(far), "a reason", NOON), request="skip")
     assert both.skip(run=run) is Written.DONE
-    if backend == MEMORY:  # it keeps what it has
+    if backend == MEMORY:  # it never expires records
         return
     (item,) = dynamodb().scan(TableName=request.getfixturevalue("tables").runs)["Items"]
     assert int(item["expires_at"]["N"]) > far.timestamp()
@@ -1257,7 +1261,7 @@ def test_each_attempt_names_the_pool_that_made_it(store: RunStore) -> None:
 
 
 def test_an_attempts_pool_does_not_lead_to_the_files_of_another_tenant() -> None:
-    item = {"pool": "default/other"}
+    [pool] = [field for field in ATTEMPT if field.name == "pool"]
 
     with pytest.raises(ValueError, match="has no slash"):
-        _pool(item)
+        pool.codec.decode("default/other")

@@ -1,7 +1,7 @@
-"""What `ScriptRunner` promises, on the fake and on real processes.
+"""The contract of `ScriptRunner`, on the fake and on real processes.
 
-A scenario is told twice: as a `Script` that the fake plays, and as the source of one that does the
-same. What only processes can do is tested in tests/unit/test_script_runner.py.
+Each scenario exists twice: as a `Script` that the fake plays, and as the source of an equivalent
+script. tests/unit/test_script_runner.py tests features that only processes have.
 """
 
 from __future__ import annotations
@@ -16,9 +16,15 @@ from textwrap import dedent
 
 import pytest
 
-from nextfire.adapters.script_runner import ProcessScriptRunner
+from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.log import Stream
-from nextfire.domain.ports import ScriptCall, ScriptExit, ScriptRunner, Supervisor, Verdict
+from nextfire.domain.ports.scripts import (
+    Directive,
+    ScriptCall,
+    ScriptExit,
+    ScriptRunner,
+    Supervisor,
+)
 from tests.builders import NOON
 from tests.fakes import Clock, MemoryScriptRunner, Script
 from tests.supervisors import Watch
@@ -30,7 +36,7 @@ FOREVER = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A runner on which scenarios are played."""
+    """A runner that plays scenarios."""
 
     runner: ScriptRunner
 
@@ -78,16 +84,16 @@ def test_how_a_script_ended_is_told(stage: Stage, code: int) -> None:
 def test_what_a_script_prints_is_told_while_it_runs(stage: Stage) -> None:
     watch = Watch()
 
-    def told() -> Verdict:
-        return Verdict.CANCEL if watch.told["stdout"] else Verdict.GO_ON
+    def cancel_after_output() -> Directive:
+        return Directive.CANCEL if watch.printed["stdout"] else Directive.CONTINUE
 
-    watch.ask = told
+    watch.ask = cancel_after_output
     source = "print('größer', flush=True)\n" + ENDLESS
 
     end = stage.play(Script(stdout="größer\n", lasts=FOREVER), source, watch)
 
-    assert end.stopped is Verdict.CANCEL
-    assert bytes(watch.told["stdout"]) == "größer\n".encode()
+    assert end.stopped is Directive.CANCEL
+    assert bytes(watch.printed["stdout"]) == "größer\n".encode()
     assert end.stdout == "größer\n"
 
 
@@ -102,11 +108,11 @@ def test_the_last_result_is_given_back(stage: Stage) -> None:
 def test_a_result_is_kept_of_a_script_that_is_ended(stage: Stage) -> None:
     source = "from nextfire_job import result; result(7); print('done', flush=True)\n" + ENDLESS
     watch = Watch()
-    watch.ask = lambda: Verdict.CANCEL if watch.told["stdout"] else Verdict.GO_ON
+    watch.ask = lambda: Directive.CANCEL if watch.printed["stdout"] else Directive.CONTINUE
 
     end = stage.play(Script(stdout="done\n", result=b"7", lasts=FOREVER), source, watch)
 
-    assert (end.stopped, end.result) == (Verdict.CANCEL, b"7")
+    assert (end.stopped, end.result) == (Directive.CANCEL, b"7")
 
 
 def test_a_script_that_gives_no_result_has_none(stage: Stage) -> None:
@@ -137,13 +143,13 @@ def test_a_script_finds_what_was_saved_before(stage: Stage) -> None:
         assert stage.runner.found == [b"41"]
 
 
-@pytest.mark.parametrize("verdict", [Verdict.CANCEL, Verdict.HAND_BACK, Verdict.LEASE_LOST])
-def test_a_script_ends_when_its_supervisor_says_so(stage: Stage, verdict: Verdict) -> None:
+@pytest.mark.parametrize("verdict", [Directive.CANCEL, Directive.HAND_BACK, Directive.LEASE_LOST])
+def test_a_script_ends_when_its_supervisor_says_so(stage: Stage, verdict: Directive) -> None:
     asked: list[None] = []
 
-    def third() -> Verdict:
+    def third() -> Directive:
         asked.append(None)
-        return verdict if len(asked) == 3 else Verdict.GO_ON
+        return verdict if len(asked) == 3 else Directive.CONTINUE
 
     end = stage.play(Script(lasts=FOREVER), ENDLESS, Watch(third))
 
@@ -155,19 +161,19 @@ def test_a_script_ends_when_its_supervisor_says_so(stage: Stage, verdict: Verdic
 def test_a_script_ends_when_its_time_is_up(stage: Stage) -> None:
     end = stage.play(Script(lasts=FOREVER), ENDLESS, timeout=1)
 
-    assert (end.timed_out, end.stopped, end.error) == (True, Verdict.GO_ON, None)
+    assert (end.timed_out, end.stopped, end.error) == (True, Directive.CONTINUE, None)
     assert end.exit_code is not None
     assert end.exit_code < 0
 
 
 def test_a_script_that_cannot_be_started_says_why(stage: Stage) -> None:
-    script = Script(error="report.zip is no archive", permanent=True)
+    script = Script(error="report.zip is not an archive", permanent=True)
 
-    end = stage.play(script, "no archive", name="report.zip")
+    end = stage.play(script, "not an archive", name="report.zip")
 
     assert end.exit_code is None
     assert end.error
-    assert end.permanent, "it would not start if it were tried again"
+    assert end.permanent, "a retry would not start it either"
 
 
 class Broken(Watch):
@@ -181,9 +187,9 @@ class Broken(Watch):
         if call == self._call:
             raise LookupError("supervisor", call)
 
-    def _ask(self) -> Verdict:
+    def _ask(self) -> Directive:
         self._fail("ask")
-        return Verdict.GO_ON
+        return Directive.CONTINUE
 
     def output(self, stream: Stream, data: bytes) -> None:
         self._fail("output")

@@ -1,4 +1,4 @@
-"""What `ScriptShelf` promises, on the fake and on whatever plays S3."""
+"""The contract of `ScriptShelf`, on the fake and on every emulator of S3."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from urllib.parse import quote
 import pytest
 import requests
 
-from nextfire.adapters.aws import s3_presigner
-from nextfire.adapters.script_shelf import S3ScriptShelf
+from nextfire.adapters.aws.clients import s3_presigner
+from nextfire.adapters.s3.script_shelf import S3ScriptShelf
 from nextfire.domain.errors import InvalidInputError
-from nextfire.domain.ports import ScriptShelf
+from nextfire.domain.ports.scripts import ScriptShelf
 from nextfire.domain.script import ScriptKey, ScriptVersion, Upload
 from tests.builders import NOON
 from tests.fakes import Clock, MemoryScriptShelf
@@ -32,7 +32,7 @@ Put = Callable[[str, Mapping[str, str], bytes], bool]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A shelf, and how scripts come there and go: `put` says whether it was taken."""
+    """A shelf with ways to add and remove scripts: `put` returns whether it was accepted."""
 
     shelf: ScriptShelf
     put: Put
@@ -67,7 +67,7 @@ def held(backend: str, request: pytest.FixtureRequest, monkeypatch: pytest.Monke
     s3: S3Client = request.getfixturevalue("s3")
     bucket: str = request.getfixturevalue("bucket")
     s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-    if backend == MINISTACK:  # it knows who signs
+    if backend == MINISTACK:  # it checks the signer's account
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
         monkeypatch.delenv("AWS_SESSION_TOKEN")
         monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
@@ -160,7 +160,7 @@ def test_a_cursor_leads_into_no_other_tenant(held: Held) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["", "====", "é", "YWJj"])
-def test_a_cursor_of_nobody_is_refused(held: Held, cursor: str) -> None:
+def test_an_invalid_cursor_is_rejected(held: Held, cursor: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         held.shelf.list("acme", pool=None, cursor=cursor, limit=2)
 

@@ -1,4 +1,4 @@
-"""What `ScriptStore` promises, on the fake and on whatever plays S3."""
+"""The contract of `ScriptStore`, on the fake and on every emulator of S3."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError  # noqa: TID251 - what the SDK raises
 
-from nextfire.adapters import script_store
-from nextfire.adapters.script_store import S3ScriptStore
+from nextfire.adapters.s3 import script_store
+from nextfire.adapters.s3.script_store import S3ScriptStore
 from nextfire.domain.errors import InvalidInputError, NotFoundError
-from nextfire.domain.ports import ScriptStore
+from nextfire.domain.ports.scripts import ScriptStore
 from nextfire.domain.script import ScriptSource, split_url
 from tests.fakes import MemoryScriptStore
 from tests.integration.backends import AWS, MEMORY, on_aws
@@ -30,8 +30,8 @@ def fetched(store: ScriptStore, url: str, sha256: str | None = None) -> bytes:
 
 
 class Bucket:
-    """What plays S3, which refuses nothing, and before it a refusal to read some keys. Counts what
-    was sent back.
+    """An emulator of S3, which rejects nothing, behind a filter that denies reads of some keys.
+    Counts the objects sent back.
     """
 
     def __init__(self, client: S3Client, name: str) -> None:
@@ -53,7 +53,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A store of scripts, and how they come there: `upload` returns what was uploaded."""
+    """A store of scripts, and a way to upload: `upload` returns the uploaded bytes."""
 
     store: ScriptStore
     bucket: str
@@ -107,7 +107,7 @@ def test_a_script_is_fetched_as_it_was_uploaded(held: Held) -> None:
 
 def test_a_script_that_is_not_there_is_not_found(held: Held) -> None:
     held.upload(held.url("report.py"))
-    for url in (held.url("repor.py"), "s3://nobody-has-this-bucket/report.py"):
+    for url in (held.url("repor.py"), "s3://no-such-bucket/report.py"):
         held.lose(url)
 
         with pytest.raises(NotFoundError, match=re.escape(url)):
@@ -128,7 +128,7 @@ def test_a_new_upload_is_in_use_after_two_seconds_at_the_latest(
     there: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("nextfire.adapters.script_store.time.monotonic", lambda: now)
+    monkeypatch.setattr("nextfire.adapters.s3.script_store.time.monotonic", lambda: now)
     client: Any = there
     store, url = S3ScriptStore(client), f"s3://{there.name}/report.py"
     there.put("report.py", b"old")
@@ -136,7 +136,7 @@ def test_a_new_upload_is_in_use_after_two_seconds_at_the_latest(
     there.put("report.py", b"new")
 
     now += 1.9
-    assert fetched(store, url) == b"old", "S3 is not asked for each run"
+    assert fetched(store, url) == b"old", "the store does not read S3 for each run"
     now += 0.1
     assert fetched(store, url) == b"new"
 

@@ -1,4 +1,4 @@
-"""What `Secrets` promises, on the fake and on what plays Secrets Manager and SSM."""
+"""The contract of `Secrets`, on the fake and on emulators of Secrets Manager and SSM."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters import aws as clients
-from nextfire.adapters.secrets import AwsSecrets
+from nextfire.adapters.aws import clients
+from nextfire.adapters.aws.secrets import AwsSecrets
 from nextfire.domain.errors import InvalidInputError, NotFoundError
-from nextfire.domain.job import ParameterReference, SecretReference
-from nextfire.domain.ports import Secrets
+from nextfire.domain.ports.access import Secrets
+from nextfire.domain.target import ParameterReference, SecretReference
 from tests.fakes import MemorySecrets
 from tests.integration.backends import AWS, MEMORY, on_aws
 
@@ -27,7 +27,7 @@ TOKEN = ParameterReference(parameter="team/token")
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What jobs refer to, and how it comes there: by tenant, name and value."""
+    """Values that jobs refer to, and functions to store them: tenant, name, value."""
 
     secrets: Secrets
     secret: Callable[[str, str, str], object]
@@ -126,7 +126,7 @@ def test_another_tenant_s_are_not_found(held: Held) -> None:
         ("true", "true"),
     ],
 )
-def test_a_number_is_picked_as_it_is_written(written: str, picked: str) -> None:
+def test_a_number_keeps_its_spelling(written: str, picked: str) -> None:
     held = kept_by_aws()
     held.secret("acme", "team/db", f'{{"it": {written}}}')
 
@@ -159,14 +159,14 @@ def test_what_cannot_be_used_is_told_by_its_name_and_not_by_its_value(
     with pytest.raises(InvalidInputError) as raised:
         held.secrets.resolve("acme", SecretReference(secret="team/db", key=key))
 
-    told = "".join(traceback.format_exception(raised.value))
-    assert "nextfire/pools/default/acme/team/db" in told
-    assert "hunter2" not in told
+    trace = "".join(traceback.format_exception(raised.value))
+    assert "nextfire/pools/default/acme/team/db" in trace
+    assert "hunter2" not in trace
 
 
 @on_aws
 @pytest.mark.usefixtures("aws")
-def test_a_secret_of_bytes_is_none() -> None:
+def test_a_binary_secret_is_rejected() -> None:
     client = clients.secretsmanager()
     client.create_secret(Name="nextfire/pools/default/acme/team/db", SecretBinary=b"hunter2")
 
@@ -189,20 +189,22 @@ def test_a_secret_that_is_about_to_be_deleted_is_not_found() -> None:
 @pytest.mark.usefixtures("aws")
 def test_a_change_is_seen_after_a_minute_at_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("nextfire.adapters.secrets.monotonic", lambda: now)
+    monkeypatch.setattr("nextfire.adapters.aws.secrets.monotonic", lambda: now)
     held = kept_by_aws()
     held.parameter("acme", "team/token", "old")
     assert held.secrets.resolve("acme", TOKEN) == "old"
     held.parameter("acme", "team/token", "new")
 
     now += 59.9
-    assert held.secrets.resolve("acme", TOKEN) == "old", "AWS is not asked for each run"
+    assert held.secrets.resolve("acme", TOKEN) == "old", (
+        "the adapter does not read AWS for each run"
+    )
     now += 0.1
     assert held.secrets.resolve("acme", TOKEN) == "new"
 
 
 class Store:
-    """A parameter store in which everything is."""
+    """A parameter store that contains every name."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -212,7 +214,7 @@ class Store:
         return {"Parameter": {"Value": Name}}
 
 
-def test_only_so_many_values_are_kept() -> None:
+def test_the_number_of_cached_values_is_bounded() -> None:
     store: Any = Store()
     secrets = AwsSecrets(store, store, pool="default")
 
@@ -225,7 +227,7 @@ def test_only_so_many_values_are_kept() -> None:
 
 
 class Slow(Store):
-    """Answers as soon as it is asked by two at a time, and else refuses."""
+    """Answers if two callers ask at the same time, and otherwise fails."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -247,7 +249,7 @@ def test_who_wants_another_value_does_not_wait() -> None:
 
 
 def test_who_wants_the_same_value_waits_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nextfire.adapters.secrets._WAIT_FOR_TURN", 0.01)
+    monkeypatch.setattr("nextfire.adapters.aws.secrets._WAIT_FOR_TURN", 0.01)
     store: Any = Slow()
     secrets = AwsSecrets(store, store, pool="default")
     with ThreadPoolExecutor(2) as pool:

@@ -1,6 +1,6 @@
-"""That the fakes are honest: every port has a contract suite, every suite runs on the fake and on
-all that plays its service, and where something is let off, that stands on the list of deviations
-and is held to it elsewhere.
+"""Checks that the fakes are faithful: every port has a contract suite, and every suite runs on the
+fake and on all emulators of its service. Every exemption is a listed deviation, and another backend
+covers it.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import pkgutil
 import re
 from collections import defaultdict
 from collections.abc import Mapping
@@ -34,13 +35,13 @@ from tests.integration.backends import (
 
 SUITES = sorted(Path(__file__).parent.glob("test_contract_*.py"))
 WITHOUT_A_SUITE = {
-    "JobRole": "it has no fake; tests/integration/test_job_role.py holds its adapter to it",
-    "FifoDelivery": "it is a `Delivery` that knows its id and its group",
+    "JobRole": "it has no fake; tests/integration/test_job_role.py tests its adapter",
+    "FifoDelivery": "it is a `Delivery` with an id and a group",
     "Inbox": "tests/integration/test_contract_run_queue.py receives through its adapter",
-    "ServiceClock": "it has no fake of its own; tests/integration/test_service_clock.py",
+    "ServiceClock": "it has no separate fake; tests/integration/test_service_clock.py",
     "TaskProtection": "it has no fake; tests/integration/test_task_protection.py",
     "Notices": "Telemetry is its adapter: tests/unit/test_telemetry.py",
-    "Supervisor": "a use case implements it; tests/unit/test_execute_run.py holds that to it",
+    "Supervisor": "a use case implements it; tests/unit/test_execute_run.py tests that",
 }
 LET_OFF = re.compile(r"pytest\.(mark\.)?(skip|skipif|xfail|importorskip)\b")
 
@@ -49,7 +50,12 @@ def is_port(thing: object) -> bool:
     return inspect.isclass(thing) and Protocol in thing.__bases__
 
 
-PORTS = {name: port for name, port in vars(ports).items() if is_port(port) and name != "Protocol"}
+PORTS = {
+    name: port
+    for module in pkgutil.iter_modules(ports.__path__, f"{ports.__name__}.")
+    for name, port in vars(importlib.import_module(module.name)).items()
+    if is_port(port) and name != "Protocol"
+}
 
 
 def module(suite: Path) -> ModuleType:
@@ -61,7 +67,7 @@ def suites_of(port: object) -> list[Path]:
 
 
 def names_in(suite: Path) -> set[str]:
-    """What *suite* names: variables, classes, attributes."""
+    """The names in *suite*: variables, classes, attributes."""
     tree = ast.walk(ast.parse(suite.read_text()))
     return {getattr(node, "attr", getattr(node, "id", "")) for node in tree}
 
@@ -88,8 +94,8 @@ def test_a_contract_suite_calls_all_of_its_port_on_each_fake(name: str) -> None:
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda path: path.stem)
-def test_no_suite_lets_anything_off_by_itself(suite: Path) -> None:
-    assert not LET_OFF.search(suite.read_text()), "name a Deviation, which says why"
+def test_suites_exempt_cases_only_by_deviations(suite: Path) -> None:
+    assert not LET_OFF.search(suite.read_text()), "use a Deviation, which gives the reason"
 
 
 def test_a_deviation_is_named_once() -> None:
@@ -100,7 +106,7 @@ def test_a_deviation_is_named_once() -> None:
 
 @dataclass(slots=True)
 class Case:
-    """A test with its other parameters: the backends it runs on, and where it is let off."""
+    """A test with its other parameters: the backends it runs on, and its exemptions."""
 
     backends: set[str] = field(default_factory=set)
     deviations: set[Deviation] = field(default_factory=set)
@@ -113,7 +119,7 @@ class Case:
 
 @pytest.fixture
 def cases(request: pytest.FixtureRequest) -> Mapping[tuple[object, ...], Case]:
-    """The cases of all suites that have backends, as pytest has collected them."""
+    """The cases of all suites that have backends, as collected by pytest."""
     collected = request.config.stash[COLLECTED]
     if not {item.path for item in collected} >= set(SUITES):
         pytest.skip("needs all contract suites: run tests/integration")
@@ -150,7 +156,7 @@ def test_every_deviation_concerns_a_case_that_runs_there(
     assert named == set(DEVIATIONS)
 
 
-def test_what_one_backend_does_not_show_another_does(
+def test_cases_that_pass_nowhere_are_marked_uncovered(
     cases: Mapping[tuple[object, ...], Case],
 ) -> None:
     uncovered = {key: case.deviations for key, case in cases.items() if not case.passes_on}

@@ -1,4 +1,4 @@
-"""What each adapter makes of AWS's errors, whatever the call."""
+"""How each adapter translates AWS errors, for every call."""
 
 from __future__ import annotations
 
@@ -17,36 +17,37 @@ from botocore.exceptions import (  # noqa: TID251 — what the SDK raises
     ResponseStreamingError,
 )
 
-from nextfire.adapters.audit_log import S3AuditLog
-from nextfire.adapters.aws_errors import TRANSIENT_CODES, RefusedError
-from nextfire.adapters.control_store import DynamoDbControlStore
-from nextfire.adapters.due_store import DynamoDbDueStore
-from nextfire.adapters.event_bus import EventBridgeEventBus
-from nextfire.adapters.job_role import StsJobRole
-from nextfire.adapters.job_store import DynamoDbJobStore, encode_cursor
-from nextfire.adapters.key_store import DynamoDbKeyStore
-from nextfire.adapters.lean.credentials import NoCredentialsError
-from nextfire.adapters.lean.response import ConnectionLostError
-from nextfire.adapters.lean.transport import TimedOutError
-from nextfire.adapters.request_store import DynamoDbRequestStore
-from nextfire.adapters.run_files import S3RunFiles
-from nextfire.adapters.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, SqsRunQueue
-from nextfire.adapters.run_store import DynamoDbRunStore
-from nextfire.adapters.script_shelf import S3ScriptShelf
-from nextfire.adapters.script_store import S3ScriptStore
-from nextfire.adapters.secrets import AwsSecrets
+from nextfire.adapters.aws.errors import TRANSIENT_CODES, RefusedError
+from nextfire.adapters.aws.event_bus import EventBridgeEventBus
+from nextfire.adapters.aws.lean.credentials import NoCredentialsError
+from nextfire.adapters.aws.lean.response import ConnectionLostError
+from nextfire.adapters.aws.lean.transport import TimedOutError
+from nextfire.adapters.aws.secrets import AwsSecrets
+from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
+from nextfire.adapters.dynamodb.cursors import encode_cursor
+from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
+from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
+from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
+from nextfire.adapters.s3.audit_log import S3AuditLog
+from nextfire.adapters.s3.run_files import S3RunFiles
+from nextfire.adapters.s3.script_shelf import S3ScriptShelf
+from nextfire.adapters.s3.script_store import S3ScriptStore
+from nextfire.adapters.scripts.job_role import StsJobRole
+from nextfire.adapters.sqs.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, SqsRunQueue
 from nextfire.domain.audit import Audit
 from nextfire.domain.chain import Batch
 from nextfire.domain.due import BrokenEntry, Slot, StoredEntry
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.events import Event, EventKind
 from nextfire.domain.ids import RunFolder
-from nextfire.domain.job import ParameterReference, SecretReference
 from nextfire.domain.masking import Masker
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports import Lease
+from nextfire.domain.ports.control import Lease
 from nextfire.domain.run import Run, RunState, Value
 from nextfire.domain.script import ScriptKey, ScriptSource
+from nextfire.domain.target import ParameterReference, SecretReference
 from tests.builders import NOON, a_fire, a_job, a_key, a_retry, run_key
 from tests.fakes import Clock, InlineExecutor
 
@@ -77,7 +78,7 @@ NETWORK_ERRORS = [
 
 
 class Failing:
-    """An SDK client all of whose operations raise *error*."""
+    """An SDK client whose operations all raise *error*."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -90,7 +91,7 @@ class Failing:
 
 
 class Refusing(Failing):
-    """One that puts items, and nothing else."""
+    """A failing client that can still put items."""
 
     def put_item(self, **_: object) -> None:
         pass
@@ -171,7 +172,7 @@ def delivery(client: Any) -> SqsDelivery:
 def borrow(client: Any) -> None:
     role = StsJobRole(client, role_arn="role", pool="default", environment={}, clock=Clock(NOON))
     with role.lent(RUN.job, Masker()):
-        pytest.fail("it was lent")
+        pytest.fail("the role was assumed")
 
 
 CALLS: dict[str, Callable[[Any], object]] = {
@@ -264,13 +265,13 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "assume role": borrow,
 }
 MEANT = {("ValidationException", "resolve"), ("ResourceNotFoundException", "resolve")}
-"""Codes that say something about what was asked for, by the first word of the call."""
+"""Codes with a meaning specific to the request, by the first word of the call."""
 every_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
 
 
 @every_call
 @pytest.mark.parametrize("code", sorted(TRANSIENT_CODES))
-def test_what_may_pass_by_itself_is_unavailable(call: Callable[[Any], object], code: str) -> None:
+def test_transient_errors_are_unavailable(call: Callable[[Any], object], code: str) -> None:
     error = refused(code)
 
     with pytest.raises(UnavailableError, match=code) as raised:
@@ -308,7 +309,9 @@ def test_error_of_the_network_is_unavailable(
         call(Failing(error))
 
     assert raised.value.__cause__ is error
-    assert str(error) not in str(raised.value), "users read it, and the text names the endpoint"
+    assert str(error) not in str(raised.value), (
+        "users read the message, and this text names the endpoint"
+    )
     assert str(error) in caplog.text
 
 
@@ -321,7 +324,7 @@ def test_error_of_the_network_is_unavailable(
         if (code, name.split()[0]) not in MEANT
     ],
 )
-def test_what_will_not_pass_comes_out_as_it_is(call: Callable[[Any], object], code: str) -> None:
+def test_permanent_errors_are_raised_unchanged(call: Callable[[Any], object], code: str) -> None:
     error = refused(code)
 
     with pytest.raises(ClientError) as raised:
@@ -331,7 +334,7 @@ def test_what_will_not_pass_comes_out_as_it_is(call: Callable[[Any], object], co
 
 
 @every_call
-def test_defect_comes_out_as_it_is(call: Callable[[Any], object]) -> None:
+def test_defects_are_raised_unchanged(call: Callable[[Any], object]) -> None:
     with pytest.raises(ZeroDivisionError):
         call(Failing(ZeroDivisionError()))
 
@@ -366,7 +369,7 @@ def test_record_that_refused_a_request_and_is_gone_is_unavailable() -> None:
         CALLS["ask for run"](Failing(error))
 
 
-def test_version_that_is_none_is_no_cursor() -> None:
+def test_an_unknown_version_is_not_a_cursor() -> None:
     client: Any = Failing(refused("InvalidArgument"))
 
     with pytest.raises(InvalidInputError, match="cursor"):
@@ -478,7 +481,7 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         *("last", "ids_since", "append", "read"),
         *("revoke", "end", "note_use"),
         *("send", "backlog", "hide", "acknowledge", "show", "receive", "fetch"),
-        *("upload", "versions"),  # an upload is no call: a URL is signed here
+        *("upload", "versions"),  # an upload makes no call: it signs a URL locally
         *("resolve", "lent"),
-        *("answer", "close"),  # of a job role, to its own server: no calls of AWS but `lent`'s
+        *("answer", "close"),  # calls of a job role to its own server; only `lent` calls AWS
     }

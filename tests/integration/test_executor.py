@@ -1,4 +1,4 @@
-"""The executor's handler: what it reports, what it records, what it leaves in the queue."""
+"""The executor's handler: what it reports, what it records, and what it leaves in the queue."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import pytest
 from botocore.exceptions import ClientError  # noqa: TID251 — what the SDK raises
 
 from functions.executor import handler as executor
-from nextfire.adapters.aws import SystemClock
+from nextfire.adapters.aws.clients import SystemClock
 from nextfire.domain.ids import content_id
 from nextfire.domain.instants import floor_minute
-from nextfire.domain.job import Job, JobState
+from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import AttemptOutcome, RunState
 from nextfire.wiring import execution
 from tests.integration.deployment import (
@@ -34,7 +35,7 @@ HOUR = timedelta(hours=1)
 
 
 def send(system: Deployment, job: Job, *, minutes: int = 0, dispatch: int = 1) -> RunMessage:
-    """Dispatch the occurrence of *job* that was due so many minutes ago."""
+    """Dispatch the occurrence of *job* that was due *minutes* ago."""
     at = floor_minute(job.created_at) - timedelta(minutes=minutes)
     message = message_for(job, at, dispatch)
     system.send(message.encode(), group=message.run_id, dedup=f"{message.run_id}-{dispatch}")
@@ -59,7 +60,7 @@ def hidings(proxy: Proxy) -> list[int]:
 
 @pytest.fixture
 def queues(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Proxy:
-    """The queue client of the handler, before the real one."""
+    """The queue client of the handler, wrapping the real one."""
     proxy = Proxy(system.queues)
     monkeypatch.setattr(executor, "sqs", lambda: proxy)
     return proxy
@@ -67,14 +68,14 @@ def queues(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Proxy:
 
 @pytest.fixture
 def database(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Proxy:
-    """The handler's database client, before the real one."""
+    """The handler's database client, wrapping the real one."""
     proxy = Proxy(system.database)
     monkeypatch.setattr(execution, "dynamodb", lambda: proxy)
     return proxy
 
 
 def refuse(code: str, *, where: str = "") -> Callable[..., Any]:
-    """Refuse, with the error *code*, the requests that hold the text *where*."""
+    """Reject requests that contain the text *where* with the error *code*."""
 
     def answer(real: Callable[..., Any], request: dict[str, Any]) -> Any:
         if where in str(request):
@@ -151,7 +152,7 @@ class TestOutcomes:
         assert len(system.receive(url=system.dlq_url)) == 1
 
     def test_script_of_another_tenant_is_out_of_reach(self, system: Deployment) -> None:
-        """The API refuses such a target; were it stored all the same, it is refused here."""
+        """The API rejects such a target; if one is stored anyway, the executor rejects it."""
         system.upload("print('theirs')", tenant=OTHER_TENANT)
         job = system.register(jobId="a")
         key: Any = {"tenant": {"S": TENANT}, "job_id": {"S": "a"}}
@@ -167,7 +168,7 @@ class TestOutcomes:
 
         run = system.run(message)
         assert (run.state, run.stdout) == (RunState.DEAD, None)
-        assert "not a script of yours in the pool default" in (run.reason or "")
+        assert "not a script of your tenant in the pool default" in (run.reason or "")
 
     def test_script_that_takes_too_long(self, system: Deployment) -> None:
         system.upload("import time; time.sleep(60)")
@@ -200,7 +201,7 @@ class TestOutcomes:
         run = system.run(message)
         assert (run.state, run.attempt, run.dispatch) == (RunState.PENDING, 0, 1)
         assert [a.outcome for a in run.attempts] == [AttemptOutcome.HANDED_BACK]
-        assert visible(system) == 1, "the next one need not wait"
+        assert visible(system) == 1, "the next executor does not have to wait"
 
 
 class TestBatches:
@@ -214,7 +215,7 @@ class TestBatches:
 
         reported = system.execute(system.receive())
 
-        assert reported == set(), "kept elsewhere, so that it blocks nothing"
+        assert reported == set(), "moved elsewhere, so that it blocks nothing"
         assert {system.run(message).state for message in good} == {RunState.SUCCEEDED}
         letters = system.receive(url=system.dlq_url)
         assert sorted(letter["Body"] for letter in letters) == sorted(rubbish)
@@ -277,7 +278,7 @@ class TestBatches:
         assert "database" in order
 
     def test_group_stops_at_the_first_that_stays(self, system: Deployment, queues: Proxy) -> None:
-        """Were the second carried out, it would overtake the first."""
+        """If the second were executed, it would overtake the first."""
         system.upload("print('hi')")
         job = system.register()
         at = floor_minute(SystemClock().now())
@@ -304,7 +305,7 @@ class TestBatches:
             (received[0]["ReceiptHandle"], LEASE),
             (received[2]["ReceiptHandle"], LEASE),
             (received[1]["ReceiptHandle"], 0),
-        ], "as long as the second is hidden, nobody gets the first"
+        ], "while the second is hidden, no one receives the first"
 
     def test_what_cannot_be_handed_back_is_reported_nevertheless(
         self, system: Deployment, queues: Proxy
@@ -379,7 +380,7 @@ class TestBatches:
 
         system.upload("")
         system.database.put_item(TableName=table, Item=sound)
-        assert system.execute(received) == set(), "mended, it goes on"
+        assert system.execute(received) == set(), "once repaired, it runs"
         assert system.run(message).state is RunState.SUCCEEDED
 
 
@@ -411,7 +412,7 @@ class TestRepetition:
     def test_death_between_record_and_dead_letter_is_made_up_for(
         self, system: Deployment, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        system.configure(monkeypatch, lease="PT2S")  # for so long the copy is insisted on
+        system.configure(monkeypatch, lease="PT2S")  # how long the executor retries the copy
         system.upload("raise SystemExit(3)")
         message = send(system, system.register(retryPolicy={"maxAttempts": 1}))
         letters = Proxy(system.queues)

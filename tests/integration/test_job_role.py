@@ -1,4 +1,4 @@
-"""What `JobRole` promises, with STS as moto plays it and an SDK as scripts have it."""
+"""The contract of `JobRole`, with moto's STS and an SDK as in scripts."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ import pytest
 from botocore.credentials import ContainerProvider  # noqa: TID251 — what a script's SDK does
 from botocore.exceptions import ClientError, EndpointConnectionError  # noqa: TID251
 
-from nextfire.adapters import aws as clients
-from nextfire.adapters import job_role as job_role_module
-from nextfire.adapters.job_role import StsJobRole
+from nextfire.adapters.aws import clients
+from nextfire.adapters.scripts import job_role as job_role_module
+from nextfire.adapters.scripts.job_role import StsJobRole
 from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.masking import Masker
@@ -38,8 +38,8 @@ URI = "AWS_CONTAINER_CREDENTIALS_FULL_URI"
 
 
 class Sts:
-    """moto's, which keeps what it was asked for; while `trouble` is set, it raises that. The job
-    `slow_for` waits until it `answers`.
+    """moto's STS, with a record of the requests. It raises `trouble` while that is set. A request
+    for the job `slow_for` waits until `answers` is set.
     """
 
     def __init__(self, client: STSClient) -> None:
@@ -65,7 +65,7 @@ def sts(aws: None) -> Sts:  # noqa: ARG001
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock(datetime.now(UTC))  # noqa: TID251 — moto goes by it, too
+    return Clock(datetime.now(UTC))  # noqa: TID251 — moto uses this clock too
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def role(sts: Any, clock: Clock) -> Iterator[StsJobRole]:
 
 
 def ask(environment: Mapping[str, str], **more: str) -> tuple[int, bytes]:
-    """What the server of *environment* answers, with *more* in place of what stands there."""
+    """The answer of the server in *environment*, with *more* overriding its variables."""
     given = {**environment, **more}
     url = urlsplit(given[URI])
     assert url.hostname == "127.0.0.1"
@@ -141,7 +141,7 @@ def test_the_session_has_a_name_that_sts_takes(role: StsJobRole, sts: Sts, job: 
         pass
 
     [request] = sts.asked
-    # moto checks the length only.
+    # moto checks only the length.
     assert set(request["RoleSessionName"]) <= set(
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+=,.@-"
     )
@@ -207,7 +207,7 @@ def test_credentials_are_renewed_before_they_end(role: StsJobRole, sts: Sts, clo
     assert len(sts.asked) == 2
 
 
-def test_while_none_are_to_be_had_the_old_ones_serve_to_their_end(
+def test_old_credentials_serve_until_they_expire_while_sts_fails(
     role: StsJobRole, sts: Sts, clock: Clock
 ) -> None:
     with role.lent(REPORT, Masker()) as environment:
@@ -232,7 +232,7 @@ def test_a_role_that_does_not_trust_the_executor_is_told_before_the_run(
         pytest.raises(InvalidInputError, match="sts:TagSession") as raised,
         role.lent(REPORT, Masker()),
     ):
-        pytest.fail("it ran")
+        pytest.fail("the script ran")
 
     assert ROLE in str(raised.value)
 
@@ -240,7 +240,7 @@ def test_a_role_that_does_not_trust_the_executor_is_told_before_the_run(
 def test_trouble_of_sts_passes(role: StsJobRole, sts: Sts) -> None:
     sts.trouble = ClientError({"Error": {"Code": "Throttling"}}, "AssumeRole")
     with pytest.raises(UnavailableError), role.lent(REPORT, Masker()):
-        pytest.fail("it ran")
+        pytest.fail("the script ran")
     sts.trouble = None
 
     with role.lent(REPORT, Masker()) as environment:
@@ -280,7 +280,7 @@ def test_connections_that_ask_nothing_keep_nobody_away(
     role: StsJobRole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_role_module, "_REQUEST_TIMEOUT", 60)
-    monkeypatch.setattr("nextfire.adapters.job_role._Handler.timeout", 60)
+    monkeypatch.setattr("nextfire.adapters.scripts.job_role._Handler.timeout", 60)
     with role.lent(REPORT, Masker()) as environment, ExitStack() as held:
         for _ in range(100):
             held.enter_context(connected(environment)).send(b"GET /")
@@ -301,7 +301,7 @@ def test_who_asks_slowly_is_hung_up_on(role: StsJobRole, monkeypatch: pytest.Mon
             except OSError:
                 pass
             return
-    pytest.fail("five seconds later it may still ask")
+    pytest.fail("the connection is still open after five seconds")
 
 
 def test_a_script_that_asks_often_while_sts_is_slow_takes_no_more_than_its_share(

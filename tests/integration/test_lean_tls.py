@@ -1,4 +1,4 @@
-"""TLS and proxies: what both clients accept and refuse, and what the lean client says of it."""
+"""TLS and proxies: what both clients accept and reject, and the errors of the lean client."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters import aws as clients
-from nextfire.adapters.aws_errors import translated
-from nextfire.adapters.lean.environment import tls_context
+from nextfire.adapters.aws import clients
+from nextfire.adapters.aws.errors import translated
+from nextfire.adapters.aws.lean.environment import tls_context
 from nextfire.domain.errors import UnavailableError
 from tests.integration.certificates import Authority
 from tests.integration.faulty_server import LOST, Answer, FaultyServer, answer, faulty_server
@@ -35,7 +35,7 @@ def authority(tmp_path: Path) -> Authority:
 def secure(
     server: FaultyServer, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> FaultyServer:
-    """Serves https://localhost with a good certificate, which is not yet trusted."""
+    """Serves https://localhost with a valid certificate that is not trusted yet."""
     for name in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "HTTPS_PROXY", "NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     server.tls = authority.server_context("localhost")
@@ -131,7 +131,7 @@ def test_a_certificate_that_is_not_valid_ends_the_call_before_its_request(
     if client == "lean":
         assert "UntrustedCertificateError" in str(raised.value)
         assert "AWS_CA_BUNDLE" in caplog.text
-        assert len(trusted.connections) == 1, "it is not tried again"
+        assert len(trusted.connections) == 1, "the client does not retry"
 
 
 @pytest.mark.usefixtures("client")

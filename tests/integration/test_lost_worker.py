@@ -1,6 +1,6 @@
-"""A worker's process is killed: its supervisor has what it held taken up by others at once.
+"""A worker process is killed: its supervisor hands its messages to other workers at once.
 
-Real processes, and a server that plays AWS. The lease is ten minutes, so nothing else explains it.
+Real processes and an emulator of AWS. The lease is ten minutes, so it cannot be the cause.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.process_tree import children_of
 
 ROOT = Path(__file__).resolve().parents[2]
 AT_MOST = 60.0
-"""Seconds until a test gives up."""
+"""Timeout of a test in seconds."""
 
 
 @pytest.fixture
@@ -42,9 +42,9 @@ def worker(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "functions.worker"],
             env={
-                **os.environ,  # noqa: TID251 — as `system` made it
+                **os.environ,  # noqa: TID251 — as set up by `system`
                 "NEXTFIRE_LEASE": "PT10M",
-                "NEXTFIRE_SLOTS": "8",  # it receives as many messages at a time
+                "NEXTFIRE_SLOTS": "8",  # also the number of messages per receive
                 "POWERTOOLS_SERVICE_NAME": "worker",
                 "POWERTOOLS_METRICS_NAMESPACE": "nextfire",
                 "PYTHONPATH": f"{ROOT / 'layers'}:{ROOT}",

@@ -1,4 +1,4 @@
-"""The metrics that alarms and the dashboard name are those that the functions emit."""
+"""Alarms and the dashboard use the metrics that the functions emit."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from functions.auditor import handler as auditor
 from functions.watcher import handler as watcher
-from nextfire.adapters.aws import SystemClock
-from nextfire.adapters.run_queue import SqsDelivery, SqsInbox
+from nextfire.adapters.aws.clients import SystemClock
+from nextfire.adapters.sqs.run_queue import SqsDelivery, SqsInbox
 from nextfire.domain.due import Slot
 from nextfire.domain.instants import cut, floor_minute
 from nextfire.domain.message import RunMessage
@@ -76,7 +76,7 @@ def drawn(template: Template) -> set[Series]:
 
 
 def emitted(output: str) -> Iterator[tuple[Series, str, list[float]]]:
-    """Each metric of the EMF lines among *output*, with its unit and values."""
+    """Each metric of the EMF lines in *output*, with its unit and values."""
     for line in output.splitlines():
         document = json.loads(line) if '"_aws"' in line else {}
         for directive in document.get("_aws", {}).get("CloudWatchMetrics", []):
@@ -93,7 +93,7 @@ def emitted(output: str) -> Iterator[tuple[Series, str, list[float]]]:
 
 
 def service_of(series: Iterable[Series]) -> dict[str, set[str]]:
-    """The names of *series* by their service, the only dimension there may be."""
+    """The names of *series* by their service, the only allowed dimension."""
     found: dict[str, set[str]] = {}
     for name, dimensions in series:
         [(dimension, service)] = dimensions
@@ -103,8 +103,8 @@ def service_of(series: Iterable[Series]) -> dict[str, set[str]]:
 
 
 def watch(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watcher's life, in which a run is dispatched, one that was held back before, one skipped,
-    one finds its queue full, and a broken entry is set aside.
+    """Run a watcher. It dispatches a run, dispatches a run that was held back, skips one, finds the
+    queue of one full, and quarantines a broken entry.
     """
     pool = {"queueUrl": system.queue_url, "maxTimeout": LIMIT, "maxBacklog": 2}
     system.configure(monkeypatch, life="PT2S", pools=json.dumps({"default": pool}))
@@ -126,8 +126,8 @@ def watch(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def load(system: Deployment) -> None:
-    """Messages of each fate: succeeds, fails, was lost before, comes too late, cannot be
-    decoded.
+    """Send messages with all outcomes: success, failure, a lost worker, a late start, an
+    undecodable body.
     """
     system.upload("", "good")
     system.upload("raise SystemExit(1)", "bad")
@@ -156,7 +156,7 @@ def load(system: Deployment) -> None:
 
 
 def work(system: Deployment) -> None:
-    """A worker's turn over what `load` sent."""
+    """Have a worker handle what `load` sent."""
     settings = ExecutorSettings.read()
     inbox = SqsInbox(system.queues, queue_url=system.queue_url)
     batch: MessageBatch[SqsDelivery] = MessageBatch(
@@ -168,7 +168,7 @@ def work(system: Deployment) -> None:
 
 
 def audit(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An audit that finds a job without entry, and an item that is no job."""
+    """Run an audit that finds a job without an entry, and an item that is not a job."""
     monkeypatch.setattr("nextfire.usecases.audit.RECHECK_AFTER", timedelta())
     job = system.register(schedule="0 0 1 1 *")
     [entry] = [item for item in system.due_items() if item.get("uid") == {"S": job.uid}]
@@ -184,7 +184,7 @@ def audit(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
 def lines(
     system: Deployment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> list[tuple[Series, str, list[float]]]:
-    """What all functions emit when everything that is counted happens once."""
+    """The metrics of all functions after every counted event has happened once."""
     capsys.readouterr()
     watch(system, monkeypatch)
     load(system)
@@ -231,7 +231,7 @@ def test_numbers_and_units_are_as_the_alarms_read_them(
     assert totals["watcher"]["DispatchLateness"] >= 0
 
 
-def test_what_was_held_back_is_counted_apart(capsys: pytest.CaptureFixture[str]) -> None:
+def test_held_back_runs_are_counted_separately(capsys: pytest.CaptureFixture[str]) -> None:
     telemetry = Telemetry("watcher")
     late = [(timedelta(milliseconds=n), n > 100) for n in (7, 60_000, 8, 3_600_000)]
     runs = [Dispatched(run_key(), lateness, "due", held) for lateness, held in late]
@@ -245,7 +245,7 @@ def test_what_was_held_back_is_counted_apart(capsys: pytest.CaptureFixture[str])
 
 
 def test_what_a_hundred_runs_and_more_emit(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line holds a hundred values: of more, those that have the same percentiles."""
+    """One line holds up to a hundred values; for more, values with the same percentiles."""
     for count in (98, 99, 100, 101, 250, 10_000):
         capsys.readouterr()
         telemetry = Telemetry("watcher")
@@ -256,10 +256,10 @@ def test_what_a_hundred_runs_and_more_emit(capsys: pytest.CaptureFixture[str]) -
         lines = capsys.readouterr().out
         found = list(emitted(lines))
 
-        told = sorted(v for (name, _), _, vs in found if name == "DispatchLateness" for v in vs)
-        assert len(told) == min(count, 99)
-        assert (told[0], told[-1]) == (1, count)
-        assert abs(told[len(told) // 2] - count / 2) <= count / 98 + 1
+        lateness = sorted(v for (name, _), _, vs in found if name == "DispatchLateness" for v in vs)
+        assert len(lateness) == min(count, 99)
+        assert (lateness[0], lateness[-1]) == (1, count)
+        assert abs(lateness[len(lateness) // 2] - count / 2) <= count / 98 + 1
         assert sum(v for (name, _), _, vs in found if name == "Dispatched" for v in vs) == count
         assert service_of(series for series, _, _ in found).keys() == {"watcher"}
         assert len(lines.splitlines()) == 1

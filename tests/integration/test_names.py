@@ -1,5 +1,5 @@
-"""Who holds a lease, or has a run, has a name that nobody else has: the lease's holder is told by
-it from one who took it over in the same millisecond.
+"""Owners of leases and runs have unique names. The name distinguishes the holder of a lease from
+a holder that took it over in the same millisecond.
 """
 
 from __future__ import annotations
@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from functions.watcher import handler as watcher
-from nextfire.adapters.aws import SystemClock
-from nextfire.adapters.control_store import DynamoDbControlStore
+from nextfire.adapters.aws.clients import SystemClock
+from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from tests.integration.deployment import Deployment, message_for
 
 GROUP = 3
@@ -21,7 +21,7 @@ def test_each_watcher_process_holds_the_lease_under_its_own_name(
     names = []
     for _ in range(2):
         system.configure(monkeypatch)
-        life = watcher._watcher_of(GROUP)  # noqa: SLF001 — what a process keeps
+        life = watcher._watcher_of(GROUP)  # noqa: SLF001 — cached per process
         life.turn(SystemClock().now())
         lease = control.lease(GROUP)
         assert lease is not None

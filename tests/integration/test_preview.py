@@ -1,4 +1,4 @@
-"""Looking ahead over HTTP: a schedule before it is stored, and a job's next occurrences."""
+"""Previews over HTTP: a schedule before it is stored, and a job's next occurrences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from functions.api import app as api
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat, parse_instant
-from nextfire.domain.schedule import jitter
+from nextfire.domain.jitter import jitter
 from nextfire.domain.zones import HORIZON
 from tests.crons import LONG
 from tests.fakes import Clock
@@ -47,13 +47,13 @@ class TestPreview:
                     "at": "2026-10-25T00:30:00Z",
                     "local": "2026-10-25T02:30:00",
                     "offset": "+02:00",
-                    "note": "2026-10-25T02:30 comes twice: the first time round",
+                    "note": "2026-10-25T02:30 occurs twice: the first time",
                 },
                 {
                     "at": "2026-10-25T01:30:00Z",
                     "local": "2026-10-25T02:30:00",
                     "offset": "+01:00",
-                    "note": "2026-10-25T02:30 comes twice: the second time round",
+                    "note": "2026-10-25T02:30 occurs twice: the second time",
                 },
                 {
                     "at": "2026-10-26T01:30:00Z",
@@ -160,10 +160,10 @@ class TestPreview:
         if "schedule" in field and change.get("type") != "MANUAL":
             [shown] = re.findall(r"For example `([^`]+)`\.$", answer.fault["remedy"])
             expression = json.loads(shown) if shown.startswith("[") else shown
-            mended = {"type": "CRON"} | change | {"schedule": expression}
+            repaired = {"type": "CRON"} | change | {"schedule": expression}
             if field == "schedule.1":
-                mended["schedule"] = [shown]
-            assert preview(system, mended).status == 200, mended
+                repaired["schedule"] = [shown]
+            assert preview(system, repaired).status == 200, repaired
 
     def test_nothing_is_stored(self, system: Deployment) -> None:
         preview(system, type="CRON", schedule="* * * * *")

@@ -1,5 +1,5 @@
-"""What adapters ask of AWS, and emulators would not miss: consistent reads, and the rest of a
-batch that was not done whole.
+"""Details of AWS requests that emulators do not check: consistent reads, and retries of the
+unprocessed part of a batch.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from botocore.exceptions import ClientError  # noqa: TID251 — to refuse as AWS does
+from botocore.exceptions import ClientError  # noqa: TID251 — to reject like AWS
 
-from functions.api.seen import SeenJobs, noting
-from nextfire.adapters.control_store import DynamoDbControlStore
-from nextfire.adapters.due_store import DynamoDbDueStore
-from nextfire.adapters.job_store import DynamoDbJobStore
-from nextfire.adapters.key_store import DynamoDbKeyStore
-from nextfire.adapters.run_queue import SqsDelivery, SqsInbox, SqsRunQueue
-from nextfire.adapters.run_store import RETENTION, DynamoDbRunStore
+from functions.api.request_record import RecordingJobStore, noting
+from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
+from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
+from nextfire.adapters.dynamodb.run_items import RETENTION
+from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
+from nextfire.adapters.sqs.run_queue import SqsDelivery, SqsInbox, SqsRunQueue
 from nextfire.domain.due import BrokenEntry, Slot
 from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.instants import to_ms
@@ -47,7 +48,7 @@ class Adapters:
 
 
 class FirstOnly:
-    """A client of DynamoDB that does only the first of each batch."""
+    """A DynamoDB client that processes only the first item of each batch."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -69,7 +70,7 @@ class FirstOnly:
 
 
 class OneAtATime:
-    """A client of DynamoDB that finds one item with each query."""
+    """A DynamoDB client that returns one item per query."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -79,7 +80,7 @@ class OneAtATime:
 
 
 class Noting:
-    """A client that notes what it is asked for, and does it."""
+    """A client that records requests and executes them."""
 
     def __init__(self, client: Any) -> None:
         self.asked: list[str] = []
@@ -174,7 +175,7 @@ def test_ids_are_read_to_the_end_though_a_page_holds_few(
 def test_a_job_that_the_sdk_writes_twice_is_noted_as_written(
     dynamodb: DynamoDBClient, tables: Tables
 ) -> None:
-    jobs = SeenJobs(dynamodb, table=tables.jobs, due_table=tables.due)
+    jobs = RecordingJobStore(dynamodb, table=tables.jobs, due_table=tables.due)
     jobs.create(a_job(), None, NOON)
 
     with noting() as seen:
@@ -197,7 +198,7 @@ def test_a_key_that_is_ended_is_not_read_as_well(dynamodb: DynamoDBClient, table
     assert client.asked == ["update_item"]
 
 
-def test_what_of_a_batch_was_not_written_is_told(dynamodb: DynamoDBClient, tables: Tables) -> None:
+def test_unwritten_items_of_a_batch_are_reported(dynamodb: DynamoDBClient, tables: Tables) -> None:
     whole, sparing = Adapters(dynamodb, tables), Adapters(FirstOnly(dynamodb), tables)
     entries = [a_fire(a_job(uid=f"uid{n:05d}"), NOON) for n in range(3)]
 
@@ -248,7 +249,7 @@ def test_a_job_of_no_uid_does_not_decode(dynamodb: DynamoDBClient, tables: Table
 
 
 class Refusing:
-    """A client that notes what it is asked for, and refuses it."""
+    """A client that records requests and rejects them."""
 
     def __init__(self, code: str) -> None:
         self.asked: list[str] = []
@@ -263,7 +264,7 @@ class Refusing:
 
 
 def test_runs_are_taken_only_if_their_count_says_so() -> None:
-    """A count that cannot be written is not begun anew."""
+    """A count that cannot be written is not restarted."""
     client: Any = Refusing("NeverHeardOf")
 
     with pytest.raises(ClientError):
@@ -306,7 +307,7 @@ def test_a_batch_is_tried_one_by_one_unless_there_is_too_much_to_do_already(
 
 
 def test_an_entry_alone_is_written_as_those_may_who_write_only_one() -> None:
-    """The roles of the API and of executors allow no BatchWriteItem."""
+    """The roles of the API and of executors do not allow BatchWriteItem."""
     client: Any = Refusing("ThrottlingException")
     due = DynamoDbDueStore(client, table="due", shards=1, executor=InlineExecutor())
 
@@ -326,7 +327,7 @@ def test_a_broken_entry_stays_where_it_is_unless_a_copy_is_kept() -> None:
     assert client.asked == ["put_item"]
 
 
-def test_what_of_a_batch_was_not_acknowledged_is_told() -> None:
+def test_unacknowledged_messages_of_a_batch_are_reported() -> None:
     class Half:
         def delete_message_batch(self, **_: object) -> Any:
             return {"Successful": [{"Id": "0"}], "Failed": [{"Id": "1", "Code": "Expired"}]}

@@ -1,4 +1,4 @@
-"""How far a clock is off, as the Date header of an answer tells."""
+"""The offset of a clock, derived from the Date header of an answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from botocore.exceptions import (  # noqa: TID251 — what the SDK raises
     EndpointConnectionError,
 )
 
-from nextfire.adapters.service_clock import SqsServiceClock, deviation
+from nextfire.adapters.aws.service_clock import SqsServiceClock, deviation
 from nextfire.domain.errors import UnavailableError
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -43,7 +43,7 @@ def test_clock_is_wrong_by_what_no_delay_explains(
 
 
 class Times:
-    """Shows each of *times* in turn."""
+    """A clock that shows each of *times* in turn."""
 
     def __init__(self, *times: datetime) -> None:
         self._times = iter(times)

@@ -1,7 +1,7 @@
-"""Shards, groups and watchers changed, doubled, killed and put out of step, under load.
+"""Shards, groups and watchers that are changed, doubled, killed and skewed, under load.
 
-The stores are the fakes, which pass their adapters' contract suites: what is shown here is the
-order of calls of many processes, second by second, by one clock.
+The stores are the fakes, which pass their adapters' contract suites: these tests cover the order
+of calls of many processes, second by second, on one clock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nextfire.domain.due import bucket_name
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import MINUTE, floor_minute
-from nextfire.domain.ports import Lease
+from nextfire.domain.ports.control import Lease
 from nextfire.domain.run import RunState
 from nextfire.settings import WatcherSettings
 from nextfire.usecases.dispatch.tick import Dispatch
@@ -38,14 +38,14 @@ from tests.world import BUCKET, POOLS, World
 SECOND = timedelta(seconds=1)
 NO_TIME = timedelta()
 LIFE = timedelta(seconds=130)
-"""Of a watcher's invocation; one is begun for each group each minute."""
+"""The life of a watcher's invocation; each group gets one invocation per minute."""
 ON_TIME = timedelta(milliseconds=600)
-"""A watcher that ends hands over at the standby's next look, half a second away."""
+"""A watcher that ends hands over at the standby's next poll, half a second away."""
 _RETRY_SOON = {"maxAttempts": 100, "backoff": "FIXED", "initialDelayMs": 3000}
 
 
 class AheadClock(Clock):
-    """The clock of a machine that is *ahead* of *true*, or behind it."""
+    """The clock of a machine that is *ahead* of *true*; behind if negative."""
 
     def __init__(self, true: Clock, ahead: timedelta) -> None:
         super().__init__(true.now())
@@ -59,7 +59,7 @@ class AheadClock(Clock):
 
 
 class WritingTo:
-    """A store as a process sees it whose setting is *shards* write shards."""
+    """A store as seen by a process with *shards* write shards in its settings."""
 
     def __init__(self, store: object, due: MemoryDueStore, shards: int) -> None:
         self._store, self._due, self._shards = store, due, shards
@@ -73,7 +73,7 @@ class WritingTo:
 
 
 def machine(world: World, *, writes: int, ahead: timedelta = NO_TIME) -> World:
-    """Another machine of the same world, with its own clock, setting and death."""
+    """Another machine of the same world, with its own clock, settings and death."""
     other = copy.copy(world)
     other.faults = Faults()
     other.clock = AheadClock(world.clock, ahead)
@@ -90,7 +90,7 @@ def machine(world: World, *, writes: int, ahead: timedelta = NO_TIME) -> World:
 
 
 class Watcher:
-    """One invocation of a group's watcher: steps when its last step asked for it."""
+    """One invocation of a group's watcher; steps at the instants that its steps ask for."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Watcher:
         return self.alive and self.watch.holds
 
     def step(self) -> None:
-        """Do what a step does; die where `faults` says so."""
+        """Perform a step; die if `faults` says so."""
         if not self.alive:
             return
         try:
@@ -133,13 +133,13 @@ class Watcher:
 
     def _dispatcher(self, lease: Lease) -> Dispatch:
         dispatcher = self.machine.dispatcher(lease.epoch)
-        dispatcher._reader._shards = [*self._shards]  # noqa: SLF001 — the world's has all of them
+        dispatcher._reader._shards = [*self._shards]  # noqa: SLF001 — the world's reader has all shards
         return dispatcher
 
 
 @dataclass
 class Fleet:
-    """A deployment: what a deploy sets, the processes that were started with it, and a load."""
+    """A deployment: its current settings, the processes started with them, and a load."""
 
     world: World
     reads: int = 4
@@ -148,16 +148,16 @@ class Fleet:
     stagger: int = 0
     """Seconds between the invocations of one group and those of the next."""
     watcher_ahead: tuple[timedelta, ...] = (NO_TIME,)
-    """Of the watchers as they are started, in turn."""
+    """The clock offsets of watchers, assigned in turn."""
     executor_ahead: timedelta = NO_TIME
     api_ahead: timedelta = NO_TIME
     watchers: list[Watcher] = field(default_factory=list)
     due: dict[RunKey, datetime] = field(default_factory=dict)
     """Every occurrence that has to run, with its instant."""
     dispatched: dict[RunKey, datetime] = field(default_factory=dict)
-    """When each run was first sent, by the true clock."""
+    """When each run was first sent, on the true clock."""
     used: set[int] = field(default_factory=set)
-    """The shards that entries were seen in."""
+    """The shards in which entries were seen."""
     failures: int = 0
     _started: Iterator[int] = field(default_factory=count)
     _seen: int = 0
@@ -166,10 +166,10 @@ class Fleet:
     def now(self) -> datetime:
         return self.world.now
 
-    # What runs
+    # Processes
 
     def invoke(self, elapsed: int) -> None:
-        """What EventBridge does in second *elapsed*: once a minute, a watcher for each group."""
+        """Act as EventBridge in second *elapsed*: once a minute, start a watcher for each group."""
         for group in range(self.groups):
             if elapsed and elapsed % 60 != group * self.stagger % 60:
                 continue
@@ -189,13 +189,13 @@ class Fleet:
         return watcher
 
     def start_api(self) -> World:
-        """A process of the api, as now deployed."""
+        """A process of the API with the current settings."""
         api = machine(self.world, writes=self.writes, ahead=self.api_ahead)
         self.world.control.seed_cursors(self.reads, floor_minute(api.now))
         return api
 
     def execute(self) -> None:
-        """Have executors, as now deployed, handle what is visible."""
+        """Have executors with the current settings handle the visible messages."""
         executor = machine(self.world, writes=self.writes, ahead=self.executor_ahead)
         self.failures += sum(bool(s.exit_code) for s in self.world.runner.scripts)
         executor.worker("x").work()
@@ -210,7 +210,7 @@ class Fleet:
         self._expect(job_id, job.uid, due_at)
 
     def every(self, api: World, job_id: str, step: timedelta, until: datetime) -> None:
-        """An interval job from the next second on, to *until*."""
+        """An interval job from the next second until *until*."""
         first = api.now.replace(microsecond=0) + SECOND
         job = api.register(
             job_id,
@@ -232,8 +232,8 @@ class Fleet:
     # Time
 
     def live(self, until: datetime, *, each_second: Callable[[], object] = lambda: None) -> None:
-        """Let time pass. Watchers step when it is time for them; executors work, and *each_second*
-        happens, at each whole second.
+        """Let time pass. Watchers step when they are due; executors work, and *each_second* is
+        called, at each whole second.
         """
         second_at = self.now
         while self.now < until:
@@ -259,10 +259,10 @@ class Fleet:
         self._seen = len(log)
         self.used |= {int(slot.bucket[-3:]) for slot in self.world.due.items}
 
-    # What is promised
+    # The promises
 
     def check_cursors(self) -> None:
-        """No entry lies where no watcher reads any more."""
+        """Check that no entry is in a bucket that watchers no longer read."""
         moved = self.world.control.moved
         first = {f"{shard:03d}": bucket_name(minute, shard) for shard, (minute, _) in moved.items()}
         behind = [
@@ -273,7 +273,7 @@ class Fleet:
         assert not behind, f"{behind} are behind {moved}"
 
     def check(self) -> None:
-        """All that was due has run, each in one execution, and nothing else has."""
+        """Check that every due occurrence ran in exactly one execution, and nothing else ran."""
         runs = self.world.runs.all
         lost = sorted(due_at for key, due_at in self.due.items() if key not in runs)
         assert not lost, f"{len(lost)} of {len(self.due)} are lost: {lost[:3]}"
@@ -286,15 +286,16 @@ class Fleet:
 
     @property
     def lateness(self) -> list[timedelta]:
-        """How late each run was first sent, the latest last."""
+        """How late each run was first sent, in ascending order."""
         return sorted(self.dispatched[key] - due_at for key, due_at in self.due.items())
 
 
 def under_load(
     fleet: Fleet, *, lasts: int, then: dict[int, Callable[[], object]], new_api: bool = True
 ) -> None:
-    """Live for *lasts* seconds. A watcher a minute is invoked; *then* has what is deployed at which
-    second; meanwhile jobs are registered, fire and fail. What is registered is due before the end.
+    """Live for *lasts* seconds, with a new watcher every minute. *then* maps seconds to
+    deployments. Meanwhile jobs are registered, fire and fail. All registered jobs are due before
+    the end.
     """
     start = fleet.now
     end = start + lasts * SECOND
@@ -309,7 +310,7 @@ def under_load(
             apis[:] = [fleet.start_api()] if new_api else [machine_of(fleet)]
         fleet.invoke(elapsed)
         if elapsed % 10 == 5:
-            fleet.world.script(exit_code=1)  # the run is tried again 3 s later, by a due entry
+            fleet.world.script(exit_code=1)  # a due entry retries the run 3 s later
         for n, ahead in enumerate((1.25, 5, 64)):
             due_at = apis[0].now + timedelta(seconds=ahead)
             if due_at < end - 10 * SECOND:
@@ -334,7 +335,7 @@ class TestMoreShards:
             lasts=400,
             then={
                 70: lambda: setattr(fleet, "reads", 8),
-                # An invocation begun just before the deploy lives for 130 s.
+                # An invocation that started just before the deployment lives for 130 s.
                 70 + 130: lambda: setattr(fleet, "writes", 8),
             },
         )
@@ -354,12 +355,13 @@ class TestMoreShards:
 
         fleet.check()
         assert fleet.used == set(range(8))
-        # The standby begun at 60 took over at 130 and, with its old setting, held on to 190.
+        # The standby started at 60 took over at 130 and held the lease with its old setting until
+        # 190.
         assert timedelta(seconds=100) < fleet.lateness[-1] <= LIFE
 
     def test_writers_long_before_readers_delay_and_lose_nothing(self, fleet: Fleet) -> None:
-        """No deploy does this (the settings are refused); its entries wait all the same, as long
-        as the cursors are seeded before them.
+        """No deployment does this (the settings are rejected). Its entries are still found, as long
+        as the cursors are seeded before they are written.
         """
         fleet.world.control.seed_cursors(8, at("12:00"))
         under_load(
@@ -420,13 +422,13 @@ class TestGroups:
         )
 
         fleet.check()
-        # A group that is no more ends with its last invocation; until the others' last one with the
-        # old setting has ended too, its shards may be read by nobody.
+        # A removed group ends with its last invocation. Until the last invocation of the others
+        # with the old setting has also ended, its shards may have no reader.
         assert fleet.lateness[-1] <= LIFE
         behind = {fleet.now - minute for minute, _ in fleet.world.control.moved.values()}
-        assert max(behind) <= 3 * MINUTE, "whoever has a shard last moves its cursor"
+        assert max(behind) <= 3 * MINUTE, "the last reader of a shard moves its cursor"
 
-    def test_a_holder_that_nobody_planned_does_no_harm(self, fleet: Fleet) -> None:
+    def test_a_holder_of_an_unplanned_group_does_no_harm(self, fleet: Fleet) -> None:
         intruder = fleet.start("intruder", group=77)
 
         under_load(fleet, lasts=200, then={})
@@ -435,7 +437,7 @@ class TestGroups:
         fleet.check()
         assert fleet.lateness[-1] <= ON_TIME
         sent = Counter((message.key, message.dispatch) for message in fleet.world.queue.log)
-        assert max(sent.values()) == 2, "both send: nothing was shown otherwise"
+        assert max(sent.values()) == 2, "both must send for a meaningful test"
 
 
 class TestClocks:
@@ -456,18 +458,19 @@ class TestClocks:
         fleet.watcher_ahead = tuple(SECOND * ahead for ahead in watchers)
         fleet.executor_ahead, fleet.api_ahead = SECOND * executors, SECOND * api
 
-        under_load(fleet, lasts=280, then={})  # its cursors are checked at each step
+        under_load(fleet, lasts=280, then={})  # checks the cursors at each step
 
         fleet.check()
         assert fleet.lateness[0] >= -2 * SECOND
-        # What the api, behind, took for the future may have been past when it was stored.
+        # An occurrence in the API's future, by its slow clock, may have been past when it was
+        # stored.
         stored_late = max(-api - 1.25, 0) * SECOND
         assert fleet.lateness[-1] <= 2 * SECOND + stored_late + ON_TIME
 
     @pytest.mark.parametrize("api", [-2, 0, 2])
     def test_entries_at_the_edge_of_a_minute_are_not_passed(self, fleet: Fleet, api: int) -> None:
-        """The api seeds the cursors by a clock that is ahead; a process of it that is behind writes
-        what is due at once. The late readings of closed buckets bring it.
+        """An API process with a fast clock seeds the cursors; another with a slow clock writes
+        entries that are due at once. The late reads of closed buckets find them.
         """
         fleet.world.at("12:00:58.2")
         fleet.api_ahead = 2 * SECOND
@@ -479,7 +482,7 @@ class TestClocks:
                 fleet.once(writer, job_id, writer.now + timedelta(milliseconds=1))
             fleet.world.advance(seconds=0.5)
         behind = [slot for slot in fleet.world.due.items if slot.minute < at("12:01")]
-        assert bool(behind) == (api < 2), "nothing was shown otherwise"
+        assert bool(behind) == (api < 2), "required for a meaningful test"
 
         fleet.start("w")
         end = fleet.now + 90 * SECOND
@@ -494,8 +497,8 @@ class TestClocks:
     def test_a_later_holder_whose_clock_is_behind_still_moves_cursors_in_the_end(
         self, fleet: Fleet
     ) -> None:
-        """A shard goes from a group that is ahead to one that is behind: its epoch is the earlier
-        one, and cursors stand still for as long as it holds; no longer.
+        """A shard moves from a group with a fast clock to one with a slow clock and an earlier
+        epoch. Cursors stand still while that holder has the lease, but no longer.
         """
         fleet.world.control.seed_cursors(4, at("11:58"))
         ahead = fleet.start("ahead", group=1, ahead=2 * SECOND)
@@ -536,7 +539,7 @@ class TestDeath:
             assert fleet.lateness[-1] <= 4 * SECOND, f"killed after {calls} calls"
             if survived:
                 break
-        assert calls > 50, "most of it was never reached"
+        assert calls > 50, "the test did not reach most calls"
 
     def test_cursor_and_lease_are_corrupted_and_the_holder_is_killed(self, fleet: Fleet) -> None:
         api = fleet.start_api()
@@ -546,7 +549,7 @@ class TestDeath:
             watcher.alive = False
         for n in range(20):
             fleet.once(api, f"once-{n}", fleet.now + (n + 1) * SECOND)
-        fleet.world.clock.advance(minutes=40)  # longer than what a missing cursor is set back
+        fleet.world.clock.advance(minutes=40)  # longer than the set-back of a missing cursor
         for shard in range(4):
             fleet.world.control.spoil_cursor(shard)
         fleet.world.control.spoil_lease(0)
@@ -565,8 +568,8 @@ class TestDeath:
     def test_watchers_stopped_killed_and_started_in_any_order_lose_nothing(
         self, data: st.DataObject
     ) -> None:
-        """Each may be away for any time between two of its steps: its lease may have gone to
-        another, or to two, before it writes what it had read.
+        """Each watcher may pause for any time between two steps: another watcher, or two, may have
+        had its lease before it writes what it had read.
         """
         fleet = Fleet(World("11:59:50"), reads=3, writes=3)
         api = fleet.start_api()
@@ -612,7 +615,7 @@ def test_an_outage_of_26_hours_is_caught_up_from_the_stored_cursors() -> None:
     assert stored == {at("12:02")}
     fleet.watchers.clear()
     back_at = fleet.now + timedelta(hours=26)
-    for n in range(26 * 6):  # every ten minutes of the outage, and the second it ends
+    for n in range(26 * 6):  # every ten minutes of the outage, and at its end
         fleet.once(api, f"missed-{n}", fleet.now + n * timedelta(minutes=10) + SECOND)
     for n in range(20):
         fleet.once(api, f"present-{n}", back_at + n * SECOND)
@@ -625,13 +628,13 @@ def test_an_outage_of_26_hours_is_caught_up_from_the_stored_cursors() -> None:
     fleet.check()
     present = {key for key in fleet.due if key.job.job_id.startswith("present")}
     late = {fleet.dispatched[key] - fleet.due[key] for key in present}
-    assert max(late) <= 4 * SECOND, "the present does not wait until all that was missed is sent"
+    assert max(late) <= 4 * SECOND, "current runs do not wait for all missed runs"
     cursors = {minute for minute, _ in fleet.world.control.moved.values()}
     assert cursors == {floor_minute(fleet.now - timedelta(seconds=30))}
 
 
 def shards_read(patch: pytest.MonkeyPatch, group: int, groups: int, reads: int) -> list[int]:
-    """The shards of *group*, as the deployed function reckons them."""
+    """The shards of *group*, as computed by the deployed function."""
     environment = {
         **dict.fromkeys(("jobs_table", "due_table", "runs_table", "control_table"), "t"),
         "pools": "{}",

@@ -1,5 +1,5 @@
-"""`auth=iam` over the wire: a server that lets through what botocore, from the request as it came,
-signs the same.
+"""`auth=iam` over the wire: a server accepts requests for which botocore computes the same
+signature.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ JOB = {"type": "CRON", "schedule": "0 3 * * *", "target": {"handler": "h"}, "nam
 
 
 class Gateway(BaseHTTPRequestHandler):
-    """Answers who signed well; the first POST gets 503, so that it comes again."""
+    """Answers callers with a valid signature; the first POST gets 503, so that it is repeated."""
 
     server: Server
 
@@ -59,10 +59,10 @@ class Gateway(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def _is_signed(self, body: bytes) -> bool:
-        kind, _, told = self.headers.get("Authorization", "").partition(" ")
+        kind, _, fields_text = self.headers.get("Authorization", "").partition(" ")
         if kind != "AWS4-HMAC-SHA256":
             return False
-        fields = dict(part.split("=", 1) for part in told.split(", "))
+        fields = dict(part.split("=", 1) for part in fields_text.split(", "))
         key_id, _, scope = fields["Credential"].partition("/")
         signed = fields["SignedHeaders"].split(";")
         request = AWSRequest(
@@ -82,7 +82,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Gateway)
         self.seen: list[tuple[str, str, int]] = []
-        """Of each request its method, its path and whether it was let through."""
+        """The method and path of each request, and whether it was accepted."""
         self.busy = True
 
     @property
@@ -104,7 +104,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Of a caller who has AWS credentials and nothing else."""
+    """The environment of a caller who has AWS credentials and nothing else."""
     return {
         "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
         "AWS_SECRET_ACCESS_KEY": "secret",

@@ -1,4 +1,4 @@
-"""What the run queue makes of faults between SQS and either client."""
+"""How the run queue handles faults between SQS and either client."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from datetime import timedelta
 
 import pytest
 
-from nextfire.adapters import aws as clients
-from nextfire.adapters.aws_errors import EXPIRED_CREDENTIALS
-from nextfire.adapters.lean.json_client import ClientTimeouts, JsonClient
-from nextfire.adapters.run_queue import SqsInbox, SqsRunQueue
+from nextfire.adapters.aws import clients
+from nextfire.adapters.aws.errors import EXPIRED_CREDENTIALS
+from nextfire.adapters.aws.lean.json_client import ClientTimeouts, JsonClient
+from nextfire.adapters.sqs.run_queue import SqsInbox, SqsRunQueue
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.message import RunMessage
 from tests.builders import a_message, run_key
@@ -31,7 +31,7 @@ EMPTY = answer({})
 
 
 def sqs_refusal(code: str, former: str | None = None, status: int = 400) -> Answer:
-    """As SQS refuses: by its name of today, and by that of its former protocol in a header."""
+    """An SQS rejection: its current error name, and the name of its former protocol in a header."""
     document = {"__type": f"com.amazonaws.sqs#{code}", "message": "as it is"}
     return answer(document, status, x_amzn_query_error=f"{former or code};Sender")
 

@@ -1,4 +1,4 @@
-"""What the functions import before their first request."""
+"""The modules that functions import before their first request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from contextlib import suppress
 handler = importlib.import_module("functions.{function}.handler")
 app = sys.modules.get("functions.api.app")
 from nextfire.domain.errors import UnavailableError
-with suppress(UnavailableError):  # nothing listens: the request itself was made
+with suppress(UnavailableError):  # nothing listens: the request was attempted
     {build}
 print(sorted(name for name in sys.modules if name.split(".")[0] in ("boto3", "botocore")))
 """
@@ -46,8 +46,8 @@ SETTINGS = {
 
 @pytest.mark.parametrize("function", BUILDS)
 def test_a_function_starts_without_boto3(function: str) -> None:
-    """Powertools imports the package `botocore`, whose own module is two milliseconds; what takes
-    time are the modules within.
+    """Powertools imports the package `botocore`, whose own module takes two milliseconds; the
+    modules inside are the slow ones.
     """
     environment = {
         "PYTHONPATH": f"{ROOT / 'layers'}:{ROOT}",
@@ -75,8 +75,12 @@ def test_a_function_starts_without_boto3(function: str) -> None:
 
 
 def test_the_api_starts_without_what_only_its_description_needs() -> None:
-    """The classes of answers and the OpenAPI document are for one route."""
-    needless = {"functions.api.answer_models", "functions.api.openapi"}
+    """Schemas of responses and the OpenAPI document are for one route."""
+    needless = {
+        "functions.api.response_schemas",
+        "functions.api.openapi",
+        "nextfire.responses.reading",
+    }
     program = f"import functions.api.handler, sys; print(sorted({needless} & set(sys.modules)))"
 
     result = subprocess.run(

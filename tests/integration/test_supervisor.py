@@ -1,4 +1,4 @@
-"""The supervisor of a worker, with real processes: whichever of the two ends, and however."""
+"""The supervisor of a worker, with real processes: the end of either process, in every way."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 AT_MOST = 30.0
-"""Seconds until a test gives up."""
+"""Timeout of a test in seconds."""
 
 PROGRAM = """
 import os, signal, subprocess, sys, time
 from functions.worker import supervisor
-from nextfire.adapters.run_queue import SqsDelivery
+from nextfire.adapters.sqs.run_queue import SqsDelivery
 
 def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
@@ -36,15 +36,16 @@ def serve(journal):
     say("worker", os.getpid())
 """
 END = """
-sys.exit(supervisor.Supervisor(serve, give_back).run())
+supervisor._serve, supervisor._give_back = serve, give_back
+sys.exit(supervisor.main())
 """
 SLEEP = "    while True: time.sleep(60)\n"
 
 
 class Supervised:
-    """A supervisor whose worker does *serve*. `said`: the lines that all of them wrote."""
+    """A supervisor whose worker does *serve*. `said`: the lines written by all of its processes."""
 
-    def __init__(self, folder: Path, serve: str, *, young: float) -> None:
+    def __init__(self, folder: Path, serve: str, *, young: float, **environment: str) -> None:
         self._output = folder / "output"
         with self._output.open("wb") as output:
             self.process = subprocess.Popen(
@@ -56,7 +57,7 @@ class Supervised:
                         f"supervisor._PAUSE = 0.05{END}"
                     ),
                 ],
-                env={"PYTHONPATH": f"{ROOT / 'layers'}:{ROOT}"},
+                env={"PYTHONPATH": f"{ROOT / 'layers'}:{ROOT}", **environment},
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
@@ -89,8 +90,8 @@ Start = Callable[..., Supervised]
 def start(tmp_path: Path) -> Iterator[Start]:
     started: list[Supervised] = []
 
-    def begin(serve: str, *, young: float = 60.0) -> Supervised:
-        started.append(Supervised(tmp_path, serve, young=young))
+    def begin(serve: str, *, young: float = 60.0, **environment: str) -> Supervised:
+        started.append(Supervised(tmp_path, serve, young=young, **environment))
         return started[-1]
 
     yield begin
@@ -165,8 +166,51 @@ def test_a_worker_that_lived_is_started_again_with_an_empty_list(start: Start) -
     supervised.process.terminate()
 
     assert supervised.ended() == 128 + signal.SIGTERM
-    # The third one got SIGTERM as it began, and may have held its message by then.
+    # The third worker got SIGTERM at its start, and may have held its message by then.
     assert [line for line in supervised.said if "gives" in line][:2] == ["gives back a"] * 2
+
+
+def test_a_worker_that_died_at_once_is_not_started_again_however_long_the_return_takes(
+    start: Start,
+) -> None:
+    supervised = start(
+        "    hold(journal, 'a')\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "def give_back(held, died_at):\n    time.sleep(3)\n    say('gives back')\n",
+        young=2.0,
+    )
+
+    assert supervised.ended() == 137
+    assert supervised.heard("gives back")
+    assert len(supervised.workers) == 1
+
+
+def test_what_a_worker_held_is_given_back_though_nothing_can_be_logged(
+    start: Start, tmp_path: Path
+) -> None:
+    note = tmp_path / "note"
+    supervised = start(
+        "    os.dup2(os.open('/dev/full', os.O_WRONLY), 1)\n"
+        "    hold(journal, 'a')\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "say = lambda *_: None\n"
+        f"def give_back(held, died_at):\n    open({str(note)!r}, 'w').write('given back')\n"
+        "os.dup2(os.open('/dev/full', os.O_WRONLY), 1)\n"
+    )
+
+    assert supervised.ended() == 137
+    assert note.read_text() == "given back"
+
+
+def test_a_worker_of_one_run_is_not_started_again_in_what_that_run_left(start: Start) -> None:
+    """A script that can kill its worker would be next to another run, in the same task."""
+    supervised = start(
+        "    hold(journal, 'a')\n    time.sleep(0.2)\n    os.kill(os.getpid(), signal.SIGKILL)\n",
+        young=0,
+        NEXTFIRE_ISOLATION="task",
+    )
+
+    assert supervised.ended() == 137
+    assert supervised.heard("gives back a")
+    assert len(supervised.workers) == 1
 
 
 def test_a_worker_that_was_told_to_stop_is_not_started_again(start: Start) -> None:
@@ -193,7 +237,7 @@ def test_a_worker_that_is_paused_keeps_what_it_holds(start: Start) -> None:
 
     os.kill(worker, signal.SIGSTOP)
     supervised.wait_until(lambda: " T " in Path(f"/proc/{worker}/stat").read_text())
-    supervised.process.send_signal(signal.SIGCHLD)  # it looks again
+    supervised.process.send_signal(signal.SIGCHLD)  # makes it check again
     os.kill(supervised.process.pid, 0)
     assert not supervised.heard("gives")
 
@@ -222,7 +266,7 @@ def test_nothing_is_given_back_while_a_script_lives(start: Start) -> None:
 
 
 def test_it_waits_for_scripts_that_end_by_themselves(start: Start) -> None:
-    """As their keepers end them: nothing is killed before that."""
+    """Their keepers end them; the supervisor kills nothing before that."""
     supervised = start(
         "    hold(journal, 'a')\n"
         "    code = 'import time; time.sleep(0.5); print(\"is done\", flush=True)'\n"

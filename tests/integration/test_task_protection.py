@@ -1,4 +1,4 @@
-"""What is asked of ECS's agent, by an agent on the loopback."""
+"""The requests to the ECS agent, with an agent on the loopback."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from nextfire.adapters.task_protection import EcsTaskProtection
+from nextfire.adapters.worker.task_protection import EcsTaskProtection
 
 PROTECTED = {"ProtectionEnabled": True, "ExpiresInMinutes": 15}
 FREE = {"ProtectionEnabled": False}
 
 
 class Agent(BaseHTTPRequestHandler):
-    """Answers as ECS's agent does, or what `answer` says."""
+    """Answers as the ECS agent does, or with `answer`."""
 
     asked: ClassVar[list[tuple[str, dict[str, Any]]]]
     answer: ClassVar[tuple[int, str] | None]
@@ -53,7 +53,7 @@ def agent() -> Iterator[type[Agent]]:
 
 
 class Task:
-    """A task whose protection the test keeps, by a clock that the test moves."""
+    """A task with its protection and a clock that the test moves."""
 
     def __init__(self, uri: str | None) -> None:
         self.seconds = 0.0
@@ -116,7 +116,7 @@ def test_refusal_is_told_and_asked_again_after_a_while(agent: Any, answer: tuple
 
 
 def test_agent_that_is_gone_does_not_stop_the_work() -> None:
-    task = Task("http://127.0.0.1:9/api")  # nobody listens on the discard port
+    task = Task("http://127.0.0.1:9/api")  # nothing listens on the discard port
 
     task.keep(working=True)
 

@@ -1,4 +1,4 @@
-"""The watcher on moto: its step by a clock that the tests move, its handler for two seconds."""
+"""The watcher on moto: its steps on a clock moved by the tests, and its handler for two seconds."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ import pytest
 from botocore.exceptions import ClientError  # noqa: TID251 — what the SDK raises
 
 from functions.watcher import handler as watcher
-from nextfire.adapters.aws import SystemClock
-from nextfire.adapters.control_store import DynamoDbControlStore
-from nextfire.adapters.due_store import DynamoDbDueStore, entry_item
-from nextfire.adapters.items import to_item
-from nextfire.adapters.job_store import DynamoDbJobStore
-from nextfire.adapters.run_queue import SqsRunQueue
-from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.adapters.aws.clients import SystemClock
+from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
+from nextfire.adapters.dynamodb.due_items import entry_item
+from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.items import to_item
+from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
+from nextfire.adapters.sqs.run_queue import SqsRunQueue
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey, run_id
 from nextfire.domain.instants import cut, to_ms
-from nextfire.domain.job import Job, JobState
+from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage, decode_message
-from nextfire.domain.ports import Lease
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.control import Lease
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.dispatch.tick import Dispatch
@@ -43,7 +45,7 @@ SECOND = timedelta(seconds=1)
 
 @dataclass
 class Stand:
-    """A deployment with watchers that a test steps by hand, and the SDK clients they use."""
+    """A deployment with watchers that a test steps, and the SDK clients that they use."""
 
     system: Deployment
     clock: Clock
@@ -106,7 +108,7 @@ class Stand:
         assert self.system.due.put(entries, self.clock.now()) == set(entries)
 
     def go_to(self, until: datetime, *others: Watch) -> None:
-        """Step the watch, and *others* beside it, whenever they ask for it, up to *until*."""
+        """Step the watch and *others* at the instants that they ask for, up to *until*."""
         again = {watch: self.clock.now() for watch in (self.watch, *others)}
         for _ in range(10_000):
             now = self.clock.now()
@@ -123,13 +125,13 @@ class Stand:
             if now >= until and min(again.values()) > now:
                 return
             self.clock.move_to(max(now, min(until, *again.values())))
-        raise AssertionError("the watcher steps without end")
+        raise AssertionError("the watcher never reaches the end")
 
     def received(self) -> list[RunMessage]:
         return [decode_message(message["Body"]) for message in self.system.receive()]
 
     def fires(self, job: Job) -> list[str]:
-        """The sort keys of the FIRE entries that *job* has, whatever their version."""
+        """The sort keys of the FIRE entries of *job*, for all versions."""
         return sorted(
             item["entry"]["S"]
             for item in self.system.due_items()
@@ -151,7 +153,7 @@ def stand(system: Deployment) -> Stand:
 
 
 def minutely(job_id: str = "report", since: str = "11:59:30", **more: Any) -> Job:
-    """A job that is due each minute, with a uid of its own."""
+    """A job that is due each minute, with its own uid."""
     uid = f"{job_id.replace('-', ''):0>8}"
     return a_job(job_id, schedule="* * * * *", since=at(since), **{"uid": uid} | more)
 
@@ -166,7 +168,7 @@ def refusal(code: str) -> Callable[..., Any]:
 
 
 def once(proxy: Proxy, operation: str, do: Callable[..., Any]) -> None:
-    """Have *do* answer the next call of *operation*."""
+    """Replace the next call of *operation* with *do*."""
 
     def first(real: Callable[..., Any], request: dict[str, Any]) -> Any:
         del proxy.instead[operation]
@@ -202,7 +204,7 @@ class TestDispatch:
         for name in ("MessageGroupId", "MessageDeduplicationId"):
             assert len({attribute[name] for attribute in attributes}) == 4
 
-    def test_what_lay_due_while_nobody_watched_is_sent(self, stand: Stand) -> None:
+    def test_entries_due_while_no_watcher_ran_are_sent(self, stand: Stand) -> None:
         job = minutely(since="11:49:30", misfire=RUN_ALL)
         stand.clock.move_to(at("11:49:30"))
         stand.store(job)
@@ -287,7 +289,7 @@ class TestTwoWatchers:
         stand.go_to(at("12:01:01"), second)
 
         sent = [name for name, _ in stand.queues.calls if name.startswith("send_message")]
-        assert len(sent) == 2, "FIFO would hide what both send"
+        assert len(sent) == 2, "FIFO deduplication would hide double sends"
         assert [m.run_id for m in stand.received()] == run_ids(job, "12:00", "12:01")
         assert stand.watch.holds != second.holds
 
@@ -349,7 +351,7 @@ class TestPartialFailures:
         once(stand.queues, "send_message_batch", half)
         stand.go_to(at("12:00:00.4"))
         assert len(stand.received()) == 4
-        # Not a send, not a delete: those four entries lie where they lay.
+        # Neither sent nor deleted: those four entries stay in their buckets.
         assert sum(a_fire(job, at("12:00")).sort_key in stand.fires(job) for job in jobs) == 4
 
         stand.go_to(at("12:00:04"))
@@ -410,7 +412,7 @@ class TestPartialFailures:
         stand.store(*jobs)
 
         def refuse_one(real: Callable[..., Any], request: dict[str, Any]) -> Any:
-            # SQS refuses the whole request for one entry that is too long or holds a bad character.
+            # SQS rejects the whole request if one entry is too long or has an invalid character.
             if '"job-3"' in str(request):
                 refusal("AWS.SimpleQueueService.BatchRequestTooLong")(real, request)
             return real(**request)
@@ -431,8 +433,8 @@ class TestPartialFailures:
     def test_batch_of_writes_refused_whole_is_written_one_by_one_or_later(
         self, stand: Stand, code: str, calls: int | None, done_at: str
     ) -> None:
-        """One entry's fault is not the others'; where the service is at fault, more requests would
-        only make it worse.
+        """A fault of one entry does not affect the others; if the service is at fault, more
+        requests would make it worse.
         """
         jobs = [minutely(f"job-{n}") for n in range(5)]
         stand.store(*jobs)
@@ -468,7 +470,7 @@ class TestPartialFailures:
 
         stand.go_to(at("12:00:03"))
 
-        # Sent, but not followed: it stays, so that its chain does not end.
+        # Sent, but without a successor: the entry stays, so that its chain continues.
         assert stand.fires(jobs[3]) == [a_fire(jobs[3], at("12:00")).sort_key]
         others = [job for job in jobs if job is not jobs[3]]
         assert [stand.fires(job) for job in others] == [
@@ -476,7 +478,7 @@ class TestPartialFailures:
         ]
         assert len(stand.received()) == 5
 
-    def test_entry_of_a_pool_that_is_gone_stays_and_holds_nobody_up(self, stand: Stand) -> None:
+    def test_an_entry_of_a_removed_pool_stays_and_blocks_nothing(self, stand: Stand) -> None:
         target = {"pool": "gone", "handler": "report"}
         lost, fine = minutely("lost", target=target), minutely("fine")
         stand.store(lost, fine)
@@ -506,7 +508,8 @@ class TestChanges:
         changed = stand.jobs.change(job.key, edit, now=stand.clock.now())
         stand.go_to(at("12:02:05"))
 
-        # 12:00 is the old schedule's or, changed before it, the new one's: one run either way.
+        # 12:00 belongs to the old schedule, or to the new one if changed earlier: one run either
+        # way.
         assert [m.run_id for m in stand.received()] == run_ids(job, "12:00", "12:02")
         assert stand.fires(job) == [a_fire(changed, at("12:04")).sort_key]
         reasons = [run.reason for report in stand.reports for run in report.dispatched]
@@ -535,10 +538,10 @@ class TestChanges:
         assert changed.schedule_version > job.schedule_version
 
         def stale_jobs(real: Callable[..., Any], request: dict[str, Any]) -> Any:
-            # One eventually consistent read still shows the job as it was.
+            # An eventually consistent read still shows the old job.
             if table in request["RequestItems"]:
                 return {"Responses": {table: [before]}, "UnprocessedKeys": {}}
-            once(stand.database, "batch_get_item", stale_jobs)  # it reads cursors
+            once(stand.database, "batch_get_item", stale_jobs)  # this call reads cursors
             return real(**request)
 
         once(stand.database, "batch_get_item", stale_jobs)
@@ -594,7 +597,7 @@ class TestChanges:
     def test_job_made_again_in_the_second_it_is_due_has_its_past_put_on_record(
         self, stand: Stand
     ) -> None:
-        """The executor finds that the former job is not there: CANCELLED, and nothing runs."""
+        """The executor does not find the former job: the run is CANCELLED, and nothing runs."""
         job = minutely()
         stand.store(job)
         stand.go_to(at("11:59:59.5"))
@@ -647,13 +650,13 @@ class TestBrokenItems:
         assert Counter(m.job_id for m in stand.received()) == {"broken": 2, "fine": 2}
         assert stand.fires(broken) == [a_fire(broken, at("12:02")).sort_key]
 
-    def test_broken_entry_of_nobody_blocks_nothing(self, stand: Stand) -> None:
+    def test_an_orphaned_broken_entry_blocks_nothing(self, stand: Stand) -> None:
         fine = minutely("fine")
         stand.store(fine)
         item = entry_item(a_fire(fine, at("12:00")), stand.clock.now(), SHARDS)
         for key in (f"{to_ms(at('12:00'))}#rubbish", "9#", "rubbish", "~"):
-            nobody = {"bucket": item["bucket"], "entry": {"S": key}}
-            stand.system.database.put_item(TableName=stand.system.due_table, Item=nobody)
+            orphan = {"bucket": item["bucket"], "entry": {"S": key}}
+            stand.system.database.put_item(TableName=stand.system.due_table, Item=orphan)
 
         stand.go_to(at("12:01:35"))
 
@@ -684,7 +687,7 @@ class TestBrokenItems:
         stand.go_to(at("12:01:30"))
 
         runs = [m.run_id for m in stand.received() if m.job_id == "broken"]
-        assert runs == run_ids(broken, "12:00", "12:01"), "mended, its runs go on"
+        assert runs == run_ids(broken, "12:00", "12:01"), "its runs continue once repaired"
 
 
 class TestTrouble:
@@ -702,7 +705,7 @@ class TestTrouble:
 
         assert [m.run_id for m in stand.received()] == run_ids(job, "12:00")
         assert stand.fires(job) == [a_fire(job, at("12:01")).sort_key]
-        if operation != "get_item":  # a consistent read is made only where nothing is sent
+        if operation != "get_item":  # consistent reads happen only if nothing is sent
             assert stand.errors
 
     def test_holder_that_cannot_renew_stops_sending(self, stand: Stand) -> None:
@@ -742,7 +745,7 @@ def test_cursor_passes_what_is_done_and_what_must_wait_comes_along(stand: Stand)
     assert set(cursors.values()) == {at("12:02")}
     assert a_fire(stuck, at("12:00")).sort_key in stand.fires(stuck)
     minutes = {item["bucket"]["S"].partition("T")[2][:5] for item in stand.system.due_items()}
-    assert minutes == {"12:02"}, "and a chain has one end"
+    assert minutes == {"12:02"}, "a chain has one end"
 
 
 def test_handlers_of_two_groups_share_the_shards(
@@ -771,7 +774,7 @@ def test_handlers_of_two_groups_share_the_shards(
     for group in range(2):
         lease = control.lease(group)
         assert lease is not None
-        assert lease.released, "the next invocation need not wait for it to lapse"
+        assert lease.released, "the next invocation must not have to wait for its expiry"
 
 
 def test_handler_outlives_a_store_that_does_not_answer(

@@ -1,4 +1,4 @@
-"""The worker process on moto, in the main thread and stopped by a signal as in real life."""
+"""The worker process on moto, in the main thread, and stopped by a signal as in production."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ import pytest
 
 from functions.worker import worker as worker_module
 from functions.worker.worker import main, stopper, threads
-from nextfire.adapters.aws import SystemClock
-from nextfire.adapters.run_queue import SqsDelivery, SqsInbox
-from nextfire.adapters.service_clock import SqsServiceClock
-from nextfire.adapters.task_protection import EcsTaskProtection
-from nextfire.adapters.worker_journal import WorkerJournal
+from nextfire.adapters.aws.clients import SystemClock
+from nextfire.adapters.aws.service_clock import SqsServiceClock
+from nextfire.adapters.sqs.run_queue import SqsDelivery, SqsInbox
+from nextfire.adapters.worker.journal import WorkerJournal
+from nextfire.adapters.worker.task_protection import EcsTaskProtection
 from nextfire.domain.instants import floor_minute
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
@@ -38,12 +38,12 @@ from nextfire.wiring.worker import WorkerPorts, build_worker
 from tests.integration.deployment import Deployment, Proxy, message_for
 
 AT_MOST = 20.0
-"""Seconds until a test gives up."""
+"""Timeout of a test in seconds."""
 
 
 @contextmanager
 def stopped_when(done: Callable[[], bool], stop: signal.Signals = signal.SIGTERM) -> Iterator[None]:
-    """Send this process *stop* as soon as *done*; leave its signal handlers as they were."""
+    """Send *stop* to this process as soon as *done*; restore its signal handlers."""
     over = threading.Event()
 
     def wait() -> None:
@@ -80,7 +80,7 @@ def state(system: Deployment, message: RunMessage) -> RunState | None:
 
 
 def counts(system: Deployment) -> tuple[int, int]:
-    """How many messages are visible, and how many hidden."""
+    """The numbers of visible and of hidden messages."""
     answer = system.queues.get_queue_attributes(QueueUrl=system.queue_url, AttributeNames=["All"])
     attributes = answer["Attributes"]
     return (
@@ -91,7 +91,7 @@ def counts(system: Deployment) -> tuple[int, int]:
 
 @pytest.fixture(autouse=True)
 def _no_long_poll(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for messages outside of moto: it answers one request at a time, whatever that takes."""
+    """Wait for messages outside of moto, because it handles one request at a time."""
     receive = SqsInbox.receive
 
     def pause(
@@ -105,15 +105,15 @@ def _no_long_poll(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Agent(EcsTaskProtection):
-    """Remembers what it was told, without what it was told already."""
+    """Records the states reported to it, without repetitions."""
 
     def __init__(self) -> None:
         super().__init__(None, monotonic=time.monotonic, warn=lambda _: None)
-        self.told: list[bool] = []
+        self.reported: list[bool] = []
 
     def keep(self, *, working: bool) -> None:
-        if self.told[-1:] != [working]:
-            self.told.append(working)
+        if self.reported[-1:] != [working]:
+            self.reported.append(working)
 
 
 def serve(
@@ -123,7 +123,7 @@ def serve(
     agent: Agent | None = None,
     kind: type[ServePool[SqsDelivery]] = ServePool,
 ) -> None:
-    """Serve with the queue client *queues* until the signal comes."""
+    """Serve with the queue client *queues* until the signal arrives."""
     settings = ExecutorSettings.read()
     with threads(settings.slots) as its_threads, pytest.MonkeyPatch.context() as patch:
         patch.setattr(wiring, "ServePool", kind)
@@ -165,7 +165,7 @@ def test_isolated_process_ends_after_one_run_and_leaves_the_next_in_the_queue(
     job = system.register()
     messages = [dispatch(system, job, minutes) for minutes in range(2)]
 
-    # The signal comes only if it does not end by itself; by then it would have done both.
+    # The signal comes only if the process does not end by itself; it would have run both by then.
     with stopped_when(lambda: False):
         main(WorkerJournal())
 
@@ -212,15 +212,15 @@ def test_stop_ends_a_long_poll(system: Deployment) -> None:
     assert time.monotonic() - begun < AT_MOST / 2
 
 
-def test_a_poll_beside_a_run_is_short_and_is_awaited(
+def test_a_poll_during_a_run_is_short_and_is_awaited(
     system: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Broken off, it would go on at the queue and take what is handed back."""
+    """If it were aborted, it would continue on the queue and take the handed-back messages."""
     system.upload("import time; time.sleep(60)")
     message = dispatch(system, system.register())
     receive = SqsInbox.receive
     waits: list[timedelta] = []
-    beside = threading.Event()
+    polled = threading.Event()
     came_back: list[bool] = []
 
     def watched(
@@ -228,17 +228,17 @@ def test_a_poll_beside_a_run_is_short_and_is_awaited(
     ) -> list[SqsDelivery]:
         waits.append(wait)
         if len(waits) > 1 and state(system, message) is RunState.RUNNING:
-            beside.set()
-            time.sleep(0.5)  # in which the signal comes
+            polled.set()
+            time.sleep(0.5)  # the signal arrives during this time
             came_back.append(True)
         return receive(inbox, most, wait=wait, hidden_for=hidden_for)
 
     monkeypatch.setattr(SqsInbox, "receive", watched)
 
-    serve(system, system.queues, beside.is_set)
+    serve(system, system.queues, polled.is_set)
 
     assert (waits[0], waits[-1]) == (timedelta(seconds=20), timedelta(seconds=2))
-    assert came_back, "it was not broken off"
+    assert came_back, "the poll was not aborted"
     assert (state(system, message), counts(system)) == (RunState.PENDING, (1, 0))
 
 
@@ -285,7 +285,7 @@ def test_failing_receive_does_not_end_it(
     assert next(failures, None) is None
 
 
-def test_message_that_fails_stays_and_the_others_go_on(system: Deployment) -> None:
+def test_a_failed_message_stays_and_the_others_continue(system: Deployment) -> None:
     system.upload("")
     job = system.register()
     bad, good = dispatch(system, job, 1), dispatch(system, job)
@@ -307,7 +307,7 @@ def test_message_that_fails_stays_and_the_others_go_on(system: Deployment) -> No
     )
 
     assert {state(system, bad), state(system, good)} == {RunState.SUCCEEDED}
-    assert sum(counts(system)) >= 1, "not acknowledged, so not gone"
+    assert sum(counts(system)) >= 1, "unacknowledged messages stay"
 
 
 def test_messages_that_are_done_together_are_deleted_together(system: Deployment) -> None:
@@ -329,7 +329,7 @@ def test_messages_that_are_done_together_are_deleted_together(system: Deployment
         lambda: all(state(system, each) is RunState.SUCCEEDED for each in messages),
     )
 
-    assert (sum(deleted), counts(system)) == (12, (0, 0)), "what was done last too"
+    assert (sum(deleted), counts(system)) == (12, (0, 0)), "including the last messages"
     assert max(deleted) <= 10
     assert len(deleted) < 12
 
@@ -345,7 +345,7 @@ def test_undecodable_message_goes_to_the_dead_letters(system: Deployment) -> Non
 
 
 def answering(shift: timedelta) -> Callable[..., Any]:
-    """Has a queue's attributes answered by a service whose clock is *shift* ahead of ours."""
+    """Answer get_queue_attributes like a service whose clock is *shift* ahead of ours."""
 
     def answer(_real: object, _request: object) -> dict[str, Any]:
         date = SystemClock().now() + shift
@@ -384,7 +384,9 @@ def test_nothing_is_received_while_the_clock_is_wrong(
 
     serve(system, queues, lambda: state(system, message) is RunState.SUCCEEDED)
 
-    assert found[:3] == [(1, None)] * 3, "not taken until the third look found it right"
+    assert found[:3] == [(1, None)] * 3, (
+        "nothing is claimed until the third check finds the clock right"
+    )
     assert state(system, message) is RunState.SUCCEEDED
 
 
@@ -405,11 +407,11 @@ def test_task_is_protected_while_a_run_is_at_work(system: Deployment) -> None:
     serve(
         system,
         system.queues,
-        lambda: state(system, message) is RunState.SUCCEEDED and agent.told[-1:] == [False],
+        lambda: state(system, message) is RunState.SUCCEEDED and agent.reported[-1:] == [False],
         agent,
     )
 
-    assert agent.told == [False, True, False]
+    assert agent.reported == [False, True, False]
 
 
 def overlap(one: Run, other: Run) -> bool:
@@ -449,8 +451,8 @@ def test_no_more_runs_than_slots(system: Deployment, monkeypatch: pytest.MonkeyP
     assert not any(overlap(a, b) for a, b in pairwise(runs))
 
 
-class ToldBeforeReceiving(ServePool[SqsDelivery]):
-    """Is told to stop in the moment before it says that it waits."""
+class StoppedBeforeReceiving(ServePool[SqsDelivery]):
+    """Receives the stop signal just before it reports that it waits."""
 
     _held = False
 
@@ -469,8 +471,8 @@ class ToldBeforeReceiving(ServePool[SqsDelivery]):
             raise StopWaiting
 
 
-class ToldAfterReceiving(ToldBeforeReceiving):
-    """Is told to stop in the moment before it says that it waits no longer."""
+class StoppedAfterReceiving(StoppedBeforeReceiving):
+    """Receives the stop signal just before it reports that it no longer waits."""
 
     @property
     def _waits(self) -> bool:
@@ -486,7 +488,7 @@ class ToldAfterReceiving(ToldBeforeReceiving):
 def test_told_to_stop_before_it_receives_it_does_not(system: Deployment) -> None:
     queues = Proxy(system.queues)
 
-    serve(system, queues, lambda: False, kind=ToldBeforeReceiving)
+    serve(system, queues, lambda: False, kind=StoppedBeforeReceiving)
 
     assert "receive_message" not in [name for name, _ in queues.calls]
 
@@ -506,14 +508,14 @@ def test_told_to_stop_when_it_has_received_it_hands_back_at_once(
 
     queues.instead["receive_message"] = receive
 
-    serve(system, queues, lambda: False, kind=ToldAfterReceiving)
+    serve(system, queues, lambda: False, kind=StoppedAfterReceiving)
 
-    assert state(system, message) is None, "not begun"
+    assert state(system, message) is None, "not started"
     assert counts(system) == (1, 0)
 
 
 @pytest.mark.parametrize("unanswered", [False, True])
-def test_what_follows_one_that_stays_is_not_hidden_either(
+def test_messages_after_an_unacknowledged_one_are_shown_again(
     system: Deployment, *, unanswered: bool
 ) -> None:
     system.upload("import time; time.sleep(60)")
@@ -534,11 +536,11 @@ def test_what_follows_one_that_stays_is_not_hidden_either(
 
     assert [state(system, each) for each in others] == [None, None]
     assert sum(counts(system)) == 3
-    assert counts(system)[1] == unanswered, "the others are tried nevertheless"
+    assert counts(system)[1] == unanswered, "the other messages are still tried"
 
 
 def test_main_thread_is_the_one_that_signals_reach() -> None:
-    """What the other tests rest on."""
+    """The other tests rely on this."""
     seen: list[FrameType | None] = []
     before = signal.signal(signal.SIGUSR1, lambda _, frame: seen.append(frame))
     try:

@@ -1,4 +1,4 @@
-"""A proxy that opens tunnels to where its clients ask."""
+"""A proxy that opens tunnels to the hosts that its clients request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 
 class Tunnel:
-    """`heads`: of the requests, with their headers."""
+    """`heads`: the heads of the requests, including headers."""
 
     def __init__(self, listener: socket.socket) -> None:
         self.heads: list[str] = []

@@ -1,4 +1,4 @@
-"""Explore every model, and show that each broken protocol is found broken."""
+"""Explores every model, and shows that each broken protocol violates its property."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ def say(line: object) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
     parser.add_argument(
-        "--long", action="store_true", default=LONG, help="the large models too: minutes"
+        "--long",
+        action="store_true",
+        default=LONG,
+        help="also explore the large models: minutes",
     )
-    parser.add_argument(
-        "--traces", action="store_true", help="how each broken protocol comes to its violation"
-    )
+    parser.add_argument("--traces", action="store_true", help="print the steps to each violation")
     arguments = parser.parse_args()
     models = SMALL | (LARGE if arguments.long else {})
     states = violations = shown = 0
@@ -44,13 +45,13 @@ def main() -> int:
         say(f"{'shown' if found else 'NOT SHOWN':10}{name}: {broken.property}")
         if arguments.traces and violation is not None:
             say(violation)
-    say("\nopen, and known")
+    say("\nopen, known gaps")
     for name, broken in OPEN.items():
         violation = explore(broken.model).violation
         say(f"{'open' if violation else 'closed':10}{name}: {broken.property}")
         if arguments.traces and violation is not None:
             say(violation)
-    say("\nnot needed for any property here: a second guard for the same, or one for cost")
+    say("\nnot needed for any property here: redundant guards, or guards that save cost")
     for name in NOT_NEEDED:
         say(f"{'':10}{name}")
     figures = {

@@ -1,12 +1,12 @@
-"""The tick: a chain of occurrences, two watchers that both think they hold the lease, a queue that
-drops repetitions, and executors that put on record what they took.
+"""The tick: a chain of occurrences; two watchers that both think they hold the lease; a queue that
+drops repetitions; executors that record missed occurrences.
 
-A missed entry is covered by the watcher, or the first occurrence that is not missed is sent in its
-place. The message lists the missed occurrences before it, its row; the executor puts that row on
-record, step by step, before it looks at its own run.
+The watcher covers a missed entry, or it sends the first occurrence that is not missed in its place.
+The message of that run lists the missed occurrences before it: its row. The executor records the
+row, step by step, before it handles its own run.
 
-All occurrences are due from the start; a FIRE entry stands for one, by its number. That both
-watchers act at any time is more than the lease allows: nothing here may depend on it.
+All occurrences are due from the start; a FIRE entry is the number of its occurrence. Both watchers
+may act at any time, which is more than the lease allows: nothing here may depend on the lease.
 """
 
 from __future__ import annotations
@@ -20,26 +20,28 @@ from tests.model.explore import Model, Step
 
 NO_RECORD = -2
 RAN = -1
-"""Records: none, that of a run, or (0 and more) a range record up to that occurrence."""
+"""Records: none, a run's record, or (0 and more) a range record up to that occurrence."""
 
 
-ENTRY_GOES = "an entry goes only when it was sent, listed or covered and its successor stored"
+ENTRY_GOES = (
+    "an entry is deleted only after it was sent, listed or covered and its successor stored"
+)
 
 
 class Doing(Enum):
-    """What a watcher is about to do. Between any two it may die, or be overtaken."""
+    """A watcher's next step. Between any two steps it may die or be overtaken."""
 
     READ = "read"
     SEND = "send"
-    LOOK = "look at the records"
+    LOOK = "read the records"
     COVER = "cover"
     STORE = "store the successor"
     DELETE = "delete the entry"
 
 
 class Watcher(NamedTuple):
-    """`entry`: what it has in hand; `last`: of what it is to cover; `next`: the successor. If it
-    `sends`, then the occurrence before `next`, with the row from `entry` up to that.
+    """`entry`: the entry in hand; `last`: the last occurrence to cover; `next`: the successor. If
+    it `sends`, it sends the occurrence before `next`, with the row from `entry` up to that.
     """
 
     doing: Doing = Doing.READ
@@ -50,18 +52,18 @@ class Watcher(NamedTuple):
 
 
 class Handling(Enum):
-    """What an executor is about to do with a message. Between any two it may die."""
+    """An executor's next step with a message. Between any two steps it may die."""
 
-    LOOK_ROW = "look where its row goes on"
+    LOOK_ROW = "find the next part of its row"
     RECORD_ROW = "record its row"
-    LOOK_OWN = "look what covers its run"
+    LOOK_OWN = "check for a record that covers its run"
     CLAIM = "claim its run"
     ACKNOWLEDGE = "acknowledge"
 
 
-class Hand(NamedTuple):
-    """A message that an executor has: its row begins with `first`, which is its own number if there
-    is no row. `at`, `last`: the part of the row that comes next.
+class MessageInHand(NamedTuple):
+    """A message that an executor handles. `first`: the first occurrence of its row, its own number
+    if it has none. `at`, `last`: the next part of the row.
     """
 
     first: int
@@ -71,16 +73,17 @@ class Hand(NamedTuple):
 
 
 class State(NamedTuple):
-    """`due`, `seen`: sets of occurrences as bits: with an entry in the table; sent within the
-    window of deduplication. `queued`: the messages of each, by the first occurrence of their rows.
-    `hands`: the message of each that an executor has. `late`: those below are missed by now.
-    `accepted`, `stored`, `delivered`: history, for the properties and for what executors know.
-    The row of a message counts as accepted only if the queue did not drop the message.
+    """Sets of occurrences are bits. `due`: occurrences with an entry in the table; `seen`: those
+    sent within the deduplication window; `queued`: the messages of each occurrence, by the first
+    occurrence of their rows; `hands`: the message of each that an executor handles; `late`:
+    occurrences below this number are missed. `accepted`, `stored`, `delivered`: history, for the
+    properties and for what executors know. The row of a message counts as accepted only if the
+    queue did not drop the message.
     """
 
     due: int
     queued: tuple[tuple[int, ...], ...]
-    hands: tuple[Hand | None, ...]
+    hands: tuple[MessageInHand | None, ...]
     records: tuple[int, ...]
     watchers: tuple[Watcher, ...]
     crashes: int
@@ -96,8 +99,8 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Protocol:
-    """The order and the conditions of a tick, and of what an executor does. Each departure from the
-    defaults breaks it, or is listed as not needed.
+    """The order and the conditions of a tick, and of an executor's steps. Each departure from the
+    defaults breaks the protocol or is listed as not needed.
     """
 
     successor_before_delete: bool = True
@@ -113,7 +116,7 @@ class Protocol:
 
 @dataclass(frozen=True)
 class _Steps:
-    """What may happen next under *protocol*. `order`: of the calls for an entry that is sent."""
+    """The possible next steps under *protocol*. `order`: of the calls for an entry that is sent."""
 
     protocol: Protocol
     occurrences: int
@@ -127,7 +130,7 @@ class _Steps:
             yield from self._execute(state, number)
         if state.windows and state.seen:
             forgotten = state._replace(seen=0, windows=state.windows - 1)
-            yield Step("the window of deduplication passes", forgotten, fault=True)
+            yield Step("the deduplication window passes", forgotten, fault=True)
         if state.outages:
             for late in range(1, self.occurrences + 1):
                 after = state._replace(late=late, outages=state.outages - 1)
@@ -146,19 +149,19 @@ class _Steps:
             for done in self._done(state, w):
                 if done.name.endswith("accepted") or doing is not Doing.SEND:
                     unknown = _with(done.to, w, Watcher())._replace(lost=state.lost - 1)
-                    yield Step(f"{done.name}, unknowing", unknown, fault=True)
+                    yield Step(f"{done.name}, answer lost", unknown, fault=True)
         if doing is Doing.READ:
             yield from self._read(state, w)
         elif doing is Doing.LOOK:
             if self.alone and (_covering(state) or _claiming(state)):
                 return
-            yield Step(f"{name} looks at the records", _with(state, w, self._look(state, entry)))
+            yield Step(f"{name} reads the records", _with(state, w, self._look(state, entry)))
         else:
             yield from self._done(state, w)
 
     def _read(self, state: State, w: int) -> Iterator[Step[State]]:
-        """A missed entry is covered, or the first occurrence that is not missed is sent instead. Of
-        two that are left of the chain the first one is covered before the other is read.
+        """A missed entry is covered, or the first occurrence that is not missed is sent instead. If
+        the chain has two entries, the first is covered before the other is read.
         """
         name = f"watcher {'ab'[w]}"
         entries = [*_numbers(state.due)]
@@ -181,7 +184,7 @@ class _Steps:
                 )
 
     def _done(self, state: State, w: int) -> Iterator[Step[State]]:
-        """The one call that *w* is about to make, when it goes through."""
+        """The next call of *w*, if it succeeds."""
         watcher = state.watchers[w]
         entry, name = watcher.entry, f"watcher {'ab'[w]}"
         match watcher.doing:
@@ -212,7 +215,7 @@ class _Steps:
                 yield Step(f"{name} deletes entry {entry}", _with(state, w, self._then(watcher)))
 
     def _then(self, watcher: Watcher) -> Watcher:
-        """What follows a call that went through."""
+        """The step after a successful call."""
         after = self.order[self.order.index(watcher.doing) + 1 :]
         if not watcher.sends:
             after = tuple(doing for doing in after if doing is not Doing.SEND)
@@ -239,18 +242,18 @@ class _Steps:
             doing = Handling.LOOK_ROW if row else Handling.LOOK_OWN
             taken = state._replace(delivered=state.delivered | 1 << number)
             if self.protocol.row_by_every_delivery:
-                taken = state  # whether it came before does not matter then
-            yield from self._handle(taken, number, Hand(first, first, doing))
+                taken = state  # whether it was delivered before does not matter then
+            yield from self._handle(taken, number, MessageInHand(first, first, doing))
 
-    def _handle(self, state: State, number: int, hand: Hand) -> Iterator[Step[State]]:
-        """The next thing that an executor does with the message that it has."""
+    def _handle(self, state: State, number: int, hand: MessageInHand) -> Iterator[Step[State]]:
+        """The next step of an executor with its message."""
         name = f"the executor of {number}"
         match hand.doing:
             case Handling.LOOK_ROW:
                 if self.alone and (_covering(state) or _claiming(state)):
                     return
                 to = self._row(state, number, hand)
-                yield Step(f"{name} looks at the records from {hand.at}", to)
+                yield Step(f"{name} reads the records from {hand.at}", to)
             case Handling.RECORD_ROW:
                 there = state.records[hand.at]
                 if there == NO_RECORD or not self.protocol.row_only_without_record:
@@ -265,39 +268,39 @@ class _Steps:
                 claims = _handed(state, number, hand._replace(doing=Handling.CLAIM))
                 covered = looks and _covered(state, number)
                 to = _acknowledged(state, number, hand) if covered else claims
-                yield Step(f"{name} looks what covers it", to)
+                yield Step(f"{name} checks for a record that covers it", to)
             case Handling.CLAIM:
                 yield from self._claim(state, number, hand)
             case Handling.ACKNOWLEDGE:
                 yield Step(f"{name} acknowledges", _acknowledged(state, number, hand))
 
-    def _claim(self, state: State, number: int, hand: Hand) -> Iterator[Step[State]]:
+    def _claim(self, state: State, number: int, hand: MessageInHand) -> Iterator[Step[State]]:
         if state.records[number] != NO_RECORD:
             ended = _acknowledged(state, number, hand)
-            yield Step(f"the executor of {number} finds it ended", ended)
+            yield Step(f"the executor of {number} finds that it ended", ended)
             return
         ran = _recorded(state, number, RAN)
         if self.protocol.row_before_claim or hand.first == number:
             yield Step(f"the executor of {number} runs it", _acknowledged(ran, number, hand))
         else:
             to = _handed(ran, number, hand._replace(doing=Handling.LOOK_ROW))
-            yield Step(f"the executor of {number} runs it, its row is left", to)
+            yield Step(f"the executor of {number} runs it before its row", to)
 
-    def _row(self, state: State, number: int, hand: Hand) -> State:
-        """What follows a look at the records, as `record_missed`."""
+    def _row(self, state: State, number: int, hand: MessageInHand) -> State:
+        """The step after reading the records, like `record_missed`."""
         last, until = _uncovered(state, hand.at, number - 1)
         if until is not None:
             return self._row_from(state, number, hand, until + 1)
         return _handed(state, number, hand._replace(doing=Handling.RECORD_ROW, last=last))
 
-    def _row_from(self, state: State, number: int, hand: Hand, at: int) -> State:
-        """The row is on record up to *at*."""
+    def _row_from(self, state: State, number: int, hand: MessageInHand, at: int) -> State:
+        """The row is recorded up to *at*."""
         if at < number:
-            to = Hand(hand.first, at, Handling.LOOK_ROW)
+            to = MessageInHand(hand.first, at, Handling.LOOK_ROW)
         elif self.protocol.row_before_claim:
-            to = Hand(hand.first, number, Handling.LOOK_OWN)
+            to = MessageInHand(hand.first, number, Handling.LOOK_OWN)
         else:
-            to = Hand(hand.first, number, Handling.ACKNOWLEDGE)
+            to = MessageInHand(hand.first, number, Handling.ACKNOWLEDGE)
         return _handed(state, number, to)
 
 
@@ -321,11 +324,13 @@ def dispatch(
     outages: int = 1,
     alone: bool = True,
 ) -> Model[State]:
-    """The model, with so many faults of each kind: crashes; requests that are refused, or whose
-    answer is lost; passings of the window of deduplication; outages, after which some are missed.
-    *alone*: between a look at the records and the write that follows from it (a range record, or a
-    claim) nobody else of the job looks. The lease and the shortness of that time make it likely;
-    nothing enforces it. Without it an occurrence may be on record twice.
+    """The model with this number of faults of each kind: crashes; requests that are refused or
+    whose answer is lost; ends of the deduplication window; outages, after which some occurrences
+    are missed.
+
+    *alone*: between reading the records and the resulting write (a range record or a claim), no
+    other process reads the records of the job. The lease and the short duration make that likely;
+    nothing enforces it. Without it an occurrence may be recorded twice.
     """
     return Model(
         name="dispatch",
@@ -342,13 +347,13 @@ def dispatch(
         ),
         steps=_Steps(protocol, occurrences, alone, _order(protocol)),
         always={
-            "an occurrence is covered by one record at most": lambda state: all(
+            "an occurrence is covered by at most one record": lambda state: all(
                 _records_of(state, number) <= 1 for number in range(occurrences)
             )
         },
         changes={
             ENTRY_GOES: _may_go,
-            "what is on record stays as it is": lambda before, _, after: all(
+            "records do not change": lambda before, _, after: all(
                 was in (NO_RECORD, now)
                 for was, now in zip(before.records, after.records, strict=True)
             ),
@@ -371,8 +376,8 @@ def _numbers(bits: int) -> Iterator[int]:
 
 
 def _sent(state: State, number: int, first: int) -> State:
-    """A message of *number* with the row from *first*: dropped if one of that number was seen,
-    whichever row it has; then the row is in no message.
+    """Send a message of *number* with the row from *first*. It is dropped if a message of that
+    number was seen, whichever row that has; then no message has this row.
     """
     bit = 1 << number
     accepted = state.accepted | bit
@@ -384,11 +389,11 @@ def _sent(state: State, number: int, first: int) -> State:
     return state._replace(queued=queued, seen=state.seen | bit, accepted=accepted)
 
 
-def _handed(state: State, number: int, hand: Hand | None) -> State:
+def _handed(state: State, number: int, hand: MessageInHand | None) -> State:
     return state._replace(hands=(*state.hands[:number], hand, *state.hands[number + 1 :]))
 
 
-def _acknowledged(state: State, number: int, hand: Hand) -> State:
+def _acknowledged(state: State, number: int, hand: MessageInHand) -> State:
     messages = [*state.queued[number]]
     messages.remove(hand.first)
     queued = (*state.queued[:number], tuple(messages), *state.queued[number + 1 :])
@@ -396,7 +401,7 @@ def _acknowledged(state: State, number: int, hand: Hand) -> State:
 
 
 def _covering(state: State) -> bool:
-    """Whether anything is between its look at the records and the range that it writes."""
+    """Whether a process has read the records and not yet written its range."""
     return any(watcher.doing is Doing.COVER for watcher in state.watchers) or any(
         hand is not None and hand.doing is Handling.RECORD_ROW for hand in state.hands
     )
@@ -407,8 +412,8 @@ def _claiming(state: State) -> bool:
 
 
 def _uncovered(state: State, first: int, last: int) -> tuple[int, int | None]:
-    """As `cover_missed`: *last*, or what is before the next record; and, if a record covers *first*
-    already, up to where.
+    """As in `cover_missed`: *last*, or the occurrence before the next record; and, if a record
+    already covers *first*, the end of that record.
     """
     between = [k for k in range(first, last + 1) if state.records[k] != NO_RECORD]
     if between and between[0] > first:
@@ -423,13 +428,13 @@ def _recorded(state: State, number: int, record: int) -> State:
 
 
 def _records_of(state: State, number: int) -> int:
-    """How many records stand for the occurrence."""
+    """Number of records that cover the occurrence."""
     own = state.records[number] != NO_RECORD
     return own + sum(record >= number for record in state.records[:number])
 
 
 def _covered(state: State, number: int) -> bool:
-    """Whether the record that is newest before it stands for it: as `decide_covered`."""
+    """Whether the newest earlier record covers it, as in `decide_covered`."""
     before = [record for record in state.records[:number] if record != NO_RECORD]
     return bool(before) and before[-1] >= number
 

@@ -1,4 +1,4 @@
-"""Explore a model whole: every state that any order of its steps can reach."""
+"""Explores a model completely: every state that any order of its steps can reach."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Generic, NamedTuple, TypeVar
 
 S = TypeVar("S", bound=Hashable)
 
-STUCK = "what has come to rest is accounted for"
-LOST = "from everywhere, rest with everything accounted for can be reached without another fault"
+STUCK = "every state at rest is accounted for"
+LOST = "from every state, an accounted rest is reachable without further faults"
 
 
 class Step(NamedTuple, Generic[S]):
-    """What may happen next. `fault`: nothing may depend on its happening."""
+    """A possible next step. `fault`: nothing may depend on this step."""
 
     name: str
     to: S
@@ -23,10 +23,11 @@ class Step(NamedTuple, Generic[S]):
 
 @dataclass(frozen=True)
 class Model(Generic[S]):
-    """A protocol, small enough to be explored.
+    """A protocol, small enough to be explored completely.
 
-    `steps`: what may happen in a state, one at a time. `always` holds in each state, `changes` of
-    each step (the state before, its name, the state after). `accounted`: the state is a good rest.
+    `steps`: the possible next steps of a state. `always`: properties of each state. `changes`:
+    properties of each step (the state before, its name, the state after). `accounted`: whether a
+    state is an acceptable rest.
     """
 
     name: str
@@ -41,7 +42,7 @@ class Model(Generic[S]):
         return [*self.always, *self.changes, STUCK, LOST]
 
     def without(self, name: str) -> Model[S]:
-        """The same, but for one property."""
+        """The same model without one property."""
         return replace(
             self,
             always={each: holds for each, holds in self.always.items() if each != name},
@@ -51,7 +52,7 @@ class Model(Generic[S]):
 
 @dataclass(frozen=True)
 class Violation:
-    """A property that does not hold, and the shortest way there."""
+    """A violated property, and a shortest path to the violation."""
 
     property: str
     trace: list[str]
@@ -63,7 +64,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Explored:
-    """How large a model is, and the first violation, if there is one. `depth`: the steps to the
+    """The size of a model, and the first violation, if any. `depth`: number of steps to the
     farthest state.
     """
 
@@ -74,7 +75,7 @@ class Explored:
 
 
 class TooLargeError(Exception):
-    """A model has more states than were allowed for."""
+    """A model has more states than allowed."""
 
 
 @dataclass
@@ -109,7 +110,7 @@ class _Graph(Generic[S]):
 
 
 def explore(model: Model[S], *, at_most: int = 5_000_000) -> Explored:
-    """All of *model*, breadth first, up to the first violation.
+    """Explore *model* breadth first, up to the first violation.
 
     Raises:
         TooLargeError: It has over *at_most* states.
@@ -124,7 +125,7 @@ def explore(model: Model[S], *, at_most: int = 5_000_000) -> Explored:
         if len(graph.states) > at_most:
             raise TooLargeError(f"{model.name}: over {at_most} states")
     if violation is None:
-        violation = _without_a_way_to_rest(model, graph)
+        violation = _find_state_without_rest(model, graph)
     return Explored(len(graph.states), graph.transitions, graph.depths[-1], violation)
 
 
@@ -151,8 +152,8 @@ def _expand(model: Model[S], graph: _Graph[S], at: int) -> Violation | None:
     return None
 
 
-def _without_a_way_to_rest(model: Model[S], graph: _Graph[S]) -> Violation | None:
-    """The nearest state from which no steps but faults lead to a good rest."""
+def _find_state_without_rest(model: Model[S], graph: _Graph[S]) -> Violation | None:
+    """Find the nearest state from which only faults lead to an acceptable rest."""
     into: list[list[int]] = [[] for _ in graph.states]
     for source, target in zip(graph.sources, graph.targets, strict=True):
         into[target].append(source)

@@ -1,8 +1,8 @@
-"""The watchers' lease: who holds it, by clocks that nobody compares.
+"""The watchers' lease: who holds it, without comparing clocks.
 
-Time goes by in ticks, and no tick before each watcher has done its step, unless it is slow (a
-fault) or dead. A step is a read or nothing, and then a conditional write; anything may come between
-the two. Beats are ranks: only whether two items are the same matters.
+Time passes in ticks. A tick passes when each watcher has done its step, unless the watcher is slow
+(a fault) or dead. A step is an optional read, then a conditional write; anything may happen between
+the two. Beats are ranks: it matters only whether two items are equal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LIFE = 3  # ticks
 
 
 class Item(NamedTuple):
-    """The lease as stored. `left`: only where clocks are compared, ticks to its expiry."""
+    """The lease as stored. `left`: ticks to its expiry, used only where clocks are compared."""
 
     holder: int
     epoch: int
@@ -27,9 +27,9 @@ class Item(NamedTuple):
 
 
 class Watcher(NamedTuple):
-    """What one watcher knows. `mine`: what it wrote last, `age` ticks ago; `seen`: what it has seen
-    unchanged for `still` ticks; `wants`: the write it is about to make, decided `late` ticks ago;
-    `asked`: the one before that if its answer was lost, decided as long ago.
+    """The knowledge of a watcher. `mine`: the item it wrote last, `age` ticks ago; `seen`: the item
+    it has seen unchanged for `still` ticks; `next_write`: its next write, decided `late` ticks ago;
+    `asked`: its previous write if the answer was lost, decided as long ago.
     """
 
     alive: bool = True
@@ -39,7 +39,7 @@ class Watcher(NamedTuple):
     looked: bool = False
     seen: Item | None = None
     still: int = 0
-    wants: Item | None = None
+    next_write: Item | None = None
     late: int = 0
     asked: Item | None = None
 
@@ -65,12 +65,12 @@ class Protocol:
     compares_clocks: bool = False
     counts_from_first_try: bool = True
     ahead: tuple[int, ...] = (0, 0, 0)
-    """By how many ticks each watcher's clock is ahead; looked at only if clocks are compared."""
+    """Number of ticks that each watcher's clock is ahead; used only if clocks are compared."""
 
 
 @dataclass(frozen=True)
 class _Steps:
-    """What may happen next under *protocol*."""
+    """The possible next steps under *protocol*."""
 
     protocol: Protocol
 
@@ -83,7 +83,7 @@ class _Steps:
             if state.crashes:
                 crashed = _with(state, w, Watcher(alive=False))
                 yield Step(f"{name} dies", crashed._replace(crashes=state.crashes - 1), fault=True)
-            if watcher.wants is not None:
+            if watcher.next_write is not None:
                 yield from self._write(state, w, name)
             elif not watcher.done:
                 yield from self._begin(state, w, name)
@@ -99,11 +99,11 @@ class _Steps:
             to = watcher.mine._replace(beat=watcher.mine.beat + 1)
             again = self.protocol.counts_from_first_try and watcher.asked == to
             watcher = watcher._replace(late=watcher.late if again else 0, asked=None)
-            yield Step(f"{name} is to renew", _with(state, w, watcher._replace(wants=to)))
+            yield Step(f"{name} decides to renew", _with(state, w, watcher._replace(next_write=to)))
             if state.ends:
                 to = to._replace(released=True)
-                ending = _with(state, w, watcher._replace(wants=to, late=0))
-                yield Step(f"{name} is to release", ending._replace(ends=state.ends - 1))
+                ending = _with(state, w, watcher._replace(next_write=to, late=0))
+                yield Step(f"{name} decides to release", ending._replace(ends=state.ends - 1))
             return
         there = state.item
         known = watcher.looked and there == watcher.seen
@@ -111,9 +111,11 @@ class _Steps:
         watcher = watcher._replace(looked=True, seen=there, still=still)
         if there is None or there.released or self._lapsed(there, w, still):
             to = Item(w, there.epoch + 1 if there else 1, 0)
-            yield Step(f"{name} is to take over", _with(state, w, watcher._replace(wants=to)))
+            yield Step(
+                f"{name} decides to take over", _with(state, w, watcher._replace(next_write=to))
+            )
         else:
-            yield Step(f"{name} looks", _with(state, w, watcher._replace(done=True)))
+            yield Step(f"{name} reads the lease", _with(state, w, watcher._replace(done=True)))
 
     def _lapsed(self, there: Item, w: int, still: int) -> bool:
         if self.protocol.compares_clocks:
@@ -122,7 +124,7 @@ class _Steps:
 
     def _write(self, state: State, w: int, name: str) -> Iterator[Step[State]]:
         watcher = state.watchers[w]
-        to, was = watcher.wants, watcher.mine or watcher.seen
+        to, was = watcher.next_write, watcher.mine or watcher.seen
         assert to is not None
         over = watcher.mine is None
         what = "takes over" if over else "releases" if to.released else "renews"
@@ -132,21 +134,27 @@ class _Steps:
         written = blind or _same(state.item, was)
         if written or state.item == to:
             wrote = watcher._replace(
-                mine=to, age=watcher.late, wants=None, late=0, done=True, looked=False, seen=None
+                mine=to,
+                age=watcher.late,
+                next_write=None,
+                late=0,
+                done=True,
+                looked=False,
+                seen=None,
             )
             if to.released:
                 wrote = Watcher(done=True)
             yield Step(f"{name} {what}", _with(state._replace(item=to), w, wrote))
             if written and state.lost:
-                unknown = watcher._replace(wants=None, asked=to, done=True)
+                unknown = watcher._replace(next_write=None, asked=to, done=True)
                 if over:
-                    unknown = watcher._replace(wants=None, late=0, done=True)
+                    unknown = watcher._replace(next_write=None, late=0, done=True)
                 if to.released:
                     unknown = Watcher(done=True)
                 left = state._replace(item=to, lost=state.lost - 1)
-                yield Step(f"{name} {what}, unknowing", _with(left, w, unknown), fault=True)
+                yield Step(f"{name} {what}, answer lost", _with(left, w, unknown), fault=True)
         else:
-            refused = watcher._replace(mine=None, age=0, wants=None, late=0, done=True)
+            refused = watcher._replace(mine=None, age=0, next_write=None, late=0, done=True)
             yield Step(f"{name} is refused", _with(state, w, refused))
 
 
@@ -159,8 +167,8 @@ def lease(
     lost: int = 1,
     ends: int = 1,
 ) -> Model[State]:
-    """The model, with so many faults of each kind: crashes, ticks for which a watcher is slow,
-    writes whose answer is lost, and (no fault) watchers that end and release.
+    """The model with this number of faults of each kind: crashes, ticks for which a watcher is
+    slow, writes whose answer is lost; and (not a fault) watchers that end and release.
     """
     steps = _Steps(protocol)
     return Model(
@@ -172,7 +180,7 @@ def lease(
                 sum(watcher.holds for watcher in state.watchers) <= 1
             )
         },
-        changes={"epochs go up with each holder": _epochs_go_up},
+        changes={"the epoch increases with each holder": _epochs_go_up},
         accounted=lambda state: any(
             watcher.holds and _same(state.item, watcher.mine) for watcher in state.watchers
         ),
@@ -180,7 +188,7 @@ def lease(
 
 
 def _same(one: Item | None, other: Item | None) -> bool:
-    """What the condition of the write compares; the holder is told by the epoch."""
+    """Whether two items are equal under the write's condition; the epoch identifies the holder."""
     if one is None or other is None:
         return one is other
     return (one.epoch, one.beat) == (other.epoch, other.beat)
@@ -196,7 +204,7 @@ def _tick(state: State) -> State:
             done=False,
             age=min(watcher.age + 1, LIFE) if watcher.mine else 0,
             still=min(watcher.still + 1, LIFE) if watcher.looked else 0,
-            late=min(watcher.late + 1, LIFE) if watcher.wants or watcher.asked else 0,
+            late=min(watcher.late + 1, LIFE) if watcher.next_write or watcher.asked else 0,
         )
 
     item = state.item
@@ -214,8 +222,11 @@ def _epochs_go_up(before: State, _: str, after: State) -> bool:
 
 
 def _ranked(state: State) -> State:
-    """With each epoch's beats numbered anew from its smallest: 0 stays 0."""
-    items = [state.item, *(i for w in state.watchers for i in (w.mine, w.seen, w.wants, w.asked))]
+    """Renumber the beats of each epoch from its smallest; 0 stays 0."""
+    items = [
+        state.item,
+        *(i for w in state.watchers for i in (w.mine, w.seen, w.next_write, w.asked)),
+    ]
     named = {(i.epoch, i.beat) for i in items if i is not None}
     ranks: dict[tuple[int, int], int] = {}
     epoch = rank = 0
@@ -235,7 +246,7 @@ def _ranked(state: State) -> State:
             w._replace(
                 mine=renamed(w.mine),
                 seen=renamed(w.seen),
-                wants=renamed(w.wants),
+                next_write=renamed(w.next_write),
                 asked=renamed(w.asked),
             )
             for w in state.watchers

@@ -1,10 +1,10 @@
-"""One run after its first sending: claim, lease, fence, outcome, retry, settle, acknowledge; and
-from outside cancel and redrive.
+"""One run after it was first sent: claim, lease, fence, outcome, retry, settle, acknowledge; and
+requests to cancel and redrive it.
 
-The queue hands out the head of the run's message group only. Whoever works may be overtaken, or
-die, between any two calls; its lease and its message's visibility may lapse at any time, each
-counted as slowness while it lives. Waiting (backoff, `not_before`) is no step of its own: what may
-happen later may happen now.
+The queue delivers only the head of the run's message group. A worker may be overtaken or die
+between any two calls; its lease and its message's visibility timeout may expire at any time, which
+counts as slowness while it lives. Waiting (backoff, `not_before`) is not a step: what may happen
+later may happen now.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tests.model.explore import Model, Step
 MAX_ATTEMPTS = 2
 
 
-class Stands(Enum):
-    """Where the record stands."""
+class RecordState(Enum):
+    """The state of the record."""
 
     ABSENT = "absent"
     PENDING = "PENDING"
@@ -34,13 +34,13 @@ class Stands(Enum):
         return self in _ENDED
 
 
-_ENDED = {Stands.SUCCEEDED, Stands.CANCELLED, Stands.DEAD}
+_ENDED = {RecordState.SUCCEEDED, RecordState.CANCELLED, RecordState.DEAD}
 
 
 class Record(NamedTuple):
-    """`live`: its lease has not lapsed. `tries`: attempts since the last redrive."""
+    """`live`: its lease has not expired. `tries`: attempts since the last redrive."""
 
-    stands: Stands = Stands.ABSENT
+    state: RecordState = RecordState.ABSENT
     dispatch: int = 1
     tries: int = 0
     fence: int = 0
@@ -50,7 +50,7 @@ class Record(NamedTuple):
 
 
 class Doing(Enum):
-    """What a worker is about to do."""
+    """A worker's next step."""
 
     RECEIVE = "receive"
     CLAIM = "claim"
@@ -65,14 +65,14 @@ class Doing(Enum):
     STORE_RETRY = "store the retry's entry"
     RETRY = "record PENDING"
     HAND_BACK = "hand back"
-    TELL = "tell of the death"
-    MARK = "mark it as told"
+    PUBLISH = "publish the death"
+    MARK = "mark it as published"
     ACKNOWLEDGE = "acknowledge"
 
 
 class Worker(NamedTuple):
     """`message`: the dispatch it received; `fence`, `dispatch`, `tries`: of the record as it knows
-    it; `same`: that record's lease is the one it saw.
+    it; `same`: whether the record's lease is still the one it read.
     """
 
     doing: Doing = Doing.RECEIVE
@@ -87,7 +87,7 @@ IDLE = Worker()
 
 
 class Left(NamedTuple):
-    """How much of each fault, and of what somebody may ask for, can still come."""
+    """The number of faults and requests that can still come."""
 
     crashes: int
     slow: int
@@ -99,10 +99,11 @@ class Left(NamedTuple):
 
 
 class State(NamedTuple):
-    """`queue`: dispatch numbers in order, the first of them with `holder` (0: visible). Sets, as
-    bits by dispatch number: `entries` in the due table, `sent` within the window of deduplication,
-    `deleting` by a watcher that has sent, `told` of deaths. `meant`: each number, with the redrives
-    before it was given. `answered`: a cancel was, and no redrive since.
+    """`queue`: dispatch numbers in order; `holder`: the worker that has the first of them (0: it is
+    visible). Sets, as bits by dispatch number: `entries` in the due table, `sent` within the
+    deduplication window, `deleting` by a watcher that has sent, `published` deaths. `meant`:
+    each number, with the count of redrives when it was assigned. `answered`: a cancel was answered,
+    without a redrive since.
     """
 
     record: Record
@@ -113,7 +114,7 @@ class State(NamedTuple):
     entries: int = 0
     sent: int = 0b10
     deleting: int = 0
-    told: int = 0
+    published: int = 0
     redriven: int = 0
     meant: tuple[tuple[int, int], ...] = ((1, 0),)
     answered: bool = False
@@ -121,14 +122,16 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Protocol:
-    """The order and the conditions of the calls. Each departure from the defaults breaks it."""
+    """The order and the conditions of the calls. Each departure from the defaults breaks the
+    protocol.
+    """
 
     claims_only_what_is_free: bool = True
     records_under_its_fence: bool = True
     takes_the_lease_it_saw: bool = True
     acknowledges_last: bool = True
     entry_before_retry: bool = True
-    tells_before_mark: bool = True
+    publishes_before_mark: bool = True
     retries_no_cancelled: bool = True
     claims_no_cancelled: bool = True
     takes_over_no_cancelled: bool = True
@@ -146,8 +149,8 @@ def run(
     cancels: int = 0,
     redrives: int = 0,
 ) -> Model[State]:
-    """The model, with so many faults of each kind (crashes, lapses for slowness, lost answers,
-    passings of the window of deduplication) and so many requests (hand-backs, cancels, redrives).
+    """The model with this number of faults of each kind (crashes, expiries for slowness, lost
+    answers, ends of the deduplication window) and of requests (hand-backs, cancels, redrives).
     """
     left = Left(crashes, slow, lost, windows, hand_backs, cancels, redrives)
 
@@ -160,9 +163,11 @@ def run(
 
     def accounted(state: State) -> bool:
         there = state.record
-        told = there.stands is not Stands.DEAD or bool(state.told >> there.dispatch & 1)
+        published = there.state is not RecordState.DEAD or bool(
+            state.published >> there.dispatch & 1
+        )
         idle = all(worker == IDLE for worker in state.workers)
-        return there.stands.ended and told and idle and not state.queue and not state.entries
+        return there.state.ended and published and idle and not state.queue and not state.entries
 
     return Model(
         name="run",
@@ -170,24 +175,24 @@ def run(
         steps=steps,
         always={
             "attempts stay within maxAttempts": lambda s: s.record.tries <= MAX_ATTEMPTS,
-            "what is marked as told was told": lambda s: (
-                not s.record.buried or bool(s.told >> s.record.buried & 1)
+            "a death marked as published was published": lambda s: (
+                not s.record.buried or bool(s.published >> s.record.buried & 1)
             ),
             "a dispatch number has one meaning": lambda s: (
                 len({number for number, _ in s.meant}) == len(s.meant)
             ),
         },
         changes={
-            "what has ended starts again by a redrive only": lambda before, name, after: (
-                not before.record.stands.ended
-                or before.record.stands is after.record.stands
+            "only a redrive restarts an ended run": lambda before, name, after: (
+                not before.record.state.ended
+                or before.record.state is after.record.state
                 or name == "redrive"
             ),
             "an unexpired lease has one holder": lambda before, _, after: (
                 before.record.fence == after.record.fence
-                or not (before.record.live and before.record.stands is Stands.RUNNING)
+                or not (before.record.live and before.record.state is RecordState.RUNNING)
             ),
-            "who lost the run records nothing": _fenced,
+            "a worker that lost the run records nothing": _fenced,
             "no attempt begins after an answered cancel": lambda before, _, after: (
                 not before.answered or before.record.fence == after.record.fence
             ),
@@ -197,9 +202,9 @@ def run(
 
 
 def _fenced(before: State, _: str, after: State) -> bool:
-    """Of the workers, only the one with the record's fence ends or frees what is RUNNING."""
+    """Only the worker with the record's fence ends or frees a RUNNING run."""
     was, now = before.record, after.record
-    if was.stands is not Stands.RUNNING or now.stands is Stands.RUNNING:
+    if was.state is not RecordState.RUNNING or now.state is RecordState.RUNNING:
         return True
     actors = zip(before.workers, after.workers, strict=True)
     return all(worker.fence == was.fence for worker, to in actors if worker != to)
@@ -223,12 +228,12 @@ def _worker_steps(protocol: Protocol, state: State, w: int) -> Iterator[Step[Sta
     done = _done(protocol, state, w)
     yield Step(f"{name}: {worker.doing.value}", done)
     if left.lost and done.record != state.record:
-        # It was written, but nobody knows: a claim is given up, an outcome is written again.
+        # Written, but the answer is lost: a claim is abandoned, an outcome is written again.
         to = worker if worker.doing in _OUTCOMES else IDLE
         unknown = _with(done, w, to)._replace(left=left._replace(lost=left.lost - 1))
-        yield Step(f"{name}: {worker.doing.value}, unknowing", unknown, fault=True)
+        yield Step(f"{name}: {worker.doing.value}, answer lost", unknown, fault=True)
     if worker.doing in _OUTCOMES and not _leased(state, w):
-        yield Step(f"{name} gives up: its lease has lapsed", _with(state, w, IDLE))
+        yield Step(f"{name} gives up: its lease has expired", _with(state, w, IDLE))
 
 
 _OF_LOST = {Doing.TAKE_OVER, Doing.BURY_LOST, Doing.CANCEL_LOST}
@@ -241,12 +246,12 @@ def _leased(state: State, w: int) -> bool:
 
 def _script_steps(protocol: Protocol, state: State, w: int, name: str) -> Iterator[Step[State]]:
     worker, there = state.workers[w], state.record
-    ours = there.stands is Stands.RUNNING and there.fence == worker.fence
+    ours = there.state is RecordState.RUNNING and there.fence == worker.fence
     again = worker.tries < MAX_ATTEMPTS
     retry = Doing.STORE_RETRY if protocol.entry_before_retry else Doing.RETRY
-    ways = {"fails": retry if again else Doing.DIE, "does well": Doing.SUCCEED}
+    ways = {"fails": retry if again else Doing.DIE, "succeeds": Doing.SUCCEED}
     if ours and there.cancel:
-        ways["is stopped, to be cancelled"] = Doing.CANCEL
+        ways["is stopped for a cancel"] = Doing.CANCEL
     for how, doing in ways.items():
         to = _with(state, w, worker._replace(doing=doing))
         if not protocol.acknowledges_last:
@@ -255,15 +260,16 @@ def _script_steps(protocol: Protocol, state: State, w: int, name: str) -> Iterat
     if state.left.hand_backs:
         to = _with(state, w, worker._replace(doing=Doing.HAND_BACK))
         left = state.left._replace(hand_backs=state.left.hand_backs - 1)
-        yield Step(f"{name} is to stop", to._replace(left=left))
+        yield Step(f"{name} gets SIGTERM", to._replace(left=left))
     if ours and not there.live:
-        # Under way since before the lease lapsed, perhaps; whoever saw it lapse saw another one.
+        # The heartbeat may have been in flight since before the expiry; a worker that read the
+        # expired lease read another one.
         others = tuple(
             other._replace(same=False) if other.doing in _OF_LOST else other
             for other in state.workers
         )
         beaten = state._replace(record=there._replace(live=True), workers=others)
-        yield Step(f"{name}'s heartbeat lands", beaten)
+        yield Step(f"{name}'s heartbeat arrives", beaten)
     if not ours or not there.live:
         yield Step(f"{name} stops its script: the lease is lost", _with(state, w, IDLE))
 
@@ -271,7 +277,7 @@ def _script_steps(protocol: Protocol, state: State, w: int, name: str) -> Iterat
 def _done(  # noqa: C901, PLR0912 — a list of calls, each with its own effect
     protocol: Protocol, state: State, w: int
 ) -> State:
-    """The state after the call that worker *w* is about to make."""
+    """The state after worker *w*'s next call."""
     worker, there = state.workers[w], state.record
     match worker.doing:
         case Doing.CLAIM:
@@ -285,57 +291,61 @@ def _done(  # noqa: C901, PLR0912 — a list of calls, each with its own effect
             )
             return _write(protocol, state, w, taken, Doing.SCRIPT)
         case Doing.BURY_LOST | Doing.DIE:
-            return _write(protocol, state, w, _ended(there, Stands.DEAD), Doing.TELL)
+            return _write(protocol, state, w, _ended(there, RecordState.DEAD), Doing.PUBLISH)
         case Doing.CANCEL_LOST | Doing.CANCEL:
-            return _write(protocol, state, w, _ended(there, Stands.CANCELLED), Doing.ACKNOWLEDGE)
+            return _write(
+                protocol, state, w, _ended(there, RecordState.CANCELLED), Doing.ACKNOWLEDGE
+            )
         case Doing.CANCEL_WAITING:
-            if there.stands is Stands.PENDING:
-                state = state._replace(record=_ended(there, Stands.CANCELLED))
+            if there.state is RecordState.PENDING:
+                state = state._replace(record=_ended(there, RecordState.CANCELLED))
             return _with(state, w, worker._replace(doing=Doing.CLAIM))
         case Doing.SUCCEED:
-            return _write(protocol, state, w, _ended(there, Stands.SUCCEEDED), Doing.ACKNOWLEDGE)
+            return _write(
+                protocol, state, w, _ended(there, RecordState.SUCCEEDED), Doing.ACKNOWLEDGE
+            )
         case Doing.STORE_RETRY:
             state = _numbered(state, worker.dispatch + 1)
             after = Doing.RETRY if protocol.entry_before_retry else Doing.ACKNOWLEDGE
             return _with(state, w, worker._replace(doing=after))
         case Doing.RETRY:
-            to = there._replace(stands=Stands.PENDING, dispatch=worker.dispatch + 1, live=False)
+            to = there._replace(state=RecordState.PENDING, dispatch=worker.dispatch + 1, live=False)
             after = Doing.ACKNOWLEDGE if protocol.entry_before_retry else Doing.STORE_RETRY
             return _write(protocol, state, w, to, after)
         case Doing.HAND_BACK:
-            to = there._replace(stands=Stands.PENDING, tries=there.tries - 1, live=False)
+            to = there._replace(state=RecordState.PENDING, tries=there.tries - 1, live=False)
             state = _write(protocol, state, w, to, Doing.RECEIVE)
             return state._replace(holder=0) if state.holder == w + 1 else state
-        case Doing.TELL:
-            after = Doing.MARK if protocol.tells_before_mark else Doing.ACKNOWLEDGE
-            state = state._replace(told=state.told | 1 << worker.dispatch)
+        case Doing.PUBLISH:
+            after = Doing.MARK if protocol.publishes_before_mark else Doing.ACKNOWLEDGE
+            state = state._replace(published=state.published | 1 << worker.dispatch)
             return _with(state, w, worker._replace(doing=after))
         case Doing.MARK:
-            if there.stands is Stands.DEAD and there.dispatch == worker.dispatch:
+            if there.state is RecordState.DEAD and there.dispatch == worker.dispatch:
                 state = state._replace(record=there._replace(buried=worker.dispatch))
-            after = Doing.ACKNOWLEDGE if protocol.tells_before_mark else Doing.TELL
+            after = Doing.ACKNOWLEDGE if protocol.publishes_before_mark else Doing.PUBLISH
             return _with(state, w, worker._replace(doing=after))
         case _:
             return _with(_acknowledged(state, worker.message), w, IDLE)
 
 
 def _claim(protocol: Protocol, state: State, w: int) -> State:
-    """One conditional write; refused, what the record says decides."""
+    """One conditional write; if it is refused, the record decides."""
     worker, there = state.workers[w], state.record
     older = worker.message < there.dispatch
-    pending = there.stands is Stands.PENDING
+    pending = there.state is RecordState.PENDING
     stopped = there.cancel and protocol.claims_no_cancelled
-    free = there.stands is Stands.ABSENT or (pending and not older and not stopped)
+    free = there.state is RecordState.ABSENT or (pending and not older and not stopped)
     if free or not protocol.claims_only_what_is_free:
         taken = there._replace(
-            stands=Stands.RUNNING,
+            state=RecordState.RUNNING,
             dispatch=worker.message,
             tries=there.tries + 1,
             fence=there.fence + 1,
             live=True,
         )
         return _knowing(state._replace(record=taken), w, Doing.SCRIPT)
-    if there.stands.ended:
+    if there.state.ended:
         return _knowing(state, w, _settling(protocol, there))
     if older:
         return _knowing(state, w, Doing.ACKNOWLEDGE)
@@ -350,19 +360,19 @@ def _claim(protocol: Protocol, state: State, w: int) -> State:
 
 
 def _settling(protocol: Protocol, there: Record) -> Doing:
-    if there.stands is not Stands.DEAD or there.buried == there.dispatch:
+    if there.state is not RecordState.DEAD or there.buried == there.dispatch:
         return Doing.ACKNOWLEDGE
-    return Doing.TELL if protocol.tells_before_mark else Doing.MARK
+    return Doing.PUBLISH if protocol.publishes_before_mark else Doing.MARK
 
 
 def _write(protocol: Protocol, state: State, w: int, to: Record, after: Doing) -> State:
-    """*to*, an outcome, if the record is still the worker's (or the lost one that it saw); what it
-    does then, or else.
+    """Write the outcome *to* if the record is still the worker's (or the lost one that it read).
+    Returns the state with the worker's next step in either case.
     """
     worker, there = state.workers[w], state.record
     lapsed = worker.doing in _OF_LOST
     ours = there.fence == worker.fence or not protocol.records_under_its_fence
-    if there.stands is Stands.RUNNING and ours:
+    if there.state is RecordState.RUNNING and ours:
         if lapsed and protocol.takes_the_lease_it_saw and (there.live or not worker.same):
             return _with(state, w, worker._replace(doing=Doing.CLAIM))
         if worker.doing is Doing.TAKE_OVER and there.cancel and protocol.takes_over_no_cancelled:
@@ -371,30 +381,30 @@ def _write(protocol: Protocol, state: State, w: int, to: Record, after: Doing) -
         if again and there.cancel and protocol.retries_no_cancelled:
             cancel = Doing.CANCEL_LOST if lapsed else Doing.CANCEL
             return _with(state, w, worker._replace(doing=cancel))
-        if after is Doing.TELL and not protocol.tells_before_mark:
+        if after is Doing.PUBLISH and not protocol.publishes_before_mark:
             after = Doing.MARK
         return _knowing(state._replace(record=to), w, after)
-    wrote = there.fence == worker.fence and there.stands is _leads_to(worker.doing)
+    wrote = there.fence == worker.fence and there.state is _leads_to(worker.doing)
     if wrote and not lapsed:
-        # Written before, by itself: the answer was lost.
+        # It wrote this before, and the answer was lost.
         return _knowing(state, w, after)
     if lapsed:
         return _with(state, w, worker._replace(doing=Doing.CLAIM))
     return _with(state, w, IDLE)
 
 
-def _leads_to(doing: Doing) -> Stands:
+def _leads_to(doing: Doing) -> RecordState:
     return {
-        Doing.SUCCEED: Stands.SUCCEEDED,
-        Doing.DIE: Stands.DEAD,
-        Doing.CANCEL: Stands.CANCELLED,
-        Doing.RETRY: Stands.PENDING,
-        Doing.HAND_BACK: Stands.PENDING,
-    }.get(doing, Stands.ABSENT)
+        Doing.SUCCEED: RecordState.SUCCEEDED,
+        Doing.DIE: RecordState.DEAD,
+        Doing.CANCEL: RecordState.CANCELLED,
+        Doing.RETRY: RecordState.PENDING,
+        Doing.HAND_BACK: RecordState.PENDING,
+    }.get(doing, RecordState.ABSENT)
 
 
 def _knowing(state: State, w: int, doing: Doing) -> State:
-    """Worker *w* goes on to *doing*, knowing the record as it is."""
+    """Worker *w* continues with *doing*, and knows the record as it is."""
     if doing is Doing.RECEIVE:
         return _with(state, w, IDLE)
     there, message = state.record, state.workers[w].message
@@ -403,21 +413,21 @@ def _knowing(state: State, w: int, doing: Doing) -> State:
     return _with(state, w, Worker(doing, message, there.fence, there.dispatch, there.tries))
 
 
-def _ended(there: Record, stands: Stands) -> Record:
-    return there._replace(stands=stands, live=False)
+def _ended(there: Record, state: RecordState) -> Record:
+    return there._replace(state=state, live=False)
 
 
 def _time_steps(state: State) -> Iterator[Step[State]]:
-    """What lapses: for nothing where nobody holds it any more, else for slowness."""
+    """Expiries: free if no worker holds the lease or message, otherwise counted as slowness."""
     there, left = state.record, state.left
     slower = left._replace(slow=left.slow - 1)
-    if there.stands is Stands.RUNNING and there.live:
+    if there.state is RecordState.RUNNING and there.live:
         lapsed = state._replace(record=there._replace(live=False))
         held = any(w.fence == there.fence and w.doing in _WORKING for w in state.workers)
         if not held:
-            yield Step("the lease lapses", lapsed)
+            yield Step("the lease expires", lapsed)
         elif left.slow:
-            yield Step("the lease lapses: its worker is slow", lapsed._replace(left=slower), True)
+            yield Step("the lease expires: its worker is slow", lapsed._replace(left=slower), True)
     if state.holder:
         visible = state._replace(holder=0)
         if state.workers[state.holder - 1] == IDLE:
@@ -427,14 +437,14 @@ def _time_steps(state: State) -> Iterator[Step[State]]:
             yield Step("the message is visible again: its worker is slow", late, fault=True)
     if left.windows and state.sent:
         forgotten = state._replace(sent=0, left=left._replace(windows=left.windows - 1))
-        yield Step("the window of deduplication passes", forgotten, fault=True)
+        yield Step("the deduplication window passes", forgotten, fault=True)
 
 
 _WORKING = {Doing.SCRIPT, Doing.STORE_RETRY, *_OUTCOMES}
 
 
 def _watcher_steps(state: State) -> Iterator[Step[State]]:
-    """Entries are sent, and only then deleted; a second watcher may do either again."""
+    """Entries are sent before they are deleted; a second watcher may repeat either."""
     for number in _numbers(state.entries):
         bit = 1 << number
         fresh = not state.sent & bit
@@ -457,16 +467,16 @@ def _watcher_steps(state: State) -> Iterator[Step[State]]:
 
 def _requests(protocol: Protocol, state: State) -> Iterator[Step[State]]:
     there, left = state.record, state.left
-    if left.cancels and not there.stands.ended:
-        if there.stands is Stands.RUNNING:
+    if left.cancels and not there.state.ended:
+        if there.state is RecordState.RUNNING:
             cancelled = there._replace(cancel=True)
         else:
-            cancelled = there._replace(stands=Stands.CANCELLED)
+            cancelled = there._replace(state=RecordState.CANCELLED)
         less = left._replace(cancels=left.cancels - 1)
         yield Step("cancel", state._replace(record=cancelled, left=less, answered=True))
-    if left.redrives and there.stands is Stands.DEAD:
+    if left.redrives and there.state is RecordState.DEAD:
         number = there.dispatch + protocol.redrive_adds
-        again = there._replace(stands=Stands.PENDING, dispatch=number, tries=0, cancel=False)
+        again = there._replace(state=RecordState.PENDING, dispatch=number, tries=0, cancel=False)
         redriven = state._replace(
             record=again,
             left=left._replace(redrives=left.redrives - 1),
@@ -477,14 +487,14 @@ def _requests(protocol: Protocol, state: State) -> Iterator[Step[State]]:
 
 
 def _numbered(state: State, number: int) -> State:
-    """With a retry's or a redrive's entry in the due table."""
+    """Add a retry's or a redrive's entry to the due table."""
     meaning = (number, state.redriven)
     meant = state.meant if meaning in state.meant else tuple(sorted({*state.meant, meaning}))
     return state._replace(entries=state.entries | 1 << number, meant=meant)
 
 
 def _acknowledged(state: State, message: int) -> State:
-    """Without the message, whoever has it by now: a late receipt may still count."""
+    """Delete the message, whichever worker has it: a late receipt may still count."""
     if not state.queue or state.queue[0] != message:
         return state
     return state._replace(queue=state.queue[1:], holder=0)

@@ -1,4 +1,4 @@
-"""The protocols hold in every state; each of them broken does not."""
+"""The protocols hold in every state; each broken protocol violates its property."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_the_protocol_holds_in_every_state(name: str) -> None:
     explored = explore(SMALL[name])
 
     assert explored.violation is None, str(explored.violation)
-    assert explored.states > 1_000, "the model has shrunk to nothing"
+    assert explored.states > 1_000, "the model is too small"
 
 
 @pytest.mark.skipif(not LONG, reason="takes minutes")
@@ -26,7 +26,7 @@ def test_the_protocol_holds_in_every_state_of_a_large_model(name: str) -> None:
 
 
 @pytest.mark.parametrize("broken", [*BROKEN.values(), SWALLOWED], ids=[*BROKEN, "swallowed"])
-def test_a_broken_protocol_is_shown(broken: Broken) -> None:
+def test_each_broken_protocol_violates_its_property(broken: Broken) -> None:
     violation = explore(broken.model).violation
 
     assert violation is not None
@@ -35,7 +35,7 @@ def test_a_broken_protocol_is_shown(broken: Broken) -> None:
 
 
 @pytest.mark.parametrize("name", OPEN)
-def test_what_is_open_is_known(name: str) -> None:
+def test_known_gaps_are_still_found(name: str) -> None:
     violation = explore(OPEN[name].model).violation
 
     assert violation is not None, "no longer found: move it to the fixed ones in docs/defects.md"
@@ -44,7 +44,7 @@ def test_what_is_open_is_known(name: str) -> None:
 
 @pytest.mark.skipif(not LONG, reason="takes long")
 @pytest.mark.parametrize("name", NOT_NEEDED)
-def test_a_second_guard_is_one(name: str) -> None:
+def test_redundant_guards_are_not_needed(name: str) -> None:
     assert explore(NOT_NEEDED[name]).violation is None
 
 
@@ -52,7 +52,7 @@ def test_a_second_guard_is_one(name: str) -> None:
 
 
 def numbers(up_to: int, *, only_by_fault: bool = False, rest: int | None = None) -> Model[int]:
-    """Counts from 0 to *up_to*; *rest*: where it may end."""
+    """Counts from 0 to *up_to*; *rest*: the accepted end."""
 
     def steps(at: int) -> list[Step[int]]:
         more = [Step(f"to {at + 1}", at + 1, only_by_fault)] if at < up_to else []
@@ -84,7 +84,7 @@ def test_an_explorer_counts_what_it_sees() -> None:
         (numbers(5, only_by_fault=True), STUCK, 0),
     ],
 )
-def test_an_explorer_shows_the_shortest_way_to_what_is_broken(
+def test_the_explorer_shows_the_shortest_path_to_a_violation(
     model: Model[int], broken: str, length: int
 ) -> None:
     violation = explore(model).violation
@@ -94,9 +94,9 @@ def test_an_explorer_shows_the_shortest_way_to_what_is_broken(
     assert f"{length}. to {length}" in str(violation) or not length
 
 
-def test_an_explorer_finds_a_circle_that_never_comes_to_rest() -> None:
-    circle = Model[int](
-        name="circle",
+def test_the_explorer_finds_an_endless_cycle() -> None:
+    cycle = Model[int](
+        name="cycle",
         initial=0,
         steps=lambda at: [Step(f"to {to}", to) for to in {0: (1, 3), 1: (2,), 2: (1,)}.get(at, ())],
         always={},
@@ -104,12 +104,12 @@ def test_an_explorer_finds_a_circle_that_never_comes_to_rest() -> None:
         accounted=lambda at: at == 3,
     )
 
-    violation = explore(circle).violation
+    violation = explore(cycle).violation
 
     assert violation is not None
     assert (violation.property, violation.trace) == (LOST, ["to 1"])
 
 
-def test_an_explorer_gives_up_where_it_would_never_end() -> None:
+def test_the_explorer_gives_up_above_the_limit_of_states() -> None:
     with pytest.raises(TooLargeError):
         explore(numbers(8), at_most=3)

@@ -1,7 +1,7 @@
-"""Take each guard away that the design leans on, and see that some test notices.
+"""Removes each guard of the code, one at a time, and checks that a test fails.
 
-The list is derived from the code (see `derive`). Prints a table, and one JSON object as the last
-line; exit status 0 only if nothing survived.
+The mutants are derived from the code (see `derive`). Prints a table, and one JSON object as the
+last line. The exit status is 0 only if no mutant survived.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import TextIO
 
 from tests.mutation.children import copied, warm_up
 from tests.mutation.derive import derived
-from tests.mutation.equivalents import sorted_out
+from tests.mutation.equivalents import split_equivalents
 from tests.mutation.ledger import Ledger
-from tests.mutation.meeting import Kept
+from tests.mutation.meeting import CoverageCache
 from tests.mutation.running import FOLDERS
 from tests.mutation.source import Mutant, Product
-from tests.mutation.trial import Plan, Verdict, told, tried
+from tests.mutation.trial import Plan, Verdict, format_verdict, tried
 
 ROOT = Path(__file__).parents[2]
 WORK = ROOT / ".nextfire" / "mutation"
-_STDERR = os.dup(2)  # children have another
+_STDERR = os.dup(2)  # children redirect theirs
 
 
 def main(arguments: list[str]) -> int:
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     began = time.monotonic()
     folders = [WORK / f"copy-{number}" for number in range(asked.jobs)]
     product = Product.read(ROOT, FOLDERS)
-    mutants, equivalent, unused = sorted_out(derived(product))
+    mutants, equivalent, unused = split_equivalents(derived(product))
     wanted = [
         each
         for each in mutants
@@ -67,8 +67,9 @@ def main(arguments: list[str]) -> int:
     warm_up()
     sources = {each.path: each.source for each in product.modules}
     for each in wanted:
-        ast.parse(each.applied(sources[each.path]))  # what does not import would count as killed
-    kept = Kept(folders[0], WORK / "meeting")
+        # a mutant that does not import would count as killed
+        ast.parse(each.applied(sources[each.path]))
+    kept = CoverageCache(folders[0], WORK / "meeting")
     plan = Plan(
         sources, wanted, folders, kept, ledger, _say, thorough=asked.thorough, verdicts=before
     )
@@ -79,7 +80,7 @@ def main(arguments: list[str]) -> int:
     if not asked.json:
         _print_table(verdicts)
     for entry in unused:
-        print(f"equivalent, and no mutant is like it: {entry.path} {entry.where}: {entry.change}")
+        print(f"equivalent, but it matches no mutant: {entry.path} {entry.where}: {entry.change}")
     kinds = Counter(mutant.kind for mutant, _ in verdicts)
     document = {
         "mutants": len(verdicts),
@@ -96,19 +97,19 @@ def main(arguments: list[str]) -> int:
 
 
 def _alone() -> TextIO:
-    """Have the copies for this process, until what is returned is closed."""
+    """Lock the copies for this process until the returned file is closed."""
     WORK.mkdir(parents=True, exist_ok=True)
     lock = (WORK / "lock").open("w")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        sys.exit("Another run is at work in .nextfire/mutation. Wait for its end.")
+        sys.exit("Another run is using .nextfire/mutation. Wait until it ends.")
     return lock
 
 
 def _print_table(verdicts: list[tuple[Mutant, Verdict]]) -> None:
     for mutant, verdict in verdicts:
-        print(told(mutant, verdict))
+        print(format_verdict(mutant, verdict))
     print()
     for kind in sorted({mutant.kind for mutant, _ in verdicts}):
         of_kind = [verdict for mutant, verdict in verdicts if mutant.kind == kind]
@@ -125,25 +126,27 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only",
         action="append",
-        help="mutants whose kind, place or change has this in it; more than once: any of them; all",
+        help="only mutants whose kind, place or change contains this; repeatable; default: all",
     )
-    parser.add_argument("--jobs", type=int, default=2, help="children at a time; 2")
+    parser.add_argument("--jobs", type=int, default=2, help="concurrent child processes; default 2")
     parser.add_argument(
-        "--again", action="store_true", help="only those that survived when they were last tried"
+        "--again", action="store_true", help="only mutants that survived their last trial"
     )
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="not again those whose function is as it was when a test found them out that still is "
-        "there; they are counted",
+        help="do not retry mutants that an existing test killed if their function is unchanged; "
+        "they are counted",
     )
     parser.add_argument(
         "--thorough",
         action="store_true",
-        help="with all cases of the tests that meet a mutant, not the first of each, and 150 more",
+        help="run all cases of the tests that execute a mutant, not the first of each and 150 more",
     )
     parser.add_argument(
-        "--list", action="store_true", help="list the mutants, and what is known; try none"
+        "--list",
+        action="store_true",
+        help="list the mutants and their last results without trying any",
     )
     parser.add_argument("--json", action="store_true", help="print no table")
     return parser

@@ -1,4 +1,4 @@
-"""Checks of who, which and when: each comparison, each step and each greater-of taken away."""
+"""Mutants of checks of ids, versions and states: comparisons, increments and maxima removed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,28 @@ NAMES = frozenset(
     {
         *("uid", "version", "schedule_version", "revision", "fence", "epoch", "beat", "dispatch"),
         *("claim_token", "lease_until", "not_before", "state", "buried", "cancel_requested"),
-        # What is made of these: properties, and answers.
+        # Derived from these: properties and return values.
         *("ended", "tries", "taken", "released", "attempt_base", "holder", "covers_until"),
     }
 )
-_EXCEPT = ("layers/nextfire/domain/cron.py", "layers/nextfire/domain/schedule.py")
+_EXCEPT = tuple(
+    f"layers/nextfire/domain/{name}.py"
+    for name in (
+        "cron",
+        "jitter",
+        "preview",
+        "recurrence",
+        "schedule",
+        "schedule_text",
+        "stretch",
+        "wall_clock",
+    )
+)
 _NEUTRAL = {ast.And: "True", ast.Or: "False"}
 
 
 def mutants(product: Product) -> Iterator[Mutant]:
-    """Everything that compares, or counts on, one of `NAMES`."""
+    """Everything that compares, or depends on, one of `NAMES`."""
     for module in product.modules:
         if module.path in _EXCEPT:
             continue
@@ -29,17 +41,17 @@ def mutants(product: Product) -> Iterator[Mutant]:
             if isinstance(node, ast.BoolOp):
                 yield from _operands(product, module, node)
             yield from _tests(product, module, node)
-            if isinstance(node, ast.Compare) and _speaks(node):
+            if isinstance(node, ast.Compare) and _mentions_names(node):
                 yield from _parts(product, module, node)
                 if _is_answer(module, node):
                     yield from _both(product, module, node)
-            if isinstance(node, ast.Call) and _speaks(node):
+            if isinstance(node, ast.Call) and _mentions_names(node):
                 yield from _greater(product, module, node)
-            if isinstance(node, ast.BinOp) and _speaks(node.left):
+            if isinstance(node, ast.BinOp) and _mentions_names(node.left):
                 yield from _steps(product, module, node)
 
 
-def _speaks(node: ast.AST) -> bool:
+def _mentions_names(node: ast.AST) -> bool:
     """Whether *node* mentions one of `NAMES`."""
     return any(
         (isinstance(each, ast.Attribute) and each.attr.lstrip("_") in NAMES)
@@ -51,13 +63,13 @@ def _speaks(node: ast.AST) -> bool:
 def _operands(product: Product, module: Module, node: ast.BoolOp) -> Iterator[Mutant]:
     neutral = _NEUTRAL[type(node.op)]
     for value in node.values:
-        if _speaks(value) and _decides(value):
+        if _mentions_names(value) and _decides(value):
             text = f"{neutral} for {module.text(value)} in {module.text(node)}"
             yield product.mutant(KIND, module, value, neutral, text)
 
 
 def _decides(value: ast.expr) -> bool:
-    """Whether *value* is a condition, not a value with a fallback behind it."""
+    """Whether *value* is a condition, not a value followed by a fallback."""
     atom = value.operand if isinstance(value, ast.UnaryOp) else value
     return isinstance(atom, ast.Compare | ast.BoolOp | ast.Attribute | ast.Call)
 
@@ -72,7 +84,7 @@ def _tests(product: Product, module: Module, node: ast.AST) -> Iterator[Mutant]:
         case ast.Match(cases=cases):
             tests = [each.guard for each in cases if each.guard is not None]
     for test in tests:
-        if not _speaks(test):
+        if not _mentions_names(test):
             continue
         if isinstance(test, ast.BoolOp):
             yield _replaced(product, module, test, "False")
@@ -81,7 +93,7 @@ def _tests(product: Product, module: Module, node: ast.AST) -> Iterator[Mutant]:
 
 
 def _is_answer(module: Module, node: ast.Compare) -> bool:
-    """Whether *node* is no test and no part of one: it is returned, stored, or given on."""
+    """Whether *node* is not part of a test: it is returned, stored or passed on."""
     parent = module.parent(node)
     if isinstance(parent, ast.UnaryOp):
         parent = module.parent(parent)
@@ -99,7 +111,7 @@ def _replaced(product: Product, module: Module, node: ast.expr, outcome: str) ->
 
 
 def _parts(product: Product, module: Module, node: ast.Compare) -> Iterator[Mutant]:
-    """One of several things compared, or compared with, left out."""
+    """Remove one of several compared values."""
     [right, *more] = node.comparators
     if more:
         return

@@ -1,8 +1,7 @@
-"""Forked children that run tests in a copy of the project, and what they bring back.
+"""Forked child processes that run tests in a copy of the project, and their results.
 
-The parent has imported the heavy libraries and nothing of the project, so a child has only the
-project's own modules to import. Each child works in a copy of its own: mutated source never lies in
-the work tree.
+The parent has imported the heavy libraries but nothing of the project, so a child imports only the
+project's own modules. Each child works in its own copy: mutated source is never in the work tree.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ HEAVY = (
     *(f"moto.{name}.responses" for name in ("dynamodb", "events", "s3", "secretsmanager", "sqs")),
     *("moto.ssm.models", "moto.ssm.responses", "moto.sts.models", "moto.sts.responses"),
 )
-_TICK, _ENDING_TICKS = 0.005, 1000  # seconds; how often one that ends is looked after
+_TICK, _ENDING_TICKS = 0.005, 1000  # seconds; how often to poll a child that is ending
 _LIBC = ctypes.CDLL(None)
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
-_MEMORY = 6 << 30  # of a child: one that never ends must not take the machine along
+_MEMORY = 6 << 30  # of a child: an endless one must not exhaust the machine
 
 
 class ChildError(Exception):
-    """A child could not do its work: no verdict over a mutant."""
+    """A child failed to do its work: the mutant remains without a verdict."""
 
 
 def warm_up() -> None:
@@ -57,7 +56,7 @@ def warm_up() -> None:
 
 
 def copied(root: Path, folder: Path) -> None:
-    """Copy the project's files, as git sees them, from *root* to *folder*, which is made anew."""
+    """Copy the project's files, as git lists them, from *root* to *folder*, which is recreated."""
     shutil.rmtree(folder, ignore_errors=True)
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -73,8 +72,8 @@ def copied(root: Path, folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
-    """What a child made of *task*, in *folder*. `answer`: None where it was ended after `seconds`,
-    or ended itself by a signal.
+    """The result of *task* in *folder*. `answer`: None if the child was ended after `seconds` or
+    died of a signal.
     """
 
     task: T
@@ -101,20 +100,20 @@ def fan_out(
     *,
     limit: Callable[[T], float],
 ) -> Iterator[Outcome[T]]:
-    """Do *work* on each of *tasks* in a child process, one for each of *folders* at a time.
+    """Run *work* for each of *tasks* in a child process, one per folder at a time.
 
     Args:
-        tasks: Asked for one by one, when a folder is free.
-        work: Given the task and the folder, which is the current one; its answer becomes JSON.
+        tasks: Taken one by one, when a folder is free.
+        work: Called with the task and the folder, the working directory; its result becomes JSON.
         folders: Copies of the project.
-        limit: Seconds that a task may take.
+        limit: Maximum duration of a task in seconds.
 
     Raises:
-        ChildError: *work* raised something.
+        ChildError: *work* raised an exception.
 
     Yields:
-        The outcomes, as they come. Nothing is begun in an outcome's folder before the next one is
-        asked for.
+        The outcomes, in the order of completion. The folder of an outcome is not reused before the
+            next outcome is requested.
     """
     waiting = iter(tasks)
     free = list(folders)
@@ -159,12 +158,12 @@ def _start(task: T, work: Callable[[T, Path], object], folder: Path, limit: floa
         status = 1
         try:
             os.close(reader)
-            _settle_in(folder)
+            _move_to_copy(folder)
             answer = json.dumps(work(task, folder)) + "\n"
             with os.fdopen(writer, "w") as pipe:
                 pipe.write(answer)
             status = 0
-        except BaseException:  # noqa: BLE001 — told in the log, since nobody is above
+        except BaseException:  # noqa: BLE001 — logged, since a child has no caller
             os.write(2, traceback.format_exc().encode())
         finally:
             os._exit(status)
@@ -172,8 +171,8 @@ def _start(task: T, work: Callable[[T, Path], object], folder: Path, limit: floa
     return _Child(task, pid, folder, reader, started, started + limit)
 
 
-def _settle_in(folder: Path) -> None:
-    """Make this process one of the copy in *folder*, and of nothing else."""
+def _move_to_copy(folder: Path) -> None:
+    """Detach this process, and move it to the copy in *folder*."""
     os.setsid()
     _LIBC.prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     if Path.cwd() != folder:
@@ -190,8 +189,8 @@ def _settle_in(folder: Path) -> None:
 
 
 def _end(child: _Child[Any]) -> int:
-    """End the child and what it started, by its process group. Returns its status, as `wait` has
-    it; that of one that was ending by itself is its own.
+    """End the child and its process group. Returns its status as from `wait`; a child that was
+    already ending keeps its own status.
     """
     os.close(child.pipe)
     for _ in range(_ENDING_TICKS if child.until == 0 else 0):
@@ -208,5 +207,5 @@ def _end_group(pid: int) -> None:
     try:
         os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:
-        with suppress(ProcessLookupError):  # none is left; or it has yet to make its group
+        with suppress(ProcessLookupError):  # the group is gone, or the child has not created it yet
             os.kill(pid, signal.SIGKILL)

@@ -1,8 +1,8 @@
-"""Conditions of DynamoDB writes: each clause taken away, and the whole.
+"""Mutants of the conditions of DynamoDB writes: each clause removed, and the whole condition.
 
-A clause is replaced by one that is always true (or, among alternatives, never) and names the same
-attributes and values: DynamoDB refuses a request with a value that nothing uses, and that refusal
-would be met by any test.
+A clause is replaced by one that is always true (in an alternative: never true) and uses the same
+attributes and values: DynamoDB rejects a request with unused values, and every test would notice
+that.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ def mutants(product: Product) -> Iterator[Mutant]:
 
 
 def _sinks(module: Module) -> Iterator[ast.expr]:
-    """What is given as a condition."""
+    """The expressions that are used as conditions."""
     for node in module.nodes:
         match node:
             case ast.Dict(keys=keys, values=values):
                 for key, value in zip(keys, values, strict=True):
                     if isinstance(key, ast.Constant) and key.value == _SINK:
                         yield value
-            case ast.keyword(arg="ConditionExpression", value=value):
+            # The keyword of `RunUpdates.change`, which is in another module than its callers.
+            case ast.keyword(arg="ConditionExpression" | "condition", value=value):
                 yield value
             case ast.Assign(
                 targets=[ast.Subscript(slice=ast.Constant(value="ConditionExpression"))],
@@ -54,7 +55,7 @@ def _sinks(module: Module) -> Iterator[ast.expr]:
 def _sources(
     module: Module, node: ast.expr, seen: set[tuple[ast.AST | None, str]]
 ) -> Iterator[ast.expr]:
-    """The expressions that *node* may have its value from: variables and parameters looked up."""
+    """The expressions that *node* may get its value from, through variables and parameters."""
     function = module.function(node)
     if not isinstance(node, ast.Name):
         yield node
@@ -79,7 +80,7 @@ def _sources(
 
 
 def _arguments(module: Module, function: ast.FunctionDef, name: str) -> Iterator[ast.expr]:
-    """What the calls of *function* give for its parameter *name*, by keyword."""
+    """The keyword arguments for the parameter *name* in calls of *function*."""
     for node in module.nodes:
         match node:
             case ast.Call(
@@ -89,7 +90,7 @@ def _arguments(module: Module, function: ast.FunctionDef, name: str) -> Iterator
 
 
 def _leaves(module: Module, node: ast.expr) -> Iterator[ast.Constant | ast.JoinedStr]:
-    """The texts that *node* is made of."""
+    """The string literals that *node* is composed of."""
     match node:
         case ast.Constant(value=str()) | ast.JoinedStr():
             yield node
@@ -116,7 +117,7 @@ def _leaves(module: Module, node: ast.expr) -> Iterator[ast.Constant | ast.Joine
 def _whole(product: Product, module: Module, node: ast.expr) -> Iterator[Mutant]:
     text = module.text(node)
     if isinstance(node, ast.Constant) and str(node.value).startswith(" "):
-        return  # it is appended: its clause is taken out as such
+        return  # an appended part: its clause is removed separately
     always = f'(lambda c: f"({{c}}) OR NOT ({{c}})")({text})'
     if isinstance(node, ast.Constant) and not _WORD.search(str(node.value)):
         always = repr(_neutral(str(node.value), "AND"))
@@ -126,7 +127,7 @@ def _whole(product: Product, module: Module, node: ast.expr) -> Iterator[Mutant]
 def _clauses(
     product: Product, module: Module, leaf: ast.Constant | ast.JoinedStr
 ) -> Iterator[Mutant]:
-    """*leaf* without each of its clauses."""
+    """Remove each clause of *leaf*."""
     if isinstance(leaf, ast.Constant):
         body, prefix, suffix = str(leaf.value), "", ""
     else:
@@ -134,7 +135,7 @@ def _clauses(
         prefix, body, suffix = text[:2], text[2:-1], text[-1]
     only = not _WORD.search(body)
     if only and isinstance(leaf, ast.Constant) and not _is_part(module, leaf):
-        return  # the whole condition, see `_whole`
+        return  # this is the whole condition, see `_whole`
     for start, end, word in clauses(body):
         clause = body[start:end]
         changed = body[:start] + _neutral(clause, word) + body[end:]
@@ -143,7 +144,7 @@ def _clauses(
 
 
 def _is_part(module: Module, leaf: ast.AST) -> bool:
-    """Whether *leaf* is put together with others."""
+    """Whether *leaf* is combined with other strings."""
     return isinstance(module.parent(leaf), ast.List | ast.ListComp | ast.GeneratorExp | ast.IfExp)
 
 
@@ -152,8 +153,8 @@ def _neutral(clause: str, word: str) -> str:
 
 
 def clauses(text: str, word: str = "AND") -> Iterator[tuple[int, int, str]]:
-    """Where the clauses of the condition *text* begin and end, inner ones included, and the word
-    that joins them; *word* where there is but one.
+    """Spans of the clauses of the condition *text*, including nested ones, with the word that joins
+    them; *word* for a single clause.
     """
     parts = _split(text)
     words = {text[e:s].strip() for (_, e), (s, _) in pairwise(parts)}
@@ -169,7 +170,7 @@ def clauses(text: str, word: str = "AND") -> Iterator[tuple[int, int, str]]:
 
 
 def _split(text: str) -> list[tuple[int, int]]:
-    """The spans of what AND or OR joins at the outermost level of *text*."""
+    """The spans of the operands of AND or OR at the outermost level of *text*."""
     depth, start, spans, at = 0, 0, [], 0
     while at < len(text):
         depth += {"(": 1, ")": -1}.get(text[at], 0)

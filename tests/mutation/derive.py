@@ -1,4 +1,4 @@
-"""The list of mutants, derived from the code."""
+"""Derives the mutants from the code."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from tests.mutation import checks, conditions, ids, orders, pages, reads
 from tests.mutation.source import Mutant, Product
 
 FOLDERS = ("layers", "functions")
-"""What is mutated."""
+"""The folders to mutate."""
 
 
 def derived(product: Product) -> list[Mutant]:
-    """Every mutant of *product*, by place. One that two kinds come to is listed once."""
+    """Every mutant of *product*, by place. Duplicates of several kinds are listed once."""
     found: dict[tuple[str, int, int, str], Mutant] = {}
     for mutant in _all(product):
         outcome = mutant.change.partition(" for ")[0] if " for " in mutant.change else ""
         key = outcome if outcome in {"True", "False"} else mutant.replacement
         found.setdefault((mutant.path, mutant.start, mutant.end, key), mutant)
     in_order = sorted(found.values(), key=lambda each: (each.path, each.start, each.change))
-    return list(_told_apart(in_order))
+    return list(_with_unique_names(in_order))
 
 
-def _told_apart(mutants: Iterable[Mutant]) -> Iterator[Mutant]:
-    """*mutants*, whose names differ: the second of two alike in one function says so."""
+def _with_unique_names(mutants: Iterable[Mutant]) -> Iterator[Mutant]:
+    """Make the names of *mutants* unique: repeated ones in a function get a number."""
     seen: Counter[str] = Counter()
     for each in mutants:
         seen[each.name] += 1

@@ -1,8 +1,8 @@
-"""Ids: each interpolated part taken out, or made the same for all.
+"""Mutants of ids: each interpolated part removed, or made constant.
 
-An f-string without a space in it is an id or a part of one (a name, a key, a path): texts for
-people have spaces. Made the same, a part keeps its form (a 1 for each digit and small letter), so
-that what is made of it may read as an id still.
+An f-string without a space is an id or a part of one (a name, key or path); texts for people have
+spaces. A constant part keeps its form (1 for each letter and digit), so that the result still
+parses as an id.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _parts(product: Product, module: Module, node: ast.JoinedStr) -> Iterator[Mu
             continue
         shown = f"{{{ast.unparse(part.value)}}} in {module.text(node)}"
         rest = [*node.values[:index], *node.values[index + 1 :]]
-        yield product.mutant(KIND, module, node, _told(rest), f"without {shown}")
+        yield product.mutant(KIND, module, node, _concatenated(rest), f"without {shown}")
         same = [*map(_piece, node.values)]
         same[index] = _SAME.format(same[index])
         yield product.mutant(
@@ -48,21 +48,25 @@ def _parts(product: Product, module: Module, node: ast.JoinedStr) -> Iterator[Mu
         )
 
 
-def _told(parts: list[ast.expr]) -> str:
+def _concatenated(parts: list[ast.expr]) -> str:
     return f"({' + '.join(map(_piece, parts)) or repr('')})"
 
 
 def _piece(part: ast.expr) -> str:
-    """An expression for what *part* of an f-string adds."""
+    """An expression for the text that *part* of an f-string adds."""
     if not isinstance(part, ast.FormattedValue):
         return ast.unparse(part)
     convert = {-1: "", ord("r"): "repr", ord("s"): "str", ord("a"): "ascii"}[part.conversion]
-    spec = _told(part.format_spec.values) if isinstance(part.format_spec, ast.JoinedStr) else "''"
+    spec = (
+        _concatenated(part.format_spec.values)
+        if isinstance(part.format_spec, ast.JoinedStr)
+        else "''"
+    )
     return f"format({convert}({ast.unparse(part.value)}), {spec})"
 
 
 def _joining(module: Module) -> Iterator[str]:
-    """Functions that make one text of all their arguments."""
+    """Functions that join all their arguments into one text."""
     for node in module.tree.body:
         if isinstance(node, ast.FunctionDef) and node.args.vararg is not None:
             name = node.args.vararg.arg

@@ -1,4 +1,4 @@
-"""Which test found each mutant out when it was last tried, kept from run to run."""
+"""The test that killed each mutant in its last trial, kept between runs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _NEAR = 20
 
 
 class Ledger:
-    """Kept in *file*, a line for each verdict, so that a run that is broken off is of use, too.
+    """Kept in *file*, one line per verdict, so that an interrupted run is of use, too.
 
-    The test that found a mutant out before is tried first, and has to do it again, unless a run is
-    told to go on where others ended. Then those that found out others near it.
+    The test that killed a mutant before is tried first and must kill it again, unless a run resumes
+    an earlier one. Next come the tests that killed mutants near it.
     """
 
     def __init__(self, file: Path) -> None:
@@ -28,16 +28,16 @@ class Ledger:
                 self._killers[name], self._around[name] = killer, around
 
     def killer(self, mutant: Mutant) -> str | None:
-        """The id of the test that was red; None where none was, or where it was never tried."""
+        """The id of the test that failed; None if none did, or if it was never tried."""
         return self._killers.get(mutant.name)
 
     def still(self, mutant: Mutant) -> str | None:
-        """As `killer`; None also where the function around is not what it was then."""
+        """Like `killer`, but also None if the surrounding function has changed since."""
         same = self._around.get(mutant.name) == mutant.around
         return self.killer(mutant) if same else None
 
     def near(self, mutant: Mutant) -> list[str]:
-        """The tests that found others out: those of its function, then those of its file, the most
+        """The tests that killed other mutants: those of its function, then those of its file, most
         frequent first.
         """
         place, _, _ = mutant.name.partition(": ")
@@ -48,7 +48,7 @@ class Ledger:
         return [killer for killer, _ in found.most_common(_NEAR)]
 
     def survived(self, mutant: Mutant) -> bool:
-        """Whether it was tried, and nothing noticed."""
+        """Whether it was tried, and no test failed."""
         return mutant.name in self._killers and self._killers[mutant.name] is None
 
     def keep(self, mutant: Mutant, killer: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Which tests meet a line: found by one run of each test file, and kept until the code changes."""
+"""Which tests execute a line: from one run of each test file, kept until the code changes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from tests.mutation.source import Mutant
 
 
 @dataclass(slots=True)
-class Meeting:
-    """The tests that meet each line. `seconds`: of each test; `red`: those that fail as it is."""
+class LineCoverage:
+    """The tests that execute each line. `seconds`: duration of each test; `red`: tests that fail
+    without a mutant.
+    """
 
     seconds: dict[str, float] = field(default_factory=dict)
     tests: dict[tuple[str, int], set[str]] = field(default_factory=dict)
     red: list[str] = field(default_factory=list)
 
     def add(self, found: dict[str, Any]) -> None:
-        """Take in what `traced` told of a file."""
+        """Add the results of `traced` for a file."""
         ids = [nodeid for nodeid, _ in found["tests"]]
         self.seconds.update((nodeid, seconds) for nodeid, seconds in found["tests"])
         self.red += found["red"]
@@ -31,17 +33,17 @@ class Meeting:
                 self.tests.setdefault((path, int(line)), set()).update(ids[i] for i in indexes)
 
     def of(self, mutant: Mutant) -> list[str]:
-        """The tests that meet *mutant*, the quickest first."""
+        """The tests that execute *mutant*, fastest first."""
         return self.at(mutant.lines)
 
     def at(self, lines: Iterable[tuple[str, int]]) -> list[str]:
-        """The tests that meet one of *lines*, the quickest first."""
+        """The tests that execute one of *lines*, fastest first."""
         found = set[str]().union(*(self.tests.get(line, set()) for line in lines))
         return sorted(found, key=lambda each: (self.seconds[each], each))
 
 
-class Kept:
-    """What was found of each test file of the project in *root*, kept in *folder*."""
+class CoverageCache:
+    """The results for each test file of the project in *root*, kept in *folder*."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -51,14 +53,14 @@ class Kept:
                 file.unlink()
 
     def missing(self) -> list[str]:
-        """The test files that are yet to be run."""
+        """The test files that have not been run yet."""
         return [path for path, file in self._files.items() if not file.exists()]
 
     def keep(self, path: str, found: dict[str, Any]) -> None:
         self._files[path].write_text(json.dumps(found))
 
-    def meeting(self) -> Meeting:
-        meeting = Meeting()
+    def meeting(self) -> LineCoverage:
+        meeting = LineCoverage()
         for file in self._files.values():
             if file.exists():
                 meeting.add(json.loads(file.read_text()))
@@ -66,7 +68,7 @@ class Kept:
 
 
 def _digests(root: Path) -> Iterator[tuple[str, str]]:
-    """Each test file with a digest of itself and of all that it may run."""
+    """Each test file with a digest of itself and of everything that it may run."""
     product = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*.py"))]
     shared = _digest(root, [*product, *sorted((root / "tests").glob("*.py"))])
     fixtures = _digest(root, _helpers(root / "tests/integration"))
@@ -79,7 +81,7 @@ def _digests(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _helpers(folder: Path) -> list[Path]:
-    """The files of *folder* that hold no tests themselves."""
+    """The files of *folder* that contain no tests."""
     return [path for path in sorted(folder.glob("*.py")) if not path.name.startswith("test_")]
 
 

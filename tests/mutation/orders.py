@@ -1,4 +1,4 @@
-"""The order of writes: two that follow each other swapped; a write's answer not minded."""
+"""Mutants of the order of writes: two consecutive writes swapped, or a write's result ignored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Test = ast.If | ast.IfExp | ast.While | ast.comprehension
 
 
 def mutants(product: Product) -> Iterator[Mutant]:
-    """Every two consecutive writes of a block; every test of what a write answered."""
+    """Every two consecutive writes of a block, and every test of a write's result."""
     writers = Writers(product)
     for module in product.modules:
         for node in [module.tree, *module.nodes]:
@@ -40,7 +40,7 @@ def _swapped(
     for first, second in pairwise(writes):
         bound = names_in(block[first], ast.Store)
         if any(bound & names_in(each, ast.Load) for each in block[first + 1 : second + 1]):
-            continue  # the second needs what the first brings
+            continue  # the second write needs the first one's result
         texts = [module.text(each) for each in block[first : second + 1]]
         last = block[second]
         if isinstance(last, ast.Return) and last.value is not None:
@@ -53,7 +53,8 @@ def _swapped(
         span = module.span(block[first])[0], module.span(last)[1]
         change = f"first {_head(texts[second - first])}, then {_head(texts[0])}"
         mutant = product.mutant_of_span(ORDER, module, last, span, joined, change)
-        # Whoever leaves by the first does not come to the second, but would if that were first.
+        # A caller that leaves after the first write does not reach the second, but would if the
+        # order were swapped.
         met = {(module.path, line) for line in module.line_span(block[first])}
         yield replace(mutant, lines=mutant.lines | met)
 
@@ -74,7 +75,7 @@ def _operands(
 def _answers(
     product: Product, module: Module, writers: Writers, function: ast.FunctionDef
 ) -> Iterator[Mutant]:
-    answers = _told_by_writes(module, writers, function)
+    answers = _results_of_writes(module, writers, function)
     for node in ast.walk(function):
         tests: list[ast.expr] = []
         match node:
@@ -89,14 +90,14 @@ def _answers(
                 text = module.text(test)
                 for outcome in ("False", "True"):
                     if isinstance(node, ast.While) and outcome == "True":
-                        continue  # would only never end
+                        continue  # would be an endless loop
                     yield product.mutant(
                         ANSWER, module, test, f"(({text}), {outcome})[1]", f"{outcome} for {text}"
                     )
 
 
-def _told_by_writes(module: Module, writers: Writers, function: ast.FunctionDef) -> set[str]:
-    """The variables that hold what a write answered, or what was made of it."""
+def _results_of_writes(module: Module, writers: Writers, function: ast.FunctionDef) -> set[str]:
+    """The variables that hold a write's result, or something derived from it."""
     answers: set[str] = set()
     while True:
         before = len(answers)

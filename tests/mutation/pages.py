@@ -1,4 +1,4 @@
-"""Paging: what would leave the rest aside. Loops end after their first round, too."""
+"""Mutants of paging: further pages ignored, and loops that end after their first iteration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ASKED = re.compile(r"\b(read|between|scan|list|paginate|pages?|attempts|map)\("
 
 
 def mutants(product: Product) -> Iterator[Mutant]:
-    """Every place that goes on to a next page, and every loop over pages or for as long as."""
+    """Every place that continues with a next page, and every loop over pages or with `while`."""
     for module in product.modules:
         for node in module.nodes:
             match node:
@@ -39,7 +39,7 @@ def mutants(product: Product) -> Iterator[Mutant]:
 
 
 def _nothing_more(product: Product, module: Module, node: ast.Constant) -> Iterator[Mutant]:
-    """The answer does not say that there is more."""
+    """The answer does not indicate that there is more."""
     whole = module.parent(node)
     match whole:
         case ast.Compare(ops=[ast.In() | ast.NotIn() as op]):
@@ -71,7 +71,7 @@ def _first(product: Product, module: Module, iterated: ast.expr) -> Iterator[Mut
 
 
 def _places(product: Product, module: Module, function: ast.FunctionDef) -> Iterator[Mutant]:
-    """Where to go on is not minded, or not told."""
+    """The position to continue from is ignored or not returned."""
     places = set(_PLACE)
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and any(

@@ -1,4 +1,4 @@
-"""Consistent reads made eventually consistent."""
+"""Mutants of consistent reads: made eventually consistent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAMES = {"consistent", "ConsistentRead"}
 
 
 def mutants(product: Product) -> Iterator[Mutant]:
-    """Every read that asks for consistency."""
+    """Every consistent read."""
     for module in product.modules:
         for node in module.nodes:
             found: list[tuple[str | None, ast.expr]] = []

@@ -1,6 +1,4 @@
-"""pytest in a process that forks: everything is collected once, then each child runs what it is
-told to, of what is there.
-"""
+"""pytest in a forking process: tests are collected once, then each child runs its share."""
 
 from __future__ import annotations
 
@@ -18,32 +16,34 @@ import hypothesis
 import pytest
 
 TESTS = ("tests/unit", "tests/integration", "tests/simulation")
-"""Where the tests are that a mutant is run against. Not the crash points, which take minutes: a
-guard has a test of its own, too.
+"""The tests that mutants are run against. Without the crash points, which take minutes: each guard
+must have its own test.
 """
-NOT_FILES = (
+EXCLUDED_FILES = (
     *("tests/unit/test_cli_", "tests/unit/test_benchmarks", "tests/unit/test_examples"),
     *("tests/unit/test_schedule_oracle", "tests/unit/test_schedule_cronsim"),
     "tests/integration/test_contracts",
 )
-"""Of what is not mutated: the command line, what an expression means, the contract suites."""
+"""Tests of what is not mutated: the command line, the meaning of schedule expressions, the contract
+suites.
+"""
 LEFT_OUT = ("ministack", "dynamodb-local", "dynamodb_local")
 """Backends of the contract suites that need a server: part of a test's parameters."""
 FOLDERS = ("layers", "functions")
-"""What is mutated, and traced."""
-_TEST_LIMIT = 60  # seconds; beside other work
+"""The folders that are mutated and traced."""
+_TEST_LIMIT = 60  # seconds; next to other work
 
 
 def test_files(root: Path) -> list[str]:
     """The files of the tests, from *root*."""
     found = [path for folder in TESTS for path in sorted((root / folder).rglob("test_*.py"))]
     names = [str(path.relative_to(root)) for path in found]
-    return [name for name in names if not name.startswith(NOT_FILES)]
+    return [name for name in names if not name.startswith(EXCLUDED_FILES)]
 
 
 @dataclass(slots=True, eq=False)
 class Tests:
-    """The collected tests, and how those went that were run."""
+    """The collected tests, and the results of those that were run."""
 
     serve: Callable[[Tests], Any]
     answer: Any = None
@@ -56,7 +56,7 @@ class Tests:
         return nodeid in self._items
 
     def of(self, path: str) -> list[str]:
-        """The ids of the tests of the file *path*, without those that need a server."""
+        """The ids of the tests in the file *path*, without those that need a server."""
         return [
             nodeid
             for nodeid in self._items
@@ -67,13 +67,14 @@ class Tests:
     def run(
         self, chosen: Iterable[str], *, stop: bool, before: Callable[[str], object] = lambda _: None
     ) -> None:
-        """Run *chosen*, in that order; with *stop*, up to the first that is red. Calls *before*
-        with the id of each. Once a process.
+        """Run *chosen*, in that order; with *stop*, up to the first failure. *before* is called
+        with each test's id. May be called once per process.
         """
         items = [self._items[each] for each in chosen if each in self._items]
         for item, after in zip_longest(items, items[1:]):
             before(item.nodeid)
-            # What fixtures of several tests hold is put away in time if the next one is known.
+            # Fixtures that several tests share are torn down in time only if the next test is
+            # known.
             try:
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
             except Exception:  # noqa: BLE001 — a failure that pytest cannot tell, as a traceback
@@ -85,8 +86,8 @@ class Tests:
 
     def pytest_configure(self) -> None:
         profile = hypothesis.settings.get_profile("nextfire")
-        # The same examples each time, and none kept from a run with a defect in it.
-        # Red is enough: no time is spent on the smallest example.
+        # The same examples each time, and none stored by a run with a defect. A failure is enough:
+        # spend no time on shrinking.
         phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
         hypothesis.settings.register_profile(
             "mutation",
@@ -111,25 +112,25 @@ class Tests:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self._items = {item.nodeid: item for item in session.items}
         gc.collect()
-        gc.freeze()  # children need not look through, nor copy, what all of them have
+        gc.freeze()  # children need neither scan nor copy what all of them share
         self.answer = self.serve(self)
         return True
 
 
 def collected(files: Iterable[str], serve: Callable[[Tests], Any]) -> Tests:
-    """Collect *files* in this process, and have *serve* do what is to be done with them. Once a
+    """Collect *files* in this process and pass the tests to *serve*. May be called once per
     process.
     """
     tests = Tests(serve)
     without = [f"-pno:{name}" for name in ("cacheprovider", "xdist", "schemathesis")]
     pytest.main(
         [
-            # Captured output would be kept in one file for all children. Tracebacks are not read,
-            # and one of a traced test that its time limit ended is more than pytest can show.
+            # Captured output would go to one file for all children. Tracebacks are not read, and
+            # pytest cannot show that of a traced test that its time limit ended.
             *("-q", "-s", "--tb=no", "--continue-on-collection-errors", *without),
             f"--timeout={_TEST_LIMIT}",
             *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
-            # Told in its own way, pytest breaks on a frame that was being traced as time was up.
+            # In its own format, pytest fails on a frame that was being traced at the timeout.
             "--tb=native",
             *files,
         ],
@@ -139,8 +140,8 @@ def collected(files: Iterable[str], serve: Callable[[Tests], Any]) -> Tests:
 
 
 def traced(tests: Tests, path: str) -> dict[str, Any]:
-    """Run the tests of the file *path*. `tests`: id and seconds of each that is green; `lines`: by
-    file and line, the indexes of those that meet it.
+    """Run the tests of the file *path*. `tests`: id and seconds of each passing test; `lines`: by
+    file and line, the indexes of the tests that execute it.
     """
     folder = str(Path.cwd())
     measured = coverage.Coverage(

@@ -1,4 +1,4 @@
-"""Source text and what is changed in it: one expression or statement at a time, the rest stays."""
+"""Source code and its mutants: one expression or statement is changed, the rest is unchanged."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One guard taken away.
+    """One removed guard.
 
-    `path`: from the project's root. `start` and `end`: bytes of the source that `replacement` takes
-    the place of. `where`: the function's qualified name; `owner`: that of the outermost function
-    around, empty at the level of the module. `change`: what was done to what, which
-    together with `path` and `where` names the mutant whatever line it stands on. `lines`: those
-    that a test has to meet, by path. `around`: a digest of the function around, unchanged.
+    `path`: relative to the project's root. `start`, `end`: the bytes of the source that
+    `replacement` replaces. `where`: the function's qualified name; `owner`: that of the outermost
+    surrounding function, empty at module level. `change`: description of the change; with `path`
+    and `where` it names the mutant, independent of its line. `lines`: the lines that a test must
+    execute, by path. `around`: a digest of the unchanged surrounding function.
     """
 
     kind: str
@@ -45,12 +45,12 @@ class Mutant:
         return f"{self.path} {self.where}: {self.change}"
 
     def applied(self, source: bytes) -> bytes:
-        """*source*, that of `path`, with the change."""
+        """Apply the change to *source*, the content of `path`."""
         return source[: self.start] + self.replacement.encode() + source[self.end :]
 
 
 class Module:
-    """A parsed source file, whose nodes know what they stand in."""
+    """A parsed source file whose nodes know their parents."""
 
     def __init__(self, path: str, source: bytes) -> None:
         self.path = path
@@ -65,12 +65,12 @@ class Module:
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        """All nodes, in the order of the source."""
+        """All nodes, in source order."""
         found = [node for node in ast.walk(self.tree) if hasattr(node, "lineno")]
         return sorted(found, key=self.span)
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """The bytes of *node*: from, to."""
+        """The bytes of *node*: start and end."""
         place: Any = node
         start = self._line_starts[place.lineno - 1] + place.col_offset
         return start, self._line_starts[place.end_lineno - 1] + place.end_col_offset
@@ -84,7 +84,7 @@ class Module:
         return self._parents.get(node)
 
     def above(self, node: ast.AST) -> Iterator[ast.AST]:
-        """What *node* stands in, from the inside out."""
+        """The ancestors of *node*, from the inside out."""
         while (found := self._parents.get(node)) is not None:
             yield found
             node = found
@@ -94,7 +94,9 @@ class Module:
         return next((each for each in self.above(node) if isinstance(each, Function)), None)
 
     def where(self, node: ast.AST) -> str:
-        """The qualified name of the function around *node*, or of the name that it is given to."""
+        """The qualified name of the function around *node*, or of the constant that it is assigned
+        to.
+        """
         names = [
             each.name
             for each in (node, *self.above(node))
@@ -103,7 +105,9 @@ class Module:
         return ".".join(reversed(names)) or self.constant(node) or "<module>"
 
     def owner(self, node: ast.AST) -> str:
-        """The qualified name of the outermost function whose body *node* is in; empty if none."""
+        """The qualified name of the outermost function whose body contains *node*, or an empty
+        string.
+        """
         names: list[str] = []
         below = node
         for each in self.above(node):
@@ -125,7 +129,7 @@ class Module:
         return inside[-1] if inside else node
 
     def constant(self, node: ast.AST) -> str:
-        """The name that the module gives to the value around *node*; empty if there is none."""
+        """The module-level name that the value around *node* is assigned to, or an empty string."""
         for each in (node, *self.above(node)):
             if self.parent(each) is self.tree:
                 match each:
@@ -136,7 +140,7 @@ class Module:
         return ""
 
     def line_span(self, node: ast.AST) -> set[int]:
-        """The lines that run when *node* does: those of its statement's head and of itself."""
+        """The lines that run when *node* does: its own and the first line of its statement."""
         lines = set(range(node.lineno, (node.end_lineno or node.lineno) + 1))  # type: ignore[attr-defined]
         statement = next(
             (each for each in (node, *self.above(node)) if isinstance(each, ast.stmt)), None
@@ -147,21 +151,21 @@ class Module:
 
 
 class Product:
-    """All modules, and what their names mean across them."""
+    """All modules, with the uses of names across them."""
 
     def __init__(self, modules: list[Module]) -> None:
         self.modules = modules
 
     @classmethod
     def read(cls, root: Path, folders: tuple[str, ...]) -> Product:
-        """The modules below *folders* of *root*."""
+        """Parse the modules below *folders* of *root*."""
         paths = sorted(path for folder in folders for path in (root / folder).rglob("*.py"))
         return cls([Module(str(path.relative_to(root)), path.read_bytes()) for path in paths])
 
     def mutant(
         self, kind: str, module: Module, node: ast.AST, replacement: str, change: str
     ) -> Mutant:
-        """The mutant in which *replacement* stands in place of *node*."""
+        """The mutant that replaces *node* with *replacement*."""
         return self.mutant_of_span(kind, module, node, module.span(node), replacement, change)
 
     def mutant_of_span(
@@ -173,7 +177,7 @@ class Product:
         replacement: str,
         change: str,
     ) -> Mutant:
-        """As `mutant`, for the bytes *span*; *node* says where they stand."""
+        """Like `mutant`, for the bytes *span*; *node* is their position."""
         lines = frozenset((module.path, line) for line in module.line_span(node))
         if module.function(node) is None and (name := module.constant(node)):
             lines = self._uses(name)
@@ -187,7 +191,7 @@ class Product:
         )
 
     def _uses(self, name: str) -> frozenset[tuple[str, int]]:
-        """The lines of functions in which *name* is read."""
+        """The lines in functions that read *name*."""
         return frozenset(
             (module.path, line)
             for module in self.modules

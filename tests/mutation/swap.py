@@ -1,4 +1,4 @@
-"""A mutant put in place of what a process has imported already: the code of one function."""
+"""Applies a mutant to an imported module by replacing the code of one function."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from tests.mutation.source import Mutant
 
 
 def swap(mutant: Mutant, source: bytes) -> Callable[[], None] | None:
-    """What puts *mutant*, of the module *source*, in place here; None where that cannot be done:
-    outside of functions, or in one that nobody has imported.
+    """Returns a function that applies *mutant*, in the module with *source*, to this process.
+    Returns None if that is impossible: outside of functions, or in a function that was not
+    imported.
     """
     module = sys.modules.get(_module_name(mutant.path))
     if module is None or not mutant.owner:
@@ -26,25 +27,25 @@ def swap(mutant: Mutant, source: bytes) -> Callable[[], None] | None:
     if function is None or code is None or code.co_freevars != function.__code__.co_freevars:
         return None
     if code == function.__code__:
-        return None  # what changed is not in its body
+        return None  # the change is outside its body
 
     def put_in() -> None:
         function.__code__ = code
-        _forget()
+        _clear_caches()
 
     return put_in
 
 
 def first_line(mutant: Mutant) -> tuple[str, int] | None:
-    """Path and line by which `Calls` knows the mutant's function."""
+    """The path and line by which `Calls` identifies the mutant's function."""
     module = sys.modules.get(_module_name(mutant.path))
     function = _function(module, mutant.owner.split(".")) if module and mutant.owner else None
     return None if function is None else (mutant.path, function.__code__.co_firstlineno)
 
 
 class Calls:
-    """Notes the functions that are called while tests are imported: what they made then is that of
-    the unchanged code.
+    """Records the functions that are called while tests are imported: their results come from the
+    unchanged code.
     """
 
     def __init__(self) -> None:
@@ -58,7 +59,7 @@ class Calls:
         sys.setprofile(note)
 
     def end(self, folder: Path) -> set[tuple[str, int]]:
-        """Those of files below *folder*, by path and line."""
+        """The called functions in files below *folder*, by path and line."""
         sys.setprofile(None)
         paths = [(Path(code.co_filename), code.co_firstlineno) for code in self._codes]
         return {
@@ -93,8 +94,8 @@ def _code(code: CodeType, names: list[str]) -> CodeType | None:
     return code
 
 
-def _forget() -> None:
-    """Empty what the project's functions keep of their answers."""
+def _clear_caches() -> None:
+    """Clear the caches of the project's functions."""
     for name, module in [*sys.modules.items()]:
         if name.partition(".")[0] in {"nextfire", "functions"}:
             for each in vars(module).values():

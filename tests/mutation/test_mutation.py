@@ -1,4 +1,4 @@
-"""The harness: that it finds what is newly written, changes just that, and tells of a survivor."""
+"""The harness finds guards in new code, changes only these, and reports survivors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.mutation import running
 from tests.mutation.children import LOG, ChildError, fan_out
 from tests.mutation.conditions import clauses
 from tests.mutation.derive import FOLDERS, derived
-from tests.mutation.equivalents import EQUIVALENTS, Equivalent, sorted_out
+from tests.mutation.equivalents import EQUIVALENTS, Equivalent, split_equivalents
 from tests.mutation.ledger import Ledger
 from tests.mutation.source import Module, Mutant, Product
 from tests.mutation.trial import in_order, within
@@ -94,7 +94,7 @@ from pathlib import Path
 import json, sys
 from tests.mutation.derive import FOLDERS, derived
 from tests.mutation.ledger import Ledger
-from tests.mutation.meeting import Kept
+from tests.mutation.meeting import CoverageCache
 from tests.mutation.source import Product
 from tests.mutation.trial import Plan, tried
 
@@ -102,7 +102,7 @@ folder = Path(sys.argv[1])
 product = Product.read(folder, FOLDERS)
 mutants = derived(product)
 sources = {each.path: each.source for each in product.modules}
-kept, ledger = Kept(folder, folder / "kept"), Ledger(folder / "ledger")
+kept, ledger = CoverageCache(folder, folder / "kept"), Ledger(folder / "ledger")
 found = tried(Plan(sources, mutants, [folder], kept, ledger, lambda text: None))
 print(json.dumps([[mutants[n].where, mutants[n].change, found[n].killer] for n in sorted(found)]))
 """
@@ -119,7 +119,7 @@ def one(mutants: list[Mutant], kind: str, change: str) -> Mutant:
 
 
 def lines_changed(mutant: Mutant) -> list[tuple[str, str]]:
-    """The lines that are not the same, before and after, of a mutant that adds and takes none."""
+    """The changed lines, before and after, of a mutant that keeps the number of lines."""
     before = SOURCES[mutant.path]
     after = mutant.applied(before.encode()).decode()
     pairs = zip(before.splitlines(), after.splitlines(), strict=True)
@@ -173,7 +173,7 @@ def test_clauses(text: str, found: list[tuple[str, str]]) -> None:
     assert [(text[start:end], word) for start, end, word in clauses(text)] == found
 
 
-def test_each_part_of_an_id_is_taken_out_and_of_no_text_for_people(mutants: list[Mutant]) -> None:
+def test_each_part_of_an_id_is_mutated_but_not_texts_for_people(mutants: list[Mutant]) -> None:
     ids = [each for each in mutants if each.kind == "id"]
     assert {each.change.partition(" in ")[0] for each in ids} == {
         *("without {run.uid}", "without {run.dispatch}"),
@@ -190,7 +190,7 @@ def test_two_writes_are_swapped_with_what_guards_them(mutants: list[Mutant]) -> 
     assert sorted(after.split()) == sorted(USE_CASE.split())
 
 
-def test_the_answer_of_a_write_is_not_minded(mutants: list[Mutant]) -> None:
+def test_the_result_of_a_write_is_ignored(mutants: list[Mutant]) -> None:
     [(before, after)] = lines_changed(one(mutants, "answer", "False for not self._due.put"))
     assert before == "if not self._due.put([entry]):"
     assert after == "if ((not self._due.put([entry])), False)[1]:"
@@ -203,7 +203,7 @@ def test_a_loop_over_pages_ends_after_the_first(mutants: list[Mutant]) -> None:
     assert after.split() == [*PORTS.split(), "break"]
 
 
-def test_a_check_is_taken_out_of_what_it_stands_in(mutants: list[Mutant]) -> None:
+def test_a_check_is_removed_from_its_expression(mutants: list[Mutant]) -> None:
     fence = one(mutants, "check", "True for run.fence == 1")
     assert lines_changed(fence) == [("if run.fence == 1 and run.mine:", "if True and run.mine:")]
     step = one(mutants, "check", "run.epoch + 0")
@@ -228,10 +228,10 @@ def test_every_kind_is_found_in_the_code_itself_and_no_two_are_named_alike() -> 
     kinds = Counter(each.kind for each in found)
     assert set(kinds) == {"answer", "check", "condition", "id", "order", "page", "read"}
     assert max(Counter(each.name for each in found).values()) == 1
-    assert not sorted_out(found)[2], "equivalents that no mutant is like"
+    assert not split_equivalents(found)[2], "equivalents that match no mutant"
 
 
-def test_what_is_alike_in_one_function_is_told_apart() -> None:
+def test_equal_mutants_of_a_function_are_numbered() -> None:
     source = b"def f(run):\n    return g(run.fence + 1, run.fence + 1)\n"
     found = derived(Product([Module("twice.py", source)]))
     assert [each.change for each in found] == [
@@ -240,7 +240,7 @@ def test_what_is_alike_in_one_function_is_told_apart() -> None:
     ]
 
 
-def test_what_found_a_mutant_out_is_kept(mutants: list[Mutant], tmp_path: Path) -> None:
+def test_killers_are_kept_in_the_ledger(mutants: list[Mutant], tmp_path: Path) -> None:
     file = tmp_path / "ledger.jsonl"
     killed, survived, untried = mutants[:3]
     Ledger(file).keep(survived, None)
@@ -252,7 +252,7 @@ def test_what_found_a_mutant_out_is_kept(mutants: list[Mutant], tmp_path: Path) 
     assert [each for each in (killed, survived, untried) if ledger.survived(each)] == [survived]
 
 
-def test_what_was_found_out_stands_while_the_function_around_is_as_it_was(
+def test_a_verdict_is_valid_while_its_function_is_unchanged(
     mutants: list[Mutant], tmp_path: Path
 ) -> None:
     Ledger(tmp_path / "ledger.jsonl").keep(mutants[0], "tests/unit/test_run.py::test")
@@ -266,11 +266,11 @@ def test_what_was_found_out_stands_while_the_function_around_is_as_it_was(
     assert kept(PORTS.replace("Key=run", "Key=run.key")) == [None]
 
 
-def test_a_guard_that_tests_miss_is_killed_and_one_that_none_misses_survives(
+def test_a_tested_guard_is_killed_and_an_untested_one_survives(
     tmp_path: Path,
 ) -> None:
     for name, text in {
-        "layers/nextfire/__init__.py": "",  # without it, one that is installed goes before
+        "layers/nextfire/__init__.py": "",  # otherwise an installed package takes precedence
         "layers/nextfire/guarded.py": GUARDED,
         "tests/unit/test_guarded.py": TESTS_OF_GUARDED,
         "tests/conftest.py": CONFTEST,
@@ -297,14 +297,14 @@ def test_a_guard_that_tests_miss_is_killed_and_one_that_none_misses_survives(
     ]
 
 
-def test_an_equivalent_is_told_by_what_it_changes_and_an_idle_entry_is_told_of(
+def test_equivalents_match_by_change_and_unused_entries_are_reported(
     mutants: list[Mutant],
 ) -> None:
     known = [
         Equivalent("use_case.py", "Retry.retry", "5 for max…", "for the test"),
         Equivalent("use_case.py", "Retry.retry", "True for run.gone", "for the test"),
     ]
-    to_try, equivalent, unused = sorted_out(mutants, known)
+    to_try, equivalent, unused = split_equivalents(mutants, known)
     assert [each.change for each in equivalent] == ["5 for max(run.epoch + 1, 5)"]
     assert len(to_try) == len(mutants) - 1
     assert unused == known[1:]
@@ -318,7 +318,7 @@ def test_the_module_s_own_tests_come_first_then_one_case_of_each_and_histories_a
     own = "tests/unit/test_lease.py::test_slow"
     near = [f"tests/unit/test_near.py::test_{n}" for n in range(3)]
     others = [f"tests/unit/test_file{n}.py::test[{case}]" for n in range(200) for case in "ab"]
-    histories = [f"tests/unit/test_simulation.py::test_history[{seed}]" for seed in range(300)]
+    histories = [f"tests/simulation/test_any.py::test_history[{seed}]" for seed in range(300)]
     met = [*near, *others, own, *histories]
     seconds = dict.fromkeys(met, 0.1) | {own: 5.0} | dict.fromkeys(histories, 20.0)
 
@@ -369,7 +369,7 @@ def test_a_child_that_fails_ends_all_since_it_is_no_verdict(tmp_path: Path) -> N
     assert "ZeroDivisionError" in (tmp_path / LOG).read_text()
 
 
-def test_a_failure_that_pytest_cannot_tell_is_red() -> None:
+def test_an_error_inside_pytest_counts_as_a_failure() -> None:
     def protocol(**_: object) -> None:
         raise TypeError("tb_lineno is None")
 

@@ -1,9 +1,9 @@
-"""Which mutants some test finds out.
+"""Tries mutants, and finds those that no test kills.
 
-Most mutants are tried in a child of a process that has collected all tests: the one function is
-swapped there (`swap`). What that cannot show is what runs while modules are imported: such a mutant
-that no test finds out there is tried in a child that imports everything anew, from a copy of the
-project with the changed file.
+Most mutants are tried in a child of a process that has collected all tests: the mutated function is
+swapped there (`swap`). That cannot show code that runs while modules are imported: a surviving
+mutant of such code is tried in a child that imports everything from a copy of the project with the
+changed file.
 """
 
 from __future__ import annotations
@@ -22,35 +22,37 @@ from typing import Any
 from tests.mutation import ids
 from tests.mutation.children import LOG, ChildError, fan_out
 from tests.mutation.ledger import Ledger
-from tests.mutation.meeting import Kept, Meeting
+from tests.mutation.meeting import CoverageCache, LineCoverage
 from tests.mutation.running import Tests, collected, test_files, traced
 from tests.mutation.source import Mutant
 from tests.mutation.swap import Calls, first_line, swap
 
 AT_MOST = 150
-"""Tests of a mutant, beside those that are named for its module, one of each test function that
-meets it, and `ALWAYS`.
+"""Maximum number of further tests of a mutant, in addition to those named after its module, one of
+each test function that executes it, and `ALWAYS`.
 """
-ALWAYS = ("tests/simulation/", "tests/unit/test_simulation.py")
-"""Histories made at random: run where they meet the line, though they are slow."""
+ALWAYS = ("tests/simulation/",)
+"""Random histories: always run if they execute the line, although they are slow."""
 _NEAR, _NEAR_FILES = 30, 2
-_LIMIT, _SLOWER = 120.0, 5  # seconds, of one mutant; and times what its tests took unchanged
-_FILE_LIMIT = 900.0  # seconds, of one file's tests, traced
+# seconds per mutant, plus this multiple of its tests' duration without the mutant
+_LIMIT, _SLOWER = 120.0, 5
+_FILE_LIMIT = 900.0  # seconds, for one file's tests under tracing
 _NO_LIMIT = 1e9
 _AT_FIRST = 5.0
-"""Seconds of tests that each mutant has before any has more: what is found out then tells which
-tests are likely to find out what is near it.
+"""Seconds of tests that each mutant gets before any gets more: the killers then indicate which
+tests are likely to kill mutants nearby.
 """
 _FEW = 12
-_STAMPS = count(2_000_000_000)  # the times of mutated files: never twice the same
+_STAMPS = count(2_000_000_000)  # unique modification times of mutated files
 
 Say = Callable[[str], None]
 
 
 @dataclass(slots=True)
 class Verdict:
-    """`killer`: the test that was red, or how else it was found out; None: nothing noticed it.
-    `ran`, `met_by`: how many tests were run, of those that meet it. `before`: in an earlier run.
+    """`killer`: the test that failed, or another way in which the mutant was killed; None if it
+    survived. `ran`, `met_by`: number of tests that were run, and of those that execute it.
+    `before`: from an earlier run.
     """
 
     killer: str | None = None
@@ -62,21 +64,22 @@ class Verdict:
 
 @dataclass(slots=True)
 class Plan:
-    """What to try. `thorough`: with all the tests that meet a mutant. `distrusted`: tests that are
-    red without any mutant. `verdicts`: at first, earlier ones that stand if their tests do.
+    """What to try. `thorough`: with all tests that execute a mutant. `distrusted`: tests that fail
+    without a mutant. `verdicts`: initially those of earlier runs, which remain valid if their tests
+    exist.
     """
 
     sources: dict[str, bytes]
     mutants: Sequence[Mutant]
     folders: list[Path]
-    kept: Kept
+    kept: CoverageCache
     ledger: Ledger
     say: Say
     thorough: bool = False
     distrusted: set[str] = field(default_factory=set)
     verdicts: dict[int, Verdict] = field(default_factory=dict)
 
-    def tests_of(self, meeting: Meeting, mutant: Mutant) -> list[str]:
+    def tests_of(self, meeting: LineCoverage, mutant: Mutant) -> list[str]:
         """The tests for *mutant*, in order."""
         stem = Path(mutant.path).stem
         met_by = meeting.of(mutant) or self._near(meeting, mutant)
@@ -87,9 +90,10 @@ class Plan:
         first = [each for each in dict.fromkeys(likely) if each in known]
         return first + [each for each in chosen if each not in first]
 
-    def _near(self, meeting: Meeting, mutant: Mutant) -> list[str]:
-        """The tests for what none of them meets: those of the files that import its module, or a
-        module that does, for it may run as that is imported; and those that meet its name.
+    def _near(self, meeting: LineCoverage, mutant: Mutant) -> list[str]:
+        """The tests for a mutant that no test executes: those in files that import its module
+        directly or through another module, as it may run during the import; and those that execute
+        a mention of its module.
         """
         named = meeting.at(self._naming(Path(mutant.path).stem))
         modules = {mutant.path} | {
@@ -102,17 +106,17 @@ class Plan:
         return sorted({*named, *also}, key=lambda each: (meeting.seconds[each], each))
 
     def _naming(self, module: str) -> Iterator[tuple[str, int]]:
-        """Where something of *module* is used: what runs in a process of its own is met by those
-        tests that start it.
+        """Where *module* is used: code that runs in a separate process is covered by the tests that
+        start that process.
         """
         for path, source in self.sources.items():
             for number, line in enumerate(source.decode().splitlines(), start=1):
                 if f"{module}." in line and Path(path).stem != module:
                     yield path, number
 
-    def limit(self, meeting: Meeting, number: int, *, at_most: float = float("inf")) -> float:
-        """Seconds for the mutant *number*: far more than its tests take on a busy machine, as what
-        is ended then counts as found out.
+    def limit(self, meeting: LineCoverage, number: int, *, at_most: float = float("inf")) -> float:
+        """Time limit in seconds for the mutant *number*: far more than its tests take on a busy
+        machine, because a mutant that is ended counts as killed.
         """
         tests = self.tests_of(meeting, self.mutants[number])
         return _LIMIT + _SLOWER * min(at_most, sum(meeting.seconds[each] for each in tests))
@@ -120,11 +124,12 @@ class Plan:
     def judge(self, number: int, verdict: Verdict) -> None:
         self.verdicts[number] = verdict
         self.ledger.keep(self.mutants[number], verdict.killer)
-        self.say(f"{len(self.verdicts)}/{len(self.mutants)} {told(self.mutants[number], verdict)}")
+        text = format_verdict(self.mutants[number], verdict)
+        self.say(f"{len(self.verdicts)}/{len(self.mutants)} {text}")
 
 
 def _imports(source: bytes, modules: set[str]) -> bool:
-    """Whether *source* imports one of *modules*, which are told by their files."""
+    """Whether *source* imports one of *modules*, given by their files."""
     for module in modules:
         package, _, name = module.removesuffix(".py").removeprefix("layers/").rpartition("/")
         dotted = package.replace("/", ".")
@@ -135,8 +140,8 @@ def _imports(source: bytes, modules: set[str]) -> bool:
     return False
 
 
-def told(mutant: Mutant, verdict: Verdict) -> str:
-    """*verdict* in a line."""
+def format_verdict(mutant: Mutant, verdict: Verdict) -> str:
+    """Format *verdict* in one line."""
     outcome = verdict.killer or f"SURVIVED ({verdict.ran} of {verdict.met_by} tests)"
     change = mutant.change if len(mutant.change) <= 100 else mutant.change[:99] + "…"
     return f"{mutant.kind:9} {mutant.place} {change} | {outcome} | {verdict.seconds:.1f} s"
@@ -145,10 +150,10 @@ def told(mutant: Mutant, verdict: Verdict) -> str:
 def in_order(
     tests: list[str], seconds: dict[str, float], stem: str, *, thorough: bool = False
 ) -> list[str]:
-    """*tests*, which come the quickest first: those of the files that are named for the module
-    *stem*; of the others one of each function, then its further cases and random histories. Among
-    those the first of the files with most of them come first, then all files by turns. All, if
-    *thorough*.
+    """Order *tests*, given fastest first: those in files named after the module *stem*; then one of
+    each remaining function, then further cases and random histories. Among the remaining ones, the
+    first of the files with the most of them come first, then all files in turn. With *thorough*,
+    return all.
     """
     own = [each for each in tests if stem in each.partition("::")[0]]
     files = Counter(each.partition("::")[0] for each in tests if seconds[each] < 1)
@@ -170,13 +175,13 @@ def in_order(
 
 
 def within(tests: list[str], seconds: dict[str, float], at_most: float) -> list[str]:
-    """The first of *tests* that take *at_most* together; one at least."""
+    """The first of *tests* that together take at most *at_most*, but at least one."""
     sums = [*accumulate(seconds[each] for each in tests)]
     return tests[: max(1, bisect_right(sums, at_most))]
 
 
 def tried(plan: Plan) -> dict[int, Verdict]:
-    """The verdicts over the mutants of *plan*, by their numbers there."""
+    """The verdicts on the mutants of *plan*, by number."""
     root = plan.folders[0]
     while True:
         for outcome in fan_out([plan], _serve, [root], limit=lambda _: _NO_LIMIT):
@@ -185,18 +190,18 @@ def tried(plan: Plan) -> dict[int, Verdict]:
             answered = outcome.answer["verdicts"].items()
             plan.verdicts = {int(number): Verdict(**values) for number, values in answered}
             plan.distrusted.update(outcome.answer["distrusted"])
-        _try_anew(plan)
+        _try_by_import(plan)
         doubtful = [n for n, v in plan.verdicts.items() if v.killer in plan.distrusted]
         for number in doubtful:
             del plan.verdicts[number]
         if not doubtful:
             return plan.verdicts
-        plan.say(f"{len(doubtful)} were killed by tests that are red without them: tried again")
+        plan.say(f"{len(doubtful)} were killed by tests that fail without a mutant: tried again")
 
 
 def _serve(plan: Plan, root: Path) -> dict[str, Any]:
-    """In a process of its own: find which tests meet what, try what can be swapped, and run the
-    killers once without any mutant.
+    """Run in a separate process: find which tests execute which lines, try the mutants that can be
+    swapped, and run the killers once without a mutant.
     """
     calls = Calls()
 
@@ -211,7 +216,7 @@ def _serve(plan: Plan, root: Path) -> dict[str, Any]:
         _try_swapped(plan, tests, root, called)
         return {
             "verdicts": {number: asdict(each) for number, each in plan.verdicts.items()},
-            "distrusted": _red_anyway(plan, tests, root),
+            "distrusted": _failing_without_mutants(plan, tests, root),
         }
 
     calls.begin()
@@ -219,23 +224,23 @@ def _serve(plan: Plan, root: Path) -> dict[str, Any]:
 
 
 def _trace(plan: Plan, tests: Tests, root: Path) -> None:
-    """Find which tests meet what, where that is not known."""
+    """Find which tests execute which lines, where that is unknown."""
     missing = plan.kept.missing()
     places = [root] * len(plan.folders)
     outcomes = fan_out(missing, lambda path, _: traced(tests, path), places, limit=_file_limit)
     for number, outcome in enumerate(outcomes, start=1):
-        plan.say(f"which tests meet which lines: {number}/{len(missing)} {outcome.task}")
+        plan.say(f"tracing tests: {number}/{len(missing)} {outcome.task}")
         if outcome.answer is None:
-            plan.say(f"left out, since it never ends: {outcome.task}")
+            plan.say(f"excluded, since it does not end: {outcome.task}")
         else:
             plan.kept.keep(outcome.task, outcome.answer)
 
 
 def _try_swapped(plan: Plan, tests: Tests, root: Path, called: set[tuple[str, int]]) -> None:
-    """Try what can be swapped here."""
+    """Try the mutants that can be swapped here."""
     meeting = plan.kept.meeting()
     for each in meeting.red:
-        plan.say(f"left out, since it is red without any mutant: {each}")
+        plan.say(f"excluded, since it fails without a mutant: {each}")
 
     done: dict[int, list[str]] = {}
 
@@ -243,14 +248,14 @@ def _try_swapped(plan: Plan, tests: Tests, root: Path, called: set[tuple[str, in
         mutant = plan.mutants[number]
         put_in = swap(mutant, plan.sources[mutant.path])
         if put_in is None:
-            return {"anew": True}
+            return {"by_import": True}
         put_in()
         before = done.get(number, [])
         chosen = [each for each in plan.tests_of(meeting, mutant) if each not in before]
         first = within(chosen, meeting.seconds, at_most)
         tests.run(first, stop=True)
         if not tests.red and first_line(mutant) in called:
-            return {"anew": True}
+            return {"by_import": True}
         if not tests.red and first != chosen:
             return {"later": first}
         return {"red": tests.red[:1], "ran": len(before) + len(tests.seconds)}
@@ -260,7 +265,7 @@ def _try_swapped(plan: Plan, tests: Tests, root: Path, called: set[tuple[str, in
         for number, mutant in enumerate(plan.mutants)
         if number not in plan.verdicts
         and (place := first_line(mutant)) is not None
-        # An id that was made while tests were imported would not be the same any more.
+        # An id that was computed while tests were imported would no longer match.
         and (place not in called or mutant.kind != ids.KIND)
         and meeting.of(mutant)
     ]
@@ -277,11 +282,11 @@ def _try_swapped(plan: Plan, tests: Tests, root: Path, called: set[tuple[str, in
                 done[outcome.task] = answer["later"]
         numbers = [number for number in done if number not in plan.verdicts]
         if numbers:
-            plan.say(f"{len(numbers)} are yet to have more than {_AT_FIRST:.0f} s of tests")
+            plan.say(f"{len(numbers)} have more than {_AT_FIRST:.0f} s of tests left")
 
 
-def _red_anyway(plan: Plan, tests: Tests, root: Path) -> list[str]:
-    """The killers of this run that are red without any mutant, too."""
+def _failing_without_mutants(plan: Plan, tests: Tests, root: Path) -> list[str]:
+    """The killers of this run that also fail without a mutant."""
     found = {verdict.killer for verdict in plan.verdicts.values() if not verdict.before}
     killers = sorted(killer for killer in found if killer and killer in tests)
     parts = [part for n in range(len(plan.folders)) if (part := killers[n :: len(plan.folders)])]
@@ -298,8 +303,8 @@ def _red_anyway(plan: Plan, tests: Tests, root: Path) -> list[str]:
     return red
 
 
-def _try_anew(plan: Plan) -> None:
-    """Try what is left, each mutant in a process that imports it."""
+def _try_by_import(plan: Plan) -> None:
+    """Try each remaining mutant in a process that imports it."""
     meeting = plan.kept.meeting()
 
     def run(number: int, folder: Path, at_most: int | None) -> dict[str, Any]:
@@ -314,7 +319,7 @@ def _try_anew(plan: Plan) -> None:
             red, ran = tests.broken + tests.red, len(tests.seconds)
         return {"red": red[:1], "ran": ran}
 
-    # At first with tests that are likely to find it out, so that few files are imported.
+    # First with tests that are likely to kill it, so that few files are imported.
     for at_most in (_FEW, None):
         numbers = [number for number in range(len(plan.mutants)) if number not in plan.verdicts]
         work = partial(run, at_most=at_most)
@@ -329,13 +334,13 @@ def _try_anew(plan: Plan) -> None:
 
 def _verdict(answer: dict[str, Any] | None, met_by: int, seconds: float) -> Verdict:
     if answer is None:
-        return Verdict("killed by a signal, or never ended", 0, met_by, seconds)
+        return Verdict("killed by a signal or time limit", 0, met_by, seconds)
     return Verdict(next(iter(answer["red"]), None), answer["ran"], met_by, seconds)
 
 
 def _write(file: Path, source: bytes) -> None:
     file.write_bytes(source)
-    # Compiled code is told by the time and the length of its source.
+    # Compiled code is identified by the time and size of its source.
     stamp = next(_STAMPS)
     os.utime(file, (stamp, stamp))
 

@@ -1,4 +1,4 @@
-"""Which names write: SDK calls, and all that comes down to one."""
+"""Finds the names that write: SDK calls, and all functions that lead to one."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ class _Class:
 
 
 class Writers:
-    """What of *product* writes, found by following calls from the SDK's up to the handlers.
+    """The functions of *product* that write, found by following calls from the SDK up to the
+    handlers.
 
-    A receiver's class is told by annotations: `self._runs` is what `runs` is annotated with. A port
-    writes where the adapter does that has all its methods.
+    Annotations give the class of a receiver: `self._runs` has the class that `runs` is annotated
+    with. A port's method writes if it does in the adapter that has all methods of the port.
     """
 
     def __init__(self, product: Product) -> None:
@@ -49,7 +50,7 @@ class Writers:
             pass
 
     def references(self, module: Module, node: ast.AST) -> Iterator[ast.expr]:
-        """What in *node* names something that writes: called there, or handed on to be called."""
+        """The names in *node* that write: called there, or passed on to be called."""
         for each in ast.walk(node):
             if isinstance(each, ast.Name | ast.Attribute) and self._writes(module, each):
                 yield each
@@ -76,7 +77,7 @@ class Writers:
         return False
 
     def _is_local(self, module: Module, node: ast.Name) -> bool:
-        """Whether *node* names a function, defined within the one around it, that writes."""
+        """Whether *node* names a writing function that is defined within the surrounding one."""
         around = {each for each in module.above(node) if isinstance(each, ast.FunctionDef)}
         return any(
             module.function(local) in around and local not in around and self.is_in(module, local)
@@ -103,7 +104,7 @@ class Writers:
 
 
 def _is_adapter(cls: _Class) -> bool:
-    """What a use case implements (`Supervisor`) is called by adapters, and is no way out."""
+    """Use-case classes (`Supervisor`) are called by adapters and do not count as adapters."""
     return not cls.is_port and "/usecases/" not in cls.module.path
 
 
@@ -118,7 +119,7 @@ def _functions_known(module: Module) -> Iterator[str]:
 
 
 def _annotated(module: Module) -> dict[str, set[str]]:
-    """The classes that *module* says its variables, parameters and fields to be."""
+    """The classes that *module* annotates its variables, parameters and fields with."""
     found: dict[str, set[str]] = {}
     for node in module.nodes:
         match node:

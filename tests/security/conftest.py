@@ -1,4 +1,4 @@
-"""What is under attack: hosts with a folder each, a bucket of scripts, or a whole deployment."""
+"""The targets of attacks: hosts with a folder each, a bucket of scripts, or a whole deployment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from moto import mock_aws
 
-from nextfire.adapters.aws import s3 as s3_client
+from nextfire.adapters.aws.clients import s3 as s3_client
 from tests.integration.conftest import (
     aws,
     backend,
@@ -58,7 +58,7 @@ def host(request: pytest.FixtureRequest) -> Host:
 
 @pytest.fixture
 def folder(host: Host) -> Iterator[Path]:
-    """Where the host's executor works: its own."""
+    """The folder in which the host's executor works."""
     path = Path(tempfile.mkdtemp(prefix="test-security-"))
     path.chmod(0o711)
     if host.user is not None:

@@ -1,10 +1,10 @@
-"""An executor in a separate process, as the tests of this folder attack it.
+"""An executor in a separate process, the target of the attacks in this folder.
 
     python executor.py FOLDER < calls.json > report.json
 
-`calls`: lists of scripts; those of one list run side by side, the lists one after the other. Each
-script is an object {source, tenant, timeout, environment}. The report holds what came of each, and
-every process that was started: what an audit hook saw.
+`calls`: lists of scripts. The scripts of one list run concurrently, the lists run one after the
+other. Each script is an object {source, tenant, timeout, environment}. The report holds the result
+of each script, and every process start that an audit hook saw.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from nextfire.adapters import sandbox
-from nextfire.adapters.host_abilities import HostFeatures
-from nextfire.adapters.script_runner import ProcessScriptRunner
-from nextfire.domain.ports import ScriptCall
+from nextfire.adapters.scripts import sandbox
+from nextfire.adapters.scripts.host_abilities import HostFeatures
+from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
+from nextfire.domain.ports.scripts import ScriptCall
 from tests.supervisors import Watch
 
 started: list[dict[str, Any]] = []
 
 
 def observe(event: str, arguments: tuple[Any, ...]) -> None:
-    """Note what starts a process."""
+    """Record process starts."""
     if event == "subprocess.Popen":
         program, _, _, environment = arguments
         started.append({"program": str(program), "environment": environment and {**environment}})
@@ -36,7 +36,7 @@ def observe(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def main() -> None:
-    """Run the calls on standard input."""
+    """Run the calls read from standard input."""
     folder = Path(sys.argv[1])
     if os.environ.get("TEST_NAMESPACES") == "no":
         sandbox.probe_host = lambda environment: HostFeatures(namespaces=False)  # type: ignore[attr-defined]  # noqa: ARG005
@@ -60,7 +60,7 @@ def main() -> None:
             "exit_code": end.exit_code,
             "error": end.error,
             "stderr": end.stderr,
-            "printed": bytes(watch.told["stdout"]).decode(errors="replace"),
+            "printed": bytes(watch.printed["stdout"]).decode(errors="replace"),
         }
 
     ends = []

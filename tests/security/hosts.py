@@ -1,4 +1,4 @@
-"""The kinds of host that the exploits are tried on."""
+"""The kinds of host on which the exploits are tried."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PYTHONS = (getattr(sys, "_base_executable", sys.executable), "/usr/bin/python3"
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script that an executor is to run."""
+    """A script for an executor to run."""
 
     source: str
     tenant: str = "acme"
@@ -30,13 +30,13 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of scripts, list by list; the processes that the executor started."""
+    """The results of scripts, list by list, and the processes that the executor started."""
 
     ends: list[list[dict[str, Any]]]
     started: list[dict[str, Any]]
 
     def printed(self) -> str:
-        """All that any script printed."""
+        """The output of all scripts."""
         return "".join(end["printed"] for together in self.ends for end in together)
 
 
@@ -51,9 +51,10 @@ class Host:
     """In the executor's environment, in place of its credentials."""
 
     def run(self, folder: Path, *calls: Iterable[Script], **variables: str) -> Report:
-        """Have an executor in *folder* run *calls*: each a list of scripts, side by side.
+        """Run *calls* with an executor in *folder*. Each call is a list of scripts to run
+        concurrently.
 
-        *variables*: of its environment.
+            *variables*: additions to the environment of the executor.
         """
         asked = json.dumps(
             [
@@ -78,7 +79,7 @@ class Host:
     def start(
         self, program: Path, folder: Path, *, stdin: str, output: Path
     ) -> subprocess.Popen[str]:
-        """Start *program* with *folder*; both of its outputs go to *output*."""
+        """Start *program* with *folder*; stdout and stderr go to *output*."""
         with output.open("w") as file:
             process = subprocess.Popen(
                 [self._python(), str(program), str(folder)],
@@ -94,7 +95,7 @@ class Host:
         return process
 
     def _place(self, variables: Mapping[str, str]) -> dict[str, Any]:
-        """Where and as whom the host's processes run."""
+        """The working folder and the user of the host's processes."""
         environment = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": os.pathsep.join([_layers(), str(ROOT), *filter(None, sys.path)]),
@@ -128,12 +129,12 @@ class Host:
 
 
 def _layers() -> str:
-    """The code under attack: this checkout's, or another's, to see an exploit work there."""
+    """The code under attack: this checkout, or another one in which an exploit should succeed."""
     return os.environ.get("TEST_LAYERS", str(ROOT / "layers"))
 
 
 def hosts() -> list[Host]:
-    """The hosts that can be had here. A test that is not root has its own kinds only."""
+    """The hosts available here. Tests that do not run as root have the user's own kinds only."""
     mine = os.geteuid()
     if mine != 0:
         return [Host("user", None, namespaces=True), Host("bare", None, namespaces=False)]

@@ -2,7 +2,8 @@
 
     python supervised.py FOLDER < script.py
 
-Says ``worker <pid>``, what the script prints, and what lives when the message is given back.
+Says ``worker <pid>``, what the script prints, what lives of it when its run has ended, and what
+lives when the message is given back.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from functions.worker import supervisor
-from nextfire.adapters import process_table, sandbox
-from nextfire.adapters.host_abilities import HostFeatures
-from nextfire.adapters.run_queue import SqsDelivery
-from nextfire.adapters.script_runner import ProcessScriptRunner
-from nextfire.adapters.worker_journal import HeldMessage, WorkerJournal
+from nextfire.adapters.scripts import process_table, sandbox
+from nextfire.adapters.scripts.host_abilities import HostFeatures
+from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
+from nextfire.adapters.sqs.run_queue import SqsDelivery
+from nextfire.adapters.worker.journal import HeldMessage, WorkerJournal
 from nextfire.domain.log import Stream
-from nextfire.domain.ports import ScriptCall
+from nextfire.domain.ports.scripts import ScriptCall
 from tests.supervisors import Watch
 
 NO_CLIENT: Any = None
@@ -41,6 +42,8 @@ def serve(journal: WorkerJournal) -> None:
     os.write(1, b"worker %d\n" % os.getpid())
     call = ScriptCall("script.py", SOURCE, "{}", timedelta(minutes=5), "acme")
     runner.run(call, Echo())
+    living = process_table.descendants(os.getppid()) - {os.getpid()}
+    os.write(1, b"ran; alive: %r\n" % living)
 
 
 def give_back(held: Sequence[HeldMessage], died_at: float) -> None:  # noqa: ARG001
@@ -48,7 +51,7 @@ def give_back(held: Sequence[HeldMessage], died_at: float) -> None:  # noqa: ARG
     os.write(1, b"gives %d back; alive: %r\n" % (len(held), living))
 
 
-# Their keepers end the scripts: the supervisor need not.
+# The keepers of the scripts end them: the supervisor need not.
 supervisor._ENDED_BY_KEEPERS = inf  # noqa: SLF001
 SOURCE = sys.stdin.buffer.read()
-sys.exit(supervisor.Supervisor(serve, give_back).run())
+sys.exit(supervisor.WorkerSupervisor(serve, give_back).run())

@@ -1,6 +1,6 @@
-"""Tampering with the stored audit chain, and whether `nextfire audit verify` sees it.
+"""Tampering with the stored audit chain, and whether `nextfire audit verify` detects it.
 
-Each attack has full access to the bucket: nothing but the chain itself stands in its way.
+Each attack has full access to the bucket: only the chain itself protects the events.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pytest
 from moto import mock_aws
 from typer.testing import CliRunner, Result
 
-from nextfire.adapters.audit_log import S3AuditLog, key_of
-from nextfire.adapters.aws import s3
+from nextfire.adapters.aws.clients import s3
+from nextfire.adapters.s3.audit_log import S3AuditLog, key_of
 from nextfire.domain.chain import START, Batch, Event, chain, hash_of
 from nextfire_cli.audit_bucket import AuditBucket
 from nextfire_cli.aws import Account
@@ -42,7 +42,7 @@ def body(number: int) -> Event:
 
 
 class Store:
-    """A bucket with a chain of three batches, of two events each."""
+    """A bucket with a chain of three batches of two events each."""
 
     def __init__(self, client: S3Client) -> None:
         self.s3 = client
@@ -82,7 +82,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 @pytest.fixture
 def verify(store: Store, monkeypatch: pytest.MonkeyPatch) -> Verify:
-    """`nextfire audit verify` with these arguments."""
+    """Runs `nextfire audit verify` with the given arguments."""
     monkeypatch.setattr(Account, "outputs", lambda *_: {"AuditBucket": BUCKET})
     monkeypatch.setattr(Account, "audit_bucket", lambda *_: AuditBucket(store.s3, BUCKET))
 
@@ -133,7 +133,7 @@ def test_a_removed_event_is_seen(verify: Verify, store: Store) -> None:
     found = verify()
 
     assert found.exit_code == 1
-    assert "event 4 is expected here" in found.output
+    assert "expected event 4" in found.output
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -169,7 +169,7 @@ def test_removed_newest_events_are_seen_by_the_head_hash_only(verify: Verify, st
     assert verify("--expect", store.head).exit_code == 0
     store.delete(3)
 
-    assert verify().exit_code == 0  # what is left is a chain
+    assert verify().exit_code == 0  # the remaining batches are a valid chain
     found = verify("--expect", store.head)
     assert found.exit_code == 1
     assert "no event has the expected hash" in found.output
@@ -178,7 +178,7 @@ def test_removed_newest_events_are_seen_by_the_head_hash_only(verify: Verify, st
 def test_a_chain_rewritten_from_an_event_on_is_seen_by_the_head_hash(
     verify: Verify, store: Store
 ) -> None:
-    """The strongest attack on a bucket without versions: all hashes are right again."""
+    """The strongest attack on a bucket without versions: all hashes are valid again."""
     last = START
     for number in (1, 2, 3):
         events = store.read(number)["events"]
@@ -196,7 +196,7 @@ def test_a_chain_rewritten_from_an_event_on_is_seen_by_the_head_hash(
 def test_in_a_versioned_bucket_any_overwritten_or_deleted_object_is_seen(
     verify: Verify, store: Store, attack: str
 ) -> None:
-    """The stack's bucket is versioned: even an attack that leaves all hashes right shows."""
+    """The stack's bucket is versioned: even an attack that leaves all hashes valid is detected."""
     store.s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
     if attack == "overwrite":
         store.write(3, store.read(3)["events"])

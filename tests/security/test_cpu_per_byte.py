@@ -1,5 +1,5 @@
-"""No request costs much more CPU than another of its size: measured against a plain one of the same
-route, as a ratio, over all routes of the API's own description.
+"""No request costs much more CPU than another request of its size. Each is measured as a ratio to
+a plain request of the same route, for all routes in the API's own description.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from functions.api.body import MAX_BODY_BYTES, MAX_NESTED
-from functions.api.bounds import MOST_UNKNOWN
+from functions.api.bounds import MAX_UNKNOWN_FIELDS
 from functions.api.handler import handler as api_handler
 from functions.api.openapi import description
-from nextfire.domain.job import MAX_ENV, MAX_LABELS, MAX_PAYLOAD_BYTES
+from nextfire.domain.definition import MAX_LABELS, MAX_PAYLOAD_BYTES
+from nextfire.domain.target import MAX_ENV
 from tests.crons import LONG
 from tests.integration.deployment import (
     Context,
@@ -27,13 +28,13 @@ from tests.integration.deployment import (
 )
 
 SIZE = MAX_BODY_BYTES - 6 * 1024
-"""Of what is hostile: with the rest of an example it is still read."""
+"""Size of hostile values: small enough that the body, with the rest of an example, is read."""
 MOST = 40.0
-"""Times the CPU of a plain body of that size. A body of objects of 8 bytes each is at half of it:
-Python makes an object of each. A document with 20,000 errors was at over 100.
+"""Multiple of the CPU of a plain body of that size. A body of 8-byte objects takes half of it
+because Python creates an object for each. A document with 20,000 errors took more than 100.
 """
-MOST_OF_A_REFUSAL = 10.0
-"""Of a body that has more entries than are read."""
+MOST_PER_REJECTION = 10.0
+"""The same for a body that has more entries than the API reads."""
 TRIES = 6
 _DEEPEST = 3
 _PARAMETER = 4000
@@ -57,7 +58,7 @@ def _name(operation: Operation) -> str:
     return str(operation[2]["operationId"])
 
 
-# What is hostile
+# Hostile values
 
 
 def _entries(name: Callable[[int], str], value: str, size: int) -> str:
@@ -110,11 +111,11 @@ def hostile_bodies() -> Iterator[str]:
     yield "{" * (SIZE // 2)
 
 
-# Where it can be
+# Where to put them
 
 
 def _resolved(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """The forms that *schema* has."""
+    """The variants of *schema*."""
     if "$ref" in schema:
         return _resolved(description()["components"]["schemas"][schema["$ref"].rpartition("/")[2]])
     forms = [form for kind in ("anyOf", "oneOf", "allOf") for form in schema.get(kind, [])]
@@ -126,7 +127,7 @@ Place = tuple[str, ...]
 
 
 def places(schema: dict[str, Any], deep: int = 0) -> Iterator[Place]:
-    """All fields of a document of *schema*, and those within."""
+    """All fields of a document of *schema*, including nested fields."""
     for form in _resolved(schema) if deep < _DEEPEST else ():
         below = dict[str, Any](form.get("properties", {}))
         if isinstance(form.get("additionalProperties"), dict):
@@ -139,7 +140,7 @@ def places(schema: dict[str, Any], deep: int = 0) -> Iterator[Place]:
 
 
 def put(document: Any, place: Place, value: str) -> str:
-    """*document* as JSON, with *value* at *place*; the rest is as it was."""
+    """*document* as JSON, with *value* at *place* and otherwise unchanged."""
     marker = "\0here\0"
 
     def placed(within: Any, rest: Place) -> Any:
@@ -156,7 +157,7 @@ def put(document: Any, place: Place, value: str) -> str:
 
 
 def _body(operation: Operation) -> tuple[dict[str, Any], list[Any]]:
-    """The schema of its body, and an example of each form of it."""
+    """The schema of the body, and an example of each of its variants."""
     [content] = operation[2]["requestBody"]["content"].values()
     examples = [each["value"] for each in content.get("examples", {}).values()]
     return content["schema"], examples or [{}]
@@ -165,16 +166,16 @@ def _body(operation: Operation) -> tuple[dict[str, Any], list[Any]]:
 def fields(operation: Operation) -> list[Place]:
     schema, _ = _body(operation)
     found = {*places(schema)}
-    if operation[0] == "PATCH":  # its description names no field: they are those of a job
+    if operation[0] == "PATCH":  # its description names no fields: they are those of a job
         found |= {*places({"$ref": "#/components/schemas/JobRequest"})}
     return sorted(found)
 
 
-# What it costs
+# Their cost
 
 
 class Api:
-    """Answers, with the CPU that this takes."""
+    """Sends requests and measures the CPU time of the answers."""
 
     def __init__(self, system: Deployment) -> None:
         assert system.call("GET", "/v1/health").status == 200
@@ -208,7 +209,7 @@ def api(system: Deployment) -> Api:
 def check(
     plain: Callable[[], float], attack: Callable[[], float], what: str, most: float = MOST
 ) -> float:
-    """Measures until the ratio is within bounds once: a busy machine makes it larger only."""
+    """Repeat the measurement until the ratio is within bounds: load can only make it larger."""
     lowest, least = float("inf"), float("inf")
     for _ in range(TRIES):
         lowest, least = min(lowest, plain()), min(least, attack())
@@ -223,7 +224,7 @@ PLAIN = json.dumps({"unknown": ["x" * 10] * (SIZE // 14)})
 
 
 def attacks(operation: Operation) -> Iterator[tuple[str, str]]:
-    """Bodies, each with the place of what is hostile."""
+    """Hostile bodies, each with the place of the hostile value."""
     yield from (("body", body) for body in hostile_bodies())
     example = _body(operation)[1][0]
     for place in fields(operation):
@@ -236,7 +237,7 @@ def attacks(operation: Operation) -> Iterator[tuple[str, str]]:
 def test_no_body_costs_much_more_than_a_plain_one_of_its_size(
     api: Api, operation: Operation
 ) -> None:
-    api.cost(operation, PLAIN)  # what a process does once
+    api.cost(operation, PLAIN)  # warms up the process
     baseline = min(api.cost(operation, PLAIN) for _ in range(3))
     worst = (0.0, "")
 
@@ -280,7 +281,7 @@ def test_what_is_too_much_is_refused_before_it_is_read(
         lambda: api.cost(found, PLAIN),
         lambda: api.cost(found, body),
         f"{operation}: {'.'.join(place)}",
-        MOST_OF_A_REFUSAL,
+        MOST_PER_REJECTION,
     )
     print(f"{operation}, {'.'.join(place)}: {ratio:.1f} times")  # noqa: T201 — shown by `-rP`
 
@@ -293,11 +294,11 @@ FULL: dict[str, dict[str, Any]] = {
     "variables": job(target={"handler": "x", "env": {f"a{n}": {} for n in range(MAX_ENV)}}),
     "names of variables": job(target={"handler": "x", "env": dict.fromkeys(map(str, range(64)))}),
     "labels": job(labels={f"a{n}": 1 for n in range(MAX_LABELS)}),
-    "unknown fields": job(**{f"typ{n}": 1 for n in range(MOST_UNKNOWN)}),
+    "unknown fields": job(**{f"typ{n}": 1 for n in range(MAX_UNKNOWN_FIELDS)}),
     "all": job(
         target={"handler": "x", "env": {f"a{n}": {} for n in range(MAX_ENV)}},
         labels={f"a{n}": 1 for n in range(MAX_LABELS)},
-        **{f"typ{n}": 1 for n in range(MOST_UNKNOWN)},
+        **{f"typ{n}": 1 for n in range(MAX_UNKNOWN_FIELDS)},
     ),
 }
 
@@ -332,7 +333,7 @@ def test_no_parameter_costs_much_more_than_none(api: Api, operation: Operation) 
         )
 
 
-# What is said
+# Error messages
 
 
 @pytest.mark.parametrize(
@@ -373,7 +374,7 @@ def test_what_is_at_its_limit_is_taken(system: Deployment) -> None:
 
 
 def test_unknown_fields_are_named_up_to_a_number(system: Deployment) -> None:
-    few = system.call("POST", "/v1/jobs", job(**{f"a{n}": 1 for n in range(MOST_UNKNOWN)}))
+    few = system.call("POST", "/v1/jobs", job(**{f"a{n}": 1 for n in range(MAX_UNKNOWN_FIELDS)}))
     many = system.call("POST", "/v1/jobs", job(**{f"a{n}": 1 for n in range(100)}))
 
     assert len(few.document["errors"]) == 20

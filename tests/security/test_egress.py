@@ -1,4 +1,4 @@
-"""What scripts reach on the network, with the real sandbox and a server on the host."""
+"""Which network addresses scripts reach, with the real sandbox and a server on the host."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from textwrap import dedent
 
 import pytest
 
-from nextfire.adapters.host_abilities import HostFeatures
-from nextfire.adapters.script_runner import ProcessScriptRunner
+from nextfire.adapters.scripts.host_abilities import HostFeatures
+from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.egress import OPEN, Egress
-from nextfire.domain.ports import ScriptCall
+from nextfire.domain.ports.scripts import ScriptCall
 from tests.supervisors import Watch
 
-only_root = pytest.mark.skipif(os.geteuid() != 0, reason="listed hosts take a root worker")
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="listed hosts require a root worker")
 
 TRIES = """
 import os, socket, sys, urllib.request
@@ -32,7 +32,7 @@ for family, address in (
     (socket.AF_INET, ("192.0.2.1", 443)),
     (socket.AF_INET6, ("2001:db8::1", 443)),
 ):
-    # Its own loopback takes datagrams for nobody.
+    # Its own loopback accepts datagrams without a receiver.
     for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)[: 1 if address[1] == port else 2]:
         try:
             with socket.socket(family, kind) as tried:
@@ -56,7 +56,7 @@ class _Server(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    """Where a server of the host listens."""
+    """The port of a server on the host."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Server) as server:
         threading.Thread(target=server.serve_forever).start()
         yield server.server_port
@@ -74,7 +74,7 @@ def folder() -> Iterator[Path]:
 def run(
     folder: Path, egress: Egress, source: str, port: int, environment: dict[str, str] | None = None
 ) -> tuple[str, str]:
-    """What a script prints."""
+    """The output of a script and the log of its executor."""
     runner = ProcessScriptRunner(temp_root=folder, egress=egress)
     call = ScriptCall(
         "s.py", dedent(source).encode(), str(port), timedelta(seconds=20), "acme", environment or {}
@@ -134,7 +134,7 @@ def test_listed_hosts_are_refused_where_they_cannot_be_enforced(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "nextfire.adapters.sandbox.probe_host", lambda _: HostFeatures(namespaces=False)
+        "nextfire.adapters.scripts.sandbox.probe_host", lambda _: HostFeatures(namespaces=False)
     )
 
     with pytest.raises(ValueError, match="listed hosts require network namespaces"):
@@ -145,7 +145,7 @@ def test_no_network_is_refused_where_it_cannot_be_enforced(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "nextfire.adapters.sandbox.probe_host", lambda _: HostFeatures(filters=False)
+        "nextfire.adapters.scripts.sandbox.probe_host", lambda _: HostFeatures(filters=False)
     )
 
     with pytest.raises(ValueError, match="requires a seccomp filter"):

@@ -1,4 +1,4 @@
-"""What a script does to reach hosts that its pool does not list, or to exhaust its executor."""
+"""Attempts of a script to reach hosts that its pool does not list, or to exhaust its executor."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from nextfire.adapters.bounded_server import (
+from nextfire.adapters.scripts.bounded_server import (
     CHUNK,
     GUARANTEED_CONNECTIONS,
     MAX_CONNECTIONS_PER_RUN,
     CpuThrottle,
     SharedCapacity,
 )
-from nextfire.adapters.egress_proxy import (
+from nextfire.adapters.scripts.egress_proxy import (
     MAX_HEAD,
     EgressProxy,
     proxy_environment,
@@ -34,7 +34,7 @@ PATIENCE = 20.0
 
 
 class Network:
-    """Names, and one server on the loopback that stands for every public address."""
+    """Host names, and one server on the loopback that stands in for every public address."""
 
     def __init__(self, names: dict[str, list[list[str]]]) -> None:
         self._names = names
@@ -47,7 +47,7 @@ class Network:
         self._thread.start()
 
     def resolve(self, host: str, port: int) -> Sequence[Address]:
-        """The answers for *host*, one after the other; the last is given again and again."""
+        """The answers for *host*, one after the other; repeats the last one."""
         del port
         self.resolved.append(host)
         answers = self._names.get(host)
@@ -79,7 +79,7 @@ class Network:
                 pool.submit(self._answer, client)
 
     def _answer(self, client: socket.socket) -> None:
-        """Echo until the end; a request of plain HTTP is answered, too."""
+        """Echo until the end; also answer a plain HTTP request."""
         with client, suppress(OSError):
             while data := client.recv(CHUNK):
                 self.got.append(data)
@@ -90,7 +90,7 @@ class Network:
 
 
 class Proxy:
-    """A proxy that serves, and what it reported."""
+    """A running proxy and its reports."""
 
     def __init__(self, address: tuple[str, int], refused: list[tuple[str, int, str]]) -> None:
         self.address = address
@@ -100,7 +100,7 @@ class Proxy:
         return socket.create_connection(self.address, timeout=PATIENCE)
 
     def ask(self, request: bytes) -> bytes:
-        """The whole answer to *request*."""
+        """The complete answer to *request*."""
         with self.open() as client:
             client.sendall(request)
             return read_all(client)
@@ -273,7 +273,7 @@ def test_plain_http_to_another_host_is_refused(network: Network, proxy: Proxy) -
 
 @pytest.mark.parametrize(
     "host", ["metadata", "mapped", "loopback", "private", "inside"]
-)  # each resolves to what it is called
+)  # each name resolves to the address of that kind
 def test_listed_name_does_not_lead_inside(network: Network, proxy: Proxy, host: str) -> None:
     answer = proxy.connect(f"{host}.example.com:443")
 
@@ -351,7 +351,7 @@ def test_headers_without_end_are_cut_off(proxy: Proxy) -> None:
 
 
 def test_each_host_is_reported_once_and_no_more_than_64(proxy: Proxy) -> None:
-    """Else a script could fill its log, and the executor's memory, with names."""
+    """Otherwise a script could fill its log, and the executor's memory, with names."""
     for n in range(80):
         proxy.connect(f"h{n}.evil.example:443")
         proxy.connect(f"h{n}.evil.example:444")
@@ -388,20 +388,22 @@ def threads_of_servers() -> list[str]:
 
 
 def test_flood_of_connections_takes_no_more_than_its_share(network: Network) -> None:
-    """Exploit: open connections and say nothing, until the executor has no descriptor left."""
+    """Exploit: open connections and send nothing, until the executor runs out of descriptors."""
     room = SharedCapacity(0)
     with serve(network, room=room) as proxy, ExitStack() as stack:
         for _ in range(100):
             stack.enter_context(proxy.open())
         with ExitStack() as served:
-            # Another, honest run has the places that it is sure of.
+            # Another, honest run keeps its guaranteed connections.
             other = served.enter_context(serve(network, room=room))
             for _ in range(GUARANTEED_CONNECTIONS):
                 tunnel = served.enter_context(other.tunnel("api.example.com:443"))
                 tunnel.sendall(b"x")
                 assert tunnel.recv(1) == b"x"
             assert room.open <= 2 * GUARANTEED_CONNECTIONS
-            assert len(threads_of_servers()) <= 2 * 3, "each has a thread, and two that resolve"
+            assert len(threads_of_servers()) <= 2 * 3, (
+                "each proxy has a thread, and two that resolve"
+            )
 
 
 def test_one_run_holds_no_more_than_32_connections(network: Network) -> None:
@@ -416,7 +418,7 @@ def test_one_run_holds_no_more_than_32_connections(network: Network) -> None:
         tunnels[0].sendall(b"x")
         assert tunnels[0].recv(1) == b"x"
         assert room.open == MAX_CONNECTIONS_PER_RUN
-        # It is served as soon as another ends.
+        # A connection is served as soon as another one ends.
         tunnels[1].close()
         assert waiting.recv(12) == b"HTTP/1.1 403"
 
@@ -432,14 +434,14 @@ def test_end_of_a_run_closes_all_that_it_opened(network: Network) -> None:
         assert (room.servers, room.open) == (0, 0)
         with pytest.raises(ConnectionRefusedError):
             proxy.open()
-        network.close()  # its ends of the tunnels are descriptors of this process, too
+        network.close()  # its tunnel ends are descriptors of this process too
         stack.close()
         assert not {each for each in threads_of_servers() if "resolver" not in each}
-        assert descriptors() < before, "the network's listener is closed, and nothing is left"
+        assert descriptors() < before, "the network's listener is closed, and no descriptor is left"
 
 
 def test_server_that_uses_too_much_computing_time_waits() -> None:
-    """Exploit: connect and be refused in a loop, to take the interpreter from the other runs."""
+    """Exploit: connect and get rejected in a loop, to starve the other runs of the interpreter."""
     room = SharedCapacity(0, servers=5)
     pace = CpuThrottle(lambda: room.share_of_core, now=100.0, spent=0.0)
 

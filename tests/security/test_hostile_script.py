@@ -1,7 +1,7 @@
-"""A hostile script next to an innocent one of another tenant, on each kind of host.
+"""A hostile script next to another tenant's innocent one, on each kind of host.
 
-Each probe of the script is a separate test. A short pass here; NEXTFIRE_LONG=1: a minute on each
-host. `SEED` picks the course.
+Each probe of the script is a separate test. A short pass by default; with NEXTFIRE_LONG=1, a minute
+on each host. `SEED` determines the random order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EXECUTOR = ROOT / "tests" / "security" / "hostile" / "executor.py"
 SEED = 1
 SECONDS = 60 if LONG else 2
 USER = 64_321
-"""The user of a worker that is not root. Of no name, and of no other test."""
+"""The user of a worker that is not root. It has no name, and no other test uses it."""
 ATTACKS = (
     "abstract_sockets",
     "channel_garbage",
@@ -69,7 +69,7 @@ ATTACKS = (
 USERS = ("root", "user") if os.geteuid() == 0 else ("user",)
 HOSTS = [
     *USERS,
-    # As on a machine that allows none.
+    # Like a machine that does not allow namespaces.
     *(f"{user} without namespaces" for user in USERS),
 ]
 OPEN = {
@@ -84,15 +84,16 @@ OPEN = {
         "nothing left",
     },
 }
-"""What stays open by design, where scripts share a user or see the host's /proc. The security page
-says so."""
+"""Attacks that stay possible by design if scripts share a user or see the host's /proc. The
+security page documents them.
+"""
 pytestmark = pytest.mark.timeout(300 + 4 * SECONDS)
 _MQ_UNLINK = {"x86_64": 241, "aarch64": 181}[os.uname().machine]
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of it. `found`: by probe; `end`: the last words of the executor, if it had any."""
+    """The result of the attack. `found`: by probe; `end`: last output of the executor, if any."""
 
     host: str
     tag: str
@@ -166,8 +167,8 @@ def play(top: Path, host: str, user: int | None, *, namespaces: bool) -> Outcome
 
 
 def remove_kernel_objects(tag: str, user: int) -> list[str]:
-    """Remove the message queue of the name *tag*, and what *user* has of System V's shared memory.
-    Returns what there was.
+    """Remove the message queue named *tag*, and the System V shared memory of *user*. Returns the
+    objects that existed.
     """
     libc, found = ctypes.CDLL(None), []
     if libc.syscall(_MQ_UNLINK, tag.encode()) == 0:
@@ -209,7 +210,7 @@ def run_executor(
 
 
 def read(outcome: Outcome, line: str) -> None:
-    """Take in a line that the attack or the executor printed; a broken one says nothing."""
+    """Process a line printed by the attack or the executor; ignores a broken line."""
     try:
         said = json.loads(line)
     except ValueError:
@@ -229,7 +230,7 @@ def state(path: Path) -> tuple[str, int, int]:
 
 
 def settled(look: Any, within: float = 10) -> list[str]:
-    """What *look* still finds when what takes long has had time to end."""
+    """What *look* still finds after slow cleanup has had time to finish."""
     until = time.monotonic() + within
     while (found := look()) and time.monotonic() < until:
         time.sleep(0.2)
@@ -237,7 +238,7 @@ def settled(look: Any, within: float = 10) -> list[str]:
 
 
 def alive(tag: str) -> list[str]:
-    """Processes that the attack left."""
+    """Live processes left by the attack."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -249,14 +250,14 @@ def alive(tag: str) -> list[str]:
 
 
 def left(tag: str, work: Path) -> list[str]:
-    """Files that the attack left where every user may write, and working folders."""
+    """Working folders, and files left by the attack in world-writable places."""
     places = [Path(place) for place in ("/tmp", "/var/tmp", "/dev/shm")]
     found = [str(path) for place in places for path in place.glob(f"*{tag}*")]
     return found + [str(path) for path in work.iterdir()]
 
 
 def unless_open(outcome: Outcome, what: str, found: Collection[str]) -> None:
-    """Skip the test, and say why, if this is open on the host by design."""
+    """Skip the test, with the reason, if this is open on the host by design."""
     if found and what in OPEN.get(outcome.host, ()):
         pytest.skip(f"open on this host: {', '.join(sorted(found)[:3])}")
 
@@ -284,7 +285,7 @@ def test_the_attack_came_to_its_own_end(outcome: Outcome) -> None:
     assert outcome.end["codes"][1:] == [0, 0], outcome.end["errors"]
 
 
-def test_nothing_of_it_lives_on(outcome: Outcome) -> None:
+def test_no_process_of_the_attack_survives(outcome: Outcome) -> None:
     assert outcome.alive == []
 
 
@@ -293,6 +294,6 @@ def test_no_file_outside_its_folder_is_changed(outcome: Outcome) -> None:
     assert outcome.changed == []
 
 
-def test_nothing_of_it_is_left(outcome: Outcome) -> None:
+def test_no_file_of_the_attack_is_left(outcome: Outcome) -> None:
     unless_open(outcome, "nothing left", outcome.left)
     assert outcome.left == []

@@ -1,4 +1,4 @@
-"""Attacks on who may call the API: each test performs one, and sees it fail."""
+"""Attacks on the authentication and authorization of the API: each test shows that one fails."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pydantic.alias_generators import to_camel
 from functions.api import app as api
 from functions.api.identity import identify
 from functions.authorizer import handler as authorizer
-from nextfire.adapters.items import from_item
-from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.adapters.dynamodb.items import from_item
+from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.iam_rules import IamRule
 from nextfire.domain.key_text import SCANNER, fault_of, parse, write_key
@@ -47,12 +47,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 OLD_FORM = re.compile(r"nf\.([A-Za-z0-9][A-Za-z0-9_-]{0,63})\.([0-9a-f]{16})\.([A-Za-z0-9_-]{43})")
-"""What an authorizer of a version before the prefix takes for a key; others it refuses."""
+"""Keys as accepted by an authorizer of a version before the prefix; it rejects all others."""
 
 
 class Caller:
-    """Calls the API as its gateway does: the authorizer's verdict is kept by the key alone, and
-    each request has its own source address.
+    """Calls the API as its gateway does: the authorizer's verdict is cached by key only, and each
+    request has its own source address.
     """
 
     def __init__(self, system: Deployment, key: str) -> None:
@@ -125,7 +125,7 @@ class TestText:
     ) -> None:
         del system
         text = write_key("acme", KEY_ID, "0123456789" * 4 + "abc")
-        monkeypatch.setattr(authorizer.services().check, "_keys", None)  # asking it would raise
+        monkeypatch.setattr(authorizer.services().check, "_keys", None)  # using it would raise
         for place in range(len(text)):
             for other in "Aa0_.":
                 wrong = text[:place] + other + text[place + 1 :]
@@ -140,7 +140,7 @@ class TestText:
     def test_an_authorizer_of_the_old_form_refuses_a_new_key(self) -> None:
         for tenant in ("a", "nf", "nf-x", "Z" * 64):
             text = write_key(tenant, KEY_ID, "0" * 43)
-            assert OLD_FORM.fullmatch(text) is None, "it would be taken for another key"
+            assert OLD_FORM.fullmatch(text) is None, "it would be parsed as another key"
 
     def test_a_key_of_the_old_form_still_works(self, system: Deployment) -> None:
         presented = parse(f"nf.acme.{KEY_ID}.{'A-_' + 'b' * 40}")
@@ -176,7 +176,7 @@ SCOPES: dict[str, str] = {
     ),
     **dict.fromkeys(["createKey", "getKey", "listKeys", "revokeKey", "rotateKey"], "admin"),
 }  # fmt: skip
-"""The scope that each operation needs. A new operation has to be added here, on purpose."""
+"""The scope that each operation needs. Add each new operation here deliberately."""
 GIVEN = {
     "read": {"none", "read"},
     "upload": {"none", "read", "upload"},
@@ -184,7 +184,7 @@ GIVEN = {
     "write": {"none", "read", "upload", "run"},
     "admin": {"none", "read", "upload", "run", "admin"},
 }
-"""The needs that each scope meets."""
+"""The needs that each scope satisfies."""
 
 
 class TestScopes:
@@ -268,7 +268,7 @@ class TestScopes:
         made = runs.call("POST", "/v1/jobs", JOB).document["jobId"]
         change = {"target": {"env": {name: "/elsewhere/x"}}}
         assert runs.call("PATCH", f"/v1/jobs/{made}", change).status == 403
-        # One who may upload may; what is there already may stay, and may not be changed.
+        # A caller with the upload scope may do so. Existing variables may stay, but not change.
         theirs = by.call("POST", "/v1/jobs", planted).document["jobId"]
         assert runs.call("PATCH", f"/v1/jobs/{theirs}", {"name": "n"}).status == 200
         other = {"target": {"env": {name: "/elsewhere/y"}}}
@@ -278,7 +278,7 @@ class TestScopes:
 class TestNetworks:
     def test_a_verdict_that_is_kept_opens_nothing_from_elsewhere(self, system: Deployment) -> None:
         made = key_of(admin(system), "read", cidrs=["203.0.113.0/24", "2001:db8::/32"])
-        caller = Caller(system, made["key"])  # its verdict is kept for all that follows
+        caller = Caller(system, made["key"])  # its verdict is cached for all later calls
 
         for source, status in (
             (HERE, 200), ("2001:db8::7", 200), ("::ffff:203.0.113.9", 200),
@@ -314,7 +314,7 @@ class TestNetworks:
 
 
 class TestRestrictedKeys:
-    """Keys made by a restricted key, and versions that know no restrictions."""
+    """Keys created by a restricted key, and versions that do not know restrictions."""
 
     def test_a_restricted_admin_key_makes_no_freer_one(self, system: Deployment) -> None:
         limits = {"cidrs": ["203.0.113.0/24"], "labels": ETL}
@@ -362,7 +362,7 @@ class TestRestrictedKeys:
             Key={"tenant": {"S": "acme"}, "key_id": {"S": made["keyId"]}},
         )["Item"]
 
-        # Such an authorizer reads `scopes`, and such an API the context's `scopes`.
+        # Such an authorizer reads `scopes`, and such an API reads `scopes` of the context.
         assert from_item(item)["scopes"] == []
         assert Caller(system, made["key"]).context["scopes"] == ""  # type: ignore[index]
 
@@ -393,7 +393,7 @@ class TestRestrictedKeys:
 
 
 class TestLabels:
-    """In addition to the walk over all routes in tests/integration/test_api_isolation.py."""
+    """In addition to the check of all routes in tests/integration/test_api_isolation.py."""
 
     def test_the_label_cannot_be_changed_away_or_left_out(self, system: Deployment) -> None:
         by = Caller(system, key_of(admin(system), "run", labels=ETL)["key"])
@@ -421,7 +421,7 @@ class TestLabels:
 
 
 class TestRequestLimits:
-    """The bound over several processes is in tests/unit/test_limit_requests.py."""
+    """tests/unit/test_limit_requests.py tests the limit across several processes."""
 
     @pytest.fixture
     def limited(self, system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Deployment:
@@ -487,7 +487,7 @@ class TestRequestLimits:
         api.services.cache_clear()
         who = self.key()
 
-        # By itself this process still keeps to the key's burst of 3.
+        # This process alone still enforces the key's burst of 3.
         got = [limited.call("GET", "/v1/jobs", authorizer=who).status for _ in range(5)]
         assert got == [200, 200, 200, 429, 429]
         assert len(database.calls) == 1
@@ -513,7 +513,7 @@ class TestRequestLimits:
 
 
 class TestRoles:
-    """`auth=iam`: the tenant by the role, never by the session's name."""
+    """`auth=iam`: the role determines the tenant, never the name of the session."""
 
     RULES = (
         {"role": "team-etl-*", "tenant": "etl", "scopes": ["run"]},
@@ -547,7 +547,7 @@ class TestRoles:
     @pytest.mark.parametrize(
         "arn",
         [
-            # The name of a session, and that of federated credentials, are the caller's choice.
+            # The caller chooses the name of a session, and that of federated credentials.
             "arn:aws:sts::123456789012:assumed-role/guest/team-etl-a",
             "arn:aws:sts::123456789012:assumed-role/guest/ops",
             "arn:aws:sts::123456789012:assumed-role/guest/assumed-role/ops/x",

@@ -1,4 +1,4 @@
-"""What scripts do to each other, to their executor and to their host: each exploit as a test."""
+"""Attacks of scripts on each other, their executor and their host: one test per exploit."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from textwrap import dedent
 
 import pytest
 
-from nextfire.adapters import folders
-from nextfire.adapters.script_runner import ProcessScriptRunner
-from nextfire.domain.ports import ScriptCall
-from tests.places import folder_of_the_host
+from nextfire.adapters.scripts import folders
+from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
+from nextfire.domain.ports.scripts import ScriptCall
+from tests.places import host_folder
 from tests.security.hosts import Host, Script, hosts
 from tests.supervisors import Watch
 
@@ -34,7 +34,7 @@ def search(wanted):
                 pass
     return found
 """
-"""Looks for a text in what /proc says of other processes."""
+"""Searches the /proc data of other processes for a text."""
 
 
 def script(source: str, **options: object) -> Script:
@@ -45,7 +45,7 @@ def script(source: str, **options: object) -> Script:
 
 
 def test_no_process_inherits_the_executors_environment(host: Host, folder: Path) -> None:
-    """A script leaves a folder that takes long to remove; another looks who removes it."""
+    """One script leaves a folder that is slow to remove; another looks for the removing process."""
     leaves_much = """
         import os
         for n in range(300):
@@ -95,7 +95,7 @@ for _ in range(4):
         signal.signal(number, signal.SIG_IGN)
     for descriptor in range(3):
         os.close(descriptor)
-    while True:  # until the script has ended; then its keeper is to see nothing more
+    while True:  # until the script has ended; then stop its keeper
         try:
             if open(f"/proc/{script}/stat").read().rpartition(")")[2].split()[0] in "ZX":
                 break
@@ -119,12 +119,12 @@ for _ in range(4):
 time.sleep(0.3)
 os._exit(0)
 """
-"""Leaves children that stop its keeper when the script has ended, and then look for secrets."""
+"""Leaves children that stop the keeper when the script has ended, and then look for secrets."""
 
 
 @pytest.fixture
 def report_file(folder: Path) -> Iterator[Path]:
-    """A file that every user may write, wherever scripts run."""
+    """A world-writable file, wherever scripts run."""
     file = folder / "found"
     file.touch()
     file.chmod(0o666)
@@ -151,7 +151,7 @@ def test_nothing_of_a_script_that_attacks_its_keeper_lives_on(
 
 
 def processes_with(text: str) -> list[str]:
-    """The command lines of processes whose environment holds *text*."""
+    """The command lines of processes whose environment contains *text*."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -165,7 +165,7 @@ def processes_with(text: str) -> list[str]:
     return found
 
 
-# What the kernel keeps by user
+# What the kernel keeps per user
 
 
 CALLS = """
@@ -203,9 +203,9 @@ REFUSED = (
     "libc.ptrace(0, 0, 0, 0)",
     "libc.syscall(425, 8, ctypes.create_string_buffer(120))",  # io_uring
     "libc.syscall(bpf, 0, ctypes.create_string_buffer(64), 64)",
-    "libc.socket(17, 3, 0)",  # packets
-    "libc.socket(40, 1, 0)",  # to the hypervisor
-    "libc.socket(38, 5, 0)",  # the kernel's cryptography
+    "libc.socket(17, 3, 0)",  # packet sockets
+    "libc.socket(40, 1, 0)",  # vsock, to the hypervisor
+    "libc.socket(38, 5, 0)",  # AF_ALG, the kernel's cryptography
 )
 
 
@@ -231,17 +231,17 @@ def test_calls_that_no_job_needs_are_refused(host: Host, folder: Path) -> None:
     assert report.ends[0][0]["exit_code"] == 0
 
 
-# What it sees
+# What a script sees
 
 
 def test_a_script_sees_no_process_but_its_own(host: Host, folder: Path) -> None:
     if not host.namespaces:
-        pytest.skip("this takes a process namespace")
+        pytest.skip("requires a process namespace")
     source = """
         import os, subprocess
         child = subprocess.Popen(["sleep", "5"])
         seen = {int(pid) for pid in os.listdir("/proc") if pid.isdigit()}
-        # Process 1 started it; of another user, it is hidden.
+        # Process 1 started it; if that is another user's process, it is hidden.
         print(seen - {1, os.getpid(), child.pid})
         child.kill()
     """
@@ -250,7 +250,7 @@ def test_a_script_sees_no_process_but_its_own(host: Host, folder: Path) -> None:
 
 def test_the_environment_of_others_is_closed(host: Host, folder: Path) -> None:
     if host.user is not None and not host.namespaces and not landlock():
-        pytest.skip("this takes namespaces or Landlock of version 6")
+        pytest.skip("requires namespaces or Landlock version 6")
     looks = """
         import time
         until = time.monotonic() + 3
@@ -276,9 +276,9 @@ def test_the_environment_of_others_is_closed(host: Host, folder: Path) -> None:
 
 def test_files_of_other_runs_are_closed(host: Host, folder: Path) -> None:
     if host.user is not None and not host.namespaces:
-        pytest.skip("this takes namespaces, or a user for each run")
+        pytest.skip("requires namespaces, or a user for each run")
     secret = uuid.uuid4().hex
-    first, second = secret[:16], secret[16:]  # so that no source of a script holds all of it
+    first, second = secret[:16], secret[16:]  # so that no script source contains all of it
     looks = f"""
         import os, time
         until = time.monotonic() + 3
@@ -315,14 +315,14 @@ def landlock() -> bool:
     return int(ctypes.CDLL(None).syscall(444, None, 0, 1)) >= 6
 
 
-# What the cleanup can be made to do
+# Attacks through the cleanup
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="it is about root's cleanup")
+@pytest.mark.skipif(os.geteuid() != 0, reason="tests root's cleanup")
 def test_the_cleanup_changes_nothing_by_a_symbolic_link(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder is replaced by a link after it was looked at and before its mode is changed."""
+    """A folder is replaced by a link between the check and the change of its mode."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o755)
     (elsewhere / "file").touch()
@@ -365,8 +365,8 @@ def test_a_folder_that_the_worker_makes_visible_is_seen(folder: Path) -> None:
 
 def test_the_executors_credential_files_are_hidden(host: Host, folder: Path) -> None:
     if host.user is None or not host.namespaces:
-        pytest.skip("root's are closed to script users; without namespaces they are open")
-    home = folder_of_the_host("test-home-")
+        pytest.skip("root's files are closed to script users; without namespaces they are open")
+    home = host_folder("test-home-")
     try:
         (home / ".aws").mkdir()
         (home / ".aws" / "credentials").write_text("secret")

@@ -1,4 +1,4 @@
-"""Scripts that give their secrets away: as real processes, recorded by the executor's core."""
+"""Scripts that leak their secrets: real processes, with output recorded by the executor's core."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from nextfire.adapters.job_role import StsJobRole
-from nextfire.adapters.script_runner import ProcessScriptRunner
+from nextfire.adapters.scripts.job_role import StsJobRole
+from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.job import Job
 from nextfire.domain.log import Stream
-from nextfire.domain.ports import ScriptCall, ScriptExit, Supervisor, Verdict
+from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit, Supervisor
 from nextfire.domain.run import MAX_VALUE_BYTES, Run, RunState
 from tests.world import World
 
@@ -38,13 +38,13 @@ TRACES = (PASSWORD, *KEY.split(), *(PASSWORD[n : n + 10] for n in range(len(PASS
 
 
 class Ticking:
-    """A supervisor for which two seconds pass whenever it is asked: the log is stored often."""
+    """A supervisor for which two seconds pass on each call, so the log is stored often."""
 
     def __init__(self, supervisor: Supervisor, world: World) -> None:
         self._supervisor = supervisor
         self._world = world
 
-    def ask(self) -> Verdict:
+    def ask(self) -> Directive:
         self._world.advance(seconds=2)
         return self._supervisor.ask()
 
@@ -59,7 +59,7 @@ class Ticking:
 
 
 class Runner:
-    """The real one, with *source* for whatever script it is to run."""
+    """The real runner, with *source* in place of any script."""
 
     def __init__(self, world: World, folder: Path, source: str) -> None:
         self._world = world
@@ -82,7 +82,7 @@ class Runner:
 
 
 class Stage:
-    """A world in which a script runs that has secrets."""
+    """A world that runs a script with secrets."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -90,7 +90,7 @@ class Stage:
         self.world.secrets.values |= {"acme/db#password": PASSWORD, "acme/key": KEY}
 
     def play(self, source: str) -> Run:
-        """The record of a run of *source*, its last attempt, with the target's secrets."""
+        """The record of a run of *source* with the target's secrets, after its last attempt."""
         world = self.world
         world.runner = cast(Any, Runner(world, self._folder, source))
         job: Job = world.register(target=TARGET, retryPolicy={"maxAttempts": 1})
@@ -99,13 +99,13 @@ class Stage:
         return world.run(job, "12:00")
 
     def recorded(self) -> str:
-        """All that is stored or sent, but for the job itself."""
+        """Everything that is stored or sent, except the job itself."""
         world = self.world
         return "\n".join(
             (
                 repr(world.runs.all),
                 repr(world.files.stored),
-                repr(world.events.told),
+                repr(world.events.published),
                 repr(world.dead_letters.letters),
             )
         )
@@ -158,7 +158,7 @@ def test_a_script_that_prints_a_value_in_pieces_while_its_log_is_stored(stage: S
 
 
 def test_a_value_is_masked_before_output_is_cut(stage: Stage) -> None:
-    """The record keeps 500 bytes from the beginning: a value is put across that border."""
+    """The record keeps 500 bytes from the beginning: put a value across that border."""
     for filled in (468, 476, 490, 499):
         stage.world = World("11:59")
         stage.world.secrets.values |= {"acme/db#password": PASSWORD, "acme/key": KEY}
@@ -249,7 +249,7 @@ def test_a_value_in_a_traceback_of_a_run_that_dies(stage: Stage) -> None:
 def test_a_value_as_the_last_words_without_a_line_end(stage: Stage) -> None:
     run = stage.play("import os, sys; os.write(2, os.environb[b'PASSWORD'][:-1]); sys.exit(3)")
 
-    # All but the last letter is not the value; what was held back is recorded at the end.
+    # Without its last letter it is not the value; the end flushes the withheld output.
     assert run.stderr == PASSWORD[:-1]
     stage.world = World("11:59")
     stage.world.secrets.values |= {"acme/db#password": PASSWORD, "acme/key": KEY}
@@ -259,7 +259,7 @@ def test_a_value_as_the_last_words_without_a_line_end(stage: Stage) -> None:
 
 def test_a_value_in_what_keeps_a_script_from_running(stage: Stage) -> None:
     def fail() -> None:
-        # As an SDK's error might quote the request.
+        # An SDK error might quote the request like this.
         raise RuntimeError(f"cannot parse {PASSWORD!r}" + "." * 2000)
 
     resolve = stage.world.secrets.resolve
@@ -292,14 +292,14 @@ def test_a_checkpoint_is_the_programs_own_data_and_comes_back_unchanged(stage: S
     assert run.state is RunState.SUCCEEDED, run.stderr
     assert run.checkpoint is not None
     assert run.checkpoint.text == json.dumps({"cursor": PASSWORD}, separators=(",", ":"))
-    stage.world = World("11:59")  # what is on record is looked through afterwards
+    stage.world = World("11:59")  # the fixture searches this world's records afterwards
 
 
 # The job role
 
 
 class Sts:
-    """Gives credentials that are easy to find."""
+    """Returns credentials that are easy to find."""
 
     GIVEN: ClassVar = {
         "AccessKeyId": "ASIAEXAMPLEEXAMPLE77",

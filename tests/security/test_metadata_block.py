@@ -1,6 +1,6 @@
-"""What a script does to read the credentials of its machine from the metadata service.
+"""Attempts of a script to read its machine's credentials from the metadata service.
 
-A network namespace stands for the machine, another one for the service behind its wire.
+A network namespace stands in for the machine, another one for the service on the network.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from nextfire.adapters.metadata_block import ADDRESSES, MetadataExposure, close_metadata
-from nextfire.adapters.script_users import FIRST_UID, RESERVED_UIDS
+from nextfire.adapters.scripts.metadata_block import ADDRESSES, MetadataExposure, close_metadata
+from nextfire.adapters.scripts.script_users import FIRST_UID, RESERVED_UIDS
 from nextfire.settings import ExecutorSettings
 from nextfire.wiring import execution
 
@@ -39,7 +39,7 @@ ip link set machine up
 _PROGRAM = """
 import json, os, socket, subprocess, sys
 sys.path.insert(0, sys.argv[1])
-from nextfire.adapters.metadata_block import ADDRESSES, close_metadata
+from nextfire.adapters.scripts.metadata_block import ADDRESSES, close_metadata
 
 def shell(script):
     subprocess.run(["sh", "-e", "-c", script], check=True, stdout=subprocess.DEVNULL)
@@ -50,7 +50,7 @@ def attempt(user, address):
         try:
             os.setgid(user)
             os.setuid(user)
-            # Nothing is imported from here on: these users cannot read every Python.
+            # No imports from here on: these users cannot read every Python installation.
             with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as sock:
                 sock.settimeout(10)
                 sock.connect((address, 80))
@@ -139,7 +139,7 @@ SCRIPT, LAST, WORKER, NEIGHBOUR = (
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What users got from the service, before and after the addresses were closed."""
+    """The answers that users got from the service, before and after the addresses were blocked."""
     service = tmp_path_factory.mktemp("metadata") / "service.py"
     service.write_text(_SERVICE)
     users = ",".join(map(str, (SCRIPT, LAST, WORKER, NEIGHBOUR)))
@@ -190,8 +190,9 @@ def test_address_of_the_machine_itself_is_reported(found: dict[str, str]) -> Non
 
 @needs_namespaces
 def test_without_the_capability_it_is_reported() -> None:
-    """Root of a container has no CAP_NET_ADMIN."""
-    code = "from nextfire.adapters.metadata_block import close_metadata; print(close_metadata())"
+    """Root in a container has no CAP_NET_ADMIN."""
+    module = "nextfire.adapters.scripts.metadata_block"
+    code = f"from {module} import close_metadata; print(close_metadata())"
     ended = subprocess.run(
         ["unshare", "-n", "setpriv", "--bounding-set=-net_admin", sys.executable, "-c", code],
         env={"PYTHONPATH": str(ROOT / "layers"), "PATH": os.defpath},

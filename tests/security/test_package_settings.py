@@ -1,4 +1,4 @@
-"""Where the credentials of a package index are, and where they are not."""
+"""Where the credentials of a package index are stored, and where they must not be."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 from moto import mock_aws
 from pydantic import ValidationError
 
-from infra.settings import PoolSettings, Settings
-from nextfire.adapters.aws import secretsmanager, ssm
-from nextfire.adapters.index_secret import IndexSecret
+from infra.pool_settings import PoolSettings
+from infra.settings import Settings
+from nextfire.adapters.aws.clients import secretsmanager, ssm
+from nextfire.adapters.packages.index_secret import IndexSecret
 from nextfire.domain.errors import InvalidInputError, NotFoundError
 from nextfire.settings import ExecutorSettings
 from tests.infra.conftest import synthesize
@@ -92,7 +93,7 @@ def test_the_template_names_the_secret_and_grants_it_to_the_executor_of_that_poo
     }
     [(name, statement)] = granted.items()
     assert name.startswith("WorkerPrivate")
-    # The other one is what scripts' own secrets are under.
+    # The other resource is the prefix of scripts' own secrets.
     resources = [each for each in statement["Resource"] if isinstance(each, str)]
     assert (statement["Action"], resources) == ("secretsmanager:GetSecretValue", [SECRET])
     [variables] = [
@@ -102,7 +103,7 @@ def test_the_template_names_the_secret_and_grants_it_to_the_executor_of_that_poo
         for container in resource["Properties"]["ContainerDefinitions"]
     ]
     assert variables["NEXTFIRE_PACKAGE_INDEX"] == INDEX
-    assert variables["NEXTFIRE_PACKAGE_INDEX_SECRET"] == SECRET, "a reference, no credential"
+    assert variables["NEXTFIRE_PACKAGE_INDEX_SECRET"] == SECRET, "a reference, not a credential"
     assert json.loads(variables["NEXTFIRE_PACKAGE_POLICY"]) == policy | {
         "builds": False,
         "urls": False,
@@ -132,7 +133,7 @@ def test_the_policy_of_a_pool_is_what_its_executor_reads() -> None:
     assert (read.allow, read.require_hashes, read.builds) == (("a",), True, False)
 
 
-# Reading them
+# Reading credentials
 
 
 @pytest.fixture
@@ -177,7 +178,7 @@ def test_a_secret_that_holds_no_credentials_is_not_quoted(secrets: Any, text: st
 
 
 def test_a_secret_that_is_not_there_is_not_found(secrets: Any) -> None:
-    with pytest.raises(NotFoundError, match="secret of the package index"):
+    with pytest.raises(NotFoundError, match="Secret of the package index"):
         IndexSecret(SECRET, secrets, ssm())()
 
 
@@ -185,13 +186,13 @@ def test_a_rotated_secret_is_read_again_after_a_minute(
     secrets: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("nextfire.adapters.index_secret.time.monotonic", lambda: now)
+    monkeypatch.setattr("nextfire.adapters.packages.index_secret.time.monotonic", lambda: now)
     arn = secrets.create_secret(Name="packages/reader", SecretString="a:old")["ARN"]
     read = IndexSecret(arn, secrets, ssm())
     assert read() == "a:old"
     secrets.put_secret_value(SecretId=arn, SecretString="a:new")
 
     now += 59
-    assert read() == "a:old", "asked once a minute"
+    assert read() == "a:old", "read at most once a minute"
     now += 1
     assert read() == "a:new"

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters.host_abilities import HostFeatures
-from nextfire.adapters.package_index import PackageIndex
-from nextfire.adapters.packages import Packages
-from nextfire.adapters.script_runner import ProcessScriptRunner
+from nextfire.adapters.packages.installer import Packages
+from nextfire.adapters.packages.package_index import PackageIndex
+from nextfire.adapters.scripts.host_abilities import HostFeatures
+from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.packages import PackagePolicy, check_index
-from nextfire.domain.ports import ScriptCall, ScriptExit, Verdict
+from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit
 from tests.indexes import Index, sdist, serving, sha256, wheel
-from tests.places import folder_of_the_host
+from tests.places import host_folder
 from tests.supervisors import Watch
 
 PASSWORD = "pa55-of-the-index-b41c"
@@ -30,7 +30,7 @@ CREDENTIALS = f"reader:{PASSWORD}"
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Where every user can get."""
+    """A folder that every user can access."""
     path = Path(tempfile.mkdtemp(prefix="test-security-packages-"))
     path.chmod(0o711)
     yield path
@@ -46,11 +46,11 @@ def index() -> Iterator[Index]:
 
 @pytest.fixture
 def not_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An executor that runs scripts as its own user, whichever that is, and sees all processes."""
+    """An executor that runs scripts as its own user, and sees all processes."""
     usual = os.geteuid() or 1000
-    monkeypatch.setattr("nextfire.adapters.sandbox.os.geteuid", lambda: usual)
+    monkeypatch.setattr("nextfire.adapters.scripts.sandbox.os.geteuid", lambda: usual)
     monkeypatch.setattr(
-        "nextfire.adapters.sandbox.probe_host", lambda _: HostFeatures(namespaces=False)
+        "nextfire.adapters.scripts.sandbox.probe_host", lambda _: HostFeatures(namespaces=False)
     )
 
 
@@ -137,7 +137,7 @@ def test_a_script_next_to_an_installation_does_not_find_the_credentials(
         installed = installation.result()
 
     assert installed == ScriptExit(0, "ran\n", "")
-    assert spy.stdout == "True []\n", "it sees the installer, and no credentials"
+    assert spy.stdout == "True []\n", "it sees the installer, but no credentials"
 
 
 @pytest.mark.usefixtures("not_root")
@@ -147,7 +147,9 @@ def test_the_script_itself_does_not_find_the_credentials(folder: Path, index: In
     end = run(runner(folder, index), script("demo-pkg", body=SPY))
 
     assert end.exit_code == 0
-    assert end.stdout.endswith(" []\n"), "of this or another installation on the machine"
+    assert end.stdout.endswith(" []\n"), (
+        "neither of this nor of another installation on the machine"
+    )
 
 
 @pytest.mark.parametrize("status", [401, 403, 400])
@@ -170,7 +172,7 @@ def test_an_index_that_fails_does_not_put_its_credentials_on_the_record(
 def test_the_installer_gets_no_more_of_the_index_than_pages_and_files(
     folder: Path, index: Index
 ) -> None:
-    """A neighbour that found the proxy's address cannot use the credentials for anything else."""
+    """A neighbor that finds the proxy's address cannot use the credentials for anything else."""
     index.credentials = CREDENTIALS
     index.add("secret-pkg", wheel("secret-pkg"))
     addresses: list[str] = []
@@ -196,7 +198,7 @@ def test_the_installer_gets_no_more_of_the_index_than_pages_and_files(
 
 
 def _proxies(folder: Path) -> list[str]:
-    """The addresses that installers in *folder* were given."""
+    """The proxy addresses given to the installers in *folder*."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
@@ -228,7 +230,7 @@ def test_credentials_do_not_follow_a_redirect_to_another_host(folder: Path, inde
         answer = elsewhere.answer
 
         def spy(path: str, authorization: str | None) -> tuple[int, bytes]:
-            if path.startswith("/private/"):  # a script of another test knocks on every port
+            if path.startswith("/private/"):  # a script of another test connects to every port
                 seen.append(authorization)
             return answer(path, None)
 
@@ -318,7 +320,7 @@ def test_nothing_is_built_so_no_code_of_a_package_runs(
     index: Index,
     builds: bool,  # noqa: FBT001
 ) -> None:
-    """The other side: where the pool allows builds, the same archive runs its code."""
+    """The counterpart: where the pool allows builds, the same archive runs its code."""
     index.add("built", sdist("built", "raise SystemExit('its ' + 'code ' + 'ran')"))
 
     end = run(runner(folder, index, builds=builds), script("built"))
@@ -328,7 +330,7 @@ def test_nothing_is_built_so_no_code_of_a_package_runs(
 
 
 def test_a_transitive_package_that_is_not_allowed_is_refused(folder: Path, index: Index) -> None:
-    """Dependency confusion: a package that is allowed asks for one that anyone could upload."""
+    """Dependency confusion: an allowed package requires one that anyone could upload."""
     index.add("friend", wheel("friend", requires=["acme-internal"]))
     index.add("acme-internal", wheel("acme-internal", "99.0", module="print('owned')\n"))
     body = "import acme_internal"
@@ -442,9 +444,9 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="it is about root's files")
+@pytest.mark.skipif(os.geteuid() != 0, reason="tests root's files")
 def test_links_that_a_build_leaves_lead_root_nowhere(folder: Path, index: Index) -> None:
-    victim = folder_of_the_host("test-victim-")
+    victim = host_folder("test-victim-")
     try:
         (victim / "uv").mkdir()
         (victim / "uv" / "kept").write_text("root's")
@@ -456,12 +458,12 @@ def test_links_that_a_build_leaves_lead_root_nowhere(folder: Path, index: Index)
         assert end.exit_code != 0
         assert sorted(path.name for path in victim.rglob("*")) == ["kept", "uv"]
         kept = [path for path in folder.rglob("kept") if path.is_file()]
-        assert kept == [], "root's file was kept as a package"
+        assert kept == [], "root's file was stored as a package"
     finally:
         shutil.rmtree(victim)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="it is about root's files")
+@pytest.mark.skipif(os.geteuid() != 0, reason="tests root's files")
 def test_a_folder_of_packages_that_is_a_link_is_not_copied(folder: Path, tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
@@ -472,6 +474,6 @@ def test_a_folder_of_packages_that_is_a_link_is_not_copied(folder: Path, tmp_pat
     packages = Packages(root=folder, separate=True, index=PackageIndex(), policy=PackagePolicy())
 
     with pytest.raises(OSError, match="not a folder"):
-        packages._keep(made, folder / "set", "acme", lambda: Verdict.GO_ON)  # noqa: SLF001
+        packages._keep(made, folder / "set", "acme", lambda: Directive.CONTINUE)  # noqa: SLF001
 
     assert not (folder / "set").exists()

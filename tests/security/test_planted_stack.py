@@ -1,5 +1,5 @@
-"""A repository that was cloned holds `.nextfire/`: what it names gets no key of its user, and no
-process and no folder comes to harm.
+"""A cloned repository contains a planted `.nextfire/`: it gets no key of the user, and no process
+or folder is harmed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ ELSEWHERE = [
 
 
 class Recorder:
-    """A server on the loopback that keeps what comes."""
+    """A server on the loopback that records requests."""
 
     def __init__(self) -> None:
         came = self.came = list[str]()
@@ -82,7 +82,7 @@ class Recorder:
                 self.end_headers()
                 self.wfile.write(b'{"status": "ok", "time": "2026-05-24T10:00:00Z", "items": []}')
 
-            do_GET = do_POST = do_PUT = answer  # noqa: N815 — as the library calls them
+            do_GET = do_POST = do_PUT = answer  # noqa: N815 — the library's names
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -105,7 +105,7 @@ def recorder() -> Iterator[Recorder]:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user with keys of production, in a variable, in files, and of AWS."""
+    """A user with production keys in a variable and in files, and with AWS credentials."""
     home = tmp_path / "home"
     keys = home / ".config" / "nextfire" / "keys"
     keys.mkdir(parents=True)
@@ -135,7 +135,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def clone(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The repository, in whose folder its user is."""
+    """The repository, which is the user's current folder."""
     clone = home / "clone"
     (clone / "infra").mkdir(parents=True)
     (clone / "infra" / "app.py").touch()
@@ -145,7 +145,7 @@ def clone(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def plant(clone: Path, endpoint: str, **changes: Any) -> Path:
-    """What `nextfire up` would have written, with *changes*, each file of mode 600."""
+    """Write what `nextfire up` would have written, with *changes*, each file with mode 600."""
     state = clone / ".nextfire"
     state.mkdir(mode=0o755, exist_ok=True)
     document: dict[str, Any] = {
@@ -173,7 +173,7 @@ Seen = list[httpx.Request]
 
 
 def by_client(seen: Seen | None = None, **options: Any) -> str:
-    """What the Python client says to a call in the folder. *seen*: keeps what would be sent."""
+    """The error of a Python client call in the folder, or empty. *seen*: collects its requests."""
     try:
         with Client(transport=_keeping(seen), retries=0, **options) as client:
             client.get_health()
@@ -183,7 +183,7 @@ def by_client(seen: Seen | None = None, **options: Any) -> str:
 
 
 def by_command(seen: Seen | None = None, *arguments: str) -> str:
-    """What the command says."""
+    """The output of a failed CLI call, or empty."""
     result = call(*(arguments or ("status",)), transport=_keeping(seen))
     return "" if result.exit_code == 0 else result.output
 
@@ -374,7 +374,7 @@ def test_another_port_of_the_loopback_is_not_sent_the_stacks_key(
     assert [STACK_KEY in came for came in recorder.came] == [False]
 
 
-# The file of the key
+# The key file
 
 
 def outside(state: Path, home: Path) -> str:
@@ -453,7 +453,7 @@ def test_only_the_stacks_own_key_file_is_read(
     assert SECRET not in refused
 
 
-# Whose the files are
+# Ownership of the files
 
 
 @calls
@@ -467,7 +467,7 @@ def test_files_that_others_could_have_written_select_nothing(
     refused = calls()
 
     assert recorder.came == []
-    assert "nextfire up" in refused  # the remedy, also for a stack that an older version started
+    assert "nextfire up" in refused  # the remedy; also for a stack started by an older version
 
 
 @calls
@@ -501,7 +501,9 @@ def test_a_folder_that_is_a_link_selects_nothing(
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '"a"', "null", '{"endpoint": 1}', "\xff", "[" * 9**5]
 )
-def test_a_file_that_is_no_stack_is_told(clone: Path, calls: Callable[..., str], text: str) -> None:
+def test_an_invalid_stack_file_is_reported(
+    clone: Path, calls: Callable[..., str], text: str
+) -> None:
     state = plant(clone, "http://127.0.0.1:9")
     (state / "stack.json").write_text(text, encoding="latin-1")
 
@@ -514,7 +516,7 @@ def test_up_closes_what_an_older_version_left_open(clone: Path) -> None:
         (state / name).chmod(mode)
     stack = LocalStack(clone)
 
-    stack._take_lock()  # noqa: SLF001 — as much of `up` as concerns the folder
+    stack._take_lock()  # noqa: SLF001 — the part of `up` that handles the folder
     stack._publish("{}")  # noqa: SLF001
     stack.stop()
 
@@ -534,7 +536,7 @@ _NO_TIME = timedelta(0)
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of the user's that has nothing to do with a stack."""
+    """A process of the user that has nothing to do with a stack."""
     folder = tmp_path / "home" / "project" / "of" / "mine"
     folder.mkdir(parents=True)
     process = subprocess.Popen(
@@ -602,7 +604,7 @@ def test_ids_that_mean_many_processes_are_never_taken(
 ) -> None:
     state = plant(clone, "http://127.0.0.1:9")
     sent: list[tuple[int, int]] = []
-    # Not the calls themselves: a guard that is broken would end all processes of the machine.
+    # Does not call them for real: a broken guard would end all processes of the machine.
     monkeypatch.setattr(os, "kill", lambda *args: sent.append(args))
     monkeypatch.setattr(os, "killpg", lambda *args: sent.append(args))
     planted_processes(state, {"name": "worker", "pid": pid, "started": started(1) or "1"})

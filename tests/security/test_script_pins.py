@@ -1,4 +1,4 @@
-"""A job that is pinned to a digest runs those bytes, or none."""
+"""A job that is pinned to a digest runs exactly those bytes or nothing."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nextfire.adapters.run_store import _encode_attempt
-from nextfire.adapters.script_store import S3ScriptStore
+from nextfire.adapters.dynamodb.run_items import encode_attempt
+from nextfire.adapters.s3.script_store import S3ScriptStore
 from nextfire.domain.errors import InvalidInputError
-from nextfire.domain.job import Job, Target
+from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.script import locate
+from nextfire.domain.target import Target
 from tests.builders import at
 from tests.world import BUCKET, World
 
@@ -29,7 +30,7 @@ def digest(content: bytes) -> str:
 
 
 class CountingS3:
-    """What plays S3; notes which calls were made of it."""
+    """Stands in for S3 and records its calls."""
 
     def __init__(self, client: S3Client) -> None:
         self._client = client
@@ -185,6 +186,6 @@ def test_the_record_names_the_digest_of_what_ran(world: World, s3: CountingS3) -
 
     [attempt] = world.run(job, "12:00").attempts
     assert attempt.script_sha256 == digest(NEW)
-    stored = _encode_attempt(attempt)
-    assert stored["script"] == base64.b64encode(hashlib.sha256(NEW).digest()).decode()
+    stored = encode_attempt(attempt)
+    assert stored["script"]["S"] == base64.b64encode(hashlib.sha256(NEW).digest()).decode()
     assert attempt.started_at == at("12:00")

@@ -1,4 +1,4 @@
-"""A pool with trusted signers runs what one of them signed for it, and nothing else."""
+"""A pool with trusted signers runs only scripts that one of them signed for it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from nextfire.adapters.script_store import SIGNATURE_METADATA, S3ScriptStore
-from nextfire.adapters.signatures import VerifyingScriptStore
+from nextfire.adapters.s3.script_store import SIGNATURE_METADATA, S3ScriptStore
+from nextfire.adapters.s3.signatures import VerifyingScriptStore
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.script import ScriptSource, signed_text
@@ -94,7 +94,7 @@ def test_what_a_trusted_signer_signed_is_run() -> None:
     ],
 )
 def test_anything_else_is_dead_before_it_is_looked_at(uploaded: str | None, problem: str) -> None:
-    """Its inline metadata, which would be refused too, are not what the reason is about."""
+    """The reason does not mention its inline metadata, which is also invalid."""
     stored, scripts = trusting(SIGNER)
     world = World("11:59")
     world.script_store = scripts  # type: ignore[assignment]
@@ -164,7 +164,7 @@ def test_a_pinned_version_is_verified_by_its_own_signature(scripts_bucket: S3Cli
 
 
 @pytest.mark.parametrize("signer", ["", "ed25519:", "rsa:" + "A" * 43 + "=", "ed25519:AAAA"])
-def test_an_executor_does_not_start_with_a_signer_that_is_none(signer: str) -> None:
+def test_an_executor_does_not_start_with_an_invalid_signer(signer: str) -> None:
     with pytest.raises(ValueError, match=r"Invalid public key .* in NEXTFIRE_TRUSTED_SIGNERS"):
         VerifyingScriptStore(MemoryScriptStore(), signers=[signer], pool="default")
 

@@ -1,4 +1,4 @@
-"""Code and configuration that a script leaves where it can write never become part of a worker."""
+"""A worker never loads code or configuration from places that scripts can write to."""
 
 from __future__ import annotations
 

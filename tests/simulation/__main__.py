@@ -1,4 +1,4 @@
-"""Plays histories: ``python -m tests.simulation --seeds 2000``; one again, told: ``--seed 17``."""
+"""Plays histories: ``python -m tests.simulation --seeds 2000``; replays one: ``--seed 17``."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from tests.simulation.history import History, Outcome
 
 _CHUNK = 25
-_TELL_EVERY = 10.0
-_AGAIN = "again, told: python -m tests.simulation"
+_PROGRESS_EVERY = 10.0
+_AGAIN = "replay with its events: python -m tests.simulation"
 
 
 @dataclass
 class Total:
-    """What many histories were."""
+    """Totals of many histories."""
 
     histories: int = 0
     occurrences: int = 0
@@ -49,7 +49,7 @@ class Total:
 
 
 def play(seeds: range) -> Total:
-    """The histories of *seeds*."""
+    """Play the histories of *seeds*."""
     total = Total()
     for seed in seeds:
         total.add(History(seed).play())
@@ -58,22 +58,24 @@ def play(seeds: range) -> Total:
 
 
 def _begin() -> None:
-    """Little of a history is garbage before its end; to look for it takes a third of the time."""
+    """Disable the garbage collector: a history creates little garbage, and collecting takes a third
+    of the time.
+    """
     gc.collect()
     gc.freeze()
     gc.disable()
 
 
-def told(seed: int) -> list[str]:
-    """The history of *seed*, event by event, and what was wrong with it."""
-    history = History(seed, told=True)
+def replay(seed: int) -> list[str]:
+    """The history of *seed*, event by event, and its violations."""
+    history = History(seed, logs=True)
     outcome = history.play()
-    wrong = [f"VIOLATED: {each}" for each in outcome.violations] or ["nothing was wrong"]
+    wrong = [f"VIOLATED: {each}" for each in outcome.violations] or ["no violations"]
     return [f"{history.setting}", *(history.kernel.events or []), *wrong]
 
 
 def table(hit: Counter[tuple[str, str]]) -> str:
-    """What went wrong: a line for each call, a column for each kind."""
+    """Injected faults: a line for each call, a column for each kind of fault."""
     kinds = sorted({kind for _, kind in hit})
     lines = [f"{'':<24}" + "".join(f"{kind:>13}" for kind in kinds)]
     lines += [
@@ -84,9 +86,9 @@ def table(hit: Counter[tuple[str, str]]) -> str:
 
 
 def play_all(first: int, count: int, jobs: int) -> Total:
-    """The histories of *count* seeds from *first* on, in *jobs* processes."""
+    """Play *count* histories from the seed *first* on, in *jobs* processes."""
     total, began_at = Total(), time.monotonic()
-    tell_at = began_at + _TELL_EVERY
+    report_at = began_at + _PROGRESS_EVERY
     chunks = [
         range(at, min(at + _CHUNK, first + count)) for at in range(first, first + count, _CHUNK)
     ]
@@ -95,8 +97,8 @@ def play_all(first: int, count: int, jobs: int) -> Total:
             for seed, wrong in done.result().failed:
                 print(f"seed {seed}: {wrong}\n  {_AGAIN} --seed {seed}", flush=True)
             total.merge(done.result())
-            if time.monotonic() >= tell_at:
-                tell_at += _TELL_EVERY
+            if time.monotonic() >= report_at:
+                report_at += _PROGRESS_EVERY
                 rate = total.histories / (time.monotonic() - began_at)
                 print(
                     f"{total.histories} of {count} histories, {rate:.0f} a second, "
@@ -108,24 +110,26 @@ def play_all(first: int, count: int, jobs: int) -> Total:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=2_000, help="how many histories (%(default)s)")
+    parser.add_argument(
+        "--seeds", type=int, default=2_000, help="number of histories (%(default)s)"
+    )
     parser.add_argument("--first", type=int, default=0, help="the first seed (%(default)s)")
-    parser.add_argument("--seed", type=int, help="play this one, and tell all that happens in it")
+    parser.add_argument("--seed", type=int, help="play this history only and print its events")
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes (%(default)s)"
     )
     asked = parser.parse_args()
     if asked.seed is not None:
-        print("\n".join(told(asked.seed)))
+        print("\n".join(replay(asked.seed)))
         return
     began_at = time.monotonic()
     total = play_all(asked.first, asked.seeds, asked.jobs)
     took = time.monotonic() - began_at
     if total.failed:
-        print("\n".join(told(min(total.failed)[0])))
+        print("\n".join(replay(min(total.failed)[0])))
     print(
         f"{total.histories} histories in {took:.0f} s, {total.histories / took:.1f} a second: "
-        f"{total.steps} steps, {total.scripts} scripts begun amid it all, {total.occurrences} "
+        f"{total.steps} steps, {total.scripts} scripts begun under faults, {total.occurrences} "
         "occurrences accounted for"
     )
     print(table(total.hit))

@@ -1,8 +1,8 @@
-"""What people and the world do to the system in a history. A new flow joins by its line in `FLOWS`.
+"""What users and the environment do to the system in a history. `FLOWS` lists the flows.
 
-A flow is a function of the history; it begins at a moment that the dice choose, and whatever it
-asks of the API goes through `History.request`: a process of its own, interleaved with all others at
-each port call, that may die like them.
+A flow is a function of the history that begins at a random moment. Its API requests go through
+`History.request`: each is a separate process, interleaved with all others at each port call, and
+may die like them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nextfire.domain.backfill import Order
+from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due import FireEntry, Slot, bucket_name
 from nextfire.domain.errors import (
     ConflictError,
@@ -25,13 +26,14 @@ from nextfire.domain.errors import (
 )
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import floor_minute, to_ms
-from nextfire.domain.job import JobDefinition, JobState
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
 from nextfire.usecases.find_outstanding import has_outstanding
 from nextfire.usecases.idempotent_requests import IdempotentRequest
 from nextfire.usecases.manage_backfills import BackfillRange
 from tests.simulation.kernel import SECOND
 from tests.simulation.system import Client
+from tests.simulation.vandals import vandal
 
 if TYPE_CHECKING:
     from tests.simulation.history import History
@@ -44,16 +46,16 @@ REFUSALS = (
     UnavailableError,
     UndecodableError,
 )
-"""What a caller of the API may be told instead of an answer."""
+"""Errors that the API may raise to a caller."""
 
 TENANTS = ("acme", "bolt")
 _MOST_CHANGES = 12
-"""Of when a job fires, in one history: more than the eight that a job remembers."""
+"""Changes of a schedule in one history: more than the eight versions that a job remembers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """`weight`: how often it happens, compared with the others."""
+    """`weight`: its frequency relative to the others."""
 
     name: str
     weight: int
@@ -61,9 +63,9 @@ class Flow:
 
 
 @dataclass(slots=True)
-class Asked:
-    """A run that somebody asked for, once or more; the `answers` name it. `requests`: what it went
-    by.
+class ManualRunRequest:
+    """A manual run, requested once or more. `answers`: the execution ids returned; `requests`: the
+    request tokens used.
     """
 
     job: JobKey
@@ -73,9 +75,9 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Keyed:
-    """A job that somebody asked for under an idempotency key, in any number of requests. `bodies`:
-    what they asked for, one thing or the other; `uids`: what it went by; `answers`: by body.
+class KeyedCreation:
+    """A job created under an idempotency key, in any number of requests. `bodies`: the two request
+    bodies; `uids`: the uids used; `answers`: by index of the body.
     """
 
     name: str
@@ -94,13 +96,14 @@ def register(history: History) -> None:
 
 
 def create_once(history: History) -> None:
-    """Somebody asks for a job under a key, and again: at once, soon, much later, whether there was
-    an answer or not, and whatever became of the job. Another does, with another body.
+    """A client creates a job under an idempotency key and repeats the request: immediately, soon,
+    much later; with or without an answer; whatever happened to the job. Another request uses the
+    key with another body.
     """
     dice = history.kernel.dice
     tenant, name = dice.choice(TENANTS), f"key {len(history.keyed)}"
     job_id = dice.choice([None, *(f"job{number}" for number in range(4))])
-    keyed = Keyed(name, tenant, [history.a_definition() for _ in range(2)])
+    keyed = KeyedCreation(name, tenant, [history.a_definition() for _ in range(2)])
     history.keyed.append(keyed)
 
     def ask(client: Client, body: int) -> None:
@@ -115,16 +118,16 @@ def create_once(history: History) -> None:
                 asked=asked,
             )
             history.monitor.acknowledged(job)
-            return f"{job.key.job_id} {job.uid}, as {client.actor.name} has it"
+            return f"{job.key.job_id} {job.uid}, created by {client.actor.name}"
 
         keyed.answers[body].append(client.once(name, str(body), do))
 
     def ask_again(body: int = 0) -> None:
-        told = f"{name}: create {job_id} {keyed.bodies[body].document()}"
-        history.request(tenant, told, lambda client: ask(client, body))
+        request = f"{name}: create {job_id} {keyed.bodies[body].document()}"
+        history.request(tenant, request, lambda client: ask(client, body))
 
     def gone() -> None:
-        """Somebody deletes it; others may have its id for a while."""
+        """Delete the job; another job may take its id for a while."""
         for key in [key for key, uid in history.ever if uid in keyed.uids]:
             _delete(history, key)
             if dice.random() < 0.5:
@@ -144,28 +147,28 @@ def create_once(history: History) -> None:
 
 
 def crowd(history: History) -> None:
-    """Jobs come and go all at once, of a tenant that may have a number of them."""
+    """Jobs of a tenant with a job quota are created and deleted concurrently."""
     dice = history.kernel.dice
 
     def come(key: JobKey) -> None:
-        # Some of them are over soon.
+        # Some of them end soon.
         history.register(key, dice.choice([None, {"type": "DELAY", "schedule": "PT2S"}]))
 
     for _ in range(dice.randint(3, 6)):
         key = JobKey(TENANTS[0], f"job{dice.randrange(4)}")
-        deeds: list[Callable[[JobKey], None]] = [
+        actions: list[Callable[[JobKey], None]] = [
             come,
             come,
             partial(_delete, history),
             partial(_revive, history),
         ]
-        deed = dice.choice(deeds)
+        action = dice.choice(actions)
         seconds = dice.choice([0, 0, 0.02, 3])
-        history.later(timedelta(seconds=seconds), partial(deed, key))
+        history.later(timedelta(seconds=seconds), partial(action, key))
 
 
 def _revive(history: History, key: JobKey) -> None:
-    """Have it fire, also if it was over."""
+    """Make it fire again, even if it has ended."""
     if history.changes[key] < _MOST_CHANGES:
         history.changes[key] += 1
         _change(history, key, {"type": "INTERVAL", "schedule": "PT10S"})
@@ -180,7 +183,7 @@ def change_when(history: History) -> None:
 
 
 def change_what(history: History) -> None:
-    """Of a definition, what is not its schedule."""
+    """Change parts of a definition other than its schedule."""
     key = history.any_job()
     if key is None:
         return
@@ -220,7 +223,7 @@ def pause(history: History) -> None:
 
 
 def pause_until(history: History) -> None:
-    """It resumes by itself, if nobody comes before."""
+    """The job resumes by itself unless a request resumes it earlier."""
     key = history.any_job()
     if key is None or history.changes[key] >= _MOST_CHANGES:
         return
@@ -235,7 +238,7 @@ def pause_until(history: History) -> None:
 
 
 def drain(history: History) -> None:
-    """Somebody has a job finish what it has begun, and looks from time to time whether it has."""
+    """Drain a job and check from time to time whether it has drained."""
     key = history.any_job()
     if key is None or history.changes[key] >= _MOST_CHANGES:
         return
@@ -311,7 +314,7 @@ def redrive(history: History) -> None:
 
 
 def redrive_pool(history: History) -> None:
-    """All that died in the last hour."""
+    """Redrive everything that died in the last hour."""
     tenant = history.kernel.dice.choice(TENANTS)
 
     def ask(client: Client) -> None:
@@ -339,9 +342,7 @@ def run_now(history: History) -> None:
 
 
 def burst(history: History) -> None:
-    """Somebody asks for many runs at once, more than may be sent within a minute; watchers die
-    amid it.
-    """
+    """Request many runs at once, more than may be sent within a minute, while watchers die."""
     keys = [key for key in history.stores.jobs.items if key.tenant == TENANTS[0]]
     dice = history.kernel.dice
     for _ in range(dice.randint(4, 12) if keys else 0):
@@ -351,7 +352,7 @@ def burst(history: History) -> None:
 
 
 def _end_watchers(history: History) -> None:
-    """Others take over at once, by the next minute, or when the lease has lapsed."""
+    """Others take over at once, by the next minute, or when the lease has expired."""
     for watcher in history.system.watchers:
         watcher.kill()
     if history.system.timers:
@@ -360,17 +361,17 @@ def _end_watchers(history: History) -> None:
 
 
 def _run_now(history: History, key: JobKey) -> None:
-    """Somebody asks for a run, and asks again as long as there is no answer; or also then, under an
-    idempotency key.
+    """Request a run and repeat the request until there is an answer; under an idempotency key,
+    repeat it after the answer, too.
     """
     dice = history.kernel.dice
-    history.asked.append(asked := Asked(key, dice.choice([None, None, '{"a":1}'])))
+    history.asked.append(asked := ManualRunRequest(key, dice.choice([None, None, '{"a":1}'])))
     request, asked_at = f"request {len(history.asked)}", history.kernel.clock.now()
     keyed = dice.random() < 0.5
     asked_at += timedelta(microseconds=dice.randint(-SECOND, SECOND))
     occurrence = history.recent_run(key)
     if occurrence is not None and dice.random() < 0.4:
-        # In the very millisecond: it must not take the place of the occurrence.
+        # In the same millisecond: the manual run must not take the place of the occurrence.
         asked_at = min(asked_at, occurrence.scheduled_at)
 
     def do(client: Client, request: str, asked_at: datetime) -> str:
@@ -398,7 +399,7 @@ def _run_now(history: History, key: JobKey) -> None:
 
 
 def skip_next(history: History) -> None:
-    """Somebody wants the next occurrence not to run; and thinks better of it, perhaps."""
+    """Skip the next occurrence, and perhaps undo it."""
     key = history.any_job()
     if key is None:
         return
@@ -410,7 +411,7 @@ def skip_next(history: History) -> None:
         history.skipped.update(RunKey(key, run_id(job.uid, at)) for at in skipped[-1:])
 
     def undo(client: Client) -> None:
-        # What it undoes may be what another request is skipping just now.
+        # It may undo a skip that another request is just making.
         history.asked_to_unskip.add(key)
         client.runs.unskip(key)
 
@@ -419,13 +420,13 @@ def skip_next(history: History) -> None:
         seconds = history.kernel.dice.choice([1, 4, 30])
         history.later(
             timedelta(seconds=seconds),
-            lambda: history.request(key.tenant, f"skip none of {key.job_id}", undo),
+            lambda: history.request(key.tenant, f"undo the skip of {key.job_id}", undo),
         )
 
 
 def backfill(history: History) -> None:
-    """Somebody wants what was before the job was made, or what it did not run; and thinks better of
-    it, perhaps.
+    """Backfill a range before the job existed, or one that it did not run; perhaps stop the
+    backfill.
     """
     key = history.any_job()
     if key is None:
@@ -456,7 +457,7 @@ def backfill(history: History) -> None:
 
 
 def look(history: History) -> None:
-    """Whoever looks changes nothing."""
+    """Reading changes nothing."""
     key = history.any_run(*RunState) or history.recent_run()
     if key is not None:
         history.request(
@@ -473,31 +474,31 @@ def kill(history: History) -> None:
         history.kernel.dice.choice(processes).kill()
 
 
-def kill_amid(history: History) -> None:
-    """Have a process die within its next steps."""
+def kill_soon(history: History) -> None:
+    """A process dies within its next steps."""
     processes = history.system.processes
     if processes:
         history.kernel.dice.choice(processes).dies_in = history.kernel.dice.randrange(12)
 
 
 def terminate_worker(history: History) -> None:
-    """SIGTERM; whoever takes too long is killed."""
+    """SIGTERM, then SIGKILL after 30 s."""
     workers = [each for each in history.system.processes if each in history.system.workers]
     if not workers:
         return
     worker = history.kernel.dice.choice(workers)
     worker.stop()
-    history.kernel.tell(worker.name, "is told to stop")
+    history.kernel.log(worker.name, "gets SIGTERM")
     history.later(timedelta(seconds=30), worker.kill)
 
 
 def clock_step(history: History) -> None:
-    """A machine's clock is put right, or wrong: within a second of the true time."""
+    """A machine's clock is adjusted to within a second of the true time."""
     processes = history.system.processes
     if processes:
         actor = history.kernel.dice.choice(processes)
         actor.skew = timedelta(microseconds=history.kernel.dice.randint(-SECOND, SECOND))
-        history.kernel.tell(actor.name, f"clock is {actor.skew.total_seconds():+.3f} s off")
+        history.kernel.log(actor.name, f"clock is {actor.skew.total_seconds():+.3f} s off")
 
 
 # EventBridge, and outages
@@ -509,12 +510,12 @@ def invoke_watcher_twice(history: History) -> None:
 
 
 def skip_minutes(history: History) -> None:
-    """EventBridge invokes nobody for a while; who lives goes on."""
+    """EventBridge invokes no watcher for a while; running processes continue."""
     history.outage(timers=True, seconds=history.kernel.dice.choice([60, 120, 200]))
 
 
 def dispatch_outage(history: History) -> None:
-    """No watcher lives, for long."""
+    """No watcher runs for a long time."""
     for watcher in history.system.watchers:
         watcher.kill()
     history.outage(timers=True, seconds=history.kernel.dice.choice([90, 400, 1_500]))
@@ -527,7 +528,7 @@ def worker_outage(history: History) -> None:
 
 
 def black_out(history: History) -> None:
-    """Nothing lives."""
+    """No process runs."""
     for process in history.system.processes:
         process.kill()
     seconds = history.kernel.dice.choice([100, 700, 2_400])
@@ -535,41 +536,41 @@ def black_out(history: History) -> None:
 
 
 def storm(history: History) -> None:
-    """AWS has a bad time."""
+    """AWS calls fail more often for a while."""
     dice, weather = history.kernel.dice, history.weather
     kind = dice.choice(["refused", "unanswered", "unsent", "partial", "stale", "slow"])
     odds = (
         dice.choice([0.1, 0.3, 0.6]) if kind in {"partial", "stale"} else dice.choice([0.05, 0.2])
     )
     setattr(weather, kind, odds)
-    history.kernel.tell("weather", f"{kind} {odds}")
+    history.kernel.log("weather", f"{kind} {odds}")
     history.later(timedelta(seconds=dice.choice([2, 10, 60])), lambda: calm(history))
 
 
 def calm(history: History) -> None:
     history.weather.clear()
-    history.kernel.tell("weather", "calm")
+    history.kernel.log("weather", "calm")
 
 
-# What cannot be read
+# Undecodable data
 
 
 def spoil_job(history: History) -> None:
-    """A job's item reads as nothing, for a while."""
+    """A job's item does not decode for a while."""
     key = history.any_job()
     if key is None:
         return
     jobs = history.stores.jobs
     history.unreadable.add(key)
-    history.kernel.tell("somebody", f"spoils {key.job_id}")
+    history.kernel.log("operator", f"spoils {key.job_id}")
     jobs.spoil(key)
     history.later(
-        timedelta(seconds=history.kernel.dice.choice([3, 40, 100])), lambda: jobs.mend(key)
+        timedelta(seconds=history.kernel.dice.choice([3, 40, 100])), lambda: jobs.repair(key)
     )
 
 
 def junk_entry(history: History) -> None:
-    """An item of the due table that reads as nothing, by itself or in place of a FIRE entry."""
+    """An undecodable item in the due table, new or in place of a FIRE entry."""
     dice, due = history.kernel.dice, history.stores.due
     now = history.kernel.clock.now()
     soon = now + timedelta(minutes=2)
@@ -577,8 +578,8 @@ def junk_entry(history: History) -> None:
     if fires and dice.random() < 0.5:
         entry = dice.choice(fires)
         (slot, *_) = [slot for slot, item in due.items.items() if item is entry]
-        history.monitor.meddled.add(entry.job)
-        history.kernel.tell("somebody", f"spoils the entry {entry.sort_key}")
+        history.monitor.tampered.add(entry.job)
+        history.kernel.log("operator", f"spoils the entry {entry.sort_key}")
         due.spoil(slot, tenant=entry.job.tenant, job_id=entry.job.job_id)
         return
     history.junk_entries += 1
@@ -589,54 +590,31 @@ def junk_entry(history: History) -> None:
     if slot in due.items:
         history.junk_entries -= 1
         return
-    history.kernel.tell("somebody", f"puts junk into {bucket} {key}")
+    history.kernel.log("operator", f"puts junk into {bucket} {key}")
     due.spoil(slot, nonsense="yes")
 
 
 def junk_message(history: History) -> None:
-    """A message that reads as nothing."""
+    """A message that does not decode."""
     history.junk_messages += 1
     body = f"junk {history.junk_messages}"
-    history.kernel.tell("somebody", f"sends {body!r}")
+    history.kernel.log("operator", f"sends {body!r}")
     history.stores.queue.queues["default"].send(body, group=body, dedup=body)
 
 
 def doubled_message(history: History) -> None:
-    """A message that was accepted comes once more, past the queue's deduplication."""
+    """An accepted message is delivered again, past the queue's deduplication."""
     log = history.stores.queue.log
     if not log:
         return
     message = history.kernel.dice.choice(log[-20:])
     history.copies += 1
-    history.kernel.tell("somebody", f"doubles {message.key.execution_id} d{message.dispatch}")
+    history.kernel.log("operator", f"doubles {message.key.execution_id} d{message.dispatch}")
     history.stores.queue.queues["default"].send(
         message.encode(),
         group=message.group,
         dedup=f"copy {history.copies}",
     )
-
-
-# What only the auditor can mend
-
-
-def vandal(history: History) -> None:
-    """Somebody deletes a FIRE entry, or what is in a queue."""
-    if not history.vandalised:
-        return
-    dice, stores = history.kernel.dice, history.stores
-    if dice.random() < 0.5 and stores.due.entries:
-        entry = dice.choice(stores.due.entries)
-        if not isinstance(entry, FireEntry):
-            return
-        history.monitor.meddled.add(entry.job)
-        history.kernel.tell("somebody", f"deletes the entry {entry.sort_key}")
-        for slot in [slot for slot, item in stores.due.items.items() if item == entry]:
-            del stores.due.items[slot]
-    else:
-        pool = dice.choice([*stores.queue.queues])
-        history.kernel.tell("somebody", f"purges the queue of {pool}")
-        history.effects.purged = True
-        stores.queue.queues[pool].purge()
 
 
 def audit(history: History) -> None:
@@ -663,7 +641,7 @@ FLOWS = [
     Flow("backfill", 5, backfill),
     Flow("look", 1, look),
     Flow("kill", 5, kill),
-    Flow("kill amid", 10, kill_amid),
+    Flow("kill soon", 10, kill_soon),
     Flow("terminate a worker", 3, terminate_worker),
     Flow("clock step", 2, clock_step),
     Flow("invoke a watcher twice", 2, invoke_watcher_twice),

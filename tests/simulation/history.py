@@ -1,4 +1,4 @@
-"""One history: a system, what the dice of its seed do to it, and whether it came out right."""
+"""One history: a system, the random events of its seed, and the checks of the outcome."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2s
 from typing import Any
 
+from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey, RunKey, parse_execution_id, run_id
 from nextfire.domain.instants import MINUTE, floor_minute
-from nextfire.domain.job import Job, JobDefinition, JobState
-from nextfire.domain.ports import Written
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.runs import Written
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
+from nextfire.domain.recurrence import check, occurrences
 from nextfire.domain.run import Run, RunState, Trigger
-from nextfire.domain.schedule import check, occurrences
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.dispatch.gates import Shares
-from tests.accounting import assert_all_accounted, assert_chained, settle
+from tests.accounting import assert_all_accounted_for, assert_chained, settle
 from tests.builders import a_definition, at
 from tests.fakes import InlineExecutor, memory_stores
-from tests.judgement import Evidence, Stored, first_sent, told_missed
+from tests.judgement import Evidence, Stored, first_sent, reported_missed
 from tests.simulation.effects import Effects
-from tests.simulation.flows import FLOWS, REFUSALS, TENANTS, Asked, Keyed
+from tests.simulation.flows import FLOWS, REFUSALS, TENANTS, KeyedCreation, ManualRunRequest
 from tests.simulation.kernel import SECOND, Actor, Kernel, current
 from tests.simulation.monitor import Monitor
 from tests.simulation.rates import Rates
@@ -67,12 +69,14 @@ _STEP = timedelta(seconds=2)
 _MOMENT = timedelta(milliseconds=1)
 _GAPS = [0, 0, 100_000, SECOND, 2 * SECOND, 4 * SECOND, 8 * SECOND, 20 * SECOND]
 _AUDIT_EVERY = timedelta(minutes=15)
+_WIDE = 10
+"""One history of this many has an audit each minute, and jobs as `_more` makes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a history was: `hit`, what went wrong in it, by call and kind; `scripts`, how many began
-    before all was well; `digest`, of its steps.
+    """The outcome of a history. `hit`: injected faults by call and kind; `scripts`: number of
+    scripts begun before faults ended; `digest`: hash of its steps.
     """
 
     seed: int
@@ -85,19 +89,25 @@ class Outcome:
 
 
 def _without_rates(quotas: TenantQuotas) -> TenantQuotas:
-    """*quotas*, but that nothing waits: or what is due each ten seconds would never be all sent."""
+    """*quotas* without rate limits: otherwise jobs due every ten seconds would never be sent in
+    full.
+    """
     none = {"runs_per_minute": None}
     own = {tenant: each.model_copy(update=none) for tenant, each in quotas.tenants.items()}
     return quotas.model_copy(update={"tenants": own})
 
 
-class History:
-    """A seed's history. *interleaves*: see `Kernel`. *told*: keep its events to be read."""
+def _is_of(run: RunKey, job: Job) -> bool:
+    return (run.job, run.uid) == (job.key, job.uid)
 
-    def __init__(self, seed: int, *, interleaves: bool = True, told: bool = False) -> None:
+
+class History:
+    """The history of a seed. *interleaves*: see `Kernel`. *logs*: record its events."""
+
+    def __init__(self, seed: int, *, interleaves: bool = True, logs: bool = False) -> None:
         self.seed = seed
         self.kernel = Kernel(seed, START, interleaves=interleaves)
-        if told:
+        if logs:
             self.kernel.events = []
         dice = self.kernel.dice
         self.monitor = Monitor(self.kernel)
@@ -117,7 +127,7 @@ class History:
             ),
         )
         self.stores = memory_stores(self.kernel.clock, POOLS, shards=shards)
-        self._keep_books()
+        self._observe_stores()
         self.weather = Weather(rough=dice.choice([0.0, 0.01, 0.04]))
         ports = dict(vars(self.stores))
         self.wire = Wire(self.kernel, ports, self.weather)
@@ -127,36 +137,40 @@ class History:
         self.system = System(self.kernel, self.wire, self.stores, self.setting, self.effects)
         self.moments = dice.choice([8, 14, 24, 40])
         self.vandalised = dice.random() < 0.12
+        self.wide = seed % _WIDE == 8
         self.changes: Counter[JobKey] = Counter()
         self.cancelled: dict[RunKey, int] = {}
-        """The runs whose cancelling was answered, with the attempts that they had by then."""
+        """The runs whose cancel request was answered, with the number of attempts at that time."""
         self.asked_to_cancel: set[RunKey] = set()
         self.ever: dict[tuple[JobKey, str], list[Stored]] = {}
-        """By job all that it was."""
+        """All stored versions of each job."""
+        self.vanished: dict[RunKey, Run] = {}
+        """The records that were deleted, as they were."""
         self.decided: dict[tuple[RunKey, datetime], datetime] = {}
-        """By what a watcher sent, and when, at which instant it had decided so."""
+        """By run and sending time: the instant for which a watcher decided to send it."""
         self.unreadable: set[JobKey] = set()
-        """The jobs that could not be read for a while."""
+        """Jobs that were undecodable for a while."""
         self.redriven: dict[RunKey, int] = {}
-        """The runs whose redriving was answered, with the dispatch that was given."""
-        self.asked: list[Asked] = []
-        self.keyed: list[Keyed] = []
+        """The runs whose redrive was answered, with the dispatch number in the answer."""
+        self.asked: list[ManualRunRequest] = []
+        self.keyed: list[KeyedCreation] = []
         self.skipped: set[RunKey] = set()
-        """The occurrences of which it was answered that they are to be skipped."""
+        """The occurrences whose skip was acknowledged."""
         self.unskipped: set[RunKey] = set()
-        """Those of which that was undone, also before it was answered, and not asked for again."""
+        """The skips that were undone, even before they were acknowledged, and not requested again.
+        """
         self.asked_to_skip: set[JobKey] = set()
         self.asked_to_unskip: set[JobKey] = set()
         self.drained: list[tuple[Job, datetime]] = []
-        """Of jobs as they were: from when on it was told that nothing of before was left."""
+        """Jobs as they were when reported as drained, with the time of the report."""
         self.backfills: dict[str, Job | None] = {}
-        """By what was asked for the job as it was then; None if that was not answered."""
+        """By backfill id, the job in the answer; None: not answered."""
         self.junk_entries = 0
         self.junk_messages = 0
         self.copies = 0
 
-    def _keep_books(self) -> None:
-        """Have every change of the stores told to the monitor."""
+    def _observe_stores(self) -> None:
+        """Report every change of the stores to the monitor."""
         stores, kernel, monitor = self.stores, self.kernel, self.monitor
         stores.due.items = Journal(kernel, monitor.entry_changed)
         stores.jobs.items = Journal(kernel, self._job_changed)
@@ -172,7 +186,7 @@ class History:
         args, kwargs, done = values
         self.monitor.call(actor, call, values)
         self.rates.call(actor, call, args, done)
-        # Of a skip and an undo under way at once the later write counts, whoever is answered first.
+        # If a skip and its undo overlap, the later write counts, whichever is answered first.
         if call == "runs.skip_next" and done is Written.DONE:
             self.unskipped.discard(args[0].key)
         elif call == "runs.unskip" and done is Written.DONE:
@@ -200,9 +214,7 @@ class History:
         return self.kernel.dice.choice(found) if found else None
 
     def recent_run(self, key: JobKey | None = None) -> RunKey | None:
-        """The run of an occurrence, of the job *key* or of any, that is due about now, if there is
-        one.
-        """
+        """The run of an occurrence, of the job *key* or of any, that is due about now, or None."""
         key = key or self.any_job()
         if key is None:
             return None
@@ -215,7 +227,7 @@ class History:
         return self.kernel.dice.choice(SCHEDULES)
 
     def a_definition(self) -> JobDefinition:
-        """Of a job that may do anything."""
+        """A random definition."""
         dice = self.kernel.dice
         while True:
             misfire: dict[str, Any] = {"policy": dice.choice(["RUN_ALL", "RUN_LATEST", "SKIP"])}
@@ -224,6 +236,8 @@ class History:
             retries: dict[str, Any] = {"maxAttempts": dice.choice([1, 2, 3])}
             retries["initialDelayMs"] = dice.choice([1_000, 5_000])
             fields = {**self.a_schedule(), "misfire": misfire, "retryPolicy": retries}
+            if self.wide:
+                fields |= self._more(retries)
             for odds, more in (
                 (0.4, {"overlap": dice.choice(["QUEUE", "SKIP", "REPLACE"])}),
                 (0.2, {"jitterSec": dice.choice([5, 50])}),
@@ -242,8 +256,18 @@ class History:
                 continue  # it would never fire
             return definition
 
+    def _more(self, retries: dict[str, Any]) -> dict[str, Any]:
+        """Fields that only wide histories have: *retries* as a whole among them."""
+        dice = self.kernel.dice
+        if dice.random() < 0.3:
+            retries = retries | {"retryOn": {"states": ["FAILED"]}}
+        if dice.random() < 0.3:
+            retries = retries | {"jitter": "FULL"}
+        bounds = [{}, {}, {"jitterSec": 400}, {"maxRuns": 60}]
+        return {"retryPolicy": retries, **dice.choice(bounds)}
+
     def register(self, key: JobKey, when: dict[str, Any] | None = None) -> None:
-        """Make a job; *when* it fires, if the dice are not to say."""
+        """Create a job; *when* is its schedule, random by default."""
         definition = self.a_definition() if when is None else a_definition(**when)
         uid = self.system.new_uid()
 
@@ -253,22 +277,22 @@ class History:
 
         self.request(key.tenant, f"register {key.job_id} {definition.document()}", ask)
 
-    def request(self, tenant: str, told: str, ask: Callable[[Client], object]) -> None:
-        """Ask the API for something; refusals are answers."""
-        self.kernel.tell(tenant, told)
+    def request(self, tenant: str, what: str, ask: Callable[[Client], object]) -> None:
+        """Send a request to the API; refusals are logged as answers."""
+        self.kernel.log(tenant, what)
 
         def answered(client: Client) -> None:
             try:
                 ask(client)
             except REFUSALS as error:
-                self.kernel.tell(client.actor.name, f"{type(error).__name__}: {error}")
+                self.kernel.log(client.actor.name, f"{type(error).__name__}: {error}")
             else:
-                self.kernel.tell(client.actor.name, "is answered")
+                self.kernel.log(client.actor.name, "is answered")
 
         self.system.request(tenant, answered)
 
     def later(self, after: timedelta, do: Callable[[], object]) -> None:
-        """Have something happen in a while."""
+        """Call *do* after *after*."""
         aws = self.system.aws
 
         def wait() -> None:
@@ -278,11 +302,11 @@ class History:
         aws.submit(wait)
 
     def outage(self, *, timers: bool = False, workers: bool = False, seconds: int) -> None:
-        """Have EventBridge invoke nobody, or no worker be restarted, for some time. The black-out
-        lasts: whoever has begun goes on through it only if it is alive.
+        """Stop EventBridge's invocations or the restarts of workers for some time. Processes that
+        run already continue.
         """
         system = self.system
-        self.kernel.tell("outage", f"{'timers ' * timers}{'workers ' * workers}{seconds} s")
+        self.kernel.log("outage", f"{'timers ' * timers}{'workers ' * workers}{seconds} s")
         system.timers = system.timers and not timers
         system.works = system.works and not workers
 
@@ -291,17 +315,17 @@ class History:
             system.works = system.works or workers
 
         self.later(timedelta(seconds=seconds), over)
-        # What comes next begins after it, or amid it, or at once.
+        # The next flow begins after it, during it, or at once.
         self._patience = timedelta(seconds=self.kernel.dice.choice([0, seconds // 2, seconds]))
 
-    # The course of things
+    # The course of a history
 
     def play(self) -> Outcome:
-        """Let it happen, let it come to rest, and look."""
+        """Play the flows, let the system come to rest, and check it."""
         kernel, aws = self.kernel, self.system.aws
         self._patience = timedelta()
         self.stores.control.seed_cursors(self.setting.shards, floor_minute(kernel.clock.now()))
-        over = aws.submit(self._direct)
+        over = aws.submit(self._begin_flows)
         for group in range(self.setting.groups):
             aws.submit(lambda group=group: self._timer(group))
         aws.submit(self._auditor_timer)
@@ -313,10 +337,10 @@ class History:
         try:
             kernel.run(lambda: over.done() or bool(wrong))
             if over.done():
-                over.result()  # a flow that cannot be carried out is an error of its own
+                over.result()  # a flow that cannot be carried out raises its own error
             at_calls = sum(n for (_, what), n in self.wire.hit.items() if what.startswith("died"))
             self.wire.hit["anywhere", "killed"] = kernel.deaths - at_calls
-            self._end_all()
+            self._kill_all()
             wrong += [f"escaped: {each}" for each in self.system.escaped]
             if not wrong:
                 occurrences = self._come_to_rest()
@@ -332,8 +356,8 @@ class History:
             wrong,
         )
 
-    def _direct(self) -> None:
-        """The dice's part."""
+    def _begin_flows(self) -> None:
+        """Begin random flows."""
         dice, aws = self.kernel.dice, self.system.aws
         for number in range(dice.choice([1, 2, 3])):
             self.register(JobKey(TENANTS[number % 2], f"job{number}"))
@@ -342,12 +366,12 @@ class History:
             aws.sleep(timedelta(microseconds=dice.choice(_GAPS)) + self._patience)
             self._patience = timedelta()
             (flow,) = dice.choices(FLOWS, weights)
-            self.kernel.tell("dice", flow.name)
+            self.kernel.log("dice", flow.name)
             flow.begin(self)
         aws.sleep(timedelta(seconds=5))
 
     def _timer(self, group: int) -> None:
-        """EventBridge's rule of a group: about each minute, now and then none or two."""
+        """EventBridge's rule of a group: about once a minute, occasionally not at all or twice."""
         dice, aws = self.kernel.dice, self.system.aws
         while True:
             if self.system.timers:
@@ -357,12 +381,12 @@ class History:
 
     def _auditor_timer(self) -> None:
         while True:
-            self.system.aws.sleep(_AUDIT_EVERY)
+            self.system.aws.sleep(MINUTE if self.wide else _AUDIT_EVERY)
             if self.system.timers:
-                self.system.invoke_auditor()
+                self.system.invoke_auditor(restart=self.wide)
 
     def _supervise(self) -> None:
-        """ECS: as many workers as there are to be."""
+        """ECS: keeps the desired number of workers running."""
         system, setting = self.system, self.setting
         pools = ["batch"] if setting.on_lambda else ["default", "default", "batch"]
         while True:
@@ -380,8 +404,8 @@ class History:
                 system.invoke_executor("default")
             system.aws.sleep(timedelta(seconds=dice.choice([0.2, 1, 2])))
 
-    def _end_all(self) -> None:
-        """Whatever runs is killed: nothing of it happens after this."""
+    def _kill_all(self) -> None:
+        """Kill all processes: none takes another step."""
         system = self.system
         system.works = False
         for actor in [*system.processes, system.aws]:
@@ -389,7 +413,7 @@ class History:
         self.kernel.run(lambda: False)
 
     def _digest(self) -> int:
-        """Two histories with the same went the same way."""
+        """Histories with equal digests took the same course."""
         runs = sorted(str(run) for run in self.stores.runs.items.values())
         text = "\n".join([str(self.kernel.steps), str(self.kernel.at), *runs])
         return int.from_bytes(blake2s(text.encode(), digest_size=8).digest(), "big")
@@ -397,10 +421,10 @@ class History:
     # At rest
 
     def _come_to_rest(self) -> int:
-        """With everything well again, let all end that is to end; then look at the records.
+        """Repair everything, let all that can end do so, then check the records.
 
         Returns:
-            How many occurrences were accounted for.
+            Number of occurrences accounted for.
         """
         self._check_rates()
         world = World(
@@ -410,50 +434,52 @@ class History:
             first_epoch=10**15,
             quotas=_without_rates(self.setting.shares.quotas),
         )
-        self.kernel.tell("rest", "all processes are new, all is well")
+        self.kernel.log("rest", "all processes are new, no faults")
         for key in [*self.stores.jobs.items]:
-            self.stores.jobs.mend(key)
+            self.stores.jobs.repair(key)
             job = world.job(key)
             if job.state is JobState.PAUSED and job.resumes_at is None:
                 world.manage.resume(key, now=world.now)
-        if self.monitor.meddled and not self.vandalised:
-            self._check_mended(world)
+        if self.monitor.tampered and not self.vandalised:
+            self._check_chains_repaired(world)
         if self.vandalised:
-            # What was purged from a queue rests for ever, if nobody audits.
+            # Runs whose messages were purged stay unfinished without an audit.
             with suppress(AssertionError):
                 settle(world, step=_STEP, at_most=500)
-        if self.monitor.meddled or self.vandalised:
-            # Beyond the auditor's grace; and again for what it let pass then.
+        if self.monitor.tampered or self.vandalised:
+            # Beyond the auditor's grace period, and again for what it passed over then.
             for later in (31, 0, 31, 0):  # the watchers are behind at first
                 world.advance(minutes=later)
                 self._audit(world)
                 with suppress(AssertionError):
                     settle(world, step=_STEP, at_most=500)
         settle(world, step=_STEP, at_most=3_000)
-        if self.junk_entries:  # a key that is no instant is met when its bucket is closed
+        if self.junk_entries:  # a malformed key is found when its bucket is closed
             world.advance(minutes=3)
             settle(world, step=_STEP, at_most=3_000)
         sent = first_sent(self.stores.queue.log)
         decided = {
             key: self.decided[key, at] for key, at in sent.items() if (key, at) in self.decided
         }
-        for job in [ever[-1].job for ever in self.ever.values()]:  # of each id all that had it
+        # for each id, every job that had it
+        for job in [stored[-1].job for stored in self.ever.values()]:
             resumes_at = job.resumes_at if job.state is JobState.PAUSED else None
             assert resumes_at is None or resumes_at > world.now, f"{job.key.job_id} was not resumed"
-            meddled = self.vandalised or job.key in self.monitor.meddled
-            if meddled and job.state is JobState.CANCELLED:
-                continue  # the auditor looks after living jobs only
-            assert_all_accounted(
+            tampered = self.vandalised or job.key in self.monitor.tampered
+            if tampered and job.state is JobState.CANCELLED:
+                continue  # the auditor handles only jobs that were not deleted
+            assert_all_accounted_for(
                 world,
                 job,
-                picked_up_late=True,
+                allow_late_starts=True,
                 stray=self.monitor.is_stray,
                 evidence=Evidence(
                     self.ever[job.key, job.uid],
                     sent,
                     self.asked_to_cancel.__contains__,
                     decided,
-                    missed=told_missed(self.stores.queue.log, job),
+                    vanished=[run for key, run in self.vanished.items() if _is_of(key, job)],
+                    missed=reported_missed(self.stores.queue.log, job),
                 ),
                 purged=self.vandalised,
             )
@@ -467,13 +493,14 @@ class History:
         self._check_backfilled()
         self._check_undecodable()
         self._check_counts()
+        self._check_audits(world)
         self.monitor.check_queue_ids()
         assert not self.monitor.violations, self.monitor.violations[0]
         return occurrences
 
-    def _check_mended(self, world: World) -> None:
-        """Whoever sets a spoilt FIRE entry aside mends the chain, without an auditor. One that
-        was parked is met in its minute.
+    def _check_chains_repaired(self, world: World) -> None:
+        """The watcher that quarantines a broken FIRE entry repairs the chain, without an auditor. A
+        parked entry is found in its minute.
         """
         with suppress(AssertionError):
             settle(world, step=_STEP, at_most=500)
@@ -481,11 +508,11 @@ class History:
         world.advance(seconds=max((met - world.now).total_seconds(), 0) + 180)
         with suppress(AssertionError):
             settle(world, step=_STEP, at_most=3_000)
-        for key in self.monitor.meddled - self.unreadable:
+        for key in self.monitor.tampered - self.unreadable:
             assert_chained(world, world.job(key))
 
     def _unread_minutes(self) -> Iterator[datetime]:
-        """The minutes of what does not read as an entry, and nobody has met yet."""
+        """The minutes of undecodable entries that no watcher has read yet."""
         for slot, item in self.stores.due.items.items():
             if not isinstance(item, DueEntry):
                 minute = slot.bucket.partition("#")[0]
@@ -506,11 +533,12 @@ class History:
             every=timedelta(days=1),
         )
         for report in audit.continue_audit(world.now + timedelta(minutes=14), restart=True):
-            self.kernel.tell("auditor", str(report))
+            self.system.audits.append(report)
+            self.kernel.log("auditor", str(report))
 
     def _check_rates(self) -> None:
-        """No more of a tenant was sent than its quota of runs per minute. A watcher may take a run
-        at the end of a minute and send it in the next.
+        """The runs sent of a tenant stay within its quota of runs per minute. A watcher may take a
+        run at the end of a minute and send it in the next.
         """
         sent = {(m.key, m.dispatch): m for m in reversed(self.stores.queue.log)}.values()
         minutes = Counter((m.tenant, floor_minute(m.dispatched_at)) for m in sent)
@@ -519,22 +547,30 @@ class History:
             assert most is None or count <= 2 * most, f"{count} runs of {tenant} in {minute}"
 
     def _check_counts(self) -> None:
-        """As many jobs of a tenant are counted as there are."""
+        """The counter of a tenant's jobs equals its number of counted jobs."""
         jobs = self.stores.jobs.items.values()
         for tenant in TENANTS:
             counted = [job for job in jobs if job.key.tenant == tenant and job.counted]
             count = self.stores.jobs.counts[tenant]
             assert count == len(counted), f"{len(counted)} jobs of {tenant} count as {count}"
-            assert not any(job.state.ended for job in counted), f"{tenant}: one that ended counts"
+            assert not any(job.state.ended for job in counted), f"{tenant}: an ended job is counted"
             most = self.setting.shares.quotas.of(tenant).jobs
             uncounted = [j for j in jobs if j.key.tenant == tenant and not j.counted]
             forgotten = [job.key.job_id for job in uncounted if not job.state.ended]
-            assert most is None or not forgotten, f"{tenant}: {forgotten} do not count"
+            assert most is None or not forgotten, f"{tenant}: {forgotten} are not counted"
             assert most is None or count <= most, f"{tenant} has {count} jobs, more than {most}"
 
+    def _check_audits(self, world: World) -> None:
+        """Check that no audit repaired anything in a history without damage."""
+        if self.vandalised or self.monitor.tampered or self.unreadable:
+            return
+        self._audit(world)
+        for report in self.system.audits:
+            assert not report.repaired, f"an audit repaired undamaged data: {report}"
+
     def _check_cancelled(self) -> None:
-        """What was cancelled was not tried again, unless it was redriven. It may have done well
-        before that was seen.
+        """Cancelled runs were not retried unless redriven. A run may have succeeded before the
+        cancel was noticed.
         """
         for key, attempts in self.cancelled.items():
             run = self.stores.runs.items[key]
@@ -543,97 +579,107 @@ class History:
             assert run.state in {RunState.CANCELLED, RunState.SUCCEEDED}, (
                 f"{key.execution_id} was cancelled and is {run.state}"
             )
-            assert len(run.attempts) <= attempts, f"{key.execution_id} was cancelled, tried again"
+            assert len(run.attempts) <= attempts, f"{key.execution_id} was cancelled, but retried"
 
     def _check_redriven(self) -> None:
-        """What was redriven was sent again."""
+        """Redriven runs were sent again."""
         for key, dispatch in self.redriven.items():
             run = self.stores.runs.items[key]
-            assert run.attempt_base, f"{key.execution_id} was redriven and does not know it"
-            assert run.dispatch >= dispatch, f"{key.execution_id}: dispatch {dispatch} is gone"
+            assert run.attempt_base, (
+                f"{key.execution_id} was redriven, but its record does not show it"
+            )
+            assert run.dispatch >= dispatch, f"{key.execution_id}: dispatch {dispatch} was lost"
             tried = run.attempt > run.attempt_base
             assert tried or run.state is RunState.CANCELLED, f"{key.execution_id} was not redriven"
 
     def _check_asked(self) -> None:
-        """What was asked for became one run, however often it was asked, with what it was given."""
+        """Each manual run was created once, however often it was requested, with its payload."""
         runs = self.stores.runs.items.values()
         for number, asked in enumerate(self.asked, 1):
             made = [run for run in runs if run.request in asked.requests]
-            assert len(asked.requests) <= 1, f"request {number} came as {asked.requests}"
-            assert len({*asked.answers}) <= 1, f"request {number} had {asked.answers}"
+            assert len(asked.requests) <= 1, f"request {number} used the tokens {asked.requests}"
+            assert len({*asked.answers}) <= 1, f"request {number} got the answers {asked.answers}"
             assert len(made) <= 1, f"request {number} made {[r.key.run_id for r in made]}"
-            assert len(made) >= bool(asked.answers), f"request {number} was answered, made nothing"
+            assert len(made) >= bool(asked.answers), (
+                f"request {number} was answered, but made nothing"
+            )
             for run in made:
                 name = run.key.execution_id
-                told = [*asked.answers, name]
-                assert told[0] == name, f"request {number} was told {told[0]}, not {name}"
+                answers = [*asked.answers, name]
+                assert answers[0] == name, f"request {number} was answered {answers[0]}, not {name}"
                 assert run.key.job == asked.job
                 self._check_payload(run, asked.payload)
 
     def _check_keyed(self) -> None:
-        """What was asked for under a key became one job, made once, whatever became of it, however
-        often it was asked; all had one answer; and of two things one was refused.
+        """Requests under an idempotency key created one job, once, however often they were repeated
+        and whatever happened to the job. All answers were equal, and of two bodies one was refused.
         """
         for keyed in self.keyed:
             made = {of: stored for of, stored in self.ever.items() if of[1] in keyed.uids}
-            answered = {body: told for body, told in keyed.answers.items() if told}
-            assert len(keyed.uids) <= 1, f"{keyed.name} went by {keyed.uids}"
+            answered = {body: answers for body, answers in keyed.answers.items() if answers}
+            assert len(keyed.uids) <= 1, f"{keyed.name} used the uids {keyed.uids}"
             assert len(answered) <= 1, f"{keyed.name}: two bodies were answered, {answered}"
             assert len(made) <= 1, f"{keyed.name} made {[*made]}"
-            assert len(made) >= len(answered), f"{keyed.name} was answered, and made nothing"
+            assert len(made) >= len(answered), f"{keyed.name} was answered, but made nothing"
             for (key, uid), stored in made.items():
                 first = [each.job for each in stored if each.job.revision == 1]
                 assert len(first) == 1, f"{keyed.name} made {key.job_id} {len(first)} times"
                 assert key.tenant == keyed.tenant, f"{keyed.name} made another tenant's job"
-                for body, told in answered.items():
-                    assert len({*told}) == 1, f"{keyed.name} was answered {told}"
-                    assert told[0].startswith(f"{key.job_id} {uid},"), f"{keyed.name}: {told[0]}"
+                for body, answers in answered.items():
+                    assert len({*answers}) == 1, f"{keyed.name} was answered {answers}"
+                    assert answers[0].startswith(f"{key.job_id} {uid},"), (
+                        f"{keyed.name}: {answers[0]}"
+                    )
                     wanted = keyed.bodies[body]
-                    assert first[0].definition == wanted, f"{keyed.name} made another's job"
+                    assert first[0].definition == wanted, (
+                        f"{keyed.name} made the job of another body"
+                    )
 
     def _check_skipped(self) -> None:
-        """What was answered to be skipped never ran, unless that was undone. Neither was done to a
-        job of which nobody had asked it.
+        """Skipped occurrences never ran unless the skip was undone. Skips and undos happened only
+        to jobs for which they were requested.
         """
         started = {each.execution_id for each in self.system.scripts_started}
         for key in self.skipped - self.unskipped:
             run = self.stores.runs.items.get(key)
-            assert run is not None, f"{key.execution_id} was to be skipped, and has no record"
-            assert run.skip_requested, f"{key.execution_id} was to be skipped and is {run.state}"
-            assert key.execution_id not in started, f"{key.execution_id} was skipped, and ran"
+            assert run is not None, f"{key.execution_id} was to be skipped, but has no record"
+            assert run.skip_requested, f"{key.execution_id} was to be skipped, but is {run.state}"
+            assert key.execution_id not in started, f"{key.execution_id} was skipped, but ran"
         for key in self.unskipped:
             run = self.stores.runs.items.get(key)
-            assert key.job in self.asked_to_unskip, f"{key.execution_id}: nobody asked to undo it"
+            assert key.job in self.asked_to_unskip, f"{key.execution_id}: undone without a request"
             assert run is None or not run.skip_requested, (
-                f"{key.execution_id} was not to be skipped any more, and is"
+                f"{key.execution_id} is skipped, although that was undone"
             )
         for key, run in self.stores.runs.items.items():
             asked = not run.skip_requested or key.job in self.asked_to_skip
-            assert asked, f"{key.execution_id} is skipped, and nobody asked for it"
+            assert asked, f"{key.execution_id} is skipped without a request"
 
     def _check_drained(self) -> None:
-        """What was told to have drained began nothing more of before, unless it was redriven."""
-        for job, told_at in self.drained:
+        """A job reported as drained began no further run of before the drain, unless it was
+        redriven.
+        """
+        for job, reported_at in self.drained:
             until = job.effective_from
             for started in self.system.scripts_started:
                 key = parse_execution_id(job.key.tenant, started.execution_id)
-                if (key.job, key.uid) != (job.key, job.uid) or started.at <= told_at:
+                if not _is_of(key, job) or started.at <= reported_at or key in self.vanished:
                     continue
                 run = self.stores.runs.items[key]
                 of_before = run.trigger is Trigger.SCHEDULE and key.scheduled_at <= until
                 assert not of_before or run.attempt_base, (
-                    f"{key.execution_id} began at {started.at}; its job had drained at {told_at}"
+                    f"{key.execution_id} began at {started.at}; its job drained at {reported_at}"
                 )
 
     def _check_backfilled(self) -> None:
-        """What was answered to be made up for has its record, unless that was stopped: by a
-        request, a change of *when*, a pause or a deletion.
+        """Each occurrence of an acknowledged backfill has its record, unless the backfill was
+        stopped: by a request, a change of the schedule, a pause or a deletion.
         """
         for name, job in self.backfills.items():
             if job is None or job.backfill is None:
                 continue
             now = self.stores.jobs.items[job.key]
-            assert now.backfilling is None, f"{name} goes on, and all is at rest"
+            assert now.backfilling is None, f"{name} still runs, but the system is at rest"
             versions = {each.job.schedule_version for each in self.ever[job.key, job.uid]}
             stopped = any(
                 each.job.backfill is not None
@@ -653,16 +699,16 @@ class History:
                     and run.key.scheduled_at <= each.at <= run.covers_until
                     for run in self.stores.runs.items.values()
                 )
-                assert covered, f"{key.execution_id} was to be made up for by {name}"
+                assert covered, f"{key.execution_id} is not covered by {name}"
 
     def _check_payload(self, run: Run, payload: str | None) -> None:
         name = run.key.execution_id
         for started in self.system.scripts_started:
             if started.execution_id == name and payload is not None:
-                assert started.payload == payload, f"{name} was given {started.payload}"
+                assert started.payload == payload, f"{name} got the payload {started.payload}"
 
     def _check_undecodable(self) -> None:
-        """What does not decode is kept (invariant 10)."""
+        """Undecodable items are kept (invariant 10)."""
         kept = len(self.stores.due.quarantined)
         assert kept >= self.junk_entries, (
             f"{self.junk_entries} entries did not decode, {kept} are kept (invariant 10)"
@@ -674,7 +720,10 @@ class History:
             )
         for run in self.stores.runs.items.values():
             if run.state is RunState.DEAD:
-                told = any(run.key.run_id in body for body in letters)
-                # Its message may be gone before anybody told of it: nobody else does.
-                told = told or (self.vandalised and run.buried != run.dispatch)
-                assert told, f"{run.key.execution_id} died and is not in the dead-letter queue"
+                published = any(run.key.run_id in body for body in letters)
+                # If its message was purged before the death was published, no other part publishes
+                # it.
+                published = published or (self.vandalised and run.buried != run.dispatch)
+                assert published, (
+                    f"{run.key.execution_id} is DEAD, but not in the dead-letter queue"
+                )

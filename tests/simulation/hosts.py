@@ -1,4 +1,4 @@
-"""What the hosts of the processes give to their loops: clocks, inboxes, threads, a log."""
+"""What hosts provide to the loops of processes: clocks, inboxes, threads, a log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from nextfire.domain.errors import UnavailableError
-from nextfire.domain.ports import Lease
+from nextfire.domain.ports.control import Lease
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.execute_run import Handled
 from tests.fakes import MemoryDelivery, MemoryFifo, show
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from tests.simulation.system import System
 
 _POLLS = [SECOND // 5, SECOND, 2 * SECOND, 4 * SECOND]
-"""How long after a message came a long poll may notice it."""
+"""How long after a message arrives a long poll may notice it."""
 _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class HeldUpClock:
-    """The clock of a loop that is held up each time it sleeps."""
+class DelayedClock:
+    """The clock of a loop that is delayed each time it sleeps."""
 
     actor: Actor
     drag: Callable[[], timedelta]
@@ -39,7 +39,7 @@ class HeldUpClock:
 
 @dataclass(frozen=True, slots=True)
 class ServiceClock:
-    """`ServiceClock` that tells the true time."""
+    """`ServiceClock` that knows the true time."""
 
     actor: Actor
 
@@ -48,8 +48,8 @@ class ServiceClock:
 
 
 class WatchedControl:
-    """A watcher's `ControlStore`. `held`: whether its last turn held the lease; `asked_to_release`:
-    whether it asked for its release since.
+    """A watcher's `ControlStore`. `held`: whether the last turn held the lease; `asked_to_release`:
+    whether the watcher has requested its release since.
     """
 
     def __init__(self, control: Any) -> None:
@@ -73,27 +73,27 @@ class NoProtection:
 
 
 @dataclass(frozen=True, slots=True)
-class Notebook:
+class RecordedNotices:
     """Notices of a process. Errors other than an outage are defects."""
 
     system: System
     actor: Actor
 
     def warn(self, what: str, why: Exception | str) -> None:
-        self.system.kernel.tell(self.actor.name, f"{what}: {why}")
+        self.system.kernel.log(self.actor.name, f"{what}: {why}")
         if isinstance(why, Exception) and not isinstance(why, UnavailableError):
             self.system.escaped.append(f"{self.actor.name}: {type(why).__name__}: {why}")
 
     def fail(self, what: str, why: Exception | str) -> None:
-        self.system.kernel.tell(self.actor.name, f"{what}: ESCAPED {why!r}")
+        self.system.kernel.log(self.actor.name, f"{what}: ESCAPED {why!r}")
         self.system.escaped.append(f"{self.actor.name}: {type(why).__name__}: {why}")
 
     def handled(self, handled: Handled) -> None:
         what = f"{handled.disposition.value}: {handled.reason}"
-        self.system.kernel.tell(self.actor.name, what)
+        self.system.kernel.log(self.actor.name, what)
 
     def took_lease(self, group: int, epoch: int) -> None:
-        self.system.kernel.tell(self.actor.name, f"holds the lease of {group}, epoch {epoch}")
+        self.system.kernel.log(self.actor.name, f"holds the lease of {group}, epoch {epoch}")
 
     def tick(self, report: TickReport) -> None:
         pass
@@ -103,7 +103,7 @@ class Notebook:
 
 
 class SimulatedDelivery:
-    """`FifoDelivery` of a process. `handed_back`: whether it was to be made visible."""
+    """`FifoDelivery` of a process. `handed_back`: whether the process made it visible."""
 
     def __init__(self, system: System, actor: Actor, delivery: MemoryDelivery) -> None:
         self.body = delivery.body
@@ -145,7 +145,7 @@ class SimulatedInbox:
 
 @dataclass(frozen=True, slots=True)
 class _LongPolled:
-    """The far end of an inbox."""
+    """The remote end of an inbox."""
 
     kernel: Kernel
     queue: MemoryFifo
@@ -168,7 +168,7 @@ class _LongPolled:
 
 @dataclass(frozen=True, slots=True)
 class Slots(Executor):
-    """The slots of a worker: sees to it that each batch handed back what it had to."""
+    """The slots of a worker. Checks that each batch handed back what it had to."""
 
     system: System
     actor: Actor
@@ -184,8 +184,8 @@ class Slots(Executor):
 
 @dataclass(frozen=True, slots=True)
 class Lanes(Executor):
-    """The threads of a watcher that carry out batches. Each notes the instant that its batch is
-    decided for, however long the sending takes.
+    """The threads of a watcher that carry out batches. Each notes the instant for which its batch
+    is decided, however long the sending takes.
     """
 
     actor: Actor

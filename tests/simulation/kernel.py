@@ -1,8 +1,8 @@
 """Simulated time, and actors that take turns at every step of it.
 
 An actor is a process: a watcher's Lambda, a worker, an API request. Its threads are greenlets of
-one real thread. Whoever pauses gives the turn to whatever is to happen next; among what happens at
-one instant the seeded dice choose. So a history depends on its seed alone, and replays exactly.
+one real thread. A task that pauses yields to the next planned event; the seeded dice order the
+events of one instant. So a history depends only on its seed and replays exactly.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ T = TypeVar("T")
 
 SECOND = 1_000_000
 """Instants and durations of the kernel are whole microseconds since its start."""
-MOST_STEPS = 400_000
-"""Of a history; a hundred times what most of them have."""
-_UNHURRIED = 0.95
+MAX_STEPS = 400_000
+"""Maximum number of steps of a history: a hundred times the usual number."""
+_IDLE_SPARED = 0.95
 _NO_TIME = timedelta()
 
 
@@ -37,14 +37,14 @@ class Task(greenlet):
         self.do = do
         self.future = future
         self.turn = 0
-        """Counts its resumptions: what was planned for an earlier one is void."""
+        """Counts its resumptions: a plan made for an earlier turn is void."""
         self.interruption: BaseException | None = None
-        """Raised in it when it is resumed, as by a signal handler."""
+        """Raised in the task when it is resumed, as by a signal handler."""
         self.decides_at: datetime | None = None
-        """Of a batch of a watcher: the instant that its decisions are made for."""
+        """For a batch of a watcher: the instant for which its decisions are made."""
 
     def _live(self) -> None:
-        """Whatever it ends with is the future's, save the death of the process."""
+        """Put the result or the error into the future, except if the process dies."""
         if not self.future.set_running_or_notify_cancel():
             self.actor.tasks.pop(self, None)
             return
@@ -61,9 +61,9 @@ class Task(greenlet):
 
 
 class Kernel:
-    """The clock, and what is planned. `interleaves`: False lets nobody in between two port calls of
-    an actor, as in a test that lets one do its work and then the next. What is found then needs no
-    interleaving.
+    """The clock and the planned events. `interleaves`: False runs all port calls of an actor in
+    sequence, without other actors in between, as in a sequential test: a violation found this way
+    needs no interleaving.
     """
 
     def __init__(self, seed: int | str, start: datetime, *, interleaves: bool = True) -> None:
@@ -75,31 +75,31 @@ class Kernel:
         self.steps = 0
         self.deaths = 0
         self.events: list[str] | None = None
-        """What happened, if anybody is to read it."""
+        """The events of the history, if they are recorded."""
         self._interleaves = interleaves
         self._until: Callable[[], bool] = bool
         self._planned: list[tuple[int, float, int, Task, int]] = []
         self._numbers = 0
 
-    def tell(self, who: str, what: str) -> None:
+    def log(self, who: str, what: str) -> None:
         if self.events is not None:
             self.events.append(f"{self.clock.now():%H:%M:%S.%f}  {who:<14} {what}")
 
     def run(self, until: Callable[[], bool]) -> None:
-        """Go on until *until*, asked after each step, or until nothing is planned.
+        """Run until *until*, checked after each step, is true or nothing is planned.
 
         Raises:
-            AssertionError: It comes to no end.
+            AssertionError: The history exceeds `MAX_STEPS`.
         """
         self.hub = getcurrent()
         self._until = until
         while (task := self._next()) is not None:
             task.switch()
-        assert self.steps < MOST_STEPS, f"no end after {self.steps} steps"
+        assert self.steps < MAX_STEPS, f"no end after {self.steps} steps"
 
     def _next(self) -> Task | None:
-        """Whose turn it is now; None if it is the end."""
-        while self._planned and self.steps < MOST_STEPS and not self._until():
+        """The task of the next event; None at the end."""
+        while self._planned and self.steps < MAX_STEPS and not self._until():
             at, _, _, task, turn = heapq.heappop(self._planned)
             if turn != task.turn or task.dead:
                 continue
@@ -112,42 +112,42 @@ class Kernel:
         return None
 
     def plan(self, task: Task, after: int) -> None:
-        """Resume *task* in *after* µs, unless something else does before."""
+        """Resume *task* in *after* µs, unless something else resumes it earlier."""
         self._numbers += 1
         entry = (self.at + after, self.dice.random(), self._numbers, task, task.turn)
         heapq.heappush(self._planned, entry)
 
     def pause(self, after: int) -> None:
-        """Give the turn to others for *after* µs. Called by a task.
+        """Yield to others for *after* µs. Called by a task.
 
         Raises:
             Killed: The actor has died meanwhile.
         """
         task = current()
         self.plan(task, after)
-        self.give_way(task)
+        self.yield_turn(task)
 
-    def give_way(self, task: Task) -> None:
-        """Let go on whose turn it is. Returns when it is the turn of *task*, which calls this.
+    def yield_turn(self, task: Task) -> None:
+        """Yield to the next task. Returns when it is the turn of *task*, the caller, again.
 
         Raises:
             Killed: The actor has died meanwhile.
         """
         following = self._next()
-        if following is not task:  # straight to it: by way of the hub takes twice as long
+        if following is not task:  # directly: by way of the hub takes twice as long
             (self.hub if following is None else following).switch()
-        task.actor.look_alive()
+        task.actor.raise_if_killed()
         if task.interruption is not None:
             interruption, task.interruption = task.interruption, None
             raise interruption
 
     def interrupt(self, task: Task, interruption: BaseException) -> None:
-        """Resume *task*, which waits, with *interruption*."""
+        """Resume the waiting *task* with *interruption*."""
         task.interruption = interruption
         self.plan(task, 0)
 
     def wait(self, futures: Collection[Future[Any]], at_most: timedelta) -> None:
-        """Give the turn to others until one of *futures* is done, or for *at_most*."""
+        """Yield until one of *futures* is done, or for *at_most*."""
         task = current()
         waiting = [each for each in futures if isinstance(each, SimulatedFuture)]
         if any(each.done() for each in waiting):
@@ -156,26 +156,26 @@ class Kernel:
             each.waiting.append(task)
         self.plan(task, int(at_most / timedelta(microseconds=1)))
         try:
-            self.give_way(task)
+            self.yield_turn(task)
         finally:
             for each in waiting:
                 each.waiting = [other for other in each.waiting if other is not task]
 
     def step(self, after: int) -> None:
-        """Give the turn to others, amid what an actor does."""
+        """Yield to others between two port calls."""
         if self._interleaves:
             self.pause(after)
 
 
 def current() -> Task:
-    """The task that runs."""
+    """The running task."""
     task = getcurrent()
     assert isinstance(task, Task), "only a task of an actor may wait"
     return task
 
 
 class SimulatedFuture(Future[T]):
-    """A future whose `result` lets others go on until it is there."""
+    """A future whose `result` yields to others until it is available."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__()
@@ -184,7 +184,7 @@ class SimulatedFuture(Future[T]):
         self._there = False
 
     def done(self) -> bool:
-        return self._there  # asked after every step, so without the lock of threads
+        return self._there  # called after every step, so without the lock
 
     def cancel(self) -> bool:
         self._there = self._there or super().cancel()
@@ -197,7 +197,7 @@ class SimulatedFuture(Future[T]):
             self.waiting.append(task)
             if until is not None:
                 self._kernel.plan(task, until - self._kernel.at)
-            self._kernel.give_way(task)
+            self._kernel.yield_turn(task)
         return super().result(0)
 
     def set_result(self, result: T) -> None:
@@ -216,10 +216,10 @@ class SimulatedFuture(Future[T]):
 
 
 class Actor(Executor):
-    """A process, and the executor of its threads. `skew`: how far its clock is off, in µs.
+    """A process and the executor of its threads. `skew`: the offset of its clock in µs.
 
-    What is killed never reaches a port again: every pause of it raises `Killed`, those in `except`
-    and `finally` included.
+    A killed process never reaches a port again: each of its pauses raises `Killed`, including those
+    in `except` and `finally`.
     """
 
     def __init__(self, kernel: Kernel, name: str, *, skew: int = 0) -> None:
@@ -228,19 +228,21 @@ class Actor(Executor):
         self.skew = timedelta(microseconds=skew)
         self.alive = True
         self.stopping = False
-        """Told to end, as by SIGTERM."""
+        """Whether it was asked to end, as by SIGTERM."""
         self.on_stop: Callable[[], object] = lambda: None
         """Its signal handler."""
         self.on_kill: Callable[[], object] = lambda: None
         """What its parent does when it is killed."""
         self.acts_for: Actor | None = None
-        """The dead worker whose runs it gives back, if it is a supervisor."""
+        """The dead worker whose runs it hands back, if it is a supervisor."""
         self.tenant: str | None = None
-        """Whose request it carries out, if it is one."""
+        """The tenant of its request, if it is an API request."""
         self.tasks: dict[Task, None] = {}
-        """Those that have not ended, in the order of their beginning, which a set would lose."""
+        """The tasks that have not ended, in the order of their start, which a set would lose."""
         self.dies_in: int | None = None
-        """Half steps (before a port call, after it) until it dies; None: not by itself."""
+        """Half steps (before and after each port call) until it dies; None: it does not die by
+        itself.
+        """
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> SimulatedFuture[T]:
         future: SimulatedFuture[T] = SimulatedFuture(self.kernel)
@@ -249,16 +251,16 @@ class Actor(Executor):
         self.kernel.plan(task, 0)
         return future
 
-    def look_alive(self) -> None:
+    def raise_if_killed(self) -> None:
         if not self.alive:
             raise Killed
 
     def half_step(self, *, idle: bool = False) -> bool:
-        """Come to a port call, or from it. Returns whether the actor is to die here; an *idle* call
-        brings its death nearer but now and then.
+        """Count a half step: before or after a port call. Returns whether the actor dies here;
+        *idle* calls count only occasionally.
         """
-        self.look_alive()
-        if self.dies_in is None or (idle and self.kernel.dice.random() < _UNHURRIED):
+        self.raise_if_killed()
+        if self.dies_in is None or (idle and self.kernel.dice.random() < _IDLE_SPARED):
             return False
         self.dies_in -= 1
         return self.dies_in < 0
@@ -270,7 +272,7 @@ class Actor(Executor):
 
     def kill(self) -> None:
         """SIGKILL."""
-        self.kernel.tell(self.name, "DIES")
+        self.kernel.log(self.name, "DIES")
         self.kernel.deaths += 1
         self.alive = False
         for task in self.tasks:
@@ -286,5 +288,5 @@ class Actor(Executor):
         self.kernel.pause(max(int(duration / timedelta(microseconds=1)), 0))
 
     def advance(self, by: timedelta = _NO_TIME, /, **units: float) -> None:
-        """Let time pass, as one who owned the clock would."""
+        """Let time pass, like the owner of a clock."""
         self.sleep(by + timedelta(**units))

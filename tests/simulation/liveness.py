@@ -1,7 +1,7 @@
-"""What a dispatcher must do: invariants that a history of the model can be checked for.
+"""Liveness: what a dispatcher must achieve, as invariants to check on a history of the model.
 
-`monitor.py` says what must never happen. Here it is the opposite: above capacity as many runs as
-the capacity allows, after an outage all runs on time within a bound, and no job left alone.
+`monitor.py` says what must never happen. This module says what must happen: above capacity, as many
+runs as the capacity allows; after an outage, all runs on time within a bound; and no job starves.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from nextfire.domain.ids import JobKey
 
 LEAST_GOODPUT = 0.9
 MOST_OF_IDEAL = 1.5
-"""How many times the backlog ÷ spare capacity a recovery may take."""
+"""Maximum duration of a recovery, as a multiple of backlog ÷ spare capacity."""
 MOST_FAIR_INTERVALS = 3
 LATE = timedelta(seconds=3)
-"""A core that is slowed down much takes a second or two for what is due within one."""
+"""A core that is slowed down this much takes a second or two for the entries of one second."""
 MEASURED = 5 * MINUTE
-"""The end of an overloaded history, which counts."""
+"""The measured part, at the end of an overloaded history."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Minutely jobs of *load* times the capacity, after an outage."""
+    """Minutely jobs whose load is *load* times the capacity, after an outage."""
 
     policy: str
     load: float
@@ -38,7 +38,7 @@ class Case:
         return round(capacity * self.load)
 
     def recovered_by(self, capacity: float) -> timedelta:
-        """From when on all runs are on time; a load below capacity only."""
+        """When all runs must be on time again; only for loads below capacity."""
         missed = self.outage / MINUTE
         each = missed if self.policy == "RUN_ALL" else min(missed, 1)
         spare = capacity - self.count(capacity)
@@ -53,7 +53,7 @@ def play(
     overloaded_for: timedelta,
     plant: Callable[[Watcher], None] = lambda _: None,
 ) -> list[str]:
-    """Play the history of *case*. Returns the violations, in words."""
+    """Play the history of *case*. Returns the violations."""
     count = case.count(capacity)
     watcher = with_jobs(count, MINUTE, case.policy, outage=case.outage, scale=scale)
     plant(watcher)
@@ -83,7 +83,7 @@ def _recovery(watcher: Watcher, case: Case, capacity: float) -> Iterator[str]:
 
 
 def _left_alone(watcher: Watcher, case: Case) -> Iterator[str]:
-    """Jobs that had neither a run nor a range record for too long."""
+    """Jobs without a run or a range record for too long."""
     now = watcher.kernel.clock.now()
     longest = MOST_FAIR_INTERVALS * MINUTE * max(case.load, 1) + case.outage
     served_at: dict[JobKey, list[datetime]] = defaultdict(lambda: [START])

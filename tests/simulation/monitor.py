@@ -1,7 +1,7 @@
-"""The invariants of the design, watched while a history goes on.
+"""The invariants of the design, checked during a history.
 
-Each write of a job, an entry or a run is looked at as it happens, whoever made it; what can only be
-told at rest is in `history.assert_at_rest`.
+Each write of a job, an entry or a run is checked when it happens, by whichever process.
+`History._come_to_rest` checks what can be decided only at rest.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ from nextfire.domain.due import (
     Slot,
 )
 from nextfire.domain.ids import JobKey, RunKey, dedup_id, run_id
-from nextfire.domain.job import Job, JobState
+from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage, SkippedRange
-from nextfire.domain.ports import Claim, Page
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.pages import Page
+from nextfire.domain.ports.runs import Claim
 from nextfire.domain.run import AttemptOutcome, Run, RunState, Trigger
 from tests.fakes import Stores
 from tests.simulation.kernel import SECOND, Actor, Kernel
 
 CLOCKS_APART = timedelta(seconds=2)
 SENDING = 15 * SECOND
-"""What may lie between reading a job, perhaps as it was a moment before, and sending its run."""
+"""Maximum time between reading a job, possibly stale by a moment, and sending its run."""
 WRITING = 30 * SECOND
-"""So long may a request take from reading its clock to its write."""
+"""Maximum time between a request's reading its clock and its write."""
 
 
 @dataclass
@@ -45,13 +47,13 @@ class _Granted:
 
 
 class Monitor:
-    """`violations`: what must not have happened, in words."""
+    """`violations`: descriptions of what must not have happened."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self.violations: list[str] = []
         self.known: dict[tuple[JobKey, str], Job] = {}
-        """Every job there ever was, as it was last."""
+        """The last version of every job that existed."""
         self._fires: Counter[tuple[str, int]] = Counter()
         self._ended: set[tuple[str, int]] = set()
         self._accepted: dict[tuple[RunKey, int], int] = {}
@@ -62,15 +64,15 @@ class Monitor:
         self._most_attempts: dict[str, int] = defaultdict(int)
         self._runs_of: dict[tuple[JobKey, str], dict[RunKey, Run]] = defaultdict(dict)
         self._watched: Stores | None = None
-        self.meddled: set[JobKey] = set()
-        """Jobs of which somebody deleted something behind the system's back."""
+        self.tampered: set[JobKey] = set()
+        """Jobs with data deleted behind the system's back."""
 
     def watch(self, stores: Stores) -> None:
         self._watched = stores
 
     @property
     def stores(self) -> Stores:
-        assert self._watched is not None, "watches nothing yet"
+        assert self._watched is not None, "watch() was not called"
         return self._watched
 
     @property
@@ -79,7 +81,7 @@ class Monitor:
         return self._kernel.clock.now()
 
     def wrong(self, what: str) -> None:
-        self._kernel.tell("MONITOR", what)
+        self._kernel.log("MONITOR", what)
         self.violations.append(what)
 
     # Jobs
@@ -98,35 +100,35 @@ class Monitor:
         if was is not None and was.uid == job.uid:
             self._check_ownership(was, job)
         chain = (job.uid, job.schedule_version)
-        if key in self.meddled:
+        if key in self.tampered:
             return
         if job.state is JobState.ACTIVE and not self._fires[chain] and chain not in self._ended:
             self.wrong(f"{key.job_id} is ACTIVE and has no FIRE entry (invariants 1, 2)")
 
     def _check_ownership(self, was: Job, job: Job) -> None:
-        """No occurrence belongs to no version: a new one begins where the one before it is said to
-        end; after a pause, with the pause.
+        """Every occurrence belongs to a version: a new version begins where the previous one ends;
+        after a pause, with the pause.
         """
         if was.schedule_version == job.schedule_version:
             if job.effective_from != was.effective_from or job.replaced != was.replaced:
-                self.wrong(f"{job.key.job_id}: what it owns was changed, but not its version")
+                self.wrong(f"{job.key.job_id}: its occurrences changed without a new version")
             return
         living = job.state in {JobState.ACTIVE, JobState.COMPLETED}
         resumed = was.state is JobState.PAUSED and living
         if resumed and job.definition.document() == was.definition.document():
             if job.effective_from != was.effective_from:
-                self.wrong(f"{job.key.job_id}: was resumed and forgot its pause (invariant 7)")
+                self.wrong(f"{job.key.job_id}: lost its pause when resumed (invariant 7)")
             return
         past = {each.version: each for each in job.replaced}.get(was.schedule_version)
         if past is None:
-            self.wrong(f"{job.key.job_id}: forgot the version before (invariant 7)")
+            self.wrong(f"{job.key.job_id}: lost the previous version (invariant 7)")
         elif (past.effective_from, past.until) != (was.effective_from, job.effective_from):
             self.wrong(f"{job.key.job_id}: has a gap between two versions (invariant 7)")
 
     def acknowledged(self, job: Job) -> None:
-        """A caller was told that *job* is stored."""
+        """A caller was answered that *job* is stored."""
         if (job.key, job.uid) not in self.known:
-            self.wrong(f"{job.key.job_id} was acknowledged and is not stored (invariant 1)")
+            self.wrong(f"{job.key.job_id} was acknowledged, but is not stored (invariant 1)")
 
     # Entries
 
@@ -137,7 +139,7 @@ class Monitor:
             return
         if isinstance(was, FireEntry):
             self._fires[was.uid, was.version] -= 1
-        if entry is None and was.job not in self.meddled:
+        if entry is None and was.job not in self.tampered:
             self._deleted(slot, was)
 
     def _backfill_deleted(self, slot: Slot, entry: BackfillEntry) -> None:
@@ -148,11 +150,11 @@ class Monitor:
             and (each.uid, each.request) == (entry.uid, entry.request)
             for each in self.stores.due.items.values()
         ):
-            self.wrong(f"{slot.sort_key}: deleted, and the backfill goes on (invariant 3)")
+            self.wrong(f"{slot.sort_key}: deleted while the backfill continues (invariant 3)")
 
     def _deleted(self, slot: Slot, entry: DueEntry) -> None:
-        """A due entry is deleted only after its message was accepted, or its record written, and
-        its successor stored; or it lies elsewhere.
+        """A due entry is deleted only after its message was accepted or its record written, and its
+        successor was stored; or if a copy is elsewhere.
         """
         if any(each == entry for each in self.stores.due.items.values()):
             return
@@ -171,7 +173,7 @@ class Monitor:
         job = self.stores.jobs.items.get(entry.job)
         chain = (entry.uid, entry.version)
         if job is None or (job.uid, job.schedule_version) != chain:
-            return  # of a replaced version: whether it owns anything still is told at rest
+            return  # of a replaced version: whether it still owns anything is checked at rest
         if job.state is not JobState.ACTIVE:
             return
         if not self._accounted(entry):
@@ -197,13 +199,13 @@ class Monitor:
         )
 
     def _left(self, job: Job, entry: FireEntry) -> bool:
-        """Whether an occurrence after *entry*'s is neither on record yet nor sent: a range may be
-        longer, and of two entries that were left of a chain the last is deleted first.
+        """Whether an occurrence after *entry*'s is neither on record nor sent. A range may extend
+        further, and of two remaining entries of a chain the later one is deleted first.
         """
         runs = self._runs_of[entry.job, entry.uid]
         ends = [run.covers_until for run in runs.values() if not run.request]
         mine = (k for k, _ in self._accepted if (k.job, k.uid) == (entry.job, entry.uid))
-        # Skipped by request it was on record before its entry came to it.
+        # An occurrence skipped by request has its record before its entry is due.
         ends += [k.scheduled_at for k in mine if k not in runs or runs[k].skip_requested]
         until = max([entry.occurs_at, *ends])
         following = job.next_after(until)
@@ -211,13 +213,13 @@ class Monitor:
         return following is not None and (most is None or job.ordinal(following) <= most)
 
     def accepted(self, message: RunMessage) -> None:
-        """A queue took *message*."""
+        """A queue accepted *message*."""
         self._accepted.setdefault((message.key, message.dispatch), self._kernel.at)
         self._missed[message.key.job, message.key.uid] += message.missed
 
     def is_stray(self, key: RunKey) -> bool:
-        """Whether the run was sent while a change of its job was being written, and a version that
-        there was has its occurrence.
+        """Whether the run was sent while a change of its job was being written, and some version of
+        the job has its occurrence.
         """
         sent_at = self._accepted.get((key, 1))
         if sent_at is None or not any(
@@ -246,7 +248,7 @@ class Monitor:
             ]
             if len(under_way) > AT_ONCE:
                 self.wrong(
-                    f"{run.key.execution_id}: {len(under_way)} of its backfill are under way"
+                    f"{run.key.execution_id}: {len(under_way)} of its backfill are in flight"
                 )
 
     def _check_step(self, was: Run, run: Run) -> None:
@@ -279,14 +281,16 @@ class Monitor:
     # Tenants
 
     def call(self, actor: Actor, call: str, values: Any) -> None:
-        """What an API request of one tenant asks and is answered (invariant 11)."""
+        """Check that a request of one tenant sees only data of that tenant (invariant 11)."""
         tenant = getattr(actor, "tenant", None)
         if tenant is not None and any(t != tenant for t in _tenants(values)):
-            self.wrong(f"{actor.name}, of {tenant}, met another's data by {call} (invariant 11)")
+            self.wrong(
+                f"{actor.name}, of {tenant}, saw another tenant's data in {call} (invariant 11)"
+            )
 
     def check_queue_ids(self) -> None:
-        """No deduplication id or message group is shared between tenants (invariant 11), and no
-        deduplication id between dispatches.
+        """Message group ids are not shared between tenants (invariant 11), deduplication ids not
+        even between dispatches.
         """
         meant: dict[str, tuple[str, ...]] = {}
         for message in self.stores.queue.log:
@@ -297,7 +301,7 @@ class Monitor:
                     key.run_id,
                     str(message.dispatch),
                 ),
-                message.group: (key.job.tenant, "" if message.abreast else key.job.job_id),
+                message.group: (key.job.tenant, "" if message.max_concurrent else key.job.job_id),
             }
             for each, means in ids.items():
                 if meant.setdefault(each, means) != means:

@@ -1,4 +1,4 @@
-"""What watchers send for the tenants that may have so many runs a minute."""
+"""Checks the runs per minute that watchers send for tenants with that quota."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.monitor import Monitor
 
 
 class Rates:
-    """Counts what each minute was taken, whoever holds the lease, and what is sent of that."""
+    """Counts the runs taken per minute by all lease holders, and the runs sent of them."""
 
     def __init__(self, monitor: Monitor, quotas: TenantQuotas) -> None:
         self._monitor = monitor
@@ -22,7 +22,7 @@ class Rates:
         self._may_send: dict[tuple[Actor, str], int] = {}
 
     def call(self, actor: Actor, call: str, args: tuple[Any, ...], done: Any) -> None:
-        """Somebody was answered, or would be."""
+        """Check a call after it took effect, even if the answer is lost."""
         if call == "control.take_runs":
             self._take(actor, args[0], args[1], done)
         elif call == "queue.send" and actor.name.startswith("watcher"):
@@ -33,17 +33,17 @@ class Rates:
                 may = self._may_send.pop((actor, tenant), 0)
                 if count > may:
                     self._monitor.wrong(
-                        f"{actor.name} sent {count} runs of {tenant}, and had taken {may}"
+                        f"{actor.name} sent {count} runs of {tenant}, but had taken {may}"
                     )
 
     def _take(self, actor: Actor, tenant: str, minute: datetime, taken: int) -> None:
         self._may_send[actor, tenant] = taken
-        # Whoever's clock is behind counts in the others' minute.
+        # A watcher whose clock is behind counts in the minute of the others.
         minute = self._minute[tenant] = max(minute, self._minute.get(tenant, minute))
         self._taken[tenant, minute] += taken
         most = self._quotas.of(tenant).runs_per_minute
         if most is not None and self._taken[tenant, minute] > most:
             self._monitor.wrong(
-                f"{self._taken[tenant, minute]} runs of {tenant} were taken in {minute}, which may"
-                f" have {most}"
+                f"{self._taken[tenant, minute]} runs of {tenant} were taken in {minute}, limit"
+                f" {most}"
             )

@@ -1,6 +1,6 @@
 """The processes of the system, as AWS and their supervisors start, stop and lose them.
 
-Use cases and loops are the real ones, built by the functions that build them in `functions/`.
+Use cases and loops are the real ones, built by the same functions as in `functions/`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,11 @@ from nextfire.domain.errors import (
     UnavailableError,
 )
 from nextfire.domain.ids import parse_execution_id
-from nextfire.domain.ports import (
-    ControlStore,
-    RequestStore,
-    RunStore,
-    ScriptCall,
-    ScriptExit,
-    Supervisor,
-)
-from nextfire.usecases.audit import AuditJobs
+from nextfire.domain.ports.control import ControlStore
+from nextfire.domain.ports.requests import RequestStore
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.ports.scripts import ScriptCall, ScriptExit, Supervisor
+from nextfire.usecases.audit import AuditJobs, AuditReport
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.execute_run import ExecutorConfig
 from nextfire.usecases.find_unsent import FindUnsent
@@ -45,10 +41,10 @@ from nextfire.wiring.worker import WorkerPorts, build_worker
 from tests.fakes import Killed, MemoryJournal, MemoryScriptRunner, Script, Stores
 from tests.simulation.effects import Effects
 from tests.simulation.hosts import (
-    HeldUpClock,
+    DelayedClock,
     Lanes,
     NoProtection,
-    Notebook,
+    RecordedNotices,
     ServiceClock,
     SimulatedDelivery,
     SimulatedInbox,
@@ -61,11 +57,13 @@ from tests.world import BUCKET, POOLS
 
 LEASE = timedelta(seconds=12)
 LIFE = timedelta(seconds=125)
-"""Of a watcher's invocation."""
+"""Duration of a watcher's invocation."""
 _REQUEST = 16
-"""Half steps that most requests have: one that is to die later does not."""
+"""Number of half steps within which a request dies, if it does: about as many as most requests
+have.
+"""
 _MACHINE_LOST = 0.4
-"""How often a supervisor dies with its worker."""
+"""Probability that a supervisor dies with its worker."""
 _LAMBDA_BATCH = 3
 _LAMBDA_TIME = timedelta(minutes=15)
 _HAND_BACK_BEFORE = timedelta(seconds=15)
@@ -73,8 +71,8 @@ _HAND_BACK_BEFORE = timedelta(seconds=15)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a history's stack is like. `drag`: the longest that a watcher is held up in its loop, in
-    µs; `doomed`: the odds that a process dies by itself, within `dies_within` half steps.
+    """The configuration of a history's stack. `drag`: the longest delay of a watcher's loop, in µs;
+    `doomed`: the probability that a process dies by itself, within `dies_within` half steps.
     """
 
     shards: int
@@ -90,7 +88,7 @@ class Setting:
 
 @dataclass(slots=True)
 class Started:
-    """A script that ran: of which attempt, on which worker, on what."""
+    """A script that ran."""
 
     execution_id: str
     attempt: int
@@ -110,7 +108,9 @@ class Watching:
 
 
 class System:
-    """Starts processes. `escaped`: errors that got out of one, and what its loop left undone."""
+    """Starts processes. `escaped`: errors that escaped from a process, and duties that its loop
+    missed.
+    """
 
     def __init__(
         self, kernel: Kernel, wire: Wire, stores: Stores, setting: Setting, effects: Effects
@@ -120,19 +120,20 @@ class System:
         self.stores = stores
         self.setting = setting
         self.aws = Actor(kernel, "aws")
-        """What never fails: timers and event sources."""
+        """Timers and event sources, which never fail."""
         self.escaped: list[str] = []
         self.workers: list[Actor] = []
         self.watchers: list[Actor] = []
         self.requests: list[Actor] = []
         self.timers = True
-        """Whether EventBridge and the event sources are at work."""
+        """Whether EventBridge and the event sources are running."""
         self.works = True
         """Whether workers are restarted."""
         self.effects = effects
         self.returned: list[Returned] = []
-        """What supervisors gave back of dead workers."""
+        """What supervisors handed back for dead workers."""
         self.scripts_started: list[Started] = []
+        self.audits: list[AuditReport] = []
         self._warm: list[Watching] = []
         self._names = count(1)
         self._uids = count(1)
@@ -140,7 +141,7 @@ class System:
     # Processes
 
     def process(self, kind: str) -> Actor:
-        """A new process with a clock of its own, which may be doomed."""
+        """A new process with its own clock; it may be doomed to die by itself."""
         dice = self.kernel.dice
         actor = Actor(
             self.kernel, f"{kind}-{next(self._names)}", skew=dice.randint(-SECOND, SECOND)
@@ -153,7 +154,7 @@ class System:
     def start(
         self, actor: Actor, do: Callable[[], Any], *, survives_outages: bool = False
     ) -> Future[Any]:
-        """Run *do* in *actor*. What it does not handle is put on record."""
+        """Run *do* in *actor*. Unhandled errors are recorded in `escaped`."""
 
         def guarded() -> Any:
             try:
@@ -164,14 +165,14 @@ class System:
                 if isinstance(error, UnavailableError) and not survives_outages:
                     raise
                 self.escaped.append(f"{actor.name}: {type(error).__name__}: {error}")
-                self.kernel.tell(actor.name, f"ESCAPED {error!r}")
+                self.kernel.log(actor.name, f"ESCAPED {error!r}")
                 raise
 
         return actor.submit(guarded)
 
     @property
     def processes(self) -> list[Actor]:
-        """Those that live and may be killed."""
+        """The live processes that may be killed."""
         self.workers = [each for each in self.workers if each.alive and each.tasks]
         self.watchers = [each for each in self.watchers if each.alive]
         self.requests = [each for each in self.requests if each.alive and each.tasks]
@@ -184,7 +185,7 @@ class System:
     # The watcher
 
     def invoke_watcher(self, group: int) -> None:
-        """As EventBridge does: in a process that is idle, if there is one."""
+        """Invoke a watcher like EventBridge: in an idle process, if there is one."""
         for index, each in enumerate(self._warm):
             if each.group == group and each.actor.alive and self.kernel.dice.random() < 0.7:
                 watching = self._warm.pop(index)
@@ -203,13 +204,13 @@ class System:
             runs=port(actor, "runs"),
             queue=port(actor, "queue"),
             control=cast("ControlStore", control),
-            clock=HeldUpClock(actor, self.drag),
+            clock=DelayedClock(actor, self.drag),
             executor=actor,
             lanes=Lanes(actor),
         )
         shards = range(group, setting.shards, setting.groups)
         config = WatcherConfig(group, actor.name, shards, setting.shares)
-        life = build_watcher(ports, config, Notebook(self, actor))
+        life = build_watcher(ports, config, RecordedNotices(self, actor))
         turn = life.turn
 
         def noted(now: datetime) -> datetime:
@@ -225,13 +226,13 @@ class System:
         control.held = control.asked_to_release = False
         watching.life.live(LIFE)
         if control.held and not control.asked_to_release:
-            self.escaped.append(f"{watching.actor.name}: its life ended, and it keeps its lease")
+            self.escaped.append(f"{watching.actor.name}: its life ended, but it keeps its lease")
         self._warm.append(watching)
 
     # The executors
 
     def start_worker(self, pool: str) -> Actor:
-        """A worker process, restarted when it dies for as long as `works`."""
+        """Start a worker process, restarted after its death as long as `works`."""
         actor, journal = self.process("worker"), MemoryJournal()
         actor.on_kill = lambda: self._lose_worker(actor, pool, journal)
         self.workers.append(actor)
@@ -249,7 +250,7 @@ class System:
                 monotonic=lambda: self.kernel.at / SECOND,
             ),
         )
-        worker = build_worker(ports, _terms(actor, pool), Notebook(self, actor))
+        worker = build_worker(ports, _executor_config(actor, pool), RecordedNotices(self, actor))
 
         def serve() -> None:
             task = current()
@@ -265,7 +266,7 @@ class System:
         return actor
 
     def _lose_worker(self, worker: Actor, pool: str, journal: MemoryJournal) -> None:
-        """Its supervisor gives back what it held, unless their machine is lost."""
+        """Its supervisor hands back what it held, unless the machine is lost."""
         if not self.works or self.kernel.dice.random() < _MACHINE_LOST:
             return
         actor = self.process("supervisor")
@@ -280,19 +281,19 @@ class System:
                 self.wire.port(actor, "runs"),
                 SimulatedInbox(self, actor, pool).show,
                 actor,
-                Notebook(self, actor),
+                RecordedNotices(self, actor),
             )
             returned = use_case.give_back(
                 held, polls_until=polls_until + actor.skew, until=actor.now() + LEASE
             )
             self.returned.append(returned)
-            self.kernel.tell(actor.name, f"what {worker.name} held: {returned}")
+            self.kernel.log(actor.name, f"what {worker.name} held: {returned}")
 
         self.start(actor, give_back)
 
     def invoke_executor(self, pool: str) -> None:
-        """As the event source mapping does: a process with a batch, hidden for as long as it may
-        take. What the answer does not name is deleted.
+        """Start a process with a batch, like the event source mapping. The messages are hidden for
+        the maximum duration; messages that the answer does not name are deleted.
         """
         queue = self.stores.queue.queues[pool]
         received = queue.receive(_LAMBDA_BATCH, hidden_for=_LAMBDA_TIME)
@@ -301,7 +302,7 @@ class System:
         actor = self.process("lambda")
         self.workers.append(actor)
         batch = build_executor(
-            self._executor_ports(actor), _terms(actor, pool), Notebook(self, actor)
+            self._executor_ports(actor), _executor_config(actor, pool), RecordedNotices(self, actor)
         )
         end_at = actor.now() + _LAMBDA_TIME
 
@@ -321,7 +322,7 @@ class System:
         self.start(actor, invoke, survives_outages=True)
 
     def check_handed_back(self, actor: Actor, stay: Sequence[SimulatedDelivery]) -> None:
-        """Of a group's messages that stay, all but the first were to be made visible."""
+        """Check that of the messages of a group that stay, all but the first were made visible."""
         groups = set()
         for delivery in stay:
             if delivery.group in groups and not delivery.handed_back:
@@ -370,14 +371,15 @@ class System:
             for report in audit.continue_audit(
                 actor.now() + timedelta(minutes=14), restart=restart
             ):
-                self.kernel.tell(actor.name, f"{report}")
+                self.audits.append(report)
+                self.kernel.log(actor.name, f"{report}")
 
         self.start(actor, continue_audit)
 
     # The API
 
     def request(self, tenant: str, do: Callable[[Client], None]) -> Future[Any]:
-        """An API request of *tenant*: a process of its own."""
+        """Start an API request of *tenant* in its own process."""
         actor = self.process("api")
         self.requests.append(actor)
         client = Client(self, actor, tenant)
@@ -388,7 +390,7 @@ class System:
 
 
 class Client:
-    """What an API request works with."""
+    """The use cases of an API request."""
 
     def __init__(self, system: System, actor: Actor, tenant: str) -> None:
         self.system = system
@@ -420,7 +422,7 @@ class Client:
         )
 
     def once(self, key: str, body: str, do: Callable[[IdempotentRequest], str]) -> str:
-        """The answer to a request that bears *key*, as `functions/api/idempotency.py` has it."""
+        """Answer a request with the idempotency key *key*, like `functions/api/idempotency.py`."""
         answers = IdempotentRequests(self.requests, self.tenant, key)
         asked = answers.begin(body, self.actor.now())
         if asked.answer is not None:
@@ -433,13 +435,13 @@ class Client:
         return answers.finish(asked, answer)
 
 
-def _terms(actor: Actor, pool: str) -> ExecutorConfig:
+def _executor_config(actor: Actor, pool: str) -> ExecutorConfig:
     return ExecutorConfig(actor.name, pool, LEASE, output_cap=1_000)
 
 
 @dataclass(frozen=True, slots=True)
 class _Runner:
-    """`ScriptRunner`: scripts that the dice write."""
+    """`ScriptRunner` that plays random scripts."""
 
     system: System
     actor: Actor
@@ -466,7 +468,7 @@ class _Runner:
                 self.system.kernel.clock.now(),
             )
         )
-        self.system.kernel.tell(
+        self.system.kernel.log(
             self.actor.name,
             f"SCRIPT {execution_id} attempt {attempt}: {script.lasts.total_seconds():.0f} s, "
             f"exit {script.exit_code}{', frozen' if script.frozen else ''}",

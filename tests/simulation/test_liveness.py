@@ -1,4 +1,4 @@
-"""Liveness: an overloaded dispatcher sends as much as it can, and an outage's backlog ends."""
+"""Liveness: an overloaded dispatcher sends up to its capacity, and an outage's backlog drains."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from nextfire.usecases.dispatch.holding import HeldEntries
 from tests.crons import LONG
 from tests.simulation.liveness import Case, play
 
-SCALE = 60.0
-"""The core of these histories sends less than 5,000 runs a minute."""
+SCALE = 60.0 if LONG else 180.0
+"""How much slower the modelled core is. A slower core sends fewer runs per history."""
 OVERLOADED_FOR = 20 * MINUTE
 OUTAGE = timedelta(seconds=210)
 CASES = [Case(policy, load) for policy in POLICIES for load in (1.1, 2)]
 CASES += [Case(policy, 0.8, OUTAGE) for policy in POLICIES]
 ALWAYS = [Case("RUN_LATEST", 2), Case("RUN_LATEST", 0.8, OUTAGE), Case("SKIP", 0.8, OUTAGE)]
-"""Played without NEXTFIRE_LONG, too."""
+"""The cases without NEXTFIRE_LONG."""
 
 
 @cache
@@ -37,7 +37,7 @@ def _play(case: Case, plant: Callable[[Watcher], None] = lambda _: None) -> list
 
 
 @pytest.mark.parametrize("case", CASES if LONG else ALWAYS, ids=str)
-def test_overload_and_outages_leave_it_alive(case: Case) -> None:
+def test_the_dispatcher_stays_live_under_overload_and_after_outages(case: Case) -> None:
     assert not _play(case)
 
 
@@ -49,7 +49,7 @@ def test_overload_and_outages_leave_it_alive(case: Case) -> None:
 def test_a_dispatcher_that_covers_before_it_sends_is_found(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is late is put on record by the watcher, and what follows it queues behind the rest."""
+    """The watcher writes the records of late occurrences, and the entries after them queue up."""
 
     def cover_first(*given: Any) -> Decision:
         decision = decide_due(*given)
@@ -57,14 +57,15 @@ def test_a_dispatcher_that_covers_before_it_sends_is_found(
         return first or decision
 
     monkeypatch.setattr(deciding, "decide_due", cover_first)
-    monkeypatch.setattr(HeldEntries, "busy", property(lambda _: False))  # nor does that wait
+    # covering does not wait either
+    monkeypatch.setattr(HeldEntries, "busy", property(lambda _: False))
     assert any(
         "it sent" in each or "sent late" in each or "had no run" in each for each in _play(case)
     )
 
 
 def _send_nothing_late(watcher: Watcher) -> None:
-    """A queue that takes nothing that is a minute late."""
+    """The queue rejects runs that are over a minute late."""
     watcher.queue.takes = lambda m: watcher.queue.now() - m.key.scheduled_at <= MINUTE
 
 
@@ -73,8 +74,8 @@ def _leave_one_alone(watcher: Watcher) -> None:
 
 
 PLANTS = {
-    "what is late is never sent": (Case("RUN_ALL", 0.5, OUTAGE), _send_nothing_late, "had no run"),
-    "one job is left alone": (Case("RUN_ALL", 0.5), _leave_one_alone, "1 jobs had no run"),
+    "late runs are never sent": (Case("RUN_ALL", 0.5, OUTAGE), _send_nothing_late, "had no run"),
+    "one job starves": (Case("RUN_ALL", 0.5), _leave_one_alone, "1 jobs had no run"),
 }
 
 
@@ -82,5 +83,5 @@ PLANTS = {
 def test_a_planted_defect_of_liveness_is_found(
     case: Case, plant: Callable[[Watcher], None], found: str
 ) -> None:
-    assert not _play(case), "nothing is planted yet"
+    assert not _play(case), "violations without a planted defect"
     assert any(found in each for each in _play(case, plant))

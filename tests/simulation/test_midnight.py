@@ -1,6 +1,6 @@
-"""One tenant's ten thousand jobs are due at midnight, and another's now and then.
+"""One tenant has 10,000 jobs due at midnight; another has a job due each second.
 
-The watcher as it is, on fakes; each of its calls takes as long as the tests' clock is moved by it.
+The real watcher runs on fakes; each call advances the tests' clock by its duration.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hashlib import blake2s
 
 import pytest
 
-from nextfire.domain.job import JobDefinition
+from nextfire.domain.definition import JobDefinition
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.dispatch.report import Dispatched
@@ -23,7 +23,7 @@ from tests.world import World
 
 MANY = 10_000
 AT_MOST = timedelta(seconds=2)
-TAKES = {  # of a hundred entries, in ms
+TAKES = {  # per hundred entries, in ms
     "jobs.get_many": 40,
     "queue.send": 60,
     "due.read": 20,
@@ -35,7 +35,7 @@ TAKES = {  # of a hundred entries, in ms
     "queue.backlog": 10,
 }
 SECONDS = 25
-"""For so long the other tenant has a job due at each second."""
+"""For this number of seconds, the other tenant has a job due each second."""
 
 
 @cache
@@ -44,7 +44,9 @@ def _once(schedule: str) -> JobDefinition:
 
 
 class Midnight:
-    """A whale's jobs, all due at 12:00, and a minnow's, of which one is due each second."""
+    """10,000 jobs of the tenant `whale`, all due at 12:00, and jobs of the tenant `minnow`, one due
+    each second.
+    """
 
     def __init__(
         self,
@@ -66,7 +68,7 @@ class Midnight:
             self._store("minnow", second, f"2026-05-24T12:{minute:02d}:{rest:02d}Z")
         for call, milliseconds in TAKES.items():
             takes = timedelta(milliseconds=milliseconds)
-            world.faults.before_each(call, partial(world.clock.advance, takes))
+            world.faults.call_before_each(call, partial(world.clock.advance, takes))
         self.sent: dict[str, list[Dispatched]] = defaultdict(list)
 
     def _store(self, tenant: str, number: int, schedule: str) -> None:
@@ -74,7 +76,7 @@ class Midnight:
         job = a_job(
             f"{tenant}{number}",
             tenant=tenant,
-            # Whose key comes first is not for the tenants to say.
+            # The order of keys must not depend on the tenant.
             uid=blake2s(f"{tenant}{number}".encode(), digest_size=8).hexdigest(),
             since=world.now,
             definition=_once(schedule),
@@ -85,7 +87,7 @@ class Midnight:
         world.due.put([first], world.now)
 
     def play(self, until: str) -> None:
-        """Have watchers at work until then, each for a minute as in life."""
+        """Run watchers until *until*, each for a minute as in production."""
         world = self.world
         control = world.faults.through(world.control, "control")
         number = 0
@@ -103,7 +105,7 @@ class Midnight:
 
     @property
     def worst(self) -> timedelta:
-        """By how much the minnow's latest was late."""
+        """The greatest lateness of the minnow's runs."""
         return max(each.lateness for each in self.sent["minnow"])
 
 
@@ -117,12 +119,12 @@ def test_ten_thousand_jobs_at_midnight_delay_another_tenants_by_two_seconds_at_m
 
     assert len(midnight.sent["whale"]) == MANY
     assert len(midnight.sent["minnow"]) == SECONDS
-    assert max(each.lateness for each in midnight.sent["whale"]) > 5 * AT_MOST, "no backlog at all"
+    assert max(each.lateness for each in midnight.sent["whale"]) > 5 * AT_MOST, "no backlog"
     assert midnight.worst <= AT_MOST
 
 
-def test_nor_do_they_where_they_fill_the_queue_that_both_use() -> None:
-    """Nobody is there who would empty it, until the minnow's last is due."""
+def test_a_full_shared_queue_delays_another_tenant_by_two_seconds_at_most() -> None:
+    """No worker empties the queue until the minnow's last job is due."""
     midnight = Midnight(shards=4, backlog=500, seconds=45, many=4_000)
 
     midnight.play("12:01:15")
@@ -133,7 +135,7 @@ def test_nor_do_they_where_they_fill_the_queue_that_both_use() -> None:
     assert not any(each.held_back for each in midnight.sent["minnow"])
 
 
-def test_nor_where_a_quota_holds_most_of_them_back_for_long() -> None:
+def test_held_back_jobs_delay_another_tenant_by_two_seconds_at_most() -> None:
     quotas = TenantQuotas.model_validate({"tenants": {"whale": {"runsPerMinute": 500}}})
     midnight = Midnight(shards=2, quotas=quotas, seconds=110)
 

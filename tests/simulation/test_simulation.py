@@ -1,6 +1,6 @@
-"""That the simulation can find what it looks for: planted races, dead actors.
+"""Tests that the simulation finds defects: planted races, planted defects, dead actors.
 
-The histories themselves are played by ``python -m tests.simulation``.
+``python -m tests.simulation`` plays the histories themselves.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from nextfire.domain.due_decisions import Decision, Drop, decide_due
 from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage, decode_message
-from nextfire.domain.ports import Lease, Written
+from nextfire.domain.ports.control import Lease
+from nextfire.domain.ports.runs import Written
 from nextfire.domain.run import Run
-from nextfire.usecases import message_batch
+from nextfire.usecases import audit, message_batch
+from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.dispatch.actions import Actions
 from nextfire.usecases.dispatch.gates import TenantQuotaGate
 from nextfire.usecases.find_unsent import FindUnsent
@@ -40,11 +42,11 @@ from tests.simulation.system import _Runner
 from tests.simulation.wire import Weather, Wire
 
 TRIES = 80
-"""Seeds; each plant is found in a few of them."""
+"""Number of seeds; a few of them reveal each planted defect."""
 
 
 def read_then_write(name: str, method: str) -> Callable[[History], None]:
-    """Plant an adapter that looks whether it may write, and writes a moment later."""
+    """Plant an adapter that checks whether it may write and writes a moment later."""
 
     def plant(history: History) -> None:
         store, kernel = getattr(history.stores, name), history.kernel
@@ -66,9 +68,9 @@ def read_then_write(name: str, method: str) -> Callable[[History], None]:
 
 
 RACES = {
-    "a claim that looks, then writes": read_then_write("runs", "claim"),
-    "an outcome that looks at the fence, then writes": read_then_write("runs", "advance"),
-    "a change of a job that looks at the revision, then writes": read_then_write("jobs", "update"),
+    "a claim that checks, then writes": read_then_write("runs", "claim"),
+    "an outcome that checks the fence, then writes": read_then_write("runs", "advance"),
+    "a change of a job that checks the revision, then writes": read_then_write("jobs", "update"),
 }
 
 
@@ -87,7 +89,7 @@ def test_a_planted_race_is_found_by_interleaving_and_by_nothing_else(
 
 
 def count_later(history: History) -> None:
-    """A job is counted by a write of its own."""
+    """A separate write counts the job."""
     jobs, kernel = history.stores.jobs, history.kernel
 
     def create(job: Job, *args: Any, **kwargs: Any) -> Any:
@@ -102,8 +104,8 @@ def count_later(history: History) -> None:
     jobs.create = create  # type: ignore[method-assign]
 
 
-def forget_what_was_taken(history: History) -> None:
-    """Whoever takes over counts the minute's runs from the beginning."""
+def reset_taken_runs(history: History) -> None:
+    """A watcher that takes over starts the minute's count of runs from zero."""
     control = history.stores.control
 
     def replace_lease(group: int, was: Lease | None, to: Lease) -> bool:
@@ -114,7 +116,7 @@ def forget_what_was_taken(history: History) -> None:
     control.replace_lease = replace_lease  # type: ignore[method-assign]
 
 
-def drop_what_waits(patch: pytest.MonkeyPatch) -> None:
+def drop_held_back_entries(patch: pytest.MonkeyPatch) -> None:
     def drop(rates: Any, entries: Any, *_: object) -> None:
         if entries:
             rates._waiting._due.delete([stored.slot for stored in entries])  # noqa: SLF001
@@ -122,16 +124,16 @@ def drop_what_waits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TenantQuotaGate, "_wait", drop)
 
 
-def retries_for_themselves(patch: pytest.MonkeyPatch) -> None:
+def ungroup_retries(patch: pytest.MonkeyPatch) -> None:
     def message(dispatch: Any, decision: Any) -> RunMessage:
         made = grouped(dispatch, decision)
-        return made if made.dispatch == 1 else made.model_copy(update={"abreast": None})
+        return made if made.dispatch == 1 else made.model_copy(update={"max_concurrent": None})
 
     grouped = Actions._message  # noqa: SLF001
     patch.setattr(Actions, "_message", message)
 
 
-def answers_of_their_own(history: History) -> None:
+def different_answers(history: History) -> None:
     history.stores.requests.finish = lambda *args: args[-1]  # type: ignore[method-assign]
 
 
@@ -141,7 +143,7 @@ def a_uid_for_each_request(patch: pytest.MonkeyPatch) -> None:
 
 
 def skip_without_record(history: History) -> None:
-    """The job says that the occurrence is to be skipped, and nothing else does."""
+    """Only the job shows that the occurrence is skipped; a record is missing."""
     runs = history.stores.runs
 
     def skip_next(run: Run, job: Job) -> Written:
@@ -154,7 +156,7 @@ def skip_without_record(history: History) -> None:
 
 
 def skip_again_without_record(history: History) -> None:
-    """What was undone once cannot be skipped."""
+    """An occurrence whose skip was undone cannot be skipped again."""
     runs = history.stores.runs
     undone: set[RunKey] = set()
 
@@ -185,8 +187,8 @@ def undo_and_keep_the_record(history: History) -> None:
     runs.unskip = unskip  # type: ignore[method-assign]
 
 
-def let_go_of_ids(patch: pytest.MonkeyPatch) -> None:
-    """The id of a deleted job is free at once, and what was due of it is dropped."""
+def free_ids_early(patch: pytest.MonkeyPatch) -> None:
+    """The id of a deleted job is free immediately, and its due entries are dropped."""
 
     def drop(entry: Any, job: Any, *more: Any) -> Decision:
         decision = decide_due(entry, job, *more)
@@ -197,8 +199,18 @@ def let_go_of_ids(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FindUnsent, "of", lambda *_: [])
 
 
-def goes_on_with_a_group(patch: pytest.MonkeyPatch) -> None:
-    """The batch begins the messages behind one that stays."""
+def leave_gaps(patch: pytest.MonkeyPatch) -> None:
+    """The auditor finds occurrences without a record, and does nothing."""
+    patch.setattr(AuditJobs, "_repair", lambda *_: None)
+
+
+def consider_queues_empty(patch: pytest.MonkeyPatch) -> None:
+    """The auditor does not check whether a run may still be in a queue."""
+    patch.setattr(audit._DueSnapshot, "is_empty", lambda *_: True)  # noqa: SLF001
+
+
+def continue_group(patch: pytest.MonkeyPatch) -> None:
+    """The batch begins messages of a group after one that stays in the queue."""
 
     class Blind(set[str]):
         def __contains__(self, _: object) -> bool:
@@ -207,12 +219,12 @@ def goes_on_with_a_group(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(message_batch, "set", Blind, raising=False)
 
 
-def no_hand_back(patch: pytest.MonkeyPatch) -> None:
+def skip_hand_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MessageBatch, "_hand_back", lambda *_: None)
 
 
-def answers_with_the_first(patch: pytest.MonkeyPatch) -> None:
-    """The messages behind one that stays are left out of the answer, and so deleted."""
+def name_only_the_first(patch: pytest.MonkeyPatch) -> None:
+    """The messages of a group after one that stays are missing from the answer and so deleted."""
 
     def carry_out(batch: Any, messages: Any, **terms: Any) -> Any:
         stay = whole(batch, messages, **terms)
@@ -223,8 +235,8 @@ def answers_with_the_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MessageBatch, "carry_out", carry_out)
 
 
-def deletes_before(patch: pytest.MonkeyPatch) -> None:
-    """A worker's messages are deleted as they begin."""
+def delete_before_handling(patch: pytest.MonkeyPatch) -> None:
+    """A worker's messages are deleted when they begin."""
 
     def carry_out(batch: Any, messages: Any, **terms: Any) -> Any:
         for message in messages:
@@ -235,12 +247,12 @@ def deletes_before(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MessageBatch, "carry_out", carry_out)
 
 
-def keeps_its_lease(patch: pytest.MonkeyPatch) -> None:
+def keep_lease(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WatcherLife, "end", lambda _: None)
 
 
-def ends_in_trouble(patch: pytest.MonkeyPatch) -> None:
-    """A store that does not answer ends the watcher's life."""
+def end_in_outage(patch: pytest.MonkeyPatch) -> None:
+    """A store error ends the watcher's life."""
 
     def turn(life: Any, now: Any) -> Any:
         report, again_at = life._watch.step(now)  # noqa: SLF001
@@ -250,8 +262,8 @@ def ends_in_trouble(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WatcherLife, "turn", turn)
 
 
-def gives_back_what_others_have(patch: pytest.MonkeyPatch) -> None:
-    """A supervisor does not look whose claim a run is under."""
+def end_any_lease(patch: pytest.MonkeyPatch) -> None:
+    """A supervisor does not check who holds the claim of a run."""
 
     def end_lease(use_case: Any, delivery: Any) -> bool:
         run = use_case._runs.get(decode_message(delivery.body).key)  # noqa: SLF001
@@ -265,42 +277,44 @@ def gives_back_what_others_have(patch: pytest.MonkeyPatch) -> None:
 
 LOOPS = {
     "a supervisor that ends another worker's lease": (
-        gives_back_what_others_have,
-        "did runs.extend with .*'s run",
+        end_any_lease,
+        "called runs.extend on .*'s run",
     ),
     "a batch that continues a group after one that stays": (
-        goes_on_with_a_group,
+        continue_group,
         "was not handed back|began on .* ran",
     ),
-    "a hand-back that is left out": (no_hand_back, "was not handed back"),
-    "an answer without those behind one that stays": (
-        answers_with_the_first,
-        "not at rest|nothing is known",
+    "a missing hand-back": (skip_hand_back, "was not handed back"),
+    "an answer that names only the first message of a group": (
+        name_only_the_first,
+        "not at rest|occurrences without a record",
     ),
-    "a message that is deleted before it is done": (
-        deletes_before,
+    "a message that is deleted before it is handled": (
+        delete_before_handling,
         "not at rest|began on .* ran",
     ),
-    "a watcher that does not release its lease": (keeps_its_lease, "keeps its lease"),
-    "a watcher whose life an outage ends": (ends_in_trouble, "UnavailableError"),
+    "a watcher that does not release its lease": (keep_lease, "keeps its lease"),
+    "a watcher that ends in an outage": (end_in_outage, "UnavailableError"),
 }
 
 
 RARE: dict[Callable[[pytest.MonkeyPatch], None], range] = {
-    answers_with_the_first: range(300, 600),
+    name_only_the_first: range(322, 600),
+    end_any_lease: range(55, 300),
+    continue_group: range(48, 300),
 }
-"""The seeds to try, of what few histories show."""
+"""The seeds to try for defects that few histories reveal."""
 
 
-@pytest.mark.parametrize(("plant", "told"), LOOPS.values(), ids=[*LOOPS])
+@pytest.mark.parametrize(("plant", "expected"), LOOPS.values(), ids=[*LOOPS])
 def test_a_planted_defect_of_a_loop_is_found(
-    plant: Callable[[pytest.MonkeyPatch], None], told: str
+    plant: Callable[[pytest.MonkeyPatch], None], expected: str
 ) -> None:
     seeds = RARE.get(plant, range(TRIES))
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
         found = (each for seed in seeds for each in History(seed).play().violations)
-        assert any(re.search(told, each) for each in found)
+        assert any(re.search(expected, each) for each in found)
 
 
 def nothing(_: object) -> None:
@@ -308,48 +322,79 @@ def nothing(_: object) -> None:
 
 
 PLANTS = {
-    "a count beside its job": ("jobs", count_later, nothing, "jobs, more than|jobs of .* count as"),
-    "a takeover that forgets what was taken": (
+    "a count written apart from its job": (
+        "jobs",
+        count_later,
+        nothing,
+        "jobs, more than|jobs of .* count as",
+    ),
+    "a takeover that forgets the runs taken": (
         "runs_per_minute",
-        forget_what_was_taken,
+        reset_taken_runs,
         nothing,
         "were taken in",
     ),
     "a held-back entry that is dropped": (
         "runs_per_minute",
         nothing,
-        drop_what_waits,
+        drop_held_back_entries,
         "deleted before it was sent",
     ),
-    "a retry in a group of its own": (
+    "a retry in a separate message group": (
         "concurrent_runs",
         nothing,
-        retries_for_themselves,
+        ungroup_retries,
         "began on .* ran",
     ),
-    "an answer to each": (None, answers_of_their_own, nothing, "key .* was answered"),
-    "a skip without its record": (None, skip_without_record, nothing, "skipped, and has no record"),
+    "a different answer for each request": (
+        None,
+        different_answers,
+        nothing,
+        "key .* was answered",
+    ),
+    "a skip without its record": (None, skip_without_record, nothing, "skipped, but has no record"),
     "a second skip without its record": (
         None,
         skip_again_without_record,
         nothing,
-        "skipped (and has no record|and is)",
+        "skipped, but (has no record|is)",
     ),
-    "an undo that keeps the record": (None, undo_and_keep_the_record, nothing, "any more, and is"),
-    "an id that is free too early": (None, nothing, let_go_of_ids, "nothing is known of"),
-    "a uid to each": (None, nothing, a_uid_for_each_request, "key .* (went by|made)|came as"),
+    "an undo that keeps the record": (None, undo_and_keep_the_record, nothing, "that was undone"),
+    "an id that is free too early": (None, nothing, free_ids_early, "occurrences without a record"),
+    "a different uid for each request": (
+        None,
+        nothing,
+        a_uid_for_each_request,
+        "key .* (used the uids|made)|used the tokens",
+    ),
+    "an audit that leaves gaps": (None, nothing, leave_gaps, "occurrences without a record"),
+    "an audit that considers queues empty": (
+        None,
+        nothing,
+        consider_queues_empty,
+        "repaired undamaged data",
+    ),
 }
 _MOST_SEEDS = 300
-_FIRST_SEED: dict[Callable[..., None], int] = {let_go_of_ids: 340}
-"""Where to begin to look for a defect that few histories meet."""
+_FIRST_SEED: dict[Callable[..., None], int] = {
+    reset_taken_runs: 70,
+    ungroup_retries: 68,
+    skip_again_without_record: 96,
+    leave_gaps: 79,
+    free_ids_early: 594,
+    consider_queues_empty: 178,
+}
+"""The first seed that reveals the defect, for defects that few histories reveal."""
 
 
-@pytest.mark.parametrize(("quota", "plant", "plant_code", "told"), PLANTS.values(), ids=[*PLANTS])
+@pytest.mark.parametrize(
+    ("quota", "plant", "plant_code", "expected"), PLANTS.values(), ids=[*PLANTS]
+)
 def test_a_planted_defect_of_quotas_keys_skips_and_ids_is_found(
     quota: str | None,
     plant: Callable[[History], None],
     plant_code: Callable[[pytest.MonkeyPatch], None],
-    told: str,
+    expected: str,
 ) -> None:
     first = _FIRST_SEED.get(plant, _FIRST_SEED.get(plant_code, 0))
     for seed in range(first, first + _MOST_SEEDS):
@@ -360,12 +405,12 @@ def test_a_planted_defect_of_quotas_keys_skips_and_ids_is_found(
         with pytest.MonkeyPatch.context() as patch:
             plant(history)
             plant_code(patch)
-            if any(re.search(told, each) for each in history.play().violations):
+            if any(re.search(expected, each) for each in history.play().violations):
                 return
     pytest.fail("not found")
 
 
-def test_a_script_that_runs_twice_is_seen() -> None:
+def test_a_script_that_runs_twice_is_found() -> None:
     def twice(runner: Any, call: Any, supervisor: Any) -> Any:
         once(runner, call, supervisor)
         return once(runner, call, supervisor)
@@ -374,7 +419,7 @@ def test_a_script_that_runs_twice_is_seen() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_Runner, "run", twice)
         wrong = [each for seed in range(10) for each in History(seed).play().violations]
-    assert any("without a claim of its own" in each for each in wrong)
+    assert any("without its own claim" in each for each in wrong)
 
 
 def test_a_history_without_end_is_ended() -> None:
@@ -390,6 +435,11 @@ def test_a_history_without_end_is_ended() -> None:
         kernel.run(lambda: False)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_happens_every_occurrence_is_accounted_for(seed: int) -> None:
+    assert not History(seed).play().violations
+
+
 @pytest.mark.parametrize(
     "seed",
     [
@@ -398,6 +448,7 @@ def test_a_history_without_end_is_ended() -> None:
         2717,
         2939,
         3740,
+        5982,
         7861,
         8883,
         11284,
@@ -413,13 +464,13 @@ def test_a_history_without_end_is_ended() -> None:
         83393,
     ],
 )
-def test_what_once_went_wrong(seed: int) -> None:
+def test_seeds_that_once_failed_pass(seed: int) -> None:
     assert not History(seed).play().violations
 
 
 def test_a_seed_replays_exactly_in_any_process() -> None:
-    # In 33 a process with several threads dies; 1774 hung on the order of a set, which is another
-    # in a process whose hashes begin at 5 than in one where they begin at 1.
+    # In seed 33 a process with several threads dies; seed 1774 depends on the order of a set, which
+    # differs between the hash seeds 1 and 5.
     seeds = [0, 1, 2, 33, 1774]
     script = (
         "from tests.simulation.history import History\n"
@@ -442,7 +493,7 @@ def test_a_seed_replays_exactly_in_any_process() -> None:
 
 
 def test_a_history_can_be_read() -> None:
-    history = History(3, told=True)
+    history = History(3, logs=True)
     history.play()
     assert history.kernel.events
     assert any("jobs.create" in event for event in history.kernel.events)
@@ -456,7 +507,7 @@ class _Counter:
         self.calls += 1
 
 
-def test_what_is_dead_reaches_no_port_by_any_way() -> None:
+def test_a_dead_process_never_reaches_a_port() -> None:
     kernel = Kernel(1, at("12:00"))
     port = _Counter()
     wire = Wire(kernel, {"port": port}, Weather())
@@ -489,7 +540,7 @@ def test_what_is_dead_reaches_no_port_by_any_way() -> None:
 
 
 @pytest.mark.parametrize("half_steps", range(3))
-def test_it_dies_before_a_call_and_after_it(half_steps: int) -> None:
+def test_a_process_dies_before_or_after_a_call(half_steps: int) -> None:
     kernel = Kernel(1, at("12:00"))
     port = _Counter()
     actor = Actor(kernel, "doomed")
@@ -505,14 +556,14 @@ WRITES = ["queue.send", "due.put", "due.delete", "runs.claim", "runs.advance", "
 
 
 def test_every_flow_happens_and_every_write_goes_wrong() -> None:
-    """None is listed in vain: over some seeds each begins. And what matters most is refused, left
-    without an answer, and the last thing that a process did.
+    """Over some seeds every flow begins, and the most important writes are refused, left without an
+    answer, and the last call of a process that dies.
     """
     begun: set[str] = set()
     hit: Counter[tuple[str, str]] = Counter()
     scripts = 0
     for seed in range(160):
-        history = History(seed, told=True)
+        history = History(seed, logs=True)
         outcome = history.play()
         begun |= {event[32:] for event in history.kernel.events or [] if " dice " in event}
         hit += outcome.hit

@@ -1,8 +1,8 @@
-"""What lies between an actor and a port: time passes, others take their turn, things go wrong.
+"""The layer between actors and ports: it lets time pass, yields to other actors and injects faults.
 
-Each call may be refused (throttled), done without an answer, neither done nor answered, half done
-(batches), or answered from a moment ago (where the contract allows eventually consistent reads).
-Before it and after it the actor may die.
+A call may be refused (throttled), done without an answer, neither done nor answered, partly done
+(batches), or answered with stale data (where the contract allows eventually consistent reads). The
+actor may die before it and after it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports import Claim, Lease, Page
+from nextfire.domain.ports.control import Lease
+from nextfire.domain.ports.pages import Page
+from nextfire.domain.ports.runs import Claim
 from nextfire.domain.run import Run
 from tests.fakes import Killed
 from tests.simulation.kernel import SECOND, Actor, Kernel
@@ -39,17 +41,18 @@ EVENTUAL: Mapping[str, str] = {
     "runs.list_dead": "items",
     "control.lease": "leases",
 }
-"""The reads that may be stale, and the attribute of their fake that holds what they read. Of
-`due.read` those that do not ask for a consistent answer."""
+"""The reads that may be stale, and the attribute of the fake that holds the data. For `due.read`,
+only the reads that are not consistent.
+"""
 
 LAZY = {"due.read", "runs.between"}
-"""Answered page by page; each page is a step, and may fail."""
+"""Answered page by page; each page is a step and may fail."""
 
 _POLLS = {"inbox.receive", "due.read"}
-"""Told only if they bring something."""
+"""Logged only if they return something."""
 IDLE = {*_POLLS, "control.lease", "control.replace_lease", "control.cursors", "control.move_cursor"}
-"""What processes do all the time, work or not: most of all calls. Less goes wrong with these, lest
-nothing go wrong with the others.
+"""Calls that processes make all the time, with or without work: the majority of calls. They fail
+less often, so that faults hit the others, too.
 """
 _SPARED = 0.8
 _LATENCIES = [0] * 12 + [1_000, 3_000, 8_000, 20_000, 60_000, 300_000]
@@ -60,7 +63,7 @@ _NOTHING = object()
 
 
 class Journal(dict[Any, Any]):
-    """What a fake holds. Tells of each change, and knows what it held a moment ago."""
+    """A fake's items that report each change and can be read as of a moment ago."""
 
     def __init__(self, kernel: Kernel, changed: Callable[[Any, Any, Any], None]) -> None:
         super().__init__()
@@ -86,7 +89,7 @@ class Journal(dict[Any, Any]):
         return value
 
     def as_of(self, ago: int) -> dict[Any, Any]:
-        """What was here *ago* µs ago, at most `_REMEMBERED`."""
+        """The items *ago* µs ago, at most `_REMEMBERED`."""
         held = dict(self)
         for at, key, was in reversed(self._past):
             if at <= self._kernel.at - ago:
@@ -107,7 +110,7 @@ class Journal(dict[Any, Any]):
 
 
 class Log(list[Any]):
-    """What was accepted, in order. Tells of each."""
+    """The accepted messages, in order. Reports each new message."""
 
     def __init__(self, accepted: Callable[[Any], None]) -> None:
         super().__init__()
@@ -120,8 +123,8 @@ class Log(list[Any]):
 
 @dataclass(slots=True)
 class Weather:
-    """How likely each call goes wrong, and how. `slow`: it takes seconds. `rough`: how likely each
-    that is not idle is refused, unsent, or unanswered, whatever the weather.
+    """Fault probabilities of each call. `slow`: the call takes seconds. `rough`: additional
+    probability that a call that is not idle is refused, unsent or unanswered; `clear` keeps it.
     """
 
     refused: float = 0.0
@@ -139,7 +142,7 @@ class Weather:
 
 
 class Wire:
-    """Between all actors and all ports. `hit` counts what went wrong, by call and kind."""
+    """Connects all actors with all ports. `hit` counts the injected faults by call and kind."""
 
     def __init__(self, kernel: Kernel, ports: Mapping[str, Any], weather: Weather) -> None:
         self.kernel = kernel
@@ -149,7 +152,7 @@ class Wire:
         self.watched: Callable[[Actor, str, Any], None] = lambda *_: None
 
     def port(self, actor: Actor, name: str, port: Any = None) -> Any:
-        """What *actor* takes for its port: *port*, else the one of that *name*."""
+        """Wrap *port*, default: the port called *name*, for *actor*."""
         return _Port(self, actor, name, self.ports[name] if port is None else port)
 
     def call(
@@ -157,16 +160,17 @@ class Wire:
     ) -> Any:
         if call in LAZY:
             return self._pages(actor, call, port, method, args, kwargs)
-        trouble = self._before(actor, call)
+        fault = self._before(actor, call)
         done = self._do(call, port, method, args, kwargs)
         self.watched(actor, call, (args, kwargs, done))
-        return self._after(actor, call, trouble, done, args)
+        return self._after(actor, call, fault, done, args)
 
     def _before(self, actor: Actor, call: str) -> str | None:
-        """What happens before a call is done. Returns what is to go wrong after that.
+        """Let time pass before a call and inject faults. Returns the fault to inject after the
+        call.
 
         Raises:
-            UnavailableError: It is not done.
+            UnavailableError: The call is not done.
             Killed: The actor died.
         """
         kernel, weather = self.kernel, self.weather
@@ -182,11 +186,11 @@ class Wire:
         rough = 0.0 if idle else weather.rough
         odds -= weather.refused + rough
         if odds < 0:
-            self._went_wrong(actor, call, "refused")
+            self._inject(actor, call, "refused")
             raise UnavailableError(f"{call}: refused. Try again.")
         odds -= weather.unsent + rough
         if odds < 0:
-            self._went_wrong(actor, call, "unsent")
+            self._inject(actor, call, "unsent")
             kernel.pause(kernel.dice.choice(_TIMEOUTS))
             raise UnavailableError(f"{call}: no answer. Try again.")
         odds -= weather.unanswered + rough
@@ -205,17 +209,17 @@ class Wire:
             self._count(call, "partial")
             return _PARTIAL[call](self, port, *args, **kwargs)
         if weather.stale and call in EVENTUAL and dice.random() < weather.stale:
-            port = self._as_it_was(call, port)
+            port = self._stale_copy(call, port)
         return getattr(port, method)(*args, **kwargs)
 
-    def _after(self, actor: Actor, call: str, trouble: str | None, done: Any, args: Any) -> Any:
+    def _after(self, actor: Actor, call: str, fault: str | None, done: Any, args: Any) -> Any:
         kernel = self.kernel
-        if trouble is not None:
-            self._went_wrong(actor, call, trouble)
+        if fault is not None:
+            self._inject(actor, call, fault)
             kernel.pause(kernel.dice.choice(_TIMEOUTS))
             raise UnavailableError(f"{call}: no answer. Try again.")
         if kernel.events is not None and (done or call not in _POLLS):
-            kernel.tell(actor.name, f"{call} {brief(args)} -> {brief(done)}")
+            kernel.log(actor.name, f"{call} {brief(args)} -> {brief(done)}")
         kernel.step(self._latency(call))
         self._half_step(actor, call, "died after", idle=call in IDLE)
         return done
@@ -227,10 +231,10 @@ class Wire:
         page = getattr(port, "page", None) or kwargs.get("page", 100)
         stale = weather.stale and call in EVENTUAL and not kwargs.get("consistent")
         if stale and dice.random() < weather.stale:
-            port = self._as_it_was(call, port)
+            port = self._stale_copy(call, port)
         found, ended = getattr(port, method)(*args, **kwargs), False
         while not ended:
-            trouble = self._before(actor, call)
+            fault = self._before(actor, call)
             items = []
             for item in found:
                 items.append(item)
@@ -238,7 +242,7 @@ class Wire:
                     break
             ended = len(items) < page
             self.watched(actor, call, (args, kwargs, items))
-            yield from self._after(actor, call, trouble, items, args)
+            yield from self._after(actor, call, fault, items, args)
 
     def _latency(self, call: str) -> int:
         dice = self.kernel.dice
@@ -247,23 +251,23 @@ class Wire:
             return dice.randrange(SECOND, 8 * SECOND)
         return dice.choice(_LATENCIES)
 
-    def _as_it_was(self, call: str, port: Any) -> Any:
-        """*port*, holding what it held a moment ago."""
+    def _stale_copy(self, call: str, port: Any) -> Any:
+        """A copy of *port* with its data of a moment ago."""
         self._count(call, "stale")
         name = EVENTUAL[call]
         past = copy(port)
         setattr(past, name, getattr(port, name).as_of(self.kernel.dice.choice(_LAGS)))
         return past
 
-    def _went_wrong(self, actor: Actor, call: str, what: str) -> None:
+    def _inject(self, actor: Actor, call: str, what: str) -> None:
         self._count(call, what)
-        self.kernel.tell(actor.name, f"{call}: {what.upper()}")
+        self.kernel.log(actor.name, f"{call}: {what.upper()}")
 
     def _count(self, call: str, what: str) -> None:
         self.hit[call, what] += 1
 
     def some(self, things: list[Any]) -> list[Any]:
-        """A part of *things*."""
+        """A random part of *things*."""
         return [each for each in things if self.kernel.dice.random() < 0.5]
 
 
@@ -285,7 +289,7 @@ class _Port:
         return bound
 
 
-# Batches of which a part is done, or is said to be
+# Batches that are partly done, or reported as partly done
 
 
 def _put_some(wire: Wire, due: Any, entries: Any, now: Any) -> set[DueEntry]:
@@ -325,8 +329,8 @@ _KINDS = {
 }
 
 
-def brief(value: Any) -> str:  # noqa: C901, PLR0912 — one line a type
-    """*value* as a reader of a history wants it."""
+def brief(value: Any) -> str:  # noqa: C901, PLR0912 — one line per type
+    """Format *value* for the events of a history."""
     match value:
         case None | bool() | int() | float():
             return str(value)
@@ -362,7 +366,7 @@ def brief(value: Any) -> str:  # noqa: C901, PLR0912 — one line a type
             return "{" + ", ".join(f"{brief(k)}: {brief(v)}" for k, v in value.items()) + "}"
         case list() | tuple():
             return "[" + ", ".join(brief(each) for each in value) + "]"
-        case set() | frozenset():  # whose order is another in each process
+        case set() | frozenset():  # the order of a set differs between processes
             return "[" + ", ".join(sorted(brief(each) for each in value)) + "]"
         case str():
             return value[:60]

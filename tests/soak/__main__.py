@@ -1,4 +1,4 @@
-"""A soak with real kills on a local stack; see --help."""
+"""A soak test with real kills on a local stack; see --help."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from datetime import timedelta
 from rich.console import Console
 from rich.table import Table
 
-from tests.soak.accounting import Found, Lateness, Row, Wrong
-from tests.soak.drive import Soak, Wanted
+from tests.soak.accounting import Account, AnomalyKind, Lateness, Row
+from tests.soak.drive import Soak, SoakConfig
 from tests.soak.stack import running
 
 _BEGAN = time.monotonic()
 _ANOMALIES_SHOWN = 50
 _HELP = """
-Runs hundreds of jobs on a local stack of its own (MiniStack, the deployed CDK app, three workers),
-kills its processes at random moments, restarts it, and then accounts for every occurrence from the
-records that the API shows and from files that the scripts leave, against a list of its own of what
-should have run.
+Runs hundreds of jobs on a dedicated local stack (MiniStack, the deployed CDK app, three workers),
+kills its processes at random moments, restarts the stack, and then accounts for every occurrence:
+it compares the records in the API and the files that scripts leave with its own list of what should
+have run.
 
-Killed (SIGKILL): workers, which are started again within a second; the emulator's processes of
-watcher, Lambda executor, API and auditor, which are invoked again by their rules, queues and
-callers. A Lambda executor that is killed just when it gets a message leaves that hidden for the
-pool's 15 minutes: then the end waits for it. Do not change the project meanwhile: a restart would
+Killed (SIGKILL): workers, which are restarted within a second; the emulator's processes of watcher,
+Lambda executor, API and auditor, which are invoked again by their rules, queues and callers. A
+Lambda executor that is killed just when it receives a message leaves that message hidden for the
+pool's 15 minutes; the end then waits for it. Do not change the project meanwhile: a restart would
 deploy the change. Not killed: the emulator itself. It keeps its state (tables, queues, files) only
-over a clean stop, so a restart stops it cleanly; a crash of the database or the queue is AWS's to
-survive, and is not shown here.
+over a clean stop, so a restart stops it cleanly. A crash of the database or the queue is AWS's to
+survive and is not tested here.
 
-The last line is one JSON object. Exit code 0 only if nothing was lost, nothing was done twice, no
-attempt was repeated without a kill, no other anomaly was found, and the system came to rest.
-Attempts that were repeated because their worker was killed are counted as `repeated`: at least once
-is what is promised. What was skipped for lateness, failed, died or was cancelled must have a cause:
-the payload asks for it, or something was killed or stopped at most 3 minutes before, or was busy.
-A run that began over a minute late without such a cause is listed, and counted as
-`late_without_cause`, which does not change the exit code.
+The last line is one JSON object. The exit code is 0 only if nothing was lost, nothing was done
+twice, no attempt was repeated without a kill, no other anomaly was found, and the system came to
+rest. Attempts that were repeated because their worker was killed are counted as `repeated`: the
+guarantee is at-least-once. An occurrence that was skipped for lateness, failed, died or was
+cancelled must have a cause: the payload asks for it, something was killed or stopped at most 3
+minutes before, or the pool was busy. A run that began over a minute late without such a cause is
+listed and counted as `late_without_cause`, which does not change the exit code.
 """
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Soak, and tell. Returns the exit code."""
+    """Run the soak test and print the results. Returns the exit code."""
     wanted, keep = _read(arguments)
     began = time.monotonic()
     with running(_tell, keep=keep) as stack:
@@ -59,43 +59,45 @@ _WRONG = ("lost", "double_effects", "others", "repeated_without_kill")
 
 
 def exit_code(summary: Mapping[str, object]) -> int:
-    """0 if nothing in *summary* is wrong. Lateness is told, and is no wrong."""
+    """0 if *summary* has no failure. Lateness is reported but not a failure."""
     return int(not summary["at_rest"] or any(summary[name] for name in _WRONG))
 
 
 def verdict(summary: Mapping[str, object]) -> str:
-    """What the exit code says, in words."""
+    """The result behind the exit code, in words."""
     wrong = [f"{name} {summary[name]}" for name in _WRONG if summary[name]]
     if not summary["at_rest"]:
         wrong.append("not at rest")
-    return f"WRONG: {', '.join(wrong)}" if wrong else "nothing was wrong"
+    return f"WRONG: {', '.join(wrong)}" if wrong else "no failures"
 
 
-def _read(arguments: Sequence[str]) -> tuple[Wanted, bool]:
+def _read(arguments: Sequence[str]) -> tuple[SoakConfig, bool]:
     parser = argparse.ArgumentParser(
         prog="python -m tests.soak",
         description=_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--minutes", type=float, required=True, help="how long jobs are due; the rest comes after"
+        "--minutes", type=float, required=True, help="how long jobs are due; the end takes longer"
     )
-    parser.add_argument("--jobs", type=int, default=200, help="how many jobs (200)")
+    parser.add_argument("--jobs", type=int, default=200, help="number of jobs (200)")
     parser.add_argument(
-        "--seed", type=int, default=1, help="of jobs, actions and kills (1); their moments vary"
+        "--seed", type=int, default=1, help="seed of jobs, actions and kills (1); timing varies"
     )
     parser.add_argument(
-        "--restarts", type=int, help="of the whole stack (2; of less than five minutes 1)"
+        "--restarts", type=int, help="restarts of the whole stack (2; 1 below five minutes)"
     )
-    parser.add_argument("--keep", action="store_true", help="keep logs and marks, and say where")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep and print the folder of logs and marks"
+    )
     given = parser.parse_args(arguments)
     restarts = given.restarts
     if restarts is None:
         restarts = 2 if given.minutes >= 5 else 1
-    return Wanted(given.minutes, given.jobs, given.seed, restarts), given.keep
+    return SoakConfig(given.minutes, given.jobs, given.seed, restarts), given.keep
 
 
-def _summary(soak: Soak, found: Found, *, minutes: float) -> dict[str, object]:
+def _summary(soak: Soak, found: Account, *, minutes: float) -> dict[str, object]:
     total = found.total
     late = found.lateness
     return {
@@ -116,7 +118,7 @@ def _summary(soak: Soak, found: Found, *, minutes: float) -> dict[str, object]:
     }
 
 
-def _show(soak: Soak, found: Found) -> None:
+def _show(soak: Soak, found: Account) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 140
@@ -134,13 +136,13 @@ def _show(soak: Soak, found: Found) -> None:
             f"LATE {late.execution_id}: {late.started.total_seconds():.1f} s", markup=False
         )
     for taken in found.taken_over[:_ANOMALIES_SHOWN]:
-        console.print(f"REPEATED {taken}: its worker was lost, and nobody killed it", markup=False)
+        console.print(f"REPEATED {taken}: its worker was lost without a kill", markup=False)
     for note in soak.notes():
         console.print(note, markup=False)
     console.print(f"at rest: {'yes' if soak.rested else 'NO'}")
     for refusal in soak.refused:
         console.print(f"REFUSED {refusal}", markup=False)
-    for anomaly in sorted(found.anomalies, key=lambda a: list(Wrong).index(a.wrong))[
+    for anomaly in sorted(found.anomalies, key=lambda a: list(AnomalyKind).index(a.wrong))[
         :_ANOMALIES_SHOWN
     ]:
         console.print(
@@ -154,13 +156,13 @@ def _show(soak: Soak, found: Found) -> None:
 
 def _show_lateness(console: Console, late: Sequence[Lateness]) -> None:
     table = Table(title="lateness, s", title_justify="left")
-    for column in ("from due to", "median", "p99", "worst", "of"):
-        table.add_column(column, justify="left" if column == "from due to" else "right")
+    for column in ("delay of", "median", "p99", "worst", "of"):
+        table.add_column(column, justify="left" if column == "delay of" else "right")
     for what, values in (
-        ("first dispatch, but for stops of the stack", [x.dispatched_apart for x in late]),
-        ("first dispatch, with them", [x.dispatched for x in late]),
-        ("first start, but for stops of the stack", [x.started_apart for x in late]),
-        ("first start, with them", [x.started for x in late]),
+        ("first dispatch, without stops of the stack", [x.dispatched_apart for x in late]),
+        ("first dispatch, including stops", [x.dispatched for x in late]),
+        ("first start, without stops of the stack", [x.started_apart for x in late]),
+        ("first start, including stops", [x.started for x in late]),
     ):
         known = sorted(value for value in values if value is not None)
         if known:
@@ -179,8 +181,8 @@ def _show_lateness(console: Console, late: Sequence[Lateness]) -> None:
         if each is not None:
             console.print(f"{what} latest: {each.execution_id}", markup=False)
     console.print(
-        "Of a run that was retried only the first start is known, not the first dispatch. "
-        "`worst_lateness_s` is the worst of the first line.",
+        "For a retried run, only the first start is known, not the first dispatch. "
+        "`worst_lateness_s` is the worst value of the first line.",
         markup=False,
     )
 

@@ -1,5 +1,5 @@
-"""Whether every occurrence is accounted for, and what was done twice: from the records that the API
-shows, from the marks that scripts left, and from what should have been. Nothing here runs nextfire.
+"""Checks that every occurrence is accounted for and nothing was done twice, from the records in the
+API, the marks of scripts, and the expected occurrences. None of this uses nextfire's code.
 """
 
 from __future__ import annotations
@@ -23,25 +23,27 @@ LAMBDA = "lambda"
 _ENDED = frozenset({"SUCCEEDED", "CANCELLED", "SKIPPED", "DEAD"})
 _MISSED = timedelta(seconds=60)
 _DISPATCH_TAKES = timedelta(seconds=5)
-"""From the watcher's decision to the message's instant."""
+"""From the watcher's decision to the message's timestamp."""
 _EARLY = timedelta(seconds=2)
-"""Before it is due nothing may be sent or begin; clocks are that far apart at most."""
+"""Nothing may be sent or begin earlier before its due time; the maximum skew of clocks."""
 _LATE = timedelta(seconds=60)
-"""What is later needs a cause."""
+"""Later starts need a cause."""
 _REACH = timedelta(minutes=3)
-"""For how long a kill or a stop may be the cause: up to a minute until EventBridge invokes the next
-watcher, 20 s until a lease has lapsed, and the time in which what has piled up is carried out."""
+"""How long a kill or a stop may be a cause: up to a minute until EventBridge invokes the next
+watcher, 20 s until a lease expires, and the time to work off the backlog.
+"""
 _HIDDEN = timedelta(minutes=15)
-"""A message that a Lambda executor had as it was killed."""
+"""Visibility timeout of a message whose Lambda executor was killed."""
 _KILL_TAKES = timedelta(seconds=20)
-"""How long after a kill or within a stop an attempt may still be told to have failed: the grace."""
+"""How long after a kill, or into a stop, an attempt may be recorded as failed: the grace period."""
 _BUSY = 0.5
-"""Of a wait: the part that the runs before it must have been in work; of a pool's slots: those that
-must have been taken."""
+"""Share of a wait during which earlier runs must have been running; share of a pool's slots that
+must have been in use.
+"""
 
 
-class Wrong(StrEnum):
-    """What an anomaly is counted as. OTHER is neither lost nor done twice."""
+class AnomalyKind(StrEnum):
+    """The category of an anomaly. OTHER: neither lost nor done twice."""
 
     LOST = "LOST"
     DOUBLE = "DOUBLE"
@@ -50,9 +52,9 @@ class Wrong(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """Something that should not be. `count`: of how many occurrences or attempts."""
+    """A deviation. `count`: number of occurrences or attempts."""
 
-    wrong: Wrong
+    wrong: AnomalyKind
     what: str
     job: str
     about: str
@@ -62,7 +64,7 @@ class Anomaly:
 
 @dataclass(slots=True)
 class Row:
-    """The figures of a job type. `runs`: records of occurrences that a script began for."""
+    """The figures of a job type. `runs`: records of occurrences whose script began."""
 
     occurrences: int = 0
     runs: int = 0
@@ -82,8 +84,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """Of the run of an occurrence: from when it was due (in a pause: from the resumption). `apart`:
-    without the time that the stack was stopped.
+    """Delays of an occurrence's run since it was due (for occurrences in a pause: since the
+    resumption). `apart`: without the time that the stack was down.
     """
 
     execution_id: str
@@ -95,7 +97,7 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """When a process was killed. `worker`: a worker's name on the records. `what`: ``worker``,
+    """A killed process. `worker`: a worker's name in the records. `what`: ``worker``,
     ``executor-lambda`` or ``watcher``.
     """
 
@@ -114,11 +116,11 @@ class Loss:
 
 
 @dataclass(slots=True)
-class Found:
-    """The account of all jobs. `repeated_without_kill`: attempts whose worker was lost though
-    nobody killed one; `taken_over` names them. `late_without_cause`: runs that began over a minute
-    late though nothing was killed or stopped, their pool was not busy, and no earlier run of theirs
-    was in their way.
+class Account:
+    """The account of all jobs. `repeated_without_kill`: number of attempts whose worker was lost
+    although none was killed; `taken_over` names them. `late_without_cause`: runs that began over a
+    minute late although nothing was killed or stopped, their pool was not busy, and no earlier run
+    of the job delayed them.
     """
 
     rows: dict[str, Row] = field(default_factory=lambda: defaultdict(Row))
@@ -137,14 +139,14 @@ class Found:
 
     @property
     def others(self) -> int:
-        return sum(a.count for a in self.anomalies if a.wrong is Wrong.OTHER)
+        return sum(a.count for a in self.anomalies if a.wrong is AnomalyKind.OTHER)
 
     def check_state(self, history: History, state: str) -> None:
-        """Whether a job whose occurrences are all over is shown as such."""
+        """Check that a job without further occurrences has the right state."""
         wanted = "CANCELLED" if history.deleted_at else "PAUSED" if history.paused else "COMPLETED"
         if state != wanted:
             job = f"{history.tenant}/{history.job_id}"
-            self.anomalies.append(Anomaly(Wrong.OTHER, f"is {state}, not {wanted}", job, ""))
+            self.anomalies.append(Anomaly(AnomalyKind.OTHER, f"is {state}, not {wanted}", job, ""))
 
 
 Stops = Sequence[tuple[datetime, datetime]]
@@ -159,19 +161,19 @@ def account(
     stops: Stops = (),
     losses: Sequence[Loss] = (),
     slots: Mapping[str, int] | None = None,
-) -> Found:
-    """Account for all that was due up to *until*.
+) -> Account:
+    """Account for all occurrences due up to *until*.
 
     Args:
         histories: The jobs.
-        records: What the API lists of each, by tenant and job id.
-        marks: What scripts left.
-        until: The system has been at rest at this instant.
+        records: The API's listing of each, by tenant and job id.
+        marks: The marks of scripts.
+        until: An instant at which the system was at rest.
         stops: When the whole stack was stopped, and when it was back.
-        losses: The workers, Lambda executors and watchers that were killed.
-        slots: How many runs a pool can have in work at once; one that is not named is never busy.
+        losses: The killed workers, Lambda executors and watchers.
+        slots: Number of concurrent runs of a pool; a pool that is missing is never busy.
     """
-    found = Found()
+    found = Account()
     jobs = [*histories]
     outside = _Outside(stops, losses, _works(jobs, records), slots or {})
     by_job: dict[tuple[str, str], list[Mark]] = defaultdict(list)
@@ -183,7 +185,7 @@ def account(
     for (tenant, job_id), left in by_job.items():
         for mark in left:
             found.anomalies.append(
-                Anomaly(Wrong.DOUBLE, "no such job", f"{tenant}/{job_id}", mark.execution_id)
+                Anomaly(AnomalyKind.DOUBLE, "no such job", f"{tenant}/{job_id}", mark.execution_id)
             )
     return found
 
@@ -194,7 +196,7 @@ Work = tuple[datetime, datetime]
 def _works(
     jobs: Sequence[History], records: Mapping[tuple[str, str], Sequence[Record]]
 ) -> dict[str, list[Work]]:
-    """By pool, from when to when its executors had each attempt."""
+    """By pool, the time of each attempt on its executors."""
     found: dict[str, list[Work]] = defaultdict(list)
     for job in jobs:
         pool = _pool(job)
@@ -211,7 +213,7 @@ def _pool(job: History) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Outside:
-    """What a job's runs may have had to wait for, but for each other."""
+    """What may have delayed a job's runs, other than the job's own runs."""
 
     stops: Stops
     losses: Sequence[Loss]
@@ -219,11 +221,11 @@ class _Outside:
     slots: Mapping[str, int]
 
     def stopped(self, since: datetime, until: datetime) -> bool:
-        """Whether a stop of the stack reaches into this time."""
+        """Whether a stop of the stack affects this time."""
         return any(down <= until and since <= up + _REACH for down, up in self.stops)
 
     def killed(self, pool: str, since: datetime, until: datetime) -> bool:
-        """Whether a kill that *pool* had to do with reaches into this time."""
+        """Whether a kill that affects *pool* affects this time."""
         return any(loss.delays(pool, since, until) for loss in self.losses)
 
     def watcher_killed(self, pool: str, since: datetime, until: datetime) -> bool:
@@ -232,7 +234,7 @@ class _Outside:
         )
 
     def busy(self, pool: str, since: datetime, until: datetime) -> bool:
-        """Whether the executors of *pool* had their hands full in that time."""
+        """Whether the executors of *pool* were busy during that time."""
         if pool not in self.slots:
             return False
         taken = sum(_overlaps(self.works.get(pool, ()), since, until), timedelta())
@@ -249,7 +251,7 @@ class _Job:
         marks: Sequence[Mark],
         until: datetime,
         outside: _Outside,
-        found: Found,
+        found: Account,
     ) -> None:
         self.history = history
         self.records = sorted(records, key=lambda record: str(record["executionId"]))
@@ -286,21 +288,21 @@ class _Job:
             self._judge_exclusion()
 
     def _judge_coverage(self) -> None:
-        """Each occurrence has one record or lies in one range; each record stands for what was
-        due.
+        """Check that each occurrence has one record or is in one range, and that each record covers
+        due occurrences.
         """
         self.row.occurrences += sum(each.required for each in self.due.values())
         for record in self.records:
-            stood = self._stood_for(record)
-            if not stood:
+            covered = self._covered_by(record)
+            if not covered:
                 self._double("no such occurrence", record["executionId"], record)
                 continue
-            told = record.get("range", {}).get("count", 1)
-            if told != len(stood):
-                self._lost(f"a range of {len(stood)} counts {told}", "", record)
+            counted = record.get("range", {}).get("count", 1)
+            if counted != len(covered):
+                self._lost(f"a range of {len(covered)} counts {counted}", "", record)
             if record["state"] == "SKIPPED":
-                self.row.skipped += len(stood)
-            for each in stood:
+                self.row.skipped += len(covered)
+            for each in covered:
                 self.covers[each.at].append(record)
         for at, each in self.due.items():
             if not self.covers[at]:
@@ -311,16 +313,16 @@ class _Job:
                 self._double("two records of an occurrence", ids, self.covers[at][-1])
 
     def _judge_skips(self) -> None:
-        """Once it is known which records each occurrence has: one may be the other's reason."""
+        """Runs after the coverage checks: one record of an occurrence may be another's reason."""
         for record in self.records:
             if record["state"] != "SKIPPED":
                 continue
-            stood = self._stood_for(record)
-            for each in stood:
-                if not self._may_be_skipped(each, record, stood):
-                    self._lost("skipped without a right", str(each.at), record)
+            covered = self._covered_by(record)
+            for each in covered:
+                if not self._may_be_skipped(each, record, covered):
+                    self._lost("skipped without a reason", str(each.at), record)
 
-    def _stood_for(self, record: Record) -> list[Occurrence]:
+    def _covered_by(self, record: Record) -> list[Occurrence]:
         first = instant(record["scheduledAt"])
         if first not in self.due:
             return []
@@ -328,8 +330,8 @@ class _Job:
         span = self.due[first].span
         return [o for at, o in self.due.items() if first <= at <= last and o.span is span]
 
-    def _may_be_skipped(self, it: Occurrence, record: Record, stood: list[Occurrence]) -> bool:
-        """Whether a policy gives the right to skip *it* at the instant when that was decided."""
+    def _may_be_skipped(self, it: Occurrence, record: Record, covered: list[Occurrence]) -> bool:
+        """Whether a policy permitted skipping *it* when that was decided."""
         decided_at = instant(record["finishedAt"])
         if it.span.paused:
             return True
@@ -337,16 +339,16 @@ class _Job:
             return True
         if self.overlap == "SKIP" and self._had_not_ended(it.at):
             return True
-        return self._is_too_late(it, stood[0], decided_at)
+        return self._is_too_late(it, covered[0], decided_at)
 
     def _is_too_late(self, it: Occurrence, first: Occurrence, decided_at: datetime) -> bool:
-        """Whether the relevancy window or the misfire policy skips *it* at that instant, in a
-        stretch from *first* on, and there is a cause for being so late.
+        """Whether the relevancy window or the misfire policy skips *it* at that instant, in a row
+        that begins with *first*, and there is a cause for the lateness.
         """
         window = self.misfire.get("relevancyWindowSec")
         if window is not None and decided_at - it.at > timedelta(seconds=window):
             return decided_at - it.at <= _LATE or self._has_cause(it, decided_at)
-        # With RUN_LATEST all that is due goes with the first, if that is missed, but the latest.
+        # Under RUN_LATEST, a missed first one takes all due occurrences with it except the latest.
         judged = first if self._policy == "RUN_LATEST" else it
         if not judged.in_pause and (
             decided_at - judged.at <= _MISSED or not self._is_missed_for_a_cause(judged, decided_at)
@@ -360,8 +362,8 @@ class _Job:
         return str(self.misfire.get("policy", "RUN_LATEST"))
 
     def _is_missed_for_a_cause(self, it: Occurrence, decided_at: datetime) -> bool:
-        """Whether the watcher may have been so late. Workers concern it only where a job's runs
-        wait for each other.
+        """Whether the watcher may have been that late. Workers matter only if the job's runs wait
+        for each other.
         """
         if self.overlap != "ALLOW":
             return self._has_cause(it, decided_at)
@@ -370,19 +372,21 @@ class _Job:
         )
 
     def _has_cause(self, it: Occurrence, until: datetime) -> bool:
-        """Whether something was killed, stopped, busy or in the way between when *it* was due (in
-        a pause: the resumption) and *until*.
+        """Whether something was killed, stopped, busy or ahead of *it* between its due time (in a
+        pause: the resumption) and *until*.
         """
         since = self._due_at(it)
         return (
             self.outside.stopped(since, until)
             or self.outside.killed(self.pool, since, until)
             or self.outside.busy(self.pool, since, until)
-            or self._were_in_the_way(it, since, until)
+            or self._was_delayed_by_earlier_runs(it, since, until)
         )
 
-    def _were_in_the_way(self, it: Occurrence, since: datetime, until: datetime) -> bool:
-        """Whether earlier runs, of a job whose runs wait for each other, were in work for most of
+    def _was_delayed_by_earlier_runs(
+        self, it: Occurrence, since: datetime, until: datetime
+    ) -> bool:
+        """Whether earlier runs, of a job whose runs wait for each other, were running for most of
         that time.
         """
         if self.overlap == "ALLOW":
@@ -399,12 +403,12 @@ class _Job:
 
     @staticmethod
     def _due_at(it: Occurrence) -> datetime:
-        """When it is due; of what was due in a pause: the resumption."""
+        """The due time; for occurrences in a pause, the resumption."""
         resumed_at = it.span.resumed_at
         return it.at if resumed_at is None else max(it.at, resumed_at)
 
     def _had_not_ended(self, at: datetime) -> bool:
-        """Whether an earlier run, one that was not skipped, had not ended at *at*."""
+        """Whether an earlier run that was not skipped had not ended at *at*."""
         return any(
             record.get("attempts")
             and instant(record["scheduledAt"]) < at
@@ -413,7 +417,7 @@ class _Job:
         )
 
     def _judge_attempts(self, record: Record) -> None:
-        """How they ended: lost workers were killed, and scripts failed that were to."""
+        """Check outcomes: lost workers were killed, and only scripts that were to fail failed."""
         execution_id = record["executionId"]
         for attempt, following in pairwise([*record.get("attempts", []), None]):
             outcome = attempt.get("outcome")
@@ -425,9 +429,9 @@ class _Job:
                     self.found.repeated_without_kill += 1
                     self.found.taken_over.append(f"{execution_id}, attempt {attempt['number']}")
                 if record["state"] == "DEAD" and following is None and not killed:
-                    self._lost("dead by a worker that nobody killed", execution_id, record)
+                    self._lost("DEAD by a lost worker without a kill", execution_id, record)
             if outcome in {"FAILED", "TIMED_OUT"} and not self._may_fail(attempt, execution_id):
-                what = f"attempt {attempt['number']} {outcome} though its script was not to"
+                what = f"attempt {attempt['number']} {outcome} although its script was not to fail"
                 self._lost(what, execution_id, record)
 
     def _judge_record(self, record: Record) -> None:
@@ -438,37 +442,37 @@ class _Job:
             self._lost("not ended at rest", execution_id, record)
             return
         if state == "SUCCEEDED" and not self._has_effect(record):
-            self._lost("SUCCEEDED without its script's end", execution_id, record)
+            self._lost("SUCCEEDED, but its script did not end", execution_id, record)
         if state == "CANCELLED" and not self._may_be_cancelled(record):
-            self._lost("cancelled without a right", execution_id, record)
+            self._lost("cancelled without a reason", execution_id, record)
         most = self.history.document.get("retryPolicy", {}).get("maxAttempts", 3)
         tries = record.get("attempt", 0) - record.get("attemptsBeforeRedrive", 0)
         if state == "DEAD" and tries < most:
-            self._lost(f"dead after {tries} of {most} attempts", execution_id, record)
+            self._lost(f"DEAD after {tries} of {most} attempts", execution_id, record)
         if tries > most:
-            self._double(f"{tries} attempts of {most}", execution_id, record)
+            self._double(f"{tries} attempts, limit {most}", execution_id, record)
         asked = self.history.redrives.get(execution_id, [])
         if "attemptsBeforeRedrive" in record and not asked:
-            self._double("redriven, but nobody asked", execution_id, record)
+            self._double("redriven without a request", execution_id, record)
         it = self.due.get(instant(record["scheduledAt"]))
         if self._is_early(record):
             self._double("sent or begun before it was due", execution_id, record)
         if it is not None and attempts and not self._may_run(it, record):
-            self._double("ran without a right", execution_id, record)
+            self._double("ran against its policy", execution_id, record)
         if it is not None and attempts:
-            self._tell_lateness(it, record)
+            self._record_lateness(it, record)
 
     def _is_early(self, record: Record) -> bool:
         begun = [mark.begun_at for mark in self.marks.get(record["executionId"], [])]
-        told = [each["startedAt"] for each in record.get("attempts", [])]
+        recorded = [each["startedAt"] for each in record.get("attempts", [])]
         if "dispatchedAt" in record:
-            told.append(record["dispatchedAt"])
+            recorded.append(record["dispatchedAt"])
         earliest = instant(record["scheduledAt"]) - _EARLY
-        return any(at < earliest for at in [*begun, *map(instant, told)])
+        return any(at < earliest for at in [*begun, *map(instant, recorded)])
 
     def _may_fail(self, attempt: Record, execution_id: str) -> bool:
-        """Whether its script began and was asked to fail, or was killed or stopped with its host,
-        or had to do without the stack.
+        """Whether its script began and was to fail, or was killed or stopped with its host, or had
+        to run without the stack.
         """
         number = attempt["number"]
         began = any(mark.attempt == number for mark in self.marks.get(execution_id, []))
@@ -487,7 +491,7 @@ class _Job:
         ended_at = instant(record["finishedAt"])
         it = self.due.get(instant(record["scheduledAt"]))
         if it is None:
-            return False  # told already: nothing was due then
+            return False  # reported already: nothing was due then
         deleted_at = self.history.deleted_at
         if deleted_at is not None and deleted_at <= ended_at:
             waited = deleted_at - self._due_at(it)
@@ -497,9 +501,9 @@ class _Job:
         return self.overlap == "REPLACE" and self._is_replaced(it, ended_at)
 
     def _is_replaced(self, it: Occurrence, now: datetime) -> bool:
-        """Whether a newer run took its place: one that began, or whose own place one took that
-        began, or one that had its own reason not to. In a longer row each waited for the next one
-        to be due, and that needs a cause.
+        """Whether a newer run replaced it: one that began, or was itself replaced by one that
+        began, or did not begin for its own reason. In a longer row, each run waited until the next
+        was due, which needs a cause.
         """
         for place in self._places(it, now):
             following = [*self._places(place, self._ended_at(place, now))]
@@ -517,8 +521,8 @@ class _Job:
         return max(ends, default=now)
 
     def _is_settled(self, it: Occurrence) -> bool:
-        """Whether it began, or did not for a reason that has nothing to do with others' place."""
-        # One without a record is told by itself, if it should be on record.
+        """Whether it began, or did not begin for a reason other than a replacement."""
+        # A missing record is reported separately if it is required.
         return (
             it.span.paused
             or not self.covers[it.at]
@@ -532,10 +536,12 @@ class _Job:
         )
 
     def _was_too_late(self, it: Occurrence, record: Record) -> bool:
-        return self._is_too_late(it, self._stood_for(record)[0], instant(record["finishedAt"]))
+        return self._is_too_late(it, self._covered_by(record)[0], instant(record["finishedAt"]))
 
     def _may_run(self, it: Occurrence, record: Record) -> bool:
-        """False for what a pause takes away, and for what SKIP or RUN_LATEST would have skipped."""
+        """False for occurrences that a pause removes, and for those that SKIP or RUN_LATEST would
+        have skipped.
+        """
         if it.unsure or not it.required:
             return True
         if it.span.paused:
@@ -549,15 +555,15 @@ class _Job:
         return instant(record["dispatchedAt"]) - it.at <= _MISSED + _DISPATCH_TAKES
 
     def _judge_effects(self, record: Record, marks: Sequence[Mark]) -> None:
-        """What the scripts of one run's attempts did. *marks*: the earliest first."""
+        """Check the effects of one run's attempts. *marks*: earliest first."""
         execution_id = record["executionId"]
         attempts = record.get("attempts", [])
         claimed = Counter(attempt["number"] for attempt in attempts)
         begun = Counter(mark.attempt for mark in marks)
         for number, times in begun.items():
-            # An attempt that was handed back gives its number to the next one.
+            # An attempt that was handed back passes its number to the next one.
             if times > claimed[number]:
-                what = f"attempt {number} begun {times} times, on record {claimed[number]} times"
+                what = f"attempt {number} begun {times} times, recorded {claimed[number]} times"
                 self._double(what, execution_id, record)
         latest = marks[0]
         for mark in marks[1:]:
@@ -571,17 +577,17 @@ class _Job:
         kept = 0
         for mark in marks:
             if mark.found is not None and mark.found < kept:
-                what = f"checkpoint {kept} was kept, {mark.found} was found"
-                self._add(Wrong.OTHER, what, execution_id, record)
+                what = f"checkpoint {kept} was saved, but {mark.found} was found"
+                self._add(AnomalyKind.OTHER, what, execution_id, record)
             kept = max(kept, mark.saved)
 
     def _ended_before(self, mark: Mark, record: Record) -> str | None:
-        """Why the attempt of *mark* should not have begun: the run was over."""
+        """Why the attempt of *mark* should not have begun: the run had ended."""
         for attempt in record.get("attempts", []):
             done = attempt.get("outcome") == "SUCCEEDED"
             if done and instant(attempt["finishedAt"]) < mark.begun_at:
                 return f"after attempt {attempt['number']} had SUCCEEDED"
-        # A cancel bears the instant of its decision, which may be before the last attempt's end.
+        # A cancel has the instant of its decision, which may be before the last attempt's end.
         ends = [each["finishedAt"] for each in record.get("attempts", []) if "finishedAt" in each]
         if "finishedAt" in record and (
             max(map(instant, [record["finishedAt"], *ends])) < mark.begun_at
@@ -589,7 +595,7 @@ class _Job:
             return f"after the run had ended {record['state']}"
         answered_at = self.history.cancels.get(record["executionId"])
         if answered_at is not None and answered_at < mark.begun_at:
-            # A script begins some time after its run was claimed.
+            # A script begins some time after its run is claimed.
             claims = [a for a in record["attempts"] if a["number"] == mark.attempt]
             if all(instant(claim["startedAt"]) > answered_at for claim in claims):
                 return "after a cancel was answered"
@@ -604,12 +610,12 @@ class _Job:
         for one, other in pairwise(every):
             both = one.execution_id, other.execution_id
             if other.begun_at < one.alive_until and len(set(both)) > 1:
-                what = f"two runs alive at once though overlap is {self.overlap}"
+                what = f"two runs alive at once although overlap is {self.overlap}"
                 self._double(what, " and ".join(both), self.by_id.get(other.execution_id))
 
     def _was_killed(self, attempt: Record, *, grace: timedelta = timedelta()) -> bool:
-        """Whether a worker that may be this attempt's was killed, or the stack stopped, while it
-        had the run, or at most *grace* before.
+        """Whether a worker that may have run this attempt was killed, or the stack stopped, during
+        the attempt or at most *grace* before.
         """
         began, ended = instant(attempt["startedAt"]) - grace, instant(attempt["finishedAt"])
         name = attempt["worker"]
@@ -617,7 +623,7 @@ class _Job:
         killed = any((x.what, x.worker) == mine and began <= x.at <= ended for x in self.losses)
         return killed or any(began <= stop <= ended for stop, _ in self.stops)
 
-    def _tell_lateness(self, it: Occurrence, record: Record) -> None:
+    def _record_lateness(self, it: Occurrence, record: Record) -> None:
         due_at = self._due_at(it)
         started_at = instant(record["attempts"][0]["startedAt"])
         started = started_at - due_at
@@ -634,13 +640,13 @@ class _Job:
 
     def _lost(self, what: str, about: str, record: Record | None) -> None:
         self.row.lost += 1
-        self._add(Wrong.LOST, what, about, record)
+        self._add(AnomalyKind.LOST, what, about, record)
 
     def _double(self, what: str, about: str, record: Record | None) -> None:
         self.row.double_effects += 1
-        self._add(Wrong.DOUBLE, what, about, record)
+        self._add(AnomalyKind.DOUBLE, what, about, record)
 
-    def _add(self, wrong: Wrong, what: str, about: str, record: Record | None) -> None:
+    def _add(self, wrong: AnomalyKind, what: str, about: str, record: Record | None) -> None:
         job = f"{self.history.tenant}/{self.history.job_id}"
         self.found.anomalies.append(Anomaly(wrong, what, job, about, record))
 
@@ -661,7 +667,7 @@ def _begun(mark: Mark) -> datetime:
 
 
 def stopped(stops: Stops, since: datetime, until: datetime) -> timedelta:
-    """How long the stack was stopped between *since* and *until*."""
+    """How long the stack was down between *since* and *until*."""
     return sum(_overlaps(stops, since, until), timedelta())
 
 

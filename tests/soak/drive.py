@@ -1,5 +1,5 @@
-"""Carries a soak out: creates jobs, changes them, kills and restarts what they run on, waits until
-all is at rest, and reads the records.
+"""Runs a soak test: creates and changes jobs, kills and restarts processes, waits until all is at
+rest, and reads the records.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TypeVar
 
 from nextfire import ApiError, Client, ClientError
 from tests.soak import marks, oracle, plan
-from tests.soak.accounting import Found, Loss, Record, account
-from tests.soak.oracle import Did, Document, Event, History, instant
+from tests.soak.accounting import Account, Loss, Record, account
+from tests.soak.oracle import Document, Event, History, Operation, instant
 from tests.soak.stack import WORKERS, SoakStack, now
 
 T = TypeVar("T")
@@ -30,13 +30,14 @@ KILL_EVERY = 9.0
 AUDIT_EVERY = 60.0
 PROGRESS_EVERY = 15.0
 AWAY = (5.0, 75.0)
-"""For how long the stack stays away at a restart, in turn; 75 s is more than the 60 s after which
-the misfire policies decide. Stopping and starting take about 15 s more."""
-_INSIST_FOR = 90.0
+"""How long the stack stays down at each restart, in turn. 75 s is more than the 60 s after which
+misfire policies apply. Stopping and starting take about 15 s more.
+"""
+_RETRY_FOR = 90.0
 _REST_AT_MOST = timedelta(minutes=17)
-"""A message of a Lambda executor that was killed at its very beginning is hidden for 15 minutes."""
+"""The message of a Lambda executor that was killed at its start is hidden for 15 minutes."""
 _SLOTS = {"default": WORKERS * 4, "lambda": 1}
-"""Runs at once: a worker's four, and what the emulator's one poller hands to a Lambda executor."""
+"""Concurrent runs: four per worker; one for Lambda, where the emulator has a single poller."""
 _KILLED = ("worker", "watcher", "executor-lambda", "api", "auditor")
 _KILL_WEIGHTS = (50, 12, 18, 12, 8)
 _LOOKED_AT = 10
@@ -46,8 +47,8 @@ _ACTION_WEIGHTS = (26, 18, 22, 14, 14, 6)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is asked of a soak."""
+class SoakConfig:
+    """The parameters of a soak test."""
 
     minutes: float
     jobs: int
@@ -56,13 +57,13 @@ class Wanted:
 
 
 class Soak:
-    """One soak on a running stack."""
+    """One soak test on a running stack."""
 
-    def __init__(self, stack: SoakStack, wanted: Wanted, tell: Tell) -> None:
+    def __init__(self, stack: SoakStack, wanted: SoakConfig, tell: Tell) -> None:
         self._stack = stack
         self._wanted = wanted
         self._tell = tell
-        self._random = Random(f"{wanted.seed} actions")  # noqa: S311 — to be repeated
+        self._random = Random(f"{wanted.seed} actions")  # noqa: S311 — reproducible
         self._histories: dict[tuple[int, str], History] = {}
         self._apis = stack.apis()
         self._over = threading.Event()
@@ -81,8 +82,8 @@ class Soak:
     def kills(self) -> int:
         return len(self._stack.log.kills)
 
-    def run(self) -> Found:
-        """All of it. Returns the account."""
+    def run(self) -> Account:
+        """Run the whole test. Returns the account."""
         self._begins_at = begins_at = now() + timedelta(seconds=2)
         ends_at = begins_at + timedelta(minutes=self._wanted.minutes)
         planned = deque(
@@ -94,21 +95,21 @@ class Soak:
                 self._stack.marks,
             )
         )
-        others = threading.Thread(target=self._harm, name="harm")
-        others.start()
+        killer = threading.Thread(target=self._kill_processes, name="killer")
+        killer.start()
         try:
             with ThreadPoolExecutor(1) as auditing:
                 self._act(planned, begins_at, ends_at, auditing)
             self._over.set()
-            others.join()
+            killer.join()
             self._rest()
         finally:
             self._over.set()
-            others.join()
+            killer.join()
         return self._account()
 
     def notes(self) -> list[str]:
-        """What was done, for people."""
+        """A summary of what was done, for people."""
         kills = dict.fromkeys(_KILLED, 0)
         for kill in self._stack.log.kills:
             kills[kill.what] += 1
@@ -116,7 +117,7 @@ class Soak:
         return [
             "kills: " + ", ".join(f"{count} {what}" for what, count in kills.items()),
             "actions: " + ", ".join(f"{count} {what}" for what, count in self._actions.items()),
-            f"audits that came to their end: {len(self._audits)}; what they repaired: {repaired}",
+            f"audits completed: {len(self._audits)}; repairs: {repaired}",
             "the stack was stopped: "
             + (
                 ", ".join(
@@ -136,7 +137,7 @@ class Soak:
         span = ends_at - begins_at
         turns = self._wanted.restarts
         restarts = deque(begins_at + span * (n + 1) / (turns + 1) for n in range(turns))
-        told = acted = audited = time.monotonic()
+        reported = acted = audited = time.monotonic()
         while now() < ends_at:
             if planned and planned[0].at <= now():
                 self._create(planned.popleft())
@@ -151,16 +152,16 @@ class Soak:
                 audited = time.monotonic()
                 self._collect_audit()
                 self._audit = self._audit or auditing.submit(self._stack.audit)
-            if time.monotonic() - told > PROGRESS_EVERY:
-                told = time.monotonic()
+            if time.monotonic() - reported > PROGRESS_EVERY:
+                reported = time.monotonic()
                 self._progress(f"{max((ends_at - now()).total_seconds(), 0):.0f} s to go")
             time.sleep(0.1)
         if self._audit is not None:
             self._audit.exception()
             self._collect_audit()
 
-    def _harm(self) -> None:
-        """Kill now and then, and start again what was killed."""
+    def _kill_processes(self) -> None:
+        """Kill processes from time to time, and restart killed workers."""
         random = Random(f"{self._wanted.seed} kills")  # noqa: S311
         kill_at = time.monotonic() + KILL_EVERY
         while not self._over.wait(1.0):
@@ -191,20 +192,19 @@ class Soak:
                 self._audits.append(self._audit.result())
             self._audit = None
 
-    # What is done through the API. An answer that was lost is looked for: what the stack then
-    # says is what counts.
+    # API calls. After a lost answer, the state that the API shows counts.
 
     def _create(self, planned: plan.Planned) -> None:
         api = self._apis[planned.tenant]
         try:
-            job = self._insist(lambda: api.create_job(planned.document).document)
+            job = self._retry(lambda: api.create_job(planned.document).document)
         except ApiError as error:
             if error.status != HTTPStatus.CONFLICT:
-                self._note_refusal(error, planned.document)
+                self._note_rejection(error, planned.document)
                 return
-            job = self._insist(lambda: api.get_job(planned.job_id).document)
+            job = self._retry(lambda: api.get_job(planned.job_id).document)
         history = History(self._stack.tenants[planned.tenant], planned.job_id)
-        created = Event(Did.CREATED, instant(job["createdAt"]), now(), planned.document)
+        created = Event(Operation.CREATED, instant(job["createdAt"]), now(), planned.document)
         history.events.append(created)
         self._histories[planned.tenant, planned.job_id] = history
 
@@ -225,7 +225,7 @@ class Soak:
         try:
             done = getattr(self, f"_{action}")(api, history, ends_at)
         except ApiError as error:
-            # A job that has come to its end, a run that has ended meanwhile.
+            # The job completed, or the run ended meanwhile.
             done = False
             if error.status not in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:
                 self.refused.append(f"{action} {history.tenant}/{job_id}: {error}")
@@ -239,27 +239,27 @@ class Soak:
         def changed() -> Document:
             there = api.get_job(history.job_id).document
             if there["schedule"] == patch["schedule"]:
-                return there  # an answer was lost
+                return there  # the answer to an earlier request was lost
             return api.change_job(history.job_id, patch).document
 
         document = {**history.document, **patch}
         try:
-            job = self._insist(changed)
+            job = self._retry(changed)
         except ApiError as error:
             if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
-                return self._note_refusal(error, document)
+                return self._note_rejection(error, document)
             raise
-        history.events.append(Event(Did.CHANGED, instant(job["updatedAt"]), now(), document))
+        history.events.append(Event(Operation.CHANGED, instant(job["updatedAt"]), now(), document))
         return True
 
     def _pause(self, api: Client, history: History, _ends_at: datetime) -> bool:
-        job = self._insist(lambda: api.pause_job(history.job_id, reason="soak").document)
-        history.events.append(Event(Did.PAUSED, instant(job["pausedAt"]), now()))
+        job = self._retry(lambda: api.pause_job(history.job_id, reason="soak").document)
+        history.events.append(Event(Operation.PAUSED, instant(job["pausedAt"]), now()))
         return True
 
     def _resume(self, api: Client, history: History, _ends_at: datetime) -> bool:
-        job = self._insist(lambda: api.resume_job(history.job_id).document)
-        history.events.append(Event(Did.RESUMED, instant(job["updatedAt"]), now()))
+        job = self._retry(lambda: api.resume_job(history.job_id).document)
+        history.events.append(Event(Operation.RESUMED, instant(job["updatedAt"]), now()))
         return True
 
     def _delete(self, api: Client, history: History, _ends_at: datetime) -> bool:
@@ -269,28 +269,28 @@ class Soak:
                 return there
             return api.delete_job(history.job_id).document
 
-        job = self._insist(deleted)
-        history.events.append(Event(Did.DELETED, instant(job["updatedAt"]), now()))
+        job = self._retry(deleted)
+        history.events.append(Event(Operation.DELETED, instant(job["updatedAt"]), now()))
         return True
 
     def _cancel(self, api: Client, history: History, _ends_at: datetime) -> bool:
-        """Cancel a run that has not ended: of *history*, or else of some other job."""
+        """Cancel a run that has not ended: of *history*, otherwise of some other job."""
         others = [each for each in self._histories.values() if each.tenant == history.tenant]
         for job in [history, *self._random.sample(others, min(len(others), _LOOKED_AT))]:
-            with suppress(ApiError):  # one without runs and long over is not found
-                found = self._insist(lambda j=job.job_id: api.list_executions(j, limit=10))  # type: ignore[misc]
+            with suppress(ApiError):  # a completed job without runs is not found
+                found = self._retry(lambda j=job.job_id: api.list_executions(j, limit=10))  # type: ignore[misc]
                 living = [run.execution_id for run in found.items if run.state in _LIVING]
                 if living:
                     execution_id = self._random.choice(living)
                     job.cancels[execution_id] = None
-                    self._insist(lambda i=execution_id: api.cancel_execution(i, reason="soak"))  # type: ignore[misc]
+                    self._retry(lambda i=execution_id: api.cancel_execution(i, reason="soak"))  # type: ignore[misc]
                     job.cancels[execution_id] = now()
                     return True
         return False
 
     def _redrive(self, api: Client, history: History, _ends_at: datetime) -> bool:
         tenant = next(n for n, name in enumerate(self._stack.tenants) if name == history.tenant)
-        found = self._insist(lambda: api.list_all_executions(state="DEAD", limit=50))
+        found = self._retry(lambda: api.list_all_executions(state="DEAD", limit=50))
         dead = [run for run in found.items if (tenant, run.job_id) in self._histories]
         if not dead:
             return False
@@ -298,23 +298,23 @@ class Soak:
         execution_id = run.execution_id
         asked = self._histories[tenant, run.job_id].redrives.setdefault(execution_id, [])
         asked.append(now())
-        self._insist(lambda: api.redrive_execution(execution_id, reason="soak"))
+        self._retry(lambda: api.redrive_execution(execution_id, reason="soak"))
         return True
 
-    def _note_refusal(self, error: ApiError, document: Document) -> bool:
-        """Remember a refusal, unless it is right: the job would never fire. Returns False."""
+    def _note_rejection(self, error: ApiError, document: Document) -> bool:
+        """Record a refusal, unless it is right because the job would never fire. Returns False."""
         if not oracle.never_fires(document, now()):
             self.refused.append(f"{document}: {error}")
         return False
 
-    def _insist(self, ask: Callable[[], T]) -> T:
-        """Ask again until there is an answer.
+    def _retry(self, ask: Callable[[], T]) -> T:
+        """Repeat the request until there is an answer.
 
         Raises:
             ApiError: The API refuses.
-            ClientError: There is no answer for long.
+            ClientError: No answer within `_RETRY_FOR` seconds.
         """
-        until = time.monotonic() + _INSIST_FOR
+        until = time.monotonic() + _RETRY_FOR
         while True:
             try:
                 return ask()
@@ -328,30 +328,30 @@ class Soak:
 
     def _rest(self) -> None:
         """Wait until nothing is due, queued or running."""
-        until, still, told = now() + _REST_AT_MOST, 0, 0.0
+        until, still, reported = now() + _REST_AT_MOST, 0, 0.0
         while now() < until and still < 3:
             self._stack.supervise()
             left = self._stack.unfinished()
             still = 0 if left else still + 1
-            if left and time.monotonic() - told > PROGRESS_EVERY:
-                told = time.monotonic()
+            if left and time.monotonic() - reported > PROGRESS_EVERY:
+                reported = time.monotonic()
                 self._progress(f"waiting for {left}")
             time.sleep(1.5)
         self.rested = still == 3
         if not self.rested:
             self._tell(f"not at rest: {self._stack.unfinished()}")
 
-    def _account(self) -> Found:
+    def _account(self) -> Account:
         self._tell("reading the records")
         until = now()
         records: dict[tuple[str, str], list[Record]] = {}
         states: dict[str, str] = {}
         for (tenant, job_id), history in self._histories.items():
             api = self._apis[tenant]
-            with suppress(ApiError):  # one that is not listed has no record
-                runs = self._insist(lambda a=api, j=job_id: [*a.executions(j)])  # type: ignore[misc]
+            with suppress(ApiError):  # a job that is not listed has no record
+                runs = self._retry(lambda a=api, j=job_id: [*a.executions(j)])  # type: ignore[misc]
                 records[history.tenant, job_id] = [run.document for run in runs]
-            states[f"{history.tenant}/{job_id}"] = self._insist(
+            states[f"{history.tenant}/{job_id}"] = self._retry(
                 lambda a=api, j=job_id: a.get_job(j).state  # type: ignore[misc]
             )
         losses = [
@@ -364,7 +364,7 @@ class Soak:
             records,
             marks.read(self._stack.marks),
             until=until,
-            # At first EventBridge has invoked no watcher: as after a stop that took no time.
+            # At first EventBridge has not invoked a watcher yet: like a stop without duration.
             stops=[(self._begins_at, self._begins_at), *self._stack.log.stops],
             losses=losses,
             slots=_SLOTS,

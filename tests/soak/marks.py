@@ -1,5 +1,5 @@
-"""What scripts leave outside the system: a file for each attempt that began, made by the script
-itself. So an effect is counted where it happens, whatever the records say.
+"""Marks that scripts leave outside the system: a file for each attempt, written by the script
+itself. Effects are counted where they happen, independent of the records.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 HANDLER = "soak"
-SOURCE = '''"""Leaves a mark, and does as its payload says."""
+SOURCE = '''"""Writes a mark, then does what the payload says."""
 
 import json
 import os
@@ -24,17 +24,17 @@ name = f"{asked['marks']}/{here.tenant}/{here.execution_id}~{here.attempt}"
 began = time.time_ns()
 try:
     mark = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND)
-except FileExistsError:  # the same attempt once more: kept beside the first
+except FileExistsError:  # the same attempt again: keep both files
     name += f"~{began}"
     mark = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND)
 
 
-def tell(**what):
+def report(**what):
     os.write(mark, json.dumps(what).encode() + b"\\n")
 
 
 def live(seconds):
-    """Sleep, and say every 50 ms that it lives: by the file's time."""
+    """Sleep; every 50 ms, update the file's time as a sign of life."""
     until = time.monotonic() + seconds
     while True:
         now = time.time_ns()
@@ -45,15 +45,15 @@ def live(seconds):
         time.sleep(min(0.05, left))
 
 
-tell(begin=began, pid=os.getpid())
+report(begin=began, pid=os.getpid())
 code = 0
 if asked["do"] == "save":
     saved = nextfire_job.checkpoint() or 0
-    tell(found=saved)
+    report(found=saved)
     for step in range(saved + 1, 6):
         live(asked["seconds"] / 5)
         nextfire_job.save_checkpoint(step)
-        tell(saved=step)
+        report(saved=step)
 else:
     live(asked["seconds"])
 if asked["do"] == "fail":
@@ -61,16 +61,16 @@ if asked["do"] == "fail":
 if asked["do"] == "flaky":
     code = int(here.attempt == 1 and zlib.crc32(here.execution_id.encode()) % 2 == 0)
 live(0)
-tell(end=time.time_ns(), code=code)
+report(end=time.time_ns(), code=code)
 raise SystemExit(code)
 '''
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An attempt's script that began. `alive_until`: when it was last seen alive, its end if
-    `code`, its exit code, is known. `found` and `saved`: the checkpoint that it began with (None:
-    it did not ask), and the last that it was told is kept.
+    """A script of an attempt that began. `alive_until`: when it was last seen alive; its end if its
+    exit code `code` is known. `found`: the checkpoint at its start (None: it did not ask); `saved`:
+    the last checkpoint whose save was acknowledged.
     """
 
     tenant: str
@@ -85,34 +85,34 @@ class Mark:
 
 
 def read(folder: Path) -> list[Mark]:
-    """All marks in *folder*, which holds a folder for each tenant, the earliest first."""
+    """All marks in *folder*, which has a folder for each tenant, earliest first."""
     found = [_mark(file) for file in folder.glob("*/*~*")]
     return sorted(found, key=lambda mark: mark.begun_at)
 
 
 def count(folder: Path) -> int:
-    """How many attempts have begun."""
+    """The number of attempts that have begun."""
     return sum(1 for _ in folder.glob("*/*~*"))
 
 
 def _mark(file: Path) -> Mark:
     execution_id, attempt, *_ = file.name.split("~")
     changed_ns = file.stat().st_mtime_ns
-    told: dict[str, int] = {}
+    reported: dict[str, int] = {}
     for line in file.read_text().splitlines():
-        told |= json.loads(line)
-    end_ns = told.get("end", max(changed_ns, told.get("begin", 0)))
+        reported |= json.loads(line)
+    end_ns = reported.get("end", max(changed_ns, reported.get("begin", 0)))
     return Mark(
         tenant=file.parent.name,
         execution_id=execution_id,
         attempt=int(attempt),
-        # One that was killed between making its file and writing into it says no instant.
-        begun_at=_instant(told.get("begin", changed_ns)),
+        # A script killed between creating the file and writing to it left no instant.
+        begun_at=_instant(reported.get("begin", changed_ns)),
         alive_until=_instant(end_ns),
-        pid=told.get("pid", 0),
-        code=told.get("code"),
-        found=told.get("found"),
-        saved=told.get("saved", 0),
+        pid=reported.get("pid", 0),
+        code=reported.get("code"),
+        found=reported.get("found"),
+        saved=reported.get("saved", 0),
     )
 
 

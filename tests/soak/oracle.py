@@ -1,7 +1,8 @@
-"""What should have run, reckoned from the documents that were sent and the instants of the answers.
+"""The expected occurrences, computed from the documents that were sent and the instants of the
+answers.
 
-Nothing here asks nextfire: cron expressions are read by cronsim, the rest is arithmetic. The rules
-are those of docs/guide/schedules.md and docs/guide/policies.md.
+None of this uses nextfire: cronsim reads cron expressions, the rest is arithmetic. The rules are
+those of docs/guide/schedules.md and docs/guide/policies.md.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _WHEN = frozenset(
 )
 
 
-class Did(StrEnum):
-    """What was done to a job through the API."""
+class Operation(StrEnum):
+    """An operation on a job through the API."""
 
     CREATED = "CREATED"
     CHANGED = "CHANGED"
@@ -37,12 +38,11 @@ class Did(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that was done to a job. `at`: the instant that the answer tells; `answered_at`:
-    when the answer was there. `document`: the job as its owner wants it from then on, of CREATED
-    and CHANGED.
+    """An operation on a job. `at`: the instant in the answer; `answered_at`: when the answer
+    arrived. `document`: the job's definition from then on, for CREATED and CHANGED.
     """
 
-    did: Did
+    did: Operation
     at: datetime
     answered_at: datetime
     document: Document | None = None
@@ -50,9 +50,9 @@ class Event:
 
 @dataclass(slots=True)
 class History:
-    """A job's life as its owner knows it. `cancels` and `redrives` by execution id: when a cancel
-    was answered with 200 or 202, None if it was refused or the answer was lost; when redrives were
-    asked for.
+    """A job's life as its owner knows it. By execution id, `cancels`: when a cancel was answered
+    with 200 or 202, None if it was refused or the answer was lost; `redrives`: when redrives were
+    requested.
     """
 
     tenant: str
@@ -63,30 +63,31 @@ class History:
 
     @property
     def document(self) -> Document:
-        """What it is now."""
+        """The current definition."""
         return next(e.document for e in reversed(self.events) if e.document is not None)
 
     @property
     def deleted_at(self) -> datetime | None:
-        return next((e.at for e in self.events if e.did is Did.DELETED), None)
+        return next((e.at for e in self.events if e.did is Operation.DELETED), None)
 
     @property
     def paused(self) -> bool:
         last = next((e.did for e in reversed(self.events) if e.did in _SWITCHES), None)
-        return last is Did.PAUSED
+        return last is Operation.PAUSED
 
 
-_SWITCHES = frozenset({Did.PAUSED, Did.RESUMED})
+_SWITCHES = frozenset({Operation.PAUSED, Operation.RESUMED})
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time in which one schedule owns what is due: after `after`, to and with `until` (None: it
-    still does).
+    """A time in which one schedule owns the due occurrences: after `after`, up to and including
+    `until` (None: until now).
 
-    `paused`: nothing of it runs. `resumed_at`: what is due up to then was due in a pause, and the
-    misfire policy decides. What is due up to `unsure_until` (of the span before: after its end)
-    happened between the instant of a request and its answer: it may still have been sent as before.
+    `paused`: nothing of it runs. `resumed_at`: occurrences up to then were due in a pause, and the
+    misfire policy decides. Occurrences due up to `unsure_until` (for the previous span: after its
+    end) happened between the instant of a request and its answer: they may still have been sent
+    under the previous schedule.
     """
 
     after: datetime
@@ -100,8 +101,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """`next_at`: the one after it in its span; None where it is the last. `required`: it must be on
-    record; one that is not may be.
+    """`next_at`: the next occurrence of its span; None for the last one. `required`: it must be on
+    record; otherwise it may be.
     """
 
     at: datetime
@@ -115,12 +116,12 @@ class Occurrence:
 
     @property
     def unsure(self) -> bool:
-        """Whether a pause or a change came just as it was due."""
+        """Whether a pause or a change was in flight when it was due."""
         return self.span.unsure_until is not None and self.at <= self.span.unsure_until
 
 
 def occurrences(history: History, until: datetime) -> dict[datetime, Occurrence]:
-    """All that should be on record at *until*, and what may be, by instant."""
+    """The occurrences that must or may be on record at *until*, by instant."""
     found: dict[datetime, Occurrence] = {}
     for span in spans(history.events):
         end = until if span.until is None else min(span.until, until)
@@ -147,19 +148,19 @@ def _up_to(end: datetime, ats: Iterator[datetime]) -> Iterator[datetime]:
 
 
 def spans(events: Sequence[Event]) -> list[Span]:
-    """Which schedule owned what."""
+    """Which schedule owned which time."""
     made: list[Span] = []
     now: Span | None = None
     for event in events:
         if now is None:
-            assert event.did is Did.CREATED
+            assert event.did is Operation.CREATED
             assert event.document is not None
             now = Span(event.at, None, event.document, event.at)
             continue
-        if event.did is Did.RESUMED:
+        if event.did is Operation.RESUMED:
             now = _with(now, resumed_at=event.at, paused=False)
             continue
-        if event.did is Did.CHANGED and not _changes_when(now.document, event.document or {}):
+        if event.did is Operation.CHANGED and not _changes_when(now.document, event.document or {}):
             now = _with(now, document=event.document)
             continue
         made.append(_with(now, until=event.at))
@@ -167,11 +168,11 @@ def spans(events: Sequence[Event]) -> list[Span]:
             after=event.at,
             until=None,
             document=event.document or now.document,
-            counted_from=now.counted_from if event.did is Did.PAUSED else event.at,
-            paused=event.did is Did.PAUSED or now.paused,
+            counted_from=now.counted_from if event.did is Operation.PAUSED else event.at,
+            paused=event.did is Operation.PAUSED or now.paused,
             unsure_until=event.answered_at,
         )
-        if event.did is Did.DELETED:
+        if event.did is Operation.DELETED:
             return made
     assert now is not None
     return [*made, now]
@@ -187,8 +188,8 @@ def _ends(events: Sequence[Event]) -> Iterator[Event]:
     document: Document = {}
     for event in events:
         new = event.document or {}
-        if event.did in {Did.PAUSED, Did.DELETED} or (
-            event.did is Did.CHANGED and _changes_when(document, new)
+        if event.did in {Operation.PAUSED, Operation.DELETED} or (
+            event.did is Operation.CHANGED and _changes_when(document, new)
         ):
             yield event
         document = event.document or document
@@ -199,7 +200,7 @@ def _changes_when(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 
 def _after(span: Span) -> Iterator[datetime]:
-    """What its schedule has after the span's begin, to the schedule's own end."""
+    """The occurrences of its schedule after the beginning of the span, up to the schedule's end."""
     document = span.document
     counted = takewhile(
         lambda at: "endAt" not in document or at <= instant(document["endAt"]),
@@ -209,7 +210,9 @@ def _after(span: Span) -> Iterator[datetime]:
 
 
 def _counted(document: Document, since: datetime) -> Iterator[datetime]:
-    """What a schedule that counts from *since* has: after that; of DELAY so long after that."""
+    """The occurrences of a schedule that counts from *since*, after that instant; for DELAY, that
+    long after it.
+    """
     match document["type"]:
         case "CRON":
             local = since.astimezone(ZoneInfo(document.get("timezone", "UTC")))
@@ -231,16 +234,16 @@ def _counted(document: Document, since: datetime) -> Iterator[datetime]:
             if at > since:
                 yield at
         case other:
-            raise ValueError(f"the soak sends no {other}")
+            raise ValueError(f"the soak test does not use {other}")
 
 
 def instant(text: str) -> datetime:
-    """ISO 8601 with an offset."""
+    """Parse ISO 8601 with an offset."""
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
 def duration(text: str) -> timedelta:
-    """``PT90S``: the soak sends no other form."""
+    """Parse ``PT90S``; the soak test uses no other form."""
     found = _DURATION.fullmatch(text)
     assert found, text
     return timedelta(seconds=int(found[1]))

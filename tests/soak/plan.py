@@ -1,4 +1,4 @@
-"""What the soak sends: job documents and later changes, drawn from a seed."""
+"""What the soak test sends: job documents and later changes, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ON_LAMBDA = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job that is created *at* an instant, for tenant number `tenant`."""
+    """A job to create at the instant *at*, for tenant number `tenant`."""
 
     at: datetime
     tenant: int
@@ -40,7 +40,7 @@ class Planned:
 def jobs(
     random: Random, count: int, begins_at: datetime, ends_at: datetime, marks: Path
 ) -> list[Planned]:
-    """*count* jobs, the earliest first. Nothing of them is due after *ends_at*."""
+    """Plan *count* jobs, earliest first. Nothing is due after *ends_at*."""
     planned = []
     for number in range(count):
         kind = random.choices(("CRON", "INTERVAL", "ONCE", "DELAY", "DATES"), (40, 25, 12, 12, 11))[
@@ -78,7 +78,7 @@ def jobs(
 
 
 def schedule(random: Random, kind: str, now: datetime, ends_at: datetime) -> str | list[str]:
-    """A `schedule` for a job of *kind* that is made at *now*."""
+    """A `schedule` for a job of *kind* that is created at *now*."""
     left = (ends_at - now).total_seconds()
 
     def some_time() -> datetime:
@@ -98,7 +98,7 @@ def schedule(random: Random, kind: str, now: datetime, ends_at: datetime) -> str
 
 
 def change(random: Random, document: Document, now: datetime, ends_at: datetime) -> Document | None:
-    """A PATCH with another schedule for the job of *document*; None: it is too late for one."""
+    """A PATCH with another schedule for the job of *document*; None if it is too late."""
     if ends_at - now < timedelta(seconds=30):
         return None
     fresh = document["schedule"]
@@ -115,8 +115,8 @@ def _misfire(random: Random) -> Document:
 
 
 def _task(random: Random, pool: str, most: int) -> Document:
-    """What the script is to do; one that fails does so until the attempts are used up."""
-    if pool == "lambda":  # which carries out one run at a time
+    """The task of the script; a failing script fails until its attempts are used up."""
+    if pool == "lambda":  # handles one run at a time
         return {"do": random.choice(("well", "flaky")), "seconds": round(random.random() / 5, 2)}
     do = random.choices(("well", "flaky", "fail", "long", "save"), (40, 20, 8, 17, 15))[0]
     longest = {"long": 8.0, "save": 3.0}.get(do, 0.5)

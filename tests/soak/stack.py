@@ -1,5 +1,5 @@
-"""The local stack of a soak: real processes that can be killed, and are started again as a
-supervisor would.
+"""The local stack of a soak test: real processes that can be killed and are restarted like a
+supervisor does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.processes import Processes, interrupts_raised
 from nextfire_cli.worker import DEPLOYED, environment
-from tests.places import folder_of_the_host
+from tests.places import host_folder
 from tests.process_tree import children_of
 from tests.soak.marks import HANDLER, SOURCE
 
@@ -37,21 +37,22 @@ WORKERS = 3
 OTHER_TENANT = "111111111111"
 _YOUNG = 3.0
 """Seconds. A Lambda executor that is killed while it starts has not shortened its message's
-visibility: that comes again after the pool's 15 minutes, which a soak would wait for."""
+visibility timeout: the message returns after the pool's 15 minutes, for which the test would wait.
+"""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SUPERVISOR_LIVES = 0.5
 _FUNCTION = re.compile(rb"AWS_LAMBDA_FUNCTION_NAME=([^\0]*)")
 
 
 def now() -> datetime:
-    """The machine's clock, by which all of the stack goes."""
-    return datetime.now(UTC)  # noqa: TID251 — the soak is the outside world
+    """The machine's clock, which the whole stack uses."""
+    return datetime.now(UTC)  # noqa: TID251 — not nextfire's code
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A SIGKILL. `what`: ``worker`` or a key of `StackInfo.functions`; `pid`: of a worker that of
-    its supervisor; `worker`: the name that a worker has on the records.
+    """A SIGKILL. `what`: ``worker`` or a key of `StackInfo.functions`; `pid`: for a worker, that of
+    its supervisor; `worker`: the worker's name in the records.
     """
 
     at: datetime
@@ -67,11 +68,11 @@ class Log:
     kills: list[Kill] = field(default_factory=list)
     stops: list[tuple[datetime, datetime]] = field(default_factory=list)
     died: list[str] = field(default_factory=list)
-    """Workers that ended though nobody killed them."""
+    """Workers that ended without a kill."""
 
 
 class SoakStack:
-    """The deployed app on MiniStack, with workers of its own."""
+    """The deployed app on MiniStack, with its own workers."""
 
     def __init__(self, folder: Path, report: Callable[[str], None]) -> None:
         self._local = LocalStack(ROOT, state=folder / "stack")
@@ -88,13 +89,13 @@ class SoakStack:
         self._environment: dict[str, str]
 
     def start(self) -> None:
-        """Start it, with the data that it had."""
+        """Start the stack with its previous data."""
         with self._gate:
             self.info = self._local.start(self._report, workers=0, lease=LEASE)
             for tenant in self.tenants:
                 folder = self.marks / tenant
                 folder.mkdir(parents=True, exist_ok=True)
-                # Scripts have users of their own where the workers are root.
+                # Workers that run as root give scripts their own users.
                 folder.chmod(0o1777)
                 for pool in self.info.pools:
                     self.client("s3").put_object(
@@ -108,7 +109,7 @@ class SoakStack:
             self._up = True
 
     def stop(self) -> None:
-        """End the workers, then the emulator, which keeps its state only so."""
+        """End the workers, then the emulator, which keeps its state only this way."""
         with self._gate:
             self._up = False
             self._processes.end(self._processes.recorded(), grace=timedelta(seconds=20))
@@ -117,7 +118,7 @@ class SoakStack:
             self._local.stop()
 
     def restart(self, away: Callable[[], None]) -> None:
-        """Stop, wait as long as *away* takes, start."""
+        """Stop, call *away*, start."""
         down_at = now()
         with self._gate:
             self.stop()
@@ -126,7 +127,7 @@ class SoakStack:
         self.log.stops.append((down_at, now()))
 
     def client(self, service: str) -> Any:
-        """A boto3 client as the account's root user; good until the next stop."""
+        """A boto3 client as the account's root user; valid until the next stop."""
         return self._local.client(service)
 
     @property
@@ -136,8 +137,8 @@ class SoakStack:
     def apis(self) -> list[Client]:
         """A client of the API for each tenant.
 
-        MiniStack serves an API to its own account only, so the other tenant's requests go to the
-        API's function as API Gateway would send them.
+        MiniStack serves an API to its own account only, so requests of the other tenant invoke the
+        API's function with the events that API Gateway would send.
         """
         return [
             Client(self.info.endpoint, self.info.api_key),
@@ -145,7 +146,7 @@ class SoakStack:
         ]
 
     def supervise(self) -> None:
-        """Start another worker for each that has ended."""
+        """Start a new worker for each that has ended."""
         with self._gate:
             if not self._up:
                 return
@@ -159,8 +160,8 @@ class SoakStack:
                 self._start_worker()
 
     def kill(self, what: str, random: Random) -> Kill | None:
-        """SIGKILL a worker, or a process that MiniStack runs the function *what* in; None if there
-        is none.
+        """SIGKILL a worker, or a process in which MiniStack runs the function *what*. Returns None
+        if none is running.
         """
         with self._gate:
             if not self._up:
@@ -175,10 +176,10 @@ class SoakStack:
             victims, name = [pid], None
             if what == "worker":
                 workers = children_of(pid)
-                if not workers:  # it begins, or gives back
+                if not workers:  # it is starting or handing back
                     return None
                 name = f"{os.uname().nodename}-{workers[0]}"
-                # The worker alone; or all of it, as when a machine is lost.
+                # Only the worker, or with its supervisor, as when a machine is lost.
                 victims = workers if random.random() < _SUPERVISOR_LIVES else [pid, *workers]
             kill = Kill(now(), what, pid, name)
             self.log.kills.append(kill)
@@ -188,7 +189,7 @@ class SoakStack:
             return kill
 
     def unfinished(self) -> str | None:
-        """What is still to be done: in the due table, the queues, the records; None: nothing."""
+        """What is left in the due table, the queues and the records; None if nothing is."""
         database, queues = self.client("dynamodb"), self.client("sqs")
         left: dict[str, int] = {}
         left["due entries"] = _count(database, TableName=self.info.tables["due"])
@@ -201,26 +202,26 @@ class SoakStack:
         )
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         for name, pool in self.info.pools.items():
-            told = queues.get_queue_attributes(QueueUrl=pool.queue_url, AttributeNames=names)
-            left[f"messages in {name}"] = sum(int(n) for n in told["Attributes"].values())
+            attributes = queues.get_queue_attributes(QueueUrl=pool.queue_url, AttributeNames=names)
+            left[f"messages in {name}"] = sum(int(n) for n in attributes["Attributes"].values())
         return ", ".join(f"{count} {what}" for what, count in left.items() if count) or None
 
     def audit(self) -> dict[str, Any]:
-        """Have the auditor look at everything.
+        """Run a full audit.
 
         Raises:
-            RuntimeError: It was killed on the way.
+            RuntimeError: The auditor was killed meanwhile.
         """
         answer = self.client("lambda").invoke(
             FunctionName=self.info.functions["auditor"], Payload=json.dumps({"full": True})
         )
-        told = json.loads(answer["Payload"].read())
+        summary = json.loads(answer["Payload"].read())
         if "FunctionError" in answer:
-            raise RuntimeError(str(told))
-        return dict(told)
+            raise RuntimeError(str(summary))
+        return dict(summary)
 
     def _function_processes(self, function: str) -> list[int]:
-        """The emulator's children that run *function*, but for those that have just started."""
+        """The emulator's child processes that run *function*, except those just started."""
         [emulator] = [each.pid for each in self.info.processes if each.name == "ministack"]
         name = self.info.functions[function].encode()
         found = []
@@ -279,7 +280,7 @@ def _count(database: Any, **scan: Any) -> int:
 
 
 class _Invoked(httpx.BaseTransport):
-    """Requests of *tenant* as events of an HTTP API with IAM, for the API's function."""
+    """Sends requests of *tenant* to the API's function as events of an HTTP API with IAM."""
 
     def __init__(self, stack: SoakStack, tenant: str) -> None:
         self._stack = stack
@@ -307,21 +308,23 @@ class _Invoked(httpx.BaseTransport):
         answer = self._stack.client("lambda").invoke(
             FunctionName=self._stack.info.functions["api"], Payload=json.dumps(event)
         )
-        told = json.loads(answer["Payload"].read())
+        response = json.loads(answer["Payload"].read())
         if "FunctionError" in answer:
             return httpx.Response(502, json={"message": "the function failed"}, request=request)
         return httpx.Response(
-            told["statusCode"], content=told.get("body", ""), headers=told.get("headers"),
+            response["statusCode"],
+            content=response.get("body", ""),
+            headers=response.get("headers"),
             request=request,
-        )  # fmt: skip
+        )
 
 
 @contextmanager
 def running(report: Callable[[str], None], *, keep: bool) -> Generator[SoakStack]:
-    """A stack in a temporary folder of its own, ended whatever happens; *keep*: the folder stays,
-    for its logs.
+    """Run a stack in its own temporary folder and always end it. *keep*: keep the folder for its
+    logs.
     """
-    folder = folder_of_the_host("nextfire-soak-")
+    folder = host_folder("nextfire-soak-")
     folder.chmod(0o711)
     stack = SoakStack(folder, report)
     with interrupts_raised():

@@ -1,4 +1,4 @@
-"""The soak's account, fed with what went wrong: each must be counted."""
+"""The soak test's account must count every failure that it is given."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.soak.__main__ import exit_code, verdict
-from tests.soak.accounting import Found, Loss, Record, Stops, Wrong, account, is_to_fail
+from tests.soak.accounting import Account, AnomalyKind, Loss, Record, Stops, account, is_to_fail
 from tests.soak.marks import Mark
-from tests.soak.oracle import Did, Document, Event, History
+from tests.soak.oracle import Document, Event, History, Operation
 from tests.soak.test_oracle import TEN, at, history
 
 TENANT = "000000000000"
@@ -21,7 +21,7 @@ ALL = {**TEN, "misfire": {"policy": "RUN_ALL"}, "retryPolicy": {"maxAttempts": 2
 LATEST = {**ALL, "misfire": {"policy": "RUN_LATEST"}}
 SKIP = {**ALL, "misfire": {"policy": "SKIP"}}
 AWAY = [(at(9), at(9))]
-"""A stop, of so short a time that nothing is late for it by itself: the cause of what is late."""
+"""A stop without duration: it delays nothing, but is the cause of what is late."""
 FAILS = {**ALL, "payload": {"do": "fail", "fails": 9}}
 
 
@@ -39,7 +39,7 @@ def attempt(number: int, start: float, end: float, outcome: str = "SUCCEEDED") -
 
 
 def run(second: float, *attempts: Record, state: str = "SUCCEEDED", **fields: Any) -> Record:
-    """The record of an occurrence; without *attempts* of a run that went well at once."""
+    """The record of an occurrence; without *attempts*, of a run that succeeded immediately."""
     made = attempts or (attempt(1, second + 1, second + 3),)
     return {
         "executionId": execution_id(second),
@@ -74,7 +74,7 @@ def mark(second: float, number: int = 1, *, begun: float, until: float, **more: 
 
 
 def marks_of(*records: Record) -> list[Mark]:
-    """What the scripts of *records* leave, if every attempt began a second after its claim."""
+    """The marks of the scripts of *records*, if every attempt began a second after its claim."""
     return [
         Mark(
             TENANT,
@@ -98,19 +98,19 @@ def accounted(
     stops: Stops = (),
     losses: tuple[Loss, ...] = (),
     slots: Mapping[str, int] | None = None,
-) -> Found:
+) -> Account:
     job = job if isinstance(job, History) else history(job)
     marks = marks_of(*records) if marks is None else marks
     by_job = {(TENANT, "job"): records}
     return account([job], by_job, marks, until=at(until), stops=stops, losses=losses, slots=slots)
 
 
-def counted(found: Found) -> tuple[int, int, int]:
+def counted(found: Account) -> tuple[int, int, int]:
     """Lost, done twice, other."""
     return found.total.lost, found.total.double_effects, found.others
 
 
-def test_what_went_well_is_no_anomaly() -> None:
+def test_successful_runs_are_not_anomalies() -> None:
     found = accounted(ALL, [run(10), run(20)])
 
     assert not found.anomalies
@@ -146,7 +146,7 @@ def test_an_effect_of_no_job_is_done_twice() -> None:
     records = [run(10), run(20)]
     found = accounted(ALL, records, [*marks_of(*records), extra])
 
-    assert [anomaly.wrong for anomaly in found.anomalies] == [Wrong.DOUBLE]
+    assert [anomaly.wrong for anomaly in found.anomalies] == [AnomalyKind.DOUBLE]
 
 
 def test_an_attempt_begun_twice_is_done_twice() -> None:
@@ -154,7 +154,7 @@ def test_an_attempt_begun_twice_is_done_twice() -> None:
     again = mark(20, begun=23.5, until=23.6)
     found = accounted(ALL, records, [*marks_of(*records), again])
 
-    # Begun twice, and the second time after the run had ended.
+    # It began twice, the second time after the run had ended.
     assert {a.what.split(",")[0] for a in found.anomalies} == {
         "attempt 1 begun 2 times",
         "attempt 1 begun after attempt 1 had SUCCEEDED",
@@ -202,9 +202,9 @@ def test_a_run_of_a_stopped_stack_is_repeated_for_a_reason() -> None:
 
 
 def test_more_attempts_than_the_policy_gives_are_done_twice() -> None:
-    thrice = run(20, *(attempt(n, 20 + n, 20.9 + n, "FAILED") for n in (1, 2, 3)), state="DEAD")
+    dead = run(20, *(attempt(n, 20 + n, 20.9 + n, "FAILED") for n in (1, 2, 3)), state="DEAD")
 
-    assert counted(accounted(FAILS, [run(10), thrice])) == (0, 1, 0)
+    assert counted(accounted(FAILS, [run(10), dead])) == (0, 1, 0)
 
 
 def test_a_run_that_died_before_its_attempts_were_used_up_is_lost() -> None:
@@ -228,16 +228,17 @@ def test_an_attempt_after_the_death_is_done_twice_unless_it_was_redriven() -> No
 def test_an_attempt_after_a_cancel_was_answered_is_done_twice() -> None:
     job = history(FAILS)
     twice = run(20, attempt(1, 21, 22, "FAILED"), attempt(2, 24, 25, "FAILED"), state="CANCELLED")
-    job.cancels[execution_id(20)] = at(24.7)  # its script began then, but was claimed before
+    # its script began then, but its run was claimed earlier
+    job.cancels[execution_id(20)] = at(24.7)
 
     assert counted(accounted(job, [run(10), twice])) == (0, 0, 0)
     job.cancels[execution_id(20)] = at(23)
     assert counted(accounted(job, [run(10), twice])) == (0, 1, 0)
 
 
-def test_a_cancel_that_was_decided_while_an_attempt_ended_is_no_end_before_it() -> None:
-    """The watcher decides to replace the run, the attempt fails, the run waits and is CANCELLED: as
-    of the decision.
+def test_a_cancel_may_be_decided_before_the_last_attempt_ended() -> None:
+    """The watcher decides to replace the run, the attempt fails, the run waits and becomes
+    CANCELLED as of the decision.
     """
     replaced = run(20, attempt(1, 29.9, 30.6, "FAILED"), state="CANCELLED", finishedAt=iso(30.1))
     records = [run(10), replaced, run(30, attempt(1, 31, 32))]
@@ -248,13 +249,16 @@ def test_a_cancel_that_was_decided_while_an_attempt_ended_is_no_end_before_it() 
     marks = [*marks_of(run(10), records[2]), later]
     found = accounted({**FAILS, "overlap": "REPLACE"}, records, marks, until=35)
     assert counted(found) == (0, 1, 0)
-    # Nobody replaces where all run.
+    # With overlap ALLOW, runs are not replaced.
     assert counted(accounted(FAILS, records, until=35)) == (1, 0, 0)
 
 
 def test_what_was_due_as_the_pause_was_asked_for_may_run() -> None:
     job = history({**SKIP, "maxRuns": 2})
-    job.events += [Event(Did.PAUSED, at(19.9), at(20.1)), Event(Did.RESUMED, at(30), at(30))]
+    job.events += [
+        Event(Operation.PAUSED, at(19.9), at(20.1)),
+        Event(Operation.RESUMED, at(30), at(30)),
+    ]
 
     assert counted(accounted(job, [run(10), run(20)], until=60)) == (0, 0, 0)
     assert counted(accounted(job, [run(10), skipped(20, 20, 1, decided=31)], until=60)) == (0, 0, 0)
@@ -264,7 +268,7 @@ def test_each_anomaly_is_told_with_its_record() -> None:
     early = run(20, attempt(1, 21, 22, "FAILED"), state="DEAD")
     found = accounted(FAILS, [run(10), early])
 
-    assert [(a.wrong, a.record) for a in found.anomalies] == [(Wrong.LOST, early)]
+    assert [(a.wrong, a.record) for a in found.anomalies] == [(AnomalyKind.LOST, early)]
     assert (found.total.dead, found.total.cancelled, found.total.skipped) == (1, 0, 0)
 
 
@@ -272,7 +276,11 @@ def test_a_cancel_that_nobody_asked_for_is_lost() -> None:
     gone = run(20, attempt(1, 21, 22, "CANCELLED"), state="CANCELLED")
 
     assert counted(accounted(ALL, [run(10), gone])) == (1, 0, 0)
-    assert counted(accounted(history(ALL, (Did.DELETED, 21.5, None)), [run(10), gone])) == (0, 0, 0)
+    assert counted(accounted(history(ALL, (Operation.DELETED, 21.5, None)), [run(10), gone])) == (
+        0,
+        0,
+        0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -287,7 +295,9 @@ def test_a_cancel_that_nobody_asked_for_is_lost() -> None:
         ({**ALL, "overlap": "REPLACE"}, 31, 0),
     ],
 )
-def test_a_skip_needs_a_right(document: Document, decided: float, lost: int) -> None:
+def test_a_skip_needs_a_policy_that_permits_it(
+    document: Document, decided: float, lost: int
+) -> None:
     """10 and 20 are skipped, 30 is not."""
     late = attempt(1, decided + 1, decided + 2)
     third = run(30, late, dispatchedAt=iso(decided + 0.1))
@@ -303,7 +313,7 @@ def test_the_latest_of_what_was_missed_is_not_to_be_skipped() -> None:
     assert counted(accounted({**LATEST, "maxRuns": 3}, records, until=99, stops=AWAY)) == (1, 0, 0)
 
 
-def test_what_ran_beside_it_gives_the_right_to_skip() -> None:
+def test_an_overlapping_run_permits_a_skip() -> None:
     document = {**ALL, "overlap": "SKIP"}
     long = run(10, attempt(1, 11, 24))
     short = run(10, attempt(1, 11, 19))
@@ -330,7 +340,7 @@ def test_two_records_of_an_occurrence_are_done_twice() -> None:
 
 
 def test_what_was_due_in_a_pause_that_a_change_ended_must_not_run() -> None:
-    job = history(ALL, (Did.PAUSED, 15, None), (Did.CHANGED, 23, {"schedule": "PT30S"}))
+    job = history(ALL, (Operation.PAUSED, 15, None), (Operation.CHANGED, 23, {"schedule": "PT30S"}))
 
     assert counted(accounted(job, [run(10), skipped(20, 20, 1, decided=24)])) == (0, 0, 0)
     assert counted(accounted(job, [run(10), run(20)])) == (0, 1, 0)
@@ -349,7 +359,9 @@ def test_what_was_due_in_a_pause_that_a_change_ended_must_not_run() -> None:
 def test_after_a_pause_the_misfire_policy_decides(
     document: Document, ran: tuple[int, ...], anomalies: int
 ) -> None:
-    job = history({**document, "maxRuns": 3}, (Did.PAUSED, 15, None), (Did.RESUMED, 33, None))
+    job = history(
+        {**document, "maxRuns": 3}, (Operation.PAUSED, 15, None), (Operation.RESUMED, 33, None)
+    )
     late = [run(s, attempt(1, s + 15, s + 16), dispatchedAt=iso(34)) for s in ran]
     rest = [skipped(s, s, 1, decided=34) for s in (20, 30) if s not in ran]
 
@@ -382,11 +394,11 @@ def test_a_checkpoint_that_was_kept_and_not_found_is_told() -> None:
 def test_lateness_is_told_with_and_without_the_time_that_the_stack_was_stopped() -> None:
     late = run(20, attempt(1, 50, 51), dispatchedAt=iso(49))
     found = accounted(ALL, [run(10), late], stops=[(at(15), at(45))])
-    [_, told] = found.lateness
+    [_, delays] = found.lateness
 
-    assert told.dispatched == timedelta(seconds=29)
-    assert told.dispatched_apart == timedelta(seconds=4)
-    assert told.started_apart == timedelta(seconds=5)
+    assert delays.dispatched == timedelta(seconds=29)
+    assert delays.dispatched_apart == timedelta(seconds=4)
+    assert delays.started_apart == timedelta(seconds=5)
 
 
 def test_a_job_that_is_over_and_not_shown_so_is_told() -> None:
@@ -397,8 +409,7 @@ def test_a_job_that_is_over_and_not_shown_so_is_told() -> None:
     assert found.others == 1
 
 
-# Ten occurrences of a job of every minute, the world as it should be, and nothing well: each must
-# be told.
+# Ten occurrences of a minutely job, a clean environment, and failures only: each must be counted.
 
 MINUTES = [60.0 * n for n in range(1, 11)]
 EVERY_MINUTE = {
@@ -424,7 +435,7 @@ def skips(seconds: list[float], late: float) -> list[Record]:
     return [skipped(second, second, 1, decided=second + late) for second in seconds]
 
 
-def thrice(second: float, outcome: str, takes: float) -> Record:
+def failed_three_times(second: float, outcome: str, takes: float) -> Record:
     """A run that used up its attempts."""
     ends = [second + takes * n for n in (1, 2, 3, 4)]
     attempts = [attempt(n, start, end, outcome) for n, (start, end) in enumerate(pairwise(ends), 1)]
@@ -514,11 +525,9 @@ def test_a_killed_lambda_hides_a_message_for_a_quarter_of_an_hour() -> None:
 
 
 @pytest.mark.parametrize(("losses", "lost"), [((), 7), (WORKERS, 0)])
-def test_a_long_row_of_runs_that_replace_each_other_has_a_cause(
-    losses: tuple[Loss, ...], lost: int
-) -> None:
-    """All but the last are skipped. That of the last two is in order: a run came, and then another
-    before the first was picked up.
+def test_a_long_chain_of_replacements_needs_a_cause(losses: tuple[Loss, ...], lost: int) -> None:
+    """All but the last are skipped. Two in a row are plausible without a cause: a run was due, and
+    then another before the first was picked up.
     """
     records = [*skips(MINUTES[:-1], 60), late_run(600, 1)]
     found = accounted(minutely(overlap="REPLACE"), records, until=3600, losses=losses)
@@ -526,8 +535,8 @@ def test_a_long_row_of_runs_that_replace_each_other_has_a_cause(
     assert counted(found) == (lost, 0, 0)
 
 
-def test_what_replaces_a_run_begins() -> None:
-    """That of none is in order if the last did not run for no reason of its own."""
+def test_a_replacing_run_must_begin() -> None:
+    """A chain of replacements is invalid if the last run did not begin without its own reason."""
     cancelled = run(600, state="CANCELLED", attempts=[], attempt=0, finishedAt=iso(601))
     job = minutely(overlap="REPLACE")
     records = [*skips(MINUTES[:-1], 60), cancelled]
@@ -537,8 +546,8 @@ def test_what_replaces_a_run_begins() -> None:
     assert counted(accounted(job, records, until=3600)) == (7, 0, 0)
 
 
-def test_a_script_that_was_to_do_well_does_not_fail() -> None:
-    records = [thrice(second, "FAILED", 1) for second in MINUTES]
+def test_an_unexpected_failure_of_a_script_is_lost() -> None:
+    records = [failed_three_times(second, "FAILED", 1) for second in MINUTES]
     found = accounted(minutely(), records, until=3600)
     assert counted(found) == (30, 0, 0)
 
@@ -550,7 +559,7 @@ def test_a_script_that_was_to_do_well_does_not_fail() -> None:
 @pytest.mark.parametrize(("begun", "lost"), [(True, 0), (False, 30)])
 def test_a_script_that_was_to_fail_has_begun(begun: bool, lost: int) -> None:  # noqa: FBT001
     job = minutely(payload={"do": "fail", "fails": 3})
-    records = [thrice(second, "FAILED", 1) for second in MINUTES]
+    records = [failed_three_times(second, "FAILED", 1) for second in MINUTES]
     marks = marks_of(*records) if begun else []
 
     assert counted(accounted(job, records, marks, until=3600)) == (lost, 0, 0)
@@ -568,7 +577,7 @@ def test_which_attempts_are_to_fail_is_known_as_the_script_knows_it() -> None:
 
 
 def test_a_run_that_dies_of_lost_workers_had_them_killed() -> None:
-    records = [thrice(second, "WORKER_LOST", 60) for second in MINUTES]
+    records = [failed_three_times(second, "WORKER_LOST", 60) for second in MINUTES]
     found = accounted(minutely(), records, [], until=3600)
     assert (counted(found), found.repeated_without_kill) == ((10, 0, 0), 20)
 
@@ -591,7 +600,7 @@ def test_a_watcher_that_is_killed_is_not_why_a_worker_was_lost() -> None:
 )
 def test_what_was_due_long_before_the_deletion_has_run(losses: tuple[Loss, ...], lost: int) -> None:
     job = minutely()
-    job.events.append(Event(Did.DELETED, at(610), at(610)))
+    job.events.append(Event(Operation.DELETED, at(610), at(610)))
     gone: Record = {"state": "CANCELLED", "attempts": [], "attempt": 0, "finishedAt": iso(611)}
     records = [run(second, **gone) for second in MINUTES]
 
@@ -600,7 +609,7 @@ def test_what_was_due_long_before_the_deletion_has_run(losses: tuple[Loss, ...],
 
 def test_a_run_that_had_begun_is_cancelled_by_the_deletion_however_old_it_is() -> None:
     job = minutely(maxRuns=1, payload={"do": "fail", "fails": 3})
-    job.events.append(Event(Did.DELETED, at(610), at(610)))
+    job.events.append(Event(Operation.DELETED, at(610), at(610)))
     failed = run(60, attempt(1, 61, 62, "FAILED"), state="CANCELLED", finishedAt=iso(611))
 
     assert counted(accounted(job, [failed], until=3600)) == (0, 0, 0)
@@ -609,7 +618,7 @@ def test_a_run_that_had_begun_is_cancelled_by_the_deletion_however_old_it_is() -
 @pytest.mark.parametrize(
     ("late", "losses", "without_cause"), [(540, (), 10), (540, WORKERS, 0), (59, (), 0)]
 )
-def test_what_is_late_without_a_cause_is_told_and_no_anomaly(
+def test_lateness_without_a_cause_is_reported_but_not_an_anomaly(
     late: float, losses: tuple[Loss, ...], without_cause: int
 ) -> None:
     records = [late_run(second, late) for second in MINUTES]
@@ -620,7 +629,7 @@ def test_what_is_late_without_a_cause_is_told_and_no_anomaly(
 
 
 def test_a_pool_whose_slots_are_taken_is_a_cause() -> None:
-    """A run of every minute that takes ten: nine others are in work as the last waits."""
+    """A run of every minute takes ten minutes: nine others are running while the last waits."""
     records = [run(s, attempt(1, s + 1, s + 600)) for s in MINUTES[:-1]] + [late_run(600, 61)]
     for slots, without_cause in (({"default": 10}, 0), ({"default": 30}, 1), ({}, 1)):
         found = accounted(minutely(), records, until=3600, slots=slots)
@@ -663,4 +672,4 @@ def test_the_verdict_says_in_words_what_the_exit_code_tells() -> None:
     said = verdict({**GOOD, "lost": 2, "repeated_without_kill": 1, "at_rest": False})
 
     assert said == "WRONG: lost 2, repeated_without_kill 1, not at rest"
-    assert verdict(GOOD) == "nothing was wrong"
+    assert verdict(GOOD) == "no failures"

@@ -1,4 +1,4 @@
-"""What the soak expects, by hand."""
+"""The soak test's expected occurrences, against values computed by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.soak.oracle import Did, Document, Event, History, never_fires, occurrences
+from tests.soak.oracle import Document, Event, History, Operation, never_fires, occurrences
 
 NOON = datetime(2026, 5, 24, 12, tzinfo=UTC)
 
@@ -15,10 +15,10 @@ def at(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)
 
 
-def history(document: Document, *events: tuple[Did, float, Document | None]) -> History:
-    """A job that was created at noon; later events by the second. Answers take no time."""
+def history(document: Document, *events: tuple[Operation, float, Document | None]) -> History:
+    """A job that was created at noon, with later events by the second. Answers take no time."""
     made = History("000000000000", "job")
-    made.events.append(Event(Did.CREATED, NOON, NOON, document))
+    made.events.append(Event(Operation.CREATED, NOON, NOON, document))
     for did, second, patch in events:
         fresh = None if patch is None else {**made.document, **patch}
         made.events.append(Event(did, at(second), at(second), fresh))
@@ -26,7 +26,7 @@ def history(document: Document, *events: tuple[Did, float, Document | None]) -> 
 
 
 def due(job: History, until: float, *, required: bool = True) -> list[int]:
-    """The seconds after noon of what must be on record (or may be)."""
+    """The seconds after noon of the occurrences that must be (or may be) on record."""
     found = occurrences(job, at(until))
     return [int((one - NOON).total_seconds()) for one, o in found.items() if o.required is required]
 
@@ -54,13 +54,13 @@ def test_a_schedule_is_due(document: Document, expected: list[int]) -> None:
 
 
 def test_what_the_old_schedule_had_due_before_the_change_stays_its_own() -> None:
-    job = history(TEN, (Did.CHANGED, 25, {"schedule": "PT7S"}))
+    job = history(TEN, (Operation.CHANGED, 25, {"schedule": "PT7S"}))
 
     assert due(job, 50) == [10, 20, 32, 39, 46]
 
 
 def test_a_resumed_job_keeps_its_phase_and_owes_what_was_due_in_the_pause() -> None:
-    job = history(TEN, (Did.PAUSED, 15, None), (Did.RESUMED, 33, None))
+    job = history(TEN, (Operation.PAUSED, 15, None), (Operation.RESUMED, 33, None))
     found = occurrences(job, at(50))
 
     assert due(job, 50) == [10, 20, 30, 40, 50]
@@ -68,15 +68,15 @@ def test_a_resumed_job_keeps_its_phase_and_owes_what_was_due_in_the_pause() -> N
 
 
 def test_a_job_that_is_still_paused_owes_nothing_of_its_pause() -> None:
-    job = history(TEN, (Did.PAUSED, 15, None))
+    job = history(TEN, (Operation.PAUSED, 15, None))
 
     assert due(job, 50) == [10]
     assert due(job, 50, required=False) == [20, 30, 40, 50]
 
 
 def test_what_a_change_ends_in_a_pause_is_on_record_and_does_not_run() -> None:
-    job = history(TEN, (Did.PAUSED, 15, None), (Did.CHANGED, 33, {"schedule": "PT30S"}))
-    job.events.append(Event(Did.RESUMED, at(40), at(40)))
+    job = history(TEN, (Operation.PAUSED, 15, None), (Operation.CHANGED, 33, {"schedule": "PT30S"}))
+    job.events.append(Event(Operation.RESUMED, at(40), at(40)))
     found = occurrences(job, at(70))
 
     assert due(job, 70) == [10, 20, 30, 63]
@@ -84,13 +84,13 @@ def test_what_a_change_ends_in_a_pause_is_on_record_and_does_not_run() -> None:
 
 
 def test_a_deleted_job_owes_what_was_due_before() -> None:
-    assert due(history(TEN, (Did.DELETED, 25, None)), 50) == [10, 20]
+    assert due(history(TEN, (Operation.DELETED, 25, None)), 50) == [10, 20]
 
 
 def test_what_was_due_between_a_request_and_its_answer_may_still_have_run() -> None:
     job = history(TEN)
     changed = {**TEN, "schedule": "PT15S"}
-    job.events.append(Event(Did.CHANGED, at(19), at(21), changed))
+    job.events.append(Event(Operation.CHANGED, at(19), at(21), changed))
 
     assert due(job, 50) == [10, 34, 49]
     assert due(job, 50, required=False) == [20]
@@ -103,7 +103,7 @@ def test_a_job_that_ends_before_its_first_occurrence_never_fires(end: float, nev
     assert never_fires(cron, NOON) is never
 
 
-def test_a_change_of_the_payload_changes_nothing_of_when() -> None:
-    job = history(TEN, (Did.CHANGED, 25, {"payload": {"a": 1}}))
+def test_a_change_of_the_payload_does_not_change_the_schedule() -> None:
+    job = history(TEN, (Operation.CHANGED, 25, {"payload": {"a": 1}}))
 
     assert due(job, 40) == [10, 20, 30, 40]

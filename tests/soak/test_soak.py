@@ -1,4 +1,4 @@
-"""A short soak with few jobs: kills, a restart, and nothing is lost or done twice."""
+"""A short soak test with few jobs: kills, a restart, and nothing is lost or done twice."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What is done at about the same time is deleted with one request, and what was not is told."""
+"""The acknowledger deletes messages in batches of ten and logs the ones it could not delete."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters.run_queue import SqsDelivery
-from nextfire.adapters.worker_journal import WorkerJournal
+from nextfire.adapters.sqs.run_queue import SqsDelivery
+from nextfire.adapters.worker.journal import WorkerJournal
 from nextfire.domain.errors import UnavailableError
 from nextfire.usecases.acknowledger import Acknowledger
 from nextfire.wiring.telemetry import Telemetry
@@ -17,7 +17,7 @@ from tests.fakes import Clock, LateExecutor
 
 
 class Inbox:
-    """Refuses what it is told to."""
+    """A queue that reports *refused* as not deleted."""
 
     def __init__(self, *refused: str) -> None:
         self.acknowledged: list[list[str]] = []
@@ -29,7 +29,7 @@ class Inbox:
 
 
 class Witness(Inbox):
-    """Notes what is in *journal* when it is asked to delete."""
+    """An inbox that records which messages the journal holds when it gets a delete request."""
 
     def __init__(self, journal: WorkerJournal, *, fails: bool) -> None:
         super().__init__()
@@ -45,19 +45,19 @@ class Witness(Inbox):
 
 
 def acknowledged(inbox: Inbox, count: int) -> None:
-    """Have *count* messages deleted that are done at one moment."""
-    stands_in: Any = inbox
+    """Acknowledge *count* messages at one instant."""
+    fake_inbox: Any = inbox
     client: Any = None
     background = LateExecutor()
     acknowledger: Acknowledger[SqsDelivery] = Acknowledger(
-        stands_in, background, Clock(at("12:00")), Telemetry("worker"), WorkerJournal()
+        fake_inbox, background, Clock(at("12:00")), Telemetry("worker"), WorkerJournal()
     )
     for n in range(count):
         acknowledger.put(SqsDelivery(client, "url", "body", "handle", f"m{n}", "group"))
     acknowledger.close()
 
 
-def test_ten_go_together_and_the_last_ones_at_the_end() -> None:
+def test_messages_are_deleted_ten_at_a_time_and_the_rest_on_close() -> None:
     inbox = Inbox()
 
     acknowledged(inbox, 23)
@@ -67,7 +67,9 @@ def test_ten_go_together_and_the_last_ones_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("refused", [[], ["m1: Expired"]])
-def test_what_was_refused_is_told(refused: list[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_undeleted_messages_are_logged(
+    refused: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     acknowledged(Inbox(*refused), 2)
 
     assert [record.getMessage() for record in caplog.records] == ["not acknowledged"] * len(refused)
@@ -75,7 +77,7 @@ def test_what_was_refused_is_told(refused: list[str], caplog: pytest.LogCaptureF
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_message_is_held_until_it_is_deleted(*, fails: bool) -> None:
-    """Hidden, it blocks its group."""
+    """A hidden message blocks its message group until it is deleted."""
     client: Any = None
     journal, background = WorkerJournal(), LateExecutor()
     inbox: Any = Witness(journal, fails=fails)

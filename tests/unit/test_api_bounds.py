@@ -1,4 +1,4 @@
-"""What a hostile body may cost is bounded by its size, not by the square of it."""
+"""The cost of parsing a hostile body is linear in its size, not quadratic."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from functions.api import problems
-from functions.api.body import _once_each, read_body
+from functions.api import problems, remedies
+from functions.api.body import _without_duplicates, read_body
+from functions.api.job_requests import JobRequest, read_job
 from functions.api.problems import MalformedError, from_validation
-from functions.api.requests import JobRequest, read_job
 
 
 class Name(str):
-    """A name that counts how often one is compared."""
+    """A name that counts comparisons."""
 
     compared = 0
     __slots__ = ()
@@ -26,32 +26,32 @@ class Name(str):
         return str.__eq__(self, other)
 
 
-def test_a_name_that_is_there_twice_is_found_in_one_pass() -> None:
+def test_a_duplicate_name_is_found_in_one_pass() -> None:
     many = [Name(number) for number in range(2_000)]
     Name.compared = 0
 
-    with pytest.raises(ValueError, match="'1999' is there twice"):
-        _once_each([(name, 1) for name in [*many, Name(1999)]])
+    with pytest.raises(ValueError, match="'1999' occurs twice"):
+        _without_duplicates([(name, 1) for name in [*many, Name(1999)]])
 
     assert Name.compared < 100 * len(many)
 
 
-def test_the_first_name_that_is_there_twice_is_told() -> None:
-    with pytest.raises(MalformedError, match="'b' is there twice"):
+def test_the_first_duplicate_name_is_reported() -> None:
+    with pytest.raises(MalformedError, match="'b' occurs twice"):
         read_body('{"a": 1, "b": 2, "c": 3, "b": 4, "c": 5}')
 
 
-def test_remedies_are_sought_for_as_many_faults_as_are_told(
+def test_remedies_are_computed_only_for_reported_faults(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sought: list[str] = []
-    remedy = problems._remedy  # noqa: SLF001 — what costs
+    remedy = remedies.remedy_for
 
     def counted(fault: Any, model: Any) -> str:
         sought.append(str(fault["loc"]))
         return remedy(fault, model)
 
-    monkeypatch.setattr(problems, "_remedy", counted)
+    monkeypatch.setattr(problems, "remedy_for", counted)
     monkeypatch.setattr("functions.api.requests.check_bounds", lambda *_: None)
     with pytest.raises(ValidationError) as refused:
         read_job({"jobId": "a"} | {f"field{number}": 1 for number in range(500)})

@@ -1,12 +1,10 @@
-"""The audit: what was lost behind the system's back is found and put in order, and in health there
-is nothing to find.
+"""The audit finds and repairs lost chains, records and messages, and repairs nothing in a healthy
+system.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
@@ -19,8 +17,8 @@ from nextfire.domain.audit import (
     GRACE,
     OVERTAKEN_AFTER,
     Audit,
+    claimable_since,
     compare,
-    idle_since,
     is_done,
     next_audit,
     next_entry,
@@ -29,11 +27,12 @@ from nextfire.domain.audit import (
 )
 from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry, Slot
 from nextfire.domain.ids import RunKey, run_id
-from nextfire.domain.job import Job, JobState
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.audit import PAGE, RECHECK_AFTER, AuditJobs, AuditReport
 from nextfire.usecases.dispatch.gates import Shares
-from tests.accounting import assert_all_accounted, covered, ran, records, settle
+from tests.accounting import assert_all_accounted_for, covered, ran, records, settle
 from tests.builders import (
     NOON,
     RUN_ALL,
@@ -46,10 +45,7 @@ from tests.builders import (
     job_key,
     run_key,
 )
-from tests.crons import LONG
 from tests.fakes import InlineExecutor, Killed
-from tests.judgement import Evidence
-from tests.unit.test_simulation import History
 from tests.world import POOLS, World
 
 DAY = timedelta(days=1)
@@ -73,15 +69,15 @@ def auditor(world: World, *, every: timedelta = DAY) -> AuditJobs:
 
 
 def audit(world: World, *, restart: bool = True) -> AuditReport:
-    """A whole audit, from its beginning."""
+    """Run a whole audit; with *restart* from its beginning."""
     total = AuditReport()
     for report in auditor(world).continue_audit(world.now + DAY, restart=restart):
         total += report
     return total
 
 
-def live(world: World, until: str) -> None:
-    """Go on minute by minute, a watcher and a worker at work."""
+def advance_until(world: World, until: str) -> None:
+    """Advance to *until* minute by minute with one watcher and one worker."""
     while world.now < at(until):
         world.tick()
         world.worker().work()
@@ -92,7 +88,7 @@ def live(world: World, until: str) -> None:
 
 def purge(world: World) -> None:
     for queue in world.queue.queues.values():
-        queue._messages.clear()  # noqa: SLF001 — behind its back
+        queue._messages.clear()  # noqa: SLF001 — the system does not notice
 
 
 def forget(world: World, run: Run) -> None:
@@ -105,14 +101,14 @@ def audited_a_day_later(world: World) -> AuditReport:
     return audit(world)
 
 
-def without_entries(world: World, kind: type[DueEntry] = FireEntry) -> int:
-    """Delete all due entries of *kind*; tells how many."""
+def delete_due_entries(world: World, kind: type[DueEntry] = FireEntry) -> int:
+    """Delete all due entries of *kind* and return their number."""
     slots = [s for s, e in world.due.items.items() if isinstance(e, kind)]
     world.due.delete(slots)
     return len(slots)
 
 
-def times_run(world: World) -> Counter[str]:
+def run_counts(world: World) -> Counter[str]:
     return Counter(call.environment["NEXTFIRE_EXECUTION_ID"] for call in world.runner.calls)
 
 
@@ -123,40 +119,40 @@ def world() -> World:
     return world
 
 
-def fires(world: World) -> list[str]:
+def fire_times(world: World) -> list[str]:
     return [f"{e.occurs_at:%H:%M}" for e in world.entries if isinstance(e, FireEntry)]
 
 
 # The chain
 
 
-def test_a_chain_that_was_lost_goes_on_where_the_records_end(world: World) -> None:
+def test_a_lost_chain_continues_after_the_last_record(world: World) -> None:
     job = world.register(schedule="*/5 * * * *")
-    live(world, "12:11")
-    assert without_entries(world) == 1
-    live(world, "12:31")
-    assert fires(world) == []
+    advance_until(world, "12:11")
+    assert delete_due_entries(world) == 1
+    advance_until(world, "12:31")
+    assert fire_times(world) == []
 
     report = audit(world)
 
     assert (report.restored, report.repaired) == (1, 1)
-    assert fires(world) == ["12:15"]
+    assert fire_times(world) == ["12:15"]
     settle(world)
     assert ran(world, job) == ["12:00", "12:05", "12:10", "12:30"]
     assert covered(world, job) == ["12:15-12:25 (3)"]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
     assert audit(world).repaired == 0
 
 
 def test_a_restored_chain_knows_how_many_occurrences_there_were(world: World) -> None:
     job = world.register(schedule="*/5 * * * *", maxRuns=6, misfire=RUN_ALL)
-    live(world, "12:11")
-    without_entries(world)
+    advance_until(world, "12:11")
+    delete_due_entries(world)
     world.tick_at("12:18")
 
     assert audit(world).restored == 1
 
-    live(world, "12:59")
+    advance_until(world, "12:59")
     assert ran(world, job) == ["12:00", "12:05", "12:10", "12:15", "12:20", "12:25"]
     assert world.job(job.key).state is JobState.COMPLETED
 
@@ -165,29 +161,29 @@ def test_a_chain_is_restored_while_runs_wait_but_nothing_is_taken_for_lost(world
     job = world.register(schedule="*/5 * * * *")
     for time in ("12:00", "12:05", "12:10"):
         world.tick_at(time)
-    without_entries(world)
+    delete_due_entries(world)
     world.tick_at("12:31")
 
     report = audit(world)
 
-    assert fires(world) == ["12:35"], "which of 12:00 to 12:30 were sent is not known"
+    assert fire_times(world) == ["12:35"], "the audit cannot know which of 12:00 to 12:30 were sent"
     assert (report.restored, report.repaired) == (1, 1)
-    assert report.waiting == 4, "up to 12:15: what is younger than a quarter of an hour is left"
-    live(world, "12:51")
+    assert report.waiting == 4, "12:00 to 12:15: occurrences of the last 15 minutes are not checked"
+    advance_until(world, "12:51")
     report = audit(world)
     assert (report.covered, report.resent) == (3, 1)
     settle(world)
     assert ran(world, job) == [f"12:{m:02d}" for m in (0, 5, 10, 30, 35, 40, 45, 50)]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_a_resumed_job_whose_entry_is_lost_owns_what_was_due_since_its_pause(world: World) -> None:
     job = world.register(schedule="*/10 * * * *")
-    live(world, "12:01")
+    advance_until(world, "12:01")
     world.pause(job)
     world.at("12:32")
     job = world.resume(job)
-    without_entries(world)
+    delete_due_entries(world)
     world.tick_at("12:45")
 
     assert audit(world).restored == 1
@@ -195,14 +191,14 @@ def test_a_resumed_job_whose_entry_is_lost_owns_what_was_due_since_its_pause(wor
     settle(world)
     assert ran(world, job) == ["12:00", "12:40"]
     assert covered(world, job) == ["12:10-12:30 (3)"]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_what_a_replaced_version_left_undone_is_found(world: World) -> None:
     job = world.register(schedule="*/5 * * * *", misfire=RUN_ALL)
-    live(world, "12:06")
+    advance_until(world, "12:06")
     world.at("12:18")
-    without_entries(world)
+    delete_due_entries(world)
     job = world.change(job, schedule="50 * * * *")
     world.tick_at("12:40")
 
@@ -211,27 +207,27 @@ def test_what_a_replaced_version_left_undone_is_found(world: World) -> None:
     assert (report.restored, report.resent) == (0, 2)
     settle(world)
     assert ran(world, job) == ["12:00", "12:05", "12:10", "12:15"]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
-def test_an_entry_of_a_replaced_version_is_no_chain(world: World) -> None:
+def test_an_entry_of_a_replaced_version_does_not_count_as_a_chain(world: World) -> None:
     job = world.register(schedule="*/5 * * * *")
-    live(world, "12:08")
+    advance_until(world, "12:08")
     former = [*world.due.items]
     world.change(job, schedule="50 * * * *")
     world.due.delete([slot for slot in world.due.items if slot not in former])
-    assert fires(world) == ["12:10"]
+    assert fire_times(world) == ["12:10"]
 
     report = audit(world)
 
     assert report.restored == 1
-    assert fires(world) == ["12:10", "12:50"]
+    assert fire_times(world) == ["12:10", "12:50"]
     assert any(note.startswith("acme/report: had no due entry") for note in report.notes)
 
 
-def test_a_chain_that_could_not_be_mended_is_not_counted(world: World) -> None:
+def test_a_failed_chain_repair_is_not_counted(world: World) -> None:
     world.register()
-    without_entries(world)
+    delete_due_entries(world)
     world.due.refuses = lambda _: True
 
     assert audit(world).restored == 0
@@ -254,12 +250,12 @@ def test_an_entry_that_is_due_and_does_not_decode_is_left_to_its_watcher(world: 
     assert audit(world).repaired == 0
 
     world.tick()
-    assert fires(world) == ["13:00"]
+    assert fire_times(world) == ["13:00"]
 
 
 def test_a_paused_job_owes_nothing_for_its_pause(world: World) -> None:
     job = world.register(schedule="*/5 * * * *", misfire=RUN_ALL)
-    live(world, "12:01")
+    advance_until(world, "12:01")
     world.pause(job)
     world.tick_at("13:01")
 
@@ -270,7 +266,7 @@ def test_a_paused_job_owes_nothing_for_its_pause(world: World) -> None:
 
 def test_nothing_is_owed_beyond_the_last_run_nor_of_a_deleted_job(world: World) -> None:
     world.register("few", schedule="*/5 * * * *", maxRuns=2)
-    live(world, "12:31")
+    advance_until(world, "12:31")
     gone = world.register("gone", schedule="*/5 * * * *")
     world.tick_at("12:35")
     purge(world)
@@ -310,7 +306,7 @@ def test_an_entry_written_into_another_number_of_shards_is_found() -> None:
     ],
     ids=["all", "latest", "none", "some in time", "none in time"],
 )
-def test_messages_that_were_lost_are_an_outage(
+def test_lost_messages_follow_the_misfire_policy(
     world: World, misfire: dict[str, Any], sent: list[str], skipped: list[str]
 ) -> None:
     job = world.register(schedule="*/5 12 * * *", endAt="2026-05-24T12:12:00Z", misfire=misfire)
@@ -328,25 +324,25 @@ def test_messages_that_were_lost_are_an_outage(
     assert covered(world, job) == skipped
     reasons = [r.reason or "" for r in records(world, job) if r.covered_to or not r.attempts]
     assert all("lost, found by the audit" in reason for reason in reasons)
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_a_record_that_was_lost_is_made_again_by_its_run(world: World) -> None:
     job = world.register(schedule="*/5 * * * *")
-    live(world, "12:31")
+    advance_until(world, "12:31")
     forget(world, world.run(job, "12:10"))
 
     assert audit(world).resent == 1
 
     settle(world)
-    again = {run: n for run, n in times_run(world).items() if n > 1}
+    again = {run: n for run, n in run_counts(world).items() if n > 1}
     assert again == {world.run(job, "12:10").key.execution_id: 2}
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
-def test_what_was_written_a_moment_ago_is_on_its_way(world: World) -> None:
+def test_a_recent_entry_counts_as_in_flight(world: World) -> None:
     job = world.register()
-    live(world, "12:01")
+    advance_until(world, "12:01")
     lost = world.run(job, "12:00")
     forget(world, lost)
     world.tick_at("12:40")
@@ -357,11 +353,11 @@ def test_what_was_written_a_moment_ago_is_on_its_way(world: World) -> None:
     assert audit(world).repaired == 0
 
 
-def test_a_job_that_nobody_has_changed_for_long_is_looked_at_like_any(world: World) -> None:
+def test_a_job_unchanged_for_days_is_audited(world: World) -> None:
     world.clock.move_to(NOON - 5 * DAY)
     job = world.register(schedule="0 12 24 5 *")
     world.at("11:59")
-    live(world, "12:01")
+    advance_until(world, "12:01")
     forget(world, world.run(job, "12:00"))
     world.tick_at("12:20")
 
@@ -379,13 +375,13 @@ def test_a_range_of_the_job_s_former_creation_covers_nothing_of_this_one(world: 
     assert audit(world).resent == 1
 
 
-def test_what_is_on_record_by_now_is_not_covered_again(world: World) -> None:
+def test_an_occurrence_recorded_during_the_audit_is_not_covered_again(world: World) -> None:
     job = world.register(misfire=SKIP)
     world.tick_at("12:00")
     purge(world)
     world.tick_at("12:16")
     there = Run.skipped(RunKey(job.key, run_id(job.uid, NOON)), "another was first", NOON)
-    world.faults.once_before("runs.skip", lambda: world.runs.skip(there))
+    world.faults.call_before_next("runs.skip", lambda: world.runs.skip(there))
 
     report = audit(world)
 
@@ -395,7 +391,7 @@ def test_what_is_on_record_by_now_is_not_covered_again(world: World) -> None:
 
 def test_a_range_that_began_before_the_look_back_covers_what_comes_after(world: World) -> None:
     job = world.register(schedule="*/5 * * * *", misfire=RUN_LATEST)
-    live(world, "12:01")
+    advance_until(world, "12:01")
     world.clock.advance(days=3)
     world.new_watcher()
     for _ in range(100):
@@ -410,8 +406,8 @@ def test_a_range_that_began_before_the_look_back_covers_what_comes_after(world: 
     assert audit(world).repaired == 0
 
 
-def test_a_job_whose_turns_are_all_lost_goes_on(world: World) -> None:
-    """Its chain waits for twenty runs that nobody has."""
+def test_a_queue_overlap_job_whose_messages_are_all_lost_continues(world: World) -> None:
+    """The chain waits for twenty runs that no longer exist."""
     job = world.register(type="INTERVAL", schedule="PT1M", overlap="QUEUE", misfire=RUN_ALL)
     for n in range(25):
         world.tick_at(f"12:{n:02d}")
@@ -424,10 +420,10 @@ def test_a_job_whose_turns_are_all_lost_goes_on(world: World) -> None:
 
     assert (report.resent, report.repaired) == (20, 20)
     settle(world)
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
-def test_more_than_a_visit_may_send_is_told_and_left_for_the_next(world: World) -> None:
+def test_an_audit_resends_up_to_its_limit_and_reports_the_rest(world: World) -> None:
     end = "2026-05-24T12:20:00Z"
     job = world.register(type="INTERVAL", schedule="PT1S", misfire=RUN_ALL, endAt=end)
     world.at("12:21")
@@ -445,19 +441,19 @@ def test_more_than_a_visit_may_send_is_told_and_left_for_the_next(world: World) 
     assert audit(world).resent == len(lost) - 1_000
 
 
-# Runs that nobody has
+# Runs without a message or a worker
 
 
 def test_a_running_run_without_message_and_worker_is_taken_over(world: World) -> None:
     job = world.register()
     world.tick_at("12:00")
-    world.faults.kill_after(2)  # the job is read, the run claimed
+    world.faults.kill_after(2)  # after it read the job and claimed the run
     with pytest.raises(Killed):
         world.worker("a").work_one()
     world.faults.clear()
     purge(world)
     world.tick_at("12:15:30")
-    assert audit(world).repaired == 0, "its lease lapsed at 12:01"
+    assert audit(world).repaired == 0, "the lease expired at 12:01; the grace period ends at 12:16"
 
     world.tick_at("12:17")
     report = audit(world)
@@ -473,7 +469,7 @@ def test_a_retry_whose_entry_was_lost_is_sent(world: World) -> None:
     world.tick_at("12:00")
     world.script(exit_code=1)
     world.worker().work_one()
-    assert without_entries(world, DispatchEntry) == 1
+    assert delete_due_entries(world, DispatchEntry) == 1
     world.tick_at("12:16")
 
     assert audit(world).revived == 1
@@ -521,7 +517,7 @@ def test_a_run_whose_message_may_be_in_the_queue_is_left_for_a_day(world: World)
 
 
 def test_a_retry_that_was_sent_late_is_not_overtaken_by_what_was_sent_before(world: World) -> None:
-    """The watcher was away when it was due."""
+    """The watcher was down when the retry was due."""
     job = world.register(schedule="*/5 * * * *", misfire=SKIP)
     world.tick_at("12:00")
     world.script(exit_code=1)
@@ -530,7 +526,7 @@ def test_a_retry_that_was_sent_late_is_not_overtaken_by_what_was_sent_before(wor
     for slot, entry in kept.items():
         if isinstance(entry, FireEntry):
             world.due.items[slot] = entry
-    live(world, "12:06")
+    advance_until(world, "12:06")
     retry = [e for e in kept.values() if isinstance(e, DispatchEntry)]
     world.at("13:55")
     world.due.put(retry, world.now)
@@ -546,7 +542,7 @@ def test_a_job_that_is_over_leaves_no_run_behind(world: World, state: JobState) 
     world.tick_at("12:00")
     world.script(exit_code=1)
     world.worker().work_one()
-    without_entries(world, DispatchEntry)
+    delete_due_entries(world, DispatchEntry)
     if state is JobState.CANCELLED:
         world.delete(job)
     elif state is JobState.PAUSED:
@@ -563,16 +559,17 @@ def test_a_job_that_is_over_leaves_no_run_behind(world: World, state: JobState) 
 
 
 def test_a_job_whose_last_run_has_ended_is_completed(world: World) -> None:
-    """Its run was cancelled before it was due, and then its FIRE entry, whose message would have
-    been settled, was deleted; or an auditor died after it wrote the record of the last occurrence.
+    """The run was cancelled before it was due, and its FIRE entry, whose message would have
+    completed the job, was deleted. The same holds if an auditor died after it wrote the record of
+    the last occurrence.
     """
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
     key = RunKey(job.key, run_id(job.uid, at("12:00")))
     world.runs.cancel(a_message(key), reason="enough", now=world.now)
-    without_entries(world, FireEntry)
-    live(world, "12:10")
+    delete_due_entries(world, FireEntry)
+    advance_until(world, "12:10")
     early = audit(world)
-    live(world, "12:40")
+    advance_until(world, "12:40")
 
     report = audit(world)
 
@@ -596,7 +593,7 @@ def test_a_job_whose_last_run_was_cancelled_in_the_queue_is_left_to_its_message(
     assert world.job(job.key).state is JobState.COMPLETED
 
 
-def test_so_is_one_whose_last_run_was_cancelled_days_before_it_was_due(world: World) -> None:
+def test_a_job_whose_run_was_cancelled_days_early_is_left_to_its_message(world: World) -> None:
     job = world.register(type="ONCE", schedule="2026-05-27T12:00:00Z")
     key = RunKey(job.key, run_id(job.uid, at("12:00") + 3 * DAY))
     world.runs.cancel(a_message(key), reason="enough", now=world.now)
@@ -612,7 +609,7 @@ def test_so_is_one_whose_last_run_was_cancelled_days_before_it_was_due(world: Wo
 
 
 @pytest.mark.parametrize(("later", "completed"), [(DAY - GRACE, 0), (DAY + GRACE, 1)])
-def test_what_was_to_complete_a_job_counts_as_lost_after_a_day(
+def test_the_message_that_completes_a_job_counts_as_lost_after_a_day(
     world: World, later: timedelta, completed: int
 ) -> None:
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
@@ -629,7 +626,7 @@ def test_what_was_to_complete_a_job_counts_as_lost_after_a_day(
 def test_a_job_whose_last_run_was_cancelled_long_after_it_was_due_is_completed_at_last(
     world: World, *, busy: bool
 ) -> None:
-    """The record is older than what an audit looks at, by the time its message counts as lost."""
+    """When its message counts as lost, the record is older than the records that an audit reads."""
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
     world.tick_at("12:00")
     reports = [audited_a_day_later(world) for _ in range(3)]
@@ -666,9 +663,11 @@ def test_a_job_whose_last_run_has_not_ended_is_not_completed(world: World, *, lo
 
 
 @pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.CANCELLED])
-def test_what_was_over_before_the_look_back_costs_nothing(world: World, state: JobState) -> None:
+def test_jobs_that_ended_before_the_look_back_need_no_run_reads(
+    world: World, state: JobState
+) -> None:
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
-    live(world, "12:01")
+    advance_until(world, "12:01")
     if state is JobState.CANCELLED:
         world.delete(job)
     assert world.job(job.key).state is state
@@ -686,14 +685,14 @@ def test_a_lost_run_of_a_pool_that_is_gone_is_told(world: World) -> None:
     purge(world)
     world.tick_at("12:16")
     gone = auditor(world)
-    gone._pools = {"default"}  # noqa: SLF001 — as deployed without it
+    gone._pools = {"default"}  # noqa: SLF001 — as if deployed without the pool
 
     [report] = gone.continue_audit(world.now + DAY)
 
     assert report.resent == 0
     assert any("pool batch no longer exists" in note for note in report.notes)
-    assert_chain = [e for e in world.entries if isinstance(e, DispatchEntry)]
-    assert assert_chain == []
+    dispatches = [e for e in world.entries if isinstance(e, DispatchEntry)]
+    assert dispatches == []
     assert job.definition.target.pool == "batch"
 
 
@@ -702,7 +701,7 @@ def test_a_lost_run_of_a_pool_that_is_gone_is_told(world: World) -> None:
 
 def test_a_healthy_job_costs_a_slot_and_a_query(world: World) -> None:
     world.register(schedule="*/5 * * * *")
-    live(world, "12:31")
+    advance_until(world, "12:31")
     world.faults.calls.clear()
 
     assert audit(world).repaired == 0
@@ -740,10 +739,10 @@ def test_a_full_queue_is_no_loss() -> None:
     assert report.repaired == 0
     assert report.waiting == 3
     settle(world)
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
-def test_a_watcher_that_is_behind_is_waited_for() -> None:
+def test_the_audit_waits_for_a_watcher_that_is_behind() -> None:
     world = World("11:59")
     world.tick()
     job = world.register(schedule="*/5 * * * *", misfire=RUN_ALL)
@@ -753,7 +752,7 @@ def test_a_watcher_that_is_behind_is_waited_for() -> None:
 
     assert (report.repaired, report.behind) == (0, 1)
     settle(world)
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_catching_up_is_no_loss(world: World) -> None:
@@ -768,12 +767,12 @@ def test_catching_up_is_no_loss(world: World) -> None:
         world.worker().work_one() if world.queued else None
     settle(world)
     assert audit(world).repaired == 0
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 @pytest.mark.parametrize("seconds", [0, 1, 2, 14, 59])
 def test_the_second_in_which_everything_moves_is_no_loss(seconds: int) -> None:
-    """The first look finds no entry where it will be; the second one does."""
+    """The first check finds no entry in the expected place; the second one does."""
     world = World("11:59")
     world.tick()
     for n in range(4):
@@ -784,27 +783,27 @@ def test_the_second_in_which_everything_moves_is_no_loss(seconds: int) -> None:
     world.tick()
     world.worker().work()
     for call in ("due.occupied", "due.read", "control.cursors", "queue.backlog", "runs.between"):
-        world.faults.once_before(call, world.tick)
+        world.faults.call_before_next(call, world.tick)
 
     assert audit(world).repaired == 0
 
 
 def test_what_comes_due_between_two_of_its_calls_is_no_loss(world: World) -> None:
     job = world.register(schedule="0 * * * *")
-    world.tick_at("12:00")  # nobody takes it: the job is looked at twice
+    world.tick_at("12:00")  # no worker takes the run, so the audit checks the job twice
     world.tick_at("12:59:54.900")
 
     def comes_due() -> None:
         if world.now == at("12:59:59.900"):
             world.tick_at("13:00:00.300")
 
-    world.faults.before_each("control.cursors", comes_due)
+    world.faults.call_before_each("control.cursors", comes_due)
 
     report = audit(world)
 
     assert world.now == at("13:00:00.300")
     assert (report.repaired, report.waiting) == (0, 1)
-    assert fires(world) == ["14:00"]
+    assert fire_times(world) == ["14:00"]
     assert world.job(job.key).state is JobState.ACTIVE
 
 
@@ -824,9 +823,9 @@ def test_a_job_that_has_left_a_pool_may_have_left_runs_in_its_queue(world: World
 BATCH = {"pool": "batch", "handler": "report"}
 
 
-def died_and_redriven_elsewhere(world: World) -> Run:
-    """A run that died in the pool default, and was redriven after its job had been moved to batch,
-    in whose queue it waits at 12:40.
+def redriven_in_another_pool(world: World) -> Run:
+    """A run that died in the pool default and was redriven after its job moved to batch. At 12:40
+    its message is in the queue of batch.
     """
     job = world.register(schedule="0 12 * * *", retryPolicy={"maxAttempts": 1})
     world.tick_at("12:00")
@@ -842,7 +841,7 @@ def died_and_redriven_elsewhere(world: World) -> Run:
 
 
 def test_a_redriven_run_waits_where_its_job_is_now(world: World) -> None:
-    run = died_and_redriven_elsewhere(world)
+    run = redriven_in_another_pool(world)
 
     report = audit(world)
 
@@ -852,7 +851,7 @@ def test_a_redriven_run_waits_where_its_job_is_now(world: World) -> None:
 
 
 def test_a_redriven_run_that_was_lost_is_sent_where_its_job_is_now(world: World) -> None:
-    run = died_and_redriven_elsewhere(world)
+    run = redriven_in_another_pool(world)
     purge(world)
 
     assert audit(world).revived == 1
@@ -891,13 +890,13 @@ def test_what_was_taken_in_another_pool_has_overtaken_nothing(world: World) -> N
     assert (report.repaired, report.waiting) == (0, 2)
 
 
-def test_what_another_pool_s_queue_holds_is_none_of_a_job_s_that_never_left_its_own(
+def test_messages_of_another_pool_do_not_hide_a_lost_run(
     world: World,
 ) -> None:
     world.register()
     world.register("other", target={"pool": "batch", "handler": "report"})
     world.tick_at("12:00")
-    world.queue.queues["default"]._messages.clear()  # noqa: SLF001 — behind its back
+    world.queue.queues["default"]._messages.clear()  # noqa: SLF001 — the system does not notice
     world.tick_at("12:16")
 
     report = audit(world)
@@ -922,7 +921,7 @@ def test_entries_written_late_into_buckets_behind_the_cursor_are_no_loss(world: 
     world.register(schedule="20 * * * *")
     world.tick_at("12:12")
     [(slot, entry)] = world.due.items.items()
-    without_entries(world)
+    delete_due_entries(world)
     world.tick_at("12:24")
     world.due.items = {Slot("2026-05-24T12:20Z#000", slot.sort_key): entry}
 
@@ -958,10 +957,10 @@ def test_what_the_queue_has_held_for_a_day_is_sent_once_more(world: World) -> No
     assert audit(world).resent == 1
 
     settle(world)
-    assert times_run(world) == {world.run(job, "12:00").key.execution_id: 1}
+    assert run_counts(world) == {world.run(job, "12:00").key.execution_id: 1}
 
 
-def test_what_others_have_overtaken_for_an_hour_is_lost_though_the_queue_holds_something(
+def test_a_run_overtaken_for_an_hour_is_lost_even_if_the_queue_is_not_empty(
     world: World,
 ) -> None:
     job = world.register(schedule="*/5 * * * *", overlap="QUEUE")
@@ -969,7 +968,7 @@ def test_what_others_have_overtaken_for_an_hour_is_lost_though_the_queue_holds_s
     world.tick_at("12:00")
     queue = world.queue.queues["default"]
     queue._messages = [m for m in queue._messages if "other" in m.body]  # noqa: SLF001
-    # One message of the other job is not let go.
+    # The worker keeps one message of the other job.
     held = world.worker().receive()
     assert held is not None
     held.hide(timedelta(hours=9))
@@ -982,18 +981,18 @@ def test_what_others_have_overtaken_for_an_hour_is_lost_though_the_queue_holds_s
 
     report = audit(world)
 
-    assert report.resent == 1, "runs that do not wait for each other overtake each other in health"
+    assert report.resent == 1, "in a healthy system, parallel runs overtake each other"
     world.tick()
     world.worker().work()
     assert world.run(job, "12:00").state is RunState.SUCCEEDED
 
 
-def test_what_cannot_be_read_is_counted_and_stops_nothing(world: World) -> None:
+def test_unreadable_items_are_counted_and_do_not_stop_the_audit(world: World) -> None:
     jobs = [world.register(f"job{n}", schedule="*/5 * * * *") for n in range(3)]
-    live(world, "12:31")
+    advance_until(world, "12:31")
     world.jobs.spoil(jobs[0].key)
     world.runs.spoil(world.run(jobs[1], "12:10").key)
-    without_entries(world)
+    delete_due_entries(world)
 
     report = audit(world)
 
@@ -1002,7 +1001,7 @@ def test_what_cannot_be_read_is_counted_and_stops_nothing(world: World) -> None:
     assert report.done
 
 
-# Its course
+# Progress of an audit
 
 
 def test_audits_follow_each_other_and_know_when_the_last_one_began() -> None:
@@ -1035,14 +1034,14 @@ def test_an_audit_goes_on_where_time_ran_out() -> None:
         if reports[0].done:
             break
 
-    assert jobs == PAGE * 2 + 7, "in each the first job of its page at least"
+    assert jobs == PAGE * 2 + 7, "every invocation checks at least one job"
     assert invocations == PAGE * 2 + 7
 
 
-def test_a_store_that_does_not_answer_is_come_back_to(world: World) -> None:
+def test_an_audit_resumes_after_a_store_was_unavailable(world: World) -> None:
     job = world.register(schedule="*/5 * * * *")
-    live(world, "12:11")
-    without_entries(world)
+    advance_until(world, "12:11")
+    delete_due_entries(world)
     world.at("12:31")
     calls = ["jobs.scan", "due.occupied", "jobs.get", "control.cursors", "due.read"]
     calls += ["queue.backlog", "runs.between", "control.audit"]
@@ -1055,11 +1054,11 @@ def test_a_store_that_does_not_answer_is_come_back_to(world: World) -> None:
 
     assert audit(world, restart=False).restored == 1
     settle(world)
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def dies_after(calls: int) -> bool:
-    """Let an auditor die after so many calls; another one takes up its work. False if it lived."""
+    """Kill an auditor after *calls* calls and let another one continue. Return whether it died."""
     world = World("11:59")
     world.tick()
     broken = world.register("broken", schedule="*/5 * * * *")
@@ -1070,14 +1069,14 @@ def dies_after(calls: int) -> bool:
     for run in world.queued:
         world.script(exit_code=int("tried" in run))
     world.worker().work()
-    without_entries(world, DispatchEntry)
+    delete_due_entries(world, DispatchEntry)
     world.tick_at("12:05")
     world.tick_at("12:10")
     purge(world)
     world.due.delete([s for s, e in world.due.items.items() if "broken" in str(e)])
     world.tick_at("12:26")
     world.worker().work()
-    once = times_run(world)
+    once = run_counts(world)
     world.faults.kill_after(calls)
     try:
         audit(world)
@@ -1094,8 +1093,8 @@ def dies_after(calls: int) -> bool:
 
     assert report.repaired == 0, report.notes
     for job in (broken, purged, latest, tried):
-        assert_all_accounted(world, job)
-    runs_again = times_run(world) - once
+        assert_all_accounted_for(world, job)
+    runs_again = run_counts(world) - once
     assert not [run for run, n in runs_again.items() if n + once[run] > 1 and "tried" not in run]
     return died
 
@@ -1113,22 +1112,22 @@ def test_two_auditors_at_once_do_no_harm(world: World) -> None:
     world.tick_at("12:16")
     world.worker().work()
     both = []
-    world.faults.once_before("due.put", lambda: both.append(audit(world)))
+    world.faults.call_before_next("due.put", lambda: both.append(audit(world)))
 
     report = audit(world)
 
     assert both[0].resent == 3
     assert "another auditor is running" in report.notes
     settle(world)
-    assert set(times_run(world).values()) == {1}
+    assert set(run_counts(world).values()) == {1}
     for job in jobs:
-        assert_all_accounted(world, job)
+        assert_all_accounted_for(world, job)
 
 
 def test_of_two_auditors_that_begin_one_goes_on(world: World) -> None:
     world.register()
     both = []
-    world.faults.once_before("control.replace_audit", lambda: both.append(audit(world)))
+    world.faults.call_before_next("control.replace_audit", lambda: both.append(audit(world)))
 
     report = audit(world)
 
@@ -1136,114 +1135,7 @@ def test_of_two_auditors_that_begin_one_goes_on(world: World) -> None:
     assert (report.jobs, report.notes) == (0, ["another auditor has begun this audit"])
 
 
-# Random histories
-
-
-SEEDS = 1_000 if LONG else 60
-
-
-class Audited(History):
-    """A history in which an auditor comes by at any time, and must find nothing."""
-
-    def watch(self) -> None:
-        super().watch()
-        if self.random.random() < 0.3:
-            report = audit(self.world)
-            self.told.append(f"  audit {report}")
-            # What has waited in a queue for a day counts as lost.
-            assert report.repaired == 0 or self.world.now > NOON + DAY
-
-
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_whatever_happens_in_health_there_is_nothing_to_repair(seed: int) -> None:
-    history = Audited(seed)
-    try:
-        history.play()
-        assert audit(history.world).repaired == 0
-    except BaseException as error:
-        error.add_note("\n".join(history.told))
-        raise
-
-
-class Damaged(History):
-    """A history in which things vanish behind the system's back."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.vanished: list[Run] = []
-
-    def work(self) -> None:
-        super().work()
-        damage = self.random.choice(
-            [self.entries_vanish, self.records_vanish, self.messages_vanish]
-        )
-        if self.random.random() < 0.3:
-            self.told.append(f"  {damage.__name__}")
-            damage()
-
-    def entries_vanish(self) -> None:
-        slots = [slot for slot in self.world.due.items if self.random.random() < 0.5]
-        self.world.due.delete(slots)
-
-    def records_vanish(self) -> None:
-        for run in self.world.runs.all.values():
-            if self.random.random() < 0.2:
-                forget(self.world, run)
-                self.vanished.append(run)
-
-    def evidence(self, job: Job) -> Evidence:
-        gone = [run for run in self.vanished if (run.key.job, run.key.uid) == (job.key, job.uid)]
-        return replace(super().evidence(job), vanished=gone)
-
-    def messages_vanish(self) -> None:
-        for queue in self.world.queue.queues.values():
-            queue._messages = [m for m in queue._messages if self.random.random() < 0.5]  # noqa: SLF001
-
-    def quieten(self) -> None:
-        """Let all that is in the queues be taken, and the auditor come by some times."""
-        self.world.faults.clear()
-        self.world.due.deletes = True
-        for job in self.jobs:
-            if self.world.job(job.key).state is JobState.PAUSED:
-                self.world.resume(job)
-        self.world.runner.scripts.clear()
-        self.world.new_watcher()
-        for _ in range(8):
-            for _ in range(40):
-                self.world.tick()
-                self.world.worker().work()
-                self.world.advance(seconds=31)
-            self.told.append(f"  audit {audit(self.world)}")
-
-
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_whatever_vanishes_is_accounted_for_after_an_audit(seed: int) -> None:
-    history = Damaged(seed)
-    world = history.world
-    acts: list[Callable[[], None]] = [
-        *(history.moments, history.outage, history.watch, history.watch),
-        *(history.work, history.work, history.faulty_watch, history.manage),
-    ]
-    try:
-        for _ in range(40):
-            act = history.random.choice(acts)
-            history.told.append(f"{world.now:%H:%M:%S} {act.__name__}")
-            act()
-        history.quieten()
-        settle(world, step=timedelta(seconds=2))
-        assert audit(world).repaired == 0
-        for job in history.jobs:
-            # Of a deleted job nobody misses what nobody has.
-            if world.job(job.key).state is not JobState.CANCELLED:
-                assert_all_accounted(
-                    world, job, picked_up_late=True, purged=True, evidence=history.evidence(job)
-                )
-    except BaseException as error:
-        error.add_note("\n".join(history.told))
-        raise
-
-
-# Pure
+# Pure functions
 
 
 @given(
@@ -1271,8 +1163,8 @@ def a_record(job: Job, occurrence: datetime, **fields: Any) -> Run:
 
 
 @given(st.data())
-def test_what_is_missing_is_what_no_record_stands_for(data: st.DataObject) -> None:
-    """Against sets, one occurrence at a time."""
+def test_missing_occurrences_are_those_without_a_record(data: st.DataObject) -> None:
+    """Compared with a set-based model that looks at one occurrence at a time."""
     width = data.draw(st.sampled_from([0, 600]))
     job = a_job(schedule="*/5 * * * *", jitterSec=width)
     now = NOON + timedelta(minutes=data.draw(st.integers(0, 400)))
@@ -1322,7 +1214,7 @@ def test_what_a_range_covers_is_owed_no_more_whatever_runs_within_it() -> None:
     assert owes_records(job.uid, owed, [within])
 
 
-def test_what_ended_before_what_is_read_waits_for_no_message() -> None:
+def test_a_run_older_than_the_read_range_does_not_wait_for_a_message() -> None:
     job = a_job(type="ONCE", schedule="2026-05-24T12:01:00Z")
     now = NOON + 3 * DAY
 
@@ -1333,10 +1225,10 @@ def test_what_ended_before_what_is_read_waits_for_no_message() -> None:
 
 def test_when_a_run_is_idle() -> None:
     key = run_key()
-    assert idle_since(Run(key, RunState.SUCCEEDED)) is None
-    assert idle_since(Run(key, RunState.RUNNING, lease_until=at("12:09"))) == at("12:09")
-    assert idle_since(Run(key, RunState.PENDING, not_before=at("12:08"))) == at("12:08")
-    assert idle_since(Run(key, RunState.PENDING)) == key.scheduled_at
+    assert claimable_since(Run(key, RunState.SUCCEEDED)) is None
+    assert claimable_since(Run(key, RunState.RUNNING, lease_until=at("12:09"))) == at("12:09")
+    assert claimable_since(Run(key, RunState.PENDING, not_before=at("12:08"))) == at("12:08")
+    assert claimable_since(Run(key, RunState.PENDING)) == key.scheduled_at
 
 
 def test_the_margins_keep_their_distances() -> None:

@@ -1,4 +1,4 @@
-"""What the writer of the audit chain reads again, and what it remembers."""
+"""Which batches the writer of the audit chain reads, and which ids it caches."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters import audit_log
-from nextfire.adapters.audit_log import S3AuditLog
+from nextfire.adapters.s3 import audit_log
+from nextfire.adapters.s3.audit_log import S3AuditLog
 from nextfire.domain.change import ItemChange
 from nextfire.domain.errors import UnavailableError
 from nextfire.usecases.record_changes import RecordChanges
@@ -23,7 +23,7 @@ CHANGE = ItemChange("0", "jobs", "MODIFY", {"job_id": "a"}, NOON, {"n": 1}, ("pa
 
 
 class Bucket:
-    """A client of S3 with one bucket. `gets` counts the objects that were read."""
+    """An S3 client with one bucket. `gets` counts the objects that were read."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
@@ -32,11 +32,11 @@ class Bucket:
     def list_objects_v2(self, **_: object) -> Any:
         return {"Contents": [{"Key": min(self.objects)}]} if self.objects else {}
 
-    def get_object(self, Key: str, **_: object) -> Any:  # noqa: N803 — as AWS has it
+    def get_object(self, Key: str, **_: object) -> Any:  # noqa: N803 — AWS name
         self.gets += 1
         return {"Body": io.BytesIO(self.objects[Key])}
 
-    def put_object(self, Key: str, Body: bytes, **_: object) -> None:  # noqa: N803 — as AWS has it
+    def put_object(self, Key: str, Body: bytes, **_: object) -> None:  # noqa: N803 — AWS name
         assert Key not in self.objects
         self.objects[Key] = Body
 
@@ -81,7 +81,7 @@ def test_a_process_reads_no_batch_that_it_wrote() -> None:
 
 
 def test_a_new_process_reads_the_batches_of_the_window_once(stack: Stack) -> None:
-    """A bounded number with each invocation; an invocation that fails is delivered again."""
+    """Each invocation reads a bounded number of batches; a failed invocation is retried."""
     process, there = stack.process(), len(stack.bucket.objects)
     failures = 0
     while True:
@@ -101,8 +101,10 @@ def test_a_new_process_reads_the_batches_of_the_window_once(stack: Stack) -> Non
     assert stack.bucket.gets == 0
 
 
-def test_what_is_needed_is_not_forgotten(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More batches in the window than a process remembers are not read with each invocation."""
+def test_the_cache_keeps_the_batches_of_the_window(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A window with more batches than the cache holds is not read in every invocation."""
     monkeypatch.setattr(audit_log, "_MAX_CACHED_IDS", 100)
     monkeypatch.setattr(audit_log, "_MAX_READS", 10 * BATCHES)
     process = stack.process()
@@ -127,8 +129,8 @@ def test_the_oldest_batches_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> No
         assert process.record(changes[-1:]) == 1
 
     assert bucket.gets == 0
-    assert len(log._cached) == log._ids == 20  # noqa: SLF001 — what fits
-    # A late second delivery reads the batches from then on, and finds the event.
+    assert len(log._cached) == log._ids == 20  # noqa: SLF001 — the size of the cache
+    # A late redelivery reads the batches since the event and finds it.
     assert process.record(changes[50:51]) == 0
     assert bucket.gets > 0
     assert process.record(changes[-1:]) == 0

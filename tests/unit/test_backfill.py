@@ -1,4 +1,4 @@
-"""Occurrences of the past run after all, a few at a time."""
+"""A backfill runs past occurrences, at most `AT_ONCE` at a time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from nextfire.domain.backfill import AT_ONCE, MOST, Order
 from nextfire.domain.due import BackfillEntry, FireEntry
 from nextfire.domain.errors import ChangedError, ConflictError, InvalidInputError, NotFoundError
 from nextfire.domain.ids import RunKey, run_id
-from nextfire.domain.job import Job, JobState
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.usecases.find_outstanding import has_outstanding
 from nextfire.usecases.manage_backfills import BackfillRange
-from tests.accounting import assert_all_accounted, covered, settle, spoken
+from tests.accounting import assert_all_accounted_for, covered, format_time, settle
 from tests.builders import RUN_LATEST, SKIP, at
 from tests.fakes import Killed
 from tests.world import World
@@ -45,7 +46,7 @@ def begin(
 
 
 def backfilled(world: World, job: Job) -> list[Run]:
-    """In the order in which they were begun."""
+    """The runs of the job's backfills, in the order in which they began."""
     found = [
         run
         for key, run in world.runs.all.items()
@@ -54,15 +55,17 @@ def backfilled(world: World, job: Job) -> list[Run]:
     return sorted(found, key=lambda run: (run.not_before or world.now, run.key.run_id))
 
 
-def told(runs: Sequence[Run]) -> list[str]:
-    return sorted(spoken(run.key.scheduled_at) for run in runs)
+def times(runs: Sequence[Run]) -> list[str]:
+    return sorted(format_time(run.key.scheduled_at) for run in runs)
 
 
 def outstanding(world: World, job: Job) -> int:
     return sum(not run.state.ended for run in backfilled(world, job))
 
 
-def test_what_was_before_the_job_runs_and_the_schedule_goes_on(world: World) -> None:
+def test_occurrences_before_the_job_was_created_run_and_the_schedule_continues(
+    world: World,
+) -> None:
     job = world.register(**MINUTELY)
 
     begun = begin(world, job, "11:50", "11:55", reason="a reason")
@@ -73,7 +76,7 @@ def test_what_was_before_the_job_runs_and_the_schedule_goes_on(world: World) -> 
     assert begun.revision == job.revision + 1
     settle(world)
     runs = backfilled(world, job)
-    assert told(runs) == ["11:50", "11:51", "11:52", "11:53", "11:54"]
+    assert times(runs) == ["11:50", "11:51", "11:52", "11:53", "11:54"]
     assert {(r.state, r.attempt, r.request) for r in runs} == {(RunState.SUCCEEDED, 1, "b")}
     assert {r.request_reason for r in runs} == {"a reason"}
     over = world.job(job.key)
@@ -81,7 +84,7 @@ def test_what_was_before_the_job_runs_and_the_schedule_goes_on(world: World) -> 
     assert [type(e) for e in world.entries] == [FireEntry]
     world.tick_at("12:00:30")
     settle(world)
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 @pytest.mark.parametrize("order", Order)
@@ -91,11 +94,11 @@ def test_a_few_at_a_time_in_the_order_asked_for(world: World, order: Order, over
     begin(world, job, "11:00", "11:35", order=order)
     batches: list[list[str]] = []
     for _ in range(12):
-        for works in (False, False, True):  # until they have ended no other begins
+        for works in (False, False, True):  # the next batch begins after the previous one has ended
             world.tick()
             assert outstanding(world, job) <= AT_ONCE
             begun = {each for batch in batches for each in batch}
-            new = {*told(backfilled(world, job))} - begun
+            new = {*times(backfilled(world, job))} - begun
             batches += [sorted(new)] if new else []
             if works:
                 world.worker().work()
@@ -106,10 +109,10 @@ def test_a_few_at_a_time_in_the_order_asked_for(world: World, order: Order, over
     assert in_row == sorted(in_row, reverse=order is Order.NEWEST_FIRST)
     settle(world)
     assert {r.state for r in backfilled(world, job)} == {RunState.SUCCEEDED}
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
-def test_what_has_a_record_is_not_run_again_nor_what_a_range_stands_for(world: World) -> None:
+def test_recorded_and_covered_occurrences_do_not_run_again(world: World) -> None:
     job = world.register(**MINUTELY, misfire=RUN_LATEST)
     world.tick_at("12:00")
     world.at("12:10:30")
@@ -124,24 +127,24 @@ def test_what_has_a_record_is_not_run_again_nor_what_a_range_stands_for(world: W
         RunKey(job.key, run_id(job.uid, at(time))) for time in ("11:57", "11:58", "11:59")
     }
     world.tick()
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
-def test_what_the_schedule_is_still_to_send_is_left_to_it(world: World) -> None:
+def test_occurrences_that_the_schedule_has_yet_to_send_are_not_backfilled(world: World) -> None:
     job = world.register(**MINUTELY, misfire=SKIP)
     world.tick_at("12:00")
     world.worker().work()
-    world.at("12:10:30")  # no watcher came since
+    world.at("12:10:30")  # no tick in the meantime
     begun = begin(world, job, "11:58", "12:30")
     assert begun.backfilling is not None
     assert begun.backfilling.last == at("12:00")
     settle(world)
-    assert told(backfilled(world, job)) == ["11:58", "11:59"]
+    assert times(backfilled(world, job)) == ["11:58", "11:59"]
     assert covered(world, job) == ["12:01-12:09 (9)"]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
-def test_what_jitter_has_put_off_is_left_to_the_schedule(world: World) -> None:
+def test_occurrences_delayed_by_jitter_are_not_backfilled(world: World) -> None:
     job = world.register(**MINUTELY, jitterSec=50)
     world.tick_at("12:00:01")
     begun = begin(world, job, "11:55", "12:00:01")
@@ -149,7 +152,7 @@ def test_what_jitter_has_put_off_is_left_to_the_schedule(world: World) -> None:
     assert begun.backfilling.last == at("11:59")
 
 
-def test_of_a_schedule_that_was_changed_the_present_one_counts(world: World) -> None:
+def test_a_backfill_uses_the_current_schedule(world: World) -> None:
     job = world.register(schedule="*/10 * * * *")
     world.tick_at("12:00")
     world.worker().work()
@@ -157,12 +160,12 @@ def test_of_a_schedule_that_was_changed_the_present_one_counts(world: World) -> 
     world.change(job, **MINUTELY)
     begin(world, job, "11:58", "12:05:30")
     settle(world)
-    # 12:00 was the old one's, and ran.
-    assert told(backfilled(world, job)) == ["11:58", "11:59", *(f"12:0{n}" for n in range(1, 6))]
-    assert_all_accounted(world, job)
+    # The former schedule owned 12:00, and it ran.
+    assert times(backfilled(world, job)) == ["11:58", "11:59", *(f"12:0{n}" for n in range(1, 6))]
+    assert_all_accounted_for(world, job)
 
 
-def test_how_many_there_would_be_is_told(world: World) -> None:
+def test_a_backfill_above_the_limit_reports_its_size(world: World) -> None:
     job = world.register(**MINUTELY)
     with pytest.raises(InvalidInputError, match="there are 120 occurrences") as refused:
         begin(world, job, "09:00", "11:00", at_most=100)
@@ -215,8 +218,8 @@ def test_every_kind_of_schedule_has_a_past(
     job = world.register(**schedule)
     begin(world, job, "10:20", "11:20")
     settle(world)
-    assert told(backfilled(world, job)) == found
-    assert_all_accounted(world, job)
+    assert times(backfilled(world, job)) == found
+    assert_all_accounted_for(world, job)
 
 
 def test_no_more_than_max_runs_counts_are_made_up_for(world: World) -> None:
@@ -230,11 +233,11 @@ def test_no_more_than_max_runs_counts_are_made_up_for(world: World) -> None:
     assert begun.backfilling is not None
     assert begun.backfilling.last == at("12:01")
     settle(world)
-    assert told(backfilled(world, job)) == ["11:58", "11:59"]
+    assert times(backfilled(world, job)) == ["11:58", "11:59"]
     assert world.job(job.key).state is JobState.COMPLETED
 
 
-def test_one_at_a_time_and_the_same_request_is_the_same(world: World) -> None:
+def test_a_job_has_one_backfill_at_a_time_and_requests_are_idempotent(world: World) -> None:
     job = world.register(**MINUTELY)
     begun = begin(world, job, "11:00", "11:05")
     assert begin(world, job, "11:00", "11:05") == begun
@@ -257,7 +260,7 @@ def test_it_is_asked_again_when_it_is_over_and_nothing_runs_twice(world: World) 
     assert world.job(job.key).backfill is None
 
 
-def test_stopped_it_begins_nothing_more(world: World) -> None:
+def test_a_stopped_backfill_begins_no_more_runs(world: World) -> None:
     job = world.register(**MINUTELY)
     begin(world, job, "11:00", "11:35")
     world.tick()
@@ -267,13 +270,13 @@ def test_stopped_it_begins_nothing_more(world: World) -> None:
     assert len(backfilled(world, job)) == AT_ONCE
     assert {r.state for r in backfilled(world, job)} == {RunState.SUCCEEDED}
     assert [type(e) for e in world.entries] == [FireEntry]
-    with pytest.raises(NotFoundError, match="backfill"):
+    with pytest.raises(NotFoundError, match="Backfill"):
         world.backfills.stop(job.key, now=world.now)
 
 
 def test_it_is_begun_though_somebody_changes_the_job(world: World) -> None:
     job = world.register(**MINUTELY)
-    world.faults.once_before("jobs.update", lambda: world.change(job, name="another"))
+    world.faults.call_before_next("jobs.update", lambda: world.change(job, name="another"))
 
     begun = begin(world, job, "11:00", "11:35")
 
@@ -292,7 +295,7 @@ def test_what_has_been_begun_leaves_no_entry(world: World) -> None:
     assert [e.ordinal for e in world.entries if isinstance(e, BackfillEntry)] == [AT_ONCE + 1]
 
 
-def test_one_that_cannot_go_on_now_is_not_tried_without_end(world: World) -> None:
+def test_a_backfill_that_cannot_continue_is_retried_later(world: World) -> None:
     job = world.register(**MINUTELY)
     begin(world, job, "11:00", "11:35")
     world.faults.refuse("runs.get", times=1)
@@ -307,7 +310,7 @@ def test_one_that_cannot_go_on_now_is_not_tried_without_end(world: World) -> Non
 def test_it_is_stopped_though_somebody_changes_the_job(world: World) -> None:
     job = world.register(**MINUTELY)
     begin(world, job, "11:00", "11:35")
-    world.faults.once_before("jobs.update", lambda: world.change(job, name="another"))
+    world.faults.call_before_next("jobs.update", lambda: world.change(job, name="another"))
 
     stopped = world.backfills.stop(job.key, now=world.now)
 
@@ -315,7 +318,7 @@ def test_it_is_stopped_though_somebody_changes_the_job(world: World) -> None:
     assert stopped.definition.name == "another"
 
 
-def test_what_was_stopped_does_not_go_on_with_another(world: World) -> None:
+def test_a_stopped_backfill_does_not_resume_with_the_next_one(world: World) -> None:
     job = world.register(**MINUTELY)
     begin(world, job, "11:00", "11:35")
     for _ in range(3):
@@ -330,11 +333,11 @@ def test_what_was_stopped_does_not_go_on_with_another(world: World) -> None:
         world.tick()
         world.advance(seconds=6)
     new = [run for run in backfilled(world, job) if run.request == "c"]
-    assert told(new) == [f"09:0{n}" for n in range(AT_ONCE)]
+    assert times(new) == [f"09:0{n}" for n in range(AT_ONCE)]
 
 
 @pytest.mark.parametrize("how", ["pause", "delete", "change"])
-def test_what_changes_the_schedule_ends_it(world: World, how: str) -> None:
+def test_a_schedule_change_ends_the_backfill(world: World, how: str) -> None:
     job = world.register(**MINUTELY)
     begin(world, job, "11:00", "11:35")
     world.tick()
@@ -349,7 +352,7 @@ def test_what_changes_the_schedule_ends_it(world: World, how: str) -> None:
     assert not [e for e in world.entries if isinstance(e, BackfillEntry)]
 
 
-def test_a_change_of_what_leaves_it(world: World) -> None:
+def test_a_payload_change_does_not_end_the_backfill(world: World) -> None:
     job = world.register(**MINUTELY)
     begin(world, job, "11:00", "11:15")
     world.tick()
@@ -360,7 +363,7 @@ def test_a_change_of_what_leaves_it(world: World) -> None:
 
 def test_a_job_that_drains_waits_for_what_was_begun(world: World) -> None:
     job = world.register(**MINUTELY)
-    # Longer ago than it looks for what waits or is tried again.
+    # Before the period that `has_outstanding` searches for waiting runs and retries.
     long_ago = BackfillRange(at("09:00") - timedelta(days=5), at("09:35") - timedelta(days=5))
     world.backfills.begin(job.key, long_ago, backfill_id="b", asked_at=world.now, now=world.now)
     world.tick()
@@ -400,7 +403,7 @@ def test_it_is_never_too_late_and_waits_for_its_turn(
     assert [r.state for r in backfilled(world, job)] == [state] * 5
 
 
-def test_whose_message_is_lost_is_sent_again(world: World) -> None:
+def test_a_backfill_run_whose_message_was_lost_is_sent_again(world: World) -> None:
     job = world.register(**MINUTELY)
     begin(world, job, "09:00", "09:12")
     world.tick()
@@ -470,7 +473,7 @@ def test_a_watcher_that_dies_anywhere_loses_none() -> None:
         assert world.job(job.key).backfill is None, calls
         if over:
             return
-    raise AssertionError("it has no end")
+    raise AssertionError("the backfill does not end")
 
 
 def test_two_watchers_begin_no_more_than_one(world: World) -> None:
@@ -489,7 +492,7 @@ def test_two_watchers_begin_no_more_than_one(world: World) -> None:
     assert [r.attempt for r in backfilled(world, job)] == [1] * 35
 
 
-def test_who_cannot_be_backfilled_says_so(world: World) -> None:
+def test_jobs_that_cannot_be_backfilled_are_rejected(world: World) -> None:
     paused = world.pause(world.register("paused", **MINUTELY))
     manual = world.register("manual", type="MANUAL", schedule=None)
     gone = world.delete(world.register("gone", **MINUTELY))
@@ -501,9 +504,9 @@ def test_who_cannot_be_backfilled_says_so(world: World) -> None:
     with pytest.raises(NotFoundError):
         world.backfills.stop(gone.key, now=world.now)
     job = world.register(**MINUTELY)
-    nobody = replace(job, key=job.key._replace(job_id="nobody"))
+    missing = replace(job, key=job.key._replace(job_id="missing"))
     with pytest.raises(NotFoundError):
-        begin(world, nobody, "11:00", "11:05")
+        begin(world, missing, "11:00", "11:05")
     wanted = BackfillRange(at("11:00"), at("11:05"))
     with pytest.raises(ChangedError):
         world.backfills.begin(
@@ -511,7 +514,9 @@ def test_who_cannot_be_backfilled_says_so(world: World) -> None:
         )
 
 
-def test_while_the_dispatcher_is_far_behind_only_what_was_before_the_job_is(world: World) -> None:
+def test_a_backlogged_dispatcher_limits_backfills_to_occurrences_before_the_job(
+    world: World,
+) -> None:
     job = world.register(**MINUTELY)
     world.advance(hours=3)
     with pytest.raises(ConflictError, match="dispatcher is behind"):
@@ -519,7 +524,7 @@ def test_while_the_dispatcher_is_far_behind_only_what_was_before_the_job_is(worl
     begin(world, job, "11:00", "11:05")
 
 
-def test_a_request_that_comes_again_does_not_begin_anew_what_was_stopped(world: World) -> None:
+def test_a_repeated_request_does_not_restart_a_stopped_backfill(world: World) -> None:
     job = world.register(**MINUTELY)
     begin(world, job, "11:40", "11:55")
     stopped = world.backfills.stop(job.key, now=world.now)

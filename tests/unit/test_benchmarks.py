@@ -1,4 +1,4 @@
-"""What the benchmarks compute from measurements is computed right."""
+"""The figures that the benchmarks compute from measurements."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def started(of: Occurrence, late: float = 0, attempts: int = 1, *, ended: bool =
 
 
 def of_one(*events: Sent | Started) -> Account:
-    """The account of the occurrence `a` at noon."""
+    """The account of *events* with one expected occurrence: job `a` at noon."""
     return account(
         [occurrence()],
         [event for event in events if isinstance(event, Sent)],
@@ -77,7 +77,7 @@ def test_run_that_started_twice_is_duplicated(records: list[Started]) -> None:
     assert of_one(*records).duplicated == {occurrence()}
 
 
-def test_first_of_two_messages_counts_and_both_are_told() -> None:
+def test_the_first_of_two_messages_counts_and_both_are_reported() -> None:
     run = occurrence()
 
     found = of_one(sent(run, 4, "m2"), sent(run, 1, "m1"), started(run))
@@ -91,7 +91,7 @@ def test_message_that_is_received_twice_was_sent_once() -> None:
     assert not of_one(sent(occurrence()), sent(occurrence())).sent_twice
 
 
-def test_what_has_not_succeeded_and_what_nobody_expects_is_told() -> None:
+def test_unfinished_and_unexpected_runs_are_reported() -> None:
     stranger = occurrence("b")
 
     found = of_one(started(occurrence(), ended=False), started(stranger), sent(occurrence("c")))
@@ -125,7 +125,7 @@ def test_items_are_as_large_as_names_and_values() -> None:
     assert item_bytes(item) == (2 + 2) + (1 + 3) + (1 + 3 + 1 + 2) + (1 + 1)
 
 
-def test_prices_without_and_with_what_is_free() -> None:
+def test_prices_with_and_without_the_free_tier() -> None:
     first, second, third = costs(
         [
             ("watcher", "GB-s on arm64", 1_400_000),
@@ -136,7 +136,7 @@ def test_prices_without_and_with_what_is_free() -> None:
 
     assert first.usd == pytest.approx(18.667, abs=0.001)
     assert first.usd_with_free_tier == pytest.approx(13.333, abs=0.001)  # 400,000 are free
-    assert second.usd_with_free_tier == second.usd  # and were used up
+    assert second.usd_with_free_tier == second.usd  # the first used them up
     assert third.usd == third.usd_with_free_tier == pytest.approx(1.25)
 
 

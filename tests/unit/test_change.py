@@ -1,4 +1,4 @@
-"""`changed_by` as the audit log reads it: a writer of the table can put anything there."""
+"""Parsing `changed_by` for the audit log: a writer of the table can store any text there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nextfire audit`: what it prints, and what it says to a call that it cannot carry out."""
+"""`nextfire audit`: what it prints, and the errors of commands that it cannot run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Bucket:
 
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
-    """`nextfire audit …` where no local stack is up, without a region."""
+    """Run `nextfire audit …` without a local stack and without a region."""
     monkeypatch.chdir(tmp_path)
     environment: dict[str, str | None] = {
         "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
@@ -83,7 +83,7 @@ def test_without_a_stack_and_a_region_it_names_both_remedies(call: Call, command
 
 
 @pytest.mark.parametrize("command", ["verify", "list"])
-def test_a_named_stack_without_a_region_is_told_so(call: Call, command: str) -> None:
+def test_a_named_stack_without_a_region_is_an_error(call: Call, command: str) -> None:
     result = call(command, "--stack", "Mine")
 
     assert result.exit_code == 1

@@ -1,4 +1,4 @@
-"""Job documents from flags and files."""
+"""Job documents that the CLI builds from flags and files."""
 
 import json
 from datetime import timedelta
@@ -9,16 +9,12 @@ import pytest
 import typer
 from pydantic import ValidationError
 
-from nextfire.domain.job import Backoff, JobDefinition, RetryJitter
+from nextfire.domain.definition import MAX_TIMEOUT_SEC, JobDefinition
+from nextfire.domain.policies import Backoff, RetryJitter
 from nextfire.domain.run import AttemptOutcome
 from nextfire.domain.schedule import MAX_JITTER
-from nextfire_cli.definition import (
-    MAX_TIMEOUT_SEC,
-    definition,
-    iso_duration,
-    moment,
-    whole_seconds,
-)
+from nextfire_cli.definition import definition
+from nextfire_cli.durations import iso_duration, moment, whole_seconds
 from tests.builders import NOON
 
 
@@ -40,7 +36,7 @@ def test_durations_are_sent_in_iso_8601(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "s", "5 s", "-5s", "0s", "5s1m", "P1M", "tomorrow"])
-def test_what_is_no_duration_is_refused_with_its_flag(text: str) -> None:
+def test_an_invalid_duration_is_rejected_with_its_flag(text: str) -> None:
     with pytest.raises(typer.BadParameter) as refused:
         iso_duration(text, "--in")
     assert refused.value.param_hint == "--in"
@@ -56,7 +52,7 @@ def test_flags_make_a_document_and_leave_out_what_they_do_not_name() -> None:
         name="five",
         timeout="10m",
         max_attempts=2,
-        labels=["team=a", "query=a=b"],
+        label=["team=a", "query=a=b"],
     ) == {
         "name": "five",
         "type": "CRON",
@@ -79,8 +75,8 @@ def test_flags_make_a_document_and_leave_out_what_they_do_not_name() -> None:
         ({"cron": "* * * * *", "in_": "5s"}, "--cron, --at, --in, --every, --date"),
         ({"payload": "{not json"}, "--payload"),
         ({"payload": "@/no/such/file"}, "--payload"),
-        ({"labels": ["team"]}, "--label"),
-        ({"labels": ["=a"]}, "--label"),
+        ({"label": ["team"]}, "--label"),
+        ({"label": ["=a"]}, "--label"),
         ({"timeout": "soon"}, "--timeout"),
         ({"timeout": "1.5s"}, "--timeout"),
         ({"timeout": "0"}, "--timeout"),
@@ -93,9 +89,9 @@ def test_flags_make_a_document_and_leave_out_what_they_do_not_name() -> None:
         ({"max_retry_delay": "9" * 5000}, "--max-retry-delay"),
         ({"env": ["A"]}, "--env"),
         ({"env": ["=a"]}, "--env"),
-        ({"secrets": ["A"]}, "--secret"),
-        ({"parameters": ["x"]}, "--parameter"),
-        ({"env": ["A=1"], "secrets": ["A=s"]}, "--secret"),
+        ({"secret": ["A"]}, "--secret"),
+        ({"parameter": ["x"]}, "--parameter"),
+        ({"env": ["A=1"], "secret": ["A=s"]}, "--secret"),
     ],
 )
 def test_a_flag_that_cannot_be_read_is_named(flags: dict[str, Any], hint: str) -> None:
@@ -105,7 +101,7 @@ def test_a_flag_that_cannot_be_read_is_named(flags: dict[str, Any], hint: str) -
 
 
 @pytest.mark.parametrize("text", ["Soon", "0s", "30d1s", "1.5s", "-1"])
-def test_a_window_that_is_none_is_shown_as_typed_with_the_bounds_of_windows(text: str) -> None:
+def test_an_invalid_window_is_shown_as_typed_with_the_allowed_range(text: str) -> None:
     with pytest.raises(typer.BadParameter) as refused:
         definition(relevancy_window=text)
     assert f"'{text}' is not a duration" in refused.value.message
@@ -140,7 +136,7 @@ def test_bounds_are_those_of_a_job() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "0s", "0m", "0h0m", "0d", "PT0S", "P0DT0.0S"])
-def test_nothing_at_all_is_a_length_too(text: str) -> None:
+def test_a_duration_of_zero_is_valid(text: str) -> None:
     assert whole_seconds(text, "--overlap", 0, 60) == 0
     assert definition(in_="5s", handler="hello", retry_delay=text)["retryPolicy"] == {
         "initialDelayMs": 0
@@ -150,7 +146,7 @@ def test_nothing_at_all_is_a_length_too(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "P0", "P0DT", "s"])
-def test_what_says_no_length_is_not_nothing(text: str) -> None:
+def test_a_duration_without_a_number_is_invalid(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         whole_seconds(text, "--overlap", 0, 60)
 
@@ -166,7 +162,7 @@ def test_flags_are_put_over_the_file(tmp_path: Path) -> None:
                 "target": {"pool": "batch", "handler": "report"},
                 "priority": "HIGH",
             },
-            indent="\t",  # which YAML refuses and JSON takes
+            indent="\t",  # YAML rejects tabs, JSON allows them
         )
     )
 
@@ -206,10 +202,10 @@ def test_retries_and_variables() -> None:
         max_retry_delay="2d",
         retry_jitter=RetryJitter.FULL,
         retry_on=[AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT],
-        retry_exit_codes=[75, -9],
+        retry_exit_code=[75, -9],
         env=["LEVEL=a=b", "EMPTY="],
-        secrets=["KEY=billing/key#api", "ALL=billing/key"],
-        parameters=["URL=billing/url"],
+        secret=["KEY=billing/key#api", "ALL=billing/key"],
+        parameter=["URL=billing/url"],
     ) == {
         "target": {
             "handler": "h",
@@ -241,7 +237,7 @@ def test_variables_and_retries_are_put_over_the_files_one_by_one(tmp_path: Path)
     )
 
     merged = definition(
-        file=str(file), env=["A=new"], parameters=["B=p"], retry_exit_codes=[75], max_attempts=2
+        file=str(file), env=["A=new"], parameter=["B=p"], retry_exit_code=[75], max_attempts=2
     )
 
     assert merged == {
@@ -260,11 +256,11 @@ def test_variables_and_retries_are_put_over_the_files_one_by_one(tmp_path: Path)
         ("2026-05-24T10:00:00+02:00", "2026-05-24T10:00:00+02:00"),
     ],
 )
-def test_a_moment_is_an_instant_or_so_long_ago(text: str, instant: str) -> None:
+def test_a_moment_is_an_instant_or_a_duration_before_now(text: str, instant: str) -> None:
     assert moment(text, "--from", NOON) == instant
 
 
 @pytest.mark.parametrize("text", ["Peter", "99999999999d", "PT", "yesterday", "5x"])
-def test_a_moment_that_is_none(text: str) -> None:
+def test_an_invalid_moment_is_rejected(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         moment(text, "--from", NOON)

@@ -1,4 +1,4 @@
-"""The demo, against a service whose time passes while the demo sleeps."""
+"""The demo, against a fake service whose clock moves while the demo sleeps."""
 
 import json
 from collections.abc import Callable
@@ -19,7 +19,7 @@ BEGIN = datetime(2026, 5, 24, 10, 0, 30, 250_000, tzinfo=UTC)
 
 
 class Service:
-    """Runs each job half a second after it is due, in `states` where that says otherwise."""
+    """Ends each run half a second after it is due, with its state in `states` or SUCCEEDED."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -40,7 +40,7 @@ class Service:
         return self.seconds
 
     def answer(self, request: httpx.Request) -> httpx.Response:
-        if request.url.path != "/v1/health":  # which is open to all: nothing has to check a key
+        if request.url.path != "/v1/health":  # open to all, so no key has to be checked
             self.seconds += self.cold_start
             self.cold_start = 0
         match request.method, request.url.path.removeprefix("/v1/").split("/"):
@@ -55,7 +55,7 @@ class Service:
                 }[job["type"]]()
                 self.jobs[job["jobId"]] = job, due
                 if self.interrupt == job["name"]:
-                    raise KeyboardInterrupt  # it is stored, and nobody hears of it
+                    raise KeyboardInterrupt  # the job is stored, but the client gets no answer
                 return httpx.Response(201, json={"nextFireAt": isoformat(due)})
             case "GET", ["jobs"]:
                 return httpx.Response(200, json={"items": []})
@@ -90,16 +90,16 @@ def service() -> Service:
 
 
 @pytest.fixture
-def told() -> StringIO:
+def output() -> StringIO:
     return StringIO()
 
 
 @pytest.fixture
-def demo(service: Service, told: StringIO) -> Demo:
+def demo(service: Service, output: StringIO) -> Demo:
     client = Client(
         "http://127.0.0.1:1", auth=httpx.Auth(), transport=httpx.MockTransport(service.answer)
     )
-    display = Display(Console(file=told, width=100), service.monotonic)
+    display = Display(Console(file=output, width=100), service.monotonic)
     return Demo(client, display, service.monotonic, service.sleep)
 
 
@@ -129,10 +129,10 @@ def test_the_report_shows_lateness_and_what_the_scripts_printed(demo: Demo) -> N
     assert "hello demo-cron" in out.getvalue()
 
 
-def test_without_a_terminal_each_piece_of_news_is_one_line(demo: Demo, told: StringIO) -> None:
+def test_without_a_terminal_each_piece_of_news_is_one_line(demo: Demo, output: StringIO) -> None:
     demo.play()
 
-    lines = told.getvalue().splitlines()
+    lines = output.getvalue().splitlines()
     assert len(lines) == 9  # three jobs: created, RUNNING, SUCCEEDED
     assert lines[0].split() == ["0.0", "s", "demo-once", "ONCE,", "due", "2026-05-24T10:00:35Z"]
 
@@ -150,7 +150,7 @@ def test_a_run_that_ends_badly_fails_the_demo_and_leaves_no_job(
     assert service.cancelled == ["demo-delay", "demo-cron"]
 
 
-def test_a_run_that_never_comes_fails_the_demo(demo: Demo, service: Service) -> None:
+def test_a_run_that_never_starts_fails_the_demo(demo: Demo, service: Service) -> None:
     service.states["demo-cron"] = "RUNNING"
 
     with pytest.raises(CliError, match="demo-cron: no run succeeded within 150 s"):

@@ -1,4 +1,4 @@
-"""The commands for dead letters, on moto's queues and an API that answers by heart."""
+"""The commands for dead letters, on moto's queues and an API with prepared answers."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ REGION = "eu-west-1"
 
 
 class Queue:
-    """A dead-letter queue, as executors and onlookers see it."""
+    """A dead-letter queue from which a test can read without consuming."""
 
     def __init__(self) -> None:
         self.sqs = boto3.client("sqs", REGION)
@@ -43,7 +43,7 @@ class Queue:
         )
 
     def bodies(self) -> list[str]:
-        """What anybody would receive now; it stays visible."""
+        """The bodies of all visible messages, which stay visible."""
         found: dict[str, Any] = {}
         while True:
             answer: Any = self.sqs.receive_message(
@@ -60,7 +60,7 @@ class Queue:
 
 
 class Api:
-    """Executions by id, and what each call to redrive the pool answers."""
+    """Executions by id, and the answers to calls that redrive a pool."""
 
     def __init__(self) -> None:
         self.states: dict[str, str] = {}
@@ -189,10 +189,10 @@ def test_redrive_goes_through_all_and_clears_what_is_not_dead_any_more(
         },
     ]
 
-    result = call("redrive", "--since", "2026-05-24T00:00:00Z", "--reason", "mended", "--json")
+    result = call("redrive", "--since", "2026-05-24T00:00:00Z", "--reason", "fixed", "--json")
 
     assert result.exit_code == 0, result.output
-    asked = {"from": "2026-05-24T00:00:00Z", "limit": 50, "reason": "mended"}
+    asked = {"from": "2026-05-24T00:00:00Z", "limit": 50, "reason": "fixed"}
     assert api.asked == [asked, asked | {"cursor": "c1"}]
     done = json.loads(result.stdout)
     assert (done["redriven"], done["deleted"]) == (["x.1", "x.2"], 3)
@@ -200,7 +200,7 @@ def test_redrive_goes_through_all_and_clears_what_is_not_dead_any_more(
     kept = {each.get("executionId"): each["reason"] for each in done["kept"]}
     assert kept == {
         execution("dead"): "is DEAD",
-        execution("gone"): "its execution is not on record any more",
+        execution("gone"): "its execution was not found",
         execution("again"): "of tenant 210987654321",
         None: "unreadable; look at it with nextfire dlq list",
     }
@@ -218,10 +218,10 @@ def test_a_redrive_that_is_cut_short_says_how_far_it_came(call: Call, api: Api) 
     result = call("redrive")
 
     assert result.exit_code == 1
-    assert "1 are redriven so far: repeat the command to go on." in result.stderr
+    assert "1 are redriven so far: repeat the command to continue." in result.stderr
 
 
-def test_redrive_tells_people_what_stays(call: Call, api: Api, queue: Queue) -> None:
+def test_redrive_lists_the_messages_it_kept(call: Call, api: Api, queue: Queue) -> None:
     queue.bury("rubbish")
     api.redrives = [{"redriven": ["x.1"], "skipped": [], "more": False}]
 
@@ -238,15 +238,15 @@ def test_purge_asks_and_deletes_what_is_there(call: Call, queue: Queue) -> None:
     refused = call("purge", input="n\n")
     assert (refused.exit_code, len(queue.bodies())) == (1, 23)
     assert "about 23 messages" in refused.stderr
-    nobody = call("purge", "--json")
-    assert nobody.exit_code == 2
+    unconfirmed = call("purge", "--json")
+    assert unconfirmed.exit_code == 2
     purged = call("purge", "--yes", "--json")
 
     assert json.loads(purged.stdout) == {"deleted": 23, "kept": 0}
     assert queue.bodies() == []
 
 
-def test_what_dies_while_a_queue_is_purged_stays(
+def test_a_purge_keeps_messages_that_arrive_during_it(
     call: Call, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(3):
@@ -270,7 +270,7 @@ def test_the_queue_is_found_by_the_stacks_outputs(
 ) -> None:
     def outputs(_: Account, stack: str) -> dict[str, str]:
         if stack != "Mine":
-            raise CliError(f"There is no stack {stack!r}.")
+            raise CliError(f"Stack {stack!r} not found.")
         return {"DlqUrlBatch": queue.url, "DlqUrlDefault": "https://none", "ApiUrl": "https://a"}
 
     monkeypatch.setattr(Account, "outputs", outputs)
@@ -280,11 +280,11 @@ def test_the_queue_is_found_by_the_stacks_outputs(
     other = call("list", "--stack", "Mine", "--pool", "gpu")
     assert other.exit_code == 1
     assert "Its pools: Batch, Default." in other.stderr
-    missing = call("list", "--stack", "Nobodys")
-    assert (missing.exit_code, missing.stderr) == (1, "Error: There is no stack 'Nobodys'.\n")
+    missing = call("list", "--stack", "Missing")
+    assert (missing.exit_code, missing.stderr) == (1, "Error: Stack 'Missing' not found.\n")
 
 
-def test_a_queue_that_is_not_there(call: Call) -> None:
+def test_a_missing_queue_is_an_error(call: Call) -> None:
     result = call("list", "--queue-url", "https://sqs.eu-west-1.amazonaws.com/1/none.fifo")
 
     assert result.exit_code == 1

@@ -1,4 +1,4 @@
-"""`nextfire keys`, and by what the command says who calls."""
+"""`nextfire keys`, and which credentials the command uses to identify the caller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from moto import mock_aws
 from typer.testing import CliRunner, Result
 
-from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.domain.key_text import parse
 from nextfire.domain.keys import Scope
 from nextfire.usecases.manage_keys import CheckKey
@@ -76,7 +76,7 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def call(api: Api, tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
-    monkeypatch.chdir(tmp_path)  # where no local stack is
+    monkeypatch.chdir(tmp_path)  # a folder without a local stack
     environment: dict[str, str | None] = {
         "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
         "AWS_SECRET_ACCESS_KEY": "secret",
@@ -164,7 +164,7 @@ def test_a_key_that_others_can_use_is_not_sent(
 @pytest.mark.parametrize(
     ("auth", "what"), [("keys", "NEXTFIRE_API_KEY"), ("jwt", "NEXTFIRE_TOKEN")]
 )
-def test_what_was_asked_for_and_is_not_there_is_told(
+def test_missing_credentials_that_were_requested_are_reported(
     call: Call, api: Api, auth: str, what: str
 ) -> None:
     result = call("jobs", "list", "--auth", auth)
@@ -182,7 +182,7 @@ def test_without_key_and_credentials_both_ways_are_told(call: Call) -> None:
     assert "aws sso login" in result.stderr
 
 
-def test_what_is_no_key_is_not_shown(call: Call, api: Api, config: Path) -> None:
+def test_an_invalid_key_is_not_shown(call: Call, api: Api, config: Path) -> None:
     file = keep(config, "nf.acme.hunter2")
 
     for result in (call("jobs", "list", NEXTFIRE_API_KEY="hunter2"), call("jobs", "list")):
@@ -213,7 +213,7 @@ def test_create_shows_the_key_alone_on_standard_output(call: Call, api: Api) -> 
 
 @pytest.mark.parametrize("save", [False, True])
 def test_create_on_a_local_stack_names_its_endpoint(call: Call, *, save: bool) -> None:
-    """In the folder of a local stack, the variable alone and the file have no effect."""
+    """In the folder of a local stack, neither the variable alone nor the file has an effect."""
     local = "http://127.0.0.1:4566"
 
     result = call(
@@ -247,7 +247,7 @@ def test_a_key_that_is_saved_is_not_shown_and_is_used(call: Call, api: Api, conf
     assert result.exit_code == 0, result.output
     assert KEY not in result.output
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert [each.name for each in file.parent.iterdir()] == [HOST], "nothing half-written is left"
+    assert [each.name for each in file.parent.iterdir()] == [HOST], "no partial file is left"
     call("jobs", "list")
     assert api.authorization == f"Bearer {KEY}"
 
@@ -258,7 +258,7 @@ def test_the_folder_of_keys_is_its_users_alone(call: Call, config: Path) -> None
     assert stat.S_IMODE((config / "nextfire" / "keys").stat().st_mode) == 0o700
 
 
-def test_a_key_that_cannot_be_saved_is_told(call: Call, config: Path) -> None:
+def test_a_key_that_cannot_be_saved_is_reported(call: Call, config: Path) -> None:
     config.write_text("a file")
 
     result = call("keys", "create", "ci", "--save", NEXTFIRE_API_KEY=OTHER)
@@ -268,7 +268,7 @@ def test_a_key_that_cannot_be_saved_is_told(call: Call, config: Path) -> None:
     assert KEY not in result.output
 
 
-def test_a_key_whose_text_an_earlier_answer_had_is_no_success(call: Call, api: Api) -> None:
+def test_a_repeated_create_without_the_key_text_fails(call: Call, api: Api) -> None:
     api.routes["POST /v1/keys"] = SHOWN
 
     result = call("keys", "create", "ci")
@@ -312,7 +312,7 @@ def test_rotate_shows_the_new_key_and_the_end_of_the_old_one(call: Call, api: Ap
         ["create"],
     ],
 )
-def test_wrong_usage_asks_nobody(call: Call, api: Api, args: list[str]) -> None:
+def test_wrong_usage_sends_no_request(call: Call, api: Api, args: list[str]) -> None:
     assert call("keys", *args).exit_code == 2
     assert not api.requests
 
@@ -322,7 +322,7 @@ REGION = "eu-west-1"
 
 @pytest.fixture
 def deployed() -> Iterator[Any]:
-    """The AWS account that a stack is deployed to, with its table of keys."""
+    """The AWS account of a deployed stack, with its table of keys."""
     with mock_aws():
         session = boto3.Session("a", "s", region_name=REGION)
         session.client("dynamodb").create_table(
@@ -341,7 +341,7 @@ def deployed() -> Iterator[Any]:
 
 @pytest.fixture
 def outputs(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """What CloudFormation tells of the stack, to be changed."""
+    """The outputs of the CloudFormation stack; tests may change them."""
     outputs = {"KeysTable": "the-keys", "Auth": "keys", "ApiUrl": ENDPOINT}
     monkeypatch.setattr(Account, "outputs", lambda _, stack: outputs if stack == "Nextfire" else {})
     return outputs
@@ -351,7 +351,7 @@ FIRST = ("keys", "create", "admin", "--first", "--stack", "Nextfire")
 
 
 def checked(session: Any, text: str) -> Any:
-    """What the authorizer finds of a key."""
+    """The key that the authorizer finds for *text*."""
     store = DynamoDbKeyStore(session.client("dynamodb"), table="the-keys")
     presented = parse(text)
     assert presented is not None
@@ -371,7 +371,7 @@ def test_the_first_key_is_written_by_aws_credentials(
     key = checked(deployed, text)
     assert key.scopes == {Scope.ADMIN}
     assert (key.tenant, key.name) == ("123456789012", "admin")
-    assert not api.requests, "no API is asked"
+    assert not api.requests, "no API is called"
 
 
 def test_the_first_key_of_a_tenant_is_saved_for_the_api(
@@ -409,7 +409,7 @@ def test_a_stack_without_keys_gets_none(
 
 
 @pytest.mark.usefixtures("outputs", "deployed")
-def test_a_tenant_that_no_key_can_name_is_told(call: Call) -> None:
+def test_an_invalid_tenant_of_a_key_is_rejected(call: Call) -> None:
     result = call(*FIRST, "--tenant", "a/b", AWS_REGION=REGION)
 
     assert result.exit_code == 1
@@ -417,7 +417,9 @@ def test_a_tenant_that_no_key_can_name_is_told(call: Call) -> None:
 
 
 @pytest.mark.usefixtures("deployed")
-def test_credentials_that_may_not_write_keys_are_told(call: Call, outputs: dict[str, str]) -> None:
+def test_credentials_without_permission_to_write_keys_are_reported(
+    call: Call, outputs: dict[str, str]
+) -> None:
     outputs["KeysTable"] = "elsewhere"
 
     result = call(*FIRST, AWS_REGION=REGION)

@@ -1,4 +1,4 @@
-"""What `up` says of a stack that ended, and what `down` asks before it deletes."""
+"""`up` reports processes that ended, and `down` asks before it deletes data."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ Spawn = Callable[[str, str], subprocess.Popen[bytes]]
 
 @pytest.fixture
 def spawn(checkout: Path) -> Iterator[Spawn]:
-    """Starts a process as the stack of *checkout* does, by its name and its script."""
+    """Starts a process of the stack of *checkout* from a name and a script."""
     state = checkout / ".nextfire"
     processes = Processes(state / "processes.json", territory=state / "tmp")
 
@@ -65,12 +65,12 @@ def test_process_that_ended_by_itself_is_named_with_the_end_of_its_log(
     [casualty] = LocalStack(checkout).casualties()
 
     log = checkout / ".nextfire" / "logs" / "worker-default-0.log"
-    assert casualty == f"worker-default-0 has ended by itself; see {log}:\nno luck today"
+    assert casualty == f"worker-default-0 has ended unexpectedly; see {log}:\nno luck today"
 
 
 def test_process_of_a_stack_that_was_stopped_is_no_casualty(checkout: Path, spawn: Spawn) -> None:
     spawn("worker-default-0", UNLUCKY).wait(20)
-    (checkout / ".nextfire" / "stack.json").unlink()  # the first thing that `stop` does
+    (checkout / ".nextfire" / "stack.json").unlink()  # the first step of `stop`
 
     assert LocalStack(checkout).casualties() == []
 
@@ -81,7 +81,7 @@ def down(*arguments: str, answer: str = "") -> Result:
 
 @pytest.fixture
 def data(checkout: Path) -> Path:
-    """A file of the local stack's."""
+    """A file of the local stack."""
     folder = checkout / ".nextfire" / "ministack"
     folder.mkdir(parents=True)
     (folder / "jobs").touch()

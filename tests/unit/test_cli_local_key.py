@@ -1,4 +1,4 @@
-"""The API key that the local stack comes with: there, good, and its user's alone."""
+"""The API key that the local stack creates: present, valid and private to its user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import boto3  # noqa: TID251 - stands in for the emulator's client
 import pytest
 from moto import mock_aws
 
-from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.domain.key_text import parse
 from nextfire.domain.keys import ApiKey, Scope
 from nextfire.usecases.manage_keys import CheckKey
@@ -67,7 +67,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def start(tmp_path: Path, store: DynamoDbKeyStore) -> LocalStack:
-    """As much of a start as concerns the key."""
+    """Run only the part of a start that provides the key."""
     (tmp_path / "state").mkdir(exist_ok=True)
     stack = LocalStack(tmp_path, state=tmp_path / "state")
     stack._clients["dynamodb"] = store._client  # noqa: SLF001
@@ -75,7 +75,7 @@ def start(tmp_path: Path, store: DynamoDbKeyStore) -> LocalStack:
     return stack
 
 
-def good(store: DynamoDbKeyStore, file: Path, now: datetime) -> ApiKey | None:
+def valid_key(store: DynamoDbKeyStore, file: Path, now: datetime) -> ApiKey | None:
     return CheckKey(store).check(f"Bearer {file.read_text().strip()}", now).key
 
 
@@ -84,7 +84,7 @@ def test_the_first_start_makes_a_key_that_may_do_all(
 ) -> None:
     start(tmp_path, store)
 
-    key = good(store, file, clock.now())
+    key = valid_key(store, file, clock.now())
     assert key is not None
     assert (key.tenant, key.scopes) == ("000000000000", frozenset({Scope.ADMIN}))
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -117,14 +117,14 @@ def test_a_key_that_is_no_good_is_replaced(
             store.revoke(presented.tenant, presented.key_id, clock.now())
         case "expires soon":
             clock.advance(days=336)
-        case "lost":  # with what the emulator had not saved
+        case "lost":  # the emulator had not saved the key
             file.write_text(f"nf.000000000000.{'0' * 16}.{'A' * 43}\n")
         case "spoilt":
             file.write_text("é")
 
     start(tmp_path, store)
 
-    key = good(store, file, clock.now() + 30 * DAY)
+    key = valid_key(store, file, clock.now() + 30 * DAY)
     assert key is not None
     assert key.key_id != presented.key_id
 

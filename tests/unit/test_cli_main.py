@@ -1,4 +1,4 @@
-"""The command, as it is called."""
+"""The `nextfire` command from end to end: requests, output and exit codes."""
 
 import hashlib
 import json
@@ -13,8 +13,8 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from nextfire.adapters.packages import parse_inline_metadata
-from nextfire.adapters.signatures import VerifyingScriptStore
+from nextfire.adapters.packages.installer import parse_inline_metadata
+from nextfire.adapters.s3.signatures import VerifyingScriptStore
 from nextfire.client.folder import write_private
 from nextfire.domain.script import ScriptSource
 from nextfire_cli import runs, signing
@@ -68,7 +68,7 @@ BETWEEN = ("--from", "2026-05-01T00:00:00Z", "--to", "2026-05-03T00:00:00Z")
 
 
 class Api:
-    """Answers by method and path; keeps what it was asked."""
+    """Answers by method and path; records the requests."""
 
     def __init__(self, routes: dict[str, Any]) -> None:
         self.routes = routes
@@ -96,7 +96,7 @@ def api() -> Api:
             "PATCH /v1/jobs/job_1": JOB | {"revision": 2},
             "DELETE /v1/jobs/job_1": JOB | {"state": "CANCELLED"},
             "POST /v1/jobs/job_1/pause": PAUSED,
-            "POST /v1/jobs/job_1/drain": PAUSED | {"state": "DRAINING"},
+            "POST /v1/jobs/job_1/drain": PAUSED | {"draining": True},
             "POST /v1/jobs/job_1/backfill": httpx.Response(202, json=BACKFILL),
             "DELETE /v1/jobs/job_1/backfill": JOB,
             "POST /v1/jobs/job_1/resume": JOB | {"revision": 3},
@@ -110,7 +110,7 @@ def api() -> Api:
 
 @pytest.fixture
 def call(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    monkeypatch.chdir(tmp_path)  # where no local stack is
+    monkeypatch.chdir(tmp_path)  # a folder without a local stack
     environment = {
         "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
         "AWS_SECRET_ACCESS_KEY": "secret",
@@ -165,14 +165,14 @@ def test_create_reads_a_document_from_stdin(call: Call, api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    "call_",
+    "arguments",
     [["create", "--in", "5s", "--handler", "h"], ["update", "job_1"]],
     ids=["create", "update"],
 )
-def test_policies_are_sent_as_the_flags_say(call: Call, api: Api, call_: list[str]) -> None:
+def test_policies_are_sent_as_the_flags_say(call: Call, api: Api, arguments: list[str]) -> None:
     flags = ["--misfire", "skip", "--relevancy-window", "10m", "--overlap", "REPLACE"]
 
-    result = call("jobs", *call_, *flags)
+    result = call("jobs", *arguments, *flags)
 
     assert result.exit_code == 0, result.output
     assert api.body["misfire"] == {"policy": "SKIP", "relevancyWindowSec": 600}
@@ -259,15 +259,15 @@ def test_retries_are_sent_as_the_flags_say(call: Call, api: Api) -> None:
             "retryOn": {"states": ["TIMED_OUT", "FAILED"], "exitCodes": [75, -9]},
         },
     }
-    told = call("jobs", "update", "job_1", "--retry-on", "CANCELLED", COLUMNS="200").stderr
-    assert "'CANCELLED' is not one of FAILED, TIMED_OUT, WORKER_LOST." in told
+    stderr = call("jobs", "update", "job_1", "--retry-on", "CANCELLED", COLUMNS="200").stderr
+    assert "'CANCELLED' is not one of FAILED, TIMED_OUT, WORKER_LOST." in stderr
 
 
-def test_a_choice_that_is_none_is_told_as_it_is_spelt(call: Call) -> None:
-    told = call("jobs", "update", "job_1", "--misfire", "never", COLUMNS="200").stderr
+def test_an_invalid_choice_lists_the_choices_as_typed(call: Call) -> None:
+    stderr = call("jobs", "update", "job_1", "--misfire", "never", COLUMNS="200").stderr
 
-    assert "'never' is not one of RUN_ALL, RUN_LATEST, SKIP." in told
-    assert "Value error" not in told
+    assert "'never' is not one of RUN_ALL, RUN_LATEST, SKIP." in stderr
+    assert "Value error" not in stderr
 
 
 @pytest.mark.parametrize(
@@ -279,17 +279,17 @@ def test_pausing_what_is_paused_says_that_its_reason_stays(
 ) -> None:
     flags = ["--reason", reason] if reason else []
 
-    told = call("jobs", "pause", "job_1", *flags)
+    result = call("jobs", "pause", "job_1", *flags)
 
-    assert told.exit_code == 0
-    assert ("It was paused already" in told.stderr) == already
-    assert "the ledger is closed" in told.stdout
+    assert result.exit_code == 0
+    assert ("It was paused already" in result.stderr) == already
+    assert "the ledger is closed" in result.stdout
 
 
 def test_pause_sends_its_reason_and_shows_it(call: Call, api: Api) -> None:
-    told = call("jobs", "pause", "job_1", "--reason", "the ledger is closed")
+    result = call("jobs", "pause", "job_1", "--reason", "the ledger is closed")
     assert api.body == {"reason": "the ledger is closed"}
-    assert "2026-05-24T09:00:00Z  (the ledger is closed)" in told.stdout
+    assert "2026-05-24T09:00:00Z  (the ledger is closed)" in result.stdout
 
     call("jobs", "pause", "job_1")
     assert api.body == {}
@@ -297,19 +297,19 @@ def test_pause_sends_its_reason_and_shows_it(call: Call, api: Api) -> None:
 
 
 def test_drain_sends_its_reason_and_shows_how_far_it_is(call: Call, api: Api) -> None:
-    told = call("jobs", "drain", "job_1", "--reason", "the ledger is closed")
+    result = call("jobs", "drain", "job_1", "--reason", "the ledger is closed")
     assert api.body == {"reason": "the ledger is closed"}
-    assert "DRAINING" in told.stdout
-    assert "2026-05-24T09:00:00Z  (the ledger is closed)" in told.stdout
+    assert "earlier runs have not ended" in result.stdout
+    assert "2026-05-24T09:00:00Z  (the ledger is closed)" in result.stdout
 
     call("jobs", "drain", "job_1")
     assert api.body == {}
 
 
 def test_backfill_sends_what_it_is_given_and_shows_how_many(call: Call, api: Api) -> None:
-    told = call("jobs", "backfill", "job_1", *BETWEEN)
+    result = call("jobs", "backfill", "job_1", *BETWEEN)
     assert api.body == {"from": "2026-05-01T00:00:00Z", "to": "2026-05-03T00:00:00Z"}
-    assert "48" in told.stdout
+    assert "48" in result.stdout
 
     more = ["--max", "50", "--newest-first", "--reason", "it is new"]
     assert call("jobs", "backfill", "job_1", *BETWEEN, *more).exit_code == 0
@@ -346,7 +346,7 @@ def test_a_backfill_that_goes_on_is_shown_with_its_job(call: Call, api: Api) -> 
         (["runs", "get"], "EXECUTION_ID"),
     ],
 )
-def test_wrong_usage_exits_with_2_and_asks_nobody(
+def test_wrong_usage_exits_with_2_and_sends_no_request(
     call: Call, api: Api, args: list[str], named: str
 ) -> None:
     result = call(*args)
@@ -366,7 +366,7 @@ def test_wrong_usage_exits_with_2_and_asks_nobody(
         (["jobs", "update", "job_1", "--cron", "* * * * *"], JOB | {"revision": 2}),
         (["jobs", "delete", "job_1", "--yes"], JOB | {"state": "CANCELLED"}),
         (["jobs", "pause", "job_1"], PAUSED),
-        (["jobs", "drain", "job_1"], PAUSED | {"state": "DRAINING"}),
+        (["jobs", "drain", "job_1"], PAUSED | {"draining": True}),
         (["jobs", "backfill", "job_1", *BETWEEN], BACKFILL),
         (["jobs", "backfill", "job_1", "--stop"], JOB),
         (["jobs", "resume", "job_1"], JOB | {"revision": 3}),
@@ -383,7 +383,7 @@ def test_json_is_one_document_and_may_be_asked_for_anywhere(
         assert json.loads(result.stdout) == document
 
 
-def test_quotas_are_shown_with_what_is_used_and_those_that_there_are_not(call: Call) -> None:
+def test_quotas_are_shown_with_their_usage_and_unlimited_ones_too(call: Call) -> None:
     result = call("quotas")
 
     assert result.exit_code == 0, result.output
@@ -449,7 +449,7 @@ def test_the_region_is_the_options_then_that_of_the_environment(
     call: Call, api: Api, args: tuple[str, ...], environment: dict[str, str], region: str
 ) -> None:
     call("jobs", "list", "--endpoint", "https://jobs.test", *args, **environment)
-    # The address of an API tells its region better than an environment does.
+    # The region in the address of an API takes precedence over the environment.
     call("jobs", "list", **environment)
 
     assert f"/{region}/execute-api/" in api.requests[0].headers["Authorization"]
@@ -475,10 +475,10 @@ def test_arguments_after_two_dashes_are_no_options(call: Call, api: Api) -> None
             "Error: No local stack is up here",
         ),
         (("--endpoint", "http://localhost:4566"), {}, "nextfire up"),  # no region
-        (("--profile", "nobody"), {}, "--profile"),
+        (("--profile", "missing"), {}, "--profile"),
     ],
 )
-def test_what_a_call_lacks_is_named(
+def test_missing_settings_of_a_command_are_named(
     call: Call, api: Api, args: tuple[str, ...], environment: dict[str, str | None], expected: str
 ) -> None:
     result = call("jobs", "list", *args, **environment)
@@ -491,15 +491,15 @@ def test_what_a_call_lacks_is_named(
 
 
 def test_a_refusal_exits_with_1_and_tells_why(call: Call, api: Api) -> None:
-    problem = {"title": "Not Found", "status": 404, "detail": "There is no job 'job_2'."}
+    problem = {"title": "Not Found", "status": 404, "detail": "Job 'job_2' not found."}
     api.routes["GET /v1/jobs/job_2"] = httpx.Response(404, json=problem)
 
-    told, for_programs = call("jobs", "get", "job_2"), call("jobs", "get", "job_2", "--json")
+    text, as_json = call("jobs", "get", "job_2"), call("jobs", "get", "job_2", "--json")
 
-    assert (told.exit_code, for_programs.exit_code) == (1, 1)
-    assert told.stderr == "Error: Not Found (404).\n  There is no job 'job_2'.\n"
-    assert not for_programs.stdout
-    assert json.loads(for_programs.stderr) == problem
+    assert (text.exit_code, as_json.exit_code) == (1, 1)
+    assert text.stderr == "Error: Not Found (404).\n  Job 'job_2' not found.\n"
+    assert not as_json.stdout
+    assert json.loads(as_json.stderr) == problem
 
 
 def test_delete_asks_first(call: Call, api: Api) -> None:
@@ -514,8 +514,8 @@ def test_delete_asks_first(call: Call, api: Api) -> None:
 
 @pytest.fixture
 def states(api: Api) -> list[tuple[str, list[dict[str, Any]]]]:
-    """The job's state and its runs, as they are found one look after the other."""
-    looks = [
+    """The job's state and its runs on each successive poll."""
+    polls = [
         ("ACTIVE", []),
         ("ACTIVE", [RUN | {"state": "PENDING"}]),
         ("ACTIVE", [RUN | {"state": "PENDING"}]),
@@ -526,17 +526,17 @@ def states(api: Api) -> list[tuple[str, list[dict[str, Any]]]]:
     class Routes(dict[str, Any]):
         def __getitem__(self, route: str) -> Any:
             if route.endswith("/executions"):
-                return {"items": looks.pop(0)[1]}
-            return JOB | {"state": looks[0][0]}
+                return {"items": polls.pop(0)[1]}
+            return JOB | {"state": polls[0][0]}
 
     api.routes = Routes()
-    return looks
+    return polls
 
 
 def test_follow_goes_on_through_a_pause_and_past_what_cannot_be_read(
     call: Call, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = iter(["PAUSED", "ACTIVE", "COMPLETED"])
+    polls = iter(["PAUSED", "ACTIVE", "COMPLETED"])
     asked = []
     unreadable = {"executionId": "job_1.x", "jobId": "job_1", "state": "UNREADABLE"}
 
@@ -544,7 +544,7 @@ def test_follow_goes_on_through_a_pause_and_past_what_cannot_be_read(
         def __getitem__(self, route: str) -> Any:
             if route.endswith("/executions"):
                 return {"items": [unreadable, RUN]}
-            asked.append(next(looks))
+            asked.append(next(polls))
             return JOB | {"state": asked[-1]}
 
     api.routes = Routes()
@@ -560,21 +560,21 @@ def test_follow_goes_on_through_a_pause_and_past_what_cannot_be_read(
 def test_follow_says_that_the_job_is_paused_and_why(
     call: Call, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = iter([PAUSED, PAUSED, JOB, PAUSED, JOB | {"state": "COMPLETED"}])
+    polls = iter([PAUSED, PAUSED, JOB, PAUSED, JOB | {"state": "COMPLETED"}])
 
     class Routes(dict[str, Any]):
         def __getitem__(self, route: str) -> Any:
-            return {"items": []} if route.endswith("/executions") else next(looks)
+            return {"items": []} if route.endswith("/executions") else next(polls)
 
     api.routes = Routes()
     monkeypatch.setattr(runs, "POLL", 0)
 
-    told = call("runs", "list", "job_1", "--follow")
+    result = call("runs", "list", "job_1", "--follow")
 
-    assert told.exit_code == 0, told.output
-    said = "The job is paused since 2026-05-24T09:00:00Z (the ledger is closed)."
-    assert told.stderr.count(said) == 2  # once a pause
-    assert not told.stdout
+    assert result.exit_code == 0, result.output
+    message = "The job is paused since 2026-05-24T09:00:00Z (the ledger is closed)."
+    assert result.stderr.count(message) == 2  # once for each pause
+    assert not result.stdout
 
 
 def test_a_job_without_runs_is_looked_up_to_tell_why(call: Call, api: Api) -> None:
@@ -584,13 +584,13 @@ def test_a_job_without_runs_is_looked_up_to_tell_why(call: Call, api: Api) -> No
     assert json.loads(call("runs", "list", "job_1", "--json").stdout) == {"items": []}
 
 
-def test_what_the_api_says_of_an_error_cannot_move_the_cursor(call: Call, api: Api) -> None:
+def test_control_characters_in_api_errors_are_escaped(call: Call, api: Api) -> None:
     problem = {"title": "a\x1b[2J", "status": 404, "detail": "b\x1b[2J\x07"}
     api.routes["GET /v1/jobs/job_1"] = httpx.Response(404, json=problem)
 
-    told = call("jobs", "get", "job_1").stderr
+    stderr = call("jobs", "get", "job_1").stderr
 
-    assert told == "Error: a\\x1b[2J (404).\n  b\\x1b[2J\\x07\n"
+    assert stderr == "Error: a\\x1b[2J (404).\n  b\\x1b[2J\\x07\n"
 
 
 @pytest.mark.usefixtures("states")
@@ -602,13 +602,13 @@ def test_follow_tells_each_change_once_and_ends_with_the_jobs_last_run(
     result = call("runs", "list", "job_1", "--follow", "--json")
 
     assert result.exit_code == 0, result.output
-    told = [json.loads(line)["state"] for line in result.stdout.splitlines()]
-    assert told == ["PENDING", "RUNNING", "SUCCEEDED"]
+    reported = [json.loads(line)["state"] for line in result.stdout.splitlines()]
+    assert reported == ["PENDING", "RUNNING", "SUCCEEDED"]
 
 
 @pytest.fixture
 def stack(tmp_path: Path) -> dict[str, Any]:
-    """What `nextfire up` leaves in the folder above the one that the command is called in."""
+    """The state that `nextfire up` writes to the parent of the working directory."""
     return {
         "endpoint": "http://127.0.0.1:4566/_aws/execute-api/abc/$default",
         "aws_endpoint": "http://127.0.0.1:4566",
@@ -681,7 +681,7 @@ def test_another_endpoint_is_never_sent_the_local_stacks_key(
     assert "Credential=AKIDEXAMPLE/" in api.requests[0].headers["Authorization"]
 
 
-def test_a_stack_that_lost_a_process_is_not_asked(
+def test_a_stack_that_lost_a_process_gets_no_request(
     call: Call, api: Api, stack: dict[str, Any], up: Callable[[], None]
 ) -> None:
     stack["processes"] = [{"name": "ministack", "pid": 99_999_999, "started": "another time"}]
@@ -698,8 +698,8 @@ UPLOAD = "https://scripts.s3.eu-west-1.amazonaws.com/acme/default/x?X-Amz-Signat
 
 
 @pytest.fixture
-def shelf(api: Api) -> Api:
-    """An API that takes scripts, and S3 behind it."""
+def script_api(api: Api) -> Api:
+    """An API that accepts scripts, and S3 behind it."""
 
     def upload(request: httpx.Request) -> httpx.Response:
         asked = json.loads(request.content)
@@ -713,7 +713,7 @@ def shelf(api: Api) -> Api:
     return api
 
 
-def test_a_script_is_pushed_where_the_api_says(call: Call, shelf: Api, tmp_path: Path) -> None:
+def test_a_script_is_pushed_where_the_api_says(call: Call, script_api: Api, tmp_path: Path) -> None:
     script = tmp_path / "report.py"
     script.write_text("print(1)")
 
@@ -724,7 +724,7 @@ def test_a_script_is_pushed_where_the_api_says(call: Call, shelf: Api, tmp_path:
     assert pushed.stdout == f"s3://scripts/x\nreport@sha256:{digest}\n", pushed.output
     where = {"url": "s3://scripts/x", "pool": "default", "handler": "other"}
     assert json.loads(renamed.stdout) == where | {"sha256": digest, "signed": False}
-    asked, put, *_ = shelf.requests
+    asked, put, *_ = script_api.requests
     assert json.loads(asked.content) == {
         "handler": "report",
         "pool": "batch",
@@ -738,7 +738,7 @@ def test_a_script_is_pushed_where_the_api_says(call: Call, shelf: Api, tmp_path:
 
 
 def test_a_script_is_signed_for_its_tenant_pool_and_name(
-    call: Call, shelf: Api, tmp_path: Path
+    call: Call, script_api: Api, tmp_path: Path
 ) -> None:
     script, key = tmp_path / "report.py", tmp_path / "release.pem"
     script.write_text("print(1)")
@@ -747,7 +747,7 @@ def test_a_script_is_signed_for_its_tenant_pool_and_name(
     pushed = call("scripts", "push", str(script), "--sign", str(key), "--tenant", "acme")
 
     assert pushed.exit_code == 0, pushed.output
-    asked = json.loads(shelf.requests[0].content)
+    asked = json.loads(script_api.requests[0].content)
     stored = MemoryScriptStore()
     url = "s3://scripts/pools/default/acme/report.py"
     stored.upload(url, b"print(1)", asked["signature"])
@@ -759,13 +759,13 @@ def test_a_script_is_signed_for_its_tenant_pool_and_name(
     "more", [("--tenant", "acme"), ("--name", f"report@sha256:{'a' * 64}"), ("--sign", "/nowhere")]
 )
 def test_a_push_that_makes_no_sense_is_refused(
-    call: Call, shelf: Api, tmp_path: Path, more: tuple[str, str]
+    call: Call, script_api: Api, tmp_path: Path, more: tuple[str, str]
 ) -> None:
     script = tmp_path / "report.py"
     script.write_text("print(1)")
 
     assert call("scripts", "push", str(script), *more).exit_code == 2
-    assert not shelf.requests
+    assert not script_api.requests
 
 
 def test_a_lock_is_written_into_the_script(
@@ -787,11 +787,11 @@ def test_a_lock_is_written_into_the_script(
 
 
 def test_an_upload_that_is_refused_is_told_without_its_url(
-    call: Call, shelf: Api, tmp_path: Path
+    call: Call, script_api: Api, tmp_path: Path
 ) -> None:
     script = tmp_path / "report.py"
     script.touch()
-    shelf.routes["PUT /acme/default/x"] = httpx.Response(403, text="<Error/>")
+    script_api.routes["PUT /acme/default/x"] = httpx.Response(403, text="<Error/>")
 
     result = call("scripts", "push", str(script))
 
@@ -830,18 +830,18 @@ def archive(path: Path, **files: str) -> Path:
     return path
 
 
-def test_an_archive_is_pushed_with_its_ending(call: Call, shelf: Api, tmp_path: Path) -> None:
+def test_an_archive_is_pushed_with_its_ending(call: Call, script_api: Api, tmp_path: Path) -> None:
     app = archive(tmp_path / "app.zip", __main___py="print(1)", lib_py="")
 
     call("scripts", "push", str(app))
     call("scripts", "push", str(app), "--name", "report")
 
-    asked = [json.loads(each.content) for each in shelf.requests if each.method == "POST"]
+    asked = [json.loads(each.content) for each in script_api.requests if each.method == "POST"]
     assert [each["handler"] for each in asked] == ["app.zip", "report.zip"]
 
 
 @pytest.mark.parametrize(
-    ("file", "said"),
+    ("file", "message"),
     [
         ("no.zip", "is not a zip archive"),
         ("empty.zip", "has no __main__.py at its top"),
@@ -852,7 +852,7 @@ def test_an_archive_is_pushed_with_its_ending(call: Call, shelf: Api, tmp_path: 
     ],
 )
 def test_a_script_that_no_executor_would_run_is_not_uploaded(
-    call: Call, tmp_path: Path, file: str, said: str
+    call: Call, tmp_path: Path, file: str, message: str
 ) -> None:
     (tmp_path / "no.zip").write_text("x")
     archive(tmp_path / "empty.zip", lib_py="")
@@ -864,7 +864,7 @@ def test_a_script_that_no_executor_would_run_is_not_uploaded(
     result = call("scripts", "push", str(tmp_path / file))
 
     assert result.exit_code == 1, result.output
-    assert said in result.stderr
+    assert message in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -889,7 +889,7 @@ def test_names_that_no_job_could_use_are_refused(
 
 
 def test_a_script_that_does_not_compile_is_told_and_pushed(
-    call: Call, shelf: Api, tmp_path: Path
+    call: Call, script_api: Api, tmp_path: Path
 ) -> None:
     script = tmp_path / "report.py"
     script.write_text("print(")
@@ -898,7 +898,7 @@ def test_a_script_that_does_not_compile_is_told_and_pushed(
 
     assert pushed.exit_code == 0, pushed.output
     assert "does not compile with Python" in pushed.stderr
-    assert len(shelf.requests) == 2
+    assert len(script_api.requests) == 2
 
 
 @pytest.mark.parametrize("command", ["up", "down", "demo"])

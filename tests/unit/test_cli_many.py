@@ -1,4 +1,4 @@
-"""The commands for many jobs at a time."""
+"""The commands that create or change many jobs."""
 
 import json
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_pause_says_why_and_until(call: Call, api: Api) -> None:  # noqa: F811
     assert api.bodies == [{"labels": {"a": "b"}, **asked}]
 
 
-def test_what_could_not_be_changed_is_told(call: Call, api: Api) -> None:  # noqa: F811
+def test_jobs_that_could_not_be_changed_are_reported(call: Call, api: Api) -> None:  # noqa: F811
     failed = {"jobId": "job_1", "problem": PROBLEM}
     api.routes["POST /v1/jobs:resume"] = [DONE | {"failed": [failed]}]
 

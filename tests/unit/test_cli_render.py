@@ -1,4 +1,4 @@
-"""Documents as people read them."""
+"""How the CLI renders documents for people."""
 
 from datetime import timedelta
 
@@ -65,7 +65,7 @@ def test_lateness_is_counted_from_the_scheduled_instant() -> None:
     )
     assert not render.late({"scheduledAt": RUN["scheduledAt"]}, "dispatchedAt")
     assert not render.late(RUN | {"dispatch": 2}, "dispatchedAt")  # a retry is due later
-    assert not render.late(RUN | {"attempt": 2}, "startedAt")  # as is what a lost worker left
+    assert not render.late(RUN | {"attempt": 2}, "startedAt")  # as is the next attempt
 
 
 def test_tables_fit_a_hundred_columns_and_keep_ids_whole() -> None:
@@ -263,7 +263,7 @@ def test_what_is_upcoming_tells_its_execution_ids_in_eighty_columns() -> None:
         "local": "2026-05-24T10:00:00",
         "offset": "+00:00",
     }
-    second = first | {"note": "2026-05-24T10:00 comes twice: fires the first time round only"}
+    second = first | {"note": "2026-05-24T10:00 occurs twice: fires the first time only"}
 
     assert "to be skipped" in shown(render.upcoming([first | {"skipped": True}]), width=80)
     text = shown(render.upcoming([first, second]), width=80)
@@ -272,7 +272,7 @@ def test_what_is_upcoming_tells_its_execution_ids_in_eighty_columns() -> None:
     assert "EXECUTION" in text
     assert "LOCAL" not in text
     assert text.count(str(RUN["executionId"])) == 2
-    assert "comes twice" in text
+    assert "occurs twice" in text
     assert "LOCAL" in shown(render.upcoming([first | {"offset": "+02:00"}]), width=120)
 
 
@@ -301,7 +301,7 @@ def test_a_jobs_retries_and_variables() -> None:
     ).replace(" \n", "\n").replace("  ", "").replace(" \n", "\n")
 
 
-def test_what_died_of_any_job() -> None:
+def test_the_list_of_dead_runs_of_all_jobs() -> None:
     text = shown(render.dead([RUN | {"state": "DEAD", "reason": "exit code 1", "pool": "batch"}]))
 
     assert str(RUN["executionId"]) in text

@@ -1,4 +1,4 @@
-"""The commands for runs after dispatch: lists of what died, logs, cancel, redrive."""
+"""The commands for runs: lists of dead runs, logs, cancel, redrive."""
 
 import json
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from nextfire.adapters.aws import SystemClock
+from nextfire.adapters.aws.clients import SystemClock
 from nextfire.client import api as api_module
 from nextfire_cli import runs
 from nextfire_cli.main import app
@@ -34,9 +34,7 @@ CANCELLED = DEAD | {"state": "CANCELLED"}
 
 
 class Api:
-    """Answers by method and path, one after the other where there are several; keeps what it was
-    asked.
-    """
+    """Answers by method and path, in order if a route has several answers; records the requests."""
 
     def __init__(self) -> None:
         self.routes: dict[str, list[Any]] = {}
@@ -92,7 +90,7 @@ def problem(status: int, title: str) -> httpx.Response:
     return httpx.Response(status, json={"title": title, "status": status, "detail": "Do this."})
 
 
-# What died
+# Dead runs
 
 
 def test_the_dead_of_all_jobs_are_listed_page_by_page(call: Call, api: Api) -> None:
@@ -136,7 +134,7 @@ def test_runs_of_all_jobs_or_some_of_one(
     assert "RUNNING" in result.stdout
 
 
-def test_spans_are_reckoned_back_from_now(call: Call, api: Api) -> None:
+def test_spans_are_relative_to_now(call: Call, api: Api) -> None:
     api.routes["GET /v1/executions"] = [{"items": []}]
 
     before = SystemClock().now()
@@ -190,7 +188,7 @@ def test_a_log_is_printed_to_its_end(call: Call, api: Api) -> None:
     assert api.queries == [{"limit": "1000"}, {"limit": "1000", "cursor": "1"}]
 
 
-def test_without_follow_what_is_still_to_come_is_not_waited_for(call: Call, api: Api) -> None:
+def test_logs_without_follow_do_not_wait_for_more_output(call: Call, api: Api) -> None:
     api.routes[f"GET /v1/executions/{ID}/logs"] = [
         {"items": lines("one"), "cursor": "1", "ended": False},
         {"items": [], "cursor": "1", "ended": False},
@@ -218,8 +216,8 @@ def test_follow_goes_on_until_the_run_has_ended(call: Call, api: Api, flags: lis
 
     assert result.exit_code == 0, result.output
     if flags == ["--json"]:
-        told = [json.loads(line)["text"] for line in result.stdout.splitlines()]
-        assert (told, result.stderr) == (["one", "two"], "")
+        texts = [json.loads(line)["text"] for line in result.stdout.splitlines()]
+        assert (texts, result.stderr) == (["one", "two"], "")
     else:
         at = "2026-05-24T10:00:00.5Z    " if flags else ""
         assert result.stdout == f"{at}one\n{at}two\n"
@@ -260,11 +258,11 @@ def test_redrive_goes_on_past_what_is_refused(call: Call, api: Api) -> None:
         DEAD | {"executionId": OTHER, "state": "PENDING"}
     ]
 
-    result = call("runs", "redrive", ID, OTHER, "--reason", "mended")
+    result = call("runs", "redrive", ID, OTHER, "--reason", "fixed")
     as_json = call("runs", "redrive", ID, OTHER, "--json")
 
     assert result.exit_code == as_json.exit_code == 1
-    assert api.bodies == [{"reason": "mended"}] * 2 + [{}] * 2
+    assert api.bodies == [{"reason": "fixed"}] * 2 + [{}] * 2
     assert f"{OTHER}  PENDING" in result.stdout
     assert f"Error: {ID}: Conflict (409)." in result.stderr
     assert [each["executionId"] for each in json.loads(as_json.stdout)["items"]] == [OTHER]
@@ -290,13 +288,13 @@ def test_run_sends_the_payload_and_shows_the_execution(call: Call, api: Api) -> 
     api.routes["POST /v1/jobs/a/run"] = [httpx.Response(201, json=pending)]
 
     plain = call("jobs", "run", "a")
-    told = call("jobs", "run", "a", "--payload", '{"day": 1}', "--reason", "why")
+    detailed = call("jobs", "run", "a", "--payload", '{"day": 1}', "--reason", "why")
     null = call("jobs", "run", "a", "--payload", "null")
     wrong = call("jobs", "run", "a", "--payload", "{")
 
-    assert [each.exit_code for each in (plain, told, null, wrong)] == [0, 0, 0, 2]
+    assert [each.exit_code for each in (plain, detailed, null, wrong)] == [0, 0, 0, 2]
     assert api.bodies == [{}, {"payload": {"day": 1}, "reason": "why"}, {"payload": None}]
-    assert ID in told.stdout
+    assert ID in detailed.stdout
 
 
 def test_the_next_is_skipped_and_that_undone(call: Call, api: Api) -> None:

@@ -1,4 +1,4 @@
-"""The commands that look ahead."""
+"""The commands that list upcoming occurrences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ITEM = {
     "at": "2026-10-25T00:30:00Z",
     "local": "2026-10-25T02:30:00",
     "offset": "+02:00",
-    "note": "2026-10-25T02:30 comes twice: fires the first time round only",
+    "note": "2026-10-25T02:30 occurs twice: fires the first time only",
 }
 Call = Callable[..., Result]
 
@@ -177,9 +177,9 @@ def test_upcoming_asks_for_the_job(call: Call, asked: list[httpx.Request]) -> No
     "command", [("schedules", "preview", "--cron", "30 2 * * *"), ("jobs", "upcoming", "job_1")]
 )
 def test_what_is_shown(call: Call, items: list[Any], command: tuple[str, ...]) -> None:
-    told = call(*command).stdout
-    assert all(text in told for text in ITEM.values())
-    assert "DUE" not in told
+    output = call(*command).stdout
+    assert all(text in output for text in ITEM.values())
+    assert "DUE" not in output
     assert json.loads(call(*command, "--json").stdout) == {"items": [ITEM]}
 
     items[0] = ITEM | {"dueAt": "2026-10-25T00:30:07.125Z"}
@@ -196,7 +196,7 @@ def test_no_width_of_a_terminal_cuts_an_execution_id(
     items[0] = ITEM | {"executionId": identity}
     monkeypatch.setattr("nextfire_cli.session._PIPE_WIDTH", 60)
 
-    told = call("jobs", "upcoming", "job_1").stdout
+    output = call("jobs", "upcoming", "job_1").stdout
 
-    assert identity in told
-    assert ITEM["local"] in told
+    assert identity in output
+    assert ITEM["local"] in output

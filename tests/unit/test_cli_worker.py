@@ -1,4 +1,4 @@
-"""`nextfire worker` finds its pool, and says what is missing. What it runs: tests/e2e."""
+"""`nextfire worker` finds its pool and reports what is missing. tests/e2e runs actual workers."""
 
 import json
 import os
@@ -28,7 +28,7 @@ Call = Callable[..., Result]
 
 
 class Deployment:
-    """An account in which the stack is deployed, as far as the command asks."""
+    """An account with a deployed stack, reduced to what the command needs."""
 
     def __init__(self) -> None:
         self.stack: str | None = None
@@ -71,7 +71,7 @@ def call(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["worker", *arguments])
 
 
-def test_worker_is_told_what_the_stack_says_and_acts_in_its_role(
+def test_worker_gets_the_environment_of_its_stack_and_assumes_its_role(
     deployment: Deployment, served: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)

@@ -1,4 +1,4 @@
-"""Requests as they leave this machine, and what becomes of answers."""
+"""Requests that the client sends, and how it reads responses."""
 
 import hashlib
 import hmac
@@ -34,9 +34,11 @@ from nextfire import (
 from nextfire.client import Bearer
 from nextfire.client.api import up_to
 from nextfire.client.folder import write_private
-from nextfire.client.models import Job, NewKey, Upload
 from nextfire.client.signing import Signature
-from nextfire.domain.job import JobState
+from nextfire.domain.occurrences import JobState
+from nextfire.responses.jobs import JobResponse
+from nextfire.responses.keys import NewKeyResponse
+from nextfire.responses.scripts import UploadResponse
 
 REMOTE = "https://abc123.execute-api.eu-west-1.amazonaws.com"
 LOCAL = "http://127.0.0.1:4566/_aws/execute-api/abc123/$default"
@@ -46,7 +48,7 @@ Handler = Callable[[httpx.Request], httpx.Response]
 
 
 class Clock:
-    """Time that passes only where somebody sleeps."""
+    """A clock that moves only during sleeps."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -79,7 +81,7 @@ def client(
 
 
 def expected_signature(request: httpx.Request) -> str:
-    """AWS Signature Version 4 as the service computes it, from the request as it arrived."""
+    """AWS Signature Version 4 as the service computes it from the received request."""
     path, _, query = request.url.raw_path.decode().partition("?")
     fields = dict(
         part.split("=", 1)
@@ -282,8 +284,12 @@ def test_a_key_or_token_goes_with_each_request_and_its_refusal_is_told(
     assert "nf.acme.x.y" not in str(refused.value)
 
 
-def test_a_scope_that_lacks_is_told_as_the_api_tells_it() -> None:
-    problem = {"title": "Forbidden", "status": 403, "detail": "This needs the scope `write`."}
+def test_a_missing_scope_is_reported_in_the_words_of_the_api() -> None:
+    problem = {
+        "title": "Forbidden",
+        "status": 403,
+        "detail": "This request needs the scope `write`.",
+    }
 
     with pytest.raises(ApiError, match="`write`"):
         client(lambda _: httpx.Response(403, json=problem)).get_job("j")
@@ -316,11 +322,11 @@ def test_each_status_has_its_error(status: int, kind: type[ApiError]) -> None:
     assert not refused.value.by_gateway
 
 
-# What is tried again
+# Retries
 
 
 class Api:
-    """Answers with *answers*, one after the other; keeps what came."""
+    """Answers with *answers* in order; records the requests."""
 
     def __init__(self, *answers: int | Exception | dict[str, Any]) -> None:
         self.answers = [*answers]
@@ -341,11 +347,11 @@ LOST = httpx.ReadError("gone")
 REFUSED = httpx.ConnectError("refused")
 
 
-@pytest.mark.parametrize("trouble", [429, 500, 502, 503, 504, LOST, REFUSED])
-def test_what_fails_in_passing_is_tried_again_with_growing_waits(
-    trouble: int | Exception,
+@pytest.mark.parametrize("failure", [429, 500, 502, 503, 504, LOST, REFUSED])
+def test_transient_failures_are_retried_with_backoff(
+    failure: int | Exception,
 ) -> None:
-    api, clock = Api(trouble, trouble, trouble, {"jobId": "j"}), Clock()
+    api, clock = Api(failure, failure, failure, {"jobId": "j"}), Clock()
 
     assert client(api, clock=clock).get_job("j").job_id == "j"
 
@@ -355,7 +361,7 @@ def test_what_fails_in_passing_is_tried_again_with_growing_waits(
     assert 0.4 <= third <= 1.2
 
 
-def test_after_so_many_retries_the_last_error_is_told() -> None:
+def test_the_last_error_is_raised_when_retries_are_used_up() -> None:
     api = Api(503, 503, 503)
 
     with pytest.raises(Unavailable):
@@ -379,7 +385,7 @@ def test_no_retry_begins_after_the_timeout() -> None:
 
 
 @pytest.mark.parametrize(("asked", "tries"), [(7, 2), (21, 1)])
-def test_what_the_answer_asks_to_wait_is_waited_unless_it_is_long(asked: int, tries: int) -> None:
+def test_retry_after_is_honored_up_to_a_limit(asked: int, tries: int) -> None:
     clock, came = Clock(), []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -442,19 +448,19 @@ def test_every_try_of_a_post_bears_one_key_and_every_post_another() -> None:
         lambda c: c.put_job("j", {}, if_none_match="*"),
     ],
 )
-@pytest.mark.parametrize("trouble", [LOST, 503, 504])
-def test_what_would_answer_otherwise_the_second_time_is_sent_once(
-    ask: Callable[[Client], object], trouble: int | Exception
+@pytest.mark.parametrize("failure", [LOST, 503, 504])
+def test_requests_that_are_not_idempotent_are_sent_once(
+    ask: Callable[[Client], object], failure: int | Exception
 ) -> None:
-    api = Api(trouble)
+    api = Api(failure)
 
     with pytest.raises((UnreachableError, Unavailable)):
         ask(client(api))
 
 
-@pytest.mark.parametrize("trouble", [REFUSED, 429])
-def test_what_was_certainly_not_done_is_sent_again_whatever_it_is(trouble: int | Exception) -> None:
-    api = Api(trouble, {"jobId": "j"})
+@pytest.mark.parametrize("failure", [REFUSED, 429])
+def test_requests_that_took_no_effect_are_always_retried(failure: int | Exception) -> None:
+    api = Api(failure, {"jobId": "j"})
 
     client(api).delete_job("j", if_match='"1"')
 
@@ -472,12 +478,12 @@ def test_a_change_without_a_condition_is_sent_again(ask: Callable[[Client], obje
     assert len(api.came) == 2
 
 
-@pytest.mark.parametrize("trouble", [LOST, REFUSED, 503])
+@pytest.mark.parametrize("failure", [LOST, REFUSED, 503])
 def test_an_upload_is_sent_again_and_without_what_says_who_calls(
-    trouble: int | Exception,
+    failure: int | Exception,
 ) -> None:
     upload = {"uploadUrl": "https://bucket.example.com/x?signed", "headers": {"x-a": "b"}}
-    api = Api(upload, trouble, {})
+    api = Api(upload, failure, {})
 
     client(api).push_script("hello", b"print()")
 
@@ -487,7 +493,7 @@ def test_an_upload_is_sent_again_and_without_what_says_who_calls(
         assert "Authorization" not in request.headers
 
 
-def test_an_upload_that_is_not_taken_shows_no_url() -> None:
+def test_a_rejected_upload_shows_no_url() -> None:
     upload = {"uploadUrl": "https://bucket.example.com/x?signed", "headers": {}}
 
     with pytest.raises(ClientError, match=r"bucket\.example\.com refused the upload") as refused:
@@ -507,7 +513,7 @@ def test_a_preview_needs_no_key() -> None:
     assert not [request for request in api.came if "Idempotency-Key" in request.headers]
 
 
-# What is sent, and what is read
+# Requests and responses
 
 
 def test_a_job_request_is_sent_as_it_was_set() -> None:
@@ -534,7 +540,7 @@ def test_a_job_request_is_sent_as_it_was_set() -> None:
     }
 
 
-def test_a_payload_of_null_is_one() -> None:
+def test_a_null_payload_is_sent() -> None:
     api = Api({"executionId": "e"}, {"executionId": "e"})
 
     client(api).run_job("j", payload=None)
@@ -572,31 +578,31 @@ def test_an_answer_is_read_by_its_types() -> None:
 
 
 def test_an_answer_of_a_newer_api_breaks_nothing() -> None:
-    job = Job({"jobId": "j", "state": "DRAINED", "colour": "red"})
+    job = JobResponse({"jobId": "j", "state": "DRAINED", "colour": "red"})
 
     assert (job.state, job.document["colour"]) == ("DRAINED", "red")
-    with pytest.raises(AttributeError, match="came without 'createdAt'"):
+    with pytest.raises(AttributeError, match="has no 'createdAt'"):
         _ = job.created_at
-    with pytest.raises(AttributeError, match="no field 'colour'"):
-        _ = job.colour  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="no attribute 'colour'"):
+        _ = job.colour
 
 
 def test_the_text_of_a_key_is_in_no_representation() -> None:
-    made = NewKey({"keyId": "k", "key": "nf.acme.k.secret"})
+    made = NewKeyResponse({"keyId": "k", "key": "nf.acme.k.secret"})
 
     assert made.key == "nf.acme.k.secret"
-    assert repr(made) == "NewKey({'keyId': 'k'})"
+    assert repr(made) == "NewKeyResponse({'keyId': 'k'})"
 
 
 def test_the_url_of_an_upload_is_in_no_representation() -> None:
-    upload = Upload({"handler": "h", "uploadUrl": "https://secret"})
+    upload = UploadResponse({"handler": "h", "uploadUrl": "https://secret"})
 
     assert upload.upload_url == "https://secret"
-    assert repr(upload) == "Upload({'handler': 'h'})"
+    assert repr(upload) == "UploadResponse({'handler': 'h'})"
 
 
 def test_an_answer_is_shown_with_its_kind_and_its_document() -> None:
-    assert repr(Job({"jobId": "j"})) == "Job({'jobId': 'j'})"
+    assert repr(JobResponse({"jobId": "j"})) == "JobResponse({'jobId': 'j'})"
 
 
 def test_a_log_is_followed_until_it_has_ended() -> None:
@@ -621,7 +627,7 @@ def test_an_empty_page_of_a_log_that_has_ended_is_not_its_last() -> None:
     assert [each.text for each in client(api).log("e")] == ["a"]
 
 
-# Where the API is, and who calls
+# The endpoint and the credentials
 
 
 KEY = f"nf.acme.3f9c0a77d1e2b456.{'A' * 43}"
@@ -629,7 +635,7 @@ KEY = f"nf.acme.3f9c0a77d1e2b456.{'A' * 43}"
 
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder without a local stack, of a user without any variable."""
+    """A folder without a local stack, for a user without NEXTFIRE variables."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in ("ENDPOINT", "API_KEY", "TOKEN", "AUTH"):
@@ -637,8 +643,8 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def carried(**given: Any) -> tuple[str, str]:
-    """Where a request goes, and what says who calls."""
+def url_and_authorization(**given: Any) -> tuple[str, str]:
+    """The URL of a request and its Authorization header."""
     api = Api({"status": "ok"})
     with Client(**given, transport=httpx.MockTransport(api)) as caller:
         caller.get_health()
@@ -646,7 +652,7 @@ def carried(**given: Any) -> tuple[str, str]:
 
 
 def up(folder: Path) -> None:
-    """What `nextfire up` leaves in *folder*, as far as a client reads it."""
+    """Write to *folder* the parts of what `nextfire up` writes that the client reads."""
     state = folder / ".nextfire"
     state.mkdir(mode=0o755)
     described = {
@@ -666,13 +672,13 @@ def test_the_environment_says_where_and_who(bare: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("NEXTFIRE_API_KEY", KEY)
 
     assert bare.is_dir()
-    assert carried() == (f"{REMOTE}/v1/health", f"Bearer {KEY}")
+    assert url_and_authorization() == (f"{REMOTE}/v1/health", f"Bearer {KEY}")
 
 
 def test_the_local_stack_of_the_folder_is_found(bare: Path) -> None:
     up(bare)
 
-    assert carried() == (f"{LOCAL}/v1/health", f"Bearer {KEY}")
+    assert url_and_authorization() == (f"{LOCAL}/v1/health", f"Bearer {KEY}")
 
 
 def test_another_endpoint_is_not_sent_the_key_of_the_local_stack(bare: Path) -> None:
@@ -687,7 +693,10 @@ def test_what_is_given_goes_first(bare: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("NEXTFIRE_ENDPOINT", "https://elsewhere")
     monkeypatch.setenv("NEXTFIRE_AUTH", "iam")
 
-    assert carried(endpoint=REMOTE, key=KEY) == (f"{REMOTE}/v1/health", f"Bearer {KEY}")
+    assert url_and_authorization(endpoint=REMOTE, key=KEY) == (
+        f"{REMOTE}/v1/health",
+        f"Bearer {KEY}",
+    )
 
 
 def test_iam_signs_in_the_region_that_the_endpoint_tells(
@@ -698,7 +707,7 @@ def test_iam_signs_in_the_region_that_the_endpoint_tells(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.delenv("AWS_PROFILE", raising=False)
 
-    _, authorization = carried(endpoint=REMOTE, auth="iam")
+    _, authorization = url_and_authorization(endpoint=REMOTE, auth="iam")
 
     assert "Credential=AKIDEXAMPLE/" in authorization
     assert "/eu-west-1/execute-api/aws4_request" in authorization
@@ -715,7 +724,7 @@ def test_iam_signs_in_the_region_that_the_endpoint_tells(
         ({"endpoint": "http://example.com", "key": KEY}, "not encrypted"),
     ],
 )
-def test_what_cannot_be_called_says_what_to_do(
+def test_an_invalid_configuration_says_how_to_fix_it(
     bare: Path, given: dict[str, Any], expected: str
 ) -> None:
     assert bare.is_dir()

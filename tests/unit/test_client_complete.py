@@ -1,4 +1,4 @@
-"""The client knows every operation, parameter and field of the API: none can be forgotten."""
+"""The client has every operation and parameter of the API."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from pydantic.alias_generators import to_snake
 import functions.api.handler  # noqa: F401 — includes the routes
 from functions.api import openapi
 from functions.api.openapi import description
+from functions.api.operation import RESPONSES
 from nextfire import Client
-from nextfire.client import Bearer, errors, models
-from nextfire.client.models import Answer, fields, written
+from nextfire.client import Bearer, errors, requests
+from nextfire.responses.base import ApiResponse
+from nextfire.responses.reading import field_types
 
 DOCUMENT = description()
 SCHEMAS = DOCUMENT["components"]["schemas"]
@@ -40,13 +42,13 @@ GIVEN: dict[str, Any] = {
     "sha256": "0",
     "handler": "h",
 }
-"""Some of each argument that must be given and is in no path."""
+"""A value for each required argument that is not part of a path."""
 WHOLE = {
     "JobRequest": "job",
     "JobPatch": "changes",
     "PreviewRequest": "schedule",
 }
-"""Bodies that a method takes as one argument, by their schemas."""
+"""Body schemas that a method takes as one argument."""
 _RESERVED = {"from", "in", "is"}
 
 
@@ -56,7 +58,7 @@ def pythonic(name: str) -> str:
 
 
 def name_of(schema: dict[str, Any]) -> str:
-    if "anyOf" in schema:  # a job in the long form or the short one
+    if "anyOf" in schema:  # the long or the short form of a job
         schema = schema["anyOf"][0]
     return str(schema.get("$ref", "")).rpartition("/")[2]
 
@@ -107,78 +109,31 @@ def test_each_operation_calls_its_path_with_what_it_is_given(operation_id: str) 
 
 
 @pytest.mark.parametrize("operation_id", OPERATIONS)
-def test_each_operation_returns_its_document(operation_id: str) -> None:
+def test_each_operation_returns_the_response_of_its_route(operation_id: str) -> None:
     returned = inspect.signature(getattr(Client, to_snake(operation_id))).return_annotation
 
-    answers = {
-        name_of(answer["content"]["application/json"]["schema"]).removesuffix("Answer")
+    names = {
+        name_of(answer["content"]["application/json"]["schema"])
         for status, answer in OPERATIONS[operation_id]["responses"].items()
         if status.startswith("2")
     }
-    assert {str(returned)} == (answers if answers != {""} else {"dict[str, Any]"})
-
-
-def answered() -> Iterator[str]:
-    """The schemas that answers are made of."""
-    todo = [
-        name_of(answer["content"]["application/json"]["schema"])
-        for operation in OPERATIONS.values()
-        for status, answer in operation["responses"].items()
-        if status.startswith("2")
-    ]
-    seen: set[str] = set()
-    while todo:
-        name = todo.pop()
-        if name in seen or "properties" not in SCHEMAS.get(name, {}):
-            continue
-        seen.add(name)
-        yield name
-        todo += [found.rpartition("/")[2] for found in re.findall(r"'#/[\w/]+", str(SCHEMAS[name]))]
-
-
-def model_of(name: str) -> type[Answer]:
-    found = getattr(models, name.removesuffix("Answer").removeprefix("Unreadable"), None)
-    assert found is not None, f"add a model of {name} to nextfire.client.models"
-    return found  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize("name", sorted(answered()))
-def test_each_document_has_a_model_with_its_fields(name: str) -> None:
-    schema, known = SCHEMAS[name], fields(model_of(name))
-
-    by_alias = {written(field): kind for field, kind in known.items()}
-    if name.startswith("Unreadable"):
-        assert schema["properties"].keys() <= by_alias.keys()
-        return
-    # What has an unreadable form has that one's reason.
-    forms = {f"Unreadable{each.__name__}" for each in model_of(name).__mro__}
-    unreadable = {"reason"} if forms & SCHEMAS.keys() else set()
-    assert by_alias.keys() - unreadable == schema["properties"].keys() - unreadable
-    if any("default" in given for given in schema["properties"].values()):
-        return  # part of what is sent, too: what has a default may be left out there
-    always = {field for field, kind in by_alias.items() if not kind.optional}
-    assert always - {"payload"} <= {*schema["required"]}
-    may_be_null = {"schedule"}
-    assert {*schema["required"]} - always <= may_be_null
+    assert {name or "dict[str, Any]" for name in names} == {str(returned)}
 
 
 @pytest.mark.parametrize("name", ["JobRequest", "PreviewRequest"])
 def test_what_is_sent_whole_has_the_fields_of_its_schema(name: str) -> None:
-    model = getattr(models, name)
+    model = getattr(requests, name)
 
     aliases = {field.alias for field in model.model_fields.values()}
     assert aliases == SCHEMAS[name]["properties"].keys()
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in sorted(answered()) if "examples" in SCHEMAS[name]]
-)
-def test_the_examples_are_read(name: str) -> None:
-    model = model_of(name)
-    for example in SCHEMAS[name]["examples"]:
-        answer = model(example)
-        for field in fields(model):
-            getattr(answer, field)
+@pytest.mark.parametrize("response", sorted(RESPONSES, key=str))
+def test_the_examples_are_read(response: type[ApiResponse]) -> None:
+    for example in SCHEMAS[response.__name__].get("examples", ()):
+        read = response(example)
+        for name in field_types(response):
+            getattr(read, name)
 
 
 def test_what_the_gateway_answers_is_what_the_description_lists() -> None:

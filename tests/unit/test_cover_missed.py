@@ -1,4 +1,4 @@
-"""What does not run is put on record up to what is there already, and nothing twice."""
+"""Occurrences that do not run are recorded once, as ranges that end where other records begin."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from datetime import datetime
 
 import pytest
 
-from nextfire.domain.due_decisions import Cover, Missed
+from nextfire.domain.due_decisions import Cover
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.message import SkippedRange
+from nextfire.domain.missed import Missed
 from nextfire.domain.run import Run, RunState, Trigger
-from nextfire.usecases.cover_missed import Covered, cover_missed, record_missed
+from nextfire.usecases.cover_missed import CoverResult, cover_missed, record_missed
 from tests.builders import LEASE, NOON, UID, a_definition, a_fire, a_job, a_message, at, run_key
 from tests.fakes import Faults, MemoryRunStore
 
@@ -21,8 +22,8 @@ JOB = a_job(since=at("05:30"))
 FORMER = "uid00002"
 
 
-def covered(runs: MemoryRunStore) -> Covered:
-    """What becomes of the entry of 08:00, if nothing up to noon is to run."""
+def covered(runs: MemoryRunStore) -> CoverResult:
+    """Cover the entry of 08:00 when no occurrence up to noon is to run."""
     decision = Cover(Missed(NOON), "late", JOB)
     return cover_missed(runs, a_fire(JOB, at("08:00")), decision, NOON)
 
@@ -44,7 +45,7 @@ def claim(runs: MemoryRunStore, scheduled_at: datetime, *, uid: str = UID) -> Ru
     ).run
 
 
-def test_all_is_covered_where_nothing_is_on_record() -> None:
+def test_a_range_covers_all_occurrences_if_none_has_a_record() -> None:
     runs = MemoryRunStore()
 
     done = covered(runs)
@@ -71,24 +72,24 @@ def test_a_range_ends_before_a_run_of_this_creation_and_no_other() -> None:
     assert done.successor == a_fire(JOB, at("11:00"))
 
 
-def test_what_a_range_covers_is_passed_over_at_once() -> None:
+def test_a_covered_range_is_skipped_in_one_step() -> None:
     runs = MemoryRunStore()
     runs.skip(a_range(at("06:00"), at("10:00"), 5))
 
-    assert covered(runs) == Covered(None, a_fire(JOB, at("11:00")))
+    assert covered(runs) == CoverResult(None, a_fire(JOB, at("11:00")))
 
 
 def test_a_run_that_was_claimed_meanwhile_is_left_to_its_worker() -> None:
     runs, faults = MemoryRunStore(), Faults()
-    faults.once_before("runs.skip", lambda: claim(runs, at("08:00")))
+    faults.call_before_next("runs.skip", lambda: claim(runs, at("08:00")))
 
     done = covered(faults.through(runs, "runs"))
 
-    assert done == Covered(None, a_fire(JOB, at("09:00")))
+    assert done == CoverResult(None, a_fire(JOB, at("09:00")))
     assert [run.state for run in runs.all.values()] == [RunState.RUNNING]
 
 
-# What a message reports
+# The ranges that a message reports
 
 
 def a_row(first: str, last: str, count: int, *, job: Job = JOB, ordinal: int = 1) -> SkippedRange:
@@ -108,7 +109,7 @@ WHOLE = a_row("08:00", "12:00", 5)
 def recorded(
     runs: MemoryRunStore, *missed: SkippedRange, job: Job | None = JOB, uid: str = UID
 ) -> list[str]:
-    """The new ranges of a message of the 13:00 that reports *missed*."""
+    """The ranges recorded when the run of 13:00 has a message that reports *missed*."""
     message = a_message(run_key(at("13:00"), uid=uid)).model_copy(update={"missed": missed})
     done = record_missed(runs, job, message, NOON)
     assert not done.quarantined
@@ -166,7 +167,7 @@ def test_rows_that_overlap_record_each_occurrence_once() -> None:
     assert recorded(runs, a_row("09:00", "11:00", 3)) == []
 
 
-def test_an_earlier_row_ends_where_a_later_one_that_was_first_begins() -> None:
+def test_a_row_ends_before_a_later_range_that_was_recorded_first() -> None:
     runs = MemoryRunStore()
     recorded(runs, a_row("10:00", "12:00", 3))
 
@@ -197,8 +198,8 @@ def test_a_row_whose_schedule_is_not_known_is_left_where_something_of_it_is_on_r
 def test_a_row_whose_schedule_is_not_known_passes_over_records_of_others() -> None:
     runs = MemoryRunStore()
     claim(runs, at("10:00"), uid=FORMER)
-    on_request = run_key(at("10:30"))
-    runs.items[on_request] = Run(on_request, RunState.SUCCEEDED, trigger=Trigger.MANUAL)
+    manual = run_key(at("10:30"))
+    runs.items[manual] = Run(manual, RunState.SUCCEEDED, trigger=Trigger.MANUAL)
 
     assert recorded(runs, WHOLE, job=None) == ["08:00-12:00 (5)"]
 
@@ -221,7 +222,7 @@ def test_a_row_is_recorded_by_its_occurrences_whatever_their_jitter() -> None:
     assert recorded(runs, row, job=job) == ["08:00-09:00 (2)", "11:00-12:00 (2)"]
 
 
-def test_a_row_does_not_go_beyond_the_runs_that_its_job_may_have() -> None:
+def test_a_row_ends_at_max_runs() -> None:
     job = a_job(since=at("05:30"), maxRuns=7)
     runs = MemoryRunStore()
     claim(runs, at("10:00"))
@@ -238,12 +239,12 @@ def test_a_record_that_does_not_decode_keeps_its_place_and_blocks_no_other(job: 
         claim(runs, at("08:00"))
         runs.spoil(run_key(at("08:00")))
 
-    faults.once_before("runs.skip", spoil)
+    faults.call_before_next("runs.skip", spoil)
     missed = (a_row("08:00", "10:00", 3), a_row("11:00", "12:00", 2))
     message = a_message(run_key(at("13:00"))).model_copy(update={"missed": missed})
 
     done = record_missed(faults.through(runs, "runs"), job, message, NOON)
 
     assert done.quarantined
-    rest = ["09:00-10:00 (2)"] if job else []  # without its schedule a row stays whole
+    rest = ["09:00-10:00 (2)"] if job else []  # without a schedule, a row cannot be split
     assert ranges(done.written) == [*rest, "11:00-12:00 (2)"]

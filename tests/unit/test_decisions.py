@@ -1,4 +1,4 @@
-"""The decisions, case by case, with their reasons."""
+"""Claim, ending, overlap and pickup decisions, each with its reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from nextfire.domain.decisions import (
     decide_overlap,
     decide_pickup,
 )
-from nextfire.domain.job import Backoff, Job, JobState, Overlap, RetryPolicy
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.policies import Backoff, Overlap, RetryPolicy
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger
 from tests.builders import (
     NOON,
@@ -106,7 +108,7 @@ def test_a_running_run_is_waited_for_up_to_its_lease_s_end(
     assert (lapsed.action, lapsed.until) == (action, None)
 
 
-def test_a_running_run_whose_record_has_no_lease_is_nobody_s() -> None:
+def test_a_running_run_without_a_lease_can_be_taken_over() -> None:
     run = a_run(worker="a", lease_until=None, attempt=1)
 
     assert decide_claim(run, a_message(), POLICY, LATER).action is ClaimAction.TAKE_OVER
@@ -144,7 +146,7 @@ def test_a_failure_is_tried_again_while_attempts_are_left(outcome: AttemptOutcom
 
 
 @pytest.mark.parametrize("outcome", BAD)
-def test_a_failure_that_cannot_end_otherwise_is_not_tried_again(outcome: AttemptOutcome) -> None:
+def test_a_permanent_failure_is_not_retried(outcome: AttemptOutcome) -> None:
     ending = decide_ending(a_run(attempt=1), result(outcome, permanent=True), POLICY, NOON)
 
     assert ending.state is RunState.DEAD
@@ -159,7 +161,7 @@ def test_a_failure_of_a_run_that_was_to_be_cancelled_is_not_tried_again() -> Non
     assert (failed.state, stopped.state) == (RunState.CANCELLED, RunState.CANCELLED)
 
 
-def test_a_retry_is_never_nearer_than_the_record_needs() -> None:
+def test_retries_respect_the_minimum_delay() -> None:
     policy = RetryPolicy(max_attempts=2, initial_delay_ms=0)
 
     ending = decide_ending(a_run(attempt=1), result(AttemptOutcome.FAILED), policy, NOON)
@@ -197,7 +199,7 @@ def test_no_number_of_attempts_is_too_many_for_a_delay(backoff: Backoff) -> None
 
 
 def a_record(time: str, state: RunState = RunState.SUCCEEDED, **fields: Any) -> Run:
-    """What an executor wrote of the occurrence at *time*."""
+    """The record that an executor wrote for the occurrence at *time*."""
     return Run(run_key(at(time)), state, **{"pool": "default"} | fields)
 
 
@@ -207,7 +209,7 @@ def a_range(first: str, last: str, count: int) -> Run:
 
 
 def minutely(overlap: str, **fields: Any) -> Job:
-    """Due each minute since 10:00."""
+    """A job that is due each minute since 10:00."""
     return a_job(since=at("09:59:30"), schedule="* * * * *", overlap=overlap, **fields)
 
 
@@ -215,7 +217,7 @@ def minutely(overlap: str, **fields: Any) -> Job:
 @pytest.mark.parametrize(
     ("latest", "joins"),
     [
-        # At 12:00, with 11:40 … 11:59 sent and not begun they are twenty.
+        # At 12:00, the runs of 11:40 to 11:59, sent and not started, are twenty.
         (a_record("11:39"), False),
         (a_record("11:40"), True),
         (a_record("11:39", RunState.RUNNING), False),
@@ -224,7 +226,7 @@ def minutely(overlap: str, **fields: Any) -> Job:
         (a_record("11:40", RunState.PENDING), False),
         (a_record("11:40", RunState.SKIPPED), True),
         (a_record("11:40", RunState.CANCELLED), True),
-        (a_record("11:40", RunState.CANCELLED, pool=None), False),  # on request, not by a worker
+        (a_record("11:40", RunState.CANCELLED, pool=None), False),  # by a request, not by a worker
         (None, False),
     ],
     ids=lambda each: f"{each.key.run_id[9:13]} {each.state}" if isinstance(each, Run) else None,
@@ -238,8 +240,8 @@ def test_at_most_twenty_runs_of_a_job_are_in_the_queue(
     assert joins or decision.reason == "20 earlier runs have not ended"
 
 
-def test_a_record_that_cannot_be_read_is_of_one_that_has_been_there() -> None:
-    """What was due before it has ended, then, whatever its record said."""
+def test_an_unreadable_record_counts_as_a_run_that_started() -> None:
+    """Occurrences before it have ended, whatever the unreadable record said."""
     unreadable = Run(run_key(at("11:59")), RunState.DEAD)
     before = [unreadable, a_record("11:58", RunState.RUNNING)]
 
@@ -253,7 +255,7 @@ def test_the_first_twenty_of_a_job_join() -> None:
     assert not decide_overlap(job, at("10:20"), []).joins
 
 
-def test_what_a_range_stands_for_does_not_wait() -> None:
+def test_covered_occurrences_do_not_count_as_queued() -> None:
     job = minutely("QUEUE")
     before = [a_range("10:30", "11:49", 80), a_record("10:19")]
 
@@ -261,8 +263,8 @@ def test_what_a_range_stands_for_does_not_wait() -> None:
     assert not decide_overlap(job, at("12:00"), before).joins
 
 
-def test_a_job_of_which_nothing_ran_for_long_is_not_held_back_for_ever() -> None:
-    """As many ranges in a row as are looked at, and the job far older than they."""
+def test_a_job_without_recent_runs_is_not_held_back_forever() -> None:
+    """All records that are read are SKIPPED, and the job is much older than they are."""
     job = minutely("QUEUE", misfire=SKIP)
     minutes = [NOON - timedelta(minutes=n) for n in range(1, 100)]
     before = [Run.skipped(run_key(minute), "late", NOON) for minute in minutes]
@@ -355,7 +357,7 @@ OF_A_FORMER_CREATION = run_key(at("11:00"), uid="uid00000")
     ],
 )
 @pytest.mark.parametrize("overlap", Overlap)
-def test_skip_begins_nothing_whose_predecessor_had_not_ended_when_it_was_due(
+def test_skip_does_not_start_a_run_if_its_predecessor_was_running_when_it_was_due(
     overlap: Overlap, before: list[Run], *, starts: bool
 ) -> None:
     job = a_job(since=at("08:30"), overlap=overlap)
@@ -382,7 +384,7 @@ def test_skip_begins_nothing_whose_predecessor_had_not_ended_when_it_was_due(
     ],
 )
 @pytest.mark.parametrize("overlap", Overlap)
-def test_replace_begins_nothing_whose_successor_is_due(
+def test_replace_does_not_start_a_run_whose_successor_is_due(
     overlap: Overlap, fields: dict[str, Any], now: str, *, replaced: bool
 ) -> None:
     job = a_job(since=at("11:30"), overlap=overlap, **fields)
@@ -397,7 +399,7 @@ def test_replace_begins_nothing_whose_successor_is_due(
 
 
 @pytest.mark.parametrize("state", [s for s in JobState if s is not JobState.ACTIVE])
-def test_a_job_that_goes_on_no_more_has_nobody_to_replace_its_last_run(state: JobState) -> None:
+def test_the_last_run_of_an_inactive_job_is_not_replaced(state: JobState) -> None:
     job = a_job(since=at("11:30"), overlap="REPLACE", state=state)
 
     assert picked_up(job, "15:00:00") is None

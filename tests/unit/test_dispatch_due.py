@@ -1,4 +1,4 @@
-"""The tick: what is due is sent once in effect, its successor stored, and nothing lost."""
+"""The tick sends each due occurrence effectively once, stores its successor and loses nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def times(entries: list[DueEntry]) -> list[str]:
     return [f"{entry.at:%H:%M:%S}".removesuffix(":00") for entry in entries]
 
 
-def told(report: TickReport) -> str:
+def joined_notes(report: TickReport) -> str:
     return "; ".join(report.notes)
 
 
@@ -34,7 +34,7 @@ def world() -> World:
     return World("11:59")
 
 
-# The way of an occurrence
+# The life of an occurrence
 
 
 def test_an_occurrence_is_sent_and_its_successor_takes_its_place(world: World) -> None:
@@ -79,7 +79,7 @@ def test_the_message_and_the_successor_come_before_the_delete(world: World) -> N
     assert world.faults.calls == ["jobs.get_many", "queue.send", "due.put", "due.delete"]
 
 
-def test_a_retry_is_sent_whatever_became_of_its_job(world: World) -> None:
+def test_a_retry_is_sent_even_if_its_job_is_gone(world: World) -> None:
     job = world.register()
     run = run_key(uid=job.uid)
     world.due.put([a_retry(run, at("12:00:30"), dispatch=2, pool="batch")], world.now)
@@ -93,13 +93,13 @@ def test_a_retry_is_sent_whatever_became_of_its_job(world: World) -> None:
     assert world.entries == []
 
 
-# Death and half success
+# Crashes and partial failures
 
 
 def dies_after(calls: int, executor: Executor) -> bool:
-    """Let a watcher die after so many calls of its ports, and look what its successor makes of it.
+    """Kill a watcher after *calls* calls of its ports and check what the next watcher does.
 
-    Returns False if it lived.
+    Returns False if the watcher survived.
     """
     world = World("11:59", executor=executor)
     job = world.register("report")
@@ -119,7 +119,7 @@ def dies_after(calls: int, executor: Executor) -> bool:
     world.tick_at("12:00:04")
 
     assert set(world.sent) == {"report 12:00", "once 12:00"}
-    assert sorted(world.queued) == ["once 12:00", "report 12:00"], "the queue merged the rest"
+    assert sorted(world.queued) == ["once 12:00", "report 12:00"], "the queue deduplicates"
     assert world.entries == [a_fire(job, at("13:00"))]
     assert world.due.quarantined
     return died
@@ -127,7 +127,7 @@ def dies_after(calls: int, executor: Executor) -> bool:
 
 @pytest.mark.parametrize("executor", [InlineExecutor(), LateExecutor()], ids=["send", "put"])
 def test_a_watcher_that_dies_anywhere_loses_nothing(executor: Executor) -> None:
-    """*executor* decides which comes first of sending and storing, that go side by side."""
+    """*executor* decides whether sending or storing comes first; they run concurrently."""
     calls = next(calls for calls in count() if not dies_after(calls, executor))
 
     assert calls > 20
@@ -142,8 +142,8 @@ def test_a_message_that_was_not_accepted_keeps_its_entry(world: World) -> None:
 
     assert world.sent == ["good 12:00"]
     assert [d.run.job.job_id for d in report.dispatched] == ["good"]
-    assert "not sent, stays" in told(report)
-    assert times(world.entries) == ["12:00", "13:00"], "the chain of the other goes on, not its own"
+    assert "not sent, stays" in joined_notes(report)
+    assert times(world.entries) == ["12:00", "13:00"], "only the other chain advances"
 
     world.queue.refuses = lambda _: False
     world.tick_at("12:00:02")
@@ -157,7 +157,7 @@ def test_a_successor_that_was_not_stored_keeps_its_predecessor(world: World) -> 
     world.due.refuses = lambda entry: entry.job.job_id == "bad"
 
     report = world.tick_at("12:00")
-    assert "successor not stored, entry stays" in told(report)
+    assert "successor not stored, entry stays" in joined_notes(report)
     assert [(e.job.job_id, times([e])[0]) for e in world.entries] == [
         ("bad", "12:00"),
         ("good", "13:00"),
@@ -166,7 +166,7 @@ def test_a_successor_that_was_not_stored_keeps_its_predecessor(world: World) -> 
     world.due.refuses = lambda _: False
     world.tick_at("12:00:02")
     assert times(world.entries) == ["13:00", "13:00"]
-    assert sorted(world.queued) == ["bad 12:00", "good 12:00"], "sent again, merged by the queue"
+    assert sorted(world.queued) == ["bad 12:00", "good 12:00"], "sent again and deduplicated"
 
 
 def test_an_entry_of_a_pool_that_is_gone_waits_in_the_table(world: World) -> None:
@@ -175,11 +175,11 @@ def test_an_entry_of_a_pool_that_is_gone_waits_in_the_table(world: World) -> Non
 
     report = world.tick_at("12:00")
 
-    assert "to batch" in told(report)
+    assert "to batch" in joined_notes(report)
     assert a_fire(job, at("12:00")) in world.entries
 
 
-def test_deletes_that_fail_only_repeat_what_is_harmless(world: World) -> None:
+def test_failed_deletes_cause_no_duplicate_runs(world: World) -> None:
     world.register()
     world.due.deletes = False
     world.tick_at("12:00")
@@ -222,7 +222,7 @@ def test_a_shard_that_does_not_answer_holds_up_no_other() -> None:
     shards = {job_key(f"job{n}").shard(4): f"job{n}" for n in range(40)}
     for job_id in shards.values():
         world.register(job_id)
-    world.tick()  # the cursors are at the present
+    world.tick()  # moves the cursors to the present
     world.faults.refuse("due.read", times=1)
 
     with pytest.raises(UnavailableError):
@@ -252,7 +252,7 @@ def test_a_stale_read_does_not_drop_what_a_change_has_just_stored(world: World) 
 
     world.tick_at("12:00")
     assert world.sent == ["report 12:00"], (
-        "an old version read with its own entry fires: nobody can tell it from the present one"
+        "an outdated version fires with its own entry: it looks like the current version"
     )
     world.tick_at("12:30")
     assert world.sent == ["report 12:00", "report 12:30"]
@@ -266,7 +266,7 @@ def test_an_entry_whose_job_is_absent_is_left_then_dropped_after_a_minute(world:
     assert len(world.entries) == 1
 
     report = world.tick_at("12:01:02")
-    assert "its job is not there, 60 s after it was due" in told(report)
+    assert "job not found, 60 s after it was due" in joined_notes(report)
     assert (world.entries, world.sent) == ([], [])
 
 
@@ -320,7 +320,7 @@ def test_an_entry_newer_than_its_job_is_left(world: World) -> None:
 
 def test_an_older_version_fires_up_to_the_change_without_a_successor(world: World) -> None:
     job = world.register()
-    world.at("12:00:10")  # the watcher was away
+    world.at("12:00:10")  # no tick in the meantime
     world.change(job, schedule="30 * * * *")
 
     report = world.tick_at("12:00:11")
@@ -348,12 +348,12 @@ def test_an_older_version_s_later_occurrence_is_dropped(world: World) -> None:
     report = world.tick_at("12:00")
     world.tick_at("12:30")
 
-    assert "replaced by schedule version" in told(report)
+    assert "replaced by schedule version" in joined_notes(report)
     assert world.sent == ["report 12:30"]
     assert times(world.entries) == ["13:30"]
 
 
-def test_a_deleted_job_fires_no_more(world: World) -> None:
+def test_a_deleted_job_does_not_fire(world: World) -> None:
     job = world.register()
     world.delete(job)
 
@@ -365,7 +365,7 @@ def test_a_deleted_job_fires_no_more(world: World) -> None:
 # Order
 
 
-def test_of_one_second_the_higher_priority_goes_first(world: World) -> None:
+def test_the_higher_priority_goes_first_within_a_second(world: World) -> None:
     moment = {"type": "ONCE", "schedule": "2026-05-24T12:00:00.1Z"}
     world.register("low", priority="LOW", **moment)
     world.register("normal", **moment)
@@ -408,7 +408,7 @@ def test_an_entry_written_late_into_an_ended_minute_is_found(world: World) -> No
     job = world.register(type="ONCE", schedule="2026-05-24T12:30:00Z")
     slow = a_fire(job, at("12:00:59"))
     world.at("12:01:20")
-    world.due.put([slow], at("12:00:59"))  # computed its bucket before it was sent
+    world.due.put([slow], at("12:00:59"))  # the bucket was computed before the request was sent
 
     world.tick()
 
@@ -417,7 +417,7 @@ def test_an_entry_written_late_into_an_ended_minute_is_found(world: World) -> No
 
 def test_the_cursor_waits_for_a_bucket_that_is_not_empty(world: World) -> None:
     world.register()
-    world.due.refuses = lambda _: True  # no successor is stored
+    world.due.refuses = lambda _: True  # the successor cannot be stored
     world.tick_at("12:00")
     world.tick_at("12:10")
     assert cursor(world) == "12:00"
@@ -430,7 +430,7 @@ def test_the_cursor_waits_for_a_bucket_that_is_not_empty(world: World) -> None:
     assert cursor(world) == "12:09"
 
 
-def test_what_cannot_be_sent_is_carried_along_and_holds_no_cursor_back(world: World) -> None:
+def test_unsent_entries_do_not_hold_the_cursor_back(world: World) -> None:
     world.register()
     world.queue.refuses = lambda _: True
     world.tick_at("12:00")
@@ -447,7 +447,7 @@ def test_what_cannot_be_sent_is_carried_along_and_holds_no_cursor_back(world: Wo
 
 def test_only_a_consistent_read_lets_the_cursor_pass(world: World) -> None:
     world.tick()
-    world.due.freeze()  # late reads see nothing from here on
+    world.due.freeze()  # eventually consistent reads see no later writes
     world.register()
     world.tick_at("12:01:29")
     assert world.sent == []
@@ -458,7 +458,7 @@ def test_only_a_consistent_read_lets_the_cursor_pass(world: World) -> None:
     assert times(world.entries) == ["13:00"]
 
 
-def test_what_was_read_is_dispatched_though_the_cursor_cannot_be_moved(world: World) -> None:
+def test_entries_are_dispatched_even_if_the_cursor_cannot_be_moved(world: World) -> None:
     world.register(type="ONCE", schedule="2026-05-24T12:00:35Z")
     world.faults.refuse("control.move_cursor")
 
@@ -524,7 +524,7 @@ def test_a_watcher_that_starts_after_an_outage_goes_on_where_the_last_one_was(
     assert world.sent[0] == "report 12:00"
 
 
-# What cannot be read
+# Undecodable items
 
 
 def a_broken_slot(time: str) -> Slot:
@@ -543,7 +543,7 @@ def test_a_broken_entry_is_set_aside_and_its_chain_goes_on(world: World) -> None
     assert [entry.slot for entry in world.due.quarantined] == [a_broken_slot("12:00")]
     assert sorted(world.sent) == ["other 12:00", "report 12:00"]
     assert times(world.entries) == ["13:00", "13:00"]
-    assert report.quarantined == 0, "it was counted when it was set aside"
+    assert report.quarantined == 0, "the previous tick counted it"
 
 
 def test_a_broken_entry_of_a_paused_job_brings_no_chain(world: World) -> None:
@@ -558,8 +558,8 @@ def test_a_broken_entry_of_a_paused_job_brings_no_chain(world: World) -> None:
     assert world.entries == []
 
 
-def test_a_broken_entry_brings_no_run_beyond_the_most_there_may_be(world: World) -> None:
-    """Found by the simulation's seed 4281."""
+def test_a_broken_entry_causes_no_run_beyond_max_runs(world: World) -> None:
+    """Found by simulation seed 4281."""
     world.register(maxRuns=1)
     world.at("11:59:59")
     world.tick_at("12:00")
@@ -573,13 +573,13 @@ def test_a_broken_entry_brings_no_run_beyond_the_most_there_may_be(world: World)
     assert world.sent == ["report 12:00"]
 
 
-def test_a_broken_entry_is_counted_and_told(world: World) -> None:
+def test_a_broken_entry_is_counted_and_reported(world: World) -> None:
     world.due.spoil(a_broken_slot("12:00"))
 
     report = world.tick_at("12:00")
 
     assert report.quarantined == 1
-    assert "quarantined 2026-05-24T12:00Z#000" in told(report)
+    assert "quarantined 2026-05-24T12:00Z#000" in joined_notes(report)
 
 
 def test_a_broken_entry_stays_until_its_chain_is_stored(world: World) -> None:
@@ -597,10 +597,10 @@ def test_a_broken_entry_stays_until_its_chain_is_stored(world: World) -> None:
 
 
 @pytest.mark.parametrize("before", ["due.keep", "due.put", "due.quarantine"])
-def test_a_broken_entry_is_kept_though_the_watcher_dies_once_its_place_is_taken(
+def test_a_copy_of_a_broken_entry_survives_a_crash_after_it_was_overwritten(
     world: World, before: str
 ) -> None:
-    """What restores the chain has the key of what is broken."""
+    """The entry that restores the chain has the same key as the broken entry."""
     job = world.register()
     slot = Slot("2026-05-24T12:00Z#000", a_fire(job, at("12:00")).sort_key)
     world.due.spoil(slot, tenant="acme", job_id="report")
@@ -609,7 +609,7 @@ def test_a_broken_entry_is_kept_though_the_watcher_dies_once_its_place_is_taken(
     def die() -> None:
         raise Killed
 
-    world.faults.once_before(before, die)
+    world.faults.call_before_next(before, die)
 
     with pytest.raises(Killed):
         world.tick()
@@ -618,7 +618,7 @@ def test_a_broken_entry_is_kept_though_the_watcher_dies_once_its_place_is_taken(
     assert kept or not isinstance(world.due.items[slot], DueEntry)
 
 
-def test_a_broken_entry_beside_a_job_that_does_not_decode_is_set_aside(world: World) -> None:
+def test_a_broken_entry_of_an_undecodable_job_is_quarantined(world: World) -> None:
     job = world.register()
     world.jobs.spoil(job.key)
     world.due.spoil(a_broken_slot("11:59:30"), tenant="acme", job_id="report")
@@ -626,10 +626,10 @@ def test_a_broken_entry_beside_a_job_that_does_not_decode_is_set_aside(world: Wo
     report = world.tick_at("11:59:30")
 
     assert len(world.due.quarantined) == 1
-    assert "not restored" in told(report)
+    assert "not restored" in joined_notes(report)
 
 
-def test_a_key_that_is_no_instant_is_found_when_its_minute_is_closed(world: World) -> None:
+def test_an_invalid_sort_key_is_found_when_its_bucket_is_closed(world: World) -> None:
     world.tick_at("12:00")
     world.due.spoil(Slot("2026-05-24T12:00Z#000", "when?"))
 
@@ -650,7 +650,7 @@ def test_a_job_that_does_not_decode_stops_no_other_and_is_not_lost(world: World)
     assert report.quarantined == 1
     assert a_fire(bad, at("12:00")) in world.entries
 
-    world.jobs.mend(bad.key)
+    world.jobs.repair(bad.key)
     world.tick_at("12:01:05")
     assert world.sent == ["good 12:00", "bad 12:00"]
 
@@ -664,12 +664,12 @@ def test_a_job_whose_schedule_can_no_longer_be_read_stops_no_other(world: World)
     report = world.tick_at("12:00")
 
     assert world.sent == ["good 12:00"]
-    assert "Mars/Olympus" in told(report)
+    assert "Mars/Olympus" in joined_notes(report)
     assert a_fire(bad, at("12:00")) in world.entries
 
 
 def test_a_job_with_max_runs_fires_that_often(world: World) -> None:
-    job = world.register(schedule="* * * * *", maxRuns=2)  # at 11:59
+    job = world.register(schedule="* * * * *", maxRuns=2)  # registered at 11:59
     for minute in range(5):
         world.tick_at(f"12:{minute:02d}")
 
@@ -699,7 +699,7 @@ def test_a_version_owns_what_was_due_before_its_change_however_late_it_is_seen(
     world: World,
 ) -> None:
     job = world.register(schedule="* * * * *", misfire=RUN_ALL)
-    world.tick_at("12:00")  # then the watcher is away
+    world.tick_at("12:00")  # the last tick for six minutes
     world.at("12:05:30")
     world.change(job, schedule="30 * * * *")
     for second in range(8):
@@ -711,10 +711,10 @@ def test_a_version_owns_what_was_due_before_its_change_however_late_it_is_seen(
     assert [e.at for e in world.entries] == [at("12:30")]
 
 
-def test_an_occurrence_that_a_change_took_away_does_not_come_back_with_the_next_change(
+def test_an_occurrence_removed_by_a_change_is_not_restored_by_the_next_change(
     world: World,
 ) -> None:
-    job = world.register(schedule="0 * * * *")  # its entry is for 12:00
+    job = world.register(schedule="0 * * * *")  # the first entry is for 12:00
     world.at("11:59:30")
     world.change(job, schedule="30 * * * *")
     world.at("12:00:00.4")
@@ -726,10 +726,10 @@ def test_an_occurrence_that_a_change_took_away_does_not_come_back_with_the_next_
     assert [e.at for e in world.entries if e.at > at("12:01")] == [at("12:30"), at("12:45")]
 
 
-def test_what_is_put_off_to_the_next_minute_is_never_lost_at_its_edge(
+def test_postponed_entries_are_not_lost_at_the_minute_boundary(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The look-ahead reads the next minute's bucket early: what lies there is left there."""
+    """The look-ahead reads the bucket of the next minute early and must leave its entries there."""
     monkeypatch.setattr(waiting, "_NEAR", 2)
     world.shares = Shares(backlogs={"default": 1})
     world.new_watcher()
@@ -747,8 +747,8 @@ def test_what_is_put_off_to_the_next_minute_is_never_lost_at_its_edge(
     assert sorted(world.sent) == [f"job{n} 12:00" for n in range(5)]
 
 
-def test_a_cursor_that_goes_at_once_does_not_stop_the_polls_that_follow(world: World) -> None:
-    world.faults.once_before("control.cursors", world.control.moved.clear)
+def test_a_vanished_cursor_does_not_stop_later_polls(world: World) -> None:
+    world.faults.call_before_next("control.cursors", world.control.moved.clear)
 
     with pytest.raises(UnavailableError):
         world.watcher.poll(world.now)
@@ -758,9 +758,9 @@ def test_a_cursor_that_goes_at_once_does_not_stop_the_polls_that_follow(world: W
 
 def test_a_read_that_is_refused_once_is_done_again(world: World) -> None:
     def refuse() -> None:
-        raise PermissionError("while the role is changed")
+        raise PermissionError("the role is being changed")
 
-    world.faults.once_before("due.read", refuse)
+    world.faults.call_before_next("due.read", refuse)
     with pytest.raises(PermissionError):
         world.watcher.poll(world.now)
 

@@ -1,4 +1,4 @@
-"""Several batches in flight: nothing goes twice, nothing gets lost, no job has two at a time."""
+"""Several batches in flight: none is sent twice or lost, and no job is in two batches at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class LaneFuture(Future[T]):
-    """What ends when `land` is called, or when `result` is called without a timeout."""
+    """Completes when `land` is called, or when `result` is called without a timeout."""
 
     def __init__(self, do: Callable[[], T]) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class LaneFuture(Future[T]):
     def land(self) -> None:
         try:
             self.set_result(self._do())
-        except Exception as error:  # noqa: BLE001 — as an executor does
+        except Exception as error:  # noqa: BLE001 — like an executor
             self.set_exception(error)
 
     def result(self, timeout: float | None = None) -> T:
@@ -243,7 +243,7 @@ def test_under_load_what_is_missed_is_recorded_with_the_next_run(
     register_many(world, 5 * BATCH, type="ONCE", schedule="2026-05-24T12:29:57Z")
     poll_at(world, "12:29:57")
     watcher.release(world.now)
-    lanes.land()  # more is ready than goes: what is missed waits
+    lanes.land()  # more entries are ready than one release sends, so missed ones wait
     assert (world.sent, world.runs.all) == ([], {})
 
     poll_at(world, "12:30")
@@ -258,7 +258,7 @@ def test_under_load_what_is_missed_is_recorded_with_the_next_run(
     assert world.runs.all == {}
 
 
-def test_what_is_missed_is_recorded_within_ten_seconds_under_any_load(
+def test_missed_occurrences_are_recorded_within_ten_seconds_under_load(
     world: World, watcher: Dispatch, lanes: Lanes
 ) -> None:
     poll_at(world, "11:59")
@@ -274,7 +274,7 @@ def test_what_is_missed_is_recorded_within_ten_seconds_under_any_load(
     assert world.runs.all == {}
 
     world.advance(seconds=11)
-    watcher.release(world.now)  # three batches are in flight, more is ready
+    watcher.release(world.now)  # three batches are in flight and more entries are ready
     while lanes.flights:
         lanes.land()
     watcher.release(world.now)

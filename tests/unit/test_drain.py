@@ -1,4 +1,4 @@
-"""Drained: what runs, and what was due before, ends; then the job is paused."""
+"""Draining: runs in progress and occurrences due before the request finish; then nothing runs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from nextfire.domain.errors import ChangedError, ConflictError, NotFoundError
-from nextfire.domain.job import Job, JobState
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
 from nextfire.usecases import find_outstanding
 from nextfire.usecases.find_outstanding import has_outstanding
-from tests.accounting import assert_all_accounted, ran, settle
+from tests.accounting import assert_all_accounted_for, ran, settle
 from tests.builders import RUN_ALL, RUN_LATEST, SKIP, at
 from tests.world import World
 
@@ -30,7 +31,7 @@ def drain(world: World, job: Job, reason: str | None = None) -> Job:
     return world.manage.drain(job.key, reason, now=world.now)
 
 
-def drains(world: World, job: Job) -> bool:
+def is_draining(world: World, job: Job) -> bool:
     return has_outstanding(world.runs, world.job(job.key), world.now)
 
 
@@ -43,17 +44,17 @@ def test_what_was_due_before_runs_and_nothing_later(world: World) -> None:
 
     assert (drained.state, drained.pause_reason) == (JobState.PAUSED, "a reason")
     assert drained.drain_asked_at == drained.effective_from == at("12:00")
-    assert drains(world, job), "11:59 is queued, 12:00 not even that"
+    assert is_draining(world, job), "11:59 is queued, 12:00 is not sent yet"
     world.worker().work()
-    assert drains(world, job), "12:00 is not sent"
+    assert is_draining(world, job), "12:00 is not sent"
     world.tick_at("12:01")
-    assert drains(world, job), "12:00 is in the queue"
+    assert is_draining(world, job), "12:00 is in the queue"
     world.worker().work()
-    assert not drains(world, job)
+    assert not is_draining(world, job)
     world.at("12:05")
     settle(world)
     assert ran(world, job) == ["11:59", "12:00"]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_a_job_that_is_deleted_drains_no_more(world: World) -> None:
@@ -62,24 +63,24 @@ def test_a_job_that_is_deleted_drains_no_more(world: World) -> None:
     world.tick_at("11:59")
     world.script(exit_code=1)
     world.worker().work()
-    assert drains(world, drain(world, job))
+    assert is_draining(world, drain(world, job))
 
     world.delete(job)
 
     assert world.job(job.key).drain_asked_at is not None
-    assert not drains(world, job)
+    assert not is_draining(world, job)
 
 
-def test_resumed_its_misfire_policy_decides_as_after_a_pause(world: World) -> None:
+def test_after_resume_the_misfire_policy_applies_as_after_a_pause(world: World) -> None:
     job = world.register(**MINUTELY, misfire=RUN_LATEST)
     drain(world, job)
     world.at("12:01:30")
     resumed = world.resume(job)
     assert (resumed.state, resumed.drain_asked_at) == (JobState.ACTIVE, None)
-    assert not drains(world, job)
+    assert not is_draining(world, job)
     settle(world)
     assert ran(world, job) == ["12:01"]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_it_drains_while_a_run_waits_for_its_retry(world: World) -> None:
@@ -90,13 +91,13 @@ def test_it_drains_while_a_run_waits_for_its_retry(world: World) -> None:
     world.worker().work()
     drain(world, job)
     world.at("13:30")
-    assert drains(world, job)
+    assert is_draining(world, job)
     settle(world)
     assert world.run(job, "11:59").state is RunState.SUCCEEDED
-    assert not drains(world, job)
+    assert not is_draining(world, job)
 
 
-def test_what_is_asked_for_later_does_not_count_what_was_asked_for_before_does(
+def test_a_drain_waits_for_runs_requested_before_it_only(
     world: World,
 ) -> None:
     job = world.register()
@@ -104,23 +105,23 @@ def test_what_is_asked_for_later_does_not_count_what_was_asked_for_before_does(
     ask(job.key, payload=None, reason=None, request="a", asked_at=world.now)
     world.advance(seconds=1)
     drain(world, job)
-    assert drains(world, job)
+    assert is_draining(world, job)
     world.tick()
     world.worker().work()
-    assert not drains(world, job)
+    assert not is_draining(world, job)
     world.advance(seconds=1)
     ask(job.key, payload=None, reason=None, request="b", asked_at=world.now)
-    assert not drains(world, job)
+    assert not is_draining(world, job)
 
 
-def test_what_does_not_run_by_a_range_is_not_waited_for(world: World) -> None:
+def test_a_drain_does_not_wait_for_covered_occurrences(world: World) -> None:
     job = world.register(**MINUTELY, misfire=SKIP)
     world.at("12:10:30")
     drain(world, job)
-    assert drains(world, job)
+    assert is_draining(world, job)
     settle(world)
     assert ran(world, job) == ["12:10"]
-    assert not drains(world, job)
+    assert not is_draining(world, job)
 
 
 def test_a_range_that_began_before_the_time_looked_at_reaches_into_it(world: World) -> None:
@@ -128,7 +129,7 @@ def test_a_range_that_began_before_the_time_looked_at_reaches_into_it(world: Wor
     world.advance(days=3)
     settle(world)
     drain(world, job)
-    assert not drains(world, job)
+    assert not is_draining(world, job)
     assert [r.covered for r in world.runs.all.values() if r.covered > 1] == [3 * 1440 - 1]
 
 
@@ -138,18 +139,18 @@ def test_one_that_is_redriven_goes_on(world: World) -> None:
     world.script(exit_code=1)
     world.worker().work()
     drain(world, job)
-    assert not drains(world, job)
+    assert not is_draining(world, job)
     world.manage_runs.redrive(world.run(job, "11:59").key, None)
-    assert drains(world, job)
+    assert is_draining(world, job)
     settle(world)
-    assert not drains(world, job)
+    assert not is_draining(world, job)
 
 
 def test_one_that_is_paused_is_told_of_and_stays_as_it_is(world: World) -> None:
     job = world.register(**MINUTELY)
     world.tick_at("11:59")
     paused = world.pause(job, "first")
-    assert not drains(world, job), "nobody asked"
+    assert not is_draining(world, job), "a drain was not requested"
     world.advance(seconds=5)
     drained = drain(world, job, "second")
     assert drained == replace(
@@ -158,9 +159,9 @@ def test_one_that_is_paused_is_told_of_and_stays_as_it_is(world: World) -> None:
         updated_at=world.now,
         drain_asked_at=world.now,
     )
-    assert drains(world, job)
+    assert is_draining(world, job)
     world.advance(seconds=5)
-    assert drain(world, job) == drained, "it was asked before"
+    assert drain(world, job) == drained, "a repeated request changes nothing"
     assert world.pause(job) == drained
 
 
@@ -181,15 +182,13 @@ def test_a_change_of_the_schedule_leaves_what_was_due_before(world: World) -> No
     world.at("12:00:30")
     changed = world.change(job, schedule="*/5 * * * *")
     assert changed.drain_asked_at == at("11:59")
-    assert drains(world, job)
+    assert is_draining(world, job)
     settle(world)
-    assert not drains(world, job)
+    assert not is_draining(world, job)
     assert ran(world, job) == ["11:59"]
 
 
-def test_of_many_records_the_latest_are_looked_at(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_latest_records_are_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(find_outstanding, "LOOKED_AT_MOST", 3)
     retries = {"maxAttempts": 2, "initialDelayMs": 7_200_000}
     job = world.register(**MINUTELY, misfire=RUN_ALL, retryPolicy=retries)
@@ -200,22 +199,22 @@ def test_of_many_records_the_latest_are_looked_at(
         world.tick_at(time)
         world.worker().work()
     drain(world, job)
-    assert not drains(world, job)
+    assert not is_draining(world, job)
     monkeypatch.setattr(find_outstanding, "LOOKED_AT_MOST", 4)
-    assert drains(world, job)
+    assert is_draining(world, job)
 
 
-def test_after_a_month_nothing_counts_that_has_no_record(world: World) -> None:
+def test_occurrences_without_a_record_are_ignored_after_a_month(world: World) -> None:
     job = world.register(**MINUTELY)
     world.at("12:00")
     drain(world, job)
     world.advance(days=29)
-    assert drains(world, job)
+    assert is_draining(world, job)
     world.advance(days=2)
-    assert not drains(world, job)
+    assert not is_draining(world, job)
 
 
-def test_one_that_is_over_cannot_be_drained(world: World) -> None:
+def test_a_completed_or_deleted_job_cannot_be_drained(world: World) -> None:
     job = world.register(type="ONCE", schedule="2026-05-24T11:59:00Z")
     world.tick_at("11:59")
     world.worker().work()
@@ -233,7 +232,7 @@ def test_another_version_than_expected_is_left_alone(world: World) -> None:
     assert world.job(job.key) == job
 
 
-def test_a_job_made_anew_does_not_look_at_its_predecessor(world: World) -> None:
+def test_a_recreated_job_ignores_runs_of_its_predecessor(world: World) -> None:
     retries = {"maxAttempts": 2, "initialDelayMs": 7_200_000}
     former = world.register(**MINUTELY, retryPolicy=retries)
     world.tick_at("11:59")
@@ -243,4 +242,4 @@ def test_a_job_made_anew_does_not_look_at_its_predecessor(world: World) -> None:
     world.tick_at("12:00:30")
     job = world.register(**MINUTELY)
     drain(world, job)
-    assert not drains(world, job)
+    assert not is_draining(world, job)

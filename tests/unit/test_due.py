@@ -1,4 +1,4 @@
-"""Due entries: where they lie and what they are called."""
+"""Due entries: their buckets, shards and sort keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.builders import NOON, UID, a_fire, a_job, a_retry, at, job_key, run_k
         ("09:00:00", "12:00:59", "12:00"),
     ],
 )
-def test_an_entry_lies_in_the_minute_of_its_instant_or_of_its_writing_if_later(
+def test_the_bucket_is_the_minute_of_the_instant_or_of_the_write_if_later(
     due_at: str, now: str, minute: str
 ) -> None:
     entry = a_fire(a_job(), at(due_at))
@@ -64,13 +64,13 @@ def test_sort_keys_sort_by_instant() -> None:
     assert sorted(keys) == keys
 
 
-def test_an_instant_is_cut_to_what_its_key_tells() -> None:
+def test_an_instant_is_truncated_to_milliseconds() -> None:
     entry = fire(job_key(), UID, 1, NOON + timedelta(microseconds=1999))
 
     assert entry.at == at("12:00:00.001")
 
 
-def test_entries_of_two_backfills_are_told_apart() -> None:
+def test_entries_of_two_backfills_have_distinct_keys() -> None:
     entries = [
         BackfillEntry(job_key(), UID, NOON, request, ordinal)
         for ordinal in (11, 21)

@@ -1,4 +1,4 @@
-"""What becomes of a due entry, case by case, with the reasons."""
+"""Decisions about due entries, case by case, with their reasons."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from nextfire.domain.due_decisions import (
     Drop,
     Fire,
     Leave,
-    Missed,
     Resend,
     decide_due,
     decide_misfire,
 )
 from nextfire.domain.instants import MINUTE
-from nextfire.domain.job import Job, JobState, MisfirePolicy
+from nextfire.domain.job import Job
 from nextfire.domain.message import MAX_RANGES
+from nextfire.domain.missed import Missed
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.policies import MisfirePolicy
 from nextfire.domain.run import Trigger
 from tests.builders import (
     NOON,
@@ -101,13 +103,13 @@ def test_the_state_of_a_job_does_not_matter_its_version_does(state: JobState) ->
 @pytest.mark.parametrize(
     ("job", "version", "reason"),
     [
-        (None, JOB.schedule_version, "its job is not there"),
-        (replace(JOB, uid="uid00002"), JOB.schedule_version, "its job is not there"),
-        (JOB, JOB.schedule_version + 1, "its job has no schedule version"),
+        (None, JOB.schedule_version, "job not found"),
+        (replace(JOB, uid="uid00002"), JOB.schedule_version, "job not found"),
+        (JOB, JOB.schedule_version + 1, "the job has no schedule version"),
     ],
     ids=["absent", "another creation", "newer version"],
 )
-def test_what_is_not_seen_is_left_for_a_minute_then_dropped(
+def test_an_orphaned_entry_is_kept_for_a_minute_then_dropped(
     job: object, version: int, reason: str
 ) -> None:
     entry = a_fire(JOB, NOON, version=version)
@@ -121,8 +123,8 @@ def test_what_is_not_seen_is_left_for_a_minute_then_dropped(
     assert dropped.reason.endswith("60 s after it was due")
 
 
-def test_what_was_due_before_its_job_was_made_again_goes_on_record() -> None:
-    """By an executor, which finds another creation and makes it CANCELLED."""
+def test_an_occurrence_due_before_the_job_was_recreated_is_recorded() -> None:
+    """The run is sent; the executor finds a newer creation of the job and records CANCELLED."""
     entry = a_fire(JOB, NOON)
 
     def decided(created_at: datetime) -> Decision:
@@ -136,7 +138,7 @@ def test_what_was_due_before_its_job_was_made_again_goes_on_record() -> None:
 
 
 @pytest.mark.parametrize("state", [JobState.ACTIVE, JobState.CANCELLED])
-def test_what_is_left_of_a_former_version_takes_its_turn_unless_the_job_was_deleted(
+def test_entries_of_a_former_version_respect_overlap_unless_the_job_was_deleted(
     state: JobState,
 ) -> None:
     job = a_job(since=at("11:30"), overlap="QUEUE", misfire=SKIP)
@@ -164,8 +166,8 @@ def test_a_forgotten_version_owns_nothing_that_a_later_one_does() -> None:
     assert isinstance(after, Drop)
 
 
-def test_a_job_from_a_backup_gives_no_version_again_that_was_given_since() -> None:
-    """Entries of that one may still lie in the due table."""
+def test_a_restored_job_does_not_reuse_schedule_versions() -> None:
+    """Entries of the later version may still be in the due table."""
     since = JOB.with_new_version(NOON)
 
     assert JOB.with_new_version(NOON + MINUTE).schedule_version > since.schedule_version
@@ -183,8 +185,8 @@ def test_a_retry_is_never_checked(job: object) -> None:
     assert decision.reason == "retry is due"
 
 
-def test_a_run_on_request_takes_no_turn_among_those_of_a_job_that_was_made_again() -> None:
-    """It would wait for the other's runs, or have one of them replaced by it."""
+def test_a_manual_run_ignores_runs_of_a_recreated_job() -> None:
+    """It would wait for runs of the new job, or be replaced by one of them."""
     entry = replace(a_retry(run_key(), NOON, dispatch=1), trigger=Trigger.MANUAL)
 
     mine = decide_due(entry, JOB, NOON)
@@ -202,7 +204,7 @@ def entry_for(job: Job, time: str) -> FireEntry:
 
 
 LATE_BY_2_H = "14:00:30"
-"""Of the 12:00 of an hourly job: 13:00 and 14:00 are due too."""
+"""Two hours after the 12:00 of an hourly job: 13:00 and 14:00 are due as well."""
 
 
 @pytest.mark.parametrize(
@@ -211,10 +213,10 @@ LATE_BY_2_H = "14:00:30"
         ("RUN_ALL", "12:01:00", None),
         ("RUN_ALL", LATE_BY_2_H, None),
         ("RUN_LATEST", "12:01:00", None),
-        ("RUN_LATEST", "12:01:00.001", None),  # the latest: its successor is not due
+        ("RUN_LATEST", "12:01:00.001", None),  # the latest: its successor is not due yet
         ("RUN_LATEST", "12:59:59.999", None),
-        ("RUN_LATEST", "13:00:00", Missed(at("13:00:00"), but_latest=True)),
-        ("RUN_LATEST", LATE_BY_2_H, Missed(at(LATE_BY_2_H), but_latest=True)),
+        ("RUN_LATEST", "13:00:00", Missed(at("13:00:00"), except_latest=True)),
+        ("RUN_LATEST", LATE_BY_2_H, Missed(at(LATE_BY_2_H), except_latest=True)),
         ("SKIP", "12:01:00", None),
         ("SKIP", "12:01:00.001", Missed(at("12:00:00.001"))),
         ("SKIP", LATE_BY_2_H, Missed(at("13:59:30"))),
@@ -238,7 +240,7 @@ def test_a_misfire_policy_decides_over_what_is_more_than_a_minute_late(
     ("policy", "occurs_at", "missed"),
     [
         ("RUN_ALL", "12:00", None),
-        ("RUN_LATEST", "12:00", Missed(at("12:50:30"), but_latest=True)),
+        ("RUN_LATEST", "12:00", Missed(at("12:50:30"), except_latest=True)),
         ("RUN_LATEST", "12:50", None),
         ("SKIP", "12:00", Missed(at("12:50:29"))),
         ("SKIP", "12:50", Missed(at("12:50:29"))),
@@ -281,8 +283,8 @@ def test_a_window_wider_than_the_lateness_leaves_it_to_the_policy() -> None:
     assert "misfire policy SKIP" in reason
 
 
-def test_what_jitter_puts_off_is_late_only_after_its_width() -> None:
-    """An earlier occurrence may be due later, and the chain waits for it."""
+def test_jittered_occurrences_are_late_only_after_the_jitter_width() -> None:
+    """An earlier occurrence may be due later because of jitter, and the chain waits for it."""
     job = a_job(since=at("11:30"), uid="uid00003", misfire=SKIP, jitterSec=600)
     entry = entry_for(job, "12:00")
     assert entry.at < at("12:09")
@@ -291,7 +293,7 @@ def test_what_jitter_puts_off_is_late_only_after_its_width() -> None:
     late, _ = decide_misfire(entry, job, job.successor(entry), at("12:11:00.001"))
 
     assert in_time is None
-    assert late == Missed(at("12:00:00.001")), "only what is late whatever its jitter"
+    assert late == Missed(at("12:00:00.001")), "only occurrences that are late for any jitter"
 
 
 @pytest.mark.parametrize("policy", MisfirePolicy)
@@ -302,13 +304,13 @@ def test_what_is_covered_is_of_the_entry_s_version(policy: MisfirePolicy) -> Non
 
     decision = decide_due(entry_for(old, "12:00"), new, at("15:00"))
 
-    # `misfire` is not of the schedule: what holds is what the job says now.
+    # `misfire` is not part of the schedule version: the current value of the job applies.
     assert isinstance(decision, Cover)
     assert (decision.owner.definition.schedule, decision.owned_until) == ("0 * * * *", at("12:30"))
     assert decision.missed == Missed(at("14:59"))
 
 
-def test_the_last_of_a_version_that_ended_is_its_latest() -> None:
+def test_the_last_occurrence_of_a_former_version_is_its_latest() -> None:
     old = a_job(since=at("11:30"))
     new = replace(old.with_new_version(at("12:30")), definition=a_definition("30 * * * *"))
 
@@ -319,11 +321,11 @@ def test_the_last_of_a_version_that_ended_is_its_latest() -> None:
     assert "the latest" in decision.reason
 
 
-# What is missed before the run that is sent
+# Occurrences missed before the run that is sent
 
 
 def sent_late(job: Job, now: str, *, owner: Job | None = None) -> Fire:
-    """The decision over the 12:00 of *owner*, which is *job* unless that was changed since."""
+    """The decision about the 12:00 of *owner*; *owner* defaults to *job*."""
     decision = decide_due(entry_for(owner or job, "12:00"), job, at(now))
     assert isinstance(decision, Fire)
     assert (decision.cover_first is not None) == bool(decision.missed)
@@ -381,11 +383,55 @@ def test_run_all_misses_nothing() -> None:
     assert (rows(decision), decision.run) == ([], run_key())
 
 
+@pytest.mark.parametrize(
+    ("skips", "expected"),
+    [
+        (["13:00"], ["12:00-12:00 (1)", "14:00-14:00 (1)"]),
+        (["14:00"], ["12:00-13:00 (2)"]),
+        (["13:00", "14:00"], ["12:00-12:00 (1)"]),
+        (["12:30", "15:00"], ["12:00-14:00 (3)"]),
+    ],
+    ids=["middle", "last", "two", "none of them"],
+)
+def test_ranges_leave_out_occurrences_that_a_user_skipped(
+    skips: list[str], expected: list[str]
+) -> None:
+    """They have records already. Without the job's schedule no executor could leave them out."""
+    job = a_job(since=at("11:30"), misfire=RUN_LATEST)
+    skipping = replace(job, skips=tuple(map(at, skips)))
+
+    decision = sent_late(skipping, "15:30")
+
+    assert [row.partition(") ")[0] + ")" for row in rows(decision)] == expected
+    assert decision.run == run_key(at("15:00"))
+
+
+def test_the_lateness_of_a_skipped_occurrence_does_not_count_for_the_next() -> None:
+    job = replace(a_job(since=at("11:30"), misfire=RUN_LATEST), skips=(NOON,))
+
+    decision = sent_late(job, "15:30")
+
+    assert (decision.run, decision.missed) == (run_key(), ())
+    assert decision.successor == a_fire(job, at("13:00"))
+
+
+def test_ranges_between_skips_keep_their_position_in_the_schedule() -> None:
+    """A job with `maxRuns` counts its occurrences, whether they are skipped or not."""
+    job = replace(a_job(since=at("11:30"), misfire=RUN_LATEST, maxRuns=9), skips=(at("13:00"),))
+
+    decision = sent_late(job, "16:30")
+
+    assert [(row.first, row.ordinal, row.count) for row in decision.missed] == [
+        (at("12:00"), 1, 1),
+        (at("14:00"), 3, 2),
+    ]
+
+
 @pytest.mark.parametrize("most", [MAX_RANGES, 1])
-def test_what_one_message_has_no_room_for_is_covered_first(
+def test_ranges_that_do_not_fit_in_a_message_are_covered_first(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two rows are missed."""
+    """The decision has two ranges of missed occurrences."""
     monkeypatch.setattr(due_decisions, "MAX_RANGES", most)
     job = a_job(since=at("11:30"), misfire=RUN_LATEST | {"relevancyWindowSec": 7200})
 
@@ -410,7 +456,7 @@ def test_the_last_of_a_version_that_ended_is_sent_and_no_later_one() -> None:
     assert (decision.run, decision.successor) == (run_key(at("14:00")), None)
 
 
-def test_what_a_deleted_job_missed_is_reported_and_waits_for_no_turn() -> None:
+def test_missed_occurrences_of_a_deleted_job_are_reported_without_waiting() -> None:
     job = a_job(since=at("11:30"), overlap="QUEUE", misfire=RUN_LATEST)
     deleted = replace(job.with_new_version(at("14:30")), state=JobState.CANCELLED)
 

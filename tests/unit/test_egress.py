@@ -1,4 +1,4 @@
-"""What an egress setting means: how it is written, and what it allows."""
+"""Egress settings: their syntax and the connections that they allow."""
 
 import re
 from ipaddress import ip_address

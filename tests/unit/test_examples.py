@@ -1,4 +1,4 @@
-"""The examples run as they are."""
+"""The shipped examples run unchanged."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from nextfire.adapters.script_runner import ProcessScriptRunner
-from nextfire.domain.job import JobDefinition, MisfirePolicy, Overlap
-from nextfire.domain.ports import ScriptCall, ScriptExit
-from nextfire.domain.schedule import ScheduleType, check
+from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
+from nextfire.domain.definition import JobDefinition
+from nextfire.domain.policies import MisfirePolicy, Overlap
+from nextfire.domain.ports.scripts import ScriptCall, ScriptExit
+from nextfire.domain.recurrence import check
+from nextfire.domain.schedule import ScheduleType
 from nextfire_cli.definition import definition
 from tests.supervisors import Watch
 
@@ -118,5 +120,8 @@ def test_checkpointed_goes_on_where_the_attempt_before_it_failed() -> None:
     assert (first.exit_code, first.result) == (1, None)
     assert first.stdout.splitlines() == ["page 1 of 4", "page 2 of 4"]
     assert second == ScriptExit(
-        0, "going on after page 2\npage 3 of 4\npage 4 of 4\n", "", result=b'{"pages":4,"rows":100}'
+        0,
+        "continuing after page 2\npage 3 of 4\npage 4 of 4\n",
+        "",
+        result=b'{"pages":4,"rows":100}',
     )

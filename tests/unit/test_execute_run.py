@@ -1,4 +1,4 @@
-"""A message at its executor: claimed, carried out, recorded, settled, acknowledged."""
+"""A message at its executor: claim, run, record, settle and acknowledge."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from nextfire.domain.due import DispatchEntry, FireEntry
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.events import EventKind
 from nextfire.domain.ids import RunKey, dedup_id, run_id
-from nextfire.domain.job import Job, JobState
+from nextfire.domain.job import Job
 from nextfire.domain.log import PART_BYTES, decode_part, part_name
-from nextfire.domain.message import MAX_REASON, decode_message
-from nextfire.domain.ports import Claim
+from nextfire.domain.message import MAX_RECORDED_REASON, decode_message
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.runs import Claim
 from nextfire.domain.run import MAX_VALUE_BYTES, Attempt, AttemptOutcome, Run, RunState, Value
 from nextfire.usecases import execute_run
 from nextfire.usecases.execute_run import Disposition, Handled
@@ -27,7 +28,7 @@ from tests.world import World
 
 FAILS = {"exit_code": 1}
 VANISHES = {"lasts": timedelta(minutes=2), "frozen": True}
-"""The machine stands still, script and supervisor, for longer than the lease."""
+"""Script and supervisor freeze for longer than the lease."""
 TOO_LARGE = b"1" * (MAX_VALUE_BYTES + 1)
 NOON_ONLY = {"type": "ONCE", "schedule": "2026-05-24T12:00:00Z"}
 
@@ -265,7 +266,7 @@ def test_a_worker_that_finds_itself_replaced_records_nothing(world: World) -> No
         )
 
     world.script(lasts=timedelta(seconds=30))
-    world.faults.once_before("runs.extend", take_over)
+    world.faults.call_before_next("runs.extend", take_over)
     handled = world.worker("a").work_one()
 
     run = world.run(job, "12:00")
@@ -289,7 +290,7 @@ def test_an_outcome_that_comes_after_a_take_over_is_not_recorded(
         )
 
     world.script(**script)
-    world.faults.once_before("runs.advance", take_over)
+    world.faults.call_before_next("runs.advance", take_over)
     handled = world.worker("a").work_one()
 
     assert handled.disposition is Disposition.LEAVE
@@ -348,7 +349,7 @@ def test_a_cancel_just_before_a_lost_run_is_taken_over_is_followed_by_no_attempt
         world.runs.stop(world.run(job, "12:00"), reason="enough", now=world.now)
 
     def taken_over() -> None:
-        world.faults.once_before("runs.advance", cancel)
+        world.faults.call_before_next("runs.advance", cancel)
         world.worker("b").work_one()
 
     world.script(**VANISHES, meanwhile=taken_over)
@@ -432,7 +433,7 @@ def test_a_worker_that_dies_anywhere_loses_nothing(script: dict[str, object]) ->
 
     calls = next(calls for calls in count() if not dies_after(calls))
 
-    assert calls == 6, "five calls, and a death after the last"
+    assert calls == 6, "five calls, and a crash after the last one"
 
 
 def test_a_retry_stored_before_a_crash_does_not_make_two_of_the_run(world: World) -> None:
@@ -442,14 +443,14 @@ def test_a_retry_stored_before_a_crash_does_not_make_two_of_the_run(world: World
     def die() -> None:
         raise Killed
 
-    world.faults.once_before("runs.advance", die)
+    world.faults.call_before_next("runs.advance", die)
     with pytest.raises(Killed):
         world.worker("a").work_one()
     assert world.run(job, "12:00").state is RunState.RUNNING
 
     world.tick_at("12:00:10")
     assert world.queued == ["report 12:00", "report 12:00 #2"]
-    assert world.worker("b").receive() is None, "the run's group waits behind its first message"
+    assert world.worker("b").receive() is None, "the group is blocked by its first message"
     world.at("12:01")
     world.worker("b").work()
 
@@ -495,7 +496,7 @@ def test_hand_backs_never_use_up_attempts(world: World) -> None:
 
 def test_a_running_script_is_stopped_within_seconds(world: World) -> None:
     job = dispatched(world)
-    world.faults.once_before(
+    world.faults.call_before_next(
         "runs.peek", lambda: world.runs.request_cancel(world.run(job, "12:00").key)
     )
     world.script(lasts=timedelta(minutes=5))
@@ -515,7 +516,7 @@ def test_a_look_that_is_refused_is_soon_repeated(world: World) -> None:
     def cancel() -> None:
         world.runs.request_cancel(world.run(job, "12:00").key)
 
-    world.faults.once_before("runs.peek", cancel)
+    world.faults.call_before_next("runs.peek", cancel)
     world.script(lasts=timedelta(minutes=5))
 
     world.worker("a").work_one()
@@ -551,7 +552,7 @@ def test_a_cancel_of_a_run_that_is_handed_back_ends_it(world: World) -> None:
     )
 
     asked = count()
-    handled = world.worker("a").work_one(stopping=lambda: next(asked) > 1)  # once it has begun
+    handled = world.worker("a").work_one(stopping=lambda: next(asked) > 1)  # after the start
 
     assert handled.disposition is Disposition.ACKNOWLEDGE
     assert world.run(job, "12:00").state is RunState.CANCELLED
@@ -597,14 +598,14 @@ def test_an_outcome_is_written_again_until_the_store_answers(
 
 def test_a_script_gets_no_more_time_than_its_executor_has(world: World) -> None:
     dispatched(world, timeoutSec=600)
-    world.faults.once_before("scripts.fetch", lambda: world.advance(seconds=10))
+    world.faults.call_before_next("scripts.fetch", lambda: world.advance(seconds=10))
 
     world.worker("a").work_one(longest=timedelta(minutes=4))
 
     assert world.runner.calls[0].timeout == timedelta(minutes=3, seconds=50)
 
 
-# Jobs that are gone
+# Deleted jobs
 
 
 def test_the_run_of_a_deleted_job_is_cancelled_and_says_why(world: World) -> None:
@@ -622,7 +623,7 @@ def test_the_run_of_a_deleted_job_is_cancelled_and_says_why(world: World) -> Non
 def test_the_run_of_a_deleted_job_that_a_range_covers_has_no_record_of_its_own(
     world: World,
 ) -> None:
-    """Found by the simulation's seed 921: a watcher covered what another had sent."""
+    """Found by simulation seed 921: a watcher covered a run that another watcher had sent."""
     job = dispatched(world)
     key = RunKey(job.key, run_id(job.uid, at("11:00")))
     world.runs.skip(Run.skipped(key, "missed", world.now, covered_to=at("12:00"), covered=2))
@@ -649,7 +650,7 @@ def test_the_run_of_a_former_creation_is_cancelled_the_new_one_s_runs(world: Wor
 
 
 def test_a_run_that_was_claimed_keeps_its_message_whatever_covers_it(world: World) -> None:
-    """A watcher wrote the range while the run was being claimed; then its worker died."""
+    """A watcher recorded the range during the claim; then the worker died."""
     job = world.register(schedule="* * * * *", misfire={"policy": "RUN_LATEST"})
     world.tick_at("12:00")
     world.at("12:01:30")
@@ -714,7 +715,7 @@ def test_a_deleted_job_s_run_whose_record_has_no_lease_is_cancelled(world: World
     assert delivery is not None
     began = Attempt(1, "a", at("12:00"))
     run = Run(run_key(uid=job.uid), RunState.RUNNING, fence=1, attempt=1, attempts=(began,))
-    world.runs._store(run)  # noqa: SLF001 — no writer leaves one behind
+    world.runs._store(run)  # noqa: SLF001 — writers never leave such a record
     world.delete(job)
 
     assert world.worker("b").handle(delivery).lost
@@ -744,7 +745,7 @@ def test_a_deleted_job_s_run_under_a_live_lease_is_waited_for(world: World) -> N
     assert world.worker("b").receive() is not None
 
 
-# What cannot be read
+# Undecodable messages and jobs
 
 
 def test_a_message_that_does_not_decode_is_kept_as_a_dead_letter(world: World) -> None:
@@ -767,7 +768,7 @@ def test_a_message_is_not_acknowledged_before_its_copy_is_kept(world: World) -> 
 
     with pytest.raises(UnavailableError):
         world.worker().work_one()
-    assert world.events.told == []
+    assert world.events.published == []
     world.advance(minutes=1)
     world.worker().work_one()
 
@@ -781,7 +782,7 @@ def test_a_run_of_a_job_that_does_not_decode_waits_until_it_is_mended(world: Wor
     handled = world.worker().work_one()
     assert (handled.disposition, handled.quarantined) == (Disposition.LEAVE, True)
 
-    world.jobs.mend(job.key)
+    world.jobs.repair(job.key)
     world.advance(minutes=1)
     world.worker().work_one()
     assert world.run(job, "12:00").state is RunState.SUCCEEDED
@@ -824,7 +825,7 @@ def test_what_follows_from_an_outcome_is_done_again_by_a_redelivery(
     getattr(world.faults, answer)(call, times=100)
 
     with pytest.raises(UnavailableError):
-        world.worker("a").work_one()  # it insists for as long as its lease stands
+        world.worker("a").work_one()  # it retries until its lease ends
     assert world.run(job, "12:00").state is RunState.DEAD
     world.faults.clear()
     world.advance(minutes=1)
@@ -840,8 +841,8 @@ def test_what_follows_from_an_outcome_is_done_again_by_a_redelivery(
 # Repeated and early messages
 
 
-def redelivered(world: World, dispatch: int = 1) -> None:
-    """A message of the run of 12:00 comes (again)."""
+def redeliver(world: World, dispatch: int = 1) -> None:
+    """Deliver another message of the run of 12:00."""
     run = world.queue.log[0].key
     body = a_message(run, dispatch=dispatch).encode()
     world.queue.queues["default"].send(body, group="again", dedup=f"again {dispatch}")
@@ -850,7 +851,7 @@ def redelivered(world: World, dispatch: int = 1) -> None:
 def test_an_ended_run_never_starts_again(world: World) -> None:
     dispatched(world)
     world.worker().work_one()
-    redelivered(world)
+    redeliver(world)
 
     handled = world.worker().work_one()
 
@@ -865,7 +866,7 @@ def test_a_message_of_an_older_dispatch_is_acknowledged(world: World) -> None:
     dispatched(world)
     world.script(**FAILS)
     world.worker().work_one()
-    redelivered(world)
+    redeliver(world)
     world.at("12:00:20")
 
     handled = world.worker().work_one()
@@ -879,7 +880,7 @@ def test_a_message_that_comes_too_early_waits(world: World) -> None:
     job = dispatched(world)
     world.script(**FAILS)
     world.worker().work_one()
-    redelivered(world, dispatch=2)
+    redeliver(world, dispatch=2)
     world.at("12:00:04")
 
     handled = world.worker().work_one()
@@ -980,11 +981,11 @@ def test_a_death_is_told_once_however_often_its_message_comes(world: World) -> N
     job = die(world)
     run = world.run(job, "12:00")
 
-    redelivered(world)
+    redeliver(world)
     handled = world.worker().work_one()
 
     assert handled.reason == "has ended DEAD"
-    (event,) = world.events.told
+    (event,) = world.events.published
     assert event.kind is EventKind.EXECUTION_DEAD
     assert event.detail == {
         "version": 1,
@@ -1008,7 +1009,7 @@ def test_a_message_that_does_not_decode_is_told_of(world: World) -> None:
 
     world.worker().work_one()
 
-    (event,) = world.events.told
+    (event,) = world.events.published
     assert (event.kind, event.detail["pool"]) == (EventKind.MESSAGE_UNDECODABLE, "default")
     assert "not a run message" in str(event.detail["reason"])
 
@@ -1044,20 +1045,20 @@ def test_a_redriven_run_has_its_attempts_anew_and_goes_on_with_its_numbers(world
 
 
 def test_a_redrive_at_once_is_not_taken_for_a_repetition(world: World) -> None:
-    """A worker had stored a retry and died before that was on record: the next number was sent."""
+    """A worker stored a retry and died before it recorded that, so dispatch 2 was sent."""
     job = dispatched(world, retryPolicy={"maxAttempts": 2})
     world.script(**FAILS)
 
     def die() -> None:
         raise Killed
 
-    world.faults.once_before("runs.advance", die)
+    world.faults.call_before_next("runs.advance", die)
     with pytest.raises(Killed):
         world.worker("a").work_one()
     world.at("12:02")
     world.tick()  # sends the second dispatch
     world.script(**FAILS)
-    world.worker("b").work()  # takes over by the first, dies; the second finds it dead
+    world.worker("b").work()  # dispatch 1: takeover and death; dispatch 2: the run is dead
     assert world.run(job, "12:00").state is RunState.DEAD
 
     redrive(world, world.run(job, "12:00"))
@@ -1068,12 +1069,12 @@ def test_a_redrive_at_once_is_not_taken_for_a_repetition(world: World) -> None:
 
 
 def test_a_redriven_run_cancelled_by_an_older_message_keeps_its_dispatch(world: World) -> None:
-    """The message comes again after the redrive, and finds its job deleted."""
+    """The message is redelivered after the redrive, when the job is deleted."""
     job = die(world)
     redriven = redrive(world, world.run(job, "12:00"))
     world.delete(job)
 
-    redelivered(world)
+    redeliver(world)
     world.worker().work_one()
 
     run = world.run(job, "12:00")
@@ -1081,7 +1082,7 @@ def test_a_redriven_run_cancelled_by_an_older_message_keeps_its_dispatch(world: 
     assert run.dispatch == redriven.dispatch
 
 
-# What a script leaves
+# Checkpoints, results and environment
 
 
 def test_a_checkpoint_is_given_to_the_next_attempt(world: World) -> None:
@@ -1118,11 +1119,11 @@ def test_a_worker_that_lost_its_run_keeps_no_checkpoint(world: World) -> None:
         )
         world.runs.advance(run, to)
 
-    world.faults.once_before("runs.save", take_over)
+    world.faults.call_before_next("runs.save", take_over)
     world.script(saves=b"1", lasts=timedelta(seconds=30))
     handled = world.worker("a").work_one()
 
-    assert world.now == at("12:00"), "it is ended at once"
+    assert world.now == at("12:00"), "the script is stopped at once"
 
     assert world.runner.refused == ["the checkpoint was not stored: this worker has lost the run"]
     assert handled.disposition is Disposition.LEAVE
@@ -1190,7 +1191,7 @@ def test_a_secret_that_is_not_there_ends_the_run_and_is_named(world: World) -> N
 
     run = world.run(job, "12:00")
     assert (run.state, world.runner.calls) == (RunState.DEAD, [])
-    assert run.reason == "There is no secret 'acme/db'. Create it."
+    assert run.reason == "Secret 'acme/db' was not found. Create it."
 
 
 def test_what_keeps_a_script_from_running_is_on_record_and_bounded(world: World) -> None:
@@ -1199,14 +1200,14 @@ def test_what_keeps_a_script_from_running_is_on_record_and_bounded(world: World)
     def defect() -> None:
         raise KeyError("x" * 2000)
 
-    world.faults.once_before("scripts.fetch", defect)
+    world.faults.call_before_next("scripts.fetch", defect)
     world.worker().work_one()
 
     run = world.run(job, "12:00")
-    assert run.state is RunState.PENDING, "it is tried again"
+    assert run.state is RunState.PENDING, "it will be retried"
     assert run.reason is not None
     assert run.reason.startswith("could not be run: KeyError: 'xxx")
-    assert len(run.reason) == MAX_REASON
+    assert len(run.reason) == MAX_RECORDED_REASON
 
 
 # Logs
@@ -1238,7 +1239,7 @@ def test_a_long_run_s_output_is_there_while_it_runs(world: World) -> None:
         data = world.files.get(world.run(job, "12:00").result_folder, part_name(1, 0))
         seen.extend(line.text for line in decode_part(data or b""))
 
-    world.faults.once_before("runs.extend", look)
+    world.faults.call_before_next("runs.extend", look)
     world.script(stdout="one\ntwo\nthr", lasts=timedelta(seconds=30))
     world.worker().work_one()
 
@@ -1282,10 +1283,10 @@ def test_a_log_that_cannot_be_stored_holds_up_no_outcome(world: World) -> None:
     assert (run.state, run.attempts[0].log_parts) == (RunState.SUCCEEDED, 0)
 
 
-# What a hostile hour brings
+# Denied writes, late heartbeats and slow stores
 
 
-def refused(*_: object) -> None:
+def denied(*_: object) -> None:
     raise PermissionError("AccessDenied")
 
 
@@ -1293,7 +1294,7 @@ def test_a_log_that_is_refused_holds_up_no_outcome(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = dispatched(world)
-    monkeypatch.setattr(world.files, "put", refused)
+    monkeypatch.setattr(world.files, "put", denied)
     world.script(stdout="x" * 5000 + "\n", lasts=timedelta(seconds=30))
     world.worker().work_one()
 
@@ -1304,7 +1305,7 @@ def test_a_result_that_is_refused_undoes_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = dispatched(world)
-    monkeypatch.setattr(world.files, "put", refused)
+    monkeypatch.setattr(world.files, "put", denied)
     world.script(result=b'"' + b"y" * 9000 + b'"')
     world.worker().work_one()
 
@@ -1331,12 +1332,12 @@ def test_a_lease_that_is_extended_at_the_last_moment_is_nobody_elses(
     def late_heartbeat() -> None:
         world.runs.extend(run, lease_until=world.now + LEASE)
 
-    world.faults.once_before("runs.advance", late_heartbeat)
+    world.faults.call_before_next("runs.advance", late_heartbeat)
     handled = world.worker("b").work_one()
 
     assert (handled.disposition, handled.reason) == (Disposition.LEAVE, "runs on a")
-    there = world.run(job, "12:00")
-    assert (there.state, there.worker, there.attempt) == (RunState.RUNNING, "a", 1)
+    stored = world.run(job, "12:00")
+    assert (stored.state, stored.worker, stored.attempt) == (RunState.RUNNING, "a", 1)
 
 
 def test_a_script_is_not_started_when_its_lease_is_over(world: World) -> None:
@@ -1346,11 +1347,11 @@ def test_a_script_is_not_started_when_its_lease_is_over(world: World) -> None:
         world.advance(seconds=61)
         world.worker("b").work_one()
 
-    world.faults.once_before("scripts.fetch", takes_long)
+    world.faults.call_before_next("scripts.fetch", takes_long)
     handled = world.worker("a").work_one()
 
     assert handled.disposition is Disposition.LEAVE
-    assert len(world.runner.calls) == 1, "that of b"
+    assert len(world.runner.calls) == 1, "the call of worker b"
     assert world.run(job, "12:00").worker == "b"
 
 
@@ -1368,17 +1369,17 @@ def test_a_hand_back_does_not_wait_for_its_log(world: World) -> None:
     job = dispatched(world)
     lines = "".join(f"{n} {'x' * 90}\n" for n in range(10_000))
     stopping = count()
-    world.faults.before_each("files.put", lambda: world.advance(seconds=3))
+    world.faults.call_before_each("files.put", lambda: world.advance(seconds=3))
     world.script(stdout=lines, lasts=timedelta(seconds=1))
 
     world.worker().work_one(stopping=lambda: next(stopping) > 1)
 
     run = world.run(job, "12:00")
     assert run.attempts[0].outcome is AttemptOutcome.HANDED_BACK
-    assert world.now <= at("12:00:04"), "one part, and no other"
+    assert world.now <= at("12:00:04"), "only one part is stored"
 
 
-# Whose it is
+# Cancel requests and dead runs
 
 
 @pytest.mark.parametrize(
@@ -1396,8 +1397,8 @@ def test_a_refusal_ends_a_run_only_if_a_cancel_was_asked_for(
 ) -> None:
     run = Run(run_key(), RunState.RUNNING, fence=1, cancel_requested=True)
 
-    there = replace(run, **fields)
-    assert execute_run._refused_for_cancel(Claim(there, taken=taken), run) is to_end  # noqa: SLF001
+    stored = replace(run, **fields)
+    assert execute_run._refused_for_cancel(Claim(stored, taken=taken), run) is to_end  # noqa: SLF001
 
 
 def test_a_death_is_told_to_people_before_it_is_marked_as_told(world: World) -> None:
@@ -1405,8 +1406,8 @@ def test_a_death_is_told_to_people_before_it_is_marked_as_told(world: World) -> 
     world.script(**FAILS)
     world.worker().work_one()
 
-    told = {"dead_letters.put", "events.put", "runs.mark_death_published"}
-    assert [call for call in world.faults.calls if call in told] == [
+    publishing = {"dead_letters.put", "events.put", "runs.mark_death_published"}
+    assert [call for call in world.faults.calls if call in publishing] == [
         "dead_letters.put",
         "events.put",
         "runs.mark_death_published",
@@ -1423,11 +1424,11 @@ def test_a_waiting_run_that_was_to_be_cancelled_ends_cancelled(world: World) -> 
     assert world.run(job, "12:00").state is RunState.CANCELLED
 
 
-# What was missed before the run
+# Occurrences missed before the run
 
 
 def sent_late(world: World, **fields: object) -> Job:
-    """A job whose 12:02 has just been sent; its 12:00 and 12:01 are reported as missed."""
+    """A job whose 12:02 has just been sent, with 12:00 and 12:01 reported as missed."""
     dates = [f"2026-05-24T12:0{minute}:00Z" for minute in range(3)]
     fields = {"type": "DATES", "schedule": dates, "misfire": {"policy": "RUN_LATEST"}} | fields
     job = world.register(**fields)  # type: ignore[arg-type] # any field of a definition
@@ -1437,8 +1438,8 @@ def sent_late(world: World, **fields: object) -> Job:
     return job
 
 
-def on_record(world: World) -> list[str]:
-    """``12:00 SUCCEEDED``, ``12:00 SKIPPED (2)``; the earliest first."""
+def recorded(world: World) -> list[str]:
+    """``12:00 SUCCEEDED``, ``12:00 SKIPPED (2)``; earliest first."""
     found = sorted(world.runs.all.values(), key=lambda run: run.key.run_id)
     skipped = RunState.SKIPPED
     return [
@@ -1457,7 +1458,7 @@ def test_what_was_missed_is_on_record_before_the_run_is_claimed(world: World) ->
     calls = [call for call in world.faults.calls if call in {"runs.skip", "runs.claim"}]
     assert calls == ["runs.skip", "runs.claim"]
     assert [run.covered for run in handled.missed] == [2]
-    assert on_record(world) == ["12:00 SKIPPED (2)", "12:02 SUCCEEDED"]
+    assert recorded(world) == ["12:00 SKIPPED (2)", "12:02 SUCCEEDED"]
 
 
 def test_a_run_is_not_claimed_where_what_was_missed_cannot_be_recorded(world: World) -> None:
@@ -1467,7 +1468,7 @@ def test_a_run_is_not_claimed_where_what_was_missed_cannot_be_recorded(world: Wo
     with pytest.raises(UnavailableError):
         world.worker().work_one()
 
-    assert on_record(world) == []
+    assert recorded(world) == []
 
 
 @pytest.mark.parametrize("script", [{}, FAILS], ids=["succeeds", "fails"])
@@ -1487,7 +1488,7 @@ def test_a_worker_that_dies_anywhere_loses_nothing_of_what_was_missed(
         else:
             died = False
         claimed = any(run.state is not RunState.SKIPPED for run in world.runs.all.values())
-        assert not claimed or on_record(world)[0] == "12:00 SKIPPED (2)"
+        assert not claimed or recorded(world)[0] == "12:00 SKIPPED (2)"
         world.faults.clear()
         for _ in range(20):
             world.advance(seconds=30)
@@ -1495,14 +1496,14 @@ def test_a_worker_that_dies_anywhere_loses_nothing_of_what_was_missed(
             world.worker("b").work()
 
         last = RunState.DEAD if script else RunState.SUCCEEDED
-        assert on_record(world) == ["12:00 SKIPPED (2)", f"12:02 {last}"]
+        assert recorded(world) == ["12:00 SKIPPED (2)", f"12:02 {last}"]
         assert world.job(job.key).state is JobState.COMPLETED
         assert (world.queued, world.entries) == ([], [])
         return died
 
     calls = next(calls for calls in count() if not dies_after(calls))
 
-    assert calls > 6, "as without what was missed, and the calls for that"
+    assert calls > 6, "the same calls, plus the calls that record missed occurrences"
 
 
 def test_what_a_deleted_job_missed_is_recorded(world: World) -> None:
@@ -1512,7 +1513,7 @@ def test_what_a_deleted_job_missed_is_recorded(world: World) -> None:
     handled = world.worker().work_one()
 
     assert handled.disposition is Disposition.ACKNOWLEDGE
-    assert on_record(world) == ["12:00 SKIPPED (2)", "12:02 CANCELLED"]
+    assert recorded(world) == ["12:00 SKIPPED (2)", "12:02 CANCELLED"]
 
 
 def test_a_record_that_does_not_decode_before_a_run_does_not_stop_it(world: World) -> None:
@@ -1523,7 +1524,7 @@ def test_a_record_that_does_not_decode_before_a_run_does_not_stop_it(world: Worl
         world.runs.items[key] = Run(key, RunState.RUNNING)
         world.runs.spoil(key)
 
-    world.faults.once_before("runs.skip", spoil)
+    world.faults.call_before_next("runs.skip", spoil)
 
     handled = world.worker().work_one()
 

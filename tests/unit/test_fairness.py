@@ -1,5 +1,5 @@
-"""Who goes next where not all can go: tenants by turns, priorities, queues that are full, shards
-that do not answer.
+"""The order of dispatch when not everything can be sent: tenant weights, priorities, full queues
+and unresponsive shards.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nextfire.domain.fair_queue import FairQueue
 from nextfire.usecases.dispatch import reader, waiting
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.dispatch.holding import BATCH
-from tests.accounting import assert_all_accounted, records, settle
+from tests.accounting import assert_all_accounted_for, records, settle
 from tests.builders import NOON, RUN_ALL, a_fire, a_job, at, job_key
 from tests.fakes import InlineExecutor
 from tests.world import World
@@ -56,7 +56,7 @@ def tenants(entries: list[StoredEntry]) -> str:
         ({"a": 3}, "aaabaaabaabb"),
         ({"b": 2}, "abbabbaaaaaa"),
         ({"a": 100}, "aaaaaaaabbbb"),
-        ({"a": 0, "b": -1}, "ababababaaaa"),  # nobody is left out
+        ({"a": 0, "b": -1}, "ababababaaaa"),  # no tenant gets less than weight 1
         ({"c": 9}, "ababababaaaa"),
     ],
 )
@@ -70,7 +70,7 @@ def test_tenants_take_turns_by_their_weights(weights: dict[str, int], order: str
     assert tenants(drained(queue)) == order
 
 
-def test_one_who_comes_late_is_served_in_the_next_round() -> None:
+def test_a_tenant_that_joins_late_is_served_in_the_next_round() -> None:
     queue = FairQueue({"a": 3})
     for number in range(9):
         queue.push(stored("a", number))
@@ -79,7 +79,7 @@ def test_one_who_comes_late_is_served_in_the_next_round() -> None:
     assert tenants([first, *drained(queue)]) == "aaabaaaaaa"
 
 
-def test_the_turn_of_one_who_has_nothing_left_passes_on_whole() -> None:
+def test_the_turn_of_an_empty_tenant_passes_to_the_next_one() -> None:
     queue = FairQueue({"a": 3, "b": 2})
     queue.push(stored("a", 1))
     for number in range(4):
@@ -91,7 +91,7 @@ def test_the_turn_of_one_who_has_nothing_left_passes_on_whole() -> None:
 
 
 @st.composite
-def crowds(draw: st.DrawFn) -> tuple[dict[str, int], list[StoredEntry]]:
+def weights_and_entries(draw: st.DrawFn) -> tuple[dict[str, int], list[StoredEntry]]:
     weights = draw(st.dictionaries(st.sampled_from("abcd"), st.integers(1, 5)))
     entries = draw(
         st.lists(
@@ -110,30 +110,30 @@ def crowds(draw: st.DrawFn) -> tuple[dict[str, int], list[StoredEntry]]:
     return weights, entries
 
 
-@given(crowds())
+@given(weights_and_entries())
 def test_a_queue_gives_back_what_it_was_given_in_order_within_a_tenant(
-    crowd: tuple[dict[str, int], list[StoredEntry]],
+    register_jobs: tuple[dict[str, int], list[StoredEntry]],
 ) -> None:
-    weights, entries = crowd
+    weights, entries = register_jobs
     queue = FairQueue(weights)
     for each in entries:
         queue.push(each)
     assert len(queue) == len(entries)
 
-    given_back = drained(queue)
+    popped = drained(queue)
 
-    assert Counter(given_back) == Counter(entries)
+    assert Counter(popped) == Counter(entries)
     assert len(queue) == 0
     for tenant in "abcd":
-        own = [each.entry for each in given_back if each.entry.job.tenant == tenant]
+        own = [each.entry for each in popped if each.entry.job.tenant == tenant]
         assert own == sorted(own, key=lambda e: (e.at.replace(microsecond=0), e.rank, e.at))
 
 
-@given(crowds())
-def test_nobody_waits_longer_than_the_turns_of_the_others(
-    crowd: tuple[dict[str, int], list[StoredEntry]],
+@given(weights_and_entries())
+def test_a_tenant_waits_at_most_one_turn_of_each_other_tenant(
+    register_jobs: tuple[dict[str, int], list[StoredEntry]],
 ) -> None:
-    weights, entries = crowd
+    weights, entries = register_jobs
     queue = FairQueue(weights)
     for each in entries:
         queue.push(each)
@@ -143,17 +143,17 @@ def test_nobody_waits_longer_than_the_turns_of_the_others(
         others = sum(weights.get(other, 1) for other in set(order) - {tenant})
         waits = order[: order.rindex(tenant)].split(tenant)
         assert max(map(len, waits)) <= others
-    # As long as others wait too, nobody gets more than his weight at once.
+    # While other tenants wait, no tenant gets more than its weight in a row.
     last = max((order.rindex(tenant) for tenant in set(order) - {*order[-1:]}), default=-1)
     for own, turn in groupby(order[: last + 1]):
         assert len([*turn]) <= weights.get(own, 1)
 
 
-@given(crowds(), st.lists(st.booleans(), max_size=80))
+@given(weights_and_entries(), st.lists(st.booleans(), max_size=80))
 def test_pushes_and_pops_in_any_order_lose_nothing(
-    crowd: tuple[dict[str, int], list[StoredEntry]], pops: list[bool]
+    register_jobs: tuple[dict[str, int], list[StoredEntry]], pops: list[bool]
 ) -> None:
-    weights, entries = crowd
+    weights, entries = register_jobs
     queue, out, left = FairQueue(weights), [], [*entries]
     for pop in pops:
         if pop and len(queue):
@@ -167,7 +167,7 @@ def test_pushes_and_pops_in_any_order_lose_nothing(
     assert Counter(out + drained(queue)) == Counter(entries)
 
 
-# Tenants and priorities, in the watcher
+# Tenants and priorities in the watcher
 
 
 @pytest.fixture
@@ -182,14 +182,14 @@ def sharing(world: World, *, weights: dict[str, int] | None = None, **backlogs: 
     world.new_watcher()
 
 
-def crowd(world: World, tenant: str, jobs: int, **fields: Any) -> None:
-    """So many jobs of *tenant* that are due at 12:00."""
+def register_jobs(world: World, tenant: str, jobs: int, **fields: Any) -> None:
+    """Register *jobs* jobs of *tenant* that are due at 12:00."""
     for number in range(jobs):
         world.register(f"{tenant}{number}", tenant=tenant, **fields)
 
 
 def released(world: World) -> list[Counter[str]]:
-    """What each release sends, by tenant."""
+    """The number of runs in each release, by tenant."""
     world.watcher.poll(world.now)
     batches = []
     while world.watcher.next_at is not None and world.watcher.next_at <= world.now:
@@ -199,8 +199,8 @@ def released(world: World) -> list[Counter[str]]:
 
 
 def test_a_tenant_with_many_runs_does_not_keep_another_one_waiting(world: World) -> None:
-    crowd(world, "whale", 400)
-    crowd(world, "minnow", 3)
+    register_jobs(world, "whale", 400)
+    register_jobs(world, "minnow", 3)
     world.at("12:00")
 
     first, *_ = released(world)
@@ -210,8 +210,8 @@ def test_a_tenant_with_many_runs_does_not_keep_another_one_waiting(world: World)
 
 def test_tenants_get_what_their_weights_say(world: World) -> None:
     sharing(world, weights={"gold": 3})
-    crowd(world, "gold", 200)
-    crowd(world, "tin", 200)
+    register_jobs(world, "gold", 200)
+    register_jobs(world, "tin", 200)
     world.at("12:00")
 
     first, *_ = released(world)
@@ -220,8 +220,8 @@ def test_tenants_get_what_their_weights_say(world: World) -> None:
 
 
 def test_a_tenant_who_is_due_later_does_not_wait_for_one_with_many(world: World) -> None:
-    """What is held is known to the turns as soon as it is due."""
-    crowd(world, "whale", 300)
+    """A held entry joins the round-robin as soon as it is due."""
+    register_jobs(world, "whale", 300)
     world.register("minnow", tenant="minnow", type="ONCE", schedule="2026-05-24T12:00:00.5Z")
     world.at("12:00:00")
     world.watcher.poll(world.now)
@@ -233,8 +233,8 @@ def test_a_tenant_who_is_due_later_does_not_wait_for_one_with_many(world: World)
     assert "minnow" in {run.run.job.tenant for run in report.dispatched}
 
 
-def test_of_more_than_a_batch_the_high_go_before_the_low(world: World) -> None:
-    crowd(world, "acme", 250, priority="LOW")
+def test_high_priority_runs_go_first_if_a_batch_is_full(world: World) -> None:
+    register_jobs(world, "acme", 250, priority="LOW")
     for number in range(30):
         world.register(f"high{number}", priority="HIGH")
     world.at("12:00")
@@ -255,12 +255,12 @@ def test_priority_counts_within_a_second_only(world: World, first: str) -> None:
     assert [message.split()[0] for message in world.sent] == ["early", "late"]
 
 
-# Queues that are full
+# Full queues
 
 
-def test_what_a_queue_cannot_take_waits_in_the_table(world: World) -> None:
+def test_runs_that_do_not_fit_in_the_queue_wait_in_the_table(world: World) -> None:
     sharing(world, default=5)
-    crowd(world, "acme", 12)
+    register_jobs(world, "acme", 12)
 
     report = world.tick_at("12:00")
 
@@ -273,13 +273,13 @@ def test_what_a_queue_cannot_take_waits_in_the_table(world: World) -> None:
 
 def test_what_waits_goes_as_soon_as_there_is_room(world: World) -> None:
     sharing(world, default=5)
-    crowd(world, "acme", 12)
+    register_jobs(world, "acme", 12)
     world.tick_at("12:00")
 
     world.worker().work_one()
     world.worker().work_one()
     world.tick_at("12:00:00.5")
-    assert len(world.queued) == 3, "the queue is asked once a second"
+    assert len(world.queued) == 3, "the backlog of the queue is read once a second"
     world.tick_at("12:00:02")
     assert len(world.queued) == 5
 
@@ -289,7 +289,7 @@ def test_what_waits_goes_as_soon_as_there_is_room(world: World) -> None:
 
 def test_a_full_pool_holds_up_no_other(world: World) -> None:
     sharing(world, default=1)
-    crowd(world, "acme", 5)
+    register_jobs(world, "acme", 5)
     world.register("other", target={"pool": "batch", "handler": "report"})
 
     world.tick_at("12:00")
@@ -312,11 +312,11 @@ def test_nothing_is_lost_in_a_queue_that_is_full_for_long(
     settle(world)
 
     for job in jobs:
-        assert_all_accounted(world, job)
+        assert_all_accounted_for(world, job)
         assert len(records(world, job)) >= 10
 
 
-def test_the_misfire_policy_decides_over_what_a_full_queue_makes_late(world: World) -> None:
+def test_the_misfire_policy_applies_to_runs_delayed_by_a_full_queue(world: World) -> None:
     sharing(world, default=1)
     world.register("blocker", type="ONCE", schedule="2026-05-24T12:00:00Z")
     world.tick_at("12:00")
@@ -327,7 +327,7 @@ def test_the_misfire_policy_decides_over_what_a_full_queue_makes_late(world: Wor
 
     settle(world)
 
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
     assert len(records(world, job)) <= 4
 
 
@@ -353,8 +353,8 @@ def test_a_retry_waits_for_room_too_and_is_not_lost(world: World) -> None:
 
 def test_room_that_appears_is_shared_by_the_tenants(world: World) -> None:
     sharing(world, weights={"gold": 3}, default=40)
-    crowd(world, "gold", 90)
-    crowd(world, "tin", 90)
+    register_jobs(world, "gold", 90)
+    register_jobs(world, "tin", 90)
     world.tick_at("12:00")
     assert Counter(message.tenant for message in world.queue.log) == {"gold": 30, "tin": 10}
 
@@ -365,9 +365,9 @@ def test_room_that_appears_is_shared_by_the_tenants(world: World) -> None:
     assert sent == {"gold": 60, "tin": 20}
 
 
-def test_a_queue_that_does_not_tell_its_backlog_takes_what_comes(world: World) -> None:
+def test_a_queue_of_unknown_backlog_takes_all_runs(world: World) -> None:
     sharing(world, default=1)
-    crowd(world, "acme", 3)
+    register_jobs(world, "acme", 3)
     world.faults.refuse("queue.backlog", times=9)
 
     world.tick_at("12:00")
@@ -375,9 +375,9 @@ def test_a_queue_that_does_not_tell_its_backlog_takes_what_comes(world: World) -
     assert len(world.queued) == 3
 
 
-def test_more_than_a_thousand_that_wait_are_put_off_a_minute_and_come_back(world: World) -> None:
+def test_waiting_entries_above_a_thousand_move_to_the_next_minute(world: World) -> None:
     sharing(world, default=10)
-    crowd(world, "acme", 1_150)
+    register_jobs(world, "acme", 1_150)
     world.at("12:00")
     for _ in range(4):
         world.tick()
@@ -400,12 +400,12 @@ def test_more_than_a_thousand_that_wait_are_put_off_a_minute_and_come_back(world
     assert len({message.job_id for message in world.queue.log}) == 1_150
 
 
-# Shards that do not answer
+# Unresponsive shards
 
 
 class Hanging(InlineExecutor):
-    """Lets the reads of the shards in `hang` go on without end, by the tests' clock; only those
-    whose method is called *what*.
+    """Reads of the shards in `hang` never complete, measured by the test clock. Applies to methods
+    with `what` in their names.
     """
 
     def __init__(self) -> None:
@@ -424,7 +424,7 @@ class Hanging(InlineExecutor):
         return future
 
     def answer(self) -> None:
-        """What hung answers now."""
+        """Complete the reads that hang."""
         self.hang.clear()
         for do in self.left:
             do()
@@ -437,7 +437,7 @@ class _Waited(Future[T]):
 
     def result(self, timeout: float | None = None) -> T:
         if not self.done():
-            assert timeout is not None, "waits without end"
+            assert timeout is not None, "a read waits without a timeout"
             self._world.advance(seconds=timeout)
             raise TimeoutError
         return super().result(timeout)
@@ -461,7 +461,7 @@ def test_a_shard_that_hangs_does_not_stop_the_others(hanging: tuple[World, Hangi
     world.at("12:00")
 
     first = world.watcher.poll(world.now)
-    assert world.now <= at("12:00:01"), "waited for a second at most"
+    assert world.now <= at("12:00:01"), "the poll waits for one second at most"
     world.watcher.release(world.now)
     assert len(world.sent) == 3
     assert first.notes == ["shard 1 does not answer"]
@@ -470,13 +470,13 @@ def test_a_shard_that_hangs_does_not_stop_the_others(hanging: tuple[World, Hangi
         world.at(f"12:0{minute}:00")
         began = world.now
         world.watcher.poll(world.now)
-        assert world.now - began < timedelta(seconds=0.1), "it is not waited for again"
+        assert world.now - began < timedelta(seconds=0.1), "later polls do not wait for the shard"
         world.watcher.release(world.now)
     assert len(world.sent) == 12
 
 
 def test_a_shard_that_hangs_from_the_first_poll_on(hanging: tuple[World, Hanging]) -> None:
-    """Also where its last minutes are read again."""
+    """This includes the repeated read of the shard's last minutes."""
     world, executor = hanging
     executor.hang = {1}
 
@@ -500,11 +500,13 @@ def test_a_shard_that_hangs_where_its_last_minutes_are_read_again(
     world.at("12:00:01")
     world.watcher.poll(world.now)
     world.watcher.release(world.now)
-    assert len(world.sent) == 4, "all shards are read on"
+    assert len(world.sent) == 4, "reads of all shards continue"
 
 
-def test_the_present_is_read_while_the_past_is(hanging: tuple[World, Hanging]) -> None:
-    """After a long outage the buckets between are many reads."""
+def test_current_buckets_are_read_while_past_ones_are_caught_up(
+    hanging: tuple[World, Hanging],
+) -> None:
+    """After a long outage, catching up takes many reads of past buckets."""
     world, executor = hanging
     world.tick()
     world.at("13:00")
@@ -520,10 +522,10 @@ def test_the_present_is_read_while_the_past_is(hanging: tuple[World, Hanging]) -
     executor.answer()
     settle(world)
     for key in {entry.job for entry in world.entries}:
-        assert_all_accounted(world, world.job(key))
+        assert_all_accounted_for(world, world.job(key))
 
 
-def test_what_hung_is_caught_up_when_it_answers(hanging: tuple[World, Hanging]) -> None:
+def test_a_hung_shard_is_caught_up_when_it_answers(hanging: tuple[World, Hanging]) -> None:
     world, executor = hanging
     world.tick()
     executor.hang = {1}
@@ -536,11 +538,13 @@ def test_what_hung_is_caught_up_when_it_answers(hanging: tuple[World, Hanging]) 
 
     assert Counter(message.key.scheduled_at for message in world.queue.log) == {NOON: 4}
     for key in {entry.job for entry in world.entries}:
-        assert_all_accounted(world, world.job(key))
+        assert_all_accounted_for(world, world.job(key))
 
 
-def test_what_a_slow_shard_tells_late_is_not_done_twice(hanging: tuple[World, Hanging]) -> None:
-    """It read its entries, then hung; a new holder has dispatched them meanwhile."""
+def test_a_late_answer_of_a_slow_shard_causes_no_duplicate_runs(
+    hanging: tuple[World, Hanging],
+) -> None:
+    """The old holder read entries and hung; meanwhile a new holder dispatched them."""
     world, executor = hanging
     world.tick()
     slow = world.watcher
@@ -562,12 +566,12 @@ def test_what_a_slow_shard_tells_late_is_not_done_twice(hanging: tuple[World, Ha
     settle(world)
 
     for key in {entry.job for entry in world.entries}:
-        assert_all_accounted(world, world.job(key))
+        assert_all_accounted_for(world, world.job(key))
     assert all(run.attempt == 1 for run in world.runs.all.values())
 
 
-def test_an_entry_of_a_former_version_of_nextfire_has_its_turn(world: World) -> None:
-    """It was stored without a rank."""
+def test_an_entry_without_a_rank_is_dispatched(world: World) -> None:
+    """The former version stored the entry without a rank."""
     job = world.register(priority="HIGH")
     world.due.items.clear()
     world.due.put([a_fire(job, NOON)], world.now)
@@ -578,7 +582,7 @@ def test_an_entry_of_a_former_version_of_nextfire_has_its_turn(world: World) -> 
     assert world.entries == [job.fire_entry(at("13:00"), 1)]
 
 
-def test_what_is_due_now_is_read_however_much_waits_before_it(
+def test_current_entries_are_read_behind_any_number_of_waiting_ones(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "READ_AT_MOST", 3)
@@ -596,7 +600,7 @@ def test_what_is_due_now_is_read_however_much_waits_before_it(
     assert world.sent == ["fresh 12:00:20"]
 
 
-def test_what_came_along_at_the_edge_of_a_minute_takes_nobodys_place(
+def test_entries_carried_into_a_minute_do_not_count_against_its_limit(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "_NEAR", 4)

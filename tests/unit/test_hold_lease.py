@@ -1,4 +1,4 @@
-"""A group's lease among its watchers; the clock is each watcher's own."""
+"""The lease of a shard group. Each watcher measures time by its own clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from nextfire.domain.instants import to_ms
-from nextfire.domain.ports import Lease
+from nextfire.domain.ports.control import Lease
 from nextfire.usecases.hold_lease import LIFE, HoldLease
 from tests.builders import NOON
 from tests.fakes import Faults, MemoryControlStore
@@ -26,7 +26,7 @@ def second(n: float) -> datetime:
 
 
 def until_held(watcher: HoldLease, start: datetime, most: timedelta) -> datetime | None:
-    """Step *watcher* every tenth of a second. Returns when it held the lease first."""
+    """Step *watcher* every 0.1 s for *most*. Return the first instant when it holds the lease."""
     now = start
     while now <= start + most:
         if watcher.step(now) is not None:
@@ -81,7 +81,7 @@ def test_a_standby_takes_over_when_the_lease_stood_still_for_its_life(
     assert control.leases[0].epoch > first.epoch
 
 
-def test_a_watcher_that_comes_anew_waits_a_life_by_its_own_clock(
+def test_a_new_watcher_waits_one_lease_by_its_own_clock(
     control: MemoryControlStore,
 ) -> None:
     control.leases[0] = Lease("dead for an hour", 1, 700)
@@ -196,13 +196,13 @@ def test_clocks_that_differ_change_nothing(control: MemoryControlStore, apart: i
         assert holder.step(now) is not None
         assert standby.step(now + timedelta(seconds=apart)) is None
 
-    died_at = second(9)  # its last renewal
+    died_at = second(9)  # the last renewal before the holder dies
     taken_at = until_held(standby, second(10 + apart), 2 * LIFE)
 
     assert first is not None
     assert taken_at is not None
     assert LIFE <= taken_at - timedelta(seconds=apart) - died_at <= LIFE + timedelta(seconds=1)
-    assert control.leases[0].epoch > first.epoch, "epochs grow whatever the clocks say"
+    assert control.leases[0].epoch > first.epoch, "epochs grow regardless of the clocks"
 
 
 def test_the_epoch_grows_under_a_standby_whose_clock_is_an_hour_behind(
@@ -268,7 +268,7 @@ def test_a_lease_that_is_broken_under_its_holder_changes_hands_once(
     assert idle * TENTH <= LIFE + timedelta(milliseconds=500)
 
 
-def test_a_lease_that_is_broken_again_and_again_ends_nobody(control: MemoryControlStore) -> None:
+def test_watchers_survive_repeatedly_broken_leases(control: MemoryControlStore) -> None:
     watchers = [HoldLease(control, group=0, holder=name) for name in "ab"]
 
     for tenths in range(200):
@@ -280,3 +280,29 @@ def test_a_lease_that_is_broken_again_and_again_ends_nobody(control: MemoryContr
             watchers[0].release()
 
     assert control.leases[0].holder in {"a", "b"}
+
+
+def test_a_holder_whose_clock_is_set_back_does_not_hold_it_with_another(
+    control: MemoryControlStore,
+) -> None:
+    holder = HoldLease(control, group=0, holder="a")
+    standby = HoldLease(control, group=0, holder="b")
+    both = []
+    for tenths in range(100):
+        now = NOON + tenths * TENTH
+        theirs = now if tenths < 25 else now - timedelta(hours=1)
+        both.append((holder.step(theirs), standby.step(now)))
+
+    assert both[24][0] is not None
+    assert any(both[-1])
+    assert [(a, b) for a, b in both if a is not None and b is not None] == []
+
+
+def test_a_standby_whose_clock_is_set_back_still_takes_over(control: MemoryControlStore) -> None:
+    HoldLease(control, group=0, holder="a").step(NOON)
+    standby = HoldLease(control, group=0, holder="b")
+    standby.step(NOON)
+
+    back = NOON - timedelta(hours=1)
+
+    assert until_held(standby, back, timedelta(seconds=10)) == back + LIFE

@@ -1,4 +1,4 @@
-"""What a watcher holds in memory: whose turn it is, and what may wait."""
+"""Due entries that a watcher holds in memory: which are taken next, and which can wait."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ def a_holding(*held: StoredEntry, budget: int = 1_000, now: datetime = NOON) -> 
     return holding
 
 
-def wait(holding: HeldEntries, spare: StoredEntry, *, until: datetime | None = None) -> None:
-    """Take a batch in which *spare* can wait."""
+def set_aside_until(
+    holding: HeldEntries, spare: StoredEntry, *, until: datetime | None = None
+) -> None:
+    """Take a batch and set *spare* aside as an entry that can wait."""
     batch = holding.take(NOON)
     assert spare in batch
     assert holding.set_aside(spare, until)
@@ -61,7 +63,7 @@ def test_a_job_s_next_entry_waits_until_the_one_before_it_is_done() -> None:
     assert holding.take(later) == [second]
 
 
-def test_a_batch_that_is_to_be_full_is_full_or_nothing() -> None:
+def test_take_full_returns_a_full_batch_or_nothing() -> None:
     holding = a_holding(*many(BATCH - 1))
     assert holding.take(NOON, full=True) == []
 
@@ -79,10 +81,10 @@ def test_late_entries_fill_the_budget_and_fresh_ones_a_quarter_more() -> None:
     assert len(holding) == 125
 
 
-def test_what_is_spare_goes_when_nothing_else_is_ready() -> None:
+def test_set_aside_entries_go_when_nothing_else_is_ready() -> None:
     spare, other = an_entry("spare"), an_entry("other")
     holding = a_holding(spare)
-    wait(holding, spare, until=NOON + HOUR)
+    set_aside_until(holding, spare, until=NOON + HOUR)
     holding.hold(other, NOON)
 
     assert holding.take(NOON) == [other]
@@ -92,7 +94,7 @@ def test_what_is_spare_goes_when_nothing_else_is_ready() -> None:
 def test_what_is_spare_goes_after_ten_seconds_though_every_batch_is_full() -> None:
     spare = an_entry("spare", at("11:59:59"))
     holding = a_holding(spare, *many(5 * BATCH))
-    wait(holding, spare, until=NOON + HOUR)
+    set_aside_until(holding, spare, until=NOON + HOUR)
 
     assert spare not in holding.take(NOON + SPARE_AFTER - timedelta(milliseconds=1))
     batch = holding.take(NOON + SPARE_AFTER)
@@ -100,10 +102,10 @@ def test_what_is_spare_goes_after_ten_seconds_though_every_batch_is_full() -> No
     assert len(batch) == BATCH
 
 
-def test_what_was_spare_is_not_set_aside_again() -> None:
+def test_an_entry_is_set_aside_once() -> None:
     spare = an_entry("spare")
     holding = a_holding(spare)
-    wait(holding, spare)
+    set_aside_until(holding, spare)
 
     assert holding.take(NOON) == [spare]
     assert not holding.set_aside(spare, None)
@@ -111,7 +113,7 @@ def test_what_was_spare_is_not_set_aside_again() -> None:
     holding.done([spare])
     holding.hold(spare, NOON)
     assert holding.take(NOON) == [spare]
-    assert holding.set_aside(spare, None), "it comes again from the table"
+    assert holding.set_aside(spare, None), "it was read from the table again"
 
 
 def test_nothing_is_set_aside_where_the_memory_is_used_up() -> None:
@@ -128,7 +130,7 @@ def test_nothing_is_set_aside_where_the_memory_is_used_up() -> None:
 def test_what_is_spare_is_ready_when_its_job_s_next_occurrence_is_due() -> None:
     spare = an_entry("spare", at("11:59:59"))
     holding = a_holding(spare, *many(5 * BATCH))
-    wait(holding, spare, until=at("12:00:02"))
+    set_aside_until(holding, spare, until=at("12:00:02"))
 
     assert spare not in holding.take(at("12:00:01"))
     assert spare in [*holding.take(at("12:00:02")), *holding.take(at("12:00:02"))]
@@ -140,7 +142,7 @@ def test_what_is_set_aside_twice_and_comes_due_is_taken_once() -> None:
     holding = a_holding(spare)
     for _ in range(2):
         holding.hold(spare, NOON)
-        wait(holding, spare, until=until)
+        set_aside_until(holding, spare, until=until)
         holding.done(holding.take(NOON))
     holding.hold(spare, NOON)
 
@@ -149,10 +151,10 @@ def test_what_is_set_aside_twice_and_comes_due_is_taken_once() -> None:
 
 
 def test_what_is_held_again_while_an_old_call_for_it_waits_is_taken_once() -> None:
-    """It was spare, could not be put on record, and was read from the table again."""
+    """It was set aside, could not be recorded, and was read from the table again."""
     spare, until = an_entry("spare"), at("12:00:02")
     holding = a_holding(spare)
-    wait(holding, spare, until=until)
+    set_aside_until(holding, spare, until=until)
     holding.done(holding.take(NOON))
     holding.hold(spare, NOON)
 
@@ -173,7 +175,7 @@ def test_what_is_ignored_is_held_again_after_its_time() -> None:
 
 
 def test_what_was_deleted_is_not_held_again_by_a_read_that_began_before() -> None:
-    """A shard may answer long after it was asked."""
+    """A shard can answer long after the request."""
     holding, entry = a_holding(), an_entry()
     asked_at = NOON
     holding.deleted([entry.slot], NOON + timedelta(seconds=1))

@@ -1,4 +1,4 @@
-"""What an executor finds out of its host when it starts."""
+"""How an executor probes the isolation features of its host at startup."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from nextfire.adapters import host_abilities
-from nextfire.adapters.host_abilities import HostFeatures, probe_host
+from nextfire.adapters.scripts import host_abilities
+from nextfire.adapters.scripts.host_abilities import HostFeatures, probe_host
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from nextfire.adapters.host_abilities import HostFeatures, probe_host
         (-9, HostFeatures(namespaces=False, filters=False)),
     ],
 )
-def test_what_is_missing_is_logged_and_the_executor_starts_all_the_same(
+def test_missing_host_features_are_logged_and_do_not_stop_the_executor(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     exit_code: int,
@@ -33,16 +33,16 @@ def test_what_is_missing_is_logged_and_the_executor_starts_all_the_same(
     assert len(caplog.messages) == (not found.namespaces) + (not found.filters)
 
 
-def test_the_host_is_asked_with_nothing_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_host_probe_inherits_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
     run = subprocess.run
-    seen: list[dict[str, str]] = []
+    environments: list[dict[str, str]] = []
 
     def spy(*arguments: object, **options: object) -> object:
-        seen.append(options["env"])  # type: ignore[arg-type]
+        environments.append(options["env"])  # type: ignore[arg-type]
         return run(*arguments, **options)  # type: ignore[call-overload]
 
     monkeypatch.setattr(host_abilities.subprocess, "run", spy)  # type: ignore[attr-defined]
 
     assert probe_host({"LD_LIBRARY_PATH": "/opt"}).filters
-    assert seen == [{"LD_LIBRARY_PATH": "/opt"}]
+    assert environments == [{"LD_LIBRARY_PATH": "/opt"}]

@@ -1,4 +1,4 @@
-"""Who calls: each shape in which the gateway tells it, and nothing else."""
+"""The caller's identity in each form of gateway authorizer context; all else is rejected."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_token_without_a_tenant_is_refused(tenant: object) -> None:
         {"tenant": "acme", "keyId": "k", "scopes": "admin"},
     ],
 )
-def test_without_an_identity_nobody_is_anybody(authorizer: dict[str, Any] | None) -> None:
+def test_a_request_without_an_identity_is_rejected(authorizer: dict[str, Any] | None) -> None:
     with pytest.raises(PermissionError):
         identify(authorizer)
 

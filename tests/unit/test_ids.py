@@ -1,4 +1,4 @@
-"""Identities: written down as they are, because what is stored depends on them."""
+"""Ids and hashes, asserted as literals because stored data depends on them."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_queue_ids_tell_runs_tenants_and_dispatches_apart() -> None:
 
 def test_queue_ids_do_not_depend_on_the_process() -> None:
     assert group_id(run_key()) == GROUP
-    assert group_id(run_key(), abreast=4) == SHARED
+    assert group_id(run_key(), max_concurrent=4) == SHARED
     assert dedup_id(run_key(), 1) == DEDUP
     assert content_id("garbage") == CONTENT
 
@@ -115,7 +115,7 @@ DEDUP = "068fc732dade869cc34af14abe8c3350a5ca2273d89d0edf55cbe70a94dbea1a"
 CONTENT = "795b6904e54f82411df4b0e27a373a55eea3f9d66dac5a9bce1dd92f7b401da5"
 
 
-def test_parts_that_join_alike_are_told_apart() -> None:
+def test_parts_that_join_to_the_same_text_have_distinct_ids() -> None:
     one = RunKey(JobKey("a", "bc"), run_id(UID, NOON))
     two = RunKey(JobKey("ab", "c"), run_id(UID, NOON))
 

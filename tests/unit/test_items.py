@@ -6,14 +6,14 @@ from decimal import Decimal, Inexact, Rounded
 from typing import Any
 
 import pytest
-from boto3.dynamodb.types import (  # noqa: TID251 - what is compared with
+from boto3.dynamodb.types import (  # noqa: TID251 - the reference
     TypeDeserializer,
     TypeSerializer,
 )
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextfire.adapters.items import from_item, to_item
+from nextfire.adapters.dynamodb.items import from_item, to_item
 
 plain = st.recursive(
     st.none()

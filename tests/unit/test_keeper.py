@@ -1,18 +1,21 @@
-"""What a keeper finds out, and what the executor does where a keeper was killed."""
+"""Keepers: how they reap processes, and how the executor cleans up after a killed keeper."""
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
-from nextfire.adapters import keeper, process_table
+from nextfire.adapters.scripts import keeper, process_table, script_users
+from nextfire.adapters.scripts.confinement import PR_SET_DUMPABLE, prctl
 
 PIDS = 1 << 22
-"""No process has this number, or a greater one."""
+"""Above every process id."""
 
 
 def test_children_and_their_children_are_descendants() -> None:
@@ -27,6 +30,47 @@ def test_children_and_their_children_are_descendants() -> None:
             os.kill(grandchild, signal.SIGKILL)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_processes_that_cannot_be_looked_into_count_for_their_user() -> None:
+    """As the executor is, and as a script can make itself."""
+    user = 64_899
+    ready, begun = os.pipe()
+    hidden = os.fork()
+    if not hidden:
+        try:
+            os.setgid(user)
+            os.setuid(user)
+            prctl(PR_SET_DUMPABLE, 0)
+            os.write(begun, b"1")
+            time.sleep(60)
+        finally:
+            os._exit(0)
+    try:
+        assert os.read(ready, 1) == b"1"
+        assert process_table.tasks_of(user) == 1
+        assert script_users._busy(user)  # noqa: SLF001
+    finally:
+        os.kill(hidden, signal.SIGKILL)
+        os.waitpid(hidden, 0)
+        os.close(ready)
+        os.close(begun)
+
+
+def test_why_a_program_cannot_be_forked_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> int:
+        raise BlockingIOError(errno.EAGAIN, "no more processes")
+
+    monkeypatch.setattr(os, "fork", fail)
+    kept = keeper._Keeper.__new__(keeper._Keeper)  # noqa: SLF001
+    kept._network, kept._namespaces = -1, False  # noqa: SLF001
+    before = len(list(Path("/proc/self/fd").iterdir()))
+
+    problem = kept._start(-1)  # noqa: SLF001
+
+    assert "no more processes" in problem
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
 def test_a_long_request_is_read_whole(tmp_path: Path) -> None:
     request = os.urandom((1 << 20) + 1)
     (tmp_path / "request").write_bytes(request)
@@ -37,7 +81,7 @@ def test_a_long_request_is_read_whole(tmp_path: Path) -> None:
     os.close(descriptor)
 
 
-def test_what_begins_while_a_killed_keepers_family_is_killed_is_killed_too(
+def test_processes_started_during_a_kill_are_killed_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def process(pid: int, parent: int) -> tuple[int, int, list[bytes]]:
@@ -59,13 +103,13 @@ def test_what_begins_while_a_killed_keepers_family_is_killed_is_killed_too(
     assert killed == [PIDS + 1, PIDS + 2, PIDS + 3]
 
 
-def test_all_that_is_dead_is_reaped_at_once_and_what_lives_is_told() -> None:
+def test_dead_children_are_reaped_and_living_ones_reported() -> None:
     kept = keeper._Keeper.__new__(keeper._Keeper)  # noqa: SLF001
     kept._exit_code = None  # noqa: SLF001
     kept._namespaces = False  # noqa: SLF001
 
     def reaped() -> tuple[bool, int | None, bool]:
-        """In a process without other children: three are dead, a fourth lives until it is."""
+        """Runs in a process without other children: three are dead, the fourth is killed later."""
         living = os.fork()
         if not living:
             signal.alarm(60)

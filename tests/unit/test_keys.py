@@ -1,4 +1,4 @@
-"""Keys: their text, what they allow, when they are good, and that nothing tells a secret."""
+"""API keys: their text, scopes and validity; secrets never appear in output."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from nextfire.domain.keys import (
     DEFAULT_LIFE,
     MAX_LIFE,
     ApiKey,
+    KeyCheck,
     KeyState,
     Minted,
     Scope,
-    Verdict,
     implied,
     judge,
     mint,
@@ -39,7 +39,7 @@ READ, UPLOAD, RUN, WRITE, ADMIN = Scope
 
 
 class Random:
-    """Bytes that nobody has seen before: the number of the call."""
+    """Unique bytes: the number of the call."""
 
     def __init__(self) -> None:
         self._calls = 0
@@ -77,7 +77,7 @@ def create(manage: ManageKeys, *scopes: Scope, key_id: str = ID, life: timedelta
     key_id=st.from_regex(KEY_ID, fullmatch=True),
     secret=st.binary(min_size=32, max_size=32),
 )
-def test_a_keys_text_tells_whose_it_is(tenant: str, key_id: str, secret: bytes) -> None:
+def test_the_text_of_a_key_names_its_tenant(tenant: str, key_id: str, secret: bytes) -> None:
     minted = mint(tenant, key_id=key_id, secret=secret, name="n", scopes=[READ], now=NOON)
 
     presented = parse(minted.text)
@@ -106,7 +106,7 @@ GOOD = f"nf.acme.{ID}.{'A' * 43}"
         f"nf.acme.{'٣' * 16}.{'A' * 43}",
     ],
 )  # fmt: skip
-def test_what_is_almost_a_key_is_none(text: str) -> None:
+def test_a_mistyped_key_is_rejected(text: str) -> None:
     assert parse(GOOD) is not None
     assert parse(text) is None
 
@@ -174,11 +174,11 @@ def test_a_day_of_use_is_noted_once() -> None:
     key = a_key()
     late, early = at("23:59:59.999"), datetime(2026, 5, 25, tzinfo=UTC)
 
-    assert key.to_note(late) == date(2026, 5, 24)
+    assert key.use_to_record(late) == date(2026, 5, 24)
     used = replace(key, last_used_on=date(2026, 5, 24))
-    assert used.to_note(late) is None
-    assert used.to_note(early) == date(2026, 5, 25)
-    assert used.to_note(NOON - DAY) is None, "a clock that is behind"
+    assert used.use_to_record(late) is None
+    assert used.use_to_record(early) == date(2026, 5, 25)
+    assert used.use_to_record(NOON - DAY) is None, "a clock that is behind"
 
 
 def test_a_good_key_is_recognised(manage: ManageKeys, check: CheckKey) -> None:
@@ -188,7 +188,7 @@ def test_a_good_key_is_recognised(manage: ManageKeys, check: CheckKey) -> None:
         verdict = check.check(header, NOON)
         assert verdict.key is not None
         assert (verdict.key.tenant, verdict.key.key_id) == ("acme", ID)
-        assert verdict.reason == "the key is good"
+        assert verdict.reason == "the key is valid"
 
 
 def refusals(text: str) -> dict[str, str]:
@@ -206,14 +206,16 @@ def refusals(text: str) -> dict[str, str]:
         f"Bearer {text[:-1]}": INCOMPLETE,
         f"Bearer {text[:-1]}{'A' if text[-1] != 'A' else 'B'}": MISTYPED,
         f"Bearer nfk_acme.{NEW_ID}.{tail}": MISTYPED,
-        f"Bearer {write_key('acme', NEW_ID, secret)}": "there is no such key",
-        f"Bearer {write_key('other', ID, secret)}": "there is no such key",
-        f"Bearer {write_key('acme', ID, 'B' * 43)}": "the secret is another",
-        f"Bearer nf.acme.{ID}.{secret[::-1]}": "the secret is another",
+        f"Bearer {write_key('acme', NEW_ID, secret)}": "key not found",
+        f"Bearer {write_key('other', ID, secret)}": "key not found",
+        f"Bearer {write_key('acme', ID, 'B' * 43)}": "wrong secret",
+        f"Bearer nf.acme.{ID}.{secret[::-1]}": "wrong secret",
     }
 
 
-def test_anything_else_is_refused_and_not_told(manage: ManageKeys, check: CheckKey) -> None:
+def test_invalid_authorization_is_rejected_without_being_repeated(
+    manage: ManageKeys, check: CheckKey
+) -> None:
     text = create(manage).text
 
     for header, reason in refusals(text).items():
@@ -221,7 +223,7 @@ def test_anything_else_is_refused_and_not_told(manage: ManageKeys, check: CheckK
         assert (verdict.key, verdict.reason) == (None, reason)
 
 
-def test_a_key_that_is_no_more_is_refused(manage: ManageKeys, check: CheckKey) -> None:
+def test_an_expired_or_revoked_key_is_rejected(manage: ManageKeys, check: CheckKey) -> None:
     header = f"Bearer {create(manage, life=DAY).text}"
 
     assert check.check(header, NOON + DAY).reason == "the key expired at 2026-05-25T12:00:00Z"
@@ -246,7 +248,7 @@ def test_secrets_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) 
     judge(presented, a_key(), NOON)
     judge(presented, None, NOON)
 
-    assert [len(b) for _, b in compared] == [64, 64], "without a key no less is done"
+    assert [len(b) for _, b in compared] == [64, 64], "an unknown key takes the same work"
     assert compared[0][1] == a_key().digest
 
 
@@ -255,7 +257,7 @@ def test_a_key_is_judged_by_its_own_record() -> None:
     presented = parse(minted.text)
     assert presented is not None
 
-    with pytest.raises(ValueError, match="its own"):
+    with pytest.raises(ValueError, match="another tenant or id"):
         judge(presented, replace(minted.key, tenant="other"), NOON)
 
 
@@ -263,12 +265,12 @@ def test_a_refusal_says_which_key_was_claimed() -> None:
     presented = Presented("acme", ID, "B" * 43)
 
     assert [judge(presented, stored, NOON) for stored in (None, a_key(ID))] == [
-        Verdict(None, "there is no such key", f"acme/{ID}"),
-        Verdict(None, "the secret is another", f"acme/{ID}"),
+        KeyCheck(None, "key not found", f"acme/{ID}"),
+        KeyCheck(None, "wrong secret", f"acme/{ID}"),
     ]
 
 
-def test_a_key_made_again_under_its_id_is_the_first_one_without_its_text(
+def test_creating_a_key_twice_returns_the_first_one_without_its_text(
     manage: ManageKeys, check: CheckKey
 ) -> None:
     first = create(manage)
@@ -301,7 +303,7 @@ def test_a_key_that_is_not_there_is_not_found(manage: ManageKeys, do: str) -> No
             calls[do](tenant, key_id)
 
 
-def test_rotation_makes_a_key_alike_and_ends_the_old_one_later(
+def test_rotation_creates_an_equal_key_and_expires_the_old_one(
     manage: ManageKeys, check: CheckKey
 ) -> None:
     old = create(manage, READ, WRITE, life=30 * DAY)
@@ -314,10 +316,10 @@ def test_rotation_makes_a_key_alike_and_ends_the_old_one_later(
     assert (new.key_id, new.name, new.scopes) == (NEW_ID, "ci", frozenset({READ, WRITE}))
     assert new.expires_at == now + 30 * DAY
     assert rotated.old.expires_at == now + 2 * DAY
-    for at_, goods in ((now + DAY, 2), (now + 2 * DAY, 1)):
+    for at_, valid_count in ((now + DAY, 2), (now + 2 * DAY, 1)):
         texts = (old.text, rotated.made.text)
         found = [check.check(f"Bearer {text}", at_).key for text in texts]
-        assert len([key for key in found if key]) == goods
+        assert len([key for key in found if key]) == valid_count
 
 
 def test_rotation_of_a_key_that_was_rotated_gives_the_life_it_was_made_for(
@@ -349,12 +351,12 @@ def test_rotation_done_again_changes_nothing(manage: ManageKeys, store: MemoryKe
 
     again = manage.rotate("acme", ID, new_id=NEW_ID, now=at("12:00:05"), overlap=timedelta())
 
-    assert again.made == store.items["acme", NEW_ID], "whose text nobody can tell again"
+    assert again.made == store.items["acme", NEW_ID], "the text of the key cannot be shown again"
     assert store.items == after
 
 
 @pytest.mark.parametrize("gone", ["revoked", "expired"])
-def test_what_is_good_no_more_is_not_rotated(
+def test_an_expired_or_revoked_key_is_not_rotated(
     manage: ManageKeys, store: MemoryKeyStore, gone: str
 ) -> None:
     create(manage)

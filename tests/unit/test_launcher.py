@@ -1,8 +1,9 @@
-"""The launcher of keepers, as a real process: what it starts, withstands and leaves."""
+"""The launcher of keepers as a real process: what it starts, tolerates and cleans up."""
 
 from __future__ import annotations
 
 import array
+import errno
 import os
 import random
 import signal
@@ -11,26 +12,28 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nextfire.adapters import kept_program, process_table
-from nextfire.adapters.keeper import Request
-from nextfire.adapters.kept_program import SupervisedProgram
-from nextfire.adapters.launcher import Launch
-from nextfire.adapters.launching import LauncherClient, StandardStreams
-from nextfire.adapters.script_streams import Pump
-from nextfire.domain.ports import Verdict
+from nextfire.adapters.scripts import kept_program, process_table
+from nextfire.adapters.scripts.keeper import Request
+from nextfire.adapters.scripts.kept_program import SupervisedProgram
+from nextfire.adapters.scripts.launcher import Launch
+from nextfire.adapters.scripts.launching import LauncherClient, StandardStreams
+from nextfire.adapters.scripts.script_streams import Pump
+from nextfire.domain.ports.scripts import Directive
+from tests.crons import LONG
 
 LAST = "import time; time.sleep(60)"
 SURVIVES = "import os, time; os.setsid(); [time.sleep(60) for _ in [os.fork()]]"
 
 
 class Started:
-    """A program that a launcher was asked for."""
+    """A program started through a launcher."""
 
     def __init__(self, launching: LauncherClient, source: str) -> None:
         reader, writer = os.pipe()
@@ -42,12 +45,12 @@ class Started:
         os.close(writer)
 
     def until(self, condition: Callable[[SupervisedProgram], bool]) -> None:
-        """Hear what its keeper reports until *condition*."""
+        """Process the keeper's reports until *condition* holds; fail after 10 s."""
         for _ in range(100):
             if condition(self.kept):
                 return
             self.kept._is_gone(0.1)  # noqa: SLF001
-        raise AssertionError("waited in vain")
+        raise AssertionError("the condition did not become true")
 
     def read(self) -> bytes:
         return os.read(self.output, 1000)
@@ -100,7 +103,7 @@ def launcher_of(launching: LauncherClient) -> int:
 
 
 def processes(marker: str) -> list[int]:
-    """The processes with *marker* among their arguments."""
+    """The ids of processes with *marker* in their arguments."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -139,7 +142,7 @@ def test_program_has_no_descriptor_of_the_launcher_or_of_another_run(start: Star
 
     it.until(lambda kept: kept.ended)
 
-    assert it.read() == b"[0, 1, 2, 3]\n"  # 3: of the listing
+    assert it.read() == b"[0, 1, 2, 3]\n"  # 3 is the descriptor of the listing
 
 
 def test_launcher_has_nothing_of_this_process_in_its_environment(launching: LauncherClient) -> None:
@@ -160,7 +163,7 @@ def test_launcher_never_has_what_a_program_is_given_in_its_memory(
 
 
 def memory_of(pid: int) -> bytes:
-    """What *pid* can write of its memory."""
+    """The writable memory of *pid*."""
     parts = []
     with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
         for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
@@ -175,7 +178,7 @@ def memory_of(pid: int) -> bytes:
     return b"".join(parts)
 
 
-def test_killed_launcher_costs_no_run_and_another_one_serves_the_next(
+def test_a_killed_launcher_affects_no_run_and_is_replaced(
     launching: LauncherClient, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = start("import sys; sys.stdin.read(); import time; time.sleep(1); print('on')")
@@ -203,7 +206,7 @@ def test_launcher_that_hangs_costs_the_runs_that_it_was_asked_for(
     it = start("print(1)")
     with Pump() as pump:
         pump.add(it.kept.sources[0])
-        kept_program.supervise(it.kept, pump, timedelta(minutes=1), 1.0, lambda: Verdict.GO_ON)
+        kept_program.supervise(it.kept, pump, timedelta(minutes=1), 1.0, lambda: Directive.CONTINUE)
 
     after = start("print('after')")
     after.until(lambda kept: kept.ended)
@@ -214,7 +217,7 @@ def test_launcher_that_hangs_costs_the_runs_that_it_was_asked_for(
 
 
 @pytest.mark.parametrize("launcher_too", [False, True], ids=["keeper", "keeper and launcher"])
-def test_nothing_lives_on_of_a_program_whose_keeper_is_killed(
+def test_all_processes_of_a_program_die_with_its_keeper(
     launching: LauncherClient,
     start: Start,
     launcher_too: bool,  # noqa: FBT001
@@ -238,7 +241,87 @@ def test_nothing_lives_on_of_a_program_whose_keeper_is_killed(
     assert processes(marker) == []
 
 
-def test_no_process_is_killed_that_is_no_keeper(start: Start) -> None:
+def test_a_failed_replacement_of_the_launcher_is_repeated_for_the_next_program(
+    launching: LauncherClient, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.kill(launcher_of(launching), signal.SIGKILL)
+    launching._process.wait()  # noqa: SLF001
+    with monkeypatch.context() as short_of_memory:
+        short_of_memory.setattr(subprocess, "Popen", fail)
+        for _ in range(2):
+            with pytest.raises(OSError, match="no memory"):
+                start("")
+
+    it = start("print('after')")
+    it.until(lambda kept: kept.ended)
+
+    assert it.read() == b"after\n"
+
+
+def fail(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOMEM, "no memory")
+
+
+def test_programs_that_start_while_a_launcher_is_replaced_all_run(
+    launching: LauncherClient, start: Start
+) -> None:
+    with ThreadPoolExecutor(8) as slots:
+        for _ in range(10):
+            os.kill(launcher_of(launching), signal.SIGKILL)
+            launching._process.wait()  # noqa: SLF001
+            begun = list(slots.map(start, ["print('on')"] * 8))
+            for each in begun:
+                each.until(lambda kept: kept.ended)
+            assert [each.read() for each in begun] == [b"on\n"] * 8
+
+
+@pytest.mark.parametrize("launcher_first", [False, True])
+def test_all_processes_die_if_keeper_and_launcher_are_killed_at_once(
+    launching: LauncherClient,
+    start: Start,
+    launcher_first: bool,  # noqa: FBT001
+) -> None:
+    make_subreaper()
+    marker = f"marker_{os.urandom(8).hex()}"
+    for n in range(LONG * 100 + 10):
+        it = start(f"'{marker}{n}.'; import os, time; os.fork() or os.setsid(); time.sleep(60)")
+        assert eventually(lambda n=n: len(processes(f"{marker}{n}.")) == 2)  # type: ignore[misc]
+        it.until(lambda kept: kept.keeper is not None)
+        assert it.kept.keeper is not None
+        both = [it.kept.keeper, launcher_of(launching)]
+        for pid in reversed(both) if launcher_first else both:
+            os.kill(pid, signal.SIGKILL)
+
+        it.kept.end()
+
+        assert processes(f"{marker}{n}.") == []
+
+
+def test_all_processes_of_a_program_die_with_its_keeper_after_a_change_of_launcher(
+    launching: LauncherClient, start: Start
+) -> None:
+    """And the successor, a child of this process too, is not killed with it."""
+    make_subreaper()
+    marker = f"marker_{os.urandom(8).hex()}"
+    it = start(f"'{marker}'; import os, time; os.fork() or os.setsid(); time.sleep(60)")
+    it.until(lambda kept: kept.started)
+    assert eventually(lambda: len(processes(marker)) == 2)
+    os.kill(launcher_of(launching), signal.SIGKILL)
+    launching._process.wait()  # noqa: SLF001
+    other = start("import time; time.sleep(1); print('on')")
+    other.until(lambda kept: kept.started)
+    assert it.kept.keeper is not None
+    os.kill(it.kept.keeper, signal.SIGKILL)
+
+    it.kept.end()
+
+    assert processes(marker) == []
+    other.until(lambda kept: kept.ended)
+    assert other.read() == b"on\n"
+    assert launching._process.poll() is None  # noqa: SLF001
+
+
+def test_only_keepers_are_killed(start: Start) -> None:
     it = start(LAST)
     it.until(lambda kept: kept.started)
     keeper = it.kept.keeper
@@ -258,7 +341,7 @@ def test_no_process_is_killed_that_is_no_keeper(start: Start) -> None:
 
 
 def make_subreaper() -> None:
-    from nextfire.adapters.confinement import PR_SET_CHILD_SUBREAPER, prctl  # noqa: PLC0415
+    from nextfire.adapters.scripts.confinement import PR_SET_CHILD_SUBREAPER, prctl  # noqa: PLC0415
 
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
@@ -270,7 +353,7 @@ def test_launcher_ends_with_its_executor_and_so_do_the_programs() -> None:
     it.until(lambda kept: kept.started)
     launcher = other._process  # noqa: SLF001
 
-    it.control.close()  # as the death of this process would
+    it.control.close()  # the same happens when this process dies
     os.close(it.output)
     other.close()
 
@@ -288,13 +371,13 @@ def test_other_version_is_refused_in_words(launching: LauncherClient) -> None:
     with near:
         with far, Path(os.devnull).open("r+b") as null:
             send(launching, bytes([Launch.VERSION + 1, 0]), [far.fileno()] + [null.fileno()] * 4)
-        told = b"".join(iter(lambda: near.recv(1000), b""))
+        reply = b"".join(iter(lambda: near.recv(1000), b""))
 
-    assert told.startswith(b"E the executor speaks another version")
+    assert reply.startswith(b"E the executor speaks another version")
 
 
 def test_launcher_withstands_any_message(launching: LauncherClient, start: Start) -> None:
-    """Whatever comes over the socket costs the run that it asks for, and no other."""
+    """A malformed message affects only the run that it requests."""
     draw = random.Random(7)  # noqa: S311
     pid = launcher_of(launching)
     running = start("import time; time.sleep(1); print('on')")
@@ -321,9 +404,7 @@ def test_launcher_withstands_any_message(launching: LauncherClient, start: Start
     assert eventually(lambda: descriptors_of(pid) <= 10)
 
 
-def test_launcher_is_after_many_programs_as_after_one(
-    launching: LauncherClient, start: Start
-) -> None:
+def test_launcher_does_not_leak_over_many_programs(launching: LauncherClient, start: Start) -> None:
     pid = launcher_of(launching)
 
     def look() -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Where the lean client finds AWS, compared with botocore."""
+"""How the lean client finds AWS endpoints, proxies and certificates, compared with botocore."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import os
 import sys
 
 import pytest
-from botocore.httpsession import ProxyConfiguration  # noqa: TID251 - what is compared with
-from botocore.session import Session  # noqa: TID251 - what is compared with
-from botocore.utils import get_environ_proxies  # noqa: TID251 - what is compared with
+from botocore.httpsession import ProxyConfiguration  # noqa: TID251 - the reference
+from botocore.session import Session  # noqa: TID251 - the reference
+from botocore.utils import get_environ_proxies  # noqa: TID251 - the reference
 
-from nextfire.adapters.lean import environment
-from nextfire.adapters.lean.credentials import BotocoreCredentials, credentials_source
-from nextfire.adapters.lean.environment import Place, proxy_for, service_endpoint, tls_context
-from nextfire.adapters.lean.signing import Credentials
+from nextfire.adapters.aws.lean import environment
+from nextfire.adapters.aws.lean.credentials import BotocoreCredentials, credentials_source
+from nextfire.adapters.aws.lean.environment import Place, proxy_for, service_endpoint, tls_context
+from nextfire.adapters.aws.lean.signing import Credentials
 
 LOCAL = "http://127.0.0.1:4566"
 
 
 @pytest.fixture(autouse=True)
 def empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):  # noqa: TID251 - it is emptied
+    for name in list(os.environ):  # noqa: TID251 - to clear it
         if name.startswith("AWS_") or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -116,7 +116,7 @@ def test_proxy_is_that_of_botocore(
 
 
 def test_certificates_are_those_of_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tls_context() is tls_context(), "read once"
+    assert tls_context() is tls_context(), "the context is created once"
     assert tls_context().get_ca_certs()
 
     monkeypatch.setenv("AWS_CA_BUNDLE", "/nonexistent.pem")

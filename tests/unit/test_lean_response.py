@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nextfire.adapters.lean.response import ClosedError, ConnectionLostError, read_response
-from nextfire.adapters.lean.transport import Connection, Transport
+from nextfire.adapters.aws.lean.response import ClosedError, ConnectionLostError, read_response
+from nextfire.adapters.aws.lean.transport import Connection, Transport
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -79,7 +79,7 @@ def test_a_malformed_response_is_lost(sent: bytes) -> None:
     with pytest.raises(ConnectionLostError) as raised:
         read_response(io.BytesIO(sent))
 
-    assert not isinstance(raised.value, ClosedError), "something was received"
+    assert not isinstance(raised.value, ClosedError), "some bytes were received"
 
 
 def test_a_connection_that_ends_before_the_first_byte_is_closed() -> None:
@@ -96,7 +96,7 @@ def test_any_bytes_are_a_response_or_lost(tail: bytes, head: bytes) -> None:
         read_response(io.BytesIO(head + tail))
 
 
-def test_what_follows_a_response_is_not_taken_for_the_next_one() -> None:
+def test_bytes_after_a_response_are_not_read_as_the_next_one() -> None:
     near, far = socket.socketpair()
     with far, near:
         connection = Connection(near)

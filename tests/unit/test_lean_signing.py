@@ -1,15 +1,15 @@
-"""Signatures: AWS's published test vectors, and botocore's own signer."""
+"""Request signatures, compared with AWS's published test vectors and with botocore."""
 
 from __future__ import annotations
 
 import pytest
-from botocore.auth import SigV4Auth  # noqa: TID251 - what is compared with
-from botocore.awsrequest import AWSRequest  # noqa: TID251 - as above
-from botocore.credentials import Credentials as Keys  # noqa: TID251 - as above
+from botocore.auth import SigV4Auth  # noqa: TID251 - the reference
+from botocore.awsrequest import AWSRequest  # noqa: TID251 - the reference
+from botocore.credentials import Credentials as Keys  # noqa: TID251 - the reference
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextfire.adapters.lean.signing import Credentials, Signer, derived_key
+from nextfire.adapters.aws.lean.signing import Credentials, Signer, derived_key
 
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 NOON = 1440938160.0  # 2015-08-30T12:36:00Z
@@ -73,7 +73,7 @@ TOKEN = (
 def test_published_vector(
     more: dict[str, str], body: bytes, token: str | None, signature: str
 ) -> None:
-    """Of the suite `aws-sig-v4-test-suite`: those of POST without a query."""
+    """From the suite `aws-sig-v4-test-suite`: the POST requests without a query."""
     credentials = Credentials("AKIDEXAMPLE", SECRET, token)
 
     signed = Signer("us-east-1", "service").sign({**HOST, **more}, body, credentials, NOON)

@@ -1,4 +1,4 @@
-"""Limits of requests over several processes, on a clock that is moved."""
+"""Rate limits shared by several processes, on a simulated clock."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def test_a_bucket_never_gives_more_than_its_rate_and_burst(
         assert (taken.tokens == 0) == (taken.wait > timedelta())
         if taken.tokens == 0:
             after = now + taken.wait // timedelta(microseconds=1)
-            assert take(spent, after, limit, 1).tokens == 1, "after the wait there is one"
+            assert take(spent, after, limit, 1).tokens == 1, "one token is available after the wait"
             continue
         spent = taken.spent
         given_out += taken.tokens
-        # A token costs up to a microsecond less than its share.
+        # Rounding makes a token up to one microsecond cheaper than its share.
         most = limit.burst + (now - start + len(asks)) * limit.per_second / 1_000_000 + 1
         assert given_out <= most
 
 
 class Offered:
-    """Requests that *processes* get at random, evenly in time; what became of them."""
+    """Requests at a constant rate, each to a random one of *processes*, and their results."""
 
     def __init__(
         self, store: object, *, processes: int, per_second: float, seconds: int, limit: RequestLimit
@@ -76,13 +76,13 @@ class Offered:
 @pytest.mark.parametrize("processes", [1, 3, 20])
 @pytest.mark.parametrize("seconds", [1, 5, 30])
 def test_all_processes_together_keep_to_the_bound(processes: int, seconds: int) -> None:
-    done = Offered(
+    offered = Offered(
         MemoryBucketStore(), processes=processes, per_second=100, seconds=40, limit=LIMIT
     )
 
     bound = LIMIT.burst + LIMIT.per_second * seconds + processes * LIMIT.batch
-    assert done.most_within(seconds * SECOND) <= bound
-    assert len(done.admitted) >= LIMIT.per_second * 40 * 0.8, "and what may go, mostly goes"
+    assert offered.most_within(seconds * SECOND) <= bound
+    assert len(offered.admitted) >= LIMIT.per_second * 40 * 0.8, "most of the limit is used"
 
 
 @pytest.mark.parametrize(("limit", "share"), [(LIMIT, 0.25), (RequestLimit(200, 400), 0.1)])
@@ -96,7 +96,7 @@ def test_a_request_costs_a_fraction_of_a_write(
     )
 
     assert store.asked / (len(offered.admitted) + offered.refused) <= share
-    assert offered.refused == 0 or load > 1, "below the limit none is refused"
+    assert offered.refused == 0 or load > 1, "no request is rejected below the limit"
 
 
 def test_requests_at_the_same_moment_are_admitted_up_to_the_burst() -> None:
@@ -121,13 +121,13 @@ def test_what_is_refused_costs_nothing_for_a_while() -> None:
 
 
 @pytest.mark.parametrize("limit", [RequestLimit(10, 1), RequestLimit(10, 5), RequestLimit(1, 1)])
-def test_of_a_small_burst_the_rate_is_admitted_too(limit: RequestLimit) -> None:
-    done = Offered(MemoryBucketStore(), processes=3, per_second=50, seconds=60, limit=limit)
+def test_a_small_burst_still_admits_the_rate(limit: RequestLimit) -> None:
+    offered = Offered(MemoryBucketStore(), processes=3, per_second=50, seconds=60, limit=limit)
 
-    assert len(done.admitted) >= limit.per_second * 60 * 0.6
+    assert len(offered.admitted) >= limit.per_second * 60 * 0.6
 
 
-def test_a_store_that_does_not_answer_refuses_nobody() -> None:
+def test_requests_are_admitted_if_the_store_is_unavailable() -> None:
     faults, store = Faults(), MemoryBucketStore()
     reported: list[Exception] = []
     broken = faults.through(store, "buckets")
@@ -137,8 +137,8 @@ def test_a_store_that_does_not_answer_refuses_nobody() -> None:
     def admitted(limiter: LimitRequests, at: datetime) -> int:
         return sum(limiter.admit("t", LIMIT, at) is None for _ in range(30))
 
-    assert [admitted(each, NOON) for each in limiters] == [LIMIT.burst] * 3, "each by itself"
-    assert len(reported) == 3, "it is not asked again each time"
+    assert [admitted(each, NOON) for each in limiters] == [LIMIT.burst] * 3, "each on its own"
+    assert len(reported) == 3, "the store is not asked again for each request"
     assert all(isinstance(each, UnavailableError) for each in reported)
     assert admitted(limiters[0], NOON + SECOND) == LIMIT.per_second
 
@@ -149,7 +149,7 @@ def test_a_store_that_answers_again_is_asked_again() -> None:
 
         def take(self, *given: object) -> Taken:
             if self.broken:
-                raise ValueError("whatever it is")
+                raise ValueError("any error")
             return super().take(*given)  # type: ignore[arg-type]
 
     store = Store()
@@ -170,13 +170,13 @@ def test_an_answer_that_is_lost_costs_tokens_and_nothing_else() -> None:
         def take(self, *given: object) -> Taken:
             taken = super().take(*given)  # type: ignore[arg-type]
             if self.lost:
-                raise UnavailableError("taken, and then the answer was lost")
+                raise UnavailableError("the tokens were taken, the answer was lost")
             return taken
 
     store = Store()
     died, limiter = process(store), process(store)
     store.lost = True
-    died.admit("t", LIMIT, NOON)  # and its process ends with what it holds
+    died.admit("t", LIMIT, NOON)  # the process dies with the tokens it holds
     store.lost = False
 
     admitted = sum(limiter.admit("t", LIMIT, NOON) is None for _ in range(30))

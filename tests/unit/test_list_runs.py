@@ -1,4 +1,4 @@
-"""Runs found among those of a tenant's jobs."""
+"""Listing the runs of a tenant with filters and pages."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ HOUR = timedelta(hours=1)
 WANTED = RunFilter(first=NOON, before=NOON + HOUR)
 
 
-class Desk:
-    """Some jobs, and their runs: one a minute from noon on."""
+class Harness:
+    """Jobs and their runs, one run a minute from noon on."""
 
     def __init__(self) -> None:
         self.faults = Faults()
@@ -40,7 +40,7 @@ class Desk:
         return list_runs(self.jobs, self.runs, "acme", wanted, cursor=cursor, limit=limit)
 
     def all(self, wanted: RunFilter = WANTED, limit: int = 50) -> tuple[list[str], int]:
-        """What all pages name, and how many pages there are."""
+        """The runs on all pages, and the number of pages."""
         found, cursor, pages = [], None, 0
         while pages == 0 or cursor is not None:
             reads = len(self.faults.calls)
@@ -49,93 +49,95 @@ class Desk:
             assert len(page.items) <= limit
             found += [f"{run.key.job.job_id} {run.key.run_id[9:13]}" for run in page.items]
             cursor, pages = page.cursor, pages + 1
-            assert pages < 100, "it ends"
+            assert pages < 100, "the listing does not end"
         return found, pages
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def harness() -> Harness:
+    return Harness()
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 50])
-def test_each_run_is_found_once_however_the_pages_fall(desk: Desk, limit: int) -> None:
-    desk.add("a", 3)
-    desk.add("b", 0)
-    desk.add("c", 1)
-    desk.add("d", 2)
-    desk.add("c", 4, tenant="other")
+def test_each_run_is_found_once_however_the_pages_fall(harness: Harness, limit: int) -> None:
+    harness.add("a", 3)
+    harness.add("b", 0)
+    harness.add("c", 1)
+    harness.add("d", 2)
+    harness.add("c", 4, tenant="other")
 
-    found, _ = desk.all(limit=limit)
+    found, _ = harness.all(limit=limit)
 
     assert found == ["a 1202", "a 1201", "a 1200", "c 1200", "d 1201", "d 1200"]
 
 
 @pytest.mark.parametrize("most", [2, 3, 4, 7])
-def test_a_call_reads_only_so_often(desk: Desk, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_reads_only_so_often(
+    harness: Harness, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "READS_AT_MOST", most)
     for n in range(9):
-        desk.add(f"j{n}", n % 2)
+        harness.add(f"j{n}", n % 2)
 
-    found, pages = desk.all()
+    found, pages = harness.all()
 
     assert found == [f"j{n} 1200" for n in range(1, 9, 2)]
     assert pages > 1
 
 
 def test_a_page_may_be_empty_though_others_follow(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "READS_AT_MOST", 2)
-    desk.add("a", 0)
-    desk.add("b", 1)
+    harness.add("a", 0)
+    harness.add("b", 1)
 
-    page = desk.page()
+    page = harness.page()
 
     assert (page.items, page.cursor) == ([], "a.")
 
 
-def test_a_page_holds_only_so_much(desk: Desk) -> None:
+def test_a_page_holds_only_so_much(harness: Harness) -> None:
     for job_id in "abc":
-        desk.add(job_id, 1, stdout="x" * 200_000)
+        harness.add(job_id, 1, stdout="x" * 200_000)
 
-    assert [len(desk.page().items), desk.all()[1]] == [2, 2]
+    assert [len(harness.page().items), harness.all()[1]] == [2, 2]
 
 
-def test_a_job_of_which_no_record_is_wanted_is_gone_through_to_its_end(desk: Desk) -> None:
-    desk.add("a", 30)
-    desk.add("b", 1, state=RunState.DEAD)
+def test_a_job_without_matching_runs_is_skipped_in_one_page(harness: Harness) -> None:
+    harness.add("a", 30)
+    harness.add("b", 1, state=RunState.DEAD)
 
-    found, pages = desk.all(RunFilter(NOON, NOON + HOUR, state=RunState.DEAD), limit=4)
+    found, pages = harness.all(RunFilter(NOON, NOON + HOUR, state=RunState.DEAD), limit=4)
 
     assert (found, pages) == (["b 1200"], 1)
 
 
-def test_one_job_is_looked_at_alone(desk: Desk) -> None:
+def test_one_job_is_looked_at_alone(harness: Harness) -> None:
     for job_id in "abc":
-        desk.add(job_id, 3)
+        harness.add(job_id, 3)
 
-    found, _ = desk.all(RunFilter(NOON, NOON + HOUR, job_id="b"), limit=2)
+    found, _ = harness.all(RunFilter(NOON, NOON + HOUR, job_id="b"), limit=2)
 
     assert found == ["b 1202", "b 1201", "b 1200"]
-    assert set(desk.faults.calls) == {"runs.list"}
+    assert set(harness.faults.calls) == {"runs.list"}
 
 
-def test_a_job_that_came_meanwhile_is_met_where_its_id_stands(desk: Desk) -> None:
-    desk.add("b", 2)
-    desk.add("d", 1)
-    cursor = desk.page(limit=1).cursor
+def test_a_job_that_came_meanwhile_is_met_where_its_id_stands(harness: Harness) -> None:
+    harness.add("b", 2)
+    harness.add("d", 1)
+    cursor = harness.page(limit=1).cursor
     for job_id in "ac":
-        desk.add(job_id, 1)
+        harness.add(job_id, 1)
 
-    page = desk.page(cursor=cursor)
+    page = harness.page(cursor=cursor)
 
     assert [run.key.job.job_id for run in page.items] == ["b", "c", "d"]
 
 
 @pytest.mark.parametrize("cursor", ["", ".", "a", "a/b.", "é.", "x" * 65 + "."])
-def test_a_cursor_of_nobody_is_refused(desk: Desk, cursor: str) -> None:
+def test_an_invalid_cursor_is_rejected(harness: Harness, cursor: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        desk.page(cursor=cursor)
+        harness.page(cursor=cursor)
 
     assert refused.value.field == "cursor"

@@ -1,4 +1,4 @@
-"""Jobs registered, changed and deleted; each with its first due entry."""
+"""Creating, changing and deleting jobs together with their first due entries."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from nextfire.domain.errors import (
     UnavailableError,
 )
 from nextfire.domain.instants import isoformat, to_ms
-from nextfire.domain.job import MAX_REPLACED, Job, JobState
+from nextfire.domain.job import MAX_REPLACED, Job
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
 from nextfire.domain.schedule import MAX_DATES
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.idempotent_requests import IdempotentRequest
-from tests.accounting import assert_all_accounted, ran, settle
+from tests.accounting import assert_all_accounted_for, ran, settle
 from tests.builders import a_fire, at, job_key
 from tests.world import World
 
@@ -92,11 +93,11 @@ def test_tenants_do_not_share_ids(world: World) -> None:
         (
             {"type": "ONCE", "schedule": "2026-05-24T11:59:00Z"},
             "schedule",
-            "Name an instant in the future.",
+            "Use an instant in the future.",
         ),
         ({"timezone": "Mars/Olympus"}, "timezone", "Use an IANA name"),
-        ({"schedule": "0 0 30 2 *"}, "schedule", "Check day of month against month"),
-        ({"type": "DELAY", "schedule": "P1Y"}, "schedule", "Write PT5S"),
+        ({"schedule": "0 0 30 2 *"}, "schedule", "Check the day of month and the month"),
+        ({"type": "DELAY", "schedule": "P1Y"}, "schedule", "Write it like PT5S"),
     ],
 )
 def test_what_cannot_be_carried_out_is_refused_with_field_value_and_remedy(
@@ -114,7 +115,7 @@ def test_what_cannot_be_carried_out_is_refused_with_field_value_and_remedy(
         world.job(job_key())
 
 
-def test_what_is_just_allowed_is(world: World) -> None:
+def test_values_at_the_limits_are_accepted(world: World) -> None:
     world.register("a", timeoutSec=600)
     world.register("b", timeoutSec=39_600, target={"pool": "batch", "handler": "x"})
     world.register("c", payload="x" * (64 * 1024 - 2))
@@ -209,9 +210,9 @@ def test_a_writer_whose_clock_is_behind_moves_nothing_back(world: World) -> None
     assert changed.updated_at == job.updated_at
 
 
-def test_a_change_that_meets_another_is_made_upon_it(world: World) -> None:
+def test_a_change_is_applied_on_top_of_a_concurrent_one(world: World) -> None:
     job = world.register()
-    world.faults.once_before("jobs.update", lambda: world.change(job, priority="HIGH"))
+    world.faults.call_before_next("jobs.update", lambda: world.change(job, priority="HIGH"))
 
     changed = world.change(job, timeoutSec=9)
 
@@ -222,12 +223,12 @@ def test_a_change_that_meets_another_is_made_upon_it(world: World) -> None:
 def test_a_change_that_never_wins_gives_up_and_changes_nothing(world: World) -> None:
     job = world.register()
 
-    def rival() -> None:
-        world.faults.once_before("jobs.update", rival)
+    def competing_change() -> None:
+        world.faults.call_before_next("jobs.update", competing_change)
         there = world.job(job.key)
         world.jobs.put(replace(there, revision=there.revision + 1))
 
-    world.faults.once_before("jobs.update", rival)
+    world.faults.call_before_next("jobs.update", competing_change)
     with pytest.raises(UnavailableError, match="being changed by other requests"):
         world.change(job, timeoutSec=9)
 
@@ -259,7 +260,7 @@ def test_a_completed_job_with_a_new_instant_is_active_again(world: World) -> Non
     assert world.sent == ["report 12:00", "report 13:00"]
 
 
-def test_a_delay_starts_anew_with_its_change(world: World) -> None:
+def test_a_delay_restarts_when_it_is_changed(world: World) -> None:
     job = world.register(type="DELAY", schedule="PT10M")
     world.at("12:05")
 
@@ -286,7 +287,7 @@ def test_a_deleted_job_keeps_its_record_and_is_gone_for_changes(world: World) ->
 
 def test_what_was_due_before_the_delete_is_accounted_for(world: World) -> None:
     job = world.register()
-    world.at("12:00:01")  # the watcher is late
+    world.at("12:00:01")  # no tick since 12:00
     world.delete(job)
 
     world.tick_at("12:00:02")
@@ -314,7 +315,7 @@ def test_there_is_nothing_where_there_never_was_a_job(
     assert missing.value.identity == "report"
 
 
-# What is not to be lost while a watcher is behind
+# Occurrences that must not be lost while the watcher is behind
 
 
 def states(world: World, uid: str) -> dict[str, RunState]:
@@ -394,8 +395,8 @@ def test_the_id_of_a_deleted_job_is_kept_by_its_own_entries_alone(world: World) 
     world.register("later")
 
 
-def test_what_waits_for_room_keeps_the_id_of_a_deleted_job(world: World) -> None:
-    """Its entry is carried along: the cursor has passed the minute in which it was due."""
+def test_waiting_runs_reserve_the_id_of_a_deleted_job(world: World) -> None:
+    """The cursor has passed the minute of the entry; the entry moved to a later bucket."""
     world.shares = Shares(backlogs={"default": 0})
     world.new_watcher()
     old = world.register(**EVERY_MINUTE)
@@ -437,7 +438,7 @@ def test_an_occurrence_after_the_deletion_keeps_no_id(world: World) -> None:
     assert world.job(new.key) == new
 
 
-def test_nobody_knows_what_was_due_where_watchers_are_hours_behind(world: World) -> None:
+def test_the_id_of_a_deleted_job_is_reserved_while_watchers_are_hours_behind(world: World) -> None:
     old = world.register(schedule="30 * * * *")
     world.tick()
     world.delete(old)
@@ -451,19 +452,19 @@ def test_the_id_of_a_deleted_job_is_free_though_another_had_it_for_a_moment(worl
     world.tick()
     world.delete(world.register())
     world.advance(seconds=1)
-    world.faults.once_before("due.read", lambda: world.delete(world.register()))
+    world.faults.call_before_next("due.read", lambda: world.delete(world.register()))
 
     job = world.register()
 
     assert world.job(job.key) == job
 
 
-def test_of_two_that_take_a_deleted_jobs_id_one_has_it(world: World) -> None:
+def test_one_of_two_concurrent_creates_gets_a_deleted_jobs_id(world: World) -> None:
     world.tick()
     old = world.register()
     world.delete(old)
     rivals: list[Job] = []
-    world.faults.once_before("due.read", lambda: rivals.append(world.register()))
+    world.faults.call_before_next("due.read", lambda: rivals.append(world.register()))
 
     with pytest.raises(ConflictError) as refused:
         world.register()
@@ -483,10 +484,10 @@ def test_no_number_of_changes_loses_what_is_due_while_the_watcher_is_behind(worl
     settle(world)
 
     assert ran(world, job) == [f"12:{minute:02d}" for minute in range(32)]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
-def test_versions_of_which_all_is_sent_are_forgotten(world: World) -> None:
+def test_versions_without_unsent_occurrences_are_dropped(world: World) -> None:
     job = world.register(**EVERY_MINUTE)
     for minute in range(2 * MAX_REPLACED):
         world.tick_at(f"12:{minute:02d}:30")
@@ -496,7 +497,7 @@ def test_versions_of_which_all_is_sent_are_forgotten(world: World) -> None:
 
 
 def test_a_version_that_waits_for_room_is_not_forgotten(world: World) -> None:
-    """The cursor is past it; its entry is carried along, and only its version knows the rest."""
+    """The cursor is past its entry, which moved to a later bucket; the version is still needed."""
     world.shares = Shares(backlogs={"default": 0})
     world.new_watcher()
     job = world.register(**EVERY_MINUTE)
@@ -509,9 +510,9 @@ def test_a_version_that_waits_for_room_is_not_forgotten(world: World) -> None:
     world.new_watcher()
     settle(world)
 
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
     world.change(job, schedule="0 * * * *")
-    assert len(world.job(job.key).replaced) == MAX_REPLACED, "all that is too much at once"
+    assert len(world.job(job.key).replaced) == MAX_REPLACED, "the versions above the limit"
 
 
 def test_a_version_with_jitter_is_not_forgotten_before_all_is_due(world: World) -> None:
@@ -539,7 +540,7 @@ def test_a_job_with_no_room_left_for_its_past_can_be_deleted_but_not_changed(
     world.at("12:01")
     world.change(job, type="DATES", schedule=many_dates(0))
     n = 0
-    with pytest.raises(ConflictError) as refused:  # noqa: PT012 — which one it is does not matter
+    with pytest.raises(ConflictError) as refused:  # noqa: PT012 — any of the changes may fail
         for n in range(1, 1_000):
             world.change(job, schedule=many_dates(n))
 

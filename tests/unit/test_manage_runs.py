@@ -1,4 +1,4 @@
-"""Runs cancelled and redriven, whoever else is at them."""
+"""Cancelling and redriving runs, alone and concurrently with other actors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import ConflictError, NotFoundError, UnavailableError
 from nextfire.domain.ids import RunKey
-from nextfire.domain.job import Job, JobState
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Attempt, AttemptOutcome, Result, Run, RunState
 from nextfire.usecases import manage_runs
 from nextfire.usecases.manage_runs import ManageRuns, PendingOccurrence
@@ -29,8 +30,8 @@ LEASE = timedelta(minutes=1)
 FAILED = Result(AttemptOutcome.FAILED, "exit code 1", 1)
 
 
-class Desk:
-    """Stores, and who looks after the runs in them. It is 12:30, and `report` is hourly."""
+class Harness:
+    """Stores and the use case under test. It is 12:30; the job `report` is hourly."""
 
     def __init__(self) -> None:
         self.clock = Clock(at("12:30"))
@@ -72,7 +73,7 @@ class Desk:
         return self.runs.advance(run, run.ended(RunState.DEAD, FAILED, died_at)).run
 
     def dies_again(self, key: RunKey) -> Run:
-        """What was redriven is tried a second later, and fails."""
+        """A worker claims the redriven run one second later, and it fails."""
         now = self.clock.advance(seconds=1)
         redriven = self.runs.get(key)
         assert redriven is not None
@@ -104,63 +105,63 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def harness() -> Harness:
+    return Harness()
 
 
 # Cancelling
 
 
-def test_an_occurrence_that_is_claimed_meanwhile_is_asked_to_end(desk: Desk) -> None:
+def test_an_occurrence_that_is_claimed_meanwhile_is_asked_to_end(harness: Harness) -> None:
     key = run_key(at("12:00"))
-    desk.faults.once_before("runs.cancel", desk.started)
+    harness.faults.call_before_next("runs.cancel", harness.started)
 
-    run = desk.manage.cancel(key, "why")
+    run = harness.manage.cancel(key, "why")
 
     assert (run.state, run.cancel_requested, run.cancel_reason) == (RunState.RUNNING, True, "why")
 
 
-def test_a_run_that_ends_meanwhile_is_not_cancelled(desk: Desk) -> None:
-    run = desk.started()
+def test_a_run_that_ends_meanwhile_is_not_cancelled(harness: Harness) -> None:
+    run = harness.started()
     ended = run.ended(RunState.SUCCEEDED, FAILED, at("12:01"))
-    desk.faults.once_before("runs.stop", lambda: desk.runs.advance(run, ended))
+    harness.faults.call_before_next("runs.stop", lambda: harness.runs.advance(run, ended))
 
     with pytest.raises(ConflictError) as refused:
-        desk.manage.cancel(run.key, None)
+        harness.manage.cancel(run.key, None)
 
     assert "is SUCCEEDED" in refused.value.problem
 
 
-def test_a_run_is_asked_once(desk: Desk) -> None:
-    run = desk.started()
-    desk.manage.cancel(run.key, "first")
+def test_a_run_is_asked_once(harness: Harness) -> None:
+    run = harness.started()
+    harness.manage.cancel(run.key, "first")
 
-    again = desk.manage.cancel(run.key, "second")
+    again = harness.manage.cancel(run.key, "second")
 
     assert again.cancel_reason == "first"
 
 
-def test_a_waiting_run_that_was_to_be_cancelled_when_it_ran_is_cancelled(desk: Desk) -> None:
-    run = replace(desk.started(), state=RunState.PENDING, cancel_requested=True)
-    desk.runs._store(run)  # noqa: SLF001 — no writer leaves one behind
+def test_a_waiting_run_that_was_to_be_cancelled_when_it_ran_is_cancelled(harness: Harness) -> None:
+    run = replace(harness.started(), state=RunState.PENDING, cancel_requested=True)
+    harness.runs._store(run)  # noqa: SLF001 — writers never leave such a record
 
-    assert desk.manage.cancel(run.key, None).state is RunState.CANCELLED
+    assert harness.manage.cancel(run.key, None).state is RunState.CANCELLED
 
 
-def test_an_occurrence_of_a_paused_job_can_be_cancelled(desk: Desk) -> None:
-    desk.jobs.put(desk.job.paused(at("11:30"), None))
+def test_an_occurrence_of_a_paused_job_can_be_cancelled(harness: Harness) -> None:
+    harness.jobs.put(harness.job.paused(at("11:30"), None))
     key = run_key(at("12:00"))
-    assert isinstance(desk.manage.find(key), PendingOccurrence)
+    assert isinstance(harness.manage.find(key), PendingOccurrence)
 
-    assert desk.manage.cancel(key, None).state is RunState.CANCELLED
+    assert harness.manage.cancel(key, None).state is RunState.CANCELLED
     with pytest.raises(NotFoundError):
-        desk.manage.cancel(run_key(at("13:00")), None)
+        harness.manage.cancel(run_key(at("13:00")), None)
 
 
-# Who is in the way of what waits
+# Runs that a pending occurrence waits for
 
 
-def starts(run: Run) -> Run:
+def is_running(run: Run) -> Run:
     return run
 
 
@@ -173,9 +174,9 @@ def is_to_be_retried_at(time: str) -> Callable[[Run], Run]:
 
 
 @pytest.mark.parametrize(
-    ("earlier", "in_the_way"),
+    ("earlier", "blocks"),
     [
-        (starts, True),
+        (is_running, True),
         (is_handed_back, True),
         (is_to_be_retried_at("12:00"), True),
         (is_to_be_retried_at("12:01"), False),
@@ -183,16 +184,16 @@ def is_to_be_retried_at(time: str) -> Callable[[Run], Run]:
     ids=["it runs", "handed back", "retried at 12:00", "retried later"],
 )
 def test_an_occurrence_waits_for_an_earlier_run_whose_message_came_first(
-    desk: Desk, earlier: Callable[[Run], Run], *, in_the_way: bool
+    harness: Harness, earlier: Callable[[Run], Run], *, blocks: bool
 ) -> None:
-    desk.registered(overlap="QUEUE")
-    run = desk.started(run_key(at("11:00")))
-    desk.runs.advance(run, earlier(run))
+    harness.registered(overlap="QUEUE")
+    run = harness.started(run_key(at("11:00")))
+    harness.runs.advance(run, earlier(run))
 
-    waiting = desk.manage.find(run_key(at("12:00")))
+    waiting = harness.manage.find(run_key(at("12:00")))
 
     assert isinstance(waiting, PendingOccurrence)
-    assert (f"waits for {run.key.execution_id}" in waiting.reason) is in_the_way
+    assert (f"waits for {run.key.execution_id}" in waiting.reason) is blocks
 
 
 # Redriving
@@ -205,33 +206,35 @@ def test_an_occurrence_waits_for_an_earlier_run_whose_message_came_first(
         (RunState.SUCCEEDED, "Only a DEAD execution can be redriven."),
     ],
 )
-def test_what_is_not_dead_is_not_redriven(desk: Desk, state: RunState, remedy: str) -> None:
-    run = desk.started()
+def test_what_is_not_dead_is_not_redriven(harness: Harness, state: RunState, remedy: str) -> None:
+    run = harness.started()
     if state.ended:
-        desk.runs.advance(run, run.ended(state, FAILED, at("12:01")))
+        harness.runs.advance(run, run.ended(state, FAILED, at("12:01")))
 
     with pytest.raises(ConflictError) as refused:
-        desk.manage.redrive(run.key, None)
+        harness.manage.redrive(run.key, None)
 
     assert (refused.value.problem, refused.value.remedy) == (f"The execution is {state}", remedy)
 
 
-def test_what_is_not_dead_says_so_though_its_job_is_gone(desk: Desk) -> None:
-    run = desk.started()
-    desk.jobs.put(replace(desk.job, state=JobState.CANCELLED))
+def test_what_is_not_dead_says_so_though_its_job_is_gone(harness: Harness) -> None:
+    run = harness.started()
+    harness.jobs.put(replace(harness.job, state=JobState.CANCELLED))
 
     with pytest.raises(ConflictError, match="RUNNING"):
-        desk.manage.redrive(run.key, None)
+        harness.manage.redrive(run.key, None)
 
 
-def test_a_dead_run_gets_an_entry_in_its_jobs_present_pool(desk: Desk) -> None:
-    job = desk.registered(target={"handler": "x", "pool": "batch"}, overlap="QUEUE", priority="LOW")
-    run = desk.dead()
+def test_a_dead_run_gets_an_entry_in_its_jobs_present_pool(harness: Harness) -> None:
+    job = harness.registered(
+        target={"handler": "x", "pool": "batch"}, overlap="QUEUE", priority="LOW"
+    )
+    run = harness.dead()
 
-    redriven = desk.manage.redrive(run.key, None)
+    redriven = harness.manage.redrive(run.key, None)
 
     assert (redriven.state, redriven.reason) == (RunState.PENDING, "redriven on request")
-    [entry] = desk.due.entries
+    [entry] = harness.due.entries
     assert isinstance(entry, DispatchEntry)
     assert (entry.at, entry.dispatch) == (at("12:30"), redriven.dispatch)
     assert (entry.pool, entry.rank, entry.exclusive) == (
@@ -241,105 +244,107 @@ def test_a_dead_run_gets_an_entry_in_its_jobs_present_pool(desk: Desk) -> None:
     )
 
 
-def test_a_redrive_that_comes_again_does_nothing_once_it_was_begun_with(desk: Desk) -> None:
-    died = desk.dead()
-    asked_at = desk.clock.now()
-    redriven = desk.manage.redrive(died.key, None, asked_at=asked_at)
-    desk.clock.advance(seconds=1)
-    assert desk.manage.redrive(died.key, None, asked_at=asked_at) == redriven
-    died_again = desk.dies_again(died.key)
+def test_a_redrive_that_comes_again_does_nothing_once_it_was_begun_with(harness: Harness) -> None:
+    died = harness.dead()
+    asked_at = harness.clock.now()
+    redriven = harness.manage.redrive(died.key, None, asked_at=asked_at)
+    harness.clock.advance(seconds=1)
+    assert harness.manage.redrive(died.key, None, asked_at=asked_at) == redriven
+    died_again = harness.dies_again(died.key)
 
-    assert desk.manage.redrive(died.key, None, asked_at=asked_at) == died_again
-    later = desk.clock.advance(seconds=1)
-    assert desk.manage.redrive(died.key, None, asked_at=later).state is RunState.PENDING
+    assert harness.manage.redrive(died.key, None, asked_at=asked_at) == died_again
+    later = harness.clock.advance(seconds=1)
+    assert harness.manage.redrive(died.key, None, asked_at=later).state is RunState.PENDING
 
 
-def test_what_somebody_else_has_redriven_waits_for_no_other(desk: Desk) -> None:
-    died = desk.dead()
-    desk.manage.redrive(died.key, None)
-    later = desk.clock.advance(seconds=1)
+def test_a_run_that_was_already_redriven_is_returned_at_once(harness: Harness) -> None:
+    died = harness.dead()
+    harness.manage.redrive(died.key, None)
+    later = harness.clock.advance(seconds=1)
 
     with pytest.raises(ConflictError, match="PENDING"):
-        desk.manage.redrive(died.key, None, asked_at=later)
-    desk.manage.cancel(died.key, None)
+        harness.manage.redrive(died.key, None, asked_at=later)
+    harness.manage.cancel(died.key, None)
     with pytest.raises(ConflictError, match="CANCELLED"):
-        desk.manage.redrive(died.key, None, asked_at=later)
+        harness.manage.redrive(died.key, None, asked_at=later)
 
 
-def test_a_redrive_that_comes_again_is_carried_out_if_none_was_before(desk: Desk) -> None:
-    """It was refused at first: the run had not ended then."""
-    died = desk.dead()
+def test_a_redrive_that_comes_again_is_carried_out_if_none_was_before(harness: Harness) -> None:
+    """The first request was rejected because the run had not ended yet."""
+    died = harness.dead()
 
-    redriven = desk.manage.redrive(died.key, None, asked_at=at("11:59"))
-
-    assert redriven.state is RunState.PENDING
-
-
-def test_of_two_that_redrive_at_once_one_dispatch_comes(desk: Desk) -> None:
-    run = desk.dead()
-    desk.faults.once_before("runs.redrive", lambda: desk.manage.redrive(run.key, "other"))
-
-    redriven = desk.manage.redrive(run.key, "mine")
+    redriven = harness.manage.redrive(died.key, None, asked_at=at("11:59"))
 
     assert redriven.state is RunState.PENDING
-    [entry] = desk.due.entries
+
+
+def test_of_two_that_redrive_at_once_one_dispatch_comes(harness: Harness) -> None:
+    run = harness.dead()
+    harness.faults.call_before_next(
+        "runs.redrive", lambda: harness.manage.redrive(run.key, "other")
+    )
+
+    redriven = harness.manage.redrive(run.key, "mine")
+
+    assert redriven.state is RunState.PENDING
+    [entry] = harness.due.entries
     assert isinstance(entry, DispatchEntry)
     assert entry.dispatch == redriven.dispatch
 
 
-def test_a_run_that_was_redriven_and_taken_meanwhile_is_told_as_it_is(desk: Desk) -> None:
-    run = desk.dead()
+def test_a_redrive_returns_the_current_state_of_a_run_that_has_ended(harness: Harness) -> None:
+    run = harness.dead()
 
-    def overtakes() -> None:
-        redriven = desk.manage.redrive(run.key, None)
-        desk.runs._store(replace(redriven, state=RunState.SUCCEEDED, dispatch=99))  # noqa: SLF001
+    def finish_first() -> None:
+        redriven = harness.manage.redrive(run.key, None)
+        harness.runs._store(replace(redriven, state=RunState.SUCCEEDED, dispatch=99))  # noqa: SLF001
 
-    desk.faults.once_before("runs.redrive", overtakes)
+    harness.faults.call_before_next("runs.redrive", finish_first)
 
     with pytest.raises(ConflictError) as refused:
-        desk.manage.redrive(run.key, None)
+        harness.manage.redrive(run.key, None)
 
     assert "is SUCCEEDED" in refused.value.problem
 
 
-def test_a_paused_jobs_run_is_redriven(desk: Desk) -> None:
-    run = desk.dead()
-    desk.jobs.put(desk.job.paused(at("12:10"), None))
+def test_a_paused_jobs_run_is_redriven(harness: Harness) -> None:
+    run = harness.dead()
+    harness.jobs.put(harness.job.paused(at("12:10"), None))
 
-    assert desk.manage.redrive(run.key, None).state is RunState.PENDING
+    assert harness.manage.redrive(run.key, None).state is RunState.PENDING
 
 
-# Many
+# Many runs
 
 
 def test_the_dead_of_a_pool_are_redriven_page_by_page(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(manage_runs, "TOGETHER", 2)
-    runs = [desk.dead(run_key(at(f"{hour:02}:00"))) for hour in (12, 11, 10, 8, 7)]
-    desk.dead(run_key(at("09:00")), pool="batch")
+    runs = [harness.dead(run_key(at(f"{hour:02}:00"))) for hour in (12, 11, 10, 8, 7)]
+    harness.dead(run_key(at("09:00")), pool="batch")
     ids = [run.key.execution_id for run in runs]
 
-    redriven, skipped, cursor = desk.redrive_dead(limit=2)
+    redriven, skipped, cursor = harness.redrive_dead(limit=2)
     assert (redriven, skipped) == (ids[:2], {})
-    assert desk.redrive_dead(cursor=cursor) == (ids[2:], {}, None)
-    assert desk.redrive_dead() == ([], {}, None)
-    assert len(desk.due.entries) == 5
+    assert harness.redrive_dead(cursor=cursor) == (ids[2:], {}, None)
+    assert harness.redrive_dead() == ([], {}, None)
+    assert len(harness.due.entries) == 5
 
 
-def test_what_one_run_meets_keeps_no_other(desk: Desk) -> None:
-    desk.registered("gone", uid="uid00009")
+def test_an_error_of_one_run_does_not_affect_the_others(harness: Harness) -> None:
+    harness.registered("gone", uid="uid00009")
     spoilt, refused, fine = (
-        desk.dead(run_key(at(time), job_id=job, uid=uid))
+        harness.dead(run_key(at(time), job_id=job, uid=uid))
         for time, job, uid in (
             ("10:00", "gone", "uid00001"),
             ("11:00", "report", "uid00001"),
             ("12:00", "report", "uid00001"),
         )
     )
-    desk.faults.refuse("runs.redrive")
+    harness.faults.refuse("runs.redrive")
 
-    redriven, skipped, _ = desk.redrive_dead()
+    redriven, skipped, _ = harness.redrive_dead()
 
     assert redriven == [refused.key.execution_id]
     assert set(skipped) == {spoilt.key.execution_id, fine.key.execution_id}
@@ -347,55 +352,55 @@ def test_what_one_run_meets_keeps_no_other(desk: Desk) -> None:
     assert "Try again" in skipped[fine.key.execution_id]
 
 
-def test_a_job_that_cannot_be_read_costs_its_own_runs_only(desk: Desk) -> None:
-    desk.registered("other")
-    desk.jobs.spoil(job_key("other"))
-    broken = desk.dead(run_key(at("12:00"), job_id="other"))
-    fine = desk.dead(run_key(at("11:00")))
+def test_a_job_that_cannot_be_read_costs_its_own_runs_only(harness: Harness) -> None:
+    harness.registered("other")
+    harness.jobs.spoil(job_key("other"))
+    broken = harness.dead(run_key(at("12:00"), job_id="other"))
+    fine = harness.dead(run_key(at("11:00")))
 
-    redriven, skipped, _ = desk.redrive_dead()
+    redriven, skipped, _ = harness.redrive_dead()
 
     assert redriven == [fine.key.execution_id]
     assert list(skipped) == [broken.key.execution_id]
 
 
-def test_a_listing_of_a_moment_ago_starts_nothing_twice(desk: Desk) -> None:
-    run = desk.dead()
+def test_a_listing_of_a_moment_ago_starts_nothing_twice(harness: Harness) -> None:
+    run = harness.dead()
 
     def redriven_and_succeeded() -> None:
-        now = desk.manage.redrive(run.key, None)
+        now = harness.manage.redrive(run.key, None)
         attempts = (*now.attempts, Attempt(2, "w", at("12:30")))
-        desk.runs._store(  # noqa: SLF001 - as its worker wrote it
+        harness.runs._store(  # noqa: SLF001 - as its worker would store it
             replace(now, state=RunState.SUCCEEDED, attempt=2, fence=2, attempts=attempts)
         )
 
-    desk.faults.once_before("jobs.get", redriven_and_succeeded)
+    harness.faults.call_before_next("jobs.get", redriven_and_succeeded)
 
-    redriven, skipped, _ = desk.redrive_dead()
+    redriven, skipped, _ = harness.redrive_dead()
 
     assert redriven == []
     assert skipped == {run.key.execution_id: "The execution is SUCCEEDED."}
 
 
-def test_a_listing_that_fails_is_told(desk: Desk) -> None:
-    desk.faults.refuse("runs.list_dead")
+def test_a_failed_listing_is_an_error(harness: Harness) -> None:
+    harness.faults.refuse("runs.list_dead")
 
     with pytest.raises(UnavailableError):
-        desk.redrive_dead()
+        harness.redrive_dead()
 
 
-def test_a_search_for_a_pools_dead_ends(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_for_a_pools_dead_ends(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manage_runs, "PAGES_AT_MOST", 3)
     for minute in range(10):
-        desk.dead(run_key(at(f"12:{minute:02}")), pool="batch")
+        harness.dead(run_key(at(f"12:{minute:02}")), pool="batch")
 
-    page = desk.manage.dead(
+    page = harness.manage.dead(
         "acme", first=at("00:00"), last=at("13:00"), pool="default", cursor=None, limit=2
     )
 
     assert page.items == []
     assert page.cursor is not None
-    follows = desk.runs.list_dead(
+    follows = harness.runs.list_dead(
         "acme", first=at("00:00"), last=at("13:00"), cursor=page.cursor, limit=1
     )
     assert [run.key.scheduled_at for run in follows.items] == [at("12:03")]

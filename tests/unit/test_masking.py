@@ -1,4 +1,4 @@
-"""Masking: whatever the secrets, the output and its pieces, no secret is recorded."""
+"""Masking: no secret is recorded, whatever the secrets, the output and the way it is split."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextfire.domain.masking import MASK, MIN_BYTES, PIECE_BYTES, Masker, _Table
+from nextfire.domain.masking import MASK, MIN_BYTES, PIECE_BYTES, Masker, _PatternTable
 
 PEM = """-----BEGIN PRIVATE KEY-----
 MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj
@@ -30,8 +30,8 @@ def masked(masker: Masker, pieces: list[bytes]) -> bytes:
     return b"".join([*map(stream.feed, pieces), stream.rest()])
 
 
-# Few letters, so that values overlap, repeat and begin in each other. No asterisk: `a***b` may come
-# of masking, and shows nothing.
+# Few letters, so that values overlap, repeat and share prefixes. No asterisk: masking can produce
+# `a***b`, which reveals nothing.
 LETTERS = "ab\n é"
 secrets = st.text(LETTERS, min_size=0, max_size=150)
 pieces = st.lists(
@@ -43,7 +43,7 @@ pieces = st.lists(
 )
 
 
-def counts(secret: str) -> bool:
+def is_maskable(secret: str) -> bool:
     return len(secret.strip().encode()) >= MIN_BYTES
 
 
@@ -61,19 +61,19 @@ def test_no_secret_is_recorded_however_output_is_cut(
     recorded = masked(masker, cut)
 
     assert recorded == masked(masker, [whole])
-    for value in filter(counts, values):
+    for value in filter(is_maskable, values):
         assert value.strip().encode() not in recorded
 
 
 @given(values=st.lists(secrets, max_size=3), output=pieces)
-def test_what_lies_in_no_secret_is_recorded_verbatim(
+def test_output_outside_secrets_is_recorded_verbatim(
     values: list[str], output: list[bytes]
 ) -> None:
-    """Against a slow and simple reading: a byte is masked if an occurrence covers it."""
+    """Compared with a slow, simple model: a byte is masked if an occurrence covers it."""
     whole = b"".join(output) + b"".join(value.encode() for value in values)
     masker = Masker(values)
     covered = [False] * (len(whole) + PIECE_BYTES)
-    for pattern in masker._patterns:  # noqa: SLF001 — the rule, apart from how it is applied
+    for pattern in masker._patterns:  # noqa: SLF001 — the patterns, without the matching code
         for start in range(len(whole)):
             if whole.startswith(pattern, start):
                 covered[start : start + len(pattern)] = [True] * len(pattern)
@@ -112,7 +112,7 @@ JSON = st.recursive(
 )
 
 
-@given(value=JSON, secret=st.text('ab"\\,\n', min_size=MIN_BYTES, max_size=8).filter(counts))
+@given(value=JSON, secret=st.text('ab"\\,\n', min_size=MIN_BYTES, max_size=8).filter(is_maskable))
 def test_a_masked_result_is_json_without_the_secret(value: object, secret: str) -> None:
     data = json.dumps([value, secret, {secret: 1}], separators=(",", ":")).encode()
 
@@ -258,10 +258,10 @@ patterns = st.lists(
 def test_patterns_with_the_same_first_bytes(
     patterns: list[bytes], output: bytes, data: st.DataObject
 ) -> None:
-    """Against a slow and simple reading, with patterns that begin with each other."""
+    """Compared with a slow, simple model, with patterns that are prefixes of each other."""
     output += data.draw(st.sampled_from(patterns)) + data.draw(st.sampled_from(patterns))
     output = output[: len(output) - data.draw(st.integers(0, MIN_BYTES))]
-    table = _Table(patterns)
+    table = _PatternTable(patterns)
 
     longest = [
         (start, start + max(map(len, here)))
@@ -280,7 +280,7 @@ def test_patterns_with_the_same_first_bytes(
 
 
 class Counting(bytes):
-    """Counts the work on it: comparisons, look-ups and slices, and the longest of these."""
+    """Counts the comparisons, lookups and slices on it, and the longest operand."""
 
     work: ClassVar = 0
     longest: ClassVar = 0
@@ -319,7 +319,7 @@ def json_secret(texts: list[str]) -> str:
 
 
 MOST_WORK = 24
-"""Per position: a binary search among the 5000 patterns or fewer that these secrets have."""
+"""Per position: a binary search among at most 5000 patterns of these secrets."""
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ MOST_WORK = 24
     ids=["letters", "heads", "miss at the end"],
 )
 def test_near_misses_cost_a_bounded_amount_of_work_per_byte(secret: str, output: bytes) -> None:
-    """Counted in operations on the output, whatever the secrets have in common."""
+    """Counts operations on the output; the bound holds whatever prefixes the secrets share."""
     table = Masker([secret]).table()
     assert table is not None
 

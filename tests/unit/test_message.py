@@ -1,4 +1,4 @@
-"""Messages: what comes back as it was sent, and what is refused."""
+"""Encoding and decoding of messages; malformed ones are rejected."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_message_with_a_field_that_is_not_of_its_form_is_refused(
 
 
 @pytest.mark.parametrize("body", ["", "null", "[]", "{", '{"v":NaN}', "\x00", "\ud800", "[" * 9999])
-def test_what_is_no_message_at_all_is_refused(body: str) -> None:
+def test_a_body_that_is_not_a_message_is_rejected(body: str) -> None:
     with pytest.raises(UndecodableError):
         decode_message(body)
 

@@ -1,4 +1,4 @@
-"""What becomes of occurrences that are noticed late: after an outage, after a pause."""
+"""Occurrences that are noticed late: after an outage, a pause or a change."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import pytest
 from nextfire.domain.decisions import decide_covered
 from nextfire.domain.errors import ConflictError, UnavailableError
 from nextfire.domain.ids import RunKey, run_id
-from nextfire.domain.job import Job, JobState
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.dispatch.gates import Shares
-from tests.accounting import assert_all_accounted, covered, ran, ranges, records, settle
+from tests.accounting import assert_all_accounted_for, covered, ran, ranges, records, settle
 from tests.builders import RUN_ALL, RUN_LATEST, SKIP, a_definition, a_job, at, run_key
 from tests.fakes import InlineExecutor, Killed, LateExecutor
 from tests.world import World
@@ -39,12 +40,12 @@ SOME_DATES: dict[str, Any] = {
 @pytest.fixture
 def world() -> World:
     world = World("11:59:30")
-    world.tick()  # the cursors are there
+    world.tick()  # creates the cursors
     return world
 
 
 def outage(world: World, *, until: str = "18:00:30") -> None:
-    """Nobody watches, nobody works; then a watcher that knows nothing."""
+    """Advance to *until* without watchers or workers, then start a new watcher."""
     world.at(until)
     world.new_watcher()
 
@@ -57,7 +58,7 @@ def outage(world: World, *, until: str = "18:00:30") -> None:
     [
         (RUN_ALL, [f"{hour}:00" for hour in range(12, 19)], []),
         (RUN_LATEST, ["18:00"], ["12:00-17:00 (6)"]),
-        (SKIP, ["18:00"], ["12:00-17:00 (6)"]),  # 18:00 is half a minute late
+        (SKIP, ["18:00"], ["12:00-17:00 (6)"]),  # 18:00 is only 30 s late
     ],
     ids=POLICY_NAMES,
 )
@@ -70,11 +71,11 @@ def test_an_outage_of_six_hours(
     settle(world)
 
     assert (ran(world, job), covered(world, job)) == (runs, covers)
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
     assert [entry.at for entry in world.entries] == [at("19:00")]
 
 
-def test_skip_leaves_out_what_is_late_and_runs_what_is_not(world: World) -> None:
+def test_skip_skips_late_occurrences_and_runs_recent_ones(world: World) -> None:
     job = world.register(**MINUTELY, misfire=SKIP)
     outage(world, until="12:09:30")
 
@@ -113,7 +114,7 @@ def test_the_one_that_runs_says_why(world: World) -> None:
     [MINUTELY, TEN_SECONDS, JITTERED, BOUNDED, ENDING, SOME_DATES],
     ids=["each minute", "each 10 s", "jitter", "maxRuns", "endAt", "dates"],
 )
-def test_no_outage_floods_anybody(
+def test_no_burst_of_runs_after_an_outage(
     world: World, fields: dict[str, Any], misfire: dict[str, Any]
 ) -> None:
     job = world.register(**fields, misfire=misfire)
@@ -122,8 +123,8 @@ def test_no_outage_floods_anybody(
 
     most = settle(world)
 
-    assert_all_accounted(world, job)
-    assert most <= 2, "occurrences come one after the other, whatever was missed"
+    assert_all_accounted_for(world, job)
+    assert most <= 2, "occurrences run one after another, however many were missed"
     assert len(ranges(world, job)) <= (0 if all_at_once else 8 if fields == JITTERED else 2)
     if not all_at_once:
         assert len(ran(world, job)) <= 8
@@ -140,12 +141,12 @@ def test_an_outage_of_a_job_whose_runs_wait_for_each_other(
     outage(world, until="13:30:30")
 
     for _ in range(60):
-        world.tick()  # nobody works yet
+        world.tick()  # no worker runs yet
         assert len(world.queued) <= 20
         world.advance(seconds=1)
     settle(world)
 
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_many_jobs_are_caught_up_side_by_side(world: World) -> None:
@@ -155,10 +156,10 @@ def test_many_jobs_are_caught_up_side_by_side(world: World) -> None:
     assert settle(world) <= 110
 
     assert {str(covered(world, job)) for job in jobs} == {"['12:00-17:59 (360)']"}
-    assert_all_accounted(world, jobs[-1])
+    assert_all_accounted_for(world, jobs[-1])
 
 
-def test_all_jobs_of_a_tick_are_put_on_record_and_told_once(world: World) -> None:
+def test_skipped_ranges_of_all_jobs_are_recorded_and_reported_once(world: World) -> None:
     for n in range(3):
         world.register(f"job{n}", misfire=SKIP)
     outage(world, until="18:30:30")
@@ -172,20 +173,20 @@ def test_all_jobs_of_a_tick_are_put_on_record_and_told_once(world: World) -> Non
     assert [world.tick().skipped for _ in range(2)] == [[], []]
 
 
-def test_what_cannot_be_put_on_record_now_is_no_defect(world: World) -> None:
+def test_a_failed_write_of_a_skipped_range_is_retried(world: World) -> None:
     world.register(misfire=SKIP)
     outage(world, until="18:30:30")
     world.faults.refuse("runs.skip", times=2)
 
     refused = world.tick()
     assert (refused.quarantined, refused.skipped) == (0, [])
-    assert world.tick().notes == [], "it is not asked for again without end"
+    assert world.tick().notes == [], "the watcher does not retry at once"
 
     world.advance(seconds=1)
     assert len(world.tick().skipped) == 1
 
 
-def test_what_can_never_be_put_on_record_is_counted(world: World) -> None:
+def test_a_range_that_cannot_be_recorded_is_quarantined(world: World) -> None:
     job = world.register(misfire=SKIP)
     world.runs.spoil(run_key(uid=job.uid))
     outage(world, until="18:30:30")
@@ -193,11 +194,11 @@ def test_what_can_never_be_put_on_record_is_counted(world: World) -> None:
     assert world.tick().quarantined > 0
 
 
-def test_work_on_missed_occurrences_is_not_endless(world: World) -> None:
-    """The lease is short: what does not fit into a step comes again."""
+def test_work_on_missed_occurrences_is_bounded_per_release(world: World) -> None:
+    """A release must be short to keep the lease; later releases do the rest."""
     jobs = [world.register(f"job{n}", misfire=SKIP) for n in range(30)]
     outage(world, until="18:30:30")
-    world.faults.before_each("runs.skip", lambda: world.advance(seconds=0.3))
+    world.faults.call_before_each("runs.skip", lambda: world.advance(seconds=0.3))
 
     world.watcher.poll(world.now)
     before = world.now
@@ -208,7 +209,7 @@ def test_work_on_missed_occurrences_is_not_endless(world: World) -> None:
     world.faults.clear()
     settle(world)
     for job in jobs:
-        assert_all_accounted(world, job)
+        assert_all_accounted_for(world, job)
 
 
 # Pauses
@@ -222,7 +223,7 @@ def a_week_s_pause(world: World, job: Job) -> None:
     assert world.job(job.key).state is JobState.PAUSED
     world.advance(days=7, seconds=5)
     settle(world)
-    assert len(records(world, job)) <= 10, "nothing is due in a pause"
+    assert len(records(world, job)) <= 10, "nothing is due during a pause"
     world.resume(job)
 
 
@@ -241,7 +242,7 @@ def test_a_pause_of_a_week(world: World, fields: dict[str, Any], misfire: dict[s
     most = settle(world)
 
     assert most <= 2
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
     if misfire != RUN_ALL:
         assert len(records(world, job)) <= 20
     if misfire == SKIP:
@@ -264,14 +265,14 @@ def test_what_was_due_in_a_pause_is_decided_when_it_ends(
     world.tick_at("12:00:10")
     world.pause(job)
     world.tick_at("12:02")
-    world.at("12:04:20")  # 12:04 would not be late
+    world.at("12:04:20")  # without the pause, 12:04 would not be late
     world.resume(job)
 
     settle(world)
 
     assert ran(world, job) == ["12:00", *runs]
     assert covered(world, job) == covers
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_an_occurrence_at_the_instant_of_the_pause_is_not_in_it(world: World) -> None:
@@ -284,12 +285,12 @@ def test_an_occurrence_at_the_instant_of_the_pause_is_not_in_it(world: World) ->
     world.at("13:00")
     world.resume(job)
     settle(world)
-    assert covered(world, job) == ["13:00-13:00 (1)"], "one at the instant of its end is"
-    assert_all_accounted(world, job)
+    assert covered(world, job) == ["13:00-13:00 (1)"], "the instant of resume belongs to the pause"
+    assert_all_accounted_for(world, job)
 
 
 def test_a_pause_within_an_outage(world: World) -> None:
-    """What was due before the pause is of the version before it."""
+    """Occurrences before the pause belong to the former version, so there are two ranges."""
     job = world.register(**MINUTELY, misfire=SKIP)
     world.at("12:10:30")
     world.pause(job)
@@ -300,7 +301,7 @@ def test_a_pause_within_an_outage(world: World) -> None:
     settle(world)
 
     assert covered(world, job) == ["12:00-12:10 (11)", "12:11-12:29 (19)"]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 @POLICIES
@@ -316,7 +317,7 @@ def test_pauses_in_a_row(world: World, misfire: dict[str, Any]) -> None:
 
     settle(world)
 
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_the_last_occurrence_in_a_pause_completes_the_job(world: World) -> None:
@@ -356,7 +357,7 @@ def test_a_change_during_an_outage(
 
     settle(world)
 
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
     expected = {"RUN_LATEST": "12:00-12:39 (40)", "SKIP": "12:00-12:40 (41)"}
     assert covered(world, job)[:1] == [expected[p] for p in [misfire["policy"]] if p in expected]
 
@@ -370,18 +371,18 @@ def test_a_delete_during_an_outage(world: World, misfire: dict[str, Any]) -> Non
 
     settle(world)
 
-    assert_all_accounted(world, job)
-    assert ran(world, job) == [], "what is left of it is CANCELLED or SKIPPED"
+    assert_all_accounted_for(world, job)
+    assert ran(world, job) == [], "the remaining occurrences are CANCELLED or SKIPPED"
 
 
-def test_a_job_made_again_after_an_outage_shares_nothing(world: World) -> None:
+def test_a_recreated_job_shares_no_records_with_its_predecessor(world: World) -> None:
     old = world.register(**MINUTELY)
     world.at("12:40:30")
     world.delete(old)
     with pytest.raises(ConflictError):
         world.register(**MINUTELY)
     settle(world)
-    assert_all_accounted(world, old)
+    assert_all_accounted_for(world, old)
     before = records(world, old)
     world.at("12:41:30")
     new = world.register(**MINUTELY)
@@ -390,13 +391,13 @@ def test_a_job_made_again_after_an_outage_shares_nothing(world: World) -> None:
     settle(world)
 
     assert records(world, old) == before
-    assert before, "what was due of it is on record"
+    assert before, "the occurrences of the former job have records"
     assert covered(world, new) == ["12:42-13:19 (38)"]
-    assert_all_accounted(world, new)
+    assert_all_accounted_for(world, new)
 
 
 def test_an_occurrence_missed_before_a_change_of_policy(world: World) -> None:
-    """The policy is no part of the schedule: what holds is what the job says when it is decided."""
+    """`misfire` is not part of the schedule version: its value at the decision applies."""
     job = world.register(**MINUTELY, misfire=RUN_ALL)
     outage(world, until="12:30:15")
     world.tick()
@@ -404,9 +405,9 @@ def test_an_occurrence_missed_before_a_change_of_policy(world: World) -> None:
 
     settle(world)
 
-    (spoken,) = covered(world, job)
-    assert spoken.endswith("-12:29 (27)"), "what had been sent before it runs"
-    assert_all_accounted(world, job)
+    (format_time,) = covered(world, job)
+    assert format_time.endswith("-12:29 (27)"), "the runs that were sent before the change do run"
+    assert_all_accounted_for(world, job)
 
 
 def test_what_is_put_on_record_is_not_decided_by_a_stale_read(world: World) -> None:
@@ -435,7 +436,7 @@ def test_a_job_is_completed_with_its_last_occurrence_even_if_that_is_skipped(
     settle(world)
 
     assert world.job(job.key).state is JobState.COMPLETED
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
     assert len(ran(world, job)) == {"RUN_LATEST": 1, "SKIP": 0}.get(
         misfire["policy"], len(records(world, job))
     )
@@ -449,17 +450,17 @@ def test_a_store_that_does_not_answer_while_the_last_one_is_skipped(
     job = world.register(**BOUNDED, misfire=SKIP)
     outage(world)
     getattr(world.faults, fault)(call, times=1)
-    patience(world)
+    tick_through_faults(world)
 
     settle(world)
 
     assert world.job(job.key).state is JobState.COMPLETED
     assert covered(world, job) == ["12:00-15:19 (200)"]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
-def patience(world: World) -> None:
-    """A watcher whose store fails now and then."""
+def tick_through_faults(world: World) -> None:
+    """Tick four times and ignore failures of stores, then clear all faults."""
     for _ in range(4):
         with suppress(UnavailableError):
             world.tick()
@@ -467,13 +468,13 @@ def patience(world: World) -> None:
     world.faults.clear()
 
 
-# Death, doubles and lost answers
+# Crashes, duplicates and lost answers
 
 
 def dies_after(
     calls: int, executor: Executor, misfire: dict[str, Any], fields: dict[str, Any]
 ) -> bool:
-    """Let a watcher die after so many calls amid its catching up. False if it lived."""
+    """Kill a watcher after *calls* calls while it catches up. Return whether it died."""
     world = World("11:59:30", executor=executor)
     job = world.register(**fields, misfire=misfire)
     world.register("once", type="ONCE", schedule="2026-05-24T12:05:00Z", misfire=misfire)
@@ -492,7 +493,7 @@ def dies_after(
     world.advance(seconds=3)
     settle(world)
     for each in (job, world.job(job.key._replace(job_id="once"))):
-        assert_all_accounted(world, each)
+        assert_all_accounted_for(world, each)
     return died
 
 
@@ -521,11 +522,11 @@ def test_a_call_that_fails_while_catching_up_costs_nothing(
     job = world.register(**MINUTELY, overlap="QUEUE", misfire=misfire)
     outage(world, until="12:20:30")
     getattr(world.faults, fault)(call, times=2)
-    patience(world)
+    tick_through_faults(world)
 
     settle(world)
 
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 @POLICIES
@@ -539,7 +540,7 @@ def test_two_holders_catch_up_at_once(
     for n in range(40):
         for watcher in (one, other):
             watcher.poll(world.now)
-        # The two decide at instants of their own.
+        # The two watchers decide at different instants.
         one.release(world.now)
         world.advance(seconds=0.7 if n % 3 else 61)
         other.release(world.now)
@@ -547,29 +548,27 @@ def test_two_holders_catch_up_at_once(
 
     settle(world)
 
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 @POLICIES
-def test_a_skip_that_two_write_at_once_is_the_first_one_s(
-    world: World, misfire: dict[str, Any]
-) -> None:
-    """The second holder reads before the first writes; it is a minute later by its clock."""
+def test_the_first_of_two_concurrent_skips_wins(world: World, misfire: dict[str, Any]) -> None:
+    """The second holder reads before the first one writes; its clock is a minute ahead."""
     job = world.register(**MINUTELY, misfire=misfire)
     outage(world, until="12:20:30")
     other = world.dispatcher(9)
 
-    def rival() -> None:
+    def other_catches_up() -> None:
         world.advance(seconds=65)
         other.poll(world.now)
         other.release(world.now)
 
-    world.faults.once_before("runs.skip", rival)
+    world.faults.call_before_next("runs.skip", other_catches_up)
     world.tick()
 
     settle(world)
 
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 @POLICIES
@@ -577,7 +576,7 @@ def test_a_skip_that_two_write_at_once_is_the_first_one_s(
 def test_entries_that_survived_their_delete_before_an_outage(
     world: World, misfire: dict[str, Any], left: int
 ) -> None:
-    """Two chains, or more: they join."""
+    """The job then has two or more chains, which must merge."""
     job = world.register(**MINUTELY, misfire=misfire)
     world.due.deletes = False
     for minute in range(left):
@@ -589,7 +588,7 @@ def test_entries_that_survived_their_delete_before_an_outage(
 
     settle(world)
 
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
     assert ran(world, job)[:left] == ["12:00", "12:01", "12:02"][:left]
 
 
@@ -597,28 +596,28 @@ def test_entries_that_survived_their_delete_before_an_outage(
 def test_an_entry_that_survives_its_delete_in_the_catching_up_covers_nothing_again(
     world: World, misfire: dict[str, Any]
 ) -> None:
-    """It is of the middle of a range that is written, and a run stands behind that range."""
+    """The entry is inside a recorded range, and a run follows that range."""
     job = world.register(**MINUTELY, misfire=misfire)
     world.due.deletes = False
     world.tick_at("12:00:00")
     world.worker().work()
-    world.tick_at("12:01:00")  # entries of 12:00, 12:01 and 12:02
+    world.tick_at("12:01:00")  # there are entries for 12:00, 12:01 and 12:02
     world.worker().work()
     world.due.deletes = True
     outage(world, until="12:10:30")
     stale = [entry for entry in world.entries if entry.at <= at("12:02")]
     settle(world)
-    world.due.put([replace(stale[-1], at=at("12:05"))], world.now)  # of the chain, read late
+    world.due.put([replace(stale[-1], at=at("12:05"))], world.now)  # a stale entry, read late
     world.at("12:20:30")
 
     settle(world)
 
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 @pytest.mark.parametrize("misfire", [RUN_LATEST, SKIP], ids=lambda m: m["policy"])
-def test_a_range_ends_before_a_run_that_somebody_has(world: World, misfire: dict[str, Any]) -> None:
-    """The entry of 12:00 was not deleted, its message was thrown away; 12:01 ran."""
+def test_a_range_ends_before_a_run_with_a_record(world: World, misfire: dict[str, Any]) -> None:
+    """The entry of 12:00 survived and its message was lost; 12:01 ran."""
     job = world.register(**MINUTELY, misfire=misfire)
     world.due.deletes = False
     world.tick_at("12:00:00")
@@ -634,11 +633,11 @@ def test_a_range_ends_before_a_run_that_somebody_has(world: World, misfire: dict
 
     assert covered(world, job)[0] == "12:00-12:00 (1)"
     assert ran(world, job)[0] == "12:01"
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_a_message_of_the_first_missed_one_finds_it_skipped(world: World) -> None:
-    """It was sent, its watcher died before the delete; nobody worked."""
+    """It was sent, its watcher died before the delete, and no worker took it."""
     job = world.register(**MINUTELY, misfire=SKIP)
     world.due.deletes = False
     world.tick_at("12:00:00")
@@ -652,7 +651,7 @@ def test_a_message_of_the_first_missed_one_finds_it_skipped(world: World) -> Non
     assert handled.reason == "has ended SKIPPED"
     assert not handled.started
     settle(world)
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_a_run_that_was_taken_keeps_its_record(world: World) -> None:
@@ -667,12 +666,12 @@ def test_a_run_that_was_taken_keeps_its_record(world: World) -> None:
 
     assert ran(world, job)[0] == "12:00"
     assert covered(world, job) == ["12:01-12:09 (9)"]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_what_was_sent_before_it_was_missed_does_not_run(world: World) -> None:
-    """12:00 and 12:01 were sent; the entry of 12:00 stayed, for its delete failed. Before anybody
-    worked a watcher found it late, and put on record that 12:00 to 12:09 do not run.
+    """12:00 and 12:01 were sent, and the delete of the entry of 12:00 failed. Before a worker took
+    them, a watcher found the entry late and recorded 12:00 to 12:09 as skipped.
     """
     job = world.register(**MINUTELY, misfire=SKIP)
     world.due.deletes = False
@@ -683,15 +682,15 @@ def test_what_was_sent_before_it_was_missed_does_not_run(world: World) -> None:
 
     settle(world)
 
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 @pytest.mark.parametrize("occurrence", ["12:00:20", "12:00:50"])
-def test_what_a_range_of_older_ones_reaches_does_not_run_though_it_is_not_late(
+def test_a_covered_occurrence_does_not_run_even_if_it_is_not_late(
     occurrence: str,
 ) -> None:
-    """Of a job of every 10 s two watchers had the same entries: one sent them, the other found the
-    first of them 62 s late, and put on record that all but the latest do not run.
+    """Two watchers had the same entries of a job that is due every 10 s. One sent them; the other
+    found the first one 62 s late and recorded all but the latest as skipped.
     """
     job = a_job(**TEN_SECONDS, since=at("11:00"))
     first = RunKey(job.key, run_id(job.uid, at("12:00")))
@@ -701,8 +700,8 @@ def test_what_a_range_of_older_ones_reaches_does_not_run_though_it_is_not_late(
     assert decide_covered(job, key, at("12:01:04"), lambda: [covering]) == covering
 
 
-def test_what_a_range_of_a_replaced_schedule_reaches_does_not_run_though_it_is_not_late() -> None:
-    """Of the schedule that stands now nothing says how near its occurrences were to each other."""
+def test_an_occurrence_covered_under_a_replaced_schedule_does_not_run() -> None:
+    """The current schedule says nothing about the interval of the former one."""
     before = a_job(**TEN_SECONDS, since=at("11:00"))
     job = replace(before.with_new_version(at("12:00:55")), definition=a_definition(**MINUTELY))
     first = RunKey(job.key, run_id(job.uid, at("12:00")))
@@ -712,9 +711,9 @@ def test_what_a_range_of_a_replaced_schedule_reaches_does_not_run_though_it_is_n
     assert decide_covered(job, key, at("12:01:04"), lambda: [covering]) == covering
 
 
-def test_what_a_range_reaches_by_the_relevancy_window_does_not_run_though_it_is_alone() -> None:
-    """12:01 was sent with what had been missed before it, and its successor was not stored: so the
-    entry of 11:58 was decided over again, when 12:01 was out of its window, too.
+def test_an_occurrence_covered_by_the_relevancy_window_does_not_run() -> None:
+    """12:01 was sent together with the ranges missed before it, but its successor was not stored.
+    So the entry of 11:58 was decided again, when 12:01 was outside its window as well.
     """
     job = a_job(**MINUTELY, misfire=SKIP | {"relevancyWindowSec": 10}, since=at("11:00"))
     first = RunKey(job.key, run_id(job.uid, at("11:58")))
@@ -725,8 +724,8 @@ def test_what_a_range_reaches_by_the_relevancy_window_does_not_run_though_it_is_
 
 
 def test_a_job_whose_last_run_a_range_covers_is_completed(world: World) -> None:
-    """A watcher covered both occurrences and did not come to complete the job. By the policy of
-    now the second one is sent: its executor finds it covered.
+    """A watcher covered both occurrences and died before it completed the job. Under the new policy
+    the second one is sent, and its executor finds it covered.
     """
     job = world.register(**MINUTELY, maxRuns=2, misfire=SKIP)
     world.at("12:05")
@@ -750,7 +749,7 @@ def test_a_range_of_a_former_creation_covers_no_run_of_this_one() -> None:
     assert decide_covered(job, key, at("12:01:04"), lambda: [former]) is None
 
 
-def test_what_is_hardly_late_or_alone_in_its_minute_is_not_asked_about() -> None:
+def test_no_records_are_read_for_an_occurrence_that_cannot_be_covered() -> None:
     def before() -> list[Run]:
         raise AssertionError
 
@@ -762,7 +761,7 @@ def test_what_is_hardly_late_or_alone_in_its_minute_is_not_asked_about() -> None
 
 
 def test_jitter_wider_than_the_period_is_no_lateness(world: World) -> None:
-    """A run that waits for its predecessor, which jitter puts off, is not missed."""
+    """A run delayed because its predecessor has jitter is not missed."""
     job = world.register(**MINUTELY, jitterSec=600)
     while world.now < at("13:00"):
         world.tick()
@@ -775,7 +774,7 @@ def test_jitter_wider_than_the_period_is_no_lateness(world: World) -> None:
 
 @pytest.mark.parametrize("misfire", [RUN_ALL, RUN_LATEST, SKIP], ids=lambda m: m["policy"])
 @pytest.mark.parametrize("overlap", ["ALLOW", "QUEUE"])
-def test_a_queue_that_takes_nothing_for_a_while_puts_nothing_on_record_twice(
+def test_occurrences_are_recorded_once_while_the_queue_rejects_messages(
     world: World, misfire: dict[str, Any], overlap: str
 ) -> None:
     job = world.register(type="INTERVAL", schedule="PT10S", misfire=misfire, overlap=overlap)
@@ -785,23 +784,23 @@ def test_a_queue_that_takes_nothing_for_a_while_puts_nothing_on_record_twice(
         world.at("11:59:50")
         world.advance(seconds=second)
         world.tick()
-    assert len(world.entries) == 1, "a chain has one end"
+    assert len(world.entries) == 1, "a chain has one entry"
     world.queue.refuses = lambda _: False
 
     settle(world)
 
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
-def test_a_pool_whose_queue_cannot_be_asked_stops_no_other(world: World) -> None:
+def test_an_unreadable_backlog_does_not_stop_other_pools(world: World) -> None:
     def refuse() -> None:
-        raise PermissionError("its queue is gone")
+        raise PermissionError("the queue was deleted")
 
     world.shares = Shares(backlogs={"default": 100, "batch": 100})
     world.new_watcher()
     world.register("lost", target={"pool": "batch", "handler": "x"})
     world.register("good", tenant="other")
-    world.faults.once_before("queue.backlog", refuse)
+    world.faults.call_before_next("queue.backlog", refuse)
 
     world.tick_at("12:00")
 
@@ -821,12 +820,12 @@ def test_a_tenant_whose_jobs_cannot_be_read_stops_no_other(world: World) -> None
     assert any("waits: jobs.get_many: refused" in note for note in report.notes)
     world.tick_at("12:30:05")
     settle(world)
-    assert_all_accounted(world, bad)
+    assert_all_accounted_for(world, bad)
 
 
-def test_what_follows_a_missed_stretch_waits_until_that_is_on_record(world: World) -> None:
-    """A watcher dies before it deletes the entry whose successor it has stored; later the first is
-    a missed one, and the other is not yet.
+def test_a_run_after_missed_occurrences_waits_until_they_are_recorded(world: World) -> None:
+    """A watcher died before it deleted an entry whose successor it had stored. Later the first
+    entry is missed, and the second is not yet.
     """
     job = world.register(**TEN_SECONDS, misfire=RUN_LATEST, overlap="ALLOW")
     first = dict(world.due.items)
@@ -835,9 +834,9 @@ def test_what_follows_a_missed_stretch_waits_until_that_is_on_record(world: Worl
     world.due.items.update(first)
     world.at("12:00:45")
     world.new_watcher()
-    world.faults.once_before("runs.skip", lambda: world.worker().work_one())
+    world.faults.call_before_next("runs.skip", lambda: world.worker().work_one())
 
     world.tick()
     settle(world)
 
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)

@@ -1,5 +1,5 @@
-"""A job that moves to another pool: the old one's executors can read neither its scripts nor its
-secrets, and the new one's not the files that runs left in the old one.
+"""A job that moves to another pool. Executors of the former pool cannot read its scripts and
+secrets; executors of the new pool cannot read files that runs left in the former one.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ import pytest
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.ids import RunFolder
-from nextfire.domain.job import Job, Target
+from nextfire.domain.job import Job
 from nextfire.domain.places import run_place
 from nextfire.domain.run import RunState
 from nextfire.domain.script import locate
+from nextfire.domain.target import Target
 from nextfire.usecases.execute_run import Disposition, Handled
 from nextfire.usecases.read_logs import ReadLogs
 from tests.builders import LEASE, at, run_key
@@ -75,7 +76,7 @@ def test_a_retry_is_not_skipped_however_late_it_is(world: World) -> None:
     world.worker("a").work_one()
     world.advance(minutes=45)
     world.tick()
-    world.runs.skip = lambda _: pytest.fail("one read tells")  # type: ignore[method-assign,assignment]
+    world.runs.skip = lambda _: pytest.fail("only one read is needed")  # type: ignore[method-assign,assignment]
 
     world.worker("a").work_one()
 
@@ -108,7 +109,7 @@ def test_a_run_that_has_ended_is_settled_and_not_passed_on(world: World) -> None
 
 
 def test_executors_with_a_wrong_pool_do_not_pass_runs_around_forever(world: World) -> None:
-    """The executors of the queue `default` are configured as those of `batch`."""
+    """The executors on the queue `default` are configured for the pool `batch`."""
     sent(world)
 
     def handle() -> Handled:
@@ -192,7 +193,7 @@ def test_a_large_checkpoint_that_the_old_pool_has_is_not_silently_lost(world: Wo
 
     there = world.files.get(RunFolder(run.key, "default"), run.checkpoint.file)
     assert there == LARGE
-    world.files.put(missing, run.checkpoint.file, there)  # as the reason says
+    world.files.put(missing, run.checkpoint.file, there)  # the remedy that the reason gives
     world.manage_runs.redrive(run.key, reason="copied")
     world.tick()
     world.worker("b", pool="batch").work_one()
@@ -260,10 +261,10 @@ def test_a_script_is_below_the_prefix_of_the_jobs_pool(script: str, key: str) ->
         "other/x.py",
     ],
 )
-def test_no_other_script_is_its(script: str) -> None:
+def test_a_script_outside_the_pool_prefix_is_rejected(script: str) -> None:
     target = Target(pool="batch", script=f"s3://{BUCKET}/{script}")
 
-    with pytest.raises(InvalidInputError, match="not a script of yours in the pool batch"):
+    with pytest.raises(InvalidInputError, match="not a script of your tenant in the pool batch"):
         locate(target, bucket=BUCKET, tenant="acme")
 
 

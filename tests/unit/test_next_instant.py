@@ -1,4 +1,4 @@
-"""When a schedule fires next: whole instants, spring and autumn side by side."""
+"""The next instant of a schedule, with the changes of the clock in spring and autumn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import isoformat, parse_instant
-from nextfire.domain.schedule import Dst, Schedule, ScheduleType, check, next_instant
+from nextfire.domain.recurrence import check, next_instant
+from nextfire.domain.schedule import Dst, Schedule, ScheduleType
 from tests.builders import NOON
 
 LONG_AGO = parse_instant("2020-01-01T00:00:00Z")
@@ -23,7 +24,7 @@ def schedule(
 
 
 def instants(of: Schedule, after: str) -> Iterator[str]:
-    """As the watcher walks: each instant from the one before it."""
+    """Iterate like the watcher: each instant follows from the previous one."""
     at = next_instant(of, parse_instant(after))
     while at is not None:
         yield isoformat(at)
@@ -35,7 +36,7 @@ def fires(expression: str, timezone: str, after: str, expected: list[str]) -> No
     assert list(islice(instants(of, after), len(expected))) == expected
 
 
-# A daily time, over both changes
+# Daily times across both clock changes
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_a_daily_time_fires_once_a_day(
     fires(expression, timezone, after, expected)
 
 
-# Wildcard hours, over both changes
+# Wildcard hours across both clock changes
 
 
 @pytest.mark.parametrize(
@@ -174,7 +175,7 @@ def test_several_skipped_times_are_one_occurrence() -> None:
     )
 
 
-def test_each_of_two_rounds_fires_where_that_is_asked_for() -> None:
+def test_dst_each_fires_in_both_repeated_hours() -> None:
     each = Schedule(ScheduleType.CRON, "30 2 * * *", "Europe/Berlin", LONG_AGO, dst=Dst.EACH)
 
     assert list(islice(instants(each, "2026-10-24T12:00:00Z"), 3)) == [
@@ -243,7 +244,7 @@ def test_what_an_expression_means(expression: str, expected: list[str]) -> None:
         "x",
     ],
 )
-def test_what_croniter_might_take_and_nobody_means_is_refused(expression: str) -> None:
+def test_expressions_that_only_croniter_accepts_are_rejected(expression: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         check(schedule("CRON", expression, since=NOON))
 
@@ -287,7 +288,7 @@ def test_once_is_an_instant_or_a_time_of_the_zone(
     "expression",
     ["tomorrow", "", "2026-13-01T00:00:00Z", "2026-07-01T25:00:00Z", "0001-01-01T00:00:00+14:00"],
 )
-def test_once_is_nothing_else(expression: str) -> None:
+def test_invalid_once_schedules_are_rejected(expression: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         check(schedule("ONCE", expression, since=NOON))
 
@@ -331,7 +332,7 @@ def test_a_delay_is_a_duration_of_fixed_length(expression: str) -> None:
     assert refused.value.field == "schedule"
 
 
-def test_nothing_fires_at_or_before_its_change() -> None:
+def test_schedules_fire_only_after_their_change() -> None:
     of = schedule("CRON", "0 * * * *", since=NOON)
 
     assert next_instant(of, LONG_AGO) == parse_instant("2026-05-24T13:00:00Z")

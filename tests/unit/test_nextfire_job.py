@@ -1,4 +1,4 @@
-"""The module that scripts use, outside nextfire; what it does inside is tested with the runner."""
+"""The module `nextfire_job` outside of nextfire. Tests of the script runner cover it inside."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import nextfire_job
 
 @pytest.fixture(autouse=True)
 def _nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No nextfire around, in a folder of its own."""
+    """Run outside of nextfire, in a dedicated folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NEXTFIRE_CHANNEL", raising=False)
     monkeypatch.setattr(nextfire_job, "_payload", [])
@@ -82,7 +82,7 @@ def test_checkpoint_is_kept_in_a_file() -> None:
     assert [path.name for path in Path().iterdir()] == [".nextfire-checkpoint.json"]
 
 
-def test_a_save_that_is_broken_off_spoils_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_save_keeps_the_old_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     def dies(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -95,8 +95,8 @@ def test_a_save_that_is_broken_off_spoils_nothing(monkeypatch: pytest.MonkeyPatc
     assert all(path.name.startswith(nextfire_job.LOCAL_CHECKPOINT) for path in Path().iterdir())
 
 
-def test_what_nextfire_would_not_keep_is_not_kept_by_hand() -> None:
-    most = "x" * (1024 * 1024 - 2)  # and two quotes
+def test_a_checkpoint_above_the_limit_is_rejected_outside_nextfire_too() -> None:
+    most = "x" * (1024 * 1024 - 2)  # plus two quotes
 
     nextfire_job.save_checkpoint(most)
     for keep in (nextfire_job.save_checkpoint, nextfire_job.result):
@@ -112,13 +112,13 @@ def test_result_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), {1, 2}, b"x", object()])
-def test_what_is_no_json_is_refused(value: object) -> None:
+def test_values_that_are_not_json_are_rejected(value: object) -> None:
     for keep in (nextfire_job.save_checkpoint, nextfire_job.result):
         with pytest.raises((TypeError, ValueError)):
             keep(value)
 
 
-def test_channel_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_channel_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEXTFIRE_CHANNEL", "9999")
 
     with pytest.raises(nextfire_job.NotKeptError, match="cannot be reached"):

@@ -1,4 +1,4 @@
-"""Runs of one job that would overlap: who waits, who is skipped, who is replaced."""
+"""Overlapping runs of one job under each overlap policy."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pytest
 
 from nextfire.domain.decisions import MAX_OUTSTANDING, decide_overlap
 from nextfire.domain.ids import RunKey, run_id
-from nextfire.domain.job import Job, JobState
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Run, RunState
-from tests.accounting import assert_all_accounted, covered, ran, records, settle
+from tests.accounting import assert_all_accounted_for, covered, ran, records, settle
 from tests.builders import LEASE, RUN_ALL, RUN_LATEST, SKIP, a_message, at
 from tests.fakes import InlineExecutor, Killed
 from tests.world import World
@@ -30,29 +31,29 @@ def world() -> World:
 
 
 def end_of(world: World, job: Job, time: str) -> tuple[str, str]:
-    """How the run of *time* ended, and why."""
+    """The state and the reason of the run of *time*."""
     run = world.run(job, time)
     return run.state.value, run.reason or ""
 
 
-# The truth table: what becomes of 12:00 and of 12:01, by where 12:00 stands at 12:01
+# The truth table: how 12:00 and 12:01 end, by the state of 12:00 at 12:01
 
 
 RAN, SKIPPED, REPLACED = "SUCCEEDED", "SKIPPED", "CANCELLED"
 
 
-def runs_past_the_next(world: World) -> None:
-    """Work on 12:00 from 12:00 to 12:01:30, the watcher awake."""
+def run_past_the_next(world: World) -> None:
+    """Run 12:00 until 12:01:30, with a tick at 12:01."""
     delivery = world.worker("a").receive()
     assert delivery is not None
     world.script(lasts=timedelta(seconds=90))
     advance = world.clock.advance
-    told: list[bool] = []
+    ticked: list[bool] = []
 
     def watched(*args: Any, **units: float) -> Any:
         now = advance(*args, **units)
-        if world.now >= at("12:01:00") and not told:
-            told.append(True)
+        if world.now >= at("12:01:00") and not ticked:
+            ticked.append(True)
             world.tick()
         return now
 
@@ -61,7 +62,7 @@ def runs_past_the_next(world: World) -> None:
         world.worker("a").handle(delivery)
     finally:
         world.clock.advance = advance  # type: ignore[method-assign]
-    assert told
+    assert ticked
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ def test_the_predecessor_is_queued(world: World, overlap: str, first: str, secon
 
     assert end_of(world, job, "12:00")[0] == first
     assert end_of(world, job, "12:01")[0] == second
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 @pytest.mark.parametrize(
@@ -99,17 +100,17 @@ def test_the_predecessor_is_queued(world: World, overlap: str, first: str, secon
 def test_the_predecessor_is_running(world: World, overlap: str, first: str, second: str) -> None:
     job = world.register(**MINUTELY, overlap=overlap, endAt="2026-05-24T12:01:00Z")
     world.tick_at("12:00")
-    runs_past_the_next(world)
-    in_flight = world.now
+    run_past_the_next(world)
+    ended_at = world.now
     world.worker().work()
 
     assert end_of(world, job, "12:00")[0] == first
     assert end_of(world, job, "12:01")[0] == second
     if overlap == "REPLACE":
-        assert in_flight < at("12:01:30"), "stopped at its next heartbeat"
+        assert ended_at < at("12:01:30"), "the run stops at its next heartbeat"
         reason = "overlap policy REPLACE: replaced by the occurrence at 2026-05-24T12:01:00Z"
         assert end_of(world, job, "12:00")[1] == reason
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_the_predecessor_waits_for_its_retry(
     settle(world)
 
     assert end_of(world, job, "12:00")[0] == first
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 @pytest.mark.parametrize("overlap", ["ALLOW", *EXCLUSIVE])
@@ -159,10 +160,10 @@ def test_the_predecessor_has_ended(world: World, overlap: str, exit_code: int) -
 
     assert end_of(world, job, "12:00")[0] == ("DEAD" if exit_code else RAN)
     assert end_of(world, job, "12:01")[0] == RAN
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
-# Exclusion
+# Mutual exclusion
 
 
 @pytest.mark.parametrize("overlap", EXCLUSIVE)
@@ -201,7 +202,7 @@ def test_other_jobs_do_not_wait(world: World) -> None:
 
 
 def test_a_retry_is_of_its_job_s_group(world: World) -> None:
-    """And so no attempt of one run overlaps with another run."""
+    """So no attempt of one run overlaps with another run of the job."""
     world.register(**MINUTELY, overlap="QUEUE", retryPolicy={"initialDelayMs": 30_000})
     world.tick_at("12:00")
     world.script(exit_code=1)
@@ -228,16 +229,16 @@ def test_at_most_twenty_wait_in_the_queue_the_others_in_the_table(
         world.tick()
         assert len(world.queued) <= 20
     assert len(world.queued) == 20
-    assert len({entry.sort_key for entry in world.entries}) == 1, "one entry waits, not hundreds"
+    assert len({entry.sort_key for entry in world.entries}) == 1, "one entry waits in the table"
 
     settle(world)
 
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
     if (misfire, overlap) == (RUN_ALL, "QUEUE"):
         assert len(ran(world, job)) == len(records(world, job)), "nothing was skipped"
 
 
-def test_one_that_waits_for_its_turn_joins_when_a_run_has_ended(world: World) -> None:
+def test_a_waiting_occurrence_is_sent_when_a_run_has_ended(world: World) -> None:
     world.register(**MINUTELY, overlap="QUEUE", misfire=RUN_ALL)
     for _ in range(50):
         world.advance(seconds=30)
@@ -266,7 +267,7 @@ def test_a_job_that_waits_holds_up_no_other(world: World) -> None:
 
 
 def test_the_runs_of_a_deleted_job_make_room(world: World) -> None:
-    """They end without having been begun; the chain of what was due before goes on."""
+    """The runs end without a start, and the chain of earlier occurrences continues."""
     job = world.register(**MINUTELY, overlap="QUEUE", misfire=RUN_ALL)
     world.at("12:40:30")
     world.delete(job)
@@ -274,10 +275,10 @@ def test_the_runs_of_a_deleted_job_make_room(world: World) -> None:
     settle(world, at_most=400)
 
     assert len(records(world, job)) == 41
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
-def test_what_is_left_of_a_deleted_job_waits_for_no_message(world: World) -> None:
+def test_entries_of_a_deleted_job_do_not_wait_for_lost_messages(world: World) -> None:
     job = world.register(**MINUTELY, overlap="QUEUE", misfire=RUN_ALL)
     world.at("12:40:30")
     world.tick()
@@ -292,7 +293,7 @@ def test_what_is_left_of_a_deleted_job_waits_for_no_message(world: World) -> Non
     assert len(records(world, job)) == 41 - MAX_OUTSTANDING
 
 
-def test_nor_does_what_was_missed_of_it(world: World) -> None:
+def test_missed_occurrences_of_a_deleted_job_do_not_wait_for_lost_messages(world: World) -> None:
     job = world.register(**MINUTELY, overlap="QUEUE", misfire=SKIP)
     for minute in range(26):
         world.at(f"12:{minute:02}:01")
@@ -306,8 +307,8 @@ def test_nor_does_what_was_missed_of_it(world: World) -> None:
     assert covered(world, job) == ["12:20-12:25 (6)"]
 
 
-def made_again(world: World, overlap: str, *, skipped: str) -> Job:
-    """A job under the id of a deleted one, of which the occurrence of *skipped* is on record."""
+def recreated(world: World, overlap: str, *, skipped: str) -> Job:
+    """Recreate a deleted job under its id. The old one has a SKIPPED record of *skipped*."""
     former = world.register(**MINUTELY)
     world.delete(former)
     key = RunKey(former.key, run_id(former.uid, at(skipped)))
@@ -315,21 +316,21 @@ def made_again(world: World, overlap: str, *, skipped: str) -> Job:
     return world.register(**MINUTELY, overlap=overlap, misfire=RUN_LATEST)
 
 
-def test_what_a_former_job_left_for_later_holds_nothing_up(world: World) -> None:
-    job = made_again(world, "QUEUE", skipped="12:20:30")
+def test_records_of_a_former_job_do_not_hold_up_its_successor(world: World) -> None:
+    job = recreated(world, "QUEUE", skipped="12:20:30")
     world.at("12:40:30")
 
     settle(world, at_most=100)
 
     assert ran(world, job) == ["12:40"]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
-def test_nor_hides_what_still_runs(world: World) -> None:
-    job = made_again(world, "SKIP", skipped="12:00:30")
+def test_records_of_a_former_job_do_not_hide_a_running_run(world: World) -> None:
+    job = recreated(world, "SKIP", skipped="12:00:30")
     world.tick_at("12:00")
 
-    runs_past_the_next(world)
+    run_past_the_next(world)
     world.worker("b").work()
 
     assert end_of(world, job, "12:01")[0] == SKIPPED
@@ -339,7 +340,7 @@ def test_nor_hides_what_still_runs(world: World) -> None:
 
 
 def replaced_at(calls: int) -> bool:
-    """12:00 waits for its retry; the watcher dies after so many calls at 12:01."""
+    """12:00 waits for its retry. Kill the watcher after *calls* calls at 12:01."""
     world = World("11:59:30", executor=InlineExecutor())
     world.tick()
     retry = {"initialDelayMs": 300_000}
@@ -364,7 +365,7 @@ def replaced_at(calls: int) -> bool:
     world.worker().work()
     assert end_of(world, job, "12:01")[0] == RAN
     settle(world)
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
     return died
 
 
@@ -375,7 +376,7 @@ def test_a_watcher_that_dies_anywhere_between_stop_and_send_replaces_all_the_sam
 
 
 @pytest.mark.parametrize("fault", ["refuse", "lose_answer"])
-def test_a_stop_that_is_not_answered_is_made_again(world: World, fault: str) -> None:
+def test_an_unanswered_stop_is_retried(world: World, fault: str) -> None:
     job = world.register(
         **MINUTELY,
         overlap="REPLACE",
@@ -393,7 +394,7 @@ def test_a_stop_that_is_not_answered_is_made_again(world: World, fault: str) -> 
 
     assert end_of(world, job, "12:00")[0] == REPLACED
     assert end_of(world, job, "12:01")[0] == RAN
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_a_run_whose_worker_vanished_is_replaced(world: World) -> None:
@@ -406,13 +407,13 @@ def test_a_run_whose_worker_vanished_is_replaced(world: World) -> None:
     settle(world)
 
     run = world.run(job, "12:00")
-    assert (run.state, run.attempt) == (RunState.CANCELLED, 1), "no other worker takes it over"
+    assert (run.state, run.attempt) == (RunState.CANCELLED, 1), "no takeover of a cancelled run"
     assert end_of(world, job, "12:01")[0] == RAN
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def lose_the_worker(world: World) -> None:
-    """It claims the run, then its machine is gone."""
+    """A worker claims the run and dies."""
     delivery = world.worker("lost").receive()
     assert delivery is not None
 
@@ -438,7 +439,7 @@ def test_the_run_of_a_vanished_worker_comes_before_the_next_one(world: World, ov
     assert (end_of(world, job, "12:00")[0], end_of(world, job, "12:01")[0]) == ends
 
 
-def test_many_that_wait_are_replaced_by_the_latest(world: World) -> None:
+def test_the_latest_run_replaces_all_waiting_ones(world: World) -> None:
     job = world.register(**MINUTELY, overlap="REPLACE", endAt="2026-05-24T12:09:00Z")
     for minute in range(10):
         world.tick_at(f"12:0{minute}")
@@ -446,10 +447,10 @@ def test_many_that_wait_are_replaced_by_the_latest(world: World) -> None:
     world.worker().work()
 
     assert ran(world, job) == ["12:09"]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
-def test_the_last_run_before_a_pause_is_replaced_by_none(world: World) -> None:
+def test_the_last_run_before_a_pause_is_not_replaced(world: World) -> None:
     job = world.register(**MINUTELY, overlap="REPLACE")
     world.tick_at("12:00")
     world.at("12:00:30")
@@ -462,7 +463,7 @@ def test_the_last_run_before_a_pause_is_replaced_by_none(world: World) -> None:
     assert world.job(job.key).state is JobState.PAUSED
 
 
-# The window, at dispatch and at the pickup
+# The relevancy window at dispatch and at pickup
 
 
 def test_the_window_at_dispatch_and_at_the_pickup(world: World) -> None:
@@ -472,7 +473,7 @@ def test_the_window_at_dispatch_and_at_the_pickup(world: World) -> None:
     for _ in range(10):
         world.tick()
         world.advance(seconds=1)
-    assert world.queued == ["report 12:04", "report 12:05"], "12:03:30 was two minutes ago"
+    assert world.queued == ["report 12:04", "report 12:05"], "earlier ones are outside the window"
 
     world.at("12:06:30")
     world.worker().work()
@@ -482,7 +483,7 @@ def test_the_window_at_dispatch_and_at_the_pickup(world: World) -> None:
     assert (run.state, run.pool) == (RunState.SKIPPED, "default")
     assert run.reason == "picked up 150 s late; relevancyWindowSec is 120 s"
     settle(world)
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_a_run_skipped_at_its_pickup_is_counted_and_acknowledged(world: World) -> None:
@@ -535,7 +536,7 @@ def test_a_run_that_has_begun_is_not_too_late_for_its_window(
     assert world.run(job, "12:00").state is RunState.SUCCEEDED
 
 
-def test_a_retry_does_not_pay_for_the_question(world: World) -> None:
+def test_a_retry_needs_no_reads_for_the_pickup_decision(world: World) -> None:
     world.register(misfire={"relevancyWindowSec": 10}, overlap="SKIP")
     world.tick_at("12:00")
     fails(world)
@@ -556,7 +557,7 @@ def test_the_last_occurrence_skipped_at_its_pickup_completes_the_job(world: Worl
     world.worker().work()
 
     assert world.job(job.key).state is JobState.COMPLETED
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 @pytest.mark.parametrize("calls", range(8))
@@ -578,12 +579,12 @@ def test_a_worker_that_dies_anywhere_while_it_skips_loses_nothing(calls: int) ->
     settle(world)
 
     assert world.job(job.key).state is JobState.COMPLETED
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_a_run_that_waits_is_not_replaced_by_one_that_is_itself_skipped(world: World) -> None:
     job = world.register(overlap="REPLACE", misfire=SKIP)
-    world.tick_at("12:00")  # 12:00 is sent, then watchers and workers are away
+    world.tick_at("12:00")  # 12:00 is sent; no tick and no worker until 13:30
     world.at("13:30")
 
     handled = world.worker("a").work_one()
@@ -595,7 +596,7 @@ def test_a_run_that_waits_is_not_replaced_by_one_that_is_itself_skipped(world: W
     assert end_of(world, job, "13:00")[0] == "SKIPPED"
 
 
-# A run that is cancelled before anybody took it tells nothing of those before it
+# A run that was cancelled before a worker took it says nothing about earlier runs
 
 
 def cancel(world: World, job: Job, time: str) -> None:
@@ -616,7 +617,7 @@ def test_a_cancelled_run_between_does_not_keep_the_newest_from_replacing(world: 
 
 
 def claimed(world: World, job: Job, time: str) -> Run:
-    """The record of a run that has just been taken."""
+    """The record of a run that a worker has just claimed."""
     return world.runs.claim(
         a_message(RunKey(job.key, run_id(job.uid, at(time)))),
         token="t",
@@ -647,7 +648,7 @@ def test_a_cancelled_run_between_does_not_hide_one_that_waits_for_its_retry(worl
     assert "20260524T120000000Z" in reason
 
 
-def test_nothing_is_stopped_for_what_the_queue_does_not_take(world: World) -> None:
+def test_replace_stops_no_run_if_the_queue_rejects_the_next(world: World) -> None:
     job = world.register(**MINUTELY, overlap="REPLACE")
     world.tick_at("12:00")
 

@@ -1,4 +1,4 @@
-"""Archives, and packages that scripts name inline; with real processes, and an index of files."""
+"""Archives and inline dependencies of scripts, with real processes and a file-based index."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters import packages, script_runner, unpack
-from nextfire.adapters.package_index import PackageIndex
-from nextfire.adapters.packages import InlineMetadata, parse_inline_metadata, python_satisfies
-from nextfire.adapters.removal import remove
-from nextfire.adapters.sandbox import ProgramEnd, Sandbox
-from nextfire.adapters.script_runner import ProcessScriptRunner
-from nextfire.domain.ports import ScriptCall, ScriptExit, Verdict
+from nextfire.adapters.packages import installer as packages
+from nextfire.adapters.packages.installer import (
+    InlineMetadata,
+    parse_inline_metadata,
+    python_satisfies,
+)
+from nextfire.adapters.packages.package_index import PackageIndex
+from nextfire.adapters.scripts import script_runner, unpack
+from nextfire.adapters.scripts.removal import remove
+from nextfire.adapters.scripts.sandbox import ProgramEnd, Sandbox
+from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
+from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit
 from tests.indexes import Index, serving, wheel
 from tests.supervisors import Watch
 
@@ -29,14 +34,14 @@ def inline(*lines: str) -> str:
     return "\n".join(["# /// script", *(f"# {line}" for line in lines), "# ///", ""])
 
 
-# What a script says of itself
+# Inline metadata
 
 
 @pytest.mark.parametrize(
     ("source", "said"),
     [
         ("print(1)", InlineMetadata()),
-        ("# /// script\n# dependencies = ['a']\nprint(1)", InlineMetadata()),  # it does not end
+        ("# /// script\n# dependencies = ['a']\nprint(1)", InlineMetadata()),  # no end marker
         ("# /// other\n# dependencies = ['a']\n# ///\n", InlineMetadata()),
         ("# /// script\n# ///\n", InlineMetadata()),
         (inline("dependencies = ['a>=1', 'b']"), InlineMetadata(("a>=1", "b"))),
@@ -113,7 +118,7 @@ def test_malformed_requirement_of_a_python_is_refused(required: str) -> None:
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    """Where every user can get."""
+    """A folder that every user can enter."""
     path = Path(tempfile.mkdtemp(prefix="test-packages-"))
     path.chmod(0o755)
     (path / "work").mkdir(mode=0o711)
@@ -123,7 +128,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def plain(folder: Path) -> ProcessScriptRunner:
-    """A runner that installs nothing."""
+    """A runner that does not install packages."""
     return ProcessScriptRunner(temp_root=folder / "work")
 
 
@@ -168,7 +173,7 @@ nextfire_job.result(1)
     )
 
 
-def test_what_would_lie_outside_is_put_inside(plain: ProcessScriptRunner) -> None:
+def test_archive_paths_that_escape_are_unpacked_inside(plain: ProcessScriptRunner) -> None:
     main = "import os; print(sorted(os.listdir(os.path.dirname(__file__))), os.path.exists('out'))"
     end = run(plain, archive(**{"__main__.py": main, "../out": "", "/out2": ""}), name="a.zip")
 
@@ -248,15 +253,15 @@ def test_archive_that_takes_long_to_unpack_is_refused(
 def test_script_is_not_started_when_its_end_is_asked_for_while_it_is_unpacked(
     plain: ProcessScriptRunner,
 ) -> None:
-    # Unpacking so little is over before the supervisor is asked.
+    # Unpacking a small archive takes less time than the first question to the supervisor.
     end = run(
         plain,
         archive(**{"__main__.py": "print(1, flush=True); import time; time.sleep(9)"}),
         name="a.zip",
-        watch=Watch(lambda: Verdict.HAND_BACK),
+        watch=Watch(lambda: Directive.HAND_BACK),
     )
 
-    assert end == ScriptExit(None, "", "", stopped=Verdict.HAND_BACK)
+    assert end == ScriptExit(None, "", "", stopped=Directive.HAND_BACK)
 
 
 # Packages
@@ -267,7 +272,7 @@ NAMED = inline("dependencies = ['demo-pkg']") + "import demo_pkg\nprint(demo_pkg
 
 @pytest.fixture
 def index() -> Iterator[Index]:
-    """A package index with one wheel, and with one package that would have to be built."""
+    """A package index with one wheel and one source-only package."""
     with serving() as index:
         index.add("demo-pkg", wheel("demo-pkg"))
         index.add("built", ("built-1.0.tar.gz", b""))
@@ -295,7 +300,7 @@ def test_packages_are_installed_once_for_a_tenant(
     assert not other.permanent
 
 
-def test_packages_are_installed_again_when_somebody_has_tidied_up(
+def test_packages_are_installed_again_after_their_folder_was_deleted(
     installing: ProcessScriptRunner, folder: Path
 ) -> None:
     assert run(installing, NAMED) == ScriptExit(0, "42\n", "")
@@ -313,15 +318,15 @@ def test_a_file_of_a_package_is_kept_whole_however_many_pieces_it_is_read_in(
     assert run(installing, NAMED) == ScriptExit(0, "42\n", "")
 
 
-def test_what_two_runs_put_aside_at_once_has_two_names() -> None:
+def test_temporary_names_of_package_sets_are_unique() -> None:
     kept = Path("/kept/0123abcd")
-    names = {packages._aside(kept) for _ in range(2)}  # noqa: SLF001 — no race brings it about
+    names = {packages._aside(kept) for _ in range(2)}  # noqa: SLF001 — a race cannot be provoked
 
     assert len(names) == 2
     assert all(name.parent == kept.parent and "." in name.name for name in names)
 
 
-def test_kept_packages_are_only_their_tenants_and_nobody_changes_them(
+def test_cached_packages_are_private_to_their_tenant_and_read_only(
     installing: ProcessScriptRunner,
 ) -> None:
     if not installing._sandboxes.separate:  # noqa: SLF001
@@ -342,8 +347,8 @@ except OSError as error:
 """
     own, neighbours = run(installing, NAMED + attack), run(installing, attack, tenant="other")
 
-    # To its own tenant it is there, read-only; to another one it does not exist, where the host
-    # allows namespaces, or is closed.
+    # The tenant that owns the package can read it. For other tenants it does not exist, where the
+    # host allows namespaces, or is not readable.
     assert own.stdout.splitlines()[1] == "VALUE = 42"
     assert {*own.stdout.splitlines()[3:]} <= {"PermissionError", "OSError"}
     assert len(own.stdout.splitlines()) == 5
@@ -369,9 +374,7 @@ def test_only_wheels_are_installed(installing: ProcessScriptRunner) -> None:
 @pytest.mark.parametrize(
     "requirement", ["--index-url=http://127.0.0.1:9/", "./here", "no such", "a\\nb"]
 )
-def test_requirement_that_is_none_is_refused(
-    installing: ProcessScriptRunner, requirement: str
-) -> None:
+def test_invalid_requirement_is_rejected(installing: ProcessScriptRunner, requirement: str) -> None:
     end = run(installing, inline(f"dependencies = ['{requirement}']") + "print('ran')")
 
     assert (end.exit_code, end.stdout, end.permanent) == (None, "", True)
@@ -385,10 +388,10 @@ def test_installation_ends_when_the_supervisor_says(
     cancelled = threading.Event()
     index.before = lambda _: cancelled.wait(60)
 
-    end = run(installing, NAMED, watch=Watch(lambda: Verdict.CANCEL))
+    end = run(installing, NAMED, watch=Watch(lambda: Directive.CANCEL))
     cancelled.set()
 
-    assert (end.stopped, end.exit_code, end.error) == (Verdict.CANCEL, None, None)
+    assert (end.stopped, end.exit_code, end.error) == (Directive.CANCEL, None, None)
 
 
 @pytest.mark.parametrize("copied", [False, True])
@@ -403,13 +406,13 @@ def test_script_is_not_started_when_its_end_is_asked_for_while_packages_are_kept
 
     before = sets(whole=True)
 
-    def ask() -> Verdict:
+    def ask() -> Directive:
         new = sets(whole=True) - before if copied else sets(whole=False)
-        return Verdict.CANCEL if new else Verdict.GO_ON
+        return Directive.CANCEL if new else Directive.CONTINUE
 
     end = run(installing, NAMED, watch=Watch(ask))
 
-    assert end == ScriptExit(None, "", "", stopped=Verdict.CANCEL)
+    assert end == ScriptExit(None, "", "", stopped=Directive.CANCEL)
     assert len(sets(whole=True) - before) == copied
     assert sets(whole=False) == set()
 
@@ -435,7 +438,7 @@ def test_sets_are_removed_while_others_go_on(
     assert run(installing, NAMED).stdout == "42\n"
 
 
-def test_pool_without_packages_says_where_there_are_some(plain: ProcessScriptRunner) -> None:
+def test_pool_without_packages_names_the_alternative(plain: ProcessScriptRunner) -> None:
     end = run(plain, NAMED)
 
     assert (end.exit_code, end.permanent) == (None, True)
@@ -457,7 +460,7 @@ def test_metadata_without_dependencies_runs_anywhere(plain: ProcessScriptRunner)
         ("dependencies = 1", "not a list of strings"),
     ],
 )
-def test_script_that_asks_for_what_there_is_not_is_refused_for_good(
+def test_unsatisfiable_metadata_fails_permanently(
     plain: ProcessScriptRunner, line: str, problem: str
 ) -> None:
     end = run(plain, inline(line) + "print(1)")
@@ -468,7 +471,7 @@ def test_script_that_asks_for_what_there_is_not_is_refused_for_good(
 
 
 def test_packages_without_uv_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nextfire.adapters.packages.find_spec", lambda _: None)
+    monkeypatch.setattr("nextfire.adapters.packages.installer.find_spec", lambda _: None)
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(ValueError, match="pip install uv"):
         ProcessScriptRunner(packages="inline")

@@ -1,4 +1,4 @@
-"""Entries that wait back off: what waiting costs, and that they continue once they can."""
+"""Parked entries: what waiting costs, and that they are sent once the queue has capacity."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.usecases.dispatch import waiting
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.find_unsent import FindUnsent
-from tests.accounting import assert_all_accounted, settle
+from tests.accounting import assert_all_accounted_for, settle
 from tests.builders import at
 from tests.unit.test_audit import audit
 from tests.world import World
@@ -49,7 +49,7 @@ class Meter:
             found = [*read(minute, shard, **more)]
             most = more.get("page") or len(found)
             strong = 1 if more["consistent"] else 0.5
-            # The callers read no more than a page.
+            # Callers never read more than one page.
             self.reads += strong * max(ceil(min(len(found), most) / ENTRIES_PER_UNIT), 1)
             yield from found
 
@@ -67,9 +67,9 @@ class Meter:
 def a_world(
     *, backlog: int | None = 0, quotas: TenantQuotas = NO_QUOTAS, **crowds: int
 ) -> tuple[World, Meter]:
-    """*crowds*: by tenant, the number of jobs that are due at noon; the queue takes *backlog*."""
+    """*crowds*: number of jobs due at noon, by tenant. *backlog*: capacity of the queue."""
     world = World("11:59:30", quotas=quotas)
-    takes(world, backlog)
+    set_backlog(world, backlog)
     world.new_watcher()
     for tenant, count in crowds.items():
         for number in range(count):
@@ -77,8 +77,8 @@ def a_world(
     return world, Meter(world)
 
 
-def takes(world: World, backlog: int | None) -> None:
-    """From the next poll on, as a queue whose messages were worked on; the watcher stays."""
+def set_backlog(world: World, backlog: int | None) -> None:
+    """Change the capacity of the queue from the next poll on, for the same watcher."""
     backlogs = {} if backlog is None else {"default": backlog}
     if isinstance(world.shares.backlogs, dict) and world.shares.backlogs:
         world.shares.backlogs.update(backlogs)
@@ -95,7 +95,7 @@ def poll(world: World, times: int = 1, every: timedelta = POLL) -> None:
 
 
 def wait(world: World, time: str) -> None:
-    """Until *time*, with a poll in each minute and a takeover in each quarter of an hour."""
+    """Advance to *time* with a poll every minute and a takeover every 15 minutes."""
     minute = 0
     while world.now < at(time):
         poll(world, every=timedelta(minutes=1))
@@ -109,17 +109,17 @@ def sent(world: World) -> Counter[str]:
 
 
 @pytest.mark.parametrize("quota", [None, 1], ids=["room", "quota"])
-def test_a_million_that_wait_cost_at_most_50_dollars_a_day(
+def test_a_million_parked_entries_cost_at_most_50_dollars_a_day(
     quota: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The writes are those of each entry. The reads for the tries do not grow with their number:
-    those of a real watcher are measured by the next test.
+    """Counts only the writes of each entry. The reads for tries do not grow with the number of
+    entries; the next test measures them for a real watcher.
     """
     monkeypatch.setattr(waiting, "_TRIES_AT_ONCE", 5)
     count = 50 if quota is None else 130
     quotas = TenantQuotas.model_validate({"tenants": {"acme": {"runsPerMinute": quota}}})
     world, meter = a_world(backlog=0 if quota is None else None, quotas=quotas, acme=count)
-    if quota is not None:  # it is never free: others of the tenant use it up
+    if quota is not None:  # other runs of the tenant use up the quota
         world.control.take_runs = lambda *_: 0  # type: ignore[method-assign]
     world.at("12:00")
     for _ in range(24 * 60):
@@ -130,13 +130,13 @@ def test_a_million_that_wait_cost_at_most_50_dollars_a_day(
     assert len(world.entries) == count
     assert not world.queue.log
     moves = meter.writes / count / 2
-    # An entry that is moved is read with its bucket, and so is its job.
+    # Moving an entry reads it with its bucket, and reads its job.
     dollars = meter.writes / count * WRITE + moves * (0.5 + 1 / ENTRIES_PER_UNIT) * READ
     assert dollars <= 45, f"{moves:.1f} moves of each, ${dollars:.2f} per million"
 
 
 @pytest.mark.parametrize("tenants", [1, 40])
-def test_the_tries_of_those_that_wait_cost_at_most_5_dollars_a_day(tenants: int) -> None:
+def test_retries_of_parked_entries_cost_at_most_5_dollars_a_day(tenants: int) -> None:
     crowds: Any = {f"tenant{n}": 2_000 // tenants for n in range(tenants)}
     world, meter = a_world(**crowds)
     wait(world, "13:00")
@@ -148,25 +148,25 @@ def test_the_tries_of_those_that_wait_cost_at_most_5_dollars_a_day(tenants: int)
 
     a_day = (meter.reads - reads) / 50 * 86_400
     assert a_day / MILLION * READ <= 5
-    # Those whose minute comes are moved; nothing is written for the others.
+    # Entries whose minute has come are moved; nothing is written for the others.
     assert (meter.writes - writes) <= 4 * 2_000 // 10
 
 
 @pytest.mark.parametrize("takeover", [False, True], ids=["same holder", "after a takeover"])
-def test_they_go_within_a_few_polls_once_there_is_room(*, takeover: bool) -> None:
+def test_parked_entries_are_sent_within_a_few_polls_of_free_capacity(*, takeover: bool) -> None:
     world, _ = a_world(acme=300, other=300)
     wait(world, "14:10")
     if takeover:
         world.new_watcher()
     assert not world.queue.log
 
-    takes(world, 200)
+    set_backlog(world, 200)
     poll(world, 20)
 
     # The last tenth is for tenants without waiting entries.
     assert sum(sent(world).values()) == 180
-    assert min(sent(world).values()) >= 60, f"each tenant has its share: {sent(world)}"
-    takes(world, 10_000)
+    assert min(sent(world).values()) >= 60, f"each tenant gets a share: {sent(world)}"
+    set_backlog(world, 10_000)
     poll(world, 20)
     assert sent(world) == {"acme": 300, "other": 300}
     assert not world.entries
@@ -183,7 +183,7 @@ def test_a_poll_with_nothing_to_look_for_reads_no_future_bucket() -> None:
     assert meter.reads - before <= 20
 
 
-def test_what_lies_in_a_future_bucket_and_waits_is_not_moved() -> None:
+def test_a_parked_entry_is_not_moved_before_its_minute() -> None:
     world, meter = a_world(acme=30)
     wait(world, "12:40")
     slots, writes = set(world.due.items), meter.writes
@@ -215,11 +215,11 @@ def test_those_that_wait_for_a_quota_are_spread_over_the_minutes_that_have_it() 
         poll(world, every=timedelta(seconds=5))
 
     assert sent(world) == {"acme": 100}
-    assert meter.writes <= 100 * (2 + 1) + 2 * 2 * 10, "each is moved about once"
+    assert meter.writes <= 100 * (2 + 1) + 2 * 2 * 10, "each entry is moved about once"
 
 
 def parked(**crowds: Any) -> World:
-    """At 12:40, all of *crowds* parked further ahead than the next minutes."""
+    """A world at 12:40 with all of *crowds* parked more than three minutes ahead."""
     world, _ = a_world(**crowds)
     wait(world, "12:40")
     ahead = {slot.minute for slot in world.due.items}
@@ -233,12 +233,12 @@ def test_a_parked_entry_is_sent_once_and_accounted_for() -> None:
     (slot,) = world.due.items
     assert StoredEntry(slot, world.entries[0]).is_parked(world.now)
 
-    takes(world, 10)
+    set_backlog(world, 10)
     poll(world, 20)
     world.worker().work()
     settle(world)
 
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
     assert sent(world) == {"acme": 1}
 
 

@@ -1,4 +1,4 @@
-"""Pausing and resuming: what a version owns, from when it counts, what may be asked of whom."""
+"""Pausing and resuming: which occurrences a version owns, and which states allow it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from nextfire.domain.due import FireEntry
 from nextfire.domain.errors import ConflictError, InvalidInputError, NotFoundError
-from nextfire.domain.job import Job, JobState
-from tests.accounting import assert_all_accounted, covered, ran, settle
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
+from tests.accounting import assert_all_accounted_for, covered, ran, settle
 from tests.builders import NOON, RUN_ALL, SKIP, a_fire, a_job, at, job_key
 from tests.world import World
 
@@ -26,10 +27,10 @@ def world() -> World:
     return world
 
 
-# The values
+# Versions of a job
 
 
-def test_a_pause_owns_nothing_and_remembers_what_was() -> None:
+def test_a_pause_owns_no_occurrences_and_keeps_former_versions() -> None:
     job = a_job(since=at("11:30"))
 
     paused = job.paused(at("12:10:00.5"), "maintenance")
@@ -53,7 +54,7 @@ def test_a_resumed_version_owns_what_was_due_since_the_pause() -> None:
     assert (resumed.state, resumed.pause_reason) == (JobState.ACTIVE, None)
     assert resumed.schedule_version > job.schedule_version
     assert (resumed.effective_from, resumed.resumed_at) == (at("12:10"), at("15:10"))
-    assert resumed.replaced == job.replaced, "the pause itself owned nothing"
+    assert resumed.replaced == job.replaced, "the pause itself owned no occurrences"
     assert resumed.first() == resumed.fire_entry(at("13:00"), 1)
 
 
@@ -79,7 +80,7 @@ def test_an_interval_keeps_its_phase() -> None:
     assert job.next_after(at("13:00")) == at("13:03")
 
 
-def test_a_delay_does_not_begin_anew() -> None:
+def test_a_pause_does_not_restart_a_delay() -> None:
     job = a_job(since=NOON, type="DELAY", schedule="PT30M")
 
     early = job.paused(at("12:10"), None).resumed(at("12:20"))
@@ -91,7 +92,7 @@ def test_a_delay_does_not_begin_anew() -> None:
     assert over.first() is None
 
 
-def test_a_change_begins_anew() -> None:
+def test_a_change_restarts_the_count() -> None:
     job = a_job(since=at("11:53"), type="INTERVAL", schedule="PT10M", maxRuns=3)
     job = job.paused(at("12:11"), None).resumed(at("12:15"))
 
@@ -147,7 +148,7 @@ SCHEDULES: list[dict[str, Any]] = [
     st.lists(st.integers(1, 7_200), min_size=1, max_size=8),
 )
 def test_pauses_move_no_occurrence(fields: dict[str, Any], seconds: list[int]) -> None:
-    """The entries of all versions together are those of the job that was never paused."""
+    """The entries of all versions together equal those of a job that was never paused."""
     job = never = a_job(since=at("10:00"), **fields)
     now, owned = at("10:00"), []
     for number, each in enumerate(seconds):
@@ -165,7 +166,7 @@ def test_pauses_move_no_occurrence(fields: dict[str, Any], seconds: list[int]) -
 
 
 def walked(job: Job, until: Any) -> list[tuple[Any, int]]:
-    """The occurrences of the chain that *job*'s first entry begins, with their ordinals."""
+    """The occurrences of the chain that starts with *job*'s first entry, with their ordinals."""
     entry, found = job.first(), []
     while entry is not None and entry.occurs_at <= until:
         found.append((entry.occurs_at, entry.ordinal))
@@ -188,13 +189,13 @@ def test_a_paused_job_has_no_next_occurrence(world: World) -> None:
 
 def test_what_was_due_before_the_pause_is_still_sent(world: World) -> None:
     job = world.register(**MINUTELY)
-    world.at("12:00:30")  # the watcher is late
+    world.at("12:00:30")  # no tick since before 12:00
     world.pause(job)
 
     settle(world)
 
     assert ran(world, job) == ["12:00"]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_a_run_goes_on_through_a_pause(world: World) -> None:
@@ -225,16 +226,16 @@ def test_pausing_twice_and_resuming_twice_is_doing_it_once(world: World) -> None
 
 def test_a_pause_that_meets_another_change_is_made_upon_it(world: World) -> None:
     job = world.register()
-    world.faults.once_before("jobs.update", lambda: world.change(job, timeoutSec=9))
+    world.faults.call_before_next("jobs.update", lambda: world.change(job, timeoutSec=9))
 
     paused = world.pause(job)
 
     assert (paused.revision, paused.definition.timeout_sec) == (3, 9)
 
 
-def test_two_who_pause_at_once_make_one_pause(world: World) -> None:
+def test_two_concurrent_pauses_are_one_pause(world: World) -> None:
     job = world.register()
-    world.faults.once_before("jobs.update", lambda: world.pause(job, "the other"))
+    world.faults.call_before_next("jobs.update", lambda: world.pause(job, "the other"))
 
     paused = world.pause(job, "this one")
 
@@ -242,7 +243,7 @@ def test_two_who_pause_at_once_make_one_pause(world: World) -> None:
 
 
 @pytest.mark.parametrize("act", ["pause", "resume"])
-def test_what_is_over_is_neither_paused_nor_resumed(world: World, act: str) -> None:
+def test_a_finished_job_can_be_neither_paused_nor_resumed(world: World, act: str) -> None:
     job = world.register("done", type="ONCE", schedule="2026-05-24T12:00:00Z")
     gone = world.register("gone")
     world.delete(gone)
@@ -273,7 +274,7 @@ def test_a_change_of_the_schedule_while_paused_counts_from_the_change(world: Wor
     world.resume(job)
     settle(world)
     assert covered(world, job) == ["12:01-12:05 (5)", "12:06-12:20 (15)", "12:30-12:50 (3)"]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_a_change_of_anything_else_while_paused_changes_nothing_of_the_pause(world: World) -> None:
@@ -309,8 +310,8 @@ def test_a_paused_job_is_deleted(world: World) -> None:
     settle(world)
     with pytest.raises(NotFoundError):
         world.resume(job)
-    assert ran(world, job) == ["12:00"], "what was due in the pause is nobody's"
-    assert_all_accounted(world, job)
+    assert ran(world, job) == ["12:00"], "occurrences during the pause are not owed"
+    assert_all_accounted_for(world, job)
 
 
 def test_a_job_with_nothing_left_is_completed_by_resuming(world: World) -> None:

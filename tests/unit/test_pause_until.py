@@ -1,4 +1,4 @@
-"""A pause that ends by itself."""
+"""Pauses with an end: a watcher resumes the job."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import pytest
 from nextfire.domain.due import BrokenEntry, ResumeEntry, Slot, bucket_name
 from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.instants import floor_minute
-from nextfire.domain.job import Job, JobState
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.schedule import MAX_DELAY
-from tests.accounting import assert_all_accounted, covered, ran, settle
+from tests.accounting import assert_all_accounted_for, covered, ran, settle
 from tests.builders import RUN_ALL, RUN_LATEST, at
 from tests.fakes import Killed
-from tests.unit.test_audit import audit, without_entries
+from tests.unit.test_audit import audit, delete_due_entries
 from tests.world import World
 
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
@@ -58,7 +59,7 @@ def test_it_is_resumed_as_of_its_end_and_policy_decides_over_the_pause(world: Wo
     world.tick_at("12:02")
     settle(world)
     assert ran(world, job) == ["12:01", "12:02"]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_one_that_cannot_be_resumed_now_is_not_tried_without_end(world: World) -> None:
@@ -79,7 +80,7 @@ def test_a_watcher_that_is_late_resumes_as_of_then(world: World) -> None:
     world.at("12:10:30")
     settle(world)
     assert world.job(job.key).resumed_at == at("12:01:30")
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_resumed_by_hand_it_stays_so(world: World) -> None:
@@ -92,7 +93,7 @@ def test_resumed_by_hand_it_stays_so(world: World) -> None:
 
 
 @pytest.mark.parametrize("until", ["12:00:30", "12:05:30"])
-def test_its_end_is_put_off_or_forward(world: World, until: str) -> None:
+def test_the_end_of_a_pause_can_be_moved(world: World, until: str) -> None:
     job = world.register(**MINUTELY, misfire=RUN_LATEST)
     first = pause(world, job, reason="a reason")
     paused = pause(world, job, until, reason="another")
@@ -105,7 +106,7 @@ def test_its_end_is_put_off_or_forward(world: World, until: str) -> None:
     world.at("12:06:30")
     settle(world)
     assert world.job(job.key).resumed_at == at(until)
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_a_change_of_the_schedule_in_the_pause_leaves_its_end(world: World) -> None:
@@ -116,7 +117,7 @@ def test_a_change_of_the_schedule_in_the_pause_leaves_its_end(world: World) -> N
     settle(world)
     assert world.job(job.key).state is JobState.ACTIVE
     assert "12:02" in ran(world, job)
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_paused_again_it_has_another_end(world: World) -> None:
@@ -129,13 +130,13 @@ def test_paused_again_it_has_another_end(world: World) -> None:
     assert resumes(world) == []
 
 
-def test_a_job_that_is_deleted_or_made_anew_is_not_resumed(world: World) -> None:
+def test_a_deleted_or_recreated_job_is_not_resumed(world: World) -> None:
     job = world.register(**MINUTELY)
     pause(world, job)
     world.delete(job)
-    anew = world.pause(world.register(**MINUTELY))
+    recreated = world.pause(world.register(**MINUTELY))
     world.tick_at("12:01:31")
-    assert world.job(job.key) == anew
+    assert world.job(job.key) == recreated
     assert resumes(world) == []
 
 
@@ -154,11 +155,11 @@ def test_one_without_an_occurrence_left_is_completed(world: World) -> None:
     world.tick_at("12:01:31")
     assert world.job(job.key).state is JobState.COMPLETED
     settle(world)
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 @pytest.mark.parametrize("after", [timedelta(), -timedelta(seconds=1), MAX_DELAY * 2])
-def test_an_end_that_is_not_to_come_is_refused(world: World, after: timedelta) -> None:
+def test_the_end_of_a_pause_must_be_in_the_future(world: World, after: timedelta) -> None:
     job = world.register(**MINUTELY)
     with pytest.raises(InvalidInputError, match="until"):
         world.manage.pause(job.key, None, now=world.now, until=world.now + after)
@@ -179,11 +180,11 @@ def test_a_watcher_that_dies_anywhere_resumes_once() -> None:
             world.new_watcher()
             settle(world)
             assert world.job(job.key).revision == 3, calls
-            assert_all_accounted(world, job)
+            assert_all_accounted_for(world, job)
         else:
             assert calls > 5
             return
-    raise AssertionError("it never came to its end")
+    raise AssertionError("the watcher was killed in every attempt")
 
 
 @pytest.mark.parametrize("fault", ["refuse", "lose_answer"])
@@ -194,7 +195,7 @@ def test_a_store_that_does_not_answer_is_asked_again(world: World, fault: str) -
     world.at("12:01:30")
     settle(world)
     assert world.job(job.key).revision == 3
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_record_and_entry_are_stored_together(world: World) -> None:
@@ -209,7 +210,7 @@ def test_the_auditor_restores_a_lost_end(world: World) -> None:
     job = world.register(**MINUTELY)
     pause(world, job, "13:00:00")
     assert audit(world).repaired == 0
-    without_entries(world, ResumeEntry)
+    delete_due_entries(world, ResumeEntry)
     world.at("12:30:30")
     world.tick()
 
@@ -221,16 +222,16 @@ def test_the_auditor_restores_a_lost_end(world: World) -> None:
 def test_the_auditor_resumes_what_should_have_been(world: World) -> None:
     job = world.register(**MINUTELY)
     pause(world, job)
-    without_entries(world, ResumeEntry)
+    delete_due_entries(world, ResumeEntry)
     world.at("12:30:30")
     world.tick()
     assert audit(world).restored == 1
     settle(world)
     assert world.job(job.key).resumed_at == at("12:01:30")
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
-def test_a_kind_that_a_newer_version_has_is_left_to_it(world: World) -> None:
+def test_an_unknown_kind_of_entry_is_left_to_newer_watchers(world: World) -> None:
     slot = Slot(bucket_name(floor_minute(world.now), 0), "1779623910000#uid00001#X#1")
     world.due.items[slot] = {"kind": "EXTRA"}
     real = world.due.read

@@ -1,4 +1,4 @@
-"""What a tenant may have at most."""
+"""Quotas of tenants."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pydantic import ValidationError
 from nextfire.domain.due import FireEntry
 from nextfire.domain.errors import BeyondQuotaError, QuotaUsedUpError
 from nextfire.domain.ids import group_id
-from nextfire.domain.job import JobState
 from nextfire.domain.message import decode_message
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.quotas import TenantQuotas
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.dispatch.report import Dispatched, TickReport
-from tests.accounting import assert_all_accounted, records, settle
+from tests.accounting import assert_all_accounted_for, records, settle
 from tests.builders import NOON, RUN_ALL, a_message, at, job_key, run_key
 from tests.world import World
 
@@ -39,17 +39,17 @@ def by_tenant(world: World) -> Counter[str]:
     return Counter(message.tenant for message in world.queue.log)
 
 
-def let_go(world: World) -> None:
-    """Let all go that a quota holds back."""
+def lift_quotas(world: World) -> None:
+    """Remove all quotas and let the waiting runs finish."""
     world.shares = Shares()
     world.new_watcher()
     settle(world)
 
 
-# Which
+# Lookup and validation of quotas
 
 
-def test_a_tenant_has_the_default_but_for_what_is_its_own() -> None:
+def test_quotas_of_a_tenant_override_the_default() -> None:
     both = TenantQuotas.model_validate(
         {
             "default": {"jobs": 10, "runsPerMinute": 60, "payloadBytes": 100},
@@ -63,7 +63,7 @@ def test_a_tenant_has_the_default_but_for_what_is_its_own() -> None:
 
 
 @pytest.mark.parametrize("given", [{"job": 1}, {"jobs": 0}, {"runsPerMinute": 0}, {"jobs": "x"}])
-def test_a_quota_that_is_none_is_refused(given: dict[str, Any]) -> None:
+def test_an_invalid_quota_is_rejected(given: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(given))):
         quotas(**given)
 
@@ -88,7 +88,7 @@ def test_one_job_more_than_the_quota_is_refused_until_another_goes() -> None:
         world.register("four")
 
 
-def test_a_job_that_is_asked_for_again_finds_itself_where_there_is_no_more_room() -> None:
+def test_a_repeated_create_succeeds_at_the_quota() -> None:
     world = a_world(jobs=1)
     job = world.register("one", uid="uid99999")
 
@@ -150,7 +150,7 @@ def test_a_job_from_before_the_quota_counts_from_its_next_change_on() -> None:
 
     later.change(job, name="renamed")
 
-    assert later.jobs.counts["acme"] == 2, "it is not refused"
+    assert later.jobs.counts["acme"] == 2, "the change is not rejected"
     with pytest.raises(QuotaUsedUpError):
         later.register("newer", uid="uid99999")
 
@@ -162,7 +162,7 @@ def _stores(world: World) -> Any:
     return Stores(world.due, world.jobs, world.control, world.queue, world.dead_letters, world.runs)
 
 
-def test_nobody_pays_who_has_no_quota() -> None:
+def test_tenants_without_quotas_cause_no_extra_calls() -> None:
     world = a_world(jobs=5, runsPerMinute=1, concurrentRuns=1)
     world.register("theirs", tenant="other", **MINUTELY)
     world.tick_at("12:00")
@@ -270,7 +270,7 @@ def test_what_exceeds_the_runs_of_a_minute_waits_in_the_table_for_the_next() -> 
     assert report.held_back == 7
     assert "7 runs wait for their tenants' quotas" in report.notes
     parked = Counter(slot.minute for slot in world.due.items)
-    assert parked == {at("12:01"): 6, at("12:02"): 1}, "a minute's quota and one more in each"
+    assert parked == {at("12:01"): 6, at("12:02"): 1}, "the quota plus one in each minute"
     for seconds in (10, 30, 58):
         assert world.tick_at(f"12:00:{seconds}").dispatched == []
     world.tick_at("12:01")
@@ -291,11 +291,11 @@ def test_the_earliest_due_go_first_however_long_they_wait() -> None:
 
 
 def test_all_watchers_together_let_no_more_go_than_the_quota() -> None:
-    """A new one goes on counting where the one before it stopped; so does one beside it."""
+    """A new watcher continues the count of the former one, as would a concurrent watcher."""
     world = a_world(runsPerMinute=4)
     for number in range(6):
         world.register(f"job{number}", **ONCE)
-    world.faults.before_each("queue.send", lambda: world.advance(seconds=0.1))
+    world.faults.call_before_each("queue.send", lambda: world.advance(seconds=0.1))
     world.tick_at("12:00")
     world.register("later", type="ONCE", schedule="2026-05-24T12:00:30Z")
 
@@ -316,7 +316,7 @@ def test_what_a_minute_has_left_is_for_those_that_come_later_in_it() -> None:
     assert by_tenant(world) == {"acme": 2}
 
 
-def test_what_is_not_let_go_is_not_even_looked_up_again_in_that_minute() -> None:
+def test_runs_above_the_quota_are_not_read_again_within_the_minute() -> None:
     world = a_world(runsPerMinute=1)
     for second in range(8):
         world.register(f"job{second}", type="ONCE", schedule=f"2026-05-24T12:00:0{second}Z")
@@ -343,7 +343,7 @@ def test_retries_count_and_wait_like_the_others() -> None:
     assert (world.run(job, "12:00").attempt, world.run(job, "12:00").state) == (2, "SUCCEEDED")
 
 
-def test_the_misfire_policy_decides_over_what_a_quota_makes_late() -> None:
+def test_the_misfire_policy_applies_to_runs_delayed_by_a_quota() -> None:
     world = a_world(runsPerMinute=1)
     jobs = [world.register(f"job{n}", **MINUTELY) for n in range(3)]
     for minute in range(9):
@@ -352,9 +352,9 @@ def test_the_misfire_policy_decides_over_what_a_quota_makes_late() -> None:
 
     assert len(world.sent) == 9
     assert sum(run.covered for run in world.runs.all.values() if run.state == "SKIPPED") > 9
-    let_go(world)
+    lift_quotas(world)
     for job in jobs:
-        assert_all_accounted(world, job)
+        assert_all_accounted_for(world, job)
 
 
 def test_nothing_is_lost_to_a_quota() -> None:
@@ -366,10 +366,10 @@ def test_nothing_is_lost_to_a_quota() -> None:
         world.worker().work()
 
     assert len(world.sent) == 20
-    let_go(world)
+    lift_quotas(world)
 
     for job in jobs:
-        assert_all_accounted(world, job)
+        assert_all_accounted_for(world, job)
         assert len(records(world, job)) >= 10
 
 
@@ -400,14 +400,14 @@ def test_a_pause_that_ends_by_itself_does_not_wait_for_a_quota() -> None:
     assert world.job(job.key).state is JobState.ACTIVE
 
 
-# How late, and why
+# Lateness and held-back runs
 
 
 def dispatched(report: TickReport) -> list[tuple[str, bool, timedelta]]:
     return [(d.run.job.job_id, d.held_back, d.lateness) for d in report.dispatched]
 
 
-def test_what_was_held_back_is_told_apart_from_what_is_late() -> None:
+def test_held_back_runs_do_not_count_as_late() -> None:
     world = a_world(runsPerMinute=1)
     world.register("a", **ONCE)
     world.register("b", **ONCE)
@@ -476,34 +476,36 @@ def test_an_entry_is_the_same_whether_it_was_held_or_not() -> None:
     assert len({held, entry}) == 1
 
 
-# Runs at a time
+# Concurrent runs
 
 
 def test_runs_share_so_many_message_groups() -> None:
     keys = [run_key(job_id=f"job{n}") for n in range(200)]
 
-    groups = Counter(group_id(key, abreast=4) for key in keys)
+    groups = Counter(group_id(key, max_concurrent=4) for key in keys)
 
     assert len(groups) == 4
     assert min(groups.values()) > 25
-    others = {group_id(run_key(job_id=f"job{n}", tenant="other"), abreast=4) for n in range(200)}
+    others = {
+        group_id(run_key(job_id=f"job{n}", tenant="other"), max_concurrent=4) for n in range(200)
+    }
     assert not others & groups.keys()
 
 
 def test_the_runs_of_a_job_that_may_not_overlap_share_one_of_them() -> None:
     keys = [run_key(NOON + timedelta(minutes=n)) for n in range(50)]
 
-    assert len({group_id(key, exclusive=True, abreast=9) for key in keys}) == 1
+    assert len({group_id(key, exclusive=True, max_concurrent=9) for key in keys}) == 1
 
 
-def test_how_many_may_be_at_work_is_not_in_a_messages_body() -> None:
-    message = a_message().model_copy(update={"abreast": 3})
+def test_max_concurrent_is_not_in_the_body_of_a_message() -> None:
+    message = a_message().model_copy(update={"max_concurrent": 3})
 
-    assert "abreast" not in message.encode()
+    assert "max_concurrent" not in message.encode()
     assert decode_message(message.encode()).group != message.group
 
 
-def test_so_many_runs_of_a_tenant_are_in_work_at_a_time() -> None:
+def test_concurrent_runs_of_a_tenant_are_limited() -> None:
     world = a_world(concurrentRuns=3)
     for number in range(40):
         world.register(f"job{number}", **ONCE)
@@ -522,7 +524,7 @@ def test_so_many_runs_of_a_tenant_are_in_work_at_a_time() -> None:
     assert all(run.attempt == 1 for run in world.runs.all.values())
 
 
-def test_a_run_that_waits_for_its_retry_is_in_nobodys_way() -> None:
+def test_a_run_that_waits_for_its_retry_holds_no_slot() -> None:
     world = a_world(concurrentRuns=1)
     world.register("fails", retryPolicy={"initialDelayMs": 600_000}, **ONCE)
     other = world.register("works", **ONCE)

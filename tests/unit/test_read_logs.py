@@ -1,4 +1,4 @@
-"""Logs: in order, each line once, whatever is written meanwhile."""
+"""Reading logs in order, each line once, while they are written."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ FOLDER = RunFolder(KEY, "default")
 FAILED, LOST = AttemptOutcome.FAILED, AttemptOutcome.WORKER_LOST
 
 
-class Shelf:
-    """A run's record and its files, as a worker leaves them, and who reads them."""
+class Harness:
+    """A run's record and log files as workers write them, and their reader."""
 
     def __init__(self) -> None:
         self.runs = MemoryRunStore()
@@ -46,7 +46,9 @@ class Shelf:
         self.reader = ReadLogs(manage, self.files)
 
     def record(self, *outcomes: tuple[AttemptOutcome | None, int], **fields: object) -> Run:
-        """Attempts that ended so, with so many parts; the last one's outcome None: it runs."""
+        """Store a record. *outcomes*: outcome and number of log parts of each attempt; a last
+        outcome of None: the attempt is running.
+        """
         number, attempts = 1, []
         for outcome, parts in outcomes:
             attempt = Attempt(number, "w", NOON, None, outcome, log_parts=parts)
@@ -61,7 +63,7 @@ class Shelf:
             attempts=tuple(attempts),
         )
         run = replace(run, **fields)  # type: ignore[arg-type]
-        self.runs._store(run)  # noqa: SLF001 - as a worker wrote it
+        self.runs._store(run)  # noqa: SLF001 - as a worker would store it
         return run
 
     def part(self, fence: int, part: int, *texts: str, stream: Stream = "stdout") -> None:
@@ -76,7 +78,7 @@ class Shelf:
         return [f"{number} {line.text}" for number, line in page.lines], page.cursor
 
     def all(self, limit: int = 100, attempt: int | None = None) -> list[str]:
-        """Everything there is of a run that has ended, page by page."""
+        """All lines of an ended run, read page by page."""
         lines, cursor = self.read(limit=limit, attempt=attempt)
         while cursor is not None:
             assert len(lines) < 1000
@@ -87,84 +89,84 @@ class Shelf:
 
 
 @pytest.fixture
-def shelf() -> Shelf:
-    return Shelf()
+def harness() -> Harness:
+    return Harness()
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
-def test_attempts_in_order_and_parts_in_order(shelf: Shelf, limit: int) -> None:
-    shelf.record((FAILED, 2), (LOST, 0), (FAILED, 1))
-    shelf.part(1, 0, "a", "b")
-    shelf.part(1, 1, "c")
-    shelf.part(2, 0, "d")
-    shelf.part(2, 1, "e")
-    shelf.part(3, 0, "f")
+def test_attempts_in_order_and_parts_in_order(harness: Harness, limit: int) -> None:
+    harness.record((FAILED, 2), (LOST, 0), (FAILED, 1))
+    harness.part(1, 0, "a", "b")
+    harness.part(1, 1, "c")
+    harness.part(2, 0, "d")
+    harness.part(2, 1, "e")
+    harness.part(3, 0, "f")
 
-    assert shelf.all(limit) == ["1 a", "1 b", "1 c", "2 d", "2 e", "3 f"]
+    assert harness.all(limit) == ["1 a", "1 b", "1 c", "2 d", "2 e", "3 f"]
 
 
-def test_a_log_is_followed_as_it_grows(shelf: Shelf) -> None:
-    shelf.record((None, 0))
-    seen: list[str] = []
+def test_a_log_is_followed_as_it_grows(harness: Harness) -> None:
+    harness.record((None, 0))
+    lines_read: list[str] = []
     cursor: str | None = None
 
-    def look() -> None:
+    def read_more() -> None:
         nonlocal cursor
-        lines, cursor = shelf.read(cursor, limit=2)
-        seen.extend(lines)
+        lines, cursor = harness.read(cursor, limit=2)
+        lines_read.extend(lines)
 
-    look()
-    shelf.part(1, 0, "a")
-    look()
-    shelf.part(1, 0, "a", "b", "c", "d")
-    look()
-    look()
-    shelf.part(1, 0, "a", "b", "c", "d", "e")
-    shelf.part(1, 1, "f")
-    look()
-    look()
-    shelf.record((FAILED, 2), (None, 0))
-    look()
-    shelf.part(2, 0, "g")
-    look()
-    shelf.record((FAILED, 2), (FAILED, 1))
-    look()
+    read_more()
+    harness.part(1, 0, "a")
+    read_more()
+    harness.part(1, 0, "a", "b", "c", "d")
+    read_more()
+    read_more()
+    harness.part(1, 0, "a", "b", "c", "d", "e")
+    harness.part(1, 1, "f")
+    read_more()
+    read_more()
+    harness.record((FAILED, 2), (None, 0))
+    read_more()
+    harness.part(2, 0, "g")
+    read_more()
+    harness.record((FAILED, 2), (FAILED, 1))
+    read_more()
 
-    assert seen == ["1 a", "1 b", "1 c", "1 d", "1 e", "1 f", "2 g"]
+    assert lines_read == ["1 a", "1 b", "1 c", "1 d", "1 e", "1 f", "2 g"]
     assert cursor is None
 
 
-def test_a_part_that_grew_before_the_next_began_is_read_to_its_end(shelf: Shelf) -> None:
-    shelf.record((None, 0))
-    shelf.part(1, 0, "a")
-    get = shelf.files.get
+def test_a_part_that_grew_before_the_next_began_is_read_to_its_end(harness: Harness) -> None:
+    harness.record((None, 0))
+    harness.part(1, 0, "a")
+    get = harness.files.get
 
     def grows_meanwhile(folder: RunFolder, name: str) -> bytes | None:
         found = get(folder, name)
         if name == part_name(1, 0):
-            shelf.part(1, 0, "a", "b")
-            shelf.part(1, 1, "c")
+            harness.part(1, 0, "a", "b")
+            harness.part(1, 1, "c")
         return found
 
-    shelf.files.get = grows_meanwhile  # type: ignore[method-assign]
-    lines, cursor = shelf.read()
-    more, _ = shelf.read(cursor)
+    harness.files.get = grows_meanwhile  # type: ignore[method-assign]
+    lines, cursor = harness.read()
+    more, _ = harness.read(cursor)
 
     assert [*lines, *more] == ["1 a", "1 b", "1 c"]
 
 
-def test_small_output_is_read_from_the_record(shelf: Shelf) -> None:
-    shelf.record((FAILED, 1), (FAILED, 0), stdout="b\nc\n", stderr="d")
-    shelf.part(1, 0, "a")
+def test_small_output_is_read_from_the_record(harness: Harness) -> None:
+    harness.record((FAILED, 1), (FAILED, 0), stdout="b\nc\n", stderr="d")
+    harness.part(1, 0, "a")
 
-    assert shelf.all() == ["1 a", "2 b", "2 c", "2 d"]
-    assert shelf.all(1) == ["1 a", "2 b", "2 c", "2 d"]
+    assert harness.all() == ["1 a", "2 b", "2 c", "2 d"]
+    assert harness.all(1) == ["1 a", "2 b", "2 c", "2 d"]
 
 
-def test_the_records_output_is_its_own_attempts(shelf: Shelf) -> None:
-    shelf.record((FAILED, 0), (AttemptOutcome.HANDED_BACK, 0), stdout="a", state=RunState.PENDING)
+def test_the_records_output_is_its_own_attempts(harness: Harness) -> None:
+    harness.record((FAILED, 0), (AttemptOutcome.HANDED_BACK, 0), stdout="a", state=RunState.PENDING)
 
-    lines, cursor = shelf.read()
+    lines, cursor = harness.read()
 
     assert lines == ["1 a"]
     assert cursor is not None
@@ -172,94 +174,96 @@ def test_the_records_output_is_its_own_attempts(shelf: Shelf) -> None:
 
 @pytest.mark.parametrize("parts", [0, 1])
 def test_an_attempt_that_is_over_is_not_read_again_while_the_next_is_waited_for(
-    shelf: Shelf, parts: int
+    harness: Harness, parts: int
 ) -> None:
-    shelf.record((FAILED, parts), stdout="a", state=RunState.PENDING)
+    harness.record((FAILED, parts), stdout="a", state=RunState.PENDING)
     for part in range(parts):
-        shelf.part(1, part, "a")
+        harness.part(1, part, "a")
 
-    lines, cursor = shelf.read()
+    lines, cursor = harness.read()
 
     assert lines == ["1 a"]
-    assert shelf.read(cursor)[0] == []
+    assert harness.read(cursor)[0] == []
 
 
-def test_parts_that_are_missing_or_broken_hide_nothing_else(shelf: Shelf) -> None:
-    shelf.record((FAILED, 4), (None, 0))
-    shelf.part(1, 0, "a")
-    shelf.files.put(FOLDER, part_name(1, 2), b'["half a li')
-    shelf.part(1, 3, "b")
-    shelf.part(2, 1, "c")
+def test_parts_that_are_missing_or_broken_hide_nothing_else(harness: Harness) -> None:
+    harness.record((FAILED, 4), (None, 0))
+    harness.part(1, 0, "a")
+    harness.files.put(FOLDER, part_name(1, 2), b'["half a li')
+    harness.part(1, 3, "b")
+    harness.part(2, 1, "c")
 
-    lines, _ = shelf.read()
+    lines, _ = harness.read()
 
     assert [lines[0], *lines[2:]] == ["1 a", "1 b", "2 c"]
     assert "part 2 of this log is unreadable" in lines[1]
 
 
-def test_one_attempt(shelf: Shelf) -> None:
-    shelf.record((FAILED, 1), (AttemptOutcome.HANDED_BACK, 1), (FAILED, 1), (None, 0))
+def test_one_attempt(harness: Harness) -> None:
+    harness.record((FAILED, 1), (AttemptOutcome.HANDED_BACK, 1), (FAILED, 1), (None, 0))
     for fence in (1, 2, 3, 4):
-        shelf.part(fence, 0, f"by {fence}")
+        harness.part(fence, 0, f"by {fence}")
 
-    assert shelf.all(attempt=1) == ["1 by 1"]
-    assert shelf.all(attempt=2) == ["2 by 2", "2 by 3"]
-    lines, cursor = shelf.read(attempt=3)
+    assert harness.all(attempt=1) == ["1 by 1"]
+    assert harness.all(attempt=2) == ["2 by 2", "2 by 3"]
+    lines, cursor = harness.read(attempt=3)
     assert (lines, cursor is None) == (["3 by 4"], False)
-    assert shelf.read(attempt=4)[0] == []
+    assert harness.read(attempt=4)[0] == []
 
 
-def test_attempt_that_never_was(shelf: Shelf) -> None:
-    shelf.record((FAILED, 1))
+def test_a_missing_attempt_is_not_found(harness: Harness) -> None:
+    harness.record((FAILED, 1))
 
     with pytest.raises(NotFoundError) as refused:
-        shelf.read(attempt=2)
+        harness.read(attempt=2)
 
     assert "Its latest is 1." in str(refused.value)
 
 
-def test_of_a_long_history_the_fences_are_told(shelf: Shelf) -> None:
-    shelf.record((FAILED, 1), (FAILED, 1), fence=70)
-    shelf.part(69, 0, "a")
-    shelf.part(70, 0, "b")
+def test_attempts_of_a_long_history_map_to_the_latest_fences(harness: Harness) -> None:
+    harness.record((FAILED, 1), (FAILED, 1), fence=70)
+    harness.part(69, 0, "a")
+    harness.part(70, 0, "b")
 
-    assert shelf.all(1) == ["1 a", "2 b"]
-    assert shelf.read("3-5-7")[0] == ["1 a", "2 b"]
+    assert harness.all(1) == ["1 a", "2 b"]
+    assert harness.read("3-5-7")[0] == ["1 a", "2 b"]
 
 
-def test_a_page_ends_at_its_bytes(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_ends_at_its_bytes(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_logs, "MAX_PAGE_BYTES", 30)
-    shelf.record((FAILED, 1))
-    shelf.part(1, 0, "x" * 20, "y" * 20, "\x01" * 20, "z")
+    harness.record((FAILED, 1))
+    harness.part(1, 0, "x" * 20, "y" * 20, "\x01" * 20, "z")
 
-    lines, cursor = shelf.read()
+    lines, cursor = harness.read()
 
     assert lines == ["1 " + "x" * 20, "1 " + "y" * 20]
-    assert shelf.read(cursor)[0] == ["1 " + "\x01" * 20]
-    assert len(shelf.all()) == 4
+    assert harness.read(cursor)[0] == ["1 " + "\x01" * 20]
+    assert len(harness.all()) == 4
 
 
-def test_a_page_asks_for_so_many_parts_only(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_asks_for_so_many_parts_only(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(read_logs, "MAX_READS", 3)
-    shelf.record((FAILED, 10))
-    shelf.part(1, 9, "a")
+    harness.record((FAILED, 10))
+    harness.part(1, 9, "a")
 
-    lines, cursor = shelf.read()
+    lines, cursor = harness.read()
 
     assert (lines, cursor) == ([], "1-3-0")
-    assert shelf.all() == ["1 a"]
+    assert harness.all() == ["1 a"]
 
 
 def test_no_record_has_no_lines_yet() -> None:
     with pytest.raises(NotFoundError):
-        Shelf().read()
+        Harness().read()
 
 
 @pytest.mark.parametrize(
     "cursor", ["", "1", "1-1", "a-b-c", "1-1-1-1", "-1-0-0", "1-1-1\n", "\u0661-1-1"]
 )
-def test_cursors_of_others(shelf: Shelf, cursor: str) -> None:
-    shelf.record((FAILED, 1))
+def test_cursors_of_other_runs_are_rejected(harness: Harness, cursor: str) -> None:
+    harness.record((FAILED, 1))
 
     with pytest.raises(InvalidInputError):
-        shelf.read(cursor)
+        harness.read(cursor)

@@ -1,4 +1,4 @@
-"""What a retry policy says: after what, how often, how late."""
+"""Retry policies: which outcomes are retried, how often, and after which delay."""
 
 from __future__ import annotations
 
@@ -9,20 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from nextfire.domain.job import (
-    MAX_RETRY_DELAY_MS,
-    Backoff,
-    RetryJitter,
-    RetryOn,
-    RetryPolicy,
-    Target,
-)
+from nextfire.domain.policies import MAX_RETRY_DELAY_MS, Backoff, RetryJitter, RetryOn, RetryPolicy
 from nextfire.domain.run import AttemptOutcome, Result
 from nextfire.domain.schedule import MAX_DELAY
+from nextfire.domain.target import Target
 
 
 def policy(**fields: object) -> RetryPolicy:
-    """A policy by its document's fields."""
+    """A policy from the fields of its document."""
     return RetryPolicy.model_validate(fields, by_alias=True, by_name=False)
 
 
@@ -50,7 +44,7 @@ def test_a_long_first_delay_is_not_cut_by_a_default() -> None:
     assert delays(policy(initialDelayMs=day), 3) == [day, day, day]
     assert delays(policy(initialDelayMs=day, maxDelayMs=1000), 1) == [1000]
     again = RetryPolicy.model_validate_json(policy(initialDelayMs=day).model_dump_json())
-    assert delays(again, 1) == [day], "it is stored as it was meant"
+    assert delays(again, 1) == [day], "the delay survives storage"
 
 
 @given(st.integers(1, 99), st.text(max_size=20), st.integers(0, 10**7))
@@ -69,7 +63,7 @@ def test_jitter_spreads_runs_and_attempts() -> None:
     assert len({found.delay(n, "run") for n in range(1, 20)}) == 19
     for quarter in range(4):
         within = [s for s in spread if 15 * quarter <= s < 15 * (quarter + 1)]
-        assert 60 < len(within) < 140, "about a hundred each"
+        assert 60 < len(within) < 140, "about 100 of them"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +85,7 @@ def test_jitter_spreads_runs_and_attempts() -> None:
         ({"retryOn": {"exitCodes": [256]}}, "retryOn"),
     ],
 )
-def test_what_is_out_of_bounds_is_refused_by_name(fields: dict[str, object], field: str) -> None:
+def test_values_out_of_bounds_are_rejected_by_field(fields: dict[str, object], field: str) -> None:
     with pytest.raises(ValidationError) as refused:
         policy(**fields)
 

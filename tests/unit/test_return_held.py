@@ -1,4 +1,4 @@
-"""What a dead worker held is taken up again at once, and counted as any loss of a worker is."""
+"""Messages held by a dead worker are returned at once, and its runs count as lost."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def give_back(
 
 
 def lose_worker(world: World, **fields: object) -> tuple[Job, MemoryDelivery]:
-    """A job whose run of 12:00 was running on worker `a` when that died."""
+    """A job whose run of 12:00 was running on worker `a` when the worker died."""
     job = world.register(**fields)  # type: ignore[arg-type] # any field of a definition
     world.tick_at("12:00")
     world.script(meanwhile=die)
@@ -105,21 +105,23 @@ def test_the_lease_has_ended_for_workers_whose_clock_is_behind_too(world: World)
 
 
 def test_messages_are_visible_only_after_the_dead_workers_last_poll(world: World) -> None:
-    """That poll would take them, unseen by anyone."""
+    """That poll would still receive a message that was returned earlier, and no process would see
+    it.
+    """
     job, held = lose_worker(world)
-    seen = []
+    observed = []
 
     def receive(deliveries: Sequence[MemoryDelivery]) -> list[str]:
-        seen.append((world.now, world.run(job, "12:00")))
+        observed.append((world.now, world.run(job, "12:00")))
         return show(deliveries)
 
     ReturnHeld(world.runs, receive, world.clock, MemoryNotices()).give_back(
         [held], polls_until=at("12:00:02"), until=at("12:01")
     )
 
-    [(shown_at, run)] = seen
+    [(shown_at, run)] = observed
     assert shown_at == at("12:00:02")
-    assert run.lease_until == at("11:59:55"), "the lease has been ended before"
+    assert run.lease_until == at("11:59:55"), "the lease was ended first"
 
 
 def test_a_message_without_claim_is_visible_at_once(world: World) -> None:
@@ -137,16 +139,16 @@ def test_a_message_without_claim_is_visible_at_once(world: World) -> None:
 def test_a_run_that_another_worker_has_keeps_its_lease(world: World) -> None:
     job, held = lose_worker(world)
     world.advance(seconds=LEASE.total_seconds() + 1)
-    seen = []
+    observed = []
 
     def meanwhile() -> None:
         before = world.run(job, "12:00")
-        seen.extend([give_back(world, held), world.run(job, "12:00") == before])
+        observed.extend([give_back(world, held), world.run(job, "12:00") == before])
 
     world.script(meanwhile=meanwhile)
     world.worker("b").work_one()
 
-    assert seen == [Returned(runs=0, messages=1), True]
+    assert observed == [Returned(runs=0, messages=1), True]
     assert world.run(job, "12:00").attempt == 2
 
 
@@ -156,7 +158,7 @@ def test_a_run_that_has_ended_stays_so_and_is_settled(world: World) -> None:
     held = world.worker("a").receive()
     assert held is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MemoryDelivery, "acknowledge", lambda _: None)  # it died before that
+        patch.setattr(MemoryDelivery, "acknowledge", lambda _: None)  # the worker died before that
         world.worker("a").handle(held)
 
     assert give_back(world, held) == Returned(runs=0, messages=1)
@@ -197,7 +199,7 @@ def test_it_ends_when_the_lease_has_ended_by_itself(world: World) -> None:
     assert at("12:00") + LEASE - timedelta(seconds=1) <= world.now < at("12:00") + LEASE
 
 
-def test_what_fails_does_not_keep_the_others(world: World) -> None:
+def test_a_failed_return_does_not_affect_the_others(world: World) -> None:
     def fail() -> None:
         raise ValueError("a defect")
 
@@ -206,7 +208,7 @@ def test_what_fails_does_not_keep_the_others(world: World) -> None:
     second = world.worker("a").receive()
     assert second is not None
     notices = MemoryNotices()
-    world.faults.once_before("runs.get", fail)
+    world.faults.call_before_next("runs.get", fail)
 
     assert give_back(world, first, second, notices=notices) == Returned(messages=2)
 

@@ -1,10 +1,10 @@
-"""The ways a run record changes."""
+"""State changes of run records."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from nextfire.domain.run import Attempt, AttemptOutcome, Result, Run, RunState, of_creation
+from nextfire.domain.run import Attempt, AttemptOutcome, Result, Run, RunState, runs_of_uid
 from tests.builders import LEASE, NOON, UID, a_run, at, run_key
 
 FAILED = Result(AttemptOutcome.FAILED, "exit code 1", 1, "out", "err")
@@ -86,18 +86,18 @@ def test_a_change_leaves_the_record_it_was_made_from_as_it_was() -> None:
     assert run == running()
 
 
-def test_records_are_looked_at_down_to_the_first_of_a_job_that_had_the_id_before() -> None:
+def test_records_are_read_down_to_the_first_of_a_former_job() -> None:
     def record(time: str, uid: str = UID) -> Run:
         return Run(run_key(at(time), uid=uid), RunState.SKIPPED)
 
     before = iter(
         [
-            record("12:30", "former00"),  # of what it was to skip, had it lived
+            record("12:30", "former00"),  # a skip that was requested of the former job
             record("12:00"),
             record("11:30", "former00"),
             record("11:00", "former00"),
         ]
     )
 
-    assert [*of_creation(before, UID, at("11:30"))] == [record("12:00")]
-    assert [*before] == [record("11:00", "former00")], "a history may be long"
+    assert [*runs_of_uid(before, UID, at("11:30"))] == [record("12:00")]
+    assert [*before] == [record("11:00", "former00")], "the rest of the history is not read"

@@ -1,4 +1,4 @@
-"""Lines, made of pieces of any length."""
+"""Cutting output into lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run now: beside the schedule, once for each request, and in nothing's place."""
+"""Manual runs: once per request, in addition to the schedule."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from nextfire.domain.audit import compare, spans
 from nextfire.domain.due import DispatchEntry, FireEntry
 from nextfire.domain.errors import ConflictError, InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.ids import RunKey, run_id
-from nextfire.domain.job import Job, JobState
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Run, RunState, Trigger
-from tests.accounting import assert_all_accounted, covered, ran, settle
+from tests.accounting import assert_all_accounted_for, covered, ran, settle
 from tests.builders import RUN_ALL, RUN_LATEST, SKIP, at, job_key
 from tests.fakes import Killed
-from tests.unit.test_audit import audit, purge, without_entries
+from tests.unit.test_audit import audit, delete_due_entries, purge
 from tests.world import World
 
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
@@ -37,23 +38,23 @@ def run_now(world: World, job: Job, request: str = "r", **more: Any) -> Run:
     return world.manage_runs.run_now(job.key, request=request, **asked)
 
 
-def there(world: World, run: Run) -> Run:
+def stored(world: World, run: Run) -> Run:
     return world.runs.all[run.key]
 
 
-def test_a_run_on_request_runs_at_once_and_is_told_apart(world: World) -> None:
+def test_a_manual_run_starts_at_once_and_is_marked(world: World) -> None:
     job = world.register()
 
     asked = run_now(world, job, reason="the report was wrong")
     world.tick()
     world.worker().work()
 
-    run = there(world, asked)
+    run = stored(world, asked)
     assert (asked.state, asked.dispatch) == (RunState.PENDING, 1)
     assert (run.state, run.trigger, run.attempt) == (RunState.SUCCEEDED, Trigger.MANUAL, 1)
     assert run.request_reason == "the report was wrong"
     assert run.dispatch_reason == "run on request"
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_record_and_entry_are_there_together_or_not_at_all(world: World) -> None:
@@ -176,14 +177,14 @@ def test_a_job_without_an_occurrence_to_come_runs_on_request(world: World, state
     run = run_now(world, job)
     settle(world)
 
-    assert there(world, run).state is RunState.SUCCEEDED
+    assert stored(world, run).state is RunState.SUCCEEDED
     assert world.job(job.key) == before
 
 
-def test_who_cannot_run_says_so(world: World) -> None:
+def test_jobs_that_cannot_run_now_are_rejected(world: World) -> None:
     with pytest.raises(NotFoundError):
         world.manage_runs.run_now(
-            job_key("nobody"), payload=None, reason=None, request="r", asked_at=world.now
+            job_key("missing"), payload=None, reason=None, request="r", asked_at=world.now
         )
     gone = world.register("gone")
     world.delete(gone)
@@ -197,25 +198,25 @@ def test_a_run_of_a_job_that_is_deleted_before_it_starts_is_cancelled(world: Wor
     run = run_now(world, job)
     world.delete(job)
     settle(world)
-    assert there(world, run).state is RunState.CANCELLED
+    assert stored(world, run).state is RunState.CANCELLED
 
 
 def test_it_completes_no_one_off_whose_run_is_still_to_come(world: World) -> None:
     job = world.register(**ONCE)
-    world.at("12:00:00.5")  # due, and no watcher has come
+    world.at("12:00:00.5")  # 12:00 is due, and no tick has happened
 
     run = run_now(world, job)
     (slot,) = [s for s, e in world.due.items.items() if isinstance(e, FireEntry)]
     kept = world.due.items.pop(slot)
     world.tick()
     world.worker().work()
-    assert there(world, run).state is RunState.SUCCEEDED
+    assert stored(world, run).state is RunState.SUCCEEDED
     assert world.job(job.key).state is JobState.ACTIVE
 
     world.due.items[slot] = kept
     settle(world)
     assert world.job(job.key).state is JobState.COMPLETED
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_max_runs_does_not_count_it(world: World) -> None:
@@ -228,7 +229,7 @@ def test_max_runs_does_not_count_it(world: World) -> None:
         world.worker().work()
     runs = [run for run in world.runs.all.values() if run.trigger is Trigger.SCHEDULE]
     assert len(runs) == 2
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_neither_misfire_nor_the_relevancy_window_applies(world: World) -> None:
@@ -237,12 +238,12 @@ def test_neither_misfire_nor_the_relevancy_window_applies(world: World) -> None:
     world.tick()
     world.at("12:30")
     settle(world)
-    assert there(world, run).state is RunState.SUCCEEDED
-    assert_all_accounted(world, job, picked_up_late=True)
+    assert stored(world, run).state is RunState.SUCCEEDED
+    assert_all_accounted_for(world, job, allow_late_starts=True)
 
 
-def test_a_range_around_it_is_none_of_its_business(world: World) -> None:
-    """The watcher covers an outage in which somebody asked for a run: before he does, and after."""
+def test_a_covering_range_does_not_affect_a_manual_run(world: World) -> None:
+    """A watcher covers an outage. One manual run is requested before that, and one after."""
     job = world.register(**MINUTELY, misfire=RUN_LATEST)
     world.at("12:05:30")
     early = run_now(world, job, "early", asked_at=at("12:02:30.5"))
@@ -251,15 +252,15 @@ def test_a_range_around_it_is_none_of_its_business(world: World) -> None:
     late = run_now(world, job, "late", asked_at=at("12:03:30.5"))
     settle(world)
 
-    assert there(world, early).state is there(world, late).state is RunState.SUCCEEDED
+    assert stored(world, early).state is stored(world, late).state is RunState.SUCCEEDED
     assert covered(world, job) == ["11:59-12:08 (10)"]
     assert "12:09" in ran(world, job)
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_it_hides_no_range_from_a_message_that_comes_late(world: World) -> None:
-    """12:00 is sent, and its watcher dies; the next one covers it. Runs on request lie between the
-    range and what is looked for.
+    """12:00 is sent and its watcher dies; the next watcher covers 12:00. Records of manual runs are
+    between the range and the occurrence that is looked up.
     """
     job = world.register(schedule="*/2 * * * *", misfire=SKIP)
     world.at("12:11:30")
@@ -283,12 +284,12 @@ def test_queue_waits_for_the_run_before(world: World) -> None:
     world.advance(seconds=6)
     world.tick()
 
-    assert world.worker("b").receive() is None, "one group: the job's"
+    assert world.worker("b").receive() is None, "all runs of the job share one group"
     world.worker().handle(first)
     assert world.worker("b").work_one().run is not None
 
 
-def test_skip_passes_over_a_run_on_request(world: World) -> None:
+def test_skip_skips_a_manual_run(world: World) -> None:
     job = world.register(overlap="SKIP", **MINUTELY)
     world.tick_at("11:59")
     asked: list[Run] = []
@@ -303,15 +304,15 @@ def test_skip_passes_over_a_run_on_request(world: World) -> None:
     world.tick()
     handled = world.worker().work_one()
 
-    run = there(world, asked[0])
+    run = stored(world, asked[0])
     assert (run.state, run.attempts, handled.skipped) == (RunState.SKIPPED, (), True)
     assert "had not ended" in (run.reason or "")
     assert (run.trigger, run.payload, run.request_reason) == (Trigger.MANUAL, "7", "why not")
     settle(world)
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
-def test_skip_passes_over_an_occurrence_for_a_run_on_request(world: World) -> None:
+def test_skip_skips_an_occurrence_during_a_manual_run(world: World) -> None:
     job = world.register(overlap="SKIP", **MINUTELY)
     world.at("11:58:59.5")
     run = run_now(world, job)
@@ -320,10 +321,10 @@ def test_skip_passes_over_an_occurrence_for_a_run_on_request(world: World) -> No
     world.worker().work_one()
     world.worker().work()
 
-    assert there(world, run).state is RunState.SUCCEEDED
+    assert stored(world, run).state is RunState.SUCCEEDED
     assert world.run(job, "11:59").state is RunState.SKIPPED
     settle(world)
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_replace_ends_the_run_before(world: World) -> None:
@@ -335,7 +336,7 @@ def test_replace_ends_the_run_before(world: World) -> None:
         world.advance(seconds=1)
         asked.append(run_now(world, job))
         world.tick()
-        world.advance(seconds=5)  # a worker looks every 4 s
+        world.advance(seconds=5)  # workers check for a cancel every 4 s
 
     world.script(meanwhile=meanwhile)
     world.worker().work_one()
@@ -343,7 +344,7 @@ def test_replace_ends_the_run_before(world: World) -> None:
     assert replaced.state is RunState.CANCELLED
     assert asked[0].key.execution_id in (replaced.reason or "")
     world.worker().work_one()
-    assert there(world, asked[0]).state is RunState.SUCCEEDED
+    assert stored(world, asked[0]).state is RunState.SUCCEEDED
 
 
 def test_replace_ends_a_run_on_request_for_an_occurrence(world: World) -> None:
@@ -353,7 +354,7 @@ def test_replace_ends_a_run_on_request_for_an_occurrence(world: World) -> None:
     world.script(meanwhile=lambda: world.tick_at("11:59"))
     world.worker().work_one()
     world.worker().work()
-    assert there(world, run).state is RunState.CANCELLED
+    assert stored(world, run).state is RunState.CANCELLED
     assert world.run(job, "11:59").state is RunState.SUCCEEDED
 
 
@@ -368,8 +369,8 @@ def test_no_more_than_twenty_are_outstanding(world: World) -> None:
     assert {run.state for run in world.runs.all.values()} == {RunState.SUCCEEDED}
 
 
-def test_a_range_around_a_run_on_request_is_no_gap(world: World) -> None:
-    """What the range stands for waits nowhere, though a record lies within it."""
+def test_a_manual_run_inside_a_range_does_not_split_it(world: World) -> None:
+    """Covered occurrences do not count as waiting, even if another record is inside the range."""
     job = world.register(overlap="REPLACE", misfire=SKIP, schedule="*/2 * * * *")
     world.at("12:41:30")
     world.tick()
@@ -386,7 +387,9 @@ def test_a_range_around_a_run_on_request_is_no_gap(world: World) -> None:
 
 
 @pytest.mark.parametrize("ends", ["maxRuns", "paused", "completed"])
-def test_it_waits_for_no_occurrence_that_is_not_to_come(world: World, ends: str) -> None:
+def test_a_manual_run_does_not_wait_for_occurrences_that_never_come(
+    world: World, ends: str
+) -> None:
     more: dict[str, Any] = {} if ends == "paused" else {"maxRuns": 2}
     job = world.register(overlap="QUEUE", **MINUTELY, **more)
     for minute in ("11:59", "12:00"):
@@ -401,7 +404,7 @@ def test_it_waits_for_no_occurrence_that_is_not_to_come(world: World, ends: str)
     world.tick()
     world.worker().work()
 
-    assert there(world, run).state is RunState.SUCCEEDED
+    assert stored(world, run).state is RunState.SUCCEEDED
 
 
 def test_runs_on_request_of_a_job_that_allows_it_go_side_by_side(world: World) -> None:
@@ -419,7 +422,7 @@ def test_the_chain_is_restored_after_what_was_due_not_after_what_was_asked_for(
     world: World,
 ) -> None:
     job = world.register(schedule="*/5 * * * *", misfire=RUN_LATEST)
-    without_entries(world)
+    delete_due_entries(world)
     world.at("12:19:30")
     run_now(world, job)
     world.tick()
@@ -432,7 +435,7 @@ def test_the_chain_is_restored_after_what_was_due_not_after_what_was_asked_for(
 
     assert report.restored == 1
     assert covered(world, job) == ["12:00-12:35 (8)"]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_one_whose_message_is_lost_is_sent_again(world: World) -> None:
@@ -446,15 +449,15 @@ def test_one_whose_message_is_lost_is_sent_again(world: World) -> None:
     assert audit(world).revived == 1
     settle(world)
 
-    assert there(world, run).state is RunState.SUCCEEDED
+    assert stored(world, run).state is RunState.SUCCEEDED
     assert [call.payload for call in world.runner.calls] == ["7"]
 
 
 def test_a_run_on_request_that_was_taken_says_nothing_of_what_was_sent_before_it(
     world: World,
 ) -> None:
-    """The message of 12:00 waits; a run on request, sent after it, would be behind it in their
-    group, but one whose instant is later may have been sent first.
+    """The message of 12:00 waits. A manual run that is sent later is behind it in their group, but
+    a manual run with a later instant may have been sent first.
     """
     job = world.register(schedule="*/30 * * * *", overlap="QUEUE", misfire=RUN_ALL)
     world.at("12:00:10")
@@ -464,7 +467,7 @@ def test_a_run_on_request_that_was_taken_says_nothing_of_what_was_sent_before_it
     fire = world.due.items.pop(slot)
     world.tick()
     world.worker().work()
-    assert there(world, run).state is RunState.SUCCEEDED
+    assert stored(world, run).state is RunState.SUCCEEDED
     world.due.items[slot] = fire
     world.tick()
     world.at("13:01:10")
@@ -476,5 +479,5 @@ def test_a_run_on_request_that_was_taken_says_nothing_of_what_was_sent_before_it
         now=world.now,
     )
 
-    assert found.taken_from is None
+    assert found.claimed_up_to is None
     assert [missing.first for missing in found.missing] == [at("12:00")]

@@ -1,15 +1,16 @@
-"""A run's supervisor, beat by beat: whose the run is, and what of it is kept."""
+"""The supervisor of a run at each heartbeat: ownership, lease and checkpoints."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import RunFolder
-from nextfire.domain.ports import Verdict
+from nextfire.domain.ports.scripts import Directive
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.run_supervisor import CANCEL_CHECK_EVERY, Host, RunSupervisor
 from tests.builders import LEASE, NOON, a_message
@@ -17,7 +18,7 @@ from tests.fakes import Clock, MemoryRunFiles, MemoryRunStore
 
 
 class Log:
-    """Stands in for the run's log, and the message."""
+    """Stands in for the log and the message of the run."""
 
     def __init__(self) -> None:
         self.shipped = 0
@@ -29,8 +30,8 @@ class Log:
         pass
 
 
-class Bed:
-    """A run under way since noon, and its supervisor."""
+class Harness:
+    """A run that started at noon, and its supervisor."""
 
     def __init__(self, *, fence: int = 1) -> None:
         self.clock = Clock(NOON)
@@ -44,7 +45,7 @@ class Bed:
             now=NOON,
             lease_until=NOON + LEASE,
         ).run
-        self.run = self.there(replace(claimed, fence=fence))
+        self.run = self.store(replace(claimed, fence=fence))
         log: Any = self.log
         host = Host(log, lambda: False, LEASE)
         self.supervisor = RunSupervisor(
@@ -58,10 +59,10 @@ class Bed:
             folder=RunFolder(self.run.key, "default"),
         )
 
-    def there(self, run: Run) -> Run:
-        return self.runs._store(run)  # noqa: SLF001 — as another writer left it
+    def store(self, run: Run) -> Run:
+        return self.runs._store(run)  # noqa: SLF001 — as another writer would store it
 
-    def after(self, time: timedelta) -> Verdict:
+    def after(self, time: timedelta) -> Directive:
         self.clock.move_to(self.clock.now() + time)
         return self.supervisor.ask()
 
@@ -76,41 +77,71 @@ class Bed:
 @pytest.mark.parametrize(
     ("fields", "verdict"),
     [
-        ({}, Verdict.GO_ON),
-        ({"cancel_requested": True}, Verdict.CANCEL),
-        ({"fence": 3}, Verdict.LEASE_LOST),
-        ({"state": RunState.CANCELLED}, Verdict.LEASE_LOST),
-        ({"fence": 1, "state": RunState.PENDING, "cancel_requested": True}, Verdict.GO_ON),
+        ({}, Directive.CONTINUE),
+        ({"cancel_requested": True}, Directive.CANCEL),
+        ({"fence": 3}, Directive.LEASE_LOST),
+        ({"state": RunState.CANCELLED}, Directive.LEASE_LOST),
+        ({"fence": 1, "state": RunState.PENDING, "cancel_requested": True}, Directive.CONTINUE),
     ],
     ids=["ours", "to be cancelled", "taken over", "ended", "as it was before our claim"],
 )
-def test_what_a_look_shows(fields: dict[str, Any], verdict: Verdict) -> None:
-    bed = Bed(fence=2)
-    bed.there(replace(bed.run, **fields))
+def test_the_verdict_of_a_cancel_check(fields: dict[str, Any], verdict: Directive) -> None:
+    harness = Harness(fence=2)
+    harness.store(replace(harness.run, **fields))
 
-    assert bed.after(CANCEL_CHECK_EVERY) is verdict
+    assert harness.after(CANCEL_CHECK_EVERY) is verdict
 
 
 def test_a_record_that_a_look_does_not_show_yet_says_nothing() -> None:
-    bed = Bed()
-    bed.runs.all.clear()
+    harness = Harness()
+    harness.runs.all.clear()
 
-    assert bed.after(CANCEL_CHECK_EVERY) is Verdict.GO_ON
+    assert harness.after(CANCEL_CHECK_EVERY) is Directive.CONTINUE
 
 
-def test_a_beat_that_meets_another_s_claim_ends_it_and_the_log_is_shipped_before() -> None:
-    bed = Bed()
-    bed.there(replace(bed.run, fence=2))
+def test_a_heartbeat_that_finds_a_takeover_ships_the_log_and_stops() -> None:
+    harness = Harness()
+    harness.store(replace(harness.run, fence=2))
 
-    assert bed.after(LEASE / 2) is Verdict.LEASE_LOST
-    assert bed.log.shipped == 1
+    assert harness.after(LEASE / 2) is Directive.LEASE_LOST
+    assert harness.log.shipped == 1
 
 
 def test_a_lease_that_is_over_is_lost_whatever_the_store_says() -> None:
-    assert Bed().after(LEASE) is Verdict.LEASE_LOST
+    assert Harness().after(LEASE) is Directive.LEASE_LOST
+
+
+def test_a_clock_that_is_set_back_stops_no_beat() -> None:
+    harness = Harness()
+    harness.after(timedelta(seconds=1))
+
+    harness.after(timedelta(hours=-1))
+
+    there = harness.runs.get(harness.run.key)
+    assert there is not None
+    assert there.lease_until == harness.clock.now() + LEASE
+    harness.store(replace(there, cancel_requested=True))
+    assert harness.after(CANCEL_CHECK_EVERY) is Directive.CANCEL
+
+
+def test_a_beat_that_is_not_answered_is_repeated_once_a_second() -> None:
+    harness = Harness()
+    asked: list[datetime] = []
+
+    def extend(*_: object, **__: object) -> None:
+        asked.append(harness.clock.now())
+        raise UnavailableError
+
+    harness.runs.extend = extend  # type: ignore[method-assign]
+    harness.clock.move_to(NOON + LEASE / 2)
+
+    verdicts = {harness.after(timedelta(milliseconds=200)) for _ in range(50)}
+
+    assert verdicts == {Directive.CONTINUE}
+    assert len(asked) == 10
 
 
 def test_no_large_checkpoint_takes_the_place_of_another_s_or_of_its_own() -> None:
-    bed = Bed()
+    harness = Harness()
 
-    assert len({bed.kept(), bed.kept(), Bed(fence=2).kept()}) == 3
+    assert len({harness.kept(), harness.kept(), Harness(fence=2).kept()}) == 3

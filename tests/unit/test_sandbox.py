@@ -1,4 +1,4 @@
-"""The end of a program, as the executor sees it from its keeper; here a keeper of any kind."""
+"""The end of a program as its keeper reports it to the executor; here a fake keeper."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
-from nextfire.adapters import kept_program
-from nextfire.adapters.script_streams import Pump
+from nextfire.adapters.scripts import kept_program
+from nextfire.adapters.scripts.script_streams import Pump
+from nextfire.domain.ports.scripts import Directive
 
 
 class Keeper:
-    """A process, and the other end of its control socket."""
+    """A process and the keeper's end of its control socket."""
 
     def __init__(self, seconds: float) -> None:
         self.process = subprocess.Popen(["sleep", str(seconds)])
-        control, self.told = socket.socketpair()
+        control, self.keeper_end = socket.socketpair()
         self._control = control
         self.swept: list[kept_program.SupervisedProgram] = []
         self.killed: list[int] = []
         self.kept = kept_program.SupervisedProgram(
-            control, kill=self.kill, kill_launcher=self.told.close, sweep=self.swept.append
+            control, kill=self.kill, kill_launcher=self.keeper_end.close, sweep=self.swept.append
         )
-        self.told.sendall(b"P %d\n" % self.process.pid)
+        self.keeper_end.sendall(b"P %d\n" % self.process.pid)
 
     def kill(self, pid: int) -> None:
         self.killed.append(pid)
@@ -38,12 +40,12 @@ class Keeper:
         self.process.kill()
         self.process.wait()
         self._control.close()
-        self.told.close()
+        self.keeper_end.close()
 
     def tell(self, report: bytes) -> None:
-        """*report*, and nothing more."""
-        self.told.sendall(report)
-        self.told.shutdown(socket.SHUT_WR)
+        """Send *report* and close the sending side."""
+        self.keeper_end.sendall(report)
+        self.keeper_end.shutdown(socket.SHUT_WR)
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def keepers() -> Iterator[list[Keeper]]:
         each.close()
 
 
-def test_all_that_a_keeper_tells_is_heard_before_its_end(
+def test_all_reports_of_a_keeper_are_read_before_its_end(
     keepers: list[Keeper], caplog: pytest.LogCaptureFixture
 ) -> None:
     keeper = Keeper(0)
@@ -64,7 +66,7 @@ def test_all_that_a_keeper_tells_is_heard_before_its_end(
     keeper.kept.end()
 
     assert (keeper.kept.exit_code, keeper.kept.ended) == (3, True)
-    assert keeper.told.recv(10) == b"K"
+    assert keeper.keeper_end.recv(10) == b"K"
     assert caplog.messages == []
 
 
@@ -75,9 +77,9 @@ def test_a_keeper_that_does_not_come_to_its_end_is_killed(
     keeper = Keeper(20)
     keepers.append(keeper)
 
-    def reap() -> None:  # as the launcher does, which closes its end then
+    def reap() -> None:  # like the launcher, which then closes its end
         keeper.process.wait()
-        keeper.told.close()
+        keeper.keeper_end.close()
 
     reaping = threading.Thread(target=reap)
     reaping.start()
@@ -103,8 +105,34 @@ def test_what_a_keeper_left_is_looked_for_whatever_it_reported(
     assert keeper.kept.left_nothing == bool(report)
 
 
-def test_keeper_that_reports_anything_costs_its_own_run(keepers: list[Keeper]) -> None:
-    """Lies, floods, and then hangs."""
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [
+        (-signal.SIGTERM, Directive.HAND_BACK),
+        (-signal.SIGKILL, Directive.CONTINUE),
+        (1, Directive.CONTINUE),
+    ],
+)
+def test_a_script_that_was_stopped_with_its_worker_is_handed_back(
+    keepers: list[Keeper], code: int, verdict: Directive
+) -> None:
+    """Systemd sends SIGTERM to all processes of a service at once."""
+    keeper = Keeper(20)
+    keepers.append(keeper)
+    keeper.tell(b"S\nD\nX %d\n" % code)
+    keeper.keeper_end.close()
+    with Pump() as pump:
+        pump.add(keeper.kept.sources[0])
+
+        end = kept_program.supervise(
+            keeper.kept, pump, timedelta(minutes=1), 1.0, lambda: Directive.HAND_BACK
+        )
+
+    assert end == (False, verdict)
+
+
+def test_a_misbehaving_keeper_affects_its_own_run_only(keepers: list[Keeper]) -> None:
+    """It reports false events, floods the socket and then hangs."""
     draw = random.Random(3)  # noqa: S311
     for _ in range(20):
         keeper = Keeper(20)
@@ -112,14 +140,14 @@ def test_keeper_that_reports_anything_costs_its_own_run(keepers: list[Keeper]) -
         said = b"P %d\n" % keeper.process.pid
         for _ in range(draw.randrange(40)):
             said += draw.choice([b"S", b"D", b"X", b"P", b"E", b""]) + draw.randbytes(9) + b"\n"
-        keeper.told.sendall(said + draw.choice([b"", b"X 0\n", bytes(64 * 1024)]))
+        keeper.keeper_end.sendall(said + draw.choice([b"", b"X 0\n", bytes(64 * 1024)]))
         kept = keeper.kept
         pump = Pump()
         pump.add(kept.sources[0])
 
         pump.drain(0.05)
 
-        keeper.told.close()
+        keeper.keeper_end.close()
         kept.end()
         assert isinstance(kept.exit_code, int | None)
         assert len(kept._report) <= 64 * 1024  # noqa: SLF001
@@ -128,7 +156,7 @@ def test_keeper_that_reports_anything_costs_its_own_run(keepers: list[Keeper]) -
 def test_keeper_that_floods_is_killed_and_believed_no_more(keepers: list[Keeper]) -> None:
     keeper = Keeper(20)
     keepers.append(keeper)
-    keeper.told.sendall(b"X 0\n" * 5000)
+    keeper.keeper_end.sendall(b"X 0\n" * 5000)
     pump = Pump()
     pump.add(keeper.kept.sources[0])
 
@@ -136,4 +164,4 @@ def test_keeper_that_floods_is_killed_and_believed_no_more(keepers: list[Keeper]
 
     assert keeper.process.wait(20) == -signal.SIGKILL
     assert (keeper.kept.exit_code, keeper.kept.left_nothing) == (None, False)
-    keeper.told.close()
+    keeper.keeper_end.close()

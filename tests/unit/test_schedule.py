@@ -1,4 +1,4 @@
-"""When jobs are due: every type and every rule, in spring and autumn twins."""
+"""When jobs are due: every type and rule, in spring and in autumn."""
 
 from __future__ import annotations
 
@@ -13,21 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from nextfire.domain.definition import SCHEDULE_FIELDS
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import isoformat, parse_instant
-from nextfire.domain.job import SCHEDULE_FIELDS, JobState
-from nextfire.domain.schedule import (
-    Dst,
-    Schedule,
-    ScheduleType,
-    check,
-    count_occurrences,
-    jitter,
-    next_instant,
-    next_occurrences,
-    occurrences,
-    upcoming,
-)
+from nextfire.domain.jitter import jitter
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.preview import upcoming
+from nextfire.domain.recurrence import check, next_instant, next_occurrences, occurrences
+from nextfire.domain.schedule import Dst, Schedule, ScheduleType
+from nextfire.domain.stretch import count_occurrences
 from nextfire.domain.zones import HORIZON
 from tests.builders import NOON, a_definition, a_job
 
@@ -67,7 +61,7 @@ def notes(of: Schedule, after: str, count: int) -> list[str]:
 
 
 SPRING, AUTUMN = "2026-03-28T12:00:00Z", "2026-10-24T12:00:00Z"
-"""In Berlin 02:00 became 03:00 on 29 March, and 03:00 became 02:00 on 25 October."""
+"""In Berlin, 02:00 becomes 03:00 on 29 March, and 03:00 becomes 02:00 on 25 October."""
 
 
 class TestClockChange:
@@ -244,15 +238,15 @@ class TestClockChange:
                 "30 2 * * *",
                 "ONCE",
                 AUTUMN,
-                ["2026-10-25T02:30 comes twice: fires the first time round only", ""],
+                ["2026-10-25T02:30 occurs twice: fires the first time only", ""],
             ),
             (
                 "30 2 * * *",
                 "EACH",
                 AUTUMN,
                 [
-                    "2026-10-25T02:30 comes twice: the first time round",
-                    "2026-10-25T02:30 comes twice: the second time round",
+                    "2026-10-25T02:30 occurs twice: the first time",
+                    "2026-10-25T02:30 occurs twice: the second time",
                     "",
                 ],
             ),
@@ -303,7 +297,7 @@ class TestClockChange:
                 "2018-05-04T00:00:00Z",
                 ["2018-05-05T00:00:00+09:00", "2018-05-05T23:45:00+09:00"],
             ),
-            # Two hours
+            # Changes by two hours
             (
                 "Antarctica/Troll",
                 "30 1,2 * * *",
@@ -316,7 +310,7 @@ class TestClockChange:
                 "2026-10-24T12:00:00Z",
                 ["2026-10-25T01:30:00+02:00", "2026-10-25T02:30:00+02:00"],
             ),
-            # At midnight, forward and back
+            # Changes at midnight, forward and back
             (
                 "Africa/Cairo",
                 "0 0 * * *",
@@ -329,7 +323,7 @@ class TestClockChange:
                 "2026-10-29T12:00:00Z",
                 ["2026-10-29T23:30:00+03:00", "2026-10-30T23:30:00+02:00"],
             ),
-            # A minute past midnight: the clock goes back into the day before
+            # A change one minute past midnight: the clock goes back into the day before
             (
                 "America/St_Johns",
                 "0 0 * * *",
@@ -353,7 +347,7 @@ class TestClockChange:
                     "2009-11-01T00:00:00-03:30",
                 ],
             ),
-            # A day that never was
+            # A day that does not exist
             (
                 "Pacific/Apia",
                 "0 12 * * *",
@@ -374,7 +368,7 @@ class TestClockChange:
                     "2011-12-31T12:00:00+14:00",
                 ],
             ),
-            # Winter time that is "summer time" with a negative saving
+            # Winter time as "summer time" with a negative saving
             (
                 "Europe/Dublin",
                 "30 1 * * *",
@@ -399,7 +393,7 @@ class TestClockChange:
                 "2026-03-21T12:00:00Z",
                 ["2026-03-22T03:00:00+01:00", "2026-03-23T02:30:00+01:00"],
             ),
-            # Summer time that stayed
+            # Summer time that became permanent
             (
                 "Europe/Istanbul",
                 "30 3 * * *",
@@ -448,7 +442,7 @@ class TestTypes:
             "2026-05-24T12:07:00.250Z",
             "2026-05-24T12:14:00.250Z",
         ]
-        # Whoever asks, and however late: the phase stays.
+        # The phase does not depend on the instant of the query.
         assert utc(of, "2027-01-01T00:00:00Z", 1) == ["2027-01-01T00:02:00.250Z"]
         assert utc(of, "2026-05-24T12:14:00.250Z", 1) == ["2026-05-24T12:21:00.250Z"]
 
@@ -543,10 +537,10 @@ class TestCheck:
             (schedule("ONCE", "2026-13-01T00:00"), "schedule", "ISO 8601"),
             (schedule("ONCE", "2026-05-24T10:00:00+99:99"), "schedule", "ISO 8601"),
             (schedule("ONCE", "٢٠٣٠-01-01"), "schedule", "ISO 8601"),
-            (schedule("ONCE", "2100-01-01T00:00:00Z"), "schedule", "not from 1970-01-02"),
-            (schedule("ONCE", "0001-01-01T00:00:00+14:00"), "schedule", "not from 1970-01-02"),
-            (schedule("ONCE", "9999-12-31T23:59:59-12:00"), "schedule", "not from 1970-01-02"),
-            (schedule("ONCE", None), "schedule", "not a text"),
+            (schedule("ONCE", "2100-01-01T00:00:00Z"), "schedule", "not between 1970-01-02"),
+            (schedule("ONCE", "0001-01-01T00:00:00+14:00"), "schedule", "not between 1970-01-02"),
+            (schedule("ONCE", "9999-12-31T23:59:59-12:00"), "schedule", "not between 1970-01-02"),
+            (schedule("ONCE", None), "schedule", "not a string"),
             (schedule("DELAY", "P1M"), "schedule", "duration"),
             (schedule("DELAY", "PT\u0665S"), "schedule", "duration"),
             (schedule("INTERVAL", "PT0.5S"), "schedule", "shorter"),
@@ -556,13 +550,13 @@ class TestCheck:
             (schedule("DATES", []), "schedule", "list"),
             (schedule("DATES", "2030-01-01"), "schedule", "list"),
             (schedule("DATES", ["2026-05-24T10:00:00Z"]), "schedule", "never fires"),
-            (schedule("CRON", "0 0 30 2 *"), "schedule", "never come"),
+            (schedule("CRON", "0 0 30 2 *"), "schedule", "never matches"),
             (schedule("CRON", "0 0 */30 4,6 1#5"), "schedule", "never fires"),
             (schedule("CRON", "0 0 * * *", "Mars/Olympus"), "timezone", "zone"),
             (schedule("MANUAL", None, "Mars/Olympus"), "timezone", "zone"),
             (schedule("MANUAL", None, end_at="x"), "endAt", "ISO 8601"),
             (schedule("CRON", "0 0 * * *", start_at="x"), "startAt", "ISO 8601"),
-            (schedule("CRON", "0 0 * * *", end_at="2101-01-01"), "endAt", "not from 1970-01-02"),
+            (schedule("CRON", "0 0 * * *", end_at="2101-01-01"), "endAt", "not between 1970-01-02"),
             (
                 schedule("CRON", "0 0 * * *", start_at="2030-01-02", end_at="2030-01-01"),
                 "endAt",
@@ -574,7 +568,7 @@ class TestCheck:
             (
                 schedule("ONCE", "2026-06-01", start_at="2026-06-02"),
                 "schedule",
-                "and from startAt",
+                "and at or after startAt",
             ),
         ],
         ids=lambda value: "" if isinstance(value, str) else str(value.expression)[:20],
@@ -591,7 +585,7 @@ class TestCheck:
         assert error.field == field
         assert problem in error.problem
         [shown] = re.findall(r"For example `([^`]+)`\.$", error.remedy)
-        assert check(_mended(of, field, shown)) or of.type is ScheduleType.MANUAL
+        assert check(_with_field(of, field, shown)) or of.type is ScheduleType.MANUAL
 
     def test_the_first_is_told(self) -> None:
         of = schedule("CRON", "0 13 * * *", since="2026-05-24T12:00:00Z")
@@ -599,7 +593,7 @@ class TestCheck:
         assert check(of) == parse_instant("2026-05-24T13:00:00Z")
 
 
-def _mended(of: Schedule, field: str, value: str) -> Schedule:
+def _with_field(of: Schedule, field: str, value: str) -> Schedule:
     parts: dict[str, Any] = {
         name: getattr(of, name) for name in ("expression", "timezone", "start_at", "end_at")
     }
@@ -625,7 +619,7 @@ class TestJitter:
         assert jitter(key, at, width) == found
 
     def test_it_stays_the_same_for_ever(self) -> None:
-        # Stored due entries were made with these.
+        # Stored due entries depend on these values.
         assert jitter("uid00001", NOON, timedelta(seconds=60)) == timedelta(milliseconds=17818)
 
     def test_none_without_a_width(self) -> None:
@@ -715,7 +709,7 @@ def test_instants_ascend_and_do_not_depend_on_who_asked_before(
         assert next_instant(of, two - timedelta(milliseconds=1)) == two
 
 
-def test_what_says_when_makes_a_version() -> None:
+def test_schedule_fields_make_a_new_version() -> None:
     assert {
         "type",
         "schedule",
@@ -728,7 +722,7 @@ def test_what_says_when_makes_a_version() -> None:
     } == SCHEDULE_FIELDS
 
 
-def test_a_definition_says_it_all_to_its_schedule() -> None:
+def test_a_definition_passes_all_schedule_fields() -> None:
     definition = a_definition(
         "PT1H", "INTERVAL", startAt="2026-06-01", endAt="2026-07-01", dst="EACH", timezone=BERLIN
     )

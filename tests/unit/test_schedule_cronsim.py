@@ -1,6 +1,7 @@
-"""Against cronsim, which goes by Debian's cron: each difference has a name, and each name occurs.
+"""Comparison with cronsim, which follows Debian's cron. Each kind of difference has a name and must
+occur.
 
-Run with ``-s`` to see how often.
+Run with ``-s`` to see the counts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from itertools import islice
 import pytest
 from cronsim import CronSim
 
-from nextfire.domain.schedule import Schedule, ScheduleType, next_occurrences
+from nextfire.domain.recurrence import next_occurrences
+from nextfire.domain.schedule import Schedule, ScheduleType
 from nextfire.domain.zones import Change, changes, zone
 from tests.crons import Expression, cases
 
@@ -27,7 +29,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Case:
-    """One comparison. `raw` is what cronsim said; `theirs` that after `after`, each once."""
+    """`raw`: the answer of cronsim; `theirs`: its distinct instants after `after`."""
 
     cron: Expression
     zone: str
@@ -41,13 +43,13 @@ class Case:
 
     @property
     def differing(self) -> set[datetime]:
-        """The instants that only one of them has, as far as both go."""
+        """The instants that only one of both returns, within the range that both cover."""
         ours, theirs = self.ours, self.theirs
         both = min(ours[-1], theirs[-1]) if theirs else self.after
         return {at for at in set(ours) ^ set(theirs) if at <= both}
 
     def only_near(self, kind: Callable[[Change], bool]) -> bool:
-        """Whether they differ, and only around changes of this kind."""
+        """Whether they differ, and only near changes of this kind."""
         turns = [
             change
             for change in changes(self.zone, self.after - NEAR, self.ours[-1] + NEAR)
@@ -59,31 +61,31 @@ class Case:
 
 
 def a_second_round_leads_back(case: Case) -> bool:
-    """Asked in the second round, it answers with times of the first: before the question."""
+    """Asked in the repeated hour, cronsim returns times of the first pass, before `after`."""
     return not case.cron.elapsed and any(at <= case.after for at in case.raw)
 
 
 def a_minute_wildcard_goes_by_elapsed_time(case: Case) -> bool:
-    """For it, as for Debian, ``*/5 2 * * *`` is no job of a fixed time; for us the hour decides."""
+    """To cronsim and Debian, ``*/5 2 * * *`` has no fixed time; here the hour field decides."""
     return case.cron.minute_wildcard and not case.cron.elapsed and case.only_near(lambda _: True)
 
 
-def it_reckons_in_whole_hours(case: Case) -> bool:
-    """Where the clock is changed at or by a part of an hour, it goes on at the wrong minute."""
+def cronsim_counts_in_whole_hours(case: Case) -> bool:
+    """After a clock change at or by a fraction of an hour, cronsim resumes at a wrong minute."""
     return case.cron.elapsed and case.only_near(
         lambda c: bool((c.after - c.before) % HOUR) or c.wall_before.minute > 0
     )
 
 
-def it_stumbles_over_a_skipped_midnight(case: Case) -> bool:
-    """It goes on at the next day's midnight, which the clock does not show, or at one too late."""
+def cronsim_misses_a_skipped_midnight(case: Case) -> bool:
+    """After a skipped midnight, cronsim resumes at one that does not exist or is too late."""
     return case.cron.elapsed and case.only_near(
         lambda c: c.after > c.before and c.wall_before.time() == time()
     )
 
 
 def it_never_returns(cron: Expression, name: str, after: datetime) -> bool:
-    """Where the clock goes back over midnight it may look for the next day for ever: not asked."""
+    """When the clock goes back across midnight, cronsim may search forever, so it is not called."""
     fixed = not cron.elapsed and not cron.minute_wildcard
     return not fixed and any(
         (change.wall_before - SECOND).date() > change.wall_after.date()
@@ -94,8 +96,8 @@ def it_never_returns(cron: Expression, name: str, after: datetime) -> bool:
 NAMED = (
     a_second_round_leads_back,
     a_minute_wildcard_goes_by_elapsed_time,
-    it_reckons_in_whole_hours,
-    it_stumbles_over_a_skipped_midnight,
+    cronsim_counts_in_whole_hours,
+    cronsim_misses_a_skipped_midnight,
 )
 
 
@@ -120,14 +122,14 @@ def test_every_difference_to_cronsim_has_a_name_and_every_name_occurs(
             hits["equal"] += 1
             continue
         reasons = [named.__name__ for named in NAMED if named(case)]
-        told = f"{cron.text} in {name} after {after.isoformat()}"
-        assert reasons, f"{told}: {sorted(map(str, case.differing))}"
+        case_text = f"{cron.text} in {name} after {after.isoformat()}"
+        assert reasons, f"{case_text}: {sorted(map(str, case.differing))}"
         if case.differing:
             excuses = {named.__name__ for named in NAMED[1:]}
-            assert excuses & set(reasons), f"{told}: {sorted(map(str, case.differing))}"
+            assert excuses & set(reasons), f"{case_text}: {sorted(map(str, case.differing))}"
         hits.update(reasons)
 
     with capsys.disabled():
-        print(f"\ncronsim: {dict(hits)}")  # noqa: T201 — the counts are the finding
+        print(f"\ncronsim: {dict(hits)}")  # noqa: T201 — the counts are the result
     names = {named.__name__ for named in (*NAMED, it_never_returns)}
-    assert names <= set(hits), "a difference that does not occur"
+    assert names <= set(hits), "a named difference did not occur"

@@ -1,5 +1,5 @@
-"""The script runner, with real processes: as root where the tests are root, and then once more as
-somebody else.
+"""The script runner with real processes. If the tests run as root, they run as root first and then
+again as another user.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters import folders, process_table, removal, sandbox
-from nextfire.adapters.host_abilities import HostFeatures
-from nextfire.adapters.script_runner import ProcessScriptRunner, ScriptLimits
-from nextfire.adapters.script_streams import Pump
-from nextfire.adapters.script_streams import Stream as ReadingEnd
-from nextfire.adapters.script_users import ScriptUsers
+from nextfire.adapters.scripts import folders, process_table, removal, sandbox
+from nextfire.adapters.scripts.host_abilities import HostFeatures
+from nextfire.adapters.scripts.script_runner import ProcessScriptRunner, ScriptLimits
+from nextfire.adapters.scripts.script_streams import Pump
+from nextfire.adapters.scripts.script_streams import Stream as ReadingEnd
+from nextfire.adapters.scripts.script_users import ScriptUsers
 from nextfire.domain.log import Stream
-from nextfire.domain.ports import ScriptCall, ScriptExit, Verdict
+from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit
 from tests.crons import LONG
 from tests.supervisors import Watch
 
@@ -46,13 +46,13 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 print(os.getpid(), child.pid)
 """
-"""A script that ignores SIGTERM and has a child that does too; both are told by number."""
+"""A script and a child that both ignore SIGTERM; the script prints both process ids."""
 
 BY_THEN = 2.5
-"""Seconds by which a script has begun and told what SIGTERM does to it; on a busy machine, too."""
+"""Seconds until a script has started and installed its SIGTERM handler, even on a busy machine."""
 
 NAMESPACES = "TEST_NAMESPACES"
-"""Set to ``no``, this variable has the tests run as on a host that allows no namespaces."""
+"""If this variable is ``no``, the tests run as on a host without namespaces."""
 
 only_root = pytest.mark.skipif(not AS_ROOT, reason="only root has users to give")
 only_others = pytest.mark.skipif(AS_ROOT, reason="root gives scripts another user")
@@ -68,7 +68,7 @@ def host() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    """Where the runner makes its working folders. Every user can get there."""
+    """The folder for the runner's working folders; every user can enter it."""
     path = Path(tempfile.mkdtemp(prefix="test-runner-"))
     path.chmod(0o711)
     yield path
@@ -89,7 +89,7 @@ def runner(
 
 
 class Runner:
-    """A runner with a small cap and a short grace, and a script of a few lines."""
+    """A runner with a small output cap and a short grace period, for short scripts."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -98,14 +98,14 @@ class Runner:
         self,
         source: str,
         *,
-        ask: Callable[[], Verdict] = lambda: Verdict.GO_ON,
+        ask: Callable[[], Directive] = lambda: Directive.CONTINUE,
         watch: Watch | None = None,
         payload: str = "{}",
         timeout: float = 20,
         grace: float = 0.3,
         name: str = "script.py",
         environment: Mapping[str, str] | None = None,
-        limits: ScriptLimits = ScriptLimits(),  # noqa: B008 - it does not change
+        limits: ScriptLimits = ScriptLimits(),  # noqa: B008 - it is immutable
         path: str | None = None,
         tenant: str = "acme",
     ) -> ScriptExit:
@@ -120,7 +120,7 @@ class Runner:
         return runner(self._folder, grace, limits, path).run(call, watch or Watch(ask))
 
     def living(self) -> list[int]:
-        """What lives of the scripts."""
+        """The ids of the scripts' living processes."""
         return processes_in(self._folder)
 
 
@@ -128,14 +128,14 @@ class Runner:
 def run(folder: Path) -> Iterator[Runner]:
     yield Runner(folder)
     for thread in threading.enumerate():
-        if thread.name == "removal":  # it goes on by itself where the machine is busy
+        if thread.name == "removal":  # on a busy machine, removal continues in the background
             thread.join()
-    assert list(folder.iterdir()) == []  # whatever happened
+    assert list(folder.iterdir()) == []  # after any outcome
     assert processes_in(folder) == []
 
 
 def processes_in(folder: Path) -> list[int]:
-    """What lives of the scripts whose folders are in *folder*, by the home that they inherit."""
+    """The ids of living processes of scripts in *folder*, identified by the HOME they inherit."""
     living = [pid for pid, _, fields in process_table.processes() if fields[0] not in b"ZX"]
     home = f"HOME={folder}/".encode()
     found = []
@@ -146,9 +146,9 @@ def processes_in(folder: Path) -> list[int]:
     return found
 
 
-def after(seconds: float, verdict: Verdict) -> Callable[[], Verdict]:
+def after(seconds: float, verdict: Directive) -> Callable[[], Directive]:
     start = time.monotonic()
-    return lambda: verdict if time.monotonic() - start > seconds else Verdict.GO_ON
+    return lambda: verdict if time.monotonic() - start > seconds else Directive.CONTINUE
 
 
 def descriptors() -> list[str]:
@@ -164,7 +164,7 @@ def eventually(condition: Callable[[], bool], within: float = 5) -> bool:
     return True
 
 
-# What a script gets
+# The environment of a script
 
 
 def test_script_gets_payload_and_context(run: Runner) -> None:
@@ -264,7 +264,7 @@ def test_limits(run: Runner) -> None:
     ).stdout.split("\n")[:7]
 
     assert (core, data, file, files) == (
-        "0 0",
+        "1 1",  # 0 does not stop dumps that the host pipes to a program
         "104857600 104857600",
         "1048576 1048576",
         "1024 1024",
@@ -272,7 +272,7 @@ def test_limits(run: Runner) -> None:
     assert (cpu, score) == ("True True", "1000")
     if AS_ROOT:
         assert processes == "20 20"
-    else:  # where tasks are not counted per namespace, those of others are added
+    else:  # without namespaces, tasks of other processes of the user count as well
         assert int(processes.split()[0]) >= 20
 
 
@@ -281,7 +281,7 @@ def test_cap_that_keeps_nothing_is_refused() -> None:
         ProcessScriptRunner(output_cap=1)
 
 
-# How it ends by itself
+# How a script ends by itself
 
 
 def test_exit_code_and_stderr(run: Runner) -> None:
@@ -365,9 +365,9 @@ def test_output_written_right_before_the_exit_arrives_whole(run: Runner) -> None
         os._exit(0)
     """
 
-    def ask() -> Verdict:
+    def ask() -> Directive:
         time.sleep(0.8)
-        return Verdict.GO_ON
+        return Directive.CONTINUE
 
     assert f"[{1_000_000 - CAP} bytes cut]" in run(source, ask=ask).stdout
 
@@ -375,11 +375,11 @@ def test_output_written_right_before_the_exit_arrives_whole(run: Runner) -> None
 def test_binary_output(run: Runner) -> None:
     end = run(r"import sys; sys.stdout.buffer.write(b'a\x00\xff\xc3\xa4\xf0')")
 
-    assert end.stdout == "a\0?ä?"  # each at most as long as what it stands for
+    assert end.stdout == "a\0?ä?"  # each replacement is at most as long as the replaced bytes
 
 
 def test_script_that_takes_its_own_output_holds_nobody_up() -> None:
-    """What was there when it was looked for is gone when it is read."""
+    """Data that was available when polled is gone when it is read."""
     reader, writer = os.pipe()
     got: list[bytes] = []
     stream = ReadingEnd(reader, got.append)
@@ -405,7 +405,7 @@ def test_output_before_the_end_is_kept_when_it_is_killed(run: Runner) -> None:
     assert run("print('step 1')\n" + ENDLESS, timeout=BY_THEN).stdout == "step 1\n"
 
 
-# How it is ended
+# How a script is stopped
 
 
 def test_timeout_ends_the_script_by_sigterm(run: Runner) -> None:
@@ -429,14 +429,18 @@ def test_timeout_kills_the_group_when_its_grace_is_over(run: Runner) -> None:
     end = run(FORKING + ENDLESS, timeout=BY_THEN, grace=0.4)
     took = time.monotonic() - started
 
-    assert (end.timed_out, end.stopped, end.exit_code) == (True, Verdict.GO_ON, -signal.SIGKILL)
+    assert (end.timed_out, end.stopped, end.exit_code) == (
+        True,
+        Directive.CONTINUE,
+        -signal.SIGKILL,
+    )
     assert took >= BY_THEN + 0.4
     assert len(end.stdout.split()) == 2
     assert run.living() == []
 
 
-@pytest.mark.parametrize("verdict", [Verdict.CANCEL, Verdict.HAND_BACK])
-def test_verdict_ends_the_script_by_sigterm(run: Runner, verdict: Verdict) -> None:
+@pytest.mark.parametrize("verdict", [Directive.CANCEL, Directive.HAND_BACK])
+def test_verdict_ends_the_script_by_sigterm(run: Runner, verdict: Directive) -> None:
     source = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n" + ENDLESS
     end = run(source, ask=after(BY_THEN, verdict), grace=10)
 
@@ -444,17 +448,17 @@ def test_verdict_ends_the_script_by_sigterm(run: Runner, verdict: Verdict) -> No
 
 
 def test_verdict_is_enforced_when_its_grace_is_over(run: Runner) -> None:
-    end = run(FORKING + ENDLESS, ask=after(BY_THEN, Verdict.CANCEL))
+    end = run(FORKING + ENDLESS, ask=after(BY_THEN, Directive.CANCEL))
 
-    assert (end.stopped, end.timed_out, end.exit_code) == (Verdict.CANCEL, False, -signal.SIGKILL)
+    assert (end.stopped, end.timed_out, end.exit_code) == (Directive.CANCEL, False, -signal.SIGKILL)
     assert run.living() == []
 
 
 def test_lost_lease_kills_at_once(run: Runner) -> None:
     started = time.monotonic()
-    end = run(FORKING + ENDLESS, ask=after(BY_THEN, Verdict.LEASE_LOST), grace=60)
+    end = run(FORKING + ENDLESS, ask=after(BY_THEN, Directive.LEASE_LOST), grace=60)
 
-    assert (end.stopped, end.exit_code) == (Verdict.LEASE_LOST, -signal.SIGKILL)
+    assert (end.stopped, end.exit_code) == (Directive.LEASE_LOST, -signal.SIGKILL)
     assert time.monotonic() - started < 30
     assert run.living() == []
 
@@ -462,40 +466,40 @@ def test_lost_lease_kills_at_once(run: Runner) -> None:
 def test_lease_lost_within_the_grace_kills_at_once(run: Runner) -> None:
     started = time.monotonic()
     end = run(
-        FORKING + ENDLESS, timeout=BY_THEN, ask=after(BY_THEN + 0.5, Verdict.LEASE_LOST), grace=60
+        FORKING + ENDLESS, timeout=BY_THEN, ask=after(BY_THEN + 0.5, Directive.LEASE_LOST), grace=60
     )
 
-    assert (end.timed_out, end.stopped) == (True, Verdict.LEASE_LOST)
+    assert (end.timed_out, end.stopped) == (True, Directive.LEASE_LOST)
     assert time.monotonic() - started < 30
 
 
 def test_first_cause_is_told(run: Runner) -> None:
-    end = run(FORKING + ENDLESS, timeout=BY_THEN, ask=after(BY_THEN + 2, Verdict.CANCEL), grace=4)
+    end = run(FORKING + ENDLESS, timeout=BY_THEN, ask=after(BY_THEN + 2, Directive.CANCEL), grace=4)
 
-    assert (end.timed_out, end.stopped) == (True, Verdict.GO_ON)
+    assert (end.timed_out, end.stopped) == (True, Directive.CONTINUE)
 
 
 def test_error_of_the_supervisor_leaves_no_process(run: Runner) -> None:
     watch = Watch()
 
-    def ask() -> Verdict:
-        if watch.told["stdout"]:
+    def ask() -> Directive:
+        if watch.printed["stdout"]:
             raise LookupError("supervisor")
-        return Verdict.GO_ON
+        return Directive.CONTINUE
 
     watch.ask = ask
     with pytest.raises(LookupError, match="supervisor"):
         run(FORKING + ENDLESS, watch=watch)
-    assert len(watch.told["stdout"].split()) == 2
+    assert len(watch.printed["stdout"].split()) == 2
     assert run.living() == []
 
 
 def test_supervisor_is_asked_several_times_a_second_and_waiting_is_cheap(run: Runner) -> None:
     asked: list[float] = []
 
-    def ask() -> Verdict:
+    def ask() -> Directive:
         asked.append(time.monotonic())
-        return Verdict.GO_ON
+        return Directive.CONTINUE
 
     cpu = time.thread_time()
     run("import time; time.sleep(1.5)", ask=ask)
@@ -514,7 +518,7 @@ def test_sigterm_arrives_though_the_worker_blocks_it(run: Runner) -> None:
     assert end.exit_code == -signal.SIGTERM
 
 
-# What is left behind
+# Processes and files that a script leaves behind
 
 
 def test_background_process_ends_with_the_script(run: Runner) -> None:
@@ -559,7 +563,7 @@ if not os.fork():
 os.wait()
 time.sleep(0.3)
 """
-"""A script that leaves a daemon, told by number: of another session, and of no parent."""
+"""A script that leaves a daemon in another session, without a parent, and prints its id."""
 
 
 @pytest.mark.parametrize("end", ["", "os._exit(3)", "os.kill(os.getpid(), 9)", "time.sleep(60)"])
@@ -582,7 +586,7 @@ def test_daemon_ends_with_the_script(run: Runner, end: str) -> None:
     ids=["closed folders", "closed itself", "deep", "links", "gone"],
 )
 def test_working_folder_is_removed(run: Runner, mess: str) -> None:
-    assert run(f"import os; {mess}").exit_code == 0  # and the fixture looks
+    assert run(f"import os; {mess}").exit_code == 0  # the fixture checks the folder
 
 
 def test_removal_of_deep_folders_takes_few_descriptors(
@@ -608,30 +612,30 @@ def test_removal_of_deep_folders_takes_few_descriptors(
 def test_removal_that_takes_long_holds_no_outcome_up(
     run: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run("pass")  # the first may look for an interpreter, in folders of its own
-    go_on = threading.Event()
+    run("pass")  # the first run may search for an interpreter in its own folders
+    proceed = threading.Event()
     really = removal.remove
 
     def slow(path: Path) -> None:
-        assert go_on.wait(30)
+        assert proceed.wait(30)
         really(path)
 
-    monkeypatch.setattr("nextfire.adapters.folders.remove", slow)
+    monkeypatch.setattr("nextfire.adapters.scripts.folders.remove", slow)
     monkeypatch.setattr(folders, "_WAIT_AT_MOST", 0.05)
     tell = "import os; print(os.getuid(), os.getcwd())"
     removals: list[threading.Thread] = []
-    of_others = {*threading.enumerate()}  # removals of tests before may go on
+    earlier_threads = {*threading.enumerate()}  # removals of earlier tests may still run
     try:
         with ThreadPoolExecutor(1) as pool:
-            told = [pool.submit(run, tell) for _ in range(2)]
-            ends = [end.result(timeout=20).stdout.split() for end in told]
-        begun = {*threading.enumerate()} - of_others
+            runs = [pool.submit(run, tell) for _ in range(2)]
+            ends = [end.result(timeout=20).stdout.split() for end in runs]
+        begun = {*threading.enumerate()} - earlier_threads
         removals += [thread for thread in begun if thread.name == "removal"]
-        monkeypatch.setattr("nextfire.adapters.folders.remove", really)
-        ProcessScriptRunner(temp_root=folder)  # it sweeps
+        monkeypatch.setattr("nextfire.adapters.scripts.folders.remove", really)
+        ProcessScriptRunner(temp_root=folder)  # it sweeps old folders
         still_there = [Path(where).exists() for _, where in ends]
     finally:
-        go_on.set()
+        proceed.set()
         for thread in removals:
             thread.join()
 
@@ -683,12 +687,12 @@ WORKER = """
 import sys
 from datetime import timedelta
 from pathlib import Path
-from nextfire.adapters.script_runner import ProcessScriptRunner
-from nextfire.domain.ports import ScriptCall, Verdict
+from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
+from nextfire.domain.ports.scripts import Directive, ScriptCall
 
 class Watch:
     def ask(self):
-        return Verdict.GO_ON
+        return Directive.CONTINUE
     def output(self, stream, data):
         print(data.decode(), end="", flush=True)
 
@@ -712,15 +716,15 @@ def test_script_and_all_it_started_die_with_their_worker(folder: Path) -> None:
         assert worker.stdout is not None
         worker.stdin.write(source + "time.sleep(60)")
         worker.stdin.close()
-        told = [pid for _ in range(2) for pid in worker.stdout.readline().split()]
-        assert len(told) == 3
+        pids = [pid for _ in range(2) for pid in worker.stdout.readline().split()]
+        assert len(pids) == 3
         assert len(processes_in(folder)) == 3
         worker.kill()
 
     assert eventually(lambda: processes_in(folder) == [])
     assert len(list(folder.iterdir())) == 1
 
-    def swept() -> bool:  # not before its keeper has ended too
+    def swept() -> bool:  # succeeds after the keeper has ended too
         ProcessScriptRunner(temp_root=folder)
         return list(folder.iterdir()) == []
 
@@ -728,16 +732,16 @@ def test_script_and_all_it_started_die_with_their_worker(folder: Path) -> None:
 
 
 def test_folder_in_use_is_not_swept(run: Runner, folder: Path) -> None:
-    def ask() -> Verdict:
+    def ask() -> Directive:
         ProcessScriptRunner(temp_root=folder)
-        return Verdict.GO_ON
+        return Directive.CONTINUE
 
     end = run("import os, time; time.sleep(0.5); print(os.path.exists(__file__))", ask=ask)
 
     assert end.stdout == "True\n"
 
 
-# What it cannot see
+# Isolation
 
 
 SPY = """
@@ -766,8 +770,8 @@ def test_executor_cannot_be_looked_into(run: Runner) -> None:
 @only_root
 def test_neighbours_cannot_be_looked_into(run: Runner) -> None:
     seen = threading.Event()
-    watch = Watch(lambda: Verdict.LEASE_LOST if seen.is_set() else Verdict.GO_ON)
-    told = watch.told["stdout"]
+    watch = Watch(lambda: Directive.LEASE_LOST if seen.is_set() else Directive.CONTINUE)
+    printed = watch.printed["stdout"]
     spy = """
         import os
         pid = {}
@@ -785,13 +789,13 @@ def test_neighbours_cannot_be_looked_into(run: Runner) -> None:
         source = "import os, time; print(os.getpid(), os.getcwd()); time.sleep(60)"
         neighbour = pool.submit(run, source, watch=watch)
         try:
-            assert eventually(lambda: told.endswith(b"\n"))
-            _, cwd = told.decode().split()
+            assert eventually(lambda: printed.endswith(b"\n"))
+            _, cwd = printed.decode().split()
             (pid,) = run.living()
             refusals = run(spy.format(pid, cwd, cwd)).stdout.split()
         finally:
             seen.set()
-        assert neighbour.result().stopped is Verdict.LEASE_LOST
+        assert neighbour.result().stopped is Directive.LEASE_LOST
     assert len(refusals) == 5
     assert {*refusals} <= {"PermissionError", "FileNotFoundError", "ProcessLookupError"}
 
@@ -809,7 +813,7 @@ def test_script_is_nobody_known_and_can_become_nobody_else(run: Runner) -> None:
         print([line.split()[1] for line in open("/proc/self/status") if "NoNewPrivs" in line])
     """
     before = os.getgroups()
-    os.setgroups([4242])  # the executor may belong to groups
+    os.setgroups([4242])  # executors may have supplementary groups
     try:
         ids, *rest = run(source).stdout.splitlines()
     finally:
@@ -876,7 +880,7 @@ def test_namespaces_of_its_own_are_no_refuge(run: Runner, folder: Path) -> None:
         if ctypes.CDLL(None).unshare(users_and_processes) or os.fork():
             time.sleep(0.5)
             os._exit(0)
-        print("first of its own:", os.getpid(), flush=True)
+        print("pid in the namespace:", os.getpid(), flush=True)
         if os.fork() == 0:
             os.setsid()
         time.sleep(60)
@@ -884,7 +888,7 @@ def test_namespaces_of_its_own_are_no_refuge(run: Runner, folder: Path) -> None:
     end = run(source)
 
     assert end.exit_code == 0
-    assert end.stdout in {"first of its own: 1\n", ""}  # some machines allow no such thing
+    assert end.stdout in {"pid in the namespace: 1\n", ""}  # some machines do not allow this
     assert processes_in(folder) == []
 
 
@@ -903,7 +907,7 @@ while True:
     if made >= 2000 or os.getpid() == first and time.process_time() > 0.2:
         END
 """
-"""Up to 2,000 processes from each one on, half of them in sessions of their own."""
+"""Each process forks up to 2,000 others, half of them in new sessions."""
 
 
 @pytest.mark.parametrize("ending", ["time.sleep(60)", "os._exit(0)"])
@@ -912,15 +916,16 @@ def test_fork_bomb_is_bounded_and_ends(run: Runner, folder: Path, ending: str) -
     limits = ScriptLimits(processes=100)
     most = 0
 
-    def ask() -> Verdict:
+    def ask() -> Directive:
         nonlocal most
         most = max(most, len(processes_in(folder)))
-        return Verdict.GO_ON
+        return Directive.CONTINUE
 
     end = run(source, limits=limits, timeout=1.5, ask=ask)
 
     assert end.timed_out or end.exit_code == 0
-    assert 10 < most <= 100
+    # The user's tasks are added to the limit; some of them may have ended since.
+    assert 10 < most <= (100 if AS_ROOT else 110)
     assert run("print('next')").stdout == "next\n"
 
 
@@ -946,18 +951,18 @@ def test_files_are_bounded(run: Runner) -> None:
 
 
 def test_large_output_is_told_whole_and_kept_in_part(run: Runner) -> None:
-    told = 0
+    reported = 0
 
     class Count(Watch):
         def output(self, stream: Stream, data: bytes) -> None:
-            nonlocal told
+            nonlocal reported
             assert stream == "stdout"
-            told += len(data)
+            reported += len(data)
 
     size = 200_000_000
     end = run(f"import sys; sys.stdout.write('x' * {size})", watch=Count(), timeout=60)
 
-    assert told == size
+    assert reported == size
     assert f"[{size - CAP} bytes cut]" in end.stdout
 
 
@@ -968,9 +973,9 @@ def test_script_that_attacks_its_keeper_gains_nothing(run: Runner, number: int) 
     watch = Watch()
     end = run(source, watch=watch, timeout=1.5)
 
-    assert len(watch.told["stdout"].split()) == 3
+    assert len(watch.printed["stdout"].split()) == 3
     assert run.living() == []
-    if "Operation not permitted" in end.stderr:  # refused by Landlock
+    if "Operation not permitted" in end.stderr:  # denied by Landlock
         assert end.exit_code == 1
     else:
         assert end.exit_code is None
@@ -1116,7 +1121,7 @@ def test_error_of_the_supervisor_in_a_save_ends_the_script(run: Runner) -> None:
         run("import nextfire_job; nextfire_job.save_checkpoint(1)\n" + ENDLESS, watch=Broken())
 
 
-# When it cannot start
+# Start failures
 
 
 @pytest.mark.parametrize("interpreter", ["/no/such/python", "/etc/passwd", "/", "/bin/false"])
@@ -1126,16 +1131,16 @@ def test_interpreter_that_does_not_do_is_refused(interpreter: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("says", "told"), [("2 7 18", "its version: 2 7 18"), ("", "its version: no output")]
+    ("says", "message"), [("2 7 18", "its version: 2 7 18"), ("", "its version: no output")]
 )
 def test_interpreter_that_is_no_python_of_today_is_refused_with_what_it_says(
-    folder: Path, says: str, told: str
+    folder: Path, says: str, message: str
 ) -> None:
     other = folder / "other-python"
     other.write_text(f"#!/bin/sh\necho {says}\n")
     other.chmod(0o755)
     try:
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             ProcessScriptRunner(interpreter=str(other), temp_root=folder)
     finally:
         other.unlink()
@@ -1143,7 +1148,7 @@ def test_interpreter_that_is_no_python_of_today_is_refused_with_what_it_says(
 
 @only_root
 def test_interpreter_that_the_user_cannot_reach_is_refused(tmp_path: Path) -> None:
-    python = tmp_path / "python3"  # pytest closes the folder to others
+    python = tmp_path / "python3"  # pytest does not let other users enter the folder
     python.symlink_to("/usr/bin/env")
     with pytest.raises(ValueError, match=r"as script users.*Permission denied.*never run as"):
         ProcessScriptRunner(interpreter=str(python))
@@ -1154,7 +1159,7 @@ def test_interpreter_is_looked_for_where_the_users_can_reach_it(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "_base_executable", str(tmp_path / "python3"))
-    monkeypatch.setattr("nextfire.adapters.script_runner._OTHER_INTERPRETERS", ())
+    monkeypatch.setattr("nextfire.adapters.scripts.script_runner._OTHER_INTERPRETERS", ())
     with pytest.raises(ValueError, match="never run as root"):
         ProcessScriptRunner(temp_root=folder)
 
@@ -1222,4 +1227,4 @@ def test_all_of_this_as_another_user(namespaces: str) -> None:
             if "No module named" not in end.stderr:
                 assert end.returncode == 0, end.stdout[-5000:] + end.stderr[-5000:]
                 return
-    pytest.skip("another user can run no Python here that has pytest")
+    pytest.skip("no Python with pytest that another user can run")

@@ -1,4 +1,4 @@
-"""Skip the next occurrence, and undo that: the record is the law."""
+"""Skipping the next occurrence and undoing that; the run record decides."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import pytest
 
 from nextfire.domain.errors import ChangedError, ConflictError, NotFoundError
 from nextfire.domain.ids import RunKey, run_id
-from nextfire.domain.job import MAX_SKIPS, Job, JobState
+from nextfire.domain.job import MAX_SKIPS, Job
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState, Trigger
-from tests.accounting import assert_all_accounted, covered, ran, settle
+from tests.accounting import assert_all_accounted_for, covered, ran, settle
 from tests.builders import RUN_ALL, RUN_LATEST, at, job_key
-from tests.unit.test_audit import audit, without_entries
+from tests.unit.test_audit import audit, delete_due_entries
 from tests.world import World
 
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
@@ -29,7 +30,7 @@ def skip(world: World, job: Job, reason: str | None = None, **more: Any) -> Job:
     return world.manage_runs.skip_next(job.key, reason, **more)
 
 
-def live(world: World, *times: str) -> None:
+def tick_and_work(world: World, *times: str) -> None:
     for time in times:
         world.tick_at(time)
         world.worker().work()
@@ -39,7 +40,7 @@ def test_the_next_occurrence_does_not_run_and_the_one_after_does(world: World) -
     job = world.register(**MINUTELY)
 
     skipping = skip(world, job, "the ledger is closed")
-    live(world, "11:59", "12:00")
+    tick_and_work(world, "11:59", "12:00")
 
     assert skipping == world.job(job.key)
     assert (skipping.skips, skipping.revision) == ((at("11:59"),), job.revision + 1)
@@ -52,7 +53,7 @@ def test_the_next_occurrence_does_not_run_and_the_one_after_does(world: World) -
     )
     assert ran(world, job) == ["12:00"]
     assert covered(world, job) == []
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_asked_twice_it_is_the_same_occurrence(world: World) -> None:
@@ -60,7 +61,7 @@ def test_asked_twice_it_is_the_same_occurrence(world: World) -> None:
     once = skip(world, job)
     assert skip(world, job) == once
     assert world.job(job.key).next_to_run(world.now) == at("12:00")
-    live(world, "11:59")
+    tick_and_work(world, "11:59")
     assert skip(world, job).skips == (at("11:59"), at("12:00"))
 
 
@@ -69,12 +70,12 @@ def test_an_undone_skip_runs(world: World) -> None:
     skip(world, job)
 
     undone = world.manage_runs.unskip(job.key)
-    live(world, "12:00")
+    tick_and_work(world, "12:00")
 
     assert undone.skips == ()
     assert undone == world.job(job.key)
     assert ran(world, job) == ["12:00"]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
     with pytest.raises(NotFoundError):
         world.manage_runs.unskip(job.key)
 
@@ -89,12 +90,12 @@ def test_an_undoing_comes_a_minute_before_or_not_at_all(world: World, now: str, 
         return
     with pytest.raises(ConflictError, match="too late"):
         world.manage_runs.unskip(job.key)
-    live(world, "12:00")
+    tick_and_work(world, "12:00")
     assert world.run(job, "12:00").state is RunState.SKIPPED
 
 
 def test_a_skip_without_its_record_cannot_be_undone_and_says_so(world: World) -> None:
-    """Its record may have gone with its retention, or from a restored table."""
+    """The record may have expired, or be missing in a restored table."""
     job = world.register()
     skipping = skip(world, job)
     world.runs.forget(world.run(job, "12:00").key)
@@ -106,9 +107,9 @@ def test_a_skip_without_its_record_cannot_be_undone_and_says_so(world: World) ->
 
 
 def test_what_has_been_taken_is_not_skipped(world: World) -> None:
-    """The watcher's clock is ahead: the occurrence runs, and the caller thinks it is to come."""
+    """The watcher's clock is ahead: the occurrence ran, but for the caller it is in the future."""
     job = world.register(**MINUTELY)
-    live(world, "11:59")
+    tick_and_work(world, "11:59")
     world.at("11:58:59.9")
 
     with pytest.raises(ConflictError, match="already has a record"):
@@ -128,12 +129,12 @@ def test_what_was_sent_and_not_taken_is_skipped(world: World) -> None:
     assert world.run(job, "11:59").skip_requested
     assert not world.runner.calls
     settle(world)
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
-def test_who_has_none_to_skip_says_so(world: World) -> None:
+def test_jobs_without_an_occurrence_to_skip_are_rejected(world: World) -> None:
     with pytest.raises(NotFoundError):
-        world.manage_runs.skip_next(job_key("nobody"), None)
+        world.manage_runs.skip_next(job_key("missing"), None)
     paused = world.pause(world.register("paused"))
     manual = world.register("manual", type="MANUAL", schedule=None)
     for job in (paused, manual):
@@ -158,9 +159,9 @@ def test_only_a_job_that_is_as_expected_is_touched(world: World) -> None:
 
 def test_a_change_that_comes_between_is_met_again(world: World) -> None:
     job = world.register()
-    world.faults.once_before("runs.skip_next", lambda: world.change(job, timeoutSec=7))
+    world.faults.call_before_next("runs.skip_next", lambda: world.change(job, timeoutSec=7))
     assert skip(world, job).definition.timeout_sec == 7
-    world.faults.once_before("runs.unskip", lambda: world.change(job, timeoutSec=8))
+    world.faults.call_before_next("runs.unskip", lambda: world.change(job, timeoutSec=8))
     assert world.manage_runs.unskip(job.key).definition.timeout_sec == 8
     assert not world.runs.all
 
@@ -168,9 +169,9 @@ def test_a_change_that_comes_between_is_met_again(world: World) -> None:
 def test_the_last_occurrence_is_skipped_and_the_job_is_completed(world: World) -> None:
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
     skip(world, job)
-    live(world, "12:00")
+    tick_and_work(world, "12:00")
     assert world.job(job.key).state is JobState.COMPLETED
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_replace_does_not_end_a_run_for_one_that_is_skipped(world: World) -> None:
@@ -198,7 +199,7 @@ def test_replace_passes_over_no_run_for_one_that_is_skipped(world: World) -> Non
     world.worker().work()
     assert ran(world, job) == ["11:59"]
     settle(world)
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_replace_passes_over_no_run_for_two_that_are_skipped(world: World) -> None:
@@ -211,27 +212,27 @@ def test_replace_passes_over_no_run_for_two_that_are_skipped(world: World) -> No
     world.worker().work()
     assert ran(world, job) == ["11:59"]
     settle(world)
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_overlap_skip_looks_past_it(world: World) -> None:
     job = world.register(overlap="SKIP", **MINUTELY)
     skip(world, job)
-    live(world, "11:59", "12:00")
+    tick_and_work(world, "11:59", "12:00")
     assert ran(world, job) == ["12:00"]
 
 
 @pytest.mark.parametrize("policy", [RUN_ALL, RUN_LATEST])
 def test_a_range_goes_around_it(world: World, policy: dict[str, Any]) -> None:
     job = world.register(**MINUTELY, misfire=policy)
-    live(world, "11:59")
+    tick_and_work(world, "11:59")
     skip(world, job)
     world.at("12:05:30")
     settle(world)
     assert world.run(job, "12:00").skip_requested
     assert "12:00" not in ran(world, job)
     assert "12:05" in ran(world, job)
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_a_pause_leaves_it(world: World) -> None:
@@ -243,30 +244,30 @@ def test_a_pause_leaves_it(world: World) -> None:
     settle(world)
     assert world.run(job, "11:59").skip_requested
     assert ran(world, job)[:2] == ["12:00", "12:01"]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_a_change_of_the_schedule_leaves_it_to_what_comes_then(world: World) -> None:
     job = world.register()
     skip(world, job)
     world.change(job, schedule="*/30 * * * *")
-    live(world, "12:00", "12:30")
+    tick_and_work(world, "12:00", "12:30")
     assert ran(world, job) == ["12:30"]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
-def test_of_one_that_is_no_occurrence_any_more_nothing_is_owed(world: World) -> None:
+def test_a_skip_that_matches_no_occurrence_owes_nothing(world: World) -> None:
     job = world.register()
     skip(world, job)
     world.change(job, schedule="30 * * * *")
-    live(world, "12:00", "12:30")
+    tick_and_work(world, "12:00", "12:30")
     assert ran(world, job) == ["12:30"]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
-def test_the_auditor_takes_one_to_come_for_none_that_was(world: World) -> None:
+def test_the_auditor_does_not_mistake_a_future_skip_for_a_past_record(world: World) -> None:
     job = world.register(schedule="*/5 * * * *", misfire=RUN_LATEST)
-    without_entries(world)
+    delete_due_entries(world)
     world.at("12:19:30")
     world.tick()
     skip(world, job)
@@ -277,7 +278,7 @@ def test_the_auditor_takes_one_to_come_for_none_that_was(world: World) -> None:
 
     assert report.restored == 1
     assert ran(world, job) == ["12:15"]
-    assert_all_accounted(world, job)
+    assert_all_accounted_for(world, job)
 
 
 def test_a_job_remembers_the_latest_only(world: World) -> None:

@@ -1,4 +1,4 @@
-"""How many occurrences lie in a stretch of time: as many as a walk over them counts."""
+"""Counting the occurrences in a stretch of time, compared with iterating over them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from nextfire.domain import schedule as schedules_module
+from nextfire.domain import recurrence
 from nextfire.domain.instants import isoformat
-from nextfire.domain.schedule import (
-    Dst,
-    Occurrence,
-    Schedule,
-    ScheduleType,
-    Stretch,
-    count_occurrences,
-    occurrences,
-    stretch,
-)
+from nextfire.domain.recurrence import occurrences
+from nextfire.domain.schedule import Dst, Occurrence, Schedule, ScheduleType
+from nextfire.domain.stretch import Stretch, count_occurrences, stretch
 from tests.builders import NOON, a_job, at
 from tests.crons import LONG
 
@@ -33,7 +26,7 @@ SECONDS = st.integers(0, 3 * 86_400)
 
 @st.composite
 def schedules(draw: st.DrawFn) -> Schedule:
-    """Of every type, around the changes of clocks too."""
+    """Schedules of every type, also around clock changes."""
     since = draw(st.sampled_from([SPRING, AUTUMN, NOON])) + timedelta(seconds=draw(SECONDS))
     zone = draw(
         st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"])
@@ -105,17 +98,17 @@ def test_counting_many_finds_as_many_as_a_walk(
 
 def test_counting_many_walks_over_few(monkeypatch: pytest.MonkeyPatch) -> None:
     walked = []
-    walk = schedules_module._cron  # noqa: SLF001 — to see how far it goes
+    walk = recurrence.cron_occurrences
 
     def watched(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
         for each in walk(schedule, after):
             walked.append(each)
             yield each
 
-    monkeypatch.setattr(schedules_module, "_cron", watched)
-    monkeypatch.setitem(schedules_module._SOURCES, ScheduleType.CRON, watched)  # noqa: SLF001
+    monkeypatch.setattr(recurrence, "cron_occurrences", watched)
+    monkeypatch.setitem(recurrence._SOURCES, ScheduleType.CRON, watched)  # noqa: SLF001
     schedule = Schedule(ScheduleType.CRON, "* * * * *", "UTC", NOON)
-    until = NOON + timedelta(minutes=200_001)  # asked for by no other test: answers are kept
+    until = NOON + timedelta(minutes=200_001)  # used by no other test, because results are cached
 
     assert count_occurrences(schedule, until, at_most=100_000) == 100_000
     assert len(walked) < 100

@@ -1,4 +1,4 @@
-"""The numbers of system calls, against the kernel's own headers; the shape of the filter."""
+"""System call numbers, compared with the kernel headers, and the structure of the filter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nextfire.adapters import syscalls
+from nextfire.adapters.scripts import syscalls
 
 HEADERS = (
     Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
@@ -26,7 +26,7 @@ NAMED = {
 
 
 @pytest.mark.skipif(
-    not all(header.is_file() for header in HEADERS), reason="the kernel's headers are not here"
+    not all(header.is_file() for header in HEADERS), reason="the kernel headers are not installed"
 )
 @pytest.mark.parametrize("column", [0, 1], ids=["x86-64", "AArch64"])
 def test_numbers_are_the_kernels(column: int) -> None:

@@ -1,4 +1,4 @@
-"""What is told, and how loudly."""
+"""What is logged, and at which level."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ DEAD, SUCCEEDED = (Run(run_key(), state) for state in (RunState.DEAD, RunState.S
         (None, False, "INFO"),
     ],
 )
-def test_a_death_and_what_does_not_decode_are_told_as_errors(
+def test_deaths_and_undecodable_messages_are_logged_as_errors(
     capsys: pytest.CaptureFixture[str], run: Run | None, level: str, *, quarantined: bool
 ) -> None:
     handled = Handled(Disposition.ACKNOWLEDGE, "why", run, quarantined=quarantined)
 
     Telemetry(f"telemetry-{level}-{quarantined}-{run and run.state}").handled(handled)
 
-    [told] = capsys.readouterr().out.splitlines()
-    assert json.loads(told)["level"] == level
+    [line] = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["level"] == level

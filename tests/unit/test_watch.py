@@ -1,4 +1,4 @@
-"""Two watchers of one group, stepped as their functions step them."""
+"""Two watchers of one shard group, stepped like the watcher function steps them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nextfire.domain.errors import UnavailableError
-from nextfire.domain.ports import Lease
+from nextfire.domain.ports.control import Lease
 from nextfire.usecases.dispatch.tick import Dispatch
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.watch import Watch
@@ -23,7 +23,7 @@ def world() -> World:
 
 
 class Watcher:
-    """A watcher's process: steps when its last step asked for it."""
+    """A watcher process that steps when its last step asked for it."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -45,8 +45,8 @@ class Watcher:
                 self.again_at = self.world.now + timedelta(milliseconds=250)
 
 
-def live(world: World, watchers: list[Watcher], until: str) -> None:
-    """Let time pass; each watcher steps when it is time for it."""
+def advance_until(world: World, watchers: list[Watcher], until: str) -> None:
+    """Advance to *until*; each watcher steps when it is due."""
     end = at(until)
     while world.now < end:
         for watcher in watchers:
@@ -65,7 +65,7 @@ def test_every_occurrence_is_sent_at_its_instant(world: World) -> None:
     world.register(schedule="* * * * *")
     world.register("odd", type="ONCE", schedule="2026-05-24T12:00:17.123Z")
 
-    live(world, [Watcher(world, "a")], "12:03:30")
+    advance_until(world, [Watcher(world, "a")], "12:03:30")
 
     assert world.sent == [
         *("report 12:00", "odd 12:00:17", "report 12:01", "report 12:02", "report 12:03"),
@@ -76,7 +76,7 @@ def test_every_occurrence_is_sent_at_its_instant(world: World) -> None:
 def test_only_one_of_two_sends(world: World) -> None:
     world.register(schedule="* * * * *")
 
-    live(world, [Watcher(world, "a"), Watcher(world, "b")], "12:05:30")
+    advance_until(world, [Watcher(world, "a"), Watcher(world, "b")], "12:05:30")
 
     assert world.sent == [f"report 12:0{n}" for n in range(6)]
 
@@ -84,11 +84,11 @@ def test_only_one_of_two_sends(world: World) -> None:
 def test_a_killed_holder_delays_a_run_by_four_seconds_at_most(world: World) -> None:
     world.register(schedule="* * * * *")
     first, second = Watcher(world, "a"), Watcher(world, "b")
-    live(world, [first, second], "11:59:59.9")
+    advance_until(world, [first, second], "11:59:59.9")
     assert first.watch.holds
 
     first.alive = False
-    live(world, [first, second], "12:00:30")
+    advance_until(world, [first, second], "12:00:30")
 
     assert world.sent == ["report 12:00"]
     assert lateness(world)[0] <= timedelta(seconds=4)
@@ -97,12 +97,12 @@ def test_a_killed_holder_delays_a_run_by_four_seconds_at_most(world: World) -> N
 def test_a_holder_that_ends_hands_over_at_once(world: World) -> None:
     world.register(schedule="* * * * *")
     first, second = Watcher(world, "a"), Watcher(world, "b")
-    live(world, [first, second], "11:59:59")
+    advance_until(world, [first, second], "11:59:59")
 
     first.watch.end()
     first.alive = False
     assert not first.watch.holds
-    live(world, [first, second], "12:00:30")
+    advance_until(world, [first, second], "12:00:30")
 
     assert world.sent == ["report 12:00"]
     assert lateness(world)[0] <= timedelta(milliseconds=2)
@@ -111,11 +111,11 @@ def test_a_holder_that_ends_hands_over_at_once(world: World) -> None:
 def test_a_standby_that_takes_over_reads_all_that_the_holder_left(world: World) -> None:
     world.register(schedule="* * * * *", misfire=RUN_ALL)
     first, second = Watcher(world, "a"), Watcher(world, "b")
-    live(world, [first, second], "12:00:30")
+    advance_until(world, [first, second], "12:00:30")
     second.alive = first.alive = False
     world.at("12:03:10")
 
-    live(world, [Watcher(world, "c")], "12:03:50")
+    advance_until(world, [Watcher(world, "c")], "12:03:50")
 
     assert world.sent == [f"report 12:0{n}" for n in range(4)]
 
@@ -123,10 +123,10 @@ def test_a_standby_that_takes_over_reads_all_that_the_holder_left(world: World) 
 def test_a_poll_that_fails_does_not_stop_what_is_held(world: World) -> None:
     world.register(schedule="* * * * *")
     watcher = Watcher(world, "a")
-    live(world, [watcher], "11:59:59.2")
+    advance_until(world, [watcher], "11:59:59.2")
     world.faults.refuse("due.read", times=1000)
 
-    live(world, [watcher], "12:00:01")
+    advance_until(world, [watcher], "12:00:01")
 
     assert world.sent == ["report 12:00"]
     assert lateness(world)[0] <= timedelta(milliseconds=300)
@@ -149,7 +149,7 @@ def test_more_than_one_batch_is_released_without_waiting(world: World) -> None:
     for n in range(250):
         world.register(f"job{n}")
 
-    live(world, [Watcher(world, "a")], "12:00:00.5")
+    advance_until(world, [Watcher(world, "a")], "12:00:00.5")
 
     assert len(world.sent) == 250
 
@@ -159,14 +159,14 @@ def test_a_large_backlog_is_released_before_more_is_read(world: World) -> None:
         world.register(f"job{n}")
     world.register("second", type="ONCE", schedule="2026-05-24T12:00:01Z")
 
-    live(world, [Watcher(world, "a")], "12:00:02")
+    advance_until(world, [Watcher(world, "a")], "12:00:02")
 
     assert len(world.sent) == 1_301
     assert world.sent[-1] == "second 12:00:01"
 
 
 class Leases:
-    """Stands in for `HoldLease`: holds, under another epoch each time."""
+    """Stands in for `HoldLease`: always holds the lease, with another epoch each time."""
 
     next_at = None
 
@@ -177,7 +177,7 @@ class Leases:
         return Lease("a", next(self._epochs), 1)
 
 
-def test_under_another_epoch_nothing_is_known_of_the_one_before(world: World) -> None:
+def test_a_new_epoch_starts_with_a_new_dispatcher(world: World) -> None:
     leases: Any = Leases()
     made: list[int] = []
 

@@ -1,6 +1,6 @@
-"""What a worker does with the messages that it gets together: of one group one after the other, and
-none before one that stays. With a scripted inbox; the process itself is in
-`tests/integration/test_worker.py`.
+"""How a worker handles the messages of one batch: messages of a group in order, and none after one
+that was not acknowledged. The inbox is scripted; `tests/integration/test_worker.py` covers the
+process itself.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from functions.worker.worker import stopper, threads
-from nextfire.adapters.aws import SystemClock
-from nextfire.adapters.run_queue import SqsDelivery
-from nextfire.adapters.worker_journal import WorkerJournal
+from nextfire.adapters.aws.clients import SystemClock
+from nextfire.adapters.sqs.run_queue import SqsDelivery
+from nextfire.adapters.worker.journal import WorkerJournal
 from nextfire.domain.errors import UnavailableError
 from nextfire.usecases.acknowledger import Acknowledger
 from nextfire.usecases.execute_run import Disposition, Handled
@@ -27,11 +27,11 @@ DONE = Handled(Disposition.ACKNOWLEDGE, "done")
 
 
 class Queue:
-    """Gives *messages* once, all of one group, and then has the worker stop when each is settled.
+    """Delivers *messages* once, all in one group, and stops the worker when all are settled.
 
-    It is inbox, SQS client, use case, service clock and task protection in one. `handled`: what was
-    begun; `listed`: what was in the journal then; `hidden`: what was handed back; `done`: what was
-    deleted; `asked`: for how many.
+    It acts as inbox, SQS client, use case, service clock and task protection. `handled`: messages
+    that were started; `listed`: content of the journal at those times; `hidden`: messages handed
+    back; `done`: messages deleted; `asked`: number of messages asked for in each poll.
     """
 
     def __init__(self, *messages: str, slots: int = 4, one_run: bool = False) -> None:
@@ -60,7 +60,7 @@ class Queue:
         return []
 
     def stop(self) -> None:
-        """As the signal does it."""
+        """Stop the worker like the signal handler does."""
         assert self.pool is not None
         stopper(self.pool)(0, None)
 
@@ -84,7 +84,7 @@ class Queue:
         self.kept.append(working)
 
     def serve(self) -> None:
-        """Have a worker serve it until it is stopped."""
+        """Run a worker on this queue until it is stopped."""
         here: Any = self
         telemetry, clock = WorkerTelemetry("worker"), SystemClock()
         with threads(self._slots) as its_threads:
@@ -106,7 +106,7 @@ class Queue:
             self.pool.serve()
 
 
-def test_what_came_together_is_done_in_turn_and_nothing_is_handed_back() -> None:
+def test_messages_of_a_batch_run_in_order_and_none_is_handed_back() -> None:
     queue = Queue("a", "b", "c")
 
     queue.serve()
@@ -117,7 +117,7 @@ def test_what_came_together_is_done_in_turn_and_nothing_is_handed_back() -> None
 
 
 @pytest.mark.parametrize("raised", [UnavailableError("throttled"), ValueError("a defect")])
-def test_what_follows_one_that_stays_is_handed_back_and_not_begun(raised: Exception) -> None:
+def test_messages_after_an_unacknowledged_one_are_handed_back(raised: Exception) -> None:
     def fail() -> Handled:
         raise raised
 
@@ -156,7 +156,7 @@ def test_what_it_holds_is_listed_before_it_is_begun_and_until_it_is_done() -> No
 
     assert queue.listed[0] == ["a", "b", "c"]
     assert (queue.done, queue.hidden) == (["a"], ["c"])
-    assert queue.journal.held() == [], "neither what is done nor what was left"
+    assert queue.journal.held() == [], "neither deleted nor left messages are listed"
 
 
 @pytest.mark.parametrize(("slots", "asked"), [(1, 1), (4, 4), (10, 10), (12, 10)])

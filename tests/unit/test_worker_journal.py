@@ -1,4 +1,4 @@
-"""The list of what a worker holds: complete, in order, and valid at whichever moment it dies."""
+"""The journal of messages that a worker holds: complete, ordered, and valid after any crash."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters import worker_journal
-from nextfire.adapters.run_queue import SqsDelivery
-from nextfire.adapters.worker_journal import HeldMessage, WorkerJournal
+from nextfire.adapters.sqs.run_queue import SqsDelivery
+from nextfire.adapters.worker import journal as worker_journal
+from nextfire.adapters.worker.journal import HeldMessage, WorkerJournal
 
 NO_CLIENT: Any = None
 
@@ -29,7 +29,7 @@ def test_it_lists_what_is_needed_to_give_a_message_back() -> None:
     assert journal.held() == [HeldMessage("handle a", "a", "ü", "token a", "body")]
 
 
-def test_of_what_is_too_long_to_be_ours_the_receipt_is_listed() -> None:
+def test_an_oversized_message_is_listed_without_its_body() -> None:
     journal = WorkerJournal()
 
     journal.hold([delivery("a", body="x" * 300_000)])
@@ -50,7 +50,7 @@ def test_what_it_has_no_room_for_is_not_listed() -> None:
 
 
 class Dying(WorkerJournal):
-    """Its process dies after *left* more bytes were written."""
+    """A journal whose process dies after it wrote *left* more bytes."""
 
     left = 1 << 30
 
@@ -60,10 +60,10 @@ class Dying(WorkerJournal):
 
 
 @pytest.mark.parametrize("written", range(110))
-def test_an_entry_whose_writing_was_broken_off_is_not_listed(written: int) -> None:
+def test_a_partly_written_entry_is_not_listed(written: int) -> None:
     journal = Dying()
     journal.hold([delivery("a"), delivery("b")])
-    journal.release([delivery("b")])  # the place is reused, over what is left of b
+    journal.release([delivery("b")])  # its place is reused; the rest of its bytes stay
     size = len(worker_journal._encode(HeldMessage("handle c", "c", "ü", "token c", "body")))  # noqa: SLF001
 
     journal.left = written
@@ -81,6 +81,6 @@ def test_a_release_that_was_broken_off_leaves_the_entry_or_none(written: int) ->
     journal.left = written
     journal.release([delivery("a")])
 
-    # The last bytes of the checksum may be zero already: then the entry is gone a byte early.
+    # If the last bytes of the checksum are zero already, the entry is gone a byte early.
     assert names(journal) in (["b"], ["a", "b"])
     assert written < 16 or names(journal) == ["b"]

@@ -1,4 +1,4 @@
-"""The clock's changes, against the files that tell them."""
+"""The clock changes of zones, compared with the files of the time zone database."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ DATABASE = resources.files("tzdata")
 NAMES = DATABASE.joinpath("zones").read_text("utf-8").split()
 
 
-def told(name: str) -> list[Change]:
-    """The changes of the offset that the zone's file lists (RFC 9636, version 2)."""
+def listed_changes(name: str) -> list[Change]:
+    """The changes of the UTC offset that the zone's file lists (RFC 9636, version 2)."""
     data = DATABASE.joinpath("zoneinfo", *name.split("/")).read_bytes()
     first = struct.unpack(">6l", data[20:44])
     start = 44 + sum(n * size for n, size in zip(first, (1, 1, 8, 5, 6, 1), strict=True))
@@ -43,8 +43,8 @@ def told(name: str) -> list[Change]:
 
 @pytest.mark.parametrize("name", NAMES if LONG else [*ZONES, "Africa/Monrovia", "Asia/Gaza"])
 def test_changes_are_those_of_the_database(name: str) -> None:
-    listed = told(name)
-    # What comes after the last that is listed, the file tells as a rule.
+    listed = listed_changes(name)
+    # The file describes changes after the last listed one by a rule.
     until = listed[-1].at if listed else FIRST
 
     assert list(changes(name, FIRST, until)) == listed
@@ -79,7 +79,7 @@ def test_a_change_at_the_bounds() -> None:
         "\ud800",
     ],
 )
-def test_what_is_no_zone_is_refused(name: str) -> None:
+def test_an_invalid_zone_is_rejected(name: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         zone(name)
 

@@ -9,13 +9,13 @@ import tempfile
 from pathlib import Path
 
 VERSION = "2.1148.1"
-"""npm's `latest` is an older line that cannot read what the current library writes."""
+"""npm's `latest` is an older line that cannot read the output of the current library."""
 
 
 def inherited_environment() -> dict[str, str]:
     """This process's environment for a child, with the virtual environment's tools first.
 
-    Without anything of AWS: no credentials, profile or endpoint of the user gets in.
+    AWS variables are removed: credentials, profile and endpoint of the user.
     """
     environment = {
         name: value
@@ -31,7 +31,7 @@ def installed_cdk(cache: Path) -> Path:
     """The `cdk` program under *cache*, fetched from the npm registry the first time.
 
     Raises:
-        subprocess.CalledProcessError: npm failed; its words are in `stderr`.
+        subprocess.CalledProcessError: npm failed; see `stderr`.
     """
     folder = cache / f"aws-cdk-{VERSION}"
     program = folder / "node_modules" / "aws-cdk" / "bin" / "cdk"
@@ -53,7 +53,7 @@ def installed_cdk(cache: Path) -> Path:
         try:
             fresh.rename(folder)
         except OSError:
-            if not program.exists():  # nobody else installed it meanwhile
+            if not program.exists():  # not installed by another process meanwhile
                 raise
             shutil.rmtree(fresh)
     return program

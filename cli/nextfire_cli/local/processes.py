@@ -1,9 +1,9 @@
-"""The processes of the local stack: recorded before anything can go wrong, ended by their ids.
+"""The processes of the local stack: recorded when they start, ended by their ids.
 
-A record outlives the process that made it, so that a later `up` or `down` ends what a killed one
-left. An id is believed only together with the start time of its process. A process that this one
-did not start is ended only if its working or temporary folder is the stack's: a cloned repository
-can contain such a record.
+The record outlives its process, so that a later `up` or `down` ends the processes that a killed one
+left. An id is valid only together with the start time of its process. Processes started by others
+are ended only if their working or temporary folder belongs to the stack: a cloned repository can
+contain such a record.
 """
 
 import contextlib
@@ -74,7 +74,7 @@ def interrupts_deferred() -> Generator[None]:
 
 
 def started(pid: int) -> str | None:
-    """What tells process *pid* from an earlier or later one of that id; None if it has ended."""
+    """The start time of process *pid*, which identifies it together with *pid*; None if ended."""
     if _PROC.joinpath("self").exists():
         fields = _stat(pid)
         return None if fields is None or fields[0] == "Z" else fields[19]
@@ -98,7 +98,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 class ProcessRecord(BaseModel):
-    """A process that we started, the leader of a process group of its own."""
+    """A process that we started. It leads a process group."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -132,7 +132,7 @@ class Processes:
         cwd: Path,
         log: Path,
     ) -> subprocess.Popen[bytes]:
-        """Start *command* in a session of its own, its output appended to *log*."""
+        """Start *command* in its own session; append its output to *log*."""
         log.parent.mkdir(parents=True, exist_ok=True)
         with interrupts_deferred(), log.open("ab") as output:
             process = subprocess.Popen(
@@ -159,8 +159,8 @@ class Processes:
             return []  # `end_strays` finds processes without it
 
     def end(self, records: Iterable[ProcessRecord], *, grace: timedelta) -> None:
-        """SIGTERM to each leader, after *grace* SIGKILL to what is left of its group. Without a
-        signal where a process is not ours, or ended before: `end_strays` finds what that left.
+        """SIGTERM to each leader, and after *grace* SIGKILL to the rest of its group. No signal
+        to processes that are not ours or have ended: `end_strays` finds what they left.
         """
         with interrupts_deferred():
             ending = list(records)
@@ -180,10 +180,10 @@ class Processes:
             self._write([record for record in self.recorded() if record not in ending])
 
     def end_strays(self) -> None:
-        """SIGKILL what our processes started in sessions of their own and left behind.
+        """SIGKILL processes that ours started in their own sessions and left behind.
 
-        They are known by a working or temporary folder within the territory, and by having no
-        terminal. Where there is no /proc, nothing is known and nothing is done.
+        They have a working or temporary folder within the territory, and no terminal. Does nothing
+        without /proc.
         """
         for entry in _PROC.glob("[0-9]*"):
             fields = _stat(pid := int(entry.name))

@@ -24,7 +24,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.client import ClientError as NextfireClientError
 from nextfire.client import folder
 from nextfire.domain.keys import Minted, Scope
@@ -40,14 +40,14 @@ from nextfire_cli.local.processes import (
 REGION = "us-east-1"
 ACCOUNT = "000000000000"
 ROOT_KEY = "test"
-"""Both the id and the secret of the emulated account's root user; good on this machine only."""
+"""Id and secret of the emulated account's root user; valid on this machine only."""
 
 _STACK_NAME = "Nextfire"
 _WRITTEN = (
     *("tmp", "logs", "ministack", "cdk.out", "aws", "lock", "port", "api-key"),
     *(folder.FILE, "processes.json"),
 )
-"""What a stack keeps in its folder."""
+"""Files of a stack in its folder."""
 _HOST = "127.0.0.1"
 _ASSETS_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
 _DEPLOYED_KEY = "nextfire/deployed"
@@ -57,7 +57,7 @@ _EMF = '"_aws":'  # of CloudWatch's embedded metric format
 _MOST_OF_A_LINE = 500
 _EMULATOR_GRACE = timedelta(seconds=20)
 _KEY_LIFE, _KEY_LEFT = timedelta(days=365), timedelta(days=30)
-"""How long the API key of the stack is good, and how long of it is left when another is made."""
+"""Lifetime of the stack's API key, and what remains of it when a new key is created."""
 
 Report = Callable[[str], None]
 
@@ -71,7 +71,7 @@ class _Info(BaseModel):
 
 
 class PoolInfo(_Info):
-    """A pool's queues and who serves it: `lambda` or `worker`."""
+    """A pool: its queues and its executor, `lambda` or `worker`."""
 
     executor: str
     queue_url: str
@@ -79,7 +79,7 @@ class PoolInfo(_Info):
 
 
 class StackInfo(_Info):
-    """A running local stack: where it is, what it is made of, how to sign requests to it."""
+    """A running local stack: endpoints, parts and credentials."""
 
     endpoint: str
     """Base URL of the API, to which paths such as `/v1/jobs` are added."""
@@ -90,11 +90,11 @@ class StackInfo(_Info):
     access_key: str
     secret_key: str
     key_file: Path
-    """Holds the API key that the stack came with; readable to its user only."""
+    """The API key of the stack; readable by its user only."""
     scripts_bucket: str
     outputs_bucket: str
     event_bus: str
-    """The event bus's name."""
+    """Name of the event bus."""
     tables: dict[str, str]
     """Physical names by `jobs`, `due`, `runs`, `control`, `keys`, `requests`."""
     pools: dict[str, PoolInfo]
@@ -112,7 +112,7 @@ class StackInfo(_Info):
 
     @property
     def api_key(self) -> str:
-        """An API key of the tenant that may do all."""
+        """An API key with all permissions of the tenant."""
         return self.key_file.read_text(encoding="ascii").strip()
 
 
@@ -125,7 +125,7 @@ class LocalStack:
     def __init__(self, root: Path, *, state: Path | None = None) -> None:
         self._root = root.resolve()
         self._cache = self._root / ".nextfire"
-        # A link in place of the folder itself is refused, see `_check_folder`.
+        # The folder itself must not be a link, see `_check_folder`.
         self._state = state.resolve() if state else self._cache
         self._territory = self._state / "tmp"
         self._logs = self._state / "logs"
@@ -163,11 +163,11 @@ class LocalStack:
         """Start the stack, deploy what has changed, and wait until the API answers.
 
         Data of an earlier start are kept. If anything fails or interrupts, what has been started
-        is stopped again. *workers* is the number per worker pool; *settings* go before those of
-        cdk.json, and *lease* is one of them.
+        is stopped again. *workers* is the number per worker pool; *settings*, and *lease*, override
+        those of cdk.json.
 
         Raises:
-            LocalStackError: Something else holds the port or the state, or a step failed.
+            LocalStackError: The port or the state is in use, or a step failed.
         """
         self._take_lock()
         with interrupts_raised():
@@ -181,16 +181,16 @@ class LocalStack:
         """Stop all processes and keep the data. Does nothing if nothing runs.
 
         Raises:
-            LocalStackError: The folder is another user's, or leads elsewhere.
+            LocalStackError: The folder belongs to another user, or contains links.
         """
         self._check_folder()
         with interrupts_deferred():
             records = self._processes.recorded()
             emulators = [record for record in records if record.name == "ministack"]
             others = [record for record in records if record.name != "ministack"]
-            # From here on what has ended was ended: see `casualties`.
+            # Processes that end from here on are not `casualties`.
             self._info_file.unlink(missing_ok=True)
-            # Workers first: they hand their runs back, for which they need the queue.
+            # Workers first: they need the queue to hand their runs back.
             self._processes.end(others, grace=_WORKER_GRACE)
             self._processes.end(emulators, grace=_EMULATOR_GRACE)
             self._processes.end_strays()
@@ -202,7 +202,7 @@ class LocalStack:
                 self._lock = None
 
     def remove(self) -> None:
-        """Stop, and delete jobs, runs, scripts and logs. What was downloaded or built stays."""
+        """Stop, and delete jobs, runs, scripts and logs. Keep downloads and builds."""
         self.stop()
         for each in (self._data, self._logs, self._state / "cdk.out", self._state / "aws"):
             shutil.rmtree(each, ignore_errors=True)
@@ -235,15 +235,15 @@ class LocalStack:
             ) from error
 
     def casualties(self) -> list[str]:
-        """Of a stack that nobody stopped, the processes that have ended all the same: each by its
-        name, with where its log lies and the end of it.
+        """Processes that ended although the stack was not stopped: each with its name, the path of
+        its log, and the last lines of the log.
         """
         if not self._info_file.exists():
             return []
         return [self._obituary(record) for record in self._processes.recorded() if not record.alive]
 
     def client(self, service: str) -> Any:  # noqa: ANN401 - boto3 types clients by literal name only
-        """A boto3 client of *service*, as the emulated account's root user; good until `stop`."""
+        """A boto3 client of *service*, as the emulated account's root user; valid until `stop`."""
         if service not in self._clients:
             self._clients[service] = boto3.client(  # type: ignore[call-overload]
                 service,
@@ -290,8 +290,8 @@ class LocalStack:
     def _start(self, report: Report, workers: int, context: Sequence[str]) -> StackInfo:
         began = time.monotonic()
         if self._processes.recorded():
-            report("ending what an earlier start left running")
-            lock, self._lock = self._lock, None  # which `stop` would give up
+            report("ending processes of an earlier start")
+            lock, self._lock = self._lock, None  # `stop` would release it
             self.stop()
             self._lock = lock
         self._territory.mkdir(parents=True, exist_ok=True)
@@ -325,14 +325,14 @@ class LocalStack:
         return info
 
     def _publish(self, info: str) -> None:
-        """Tell where the stack is: to its user alone, since clients believe it."""
+        """Write the file that describes the stack. Clients trust it: only its user can read it."""
         folder.write_private(self._info_file, info)
 
     def _check_folder(self) -> None:
-        """Nothing that others own, or that a link names, is written, ended or deleted.
+        """Protect files of other users and targets of links from being written or deleted.
 
         Raises:
-            LocalStackError: The folder is another user's, or leads elsewhere.
+            LocalStackError: The folder belongs to another user, or contains links.
         """
         if not self._state.exists() and not self._state.is_symlink():
             return
@@ -343,12 +343,12 @@ class LocalStack:
         for name in _WRITTEN:
             if (self._state / name).is_symlink():
                 raise LocalStackError(
-                    f"{self._state / name} is a symbolic link, which `nextfire` never makes. "
-                    "Remove it: what it leads to is not touched."
+                    f"{self._state / name} is a symbolic link, which `nextfire` never creates. "
+                    "Remove it; its target stays unchanged."
                 )
 
     def _choose_port(self) -> None:
-        """Keep the port that the data's addresses hold; without data take a free one."""
+        """Keep the port that is part of addresses in the data; without data take a free one."""
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if self._data.exists() and self._port_file.exists():
@@ -400,7 +400,7 @@ class LocalStack:
         raise LocalStackError(f"MiniStack did not start; see {log}:\n{_tail(log)}")
 
     def _fingerprint(self, context: Sequence[str]) -> str:
-        """Changes with anything that a deployment is made of."""
+        """Return a hash of everything that a deployment depends on."""
         digest = hashlib.sha256(repr((context, sys.version)).encode())
         for part in _DEPLOYED_FROM:
             path = self._root / part
@@ -411,7 +411,7 @@ class LocalStack:
         return digest.hexdigest()
 
     def _deployed_fingerprint(self) -> str | None:
-        """That of the deployment in the data; kept with the data, so that both agree."""
+        """Return the fingerprint of the deployment, which is stored with its data."""
         try:
             self._outputs()
             found = self.client("s3").get_object(Bucket=_ASSETS_BUCKET, Key=_DEPLOYED_KEY)
@@ -420,7 +420,7 @@ class LocalStack:
         return str(found["Body"].read().decode())
 
     def _deploy(self, context: Sequence[str]) -> None:
-        # The bucket is all that the synthesizer for the caller's credentials needs of a bootstrap.
+        # The synthesizer that uses the caller's credentials needs only the bucket of a bootstrap.
         self.client("s3").create_bucket(Bucket=_ASSETS_BUCKET)
         try:
             program = installed_cdk(self._cache)
@@ -466,7 +466,7 @@ class LocalStack:
         """The deployed stack's outputs.
 
         Raises:
-            ClientError: There is no such stack.
+            ClientError: The stack does not exist.
         """
         stacks = self.client("cloudformation").describe_stacks(StackName=_STACK_NAME)["Stacks"]
         return {
@@ -491,11 +491,11 @@ class LocalStack:
                 ]
         self._aws_config.parent.mkdir(parents=True, exist_ok=True)
         self._aws_config.touch()
-        self._aws_config.chmod(0o600)  # scripts are run by users of their own, and may look about
+        self._aws_config.chmod(0o600)  # scripts run as other users, and could read it
         self._aws_config.write_text("\n".join(sections) + "\n")
 
     def _provide_key(self, outputs: dict[str, str]) -> None:
-        """See to it that the file of the API key holds one that is good for a while."""
+        """Make sure that the file has an API key that stays valid for a while."""
         keys = DynamoDbKeyStore(self.client("dynamodb"), table=outputs["KeysTable"])
         soon = datetime.now(UTC) + _KEY_LEFT
         if self._key_file.exists():
@@ -531,7 +531,7 @@ class LocalStack:
         name = f"worker-{pool}-{number}"
         self._processes.spawn(
             name,
-            # -P: its folder, where scripts are run, is not on its path.
+            # -P: its folder, where scripts run, must not be on its path.
             [sys.executable, "-P", "-m", "functions.worker"],
             environment={
                 **inherited_environment(),
@@ -575,7 +575,7 @@ class LocalStack:
 
     def _obituary(self, record: ProcessRecord) -> str:
         log = self._logs / f"{record.name}.log"
-        return f"{record.name} has ended by itself; see {log}:\n{_tail(log)}"
+        return f"{record.name} has ended unexpectedly; see {log}:\n{_tail(log)}"
 
     def _describe(self, endpoint: str, outputs: dict[str, str]) -> StackInfo:
         pools = {
@@ -619,7 +619,7 @@ class LocalStack:
 
 
 def _context(lease: timedelta | None, settings: Mapping[str, str]) -> list[str]:
-    """What tells the CDK command line the settings."""
+    """Return the options of the CDK command line for the settings."""
     given = {"target": "local", **settings}
     if lease is not None:
         given["lease"] = f"PT{int(lease.total_seconds())}S"
@@ -627,14 +627,14 @@ def _context(lease: timedelta | None, settings: Mapping[str, str]) -> list[str]:
 
 
 def _pascal(pool: str) -> str:
-    """How the stack writes a pool's name in the keys of its outputs."""
+    """Return the name of *pool* as in the keys of the stack's outputs."""
     return "".join(part.capitalize() for part in pool.split("-"))
 
 
 def _tail(log: Path, lines: int = 10) -> str:
-    """The end of *log*, long lines cut, without those that are metrics."""
+    """Return the last lines of *log*, shortened, without metrics."""
     try:
-        told = [each for each in log.read_text(errors="replace").splitlines() if _EMF not in each]
+        found = [each for each in log.read_text(errors="replace").splitlines() if _EMF not in each]
     except OSError:
         return ""
-    return "\n".join(line[:_MOST_OF_A_LINE] for line in told[-lines:])
+    return "\n".join(line[:_MOST_OF_A_LINE] for line in found[-lines:])

@@ -3,51 +3,103 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body, Query
+from pydantic import AfterValidator, WithJsonSchema
 
-from functions.api.answers import answer, page
 from functions.api.app import log_unreadable, now, services, telemetry, tenant
 from functions.api.body import read_json
-from functions.api.documents import (
-    UNREADABLE,
-    execution_document,
-    log_document,
-    unreadable_execution,
-    waiting_document,
-)
 from functions.api.idempotency import once
 from functions.api.operation import area, operation
 from functions.api.requests import (
-    AttemptNumber,
-    CancelBody,
-    CancelRequest,
+    JOB_ID_SCHEMA,
+    REASON_EXAMPLE,
     Cursor,
-    ExecutionId,
-    ExecutionState,
     From,
     JobId,
     Limit,
-    Lines,
-    OfJob,
     PoolFilter,
-    RedriveBody,
-    RedriveRequest,
+    Reason,
     To,
+    number_parameter,
+    one_of_states,
+    optional_job_id,
+    reading,
     span,
 )
+from functions.api.respond import respond
+from nextfire.domain.document import Document
 from nextfire.domain.errors import ConflictError, InvalidInputError
 from nextfire.domain.ids import JobKey, RunKey, parse_execution_id
 from nextfire.domain.keys import Scope
 from nextfire.domain.run import Run, RunState
+from nextfire.responses.base import UNREADABLE, ApiResponse, Json
+from nextfire.responses.executions import (
+    ExecutionPage,
+    ExecutionResponse,
+    LogResponse,
+    UnreadableExecution,
+)
 from nextfire.usecases.list_runs import RunFilter, list_runs
 from nextfire.usecases.manage_runs import PendingOccurrence
 
+_MAX_LOG_LINES = 1000
+_MAX_ATTEMPT = 999_999_999
+
+
+class CancelRequest(Document):
+    """Cancel an execution."""
+
+    reason: Reason = None
+
+
+class RedriveRequest(Document):
+    """Redrive a dead execution."""
+
+    reason: Reason = None
+
+
+CancelBody = Annotated[CancelRequest, Body(openapi_examples=REASON_EXAMPLE), reading(CancelRequest)]
+RedriveBody = Annotated[
+    RedriveRequest, Body(openapi_examples=REASON_EXAMPLE), reading(RedriveRequest)
+]
+
+
+ExecutionId = Annotated[
+    str,
+    WithJsonSchema({"type": "string", "examples": ["daily-invoices.20260524T100000000Z-k3x9m2ab"]}),
+]
+Lines = Annotated[
+    int,
+    Query(description="Maximum number of lines on a page."),
+    *number_parameter(_MAX_LOG_LINES, 200),
+]
+AttemptNumber = Annotated[
+    int | None,
+    Query(description="Only lines of this attempt. Default: all attempts."),
+    *number_parameter(_MAX_ATTEMPT, 1),
+]
+ExecutionState = Annotated[
+    str | None,
+    Query(description="Only this state. UNREADABLE: stored items that cannot be decoded."),
+    AfterValidator(one_of_states([*RunState, UNREADABLE], "an execution")),
+    WithJsonSchema({"enum": [*RunState, UNREADABLE]}),
+]
+OfJob = Annotated[
+    str | None,
+    Query(alias="jobId", description="Only executions of this job."),
+    AfterValidator(optional_job_id),
+    WithJsonSchema(JOB_ID_SCHEMA.json_schema),
+]
+
+
 routes = area()
-_PAGE = {HTTPStatus.OK: ("A page of executions.", "ExecutionPage")}
-_EXECUTION = {HTTPStatus.OK: ("The execution.", "ExecutionAnswer")}
+_PAGE = {HTTPStatus.OK: ("A page of executions.", ExecutionPage)}
+_EXECUTION = {HTTPStatus.OK: ("The execution.", ExecutionResponse)}
 _CONFLICT = (HTTPStatus.CONFLICT,)
 
 
@@ -61,13 +113,12 @@ def list_executions(job_id: JobId, limit: Limit = 50, cursor: Cursor = None) -> 
     log_unreadable(found.unreadable)
     if cursor is None and not found.items and not found.unreadable:
         services().jobs.get(key)  # raises if the job does not exist
-    items = [execution_document(run, _result(run)) for run in found.items]
-    items += [
-        unreadable_execution(RunKey(key, each.identity).execution_id, each)
+    unreadable = [
+        UnreadableExecution.of(each, RunKey(key, each.identity).execution_id)
         for each in found.unreadable
     ]
-    newest_first = sorted(items, key=lambda item: str(item["executionId"]), reverse=True)
-    return page(newest_first, found.cursor)
+    items = sorted([*_executions(found.items), *unreadable], key=_id, reverse=True)
+    return respond(ExecutionPage.of(items=items, cursor=found.cursor))
 
 
 @routes.get(
@@ -101,9 +152,9 @@ def list_all_executions(
             tenant(), first=first, last=last, pool=pool, cursor=cursor, limit=limit
         )
         log_unreadable(dead.unreadable)
-        items = [execution_document(run, _result(run)) for run in dead.items]
-        items += [unreadable_execution(each.identity, each) for each in dead.unreadable]
-        return page(items, dead.cursor)
+        items = _executions(dead.items)
+        items += [UnreadableExecution.of(each, each.identity) for each in dead.unreadable]
+        return respond(ExecutionPage.of(items=items, cursor=dead.cursor))
     wanted = RunFilter(
         first=first,
         before=last,
@@ -118,13 +169,14 @@ def list_all_executions(
         services().job_store, services().runs, tenant(), wanted, cursor=cursor, limit=limit
     )
     log_unreadable(each for _, each in found.unreadable)
-    items = [execution_document(run, _result(run)) for run in found.items]
+    items = _executions(found.items)
     items += [
-        unreadable_execution(RunKey(job, each.identity).execution_id, each)
+        UnreadableExecution.of(each, RunKey(job, each.identity).execution_id)
         for job, each in found.unreadable
     ]
-    items.sort(key=lambda item: str(item["executionId"]), reverse=True)
-    return page(sorted(items, key=lambda item: str(item["jobId"])), found.cursor)
+    items.sort(key=_id, reverse=True)
+    items.sort(key=lambda each: str(each.document["jobId"]))
+    return respond(ExecutionPage.of(items=items, cursor=found.cursor))
 
 
 @routes.get(
@@ -134,15 +186,15 @@ def list_all_executions(
 def get_execution(execution_id: ExecutionId) -> Response[str]:
     found = services().executions.find(_key(execution_id))
     if isinstance(found, PendingOccurrence):
-        return answer(waiting_document(found))
-    return answer(execution_document(found, _result(found, load=True)))
+        return respond(ExecutionResponse.of_pending(found.key, found.reason))
+    return respond(ExecutionResponse.of(found, _result(found, load=True)))
 
 
 @routes.get(
     "/v1/executions/<execution_id>/logs",
     **operation(
         "Read an execution's log",
-        {HTTPStatus.OK: ("Lines of the log, oldest first.", "LogAnswer")},
+        {HTTPStatus.OK: ("Lines of the log, oldest first.", LogResponse)},
         scope=Scope.READ,
     ),
 )
@@ -153,7 +205,7 @@ def read_log(
     attempt: AttemptNumber = None,
 ) -> Response[str]:
     found = services().logs.page(_key(execution_id), cursor=cursor, limit=limit, attempt=attempt)
-    return answer(log_document(found))
+    return respond(LogResponse.of(found))
 
 
 @routes.post(
@@ -161,10 +213,10 @@ def read_log(
     **operation(
         "Cancel an execution",
         {
-            HTTPStatus.OK: ("The execution is CANCELLED.", "ExecutionAnswer"),
+            HTTPStatus.OK: ("The execution is CANCELLED.", ExecutionResponse),
             HTTPStatus.ACCEPTED: (
                 "The execution is RUNNING; cancellation is requested.",
-                "ExecutionAnswer",
+                ExecutionResponse,
             ),
         },
         problems=_CONFLICT,
@@ -184,7 +236,7 @@ def cancel_execution(
             raise
         run = found
     status = HTTPStatus.OK if run.state.ended else HTTPStatus.ACCEPTED
-    return answer(execution_document(run), status)
+    return respond(ExecutionResponse.of(run), status)
 
 
 @routes.post(
@@ -204,28 +256,36 @@ def redrive_execution(
         if not isinstance(found, Run) or not found.attempt_base or found.state is RunState.DEAD:
             raise
         run = found
-    return answer(execution_document(run))
+    return respond(ExecutionResponse.of(run))
 
 
 def _key(execution_id: str) -> RunKey:
     return parse_execution_id(tenant(), execution_id)
 
 
-def _result(run: Run, *, load: bool = False) -> dict[str, Any]:
-    """The ``result`` field of *run*, or nothing if it is absent or unreadable. With *load*, also
-    read a result that is too large for the record.
+def _executions(runs: Iterable[Run]) -> list[ApiResponse]:
+    return [ExecutionResponse.of(run, _result(run)) for run in runs]
+
+
+def _id(execution: ApiResponse) -> str:
+    return str(execution.document["executionId"])
+
+
+def _result(run: Run, *, load: bool = False) -> Json | None:
+    """The result of *run*, or None if it is absent or unreadable. With *load*, also read a result
+    that is too large for the record.
     """
     if run.result is None:
-        return {}
+        return None
     text: str | bytes | None = run.result.text
     if load and run.result.file is not None:
         text = services().files.get(run.result_folder, run.result.file)
     if text is None:
-        return {}
+        return None
     try:
         result = read_json(text)
         json.dumps(result)
     except (ValueError, RecursionError):
         telemetry.logger.exception("result does not decode", execution=run.key.execution_id)
-        return {}
-    return {"result": result}
+        return None
+    return Json(result)

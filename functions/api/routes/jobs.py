@@ -5,58 +5,77 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
 from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body
+from pydantic import Field
 
-from functions.api.answers import answer, page
 from functions.api.app import log_unreadable, now, services, tenant
-from functions.api.documents import (
-    UNREADABLE,
-    job_detail,
-    job_document,
-    unreadable_job,
-    upcoming_document,
-)
 from functions.api.idempotency import once
+from functions.api.job_filters import Count, JobStateFilter, Labels, NamePrefix, labels
+from functions.api.job_requests import JobBody, JobPatchBody, JobPutBody, JobRequest
 from functions.api.operation import area, operation
+from functions.api.preconditions import IfMatch, IfNoneMatch, is_any, is_there, versions
 from functions.api.requests import (
-    Count,
+    REASON_EXAMPLE,
+    UTC_NOTE,
     Cursor,
-    DrainBody,
-    DrainRequest,
-    IfMatch,
-    IfNoneMatch,
-    JobBody,
     JobId,
-    JobPatchBody,
-    JobPutBody,
-    JobRequest,
-    JobStateFilter,
-    Labels,
     Limit,
-    NamePrefix,
-    PauseBody,
-    PauseRequest,
-    ResumeBody,
-    ResumeRequest,
-    is_any,
-    is_there,
-    labels,
+    Reason,
     read_as,
-    versions,
+    read_utc,
+    reading,
 )
+from functions.api.respond import respond
+from nextfire.domain.definition import InstantText, JobDefinition
+from nextfire.domain.document import Document
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey
-from nextfire.domain.job import Job, JobDefinition, JobState
+from nextfire.domain.job import Job
 from nextfire.domain.keys import Scope
+from nextfire.domain.occurrences import JobState
+from nextfire.responses.base import UNREADABLE
+from nextfire.responses.jobs import JobDetail, JobPage, JobResponse, UpcomingList
 from nextfire.usecases.find_outstanding import has_outstanding
 from nextfire.usecases.list_jobs import JobFilter
 from nextfire.usecases.list_jobs import list_jobs as find_jobs
 
+
+class PauseRequest(Document):
+    """Pause a job until `until`, or until it is resumed if `until` is absent."""
+
+    reason: Reason = None
+    until: InstantText | None = Field(default=None, description=UTC_NOTE)
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """Raises:
+        InvalidInputError: `until` is not an instant.
+        """
+        return None if self.until is None else read_utc(self.until, "until")
+
+
+class DrainRequest(Document):
+    """Drain a job."""
+
+    reason: Reason = None
+
+
+class ResumeRequest(Document):
+    """An empty object."""
+
+
+PauseBody = Annotated[PauseRequest, Body(openapi_examples=REASON_EXAMPLE), reading(PauseRequest)]
+DrainBody = Annotated[DrainRequest, Body(openapi_examples=REASON_EXAMPLE), reading(DrainRequest)]
+ResumeBody = Annotated[ResumeRequest, Body(), reading(ResumeRequest)]
+
+
 routes = area()
-_JOB = {HTTPStatus.OK: ("The job.", "JobAnswer")}
+_JOB = {HTTPStatus.OK: ("The job.", JobResponse)}
 _CONFLICT = (HTTPStatus.CONFLICT,)
 _CHANGED = (HTTPStatus.PRECONDITION_FAILED,)
 
@@ -65,14 +84,14 @@ _CHANGED = (HTTPStatus.PRECONDITION_FAILED,)
     "/v1/jobs",
     **operation(
         "Create a job",
-        {HTTPStatus.CREATED: ("The job and its first occurrence are stored.", "JobAnswer")},
+        {HTTPStatus.CREATED: ("The job and its first occurrence are stored.", JobResponse)},
         problems=_CONFLICT,
     ),
 )
 def create_job(request: JobBody) -> Response[str]:
     asked = once()
     job_id = request.job_id or f"job_{asked.token('job')}"
-    with _as_spelt(request):
+    with _errors_as_spelled(request):
         job = services().jobs.register(
             _key(job_id),
             request.definition,
@@ -80,14 +99,12 @@ def create_job(request: JobBody) -> Response[str]:
             now=now(),
             asked=asked,
         )
-    return job_answer(job, HTTPStatus.CREATED)
+    return respond_job(job, HTTPStatus.CREATED)
 
 
 @routes.get(
     "/v1/jobs",
-    **operation(
-        "List jobs by id", {HTTPStatus.OK: ("A page of jobs.", "JobPage")}, scope=Scope.READ
-    ),
+    **operation("List jobs by id", {HTTPStatus.OK: ("A page of jobs.", JobPage)}, scope=Scope.READ),
 )
 def list_jobs(
     state: JobStateFilter = None,
@@ -106,14 +123,12 @@ def list_jobs(
     )
     found = find_jobs(services().job_store, tenant(), wanted, cursor=cursor, limit=limit)
     log_unreadable(found.unreadable)
-    items = [job_document(job, now()) for job in found.items]
-    items += map(unreadable_job, found.unreadable)
-    return page(sorted(items, key=lambda item: str(item["jobId"])), found.cursor)
+    return respond(JobPage.of(found, now()))
 
 
 @routes.get(
     "/v1/jobs/<job_id>",
-    **operation("Get a job", {HTTPStatus.OK: ("The job.", "JobDetail")}, scope=Scope.READ),
+    **operation("Get a job", {HTTPStatus.OK: ("The job.", JobDetail)}, scope=Scope.READ),
 )
 def get_job(job_id: JobId) -> Response[str]:
     job = services().jobs.get(_key(job_id))
@@ -121,7 +136,7 @@ def get_job(job_id: JobId) -> Response[str]:
     log_unreadable(newest.unreadable)
     # Ignore runs of an earlier job with the same id.
     last = next((run for run in newest.items if run.key.uid == job.uid), None)
-    return answer(job_detail(job, last, now(), draining=_drains(job)), headers=_tag(job))
+    return respond(JobDetail.of(job, now(), _drains(job), last), headers=_tag(job))
 
 
 @routes.put(
@@ -129,8 +144,8 @@ def get_job(job_id: JobId) -> Response[str]:
     **operation(
         "Create or replace a job",
         {
-            HTTPStatus.OK: ("The job, replaced or unchanged.", "JobAnswer"),
-            HTTPStatus.CREATED: ("The job is new.", "JobAnswer"),
+            HTTPStatus.OK: ("The job, replaced or unchanged.", JobResponse),
+            HTTPStatus.CREATED: ("The job is new.", JobResponse),
         },
         problems=(*_CONFLICT, *_CHANGED),
     ),
@@ -148,7 +163,7 @@ def put_job(
             "not the id in the path",
             "Leave this field out.",
         )
-    with _as_spelt(request):
+    with _errors_as_spelled(request):
         job, new = services().jobs.put(
             _key(job_id),
             request.definition,
@@ -158,7 +173,7 @@ def put_job(
             only_new=is_any(if_none_match),
             only_there=is_there(if_match),
         )
-    return job_answer(job, HTTPStatus.CREATED if new else HTTPStatus.OK)
+    return respond_job(job, HTTPStatus.CREATED if new else HTTPStatus.OK)
 
 
 @routes.patch(
@@ -169,13 +184,13 @@ def change_job(job_id: JobId, patch: JobPatchBody, if_match: IfMatch = None) -> 
         return read_as(JobDefinition, _merged(definition.document(), patch))
 
     expected = versions(if_match)
-    return job_answer(services().jobs.change(_key(job_id), edit, now=now(), expected=expected))
+    return respond_job(services().jobs.change(_key(job_id), edit, now=now(), expected=expected))
 
 
 @routes.delete("/v1/jobs/<job_id>", **operation("Delete a job", _JOB, problems=_CHANGED))
 def delete_job(job_id: JobId, if_match: IfMatch = None) -> Response[str]:
     expected = versions(if_match)
-    return job_answer(services().jobs.delete(_key(job_id), now=now(), expected=expected))
+    return respond_job(services().jobs.delete(_key(job_id), now=now(), expected=expected))
 
 
 @routes.post(
@@ -196,14 +211,19 @@ def pause_job(
         expected=expected,
         again=once().again,
     )
-    return job_answer(job)
+    return respond_job(job)
 
 
 @routes.post(
     "/v1/jobs/<job_id>/drain",
     **operation(
         "Pause a job and report when its running executions have ended",
-        {HTTPStatus.OK: ("The job: DRAINING until in-flight executions have ended.", "JobAnswer")},
+        {
+            HTTPStatus.OK: (
+                "The job, with `draining` until in-flight executions have ended.",
+                JobResponse,
+            )
+        },
         problems=(*_CONFLICT, *_CHANGED),
     ),
 )
@@ -216,7 +236,7 @@ def drain_job(
     job = services().jobs.drain(
         _key(job_id), request.reason, now=now(), expected=expected, again=once().again
     )
-    return job_answer(job)
+    return respond_job(job)
 
 
 @routes.post(
@@ -230,28 +250,24 @@ def resume_job(
 ) -> Response[str]:
     expected = versions(if_match)
     job = services().jobs.resume(_key(job_id), now=now(), expected=expected, again=once().again)
-    return job_answer(job)
+    return respond_job(job)
 
 
 @routes.get(
     "/v1/jobs/<job_id>/upcoming",
     **operation(
         "List a job's next occurrences",
-        {HTTPStatus.OK: ("The occurrences. Empty if the job is not ACTIVE.", "UpcomingList")},
+        {HTTPStatus.OK: ("The occurrences. Empty if the job is not ACTIVE.", UpcomingList)},
         scope=Scope.READ,
     ),
 )
 def list_upcoming(job_id: JobId, count: Count = 10) -> Response[str]:
     job = services().jobs.get(_key(job_id))
-    found = job.upcoming(now(), count)
-    jittered = job.definition.jitter_sec > 0
-    return answer(
-        {"items": [upcoming_document(each, jittered=jittered, job=job) for each in found]}
-    )
+    return respond(UpcomingList.of(job.upcoming(now(), count), job.definition, job))
 
 
 @contextmanager
-def _as_spelt(request: JobRequest) -> Iterator[None]:
+def _errors_as_spelled(request: JobRequest) -> Iterator[None]:
     """Name the fields in errors as the caller of *request* spelled them."""
     try:
         yield
@@ -263,9 +279,9 @@ def _key(job_id: str) -> JobKey:
     return JobKey(tenant(), job_id)
 
 
-def job_answer(job: Job, status: HTTPStatus = HTTPStatus.OK) -> Response[str]:
+def respond_job(job: Job, status: HTTPStatus = HTTPStatus.OK) -> Response[str]:
     """Respond with the current state of *job* and its ETag."""
-    return answer(job_document(job, now(), draining=_drains(job)), status, _tag(job))
+    return respond(JobResponse.of(job, now(), _drains(job)), status, _tag(job))
 
 
 def _drains(job: Job) -> bool:

@@ -4,38 +4,120 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
 from aws_lambda_powertools.event_handler import Response
-from pydantic import ValidationError
+from aws_lambda_powertools.event_handler.openapi.params import Body
+from pydantic import AfterValidator, Field, ValidationError, WithJsonSchema
 
-from functions.api.answers import answer
 from functions.api.app import log_unreadable, now, services, tenant, undecodable, unexpected
-from functions.api.documents import job_document
-from functions.api.idempotency import keep_no_answer, once
+from functions.api.idempotency import once, skip_storing_response
+from functions.api.job_requests import CRON_JOB_EXAMPLE, SHORT_JOB_EXAMPLE, JobRequest, read_job
 from functions.api.operation import area, operation
 from functions.api.problems import from_validation, problem_of
-from functions.api.requests import (
-    BatchBody,
-    CancelManyBody,
-    JobRequest,
-    LabelledRequest,
-    PauseManyBody,
-    ResumeManyBody,
-    read_job,
-)
+from functions.api.requests import UTC_NOTE, Reason, body_example, invalid, read_utc, reading
+from functions.api.respond import respond
+from nextfire.domain.definition import MAX_LABELS, InstantText, LabelKey, LabelValue
+from nextfire.domain.document import Document
 from nextfire.domain.errors import InvalidInputError, NextfireError, UndecodableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
+from nextfire.responses.jobs import JobResponse
+from nextfire.responses.many_jobs import BatchResponse, BatchResult, ManyResponse, NotChanged
+from nextfire.responses.problems import Problem
 from nextfire.usecases.idempotent_requests import IdempotentRequest
 from nextfire.usecases.many_jobs import BulkResult, LabelSelection, NewJob
+
+MAX_BATCH_JOBS = 100
+
+
+class BatchRequest(Document):
+    """New jobs, in the long or the short form."""
+
+    jobs: Annotated[
+        list[Any],
+        Field(min_length=1, max_length=MAX_BATCH_JOBS),
+        WithJsonSchema(
+            {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": MAX_BATCH_JOBS,
+                "items": {
+                    "anyOf": [
+                        {"$ref": f"#/components/schemas/{form}"}
+                        for form in ("JobRequest", "ShortJob")
+                    ]
+                },
+            }
+        ),
+    ]
+
+
+def _some(labels: dict[str, str]) -> dict[str, str]:
+    if not labels:
+        remedy = 'Name at least one. For example `{"team": "billing"}`.'
+        raise invalid("labels", "names no label", remedy)
+    return labels
+
+
+class LabelledRequest(Document):
+    """Selects the jobs that have all `labels`. `progressToken`: from the previous call."""
+
+    labels: Annotated[
+        dict[LabelKey, LabelValue],
+        Field(max_length=MAX_LABELS, json_schema_extra={"minProperties": 1}),
+        AfterValidator(_some),
+    ]
+    progress_token: Annotated[str, Field(max_length=1024)] | None = None
+
+
+class PauseManyRequest(LabelledRequest):
+    """Pause the jobs until `until`, or until they are resumed if `until` is absent."""
+
+    reason: Reason = None
+    until: InstantText | None = Field(default=None, description=UTC_NOTE)
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """Raises:
+        InvalidInputError: `until` is not an instant.
+        """
+        return None if self.until is None else read_utc(self.until, "until")
+
+
+class ResumeManyRequest(LabelledRequest):
+    """Resume the jobs that have all `labels`."""
+
+
+class CancelManyRequest(LabelledRequest):
+    """Delete the jobs that have all `labels`."""
+
+
+BatchBody = Annotated[
+    BatchRequest,
+    Body(openapi_examples=body_example({"jobs": [CRON_JOB_EXAMPLE, SHORT_JOB_EXAMPLE]})),
+    reading(BatchRequest),
+]
+_LABELS = {"labels": {"team": "billing"}}
+PauseManyBody = Annotated[
+    PauseManyRequest,
+    Body(openapi_examples=body_example({**_LABELS, "reason": "the ledger is closed"})),
+    reading(PauseManyRequest),
+]
+ResumeManyBody = Annotated[
+    ResumeManyRequest, Body(openapi_examples=body_example(_LABELS)), reading(ResumeManyRequest)
+]
+CancelManyBody = Annotated[
+    CancelManyRequest, Body(openapi_examples=body_example(_LABELS)), reading(CancelManyRequest)
+]
+
 
 routes = area()
 _WORKS_FOR = timedelta(seconds=15)
 """API Gateway gives up on the API after 30 s."""
-_DONE = {HTTPStatus.OK: ("The result.", "ManyAnswer")}
+_DONE = {HTTPStatus.OK: ("The result.", ManyResponse)}
 _MORE = (
     "A call processes up to 1,000 jobs in the order of their ids, for up to 15 s. If the response "
     "has a `progressToken`, send it with the next call to continue; without one, all jobs are done."
@@ -49,7 +131,7 @@ _MORE = (
     "/v1/jobs:batch",
     **operation(
         "Create many jobs",
-        {HTTPStatus.OK: ("The result for each job, in the order of the request.", "BatchAnswer")},
+        {HTTPStatus.OK: ("The result for each job, in the order of the request.", BatchResponse)},
         more="Each job has the format of POST /v1/jobs. Invalid jobs do not affect the others. The "
         "body is limited to 256 KiB. A retry with the same `Idempotency-Key` does not create a "
         "job twice and tries failed jobs again.",
@@ -74,9 +156,9 @@ def create_jobs(request: BatchBody) -> Response[str]:
         else:
             outcome = each
         results.append(_result(number, outcome))
-    if any("problem" in result for result in results):
-        keep_no_answer()
-    return answer({"results": results})
+    if any("problem" in each.document for each in results):
+        skip_storing_response()
+    return respond(BatchResponse.of(results=results))
 
 
 @routes.post("/v1/jobs:pause", **operation("Pause all jobs with some labels", _DONE, more=_MORE))
@@ -124,11 +206,11 @@ def _read(
     return read
 
 
-def _result(number: int, outcome: Job | Exception) -> dict[str, Any]:
+def _result(number: int, outcome: Job | Exception) -> BatchResult:
     if isinstance(outcome, Job):
-        return {"status": int(HTTPStatus.CREATED), "job": job_document(outcome, now())}
-    document = _problem(outcome, f"jobs[{number}]")
-    return {"status": document["status"], "problem": document}
+        return BatchResult.of(status=HTTPStatus.CREATED, job=JobResponse.of(outcome, now()))
+    problem = _problem(outcome, f"jobs[{number}]")
+    return BatchResult.of(status=problem.document["status"], problem=problem)
 
 
 def _answer(request: LabelledRequest, act: Callable[[LabelSelection], BulkResult]) -> Response[str]:
@@ -139,17 +221,15 @@ def _answer(request: LabelledRequest, act: Callable[[LabelSelection], BulkResult
         raise error.about({"cursor": "progressToken"}.get(error.field, error.field)) from error
     log_unreadable(done.unreadable)
     if done.failed:
-        keep_no_answer()
-    document: dict[str, Any] = {
-        "matched": done.matched,
-        "changed": done.changed,
-        "failed": [{"jobId": key.job_id, "problem": _problem(error)} for key, error in done.failed],
-    }
-    return answer(document if done.cursor is None else document | {"progressToken": done.cursor})
+        skip_storing_response()
+    failed = [
+        NotChanged.of(job_id=key.job_id, problem=_problem(error)) for key, error in done.failed
+    ]
+    return respond(ManyResponse.of(done, failed))
 
 
-def _problem(error: Exception, place: str = "") -> dict[str, Any]:
-    """The problem document of *error*, which concerns only the part of the body at *place*."""
+def _problem(error: Exception, place: str = "") -> Problem:
+    """The problem that *error* is, which concerns only the part of the body at *place*."""
     if isinstance(error, UndecodableError):
         response = undecodable(error)
     elif isinstance(error, NextfireError):
@@ -158,5 +238,4 @@ def _problem(error: Exception, place: str = "") -> dict[str, Any]:
         response = from_validation(error.errors(include_url=False), JobRequest, place)
     else:
         response = unexpected(error)
-    document: dict[str, Any] = json.loads(response.body or "{}")
-    return document
+    return Problem(json.loads(response.body or "{}"))

@@ -7,11 +7,11 @@ from http import HTTPStatus
 
 from aws_lambda_powertools.event_handler import Response
 
-from functions.api.answers import answer
 from functions.api.app import now
 from functions.api.operation import area, operation
-from nextfire.domain.instants import isoformat
+from functions.api.respond import respond, respond_json
 from nextfire.domain.keys import Scope
+from nextfire.responses.meta import Health
 
 routes = area()
 
@@ -20,7 +20,7 @@ routes = area()
 def _description() -> Response[str]:
     from functions.api.openapi import description  # noqa: PLC0415 — it describes these routes too
 
-    return answer(description())
+    return respond_json(description())
 
 
 @routes.get(
@@ -38,8 +38,8 @@ def get_description() -> Response[str]:
 @routes.get(
     "/v1/health",
     **operation(
-        "Check that the API is up", {HTTPStatus.OK: ("The API is up.", "Health")}, scope=None
+        "Check that the API is up", {HTTPStatus.OK: ("The API is up.", Health)}, scope=None
     ),
 )
 def get_health() -> Response[str]:
-    return answer({"status": "ok", "time": isoformat(now())})
+    return respond(Health.of(status="ok", time=now()))

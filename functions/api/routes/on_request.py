@@ -4,32 +4,95 @@ from __future__ import annotations
 
 import json
 from http import HTTPStatus
+from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body
+from pydantic import Field, JsonValue
 
-from functions.api.answers import answer
 from functions.api.app import now, services, tenant
-from functions.api.documents import (
-    backfill_document,
-    execution_document,
-)
 from functions.api.idempotency import once
 from functions.api.operation import area, operation
+from functions.api.preconditions import IfMatch, versions
 from functions.api.requests import (
-    BackfillBody,
-    IfMatch,
+    REASON_EXAMPLE,
+    UTC_NOTE,
     JobId,
-    RunNowBody,
-    RunNowRequest,
-    SkipBody,
-    SkipRequest,
-    versions,
+    Reason,
+    body_example,
+    read_utc,
+    reading,
 )
-from functions.api.routes.jobs import job_answer
+from functions.api.respond import respond
+from functions.api.routes.jobs import respond_job
+from nextfire.domain.backfill import MOST, Order
+from nextfire.domain.definition import InstantText
+from nextfire.domain.document import Document
 from nextfire.domain.ids import JobKey
+from nextfire.responses.executions import ExecutionResponse
+from nextfire.responses.jobs import BackfillResponse, JobResponse
+from nextfire.usecases.manage_backfills import BackfillRange
+
+
+class RunNowRequest(Document):
+    """Run a job now. `payload`, if present, replaces that of the job, even if it is null."""
+
+    payload: JsonValue = None
+    reason: Reason = None
+
+
+class SkipRequest(Document):
+    """Skip the next occurrence."""
+
+    reason: Reason = None
+
+
+class BackfillRequest(Document):
+    """Run the past occurrences at or after `from` and before `to`. The request is rejected if there
+    are more than `max`.
+    """
+
+    from_: InstantText = Field(alias="from", description=UTC_NOTE)
+    to: InstantText = Field(description=UTC_NOTE)
+    max: Annotated[int, Field(strict=True, ge=1, le=MOST)] = MOST
+    order: Order = Order.OLDEST_FIRST
+    reason: Reason = None
+
+    @property
+    def wanted(self) -> BackfillRange:
+        """Raises:
+        InvalidInputError: `from` or `to` is not an instant.
+        """
+        return BackfillRange(
+            read_utc(self.from_, "from"),
+            read_utc(self.to, "to"),
+            self.max,
+            self.order,
+            self.reason,
+        )
+
+
+RunNowBody = Annotated[
+    RunNowRequest,
+    Body(
+        openapi_examples=body_example({"payload": {"customer": "acme"}, "reason": "it was wrong"})
+    ),
+    reading(RunNowRequest),
+]
+SkipBody = Annotated[SkipRequest, Body(openapi_examples=REASON_EXAMPLE), reading(SkipRequest)]
+BackfillBody = Annotated[
+    BackfillRequest,
+    Body(
+        openapi_examples=body_example(
+            {"from": "2026-05-01T00:00:00Z", "to": "2026-05-03T00:00:00Z", "reason": "a new job"}
+        )
+    ),
+    reading(BackfillRequest),
+]
+
 
 routes = area()
-_JOB = {HTTPStatus.OK: ("The job.", "JobAnswer")}
+_JOB = {HTTPStatus.OK: ("The job.", JobResponse)}
 _CONFLICT = (HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED)
 
 
@@ -37,7 +100,7 @@ _CONFLICT = (HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED)
     "/v1/jobs/<job_id>/run",
     **operation(
         "Run a job now",
-        {HTTPStatus.CREATED: ("The execution is stored and will start.", "ExecutionAnswer")},
+        {HTTPStatus.CREATED: ("The execution is stored and will start.", ExecutionResponse)},
         problems=(HTTPStatus.CONFLICT,),
     ),
 )
@@ -49,7 +112,7 @@ def run_job(job_id: JobId, request: RunNowBody = RunNowRequest()) -> Response[st
         request=once().token("run"),
         asked_at=once().at,
     )
-    return answer(execution_document(run), HTTPStatus.CREATED)
+    return respond(ExecutionResponse.of(run), HTTPStatus.CREATED)
 
 
 @routes.post(
@@ -66,7 +129,7 @@ def skip_next(
     job = services().executions.skip_next(
         key, request.reason, asked_at=once().first_sent_at, expected=expected
     )
-    return job_answer(job)
+    return respond_job(job)
 
 
 @routes.delete(
@@ -75,7 +138,7 @@ def skip_next(
 )
 def undo_skip_next(job_id: JobId, if_match: IfMatch = None) -> Response[str]:
     key = JobKey(tenant(), job_id)
-    return job_answer(services().executions.unskip(key, expected=versions(if_match)))
+    return respond_job(services().executions.unskip(key, expected=versions(if_match)))
 
 
 @routes.post(
@@ -85,7 +148,7 @@ def undo_skip_next(job_id: JobId, if_match: IfMatch = None) -> Response[str]:
         {
             HTTPStatus.ACCEPTED: (
                 "The backfill is accepted. It runs a few occurrences at a time.",
-                "BackfillAnswer",
+                BackfillResponse,
             )
         },
         problems=_CONFLICT,
@@ -100,7 +163,7 @@ def begin_backfill(job_id: JobId, request: BackfillBody, if_match: IfMatch = Non
         now=now(),
         expected=versions(if_match),
     )
-    return answer(backfill_document(job, begun), HTTPStatus.ACCEPTED)
+    return respond(BackfillResponse.of(begun, job), HTTPStatus.ACCEPTED)
 
 
 @routes.delete(
@@ -109,7 +172,7 @@ def begin_backfill(job_id: JobId, request: BackfillBody, if_match: IfMatch = Non
 )
 def stop_backfill(job_id: JobId, if_match: IfMatch = None) -> Response[str]:
     key = JobKey(tenant(), job_id)
-    return job_answer(services().backfills.stop(key, now=now(), expected=versions(if_match)))
+    return respond_job(services().backfills.stop(key, now=now(), expected=versions(if_match)))
 
 
 def _as_json(value: object) -> str:

@@ -4,15 +4,42 @@ from __future__ import annotations
 
 from datetime import timedelta
 from http import HTTPStatus
+from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body
+from pydantic import Field
 
-from functions.api.answers import answer
 from functions.api.app import log_unreadable, now, services, tenant
-from functions.api.documents import redriven_document
 from functions.api.idempotency import once
 from functions.api.operation import area, operation
-from functions.api.requests import PoolName, RedrivePoolBody, RedrivePoolRequest, span
+from functions.api.requests import UTC_NOTE, PoolName, Reason, body_example, reading, span
+from functions.api.respond import respond
+from nextfire.domain.definition import InstantText
+from nextfire.domain.document import Document
+from nextfire.responses.executions import RedrivenResponse
+
+MAX_REDRIVEN = 100
+
+
+class RedrivePoolRequest(Document):
+    """Redrive up to `limit` executions of a pool that became DEAD between `from` (default: 24 h
+    before `to`) and `to` (default: now), starting at `cursor`.
+    """
+
+    from_: InstantText | None = Field(default=None, alias="from", description=UTC_NOTE)
+    to: InstantText | None = Field(default=None, description=UTC_NOTE)
+    limit: Annotated[int, Field(strict=True, ge=1, le=MAX_REDRIVEN)] = 50
+    cursor: Annotated[str, Field(max_length=1024)] | None = None
+    reason: Reason = None
+
+
+RedrivePoolBody = Annotated[
+    RedrivePoolRequest,
+    Body(openapi_examples=body_example({"limit": 50})),
+    reading(RedrivePoolRequest),
+]
+
 
 routes = area()
 _REDRIVE_FOR = timedelta(seconds=15)
@@ -23,7 +50,7 @@ _REDRIVE_FOR = timedelta(seconds=15)
     "/v1/pools/<pool>/redrive",
     **operation(
         "Redrive the dead executions of a pool",
-        {HTTPStatus.OK: ("The result.", "RedrivenAnswer")},
+        {HTTPStatus.OK: ("The result.", RedrivenResponse)},
         more="After a lost response, a retry with the same `Idempotency-Key` returns only what the "
         "retry found and did: executions that the first call redrove are not listed again.",
     ),
@@ -47,4 +74,4 @@ def redrive_pool(
         until=now() + _REDRIVE_FOR,
     )
     log_unreadable(done.unreadable)
-    return answer(redriven_document(done))
+    return respond(RedrivenResponse.of(done))

@@ -6,11 +6,11 @@ from http import HTTPStatus
 
 from aws_lambda_powertools.event_handler import Response
 
-from functions.api.answers import answer
 from functions.api.app import now, services, tenant
-from functions.api.documents import quotas_document
 from functions.api.operation import area, operation
+from functions.api.respond import respond
 from nextfire.domain.keys import Scope
+from nextfire.responses.quotas import QuotasResponse
 
 routes = area()
 
@@ -19,9 +19,9 @@ routes = area()
     "/v1/quotas",
     **operation(
         "Get your quotas",
-        {HTTPStatus.OK: ("Your quotas and their usage.", "QuotasAnswer")},
+        {HTTPStatus.OK: ("Your quotas and their usage.", QuotasResponse)},
         scope=Scope.READ,
     ),
 )
 def get_quotas() -> Response[str]:
-    return answer(quotas_document(services().quotas.of(tenant(), now())))
+    return respond(QuotasResponse.of(services().quotas.of(tenant(), now())))

@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body
+from pydantic import Field
 
-from functions.api.answers import answer
 from functions.api.app import now
-from functions.api.documents import upcoming_document
+from functions.api.job_filters import MAX_UPCOMING
 from functions.api.operation import area, operation
-from functions.api.requests import PreviewBody
+from functions.api.requests import body_example, reading
+from functions.api.respond import respond
+from nextfire.domain.definition import InstantText, WhenDocument
 from nextfire.domain.keys import Scope
-from nextfire.domain.schedule import check, read_instant
+from nextfire.domain.recurrence import check
+from nextfire.domain.schedule_text import read_instant
+from nextfire.responses.jobs import UpcomingList
+
+
+class PreviewRequest(WhenDocument):
+    """The schedule fields of a job, as if the job were stored at `after` (default: now)."""
+
+    count: Annotated[int, Field(strict=True, ge=1, le=MAX_UPCOMING)] = 10
+    after: InstantText | None = None
+
+
+PreviewBody = Annotated[
+    PreviewRequest,
+    Body(
+        openapi_examples=body_example({"type": "CRON", "schedule": "0 9 * * MON-FRI", "count": 3})
+    ),
+    reading(PreviewRequest),
+]
+
 
 routes = area()
 
@@ -24,7 +47,7 @@ routes = area()
         {
             HTTPStatus.OK: (
                 "The occurrences that a job with this schedule would have.",
-                "UpcomingList",
+                UpcomingList,
             )
         },
         scope=Scope.READ,
@@ -36,5 +59,4 @@ def preview_schedule(request: PreviewBody) -> Response[str]:
         since = read_instant(request.after, request.timezone, "after")
     check(request.schedule_from(since))
     found = request.upcoming(since, since, request.count, uid="preview")
-    jittered = request.jitter_sec > 0
-    return answer({"items": [upcoming_document(each, jittered=jittered) for each in found]})
+    return respond(UpcomingList.of(found, request))

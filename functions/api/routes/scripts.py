@@ -3,28 +3,78 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from functions.api.answers import answer, page
 from functions.api.app import app, now, services, tenant
-from functions.api.documents import (
-    script_document,
-    upload_document,
-    version_document,
-)
+from functions.api.audit_trail import note
 from functions.api.operation import area, operation
 from functions.api.requests import (
     Cursor,
-    HandlerName,
     Limit,
     PoolFilter,
     PoolName,
-    UploadBody,
+    body_example,
+    invalid,
+    reading,
 )
-from functions.api.trail import note
+from functions.api.respond import respond
+from nextfire.domain.document import Document
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.keys import Scope
+from nextfire.domain.script import MAX_SCRIPT_BYTES, SIGNATURE
+from nextfire.domain.target import HANDLER
+from nextfire.responses.scripts import ScriptPage, ScriptVersionPage, UploadResponse
+
+
+def _handler(value: object) -> object:
+    if isinstance(value, str) and HANDLER.fullmatch(value):
+        return value
+    remedy = (
+        "At most 128 letters, digits, `_`, `.` and `-`, beginning with a letter or a digit. For"
+        " example `report`, or `report.zip`."
+    )
+    raise invalid("handler", "not the name of a script of the pool", remedy)
+
+
+HandlerName = Annotated[
+    str,
+    BeforeValidator(_handler),
+    WithJsonSchema({"type": "string", "pattern": f"^{HANDLER.pattern}$", "examples": ["report"]}),
+]
+"""Name that jobs use for a script."""
+
+
+class UploadRequest(Document):
+    """A script to upload. `handler`: the name that jobs use (with `.zip` for an archive). `size`:
+    in bytes. `sha256`: digest in hexadecimal digits. `signature`: ed25519 in base64, stored with
+    the script for pools that trust signers.
+    """
+
+    pool: Annotated[str, Field(min_length=1, max_length=64)] = "default"
+    handler: HandlerName
+    size: Annotated[int, Field(strict=True, ge=1, le=MAX_SCRIPT_BYTES)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    signature: Annotated[str, Field(pattern=rf"^{SIGNATURE.pattern}$")] | None = None
+
+
+UploadBody = Annotated[
+    UploadRequest,
+    Body(
+        openapi_examples=body_example(
+            {
+                "handler": "report",
+                "size": 12,
+                "sha256": "a8075bf0eccd3da8fc9ac4ee86c5ae7a7ad7d1f93ded0dbdb3d20ee94f5e1f35",
+            }
+        )
+    ),
+    reading(UploadRequest),
+]
+
 
 routes = area()
 _NO_JOB = "a script belongs to no job. Use a key without labels for scripts."
@@ -34,7 +84,7 @@ _NO_JOB = "a script belongs to no job. Use a key without labels for scripts."
     "/v1/scripts/uploads",
     **operation(
         "Upload a script",
-        {HTTPStatus.CREATED: ("The presigned upload.", "UploadAnswer")},
+        {HTTPStatus.CREATED: ("The presigned upload.", UploadResponse)},
         scope=Scope.UPLOAD,
         by_label=_NO_JOB,
         secret=True,
@@ -57,23 +107,15 @@ def upload_script(request: UploadBody) -> Response[str]:
         signature=request.signature,
         now=now(),
     )
-    return answer(
-        upload_document(
-            upload,
-            services().scripts_bucket,
-            size=request.size,
-            sha256=request.sha256,
-            signed=request.signature is not None,
-        ),
-        HTTPStatus.CREATED,
-    )
+    response = UploadResponse.of(upload, request, services().scripts_bucket)
+    return respond(response, HTTPStatus.CREATED)
 
 
 @routes.get(
     "/v1/scripts",
     **operation(
         "List scripts",
-        {HTTPStatus.OK: ("A page of scripts.", "ScriptPage")},
+        {HTTPStatus.OK: ("A page of scripts.", ScriptPage)},
         scope=Scope.READ,
         by_label=_NO_JOB,
     ),
@@ -86,15 +128,14 @@ def list_scripts(
             "pool", pool, "not a pool of this stack", services().pools_there_are()
         )
     found = services().scripts.list(tenant(), pool=pool, cursor=cursor, limit=limit)
-    items = [script_document(each, services().scripts_bucket) for each in found.items]
-    return page(items, found.cursor)
+    return respond(ScriptPage.of(found, services().scripts_bucket))
 
 
 @routes.get(
     "/v1/scripts/<pool>/<handler>/versions",
     **operation(
         "List the versions of a script, newest first",
-        {HTTPStatus.OK: ("A page of versions.", "ScriptVersionPage")},
+        {HTTPStatus.OK: ("A page of versions.", ScriptVersionPage)},
         scope=Scope.READ,
         by_label=_NO_JOB,
     ),
@@ -104,4 +145,4 @@ def list_script_versions(
 ) -> Response[str]:
     pool = services().pool(pool)
     found = services().scripts.versions(tenant(), pool, handler, cursor=cursor, limit=limit)
-    return page([version_document(each) for each in found.items], found.cursor)
+    return respond(ScriptVersionPage.of(found))

@@ -1,4 +1,4 @@
-"""The client of the API. It needs httpx (the extra ``client``), and is no part of the functions."""
+"""The client of the API. It needs httpx (the extra ``client``). The functions do not contain it."""
 
 from nextfire.client.access import Auth, Bearer
 from nextfire.client.api import Client
@@ -16,7 +16,7 @@ from nextfire.client.errors import (
     Unavailable,
     UnreachableError,
 )
-from nextfire.client.models import JobRequest, PreviewRequest
+from nextfire.client.requests import JobRequest, PreviewRequest
 
 __all__ = [
     "ApiError",

@@ -1,5 +1,5 @@
-"""Where the API is, and what says who calls: what the caller gives, else the environment, the
-local stack of the folder, the user's own files. An endpoint that a folder selects gets the local
+"""Finds the endpoint and the credentials for it: from arguments, else from the environment, the
+local stack of the folder, or the user's files. An endpoint that a folder selects gets the local
 stack's own key or credentials, never the caller's.
 """
 
@@ -28,7 +28,7 @@ STACK_FILE = f"{FOLDER}/{FILE}"
 
 
 class Auth(StrEnum):
-    """How requests say who calls: the words of the deployment's setting `auth`."""
+    """How requests are authenticated: the values of the deployment's setting `auth`."""
 
     KEYS = "keys"
     IAM = "iam"
@@ -48,8 +48,8 @@ class Bearer(httpx.Auth):
 
 
 @dataclass(frozen=True, slots=True)
-class LocalStack:
-    """Where the API of a local stack is, the file with its key, and its own AWS credentials."""
+class LocalEndpoint:
+    """The endpoint of a local stack, the file with its API key, and its own AWS credentials."""
 
     endpoint: str
     key_file: Path
@@ -59,17 +59,17 @@ class LocalStack:
 
 
 def from_environment(name: str) -> str | None:
-    """The variable *name*; None where it is unset or blank."""
+    """Return the variable *name*; None if it is unset or blank."""
     return os.environ.get(name, "").strip() or None
 
 
 def above(folder: Path, file: str) -> Path | None:
-    """The nearest of *folder* and the folders above it that holds *file*."""
+    """Return the nearest of *folder* and its parents that contains *file*."""
     return next((at for at in (folder, *folder.parents) if (at / file).is_file()), None)
 
 
-def local_stack() -> LocalStack | None:
-    """The local stack of the working folder or one above it. Whether it is up is not asked.
+def local_stack() -> LocalEndpoint | None:
+    """Return the local stack of the working folder or of a parent. It may not be running.
 
     Raises:
         ClientError: Its files cannot be trusted.
@@ -81,7 +81,7 @@ def local_stack() -> LocalStack | None:
         found = read_stack(root / FOLDER)
     except FileNotFoundError:
         return None
-    return LocalStack(
+    return LocalEndpoint(
         found["endpoint"],
         Path(found["key_file"]),
         found["region"],
@@ -96,10 +96,10 @@ def is_local(endpoint: str) -> bool:
 
 
 def checked_endpoint(endpoint: str | None) -> str:
-    """*endpoint*, if it is one.
+    """Return *endpoint* if it is a URL.
 
     Raises:
-        ClientError: It is none.
+        ClientError: *endpoint* is absent or not a URL.
     """
     if not endpoint:
         raise ClientError(
@@ -113,10 +113,10 @@ def checked_endpoint(endpoint: str | None) -> str:
 
 
 def named(auth: str | None) -> Auth | None:
-    """The way that the word *auth* names.
+    """Return the member of `Auth` with the value *auth*.
 
     Raises:
-        ClientError: It names none.
+        ClientError: *auth* is not a value of `Auth`.
     """
     try:
         return None if auth is None else Auth(auth)
@@ -133,17 +133,17 @@ def who_calls(
     key: Callable[[], str | None],
     sign: Callable[[], httpx.Auth],
 ) -> httpx.Auth:
-    """What says who calls the API at *endpoint*: as *auth* asks, else a key or a token if there is
-    one, else a signature.
+    """Return the authentication for the API at *endpoint*: the kind that *auth* names, else an API
+    key or a token if one is found, else a signature.
 
     Args:
         endpoint: The API.
-        auth: None: what there is decides.
-        key: Finds the API key, as `find_key` does.
-        sign: Makes the signature.
+        auth: The kind of authentication; None to use the first that is available.
+        key: Finds the API key, like `find_key`.
+        sign: Creates the signature.
 
     Raises:
-        ClientError: What *auth* asks for is not there; or it would go unencrypted.
+        ClientError: Credentials for *auth* are missing, or they would be sent unencrypted.
     """
     if auth is Auth.IAM:
         return sign()
@@ -163,8 +163,8 @@ def who_calls(
 
 
 def of_folder(auth: Auth | None, key: Path, sign: Callable[[], httpx.Auth]) -> httpx.Auth:
-    """What says who calls the local stack that a folder selected: the stack's own key in the file
-    *key*, or for IAM the signature that *sign* makes with the stack's credentials.
+    """Return the authentication for a local stack that a folder selected: the stack's own key in
+    the file *key*, or for IAM the signature that *sign* creates with the stack's credentials.
 
     Raises:
         ClientError: *auth* asks for a token, or the key cannot be used.
@@ -180,8 +180,8 @@ def of_folder(auth: Auth | None, key: Path, sign: Callable[[], httpx.Auth]) -> h
 
 
 def ignored_by_folder(auth: Auth | None, key: Path) -> list[str]:
-    """The variables that are set but not sent, because a folder selected the endpoint: its local
-    stack, whose own key is in the file *key*, is called as `of_folder` does.
+    """Return the variables that are set but not sent, because a folder selected the endpoint. The
+    local stack is called with its own key, in the file *key*; see `of_folder`.
 
     Raises:
         ClientError: The key cannot be used.
@@ -196,7 +196,7 @@ def ignored_by_folder(auth: Auth | None, key: Path) -> list[str]:
 
 
 def stack_key(file: Path) -> str:
-    """The API key of a local stack, from its *file*.
+    """Return the API key of a local stack from its *file*.
 
     Raises:
         ClientError: The file is not the caller's own, or does not contain a key.
@@ -205,11 +205,11 @@ def stack_key(file: Path) -> str:
 
 
 def find_key(endpoint: str, local_key: Path | None) -> str | None:
-    """The API key for *endpoint*, which the caller named: of the environment, else of the local
-    stack at this endpoint, whose file is *local_key*, else of the user's own files.
+    """Return the API key for an *endpoint* that the caller named: from the environment, else from
+    *local_key*, the key file of a local stack at this endpoint, else from the user's files.
 
     Raises:
-        ClientError: What should be one is none, or others can read it.
+        ClientError: The key is malformed, or other users can read its file.
     """
     if key := from_environment(API_KEY):
         return checked_key(key, API_KEY)
@@ -230,16 +230,16 @@ def find_key(endpoint: str, local_key: Path | None) -> str | None:
 
 
 def key_file(endpoint: str) -> Path:
-    """Where the user keeps the API key for *endpoint*: readable to nobody else."""
+    """Return the file of the user's API key for *endpoint*. Only the user may read it."""
     home = from_environment("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(home) / "nextfire" / "keys" / (httpx.URL(endpoint).host or "none")
 
 
 def checked_key(key: str, place: str) -> str:
-    """*key*, if it is one and is not mistyped. A message never shows it.
+    """Return *key* if it is well-formed and its checksum matches. Errors never show it.
 
     Raises:
-        ClientError: It is not one; *place* is where it came from.
+        ClientError: *key*, which was found at *place*, is not a valid API key.
     """
     if fault := fault_of(key):
         raise ClientError(

@@ -16,39 +16,31 @@ from nextfire.client import access
 from nextfire.client.access import Auth
 from nextfire.client.calls import Caller, Pace, segment
 from nextfire.client.errors import ClientError
-from nextfire.client.models import (
-    Answer,
-    Backfill,
-    Batch,
-    Execution,
+from nextfire.client.requests import JobRequest, PreviewRequest, given, sent
+from nextfire.domain.backfill import Order
+from nextfire.domain.keys import Scope
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.run import RunState
+from nextfire.responses.base import ApiResponse
+from nextfire.responses.executions import (
     ExecutionPage,
-    Health,
-    Job,
+    ExecutionResponse,
+    LogLineResponse,
+    LogResponse,
+    RedrivenResponse,
+)
+from nextfire.responses.jobs import (
+    BackfillResponse,
     JobDetail,
     JobPage,
-    JobRequest,
-    Key,
-    KeyPage,
-    Log,
-    LogLine,
-    Many,
-    NewKey,
-    PreviewRequest,
-    Quotas,
-    Redriven,
-    Rotated,
-    Script,
-    ScriptPage,
-    ScriptVersionPage,
+    JobResponse,
     UpcomingList,
-    Upload,
-    given,
-    sent,
 )
-from nextfire.domain.backfill import Order
-from nextfire.domain.job import JobState
-from nextfire.domain.keys import Scope
-from nextfire.domain.run import RunState
+from nextfire.responses.keys import KeyPage, KeyResponse, NewKeyResponse, RotatedResponse
+from nextfire.responses.many_jobs import BatchResponse, ManyResponse
+from nextfire.responses.meta import Health
+from nextfire.responses.quotas import QuotasResponse
+from nextfire.responses.scripts import ScriptPage, ScriptResponse, ScriptVersionPage, UploadResponse
 
 TIMEOUT = 30.0
 """Seconds; API Gateway itself gives up on the API after 30."""
@@ -59,9 +51,9 @@ _PAGE = 100
 _LINES = 1000
 _ABSENT: Any = object()
 
-A = TypeVar("A", bound=Answer)
-Item = TypeVar("Item", bound=Answer)
-Item_co = TypeVar("Item_co", bound=Answer, covariant=True)
+A = TypeVar("A", bound=ApiResponse)
+Item = TypeVar("Item", bound=ApiResponse)
+Item_co = TypeVar("Item_co", bound=ApiResponse, covariant=True)
 Instant = datetime | str
 """An aware instant, or its ISO 8601 text."""
 
@@ -82,7 +74,7 @@ class Client:
     Its methods are the operations of the API, by operation id (docs/reference/api.md). In addition,
     `jobs`, `executions`, `all_executions`, `keys`, `scripts` and `log` iterate over all pages, and
     `push_script` uploads a script. Responses are views of JSON documents
-    (`nextfire.client.models`).
+    (`nextfire.responses`).
 
     Transient failures (429, 502 to 504, a lost connection) are retried with growing delays, at
     least as long as `Retry-After`. POST requests carry an `Idempotency-Key`, by default a new one,
@@ -91,7 +83,7 @@ class Client:
 
     Every method raises `ApiError` if the API rejects the request (by status: `NotFound`,
     `Conflict`, `PreconditionFailed`, `Invalid`, `RateLimited`, `Unauthorized`, `Forbidden`,
-    `Unavailable`), `UnreachableError` if there is no response, and `ClientError` otherwise.
+    `Unavailable`), `UnreachableError` without a response, and `ClientError` otherwise.
 
     Example:
         with Client() as nextfire:
@@ -188,32 +180,32 @@ class Client:
 
     def get_description(self) -> dict[str, Any]:
         """Return the OpenAPI document."""
-        return self._read(Answer, "/v1/openapi.json").document
+        return self._read(ApiResponse, "/v1/openapi.json").document
 
     # Jobs
 
     def create_job(
         self, job: JobRequest | Mapping[str, Any], *, idempotency_key: str | None = None
-    ) -> Job:
+    ) -> JobResponse:
         """Create a job from a `JobRequest` or a JSON document in the long or the short form. When
         this returns, the job and its first occurrence are stored.
 
         Raises:
             Conflict: A job with this id exists.
         """
-        return self._post(Job, "/v1/jobs", sent(job), idempotency_key)
+        return self._post(JobResponse, "/v1/jobs", sent(job), idempotency_key)
 
     def create_jobs(
         self,
         jobs: Sequence[JobRequest | Mapping[str, Any]],
         *,
         idempotency_key: str | None = None,
-    ) -> Batch:
+    ) -> BatchResponse:
         """Create 1 to 100 jobs; see `create_job`. `results` has the outcome of each, in order.
         Invalid jobs do not affect the rest.
         """
         body = {"jobs": [sent(job) for job in jobs]}
-        return self._post(Batch, "/v1/jobs:batch", body, idempotency_key)
+        return self._post(BatchResponse, "/v1/jobs:batch", body, idempotency_key)
 
     def pause_jobs(
         self,
@@ -223,13 +215,13 @@ class Client:
         until: Instant | None = None,
         progress_token: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Many:
+    ) -> ManyResponse:
         """Pause the jobs that have all *labels*, in several calls: pass the `progress_token` of a
         response to the next call.
         """
         more = {"reason": reason, "until": until, "progressToken": progress_token}
         body = {"labels": dict(labels), **given(more)}
-        return self._post(Many, "/v1/jobs:pause", body, idempotency_key)
+        return self._post(ManyResponse, "/v1/jobs:pause", body, idempotency_key)
 
     def resume_jobs(
         self,
@@ -237,10 +229,10 @@ class Client:
         *,
         progress_token: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Many:
+    ) -> ManyResponse:
         """Resume the jobs that have all *labels*; calls as for `pause_jobs`."""
         body = {"labels": dict(labels), **given({"progressToken": progress_token})}
-        return self._post(Many, "/v1/jobs:resume", body, idempotency_key)
+        return self._post(ManyResponse, "/v1/jobs:resume", body, idempotency_key)
 
     def cancel_jobs(
         self,
@@ -248,10 +240,10 @@ class Client:
         *,
         progress_token: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Many:
+    ) -> ManyResponse:
         """Cancel the jobs that have all *labels* permanently; calls as for `pause_jobs`."""
         body = {"labels": dict(labels), **given({"progressToken": progress_token})}
-        return self._post(Many, "/v1/jobs:cancel", body, idempotency_key)
+        return self._post(ManyResponse, "/v1/jobs:cancel", body, idempotency_key)
 
     def list_jobs(
         self,
@@ -274,7 +266,7 @@ class Client:
         state: JobState | str | None = None,
         label: str | Sequence[str] | None = None,
         name: str | None = None,
-    ) -> Iterator[Job]:
+    ) -> Iterator[JobResponse]:
         """Iterate over all jobs that `list_jobs` lists."""
         return pages(partial(self.list_jobs, state=state, label=label, name=name))
 
@@ -289,7 +281,7 @@ class Client:
         *,
         if_match: str | None = None,
         if_none_match: str | None = None,
-    ) -> Job:
+    ) -> JobResponse:
         """Create the job, or change it to *job*. `if_match`: only if its etag is still this one.
         `if_none_match`: ``*``, only if it does not exist.
 
@@ -297,26 +289,26 @@ class Client:
             PreconditionFailed: The condition does not hold.
         """
         conditions = {"If-Match": if_match, "If-None-Match": if_none_match}
-        return self._send(Job, "PUT", _job(job_id), sent(job), conditions)
+        return self._send(JobResponse, "PUT", _job(job_id), sent(job), conditions)
 
     def change_job(
         self, job_id: str, changes: Mapping[str, Any], *, if_match: str | None = None
-    ) -> Job:
+    ) -> JobResponse:
         """Apply *changes*, a JSON merge patch (RFC 7396), to a job. None resets a field to its
         default.
 
         Raises:
-            PreconditionFailed: The job's etag is no longer `if_match`.
+            PreconditionFailed: The job has changed since `if_match`.
 
         Example:
             job = nextfire.get_job("nightly")
             nextfire.change_job("nightly", {"priority": "HIGH"}, if_match=job.etag)
         """
-        return self._send(Job, "PATCH", _job(job_id), changes, {"If-Match": if_match})
+        return self._send(JobResponse, "PATCH", _job(job_id), changes, {"If-Match": if_match})
 
-    def delete_job(self, job_id: str, *, if_match: str | None = None) -> Job:
+    def delete_job(self, job_id: str, *, if_match: str | None = None) -> JobResponse:
         """Cancel a job permanently. Later occurrences do not run; its history is kept."""
-        return self._delete(Job, _job(job_id), {"If-Match": if_match})
+        return self._delete(JobResponse, _job(job_id), {"If-Match": if_match})
 
     def pause_job(
         self,
@@ -326,10 +318,10 @@ class Client:
         until: Instant | None = None,
         if_match: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Job:
+    ) -> JobResponse:
         """Pause a job: later occurrences do not run until it is resumed, or until *until*."""
         body = given({"reason": reason, "until": until})
-        return self._post(Job, f"{_job(job_id)}/pause", body, idempotency_key, if_match)
+        return self._post(JobResponse, f"{_job(job_id)}/pause", body, idempotency_key, if_match)
 
     def drain_job(
         self,
@@ -338,16 +330,16 @@ class Client:
         reason: str | None = None,
         if_match: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Job:
-        """Pause a job. Its state is DRAINING until its runs in progress have ended."""
+    ) -> JobResponse:
+        """Pause a job. It has `draining` until its runs in progress have ended."""
         body = given({"reason": reason})
-        return self._post(Job, f"{_job(job_id)}/drain", body, idempotency_key, if_match)
+        return self._post(JobResponse, f"{_job(job_id)}/drain", body, idempotency_key, if_match)
 
     def resume_job(
         self, job_id: str, *, if_match: str | None = None, idempotency_key: str | None = None
-    ) -> Job:
+    ) -> JobResponse:
         """Resume a job. Its misfire policy decides which missed occurrences run."""
-        return self._post(Job, f"{_job(job_id)}/resume", {}, idempotency_key, if_match)
+        return self._post(JobResponse, f"{_job(job_id)}/resume", {}, idempotency_key, if_match)
 
     def run_job(
         self,
@@ -356,14 +348,14 @@ class Client:
         payload: Any = _ABSENT,  # noqa: ANN401 — any JSON
         reason: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Execution:
+    ) -> ExecutionResponse:
         """Run a job now, in addition to its schedule. `payload`: replaces the job's payload, also
         by None.
         """
         body = given({"reason": reason})
         if payload is not _ABSENT:
             body["payload"] = payload
-        return self._post(Execution, f"{_job(job_id)}/run", body, idempotency_key)
+        return self._post(ExecutionResponse, f"{_job(job_id)}/run", body, idempotency_key)
 
     def skip_next(
         self,
@@ -372,14 +364,14 @@ class Client:
         reason: str | None = None,
         if_match: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Job:
+    ) -> JobResponse:
         """Skip the job's next occurrence."""
         body = given({"reason": reason})
-        return self._post(Job, f"{_job(job_id)}/skip-next", body, idempotency_key, if_match)
+        return self._post(JobResponse, f"{_job(job_id)}/skip-next", body, idempotency_key, if_match)
 
-    def undo_skip_next(self, job_id: str, *, if_match: str | None = None) -> Job:
+    def undo_skip_next(self, job_id: str, *, if_match: str | None = None) -> JobResponse:
         """Undo the skip of an occurrence."""
-        return self._delete(Job, f"{_job(job_id)}/skip-next", {"If-Match": if_match})
+        return self._delete(JobResponse, f"{_job(job_id)}/skip-next", {"If-Match": if_match})
 
     def begin_backfill(
         self,
@@ -392,16 +384,17 @@ class Client:
         reason: str | None = None,
         if_match: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Backfill:
+    ) -> BackfillResponse:
         """Run the job's past occurrences that have no record, from *from_* (inclusive) to *to*
         (exclusive). Rejected if there are more than *max*.
         """
         body = given({"from": from_, "to": to, "max": max, "order": order, "reason": reason})
-        return self._post(Backfill, f"{_job(job_id)}/backfill", body, idempotency_key, if_match)
+        path = f"{_job(job_id)}/backfill"
+        return self._post(BackfillResponse, path, body, idempotency_key, if_match)
 
-    def stop_backfill(self, job_id: str, *, if_match: str | None = None) -> Job:
+    def stop_backfill(self, job_id: str, *, if_match: str | None = None) -> JobResponse:
         """Stop the job's backfill: it starts no more runs."""
-        return self._delete(Job, f"{_job(job_id)}/backfill", {"If-Match": if_match})
+        return self._delete(JobResponse, f"{_job(job_id)}/backfill", {"If-Match": if_match})
 
     def list_upcoming(self, job_id: str, *, count: int | None = None) -> UpcomingList:
         """Return the next *count* occurrences, 1 to 100; empty unless the job is ACTIVE."""
@@ -428,7 +421,7 @@ class Client:
         query = {"limit": limit, "cursor": cursor}
         return self._read(ExecutionPage, f"{_job(job_id)}/executions", query)
 
-    def executions(self, job_id: str) -> Iterator[Execution]:
+    def executions(self, job_id: str) -> Iterator[ExecutionResponse]:
         """Iterate over all executions of the job, latest scheduled first."""
         return pages(partial(self.list_executions, job_id))
 
@@ -461,14 +454,14 @@ class Client:
         pool: str | None = None,
         from_: Instant | None = None,
         to: Instant | None = None,
-    ) -> Iterator[Execution]:
+    ) -> Iterator[ExecutionResponse]:
         """Iterate over all executions that `list_all_executions` lists."""
         ask = partial(self.list_all_executions, state=state, job_id=job_id, pool=pool)
         return pages(partial(ask, from_=from_, to=to))
 
-    def get_execution(self, execution_id: str) -> Execution:
+    def get_execution(self, execution_id: str) -> ExecutionResponse:
         """Return an execution, or what its occurrence waits for."""
-        return self._read(Execution, _execution(execution_id))
+        return self._read(ExecutionResponse, _execution(execution_id))
 
     def read_log(
         self,
@@ -477,14 +470,14 @@ class Client:
         cursor: str | None = None,
         limit: int | None = None,
         attempt: int | None = None,
-    ) -> Log:
+    ) -> LogResponse:
         """Return the next lines of the log. `limit`: 1 to 1000. `attempt`: only this attempt."""
         query = {"cursor": cursor, "limit": limit, "attempt": attempt}
-        return self._read(Log, f"{_execution(execution_id)}/logs", query)
+        return self._read(LogResponse, f"{_execution(execution_id)}/logs", query)
 
     def log(
         self, execution_id: str, *, attempt: int | None = None, follow: bool = False
-    ) -> Iterator[LogLine]:
+    ) -> Iterator[LogLineResponse]:
         """Iterate over the lines of the log; with *follow* until the execution has ended."""
         cursor = None
         while True:
@@ -500,17 +493,17 @@ class Client:
 
     def cancel_execution(
         self, execution_id: str, *, reason: str | None = None, idempotency_key: str | None = None
-    ) -> Execution:
+    ) -> ExecutionResponse:
         """Cancel an execution. A running script is ended by its worker within seconds."""
         path = f"{_execution(execution_id)}/cancel"
-        return self._post(Execution, path, given({"reason": reason}), idempotency_key)
+        return self._post(ExecutionResponse, path, given({"reason": reason}), idempotency_key)
 
     def redrive_execution(
         self, execution_id: str, *, reason: str | None = None, idempotency_key: str | None = None
-    ) -> Execution:
+    ) -> ExecutionResponse:
         """Redrive a DEAD execution: it is PENDING again, with new attempts."""
         path = f"{_execution(execution_id)}/redrive"
-        return self._post(Execution, path, given({"reason": reason}), idempotency_key)
+        return self._post(ExecutionResponse, path, given({"reason": reason}), idempotency_key)
 
     # Scripts
 
@@ -523,7 +516,7 @@ class Client:
         pool: str | None = None,
         signature: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Upload:
+    ) -> UploadResponse:
         """Return where a script of *size* bytes with the digest *sha256* (hexadecimal) can be PUT.
         `push_script` does both. *signature*: base64, stored with the script.
         """
@@ -536,7 +529,7 @@ class Client:
                 "signature": signature,
             }
         )
-        return self._post(Upload, "/v1/scripts/uploads", body, idempotency_key)
+        return self._post(UploadResponse, "/v1/scripts/uploads", body, idempotency_key)
 
     def push_script(
         self,
@@ -545,7 +538,7 @@ class Client:
         *,
         pool: str | None = None,
         signature: str | None = None,
-    ) -> Upload:
+    ) -> UploadResponse:
         """Upload *source* as the script *handler* of *pool* (default: ``default``). The name of an
         archive includes ``.zip``. *signature*: ed25519, base64.
         """
@@ -563,7 +556,7 @@ class Client:
         query = {"pool": pool, "limit": limit, "cursor": cursor}
         return self._read(ScriptPage, "/v1/scripts", query)
 
-    def scripts(self, *, pool: str | None = None) -> Iterator[Script]:
+    def scripts(self, *, pool: str | None = None) -> Iterator[ScriptResponse]:
         """Iterate over all scripts that `list_scripts` lists."""
         return pages(partial(self.list_scripts, pool=pool))
 
@@ -586,12 +579,13 @@ class Client:
         cursor: str | None = None,
         reason: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Redriven:
+    ) -> RedrivenResponse:
         """Redrive up to *limit* (1 to 100) dead executions of a pool. Pass the `cursor` of the
         response to the next call to continue.
         """
         body = given({"from": from_, "to": to, "limit": limit, "cursor": cursor, "reason": reason})
-        return self._post(Redriven, f"/v1/pools/{segment(pool)}/redrive", body, idempotency_key)
+        path = f"/v1/pools/{segment(pool)}/redrive"
+        return self._post(RedrivenResponse, path, body, idempotency_key)
 
     # API keys
 
@@ -604,7 +598,7 @@ class Client:
         cidrs: Sequence[str] | None = None,
         labels: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
-    ) -> NewKey:
+    ) -> NewKeyResponse:
         """Create an API key. Its text is in `key`, and returned only once. `cidrs`: networks from
         which it may be used. `labels`: it reaches only jobs with these labels.
         """
@@ -617,23 +611,23 @@ class Client:
                 "labels": None if labels is None else {**labels},
             }
         )
-        return self._post(NewKey, "/v1/keys", body, idempotency_key)
+        return self._post(NewKeyResponse, "/v1/keys", body, idempotency_key)
 
     def list_keys(self, *, limit: int | None = None, cursor: str | None = None) -> KeyPage:
         """Return a page of the tenant's API keys, by id. `limit`: 1 to 100."""
         return self._read(KeyPage, "/v1/keys", {"limit": limit, "cursor": cursor})
 
-    def keys(self) -> Iterator[Key]:
+    def keys(self) -> Iterator[KeyResponse]:
         """Iterate over all API keys of the tenant, including expired and revoked ones."""
         return pages(self.list_keys)
 
-    def get_key(self, key_id: str) -> Key:
+    def get_key(self, key_id: str) -> KeyResponse:
         """Return an API key, without its text."""
-        return self._read(Key, _api_key(key_id))
+        return self._read(KeyResponse, _api_key(key_id))
 
-    def revoke_key(self, key_id: str) -> Key:
+    def revoke_key(self, key_id: str) -> KeyResponse:
         """Revoke an API key. Takes effect within a minute."""
-        return self._delete(Key, _api_key(key_id), {})
+        return self._delete(KeyResponse, _api_key(key_id), {})
 
     def rotate_key(
         self,
@@ -642,16 +636,16 @@ class Client:
         expires_in_sec: int | None = None,
         overlap_sec: int | None = None,
         idempotency_key: str | None = None,
-    ) -> Rotated:
+    ) -> RotatedResponse:
         """Create a `new` key like this one, which is `old` and expires after the overlap."""
         body = given({"expiresInSec": expires_in_sec, "overlapSec": overlap_sec})
-        return self._post(Rotated, f"{_api_key(key_id)}/rotate", body, idempotency_key)
+        return self._post(RotatedResponse, f"{_api_key(key_id)}/rotate", body, idempotency_key)
 
     # Quotas
 
-    def get_quotas(self) -> Quotas:
+    def get_quotas(self) -> QuotasResponse:
         """Return the tenant's quotas and their usage."""
-        return self._read(Quotas, "/v1/quotas")
+        return self._read(QuotasResponse, "/v1/quotas")
 
     # How they are sent
 
@@ -729,7 +723,7 @@ def _key(endpoint: str, key: str | None) -> str | None:
     return access.find_key(endpoint, None)
 
 
-def _stack_signature(stack: access.LocalStack) -> httpx.Auth:
+def _stack_signature(stack: access.LocalEndpoint) -> httpx.Auth:
     from nextfire.client import signing  # noqa: PLC0415 — boto3 takes a second
 
     session = signing.session_of(stack.access_key, stack.secret_key, stack.region)

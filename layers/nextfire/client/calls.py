@@ -1,4 +1,4 @@
-"""Calls over HTTP: sent, sent again where that is safe, and their answers read."""
+"""HTTP calls: sends requests, retries them if that is safe, and reads responses."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from nextfire.client.errors import MAYBE_DONE, ApiError, ClientError, Unreachabl
 
 T = TypeVar("T")
 FIRST_WAIT = 0.2
-"""Seconds before the first retry, on average; twice as long before each next one."""
+"""Average seconds before the first retry; doubled for each further retry."""
 LONGEST_WAIT = 20.0
-"""Seconds. Where an answer asks to wait longer, its error is raised instead."""
+"""Seconds. If a response asks for a longer wait, its error is raised instead."""
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _PASSING = frozenset(
     {
@@ -34,8 +34,8 @@ _PASSING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long is waited, and by which clock. `timeout`: seconds for an answer; none is asked for
-    again later than that after the first request of a call. `retries`: at most so many.
+    """Timeouts and retries, and their clock. `timeout`: seconds to wait for a response; no retry
+    starts later than this after the first request of a call. `retries`: maximum number of retries.
     """
 
     timeout: float
@@ -44,8 +44,8 @@ class Pace:
     monotonic: Callable[[], float] = time.monotonic
 
     def wait(self, attempt: int, asked: float | None) -> float:
-        """Seconds to wait after *attempt* (from 1): what the answer *asked* for, or longer each
-        time, and never the same for all.
+        """Return the seconds to wait after *attempt* (from 1): exponential backoff with jitter, at
+        least what the response *asked* for.
         """
         spread = random.uniform(0.5, 1.5)  # noqa: S311 — no secret
         return max(asked or 0.0, FIRST_WAIT * 2.0 ** (attempt - 1) * spread)
@@ -75,25 +75,25 @@ class Caller:
         headers: Mapping[str, str] | None = None,
         again: bool = True,
     ) -> tuple[dict[str, Any], str | None]:
-        """The answer's document, and its ETag if it has one.
+        """Return the document of the response, and its ETag if it has one.
 
-        What fails in passing is tried again: where no request was carried out in any case; where
-        one may have been, only if it may come *again* without another effect, or another answer.
+        Transient failures are retried: always if the request was certainly not executed; otherwise
+        only if *again*, which means that a repetition has no other effect and no other response.
 
         Raises:
-            ApiError: The API refused, or the gateway.
-            UnreachableError: There was no answer.
-            ClientError: There was one, but not of this API.
+            ApiError: The API or the gateway rejected the request.
+            UnreachableError: No response was received.
+            ClientError: The response is not from a nextfire API.
         """
         ask = partial(self._once, method, path + _query(query), body, headers)
         return self._patiently(ask, again=again)
 
     def put(self, url: str, headers: Mapping[str, str], content: bytes) -> None:
-        """Upload *content* to a signed URL, which says by itself who may.
+        """Upload *content* to a signed URL, which needs no other authentication.
 
         Raises:
-            ClientError: It was refused.
-            UnreachableError: It was not taken, several times.
+            ClientError: The upload was rejected.
+            UnreachableError: The upload failed several times.
         """
         self._patiently(partial(self._put, url, headers, content), again=True)
 
@@ -121,7 +121,7 @@ class Caller:
             why = f"{response.status_code} {response.reason_phrase}"
         except httpx.HTTPError as error:
             response, why = None, type(error).__name__
-        # What is behind an error shows the URL, so it is not told.
+        # The cause of the error contains the signed URL, so it is not chained.
         if response is None or response.is_server_error:
             raise UnreachableError(
                 f"{place} did not take the upload: {why}.",
@@ -199,18 +199,18 @@ def _may_go_better(error: UnreachableError | ApiError, *, again: bool) -> bool:
         return again or not error.maybe_done
     if error.status == HTTPStatus.TOO_MANY_REQUESTS:
         return True
-    # A 500 of the API itself will be one again; the gateway's says that the authorizer failed.
+    # A 500 of the API is permanent; a 500 of the gateway means that the authorizer failed.
     failing = error.by_gateway and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
     return again and (error.status in _PASSING or failing)
 
 
 def _seconds(text: str | None) -> float | None:
-    """The seconds that a Retry-After asks for; None: it has none, or a date."""
+    """Return the seconds of a Retry-After header; None if it is absent or a date."""
     return float(text) if text and text.isascii() and text.isdigit() else None
 
 
 def segment(text: str) -> str:
-    """*text* as one segment of a path."""
+    """Encode *text* as one segment of a path."""
     return quote(text, safe="")
 
 
@@ -218,7 +218,7 @@ def _query(given: Mapping[str, object] | None) -> str:
     if not given:
         return ""
     pairs = [(name, _text(value)) for name, value in given.items() if value is not None]
-    # As a signature has it: a space is %20, never a plus.
+    # Signatures need %20 for a space, not a plus.
     return f"?{urlencode(pairs, quote_via=quote, safe='')}" if pairs else ""
 
 

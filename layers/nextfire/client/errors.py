@@ -1,8 +1,8 @@
-"""What goes wrong with a call, and what to do about it.
+"""Errors of calls, with a problem and a remedy.
 
-ClientError               what is wrong, and what to do about it
-├── UnreachableError      no answer came
-└── ApiError              the API, or the gateway before it, refused
+ClientError               base class
+├── UnreachableError      no response was received
+└── ApiError              the API or the gateway rejected the request
     ├── Unauthorized        401
     ├── Forbidden           403
     ├── NotFound            404
@@ -22,30 +22,30 @@ from typing import Any
 
 MAYBE_DONE = "The request may have been carried out: look before you repeat it."
 _VALUE_ERROR = "Value error, "
-"""What pydantic puts before a validator's own words."""
+"""Prefix that pydantic adds to the messages of validators."""
 
 
 class ClientError(Exception):
-    """What is wrong, and what to do about it."""
+    """An error of a call, with its problem and a remedy."""
 
     def __init__(self, problem: str, remedy: str = "") -> None:
         """Build the error.
 
         Args:
-            problem: A whole sentence or two.
-            remedy: What the caller can do; whole sentences, lines allowed.
+            problem: One or two sentences.
+            remedy: What the caller can do, in sentences; may contain line breaks.
         """
         self.problem = problem
         self.remedy = remedy
         super().__init__(f"{problem} {remedy}".strip())
 
     def document(self) -> dict[str, Any]:
-        """As JSON, in the form of the API's own problems."""
+        """Return the error as JSON, in the form of the API's problem documents."""
         return {"title": self.problem, "detail": self.remedy}
 
 
 class UnreachableError(ClientError):
-    """No answer came. `maybe_done`: the request may have been carried out all the same."""
+    """No response was received. `maybe_done`: the request may have been executed."""
 
     def __init__(self, problem: str, remedy: str, *, maybe_done: bool) -> None:
         self.maybe_done = maybe_done
@@ -54,7 +54,7 @@ class UnreachableError(ClientError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One offending field: what was given, what is wrong with it, and what to do."""
+    """An invalid field: its value, the problem, and how to fix it."""
 
     field: str
     value: str | None
@@ -67,12 +67,12 @@ class Fault:
 
 
 class ApiError(ClientError):
-    """The API refused, by a problem document (RFC 9457); or the gateway before it did.
+    """The API rejected the request with a problem document (RFC 9457), or the gateway rejected it.
 
-    `status`: HTTP's. `title`, `detail`: what went wrong, and what to do. `errors`: the offending
-    fields. `request_id`: what to look for in the gateway's log. `retry_after`: seconds after which
-    it may go better. `quota`: the tenant's quota that refuses it, by its name. `by_gateway`: the
-    API was not asked, or did not answer. `body`: the problem document.
+    `status`: the HTTP status. `title`, `detail`: the problem and the remedy. `errors`: the invalid
+    fields. `request_id`: identifies the request in the gateway's log. `retry_after`: seconds after
+    which a retry may succeed. `quota`: name of the exceeded quota. `by_gateway`: the gateway
+    responded instead of the API. `body`: the problem document.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class ApiError(ClientError):
         self.retry_after = retry_after
         self.quota: str | None = body.get("quota")
         self.by_gateway = by_gateway
-        # The detail says the same as the errors, in one breath.
+        # The detail repeats the errors in one text.
         remedy = "\n".join(map(str, self.errors)) or self.detail
         super().__init__(f"{self.title} ({status}).", remedy)
 
@@ -102,37 +102,37 @@ class ApiError(ClientError):
 
 
 class Unauthorized(ApiError):
-    """Nothing says who calls, or nothing that this endpoint takes."""
+    """The request has no credentials, or none that this endpoint accepts."""
 
 
 class Forbidden(ApiError):
-    """The key, token or signature is not good, or does not allow this."""
+    """The key, token or signature is invalid or lacks the permission."""
 
 
 class NotFound(ApiError):
-    """There is no such thing, or it is another tenant's."""
+    """The resource does not exist, or belongs to another tenant."""
 
 
 class Conflict(ApiError):
-    """The thing is not in a state that allows this."""
+    """The state of the resource does not allow the request."""
 
 
 class PreconditionFailed(ApiError):
-    """What `if_match` or `if_none_match` asked for does not hold: somebody was faster."""
+    """The condition `if_match` or `if_none_match` does not hold: the resource has changed."""
 
 
 class Invalid(ApiError):
-    """What is asked for makes no sense: see `errors`."""
+    """The request is invalid; see `errors`."""
 
 
 class RateLimited(ApiError):
-    """Too much: wait as long as `retry_after` says. `quota` names the tenant's quota; it is None
-    where the gateway counts all requests.
+    """Too many requests: wait for `retry_after` seconds. `quota`: name of the tenant's quota; None
+    for the gateway's limit on all requests.
     """
 
 
 class Unavailable(ApiError):
-    """The API failed, or was not there."""
+    """The API failed or was not available."""
 
 
 _KINDS: Mapping[int, type[ApiError]] = {
@@ -147,7 +147,7 @@ _KINDS: Mapping[int, type[ApiError]] = {
 
 @dataclass(frozen=True, slots=True)
 class ByGateway:
-    """What API Gateway answers without asking the API: when, and what to do about it."""
+    """A response of API Gateway itself: its title and the remedy."""
 
     title: str
     remedy: str
@@ -174,7 +174,7 @@ BY_GATEWAY: Mapping[int, ByGateway] = {
     ),
     504: ByGateway("The API did not answer in time", MAYBE_DONE),
 }
-"""What API Gateway answers by itself, by its status, as ``{"message": …}``."""
+"""Responses of API Gateway itself, ``{"message": …}``, by status."""
 _DEFAULT = ByGateway(
     "The API failed", "Try again; if it stays so, look into the log of its function."
 )
@@ -195,7 +195,7 @@ An API that is deployed with auth=iam wants signed requests: --auth iam.""",
 wants credentials with execute-api:Invoke on it, in its region; see --profile and --region.""",
     ),
 }
-"""403, by what the request carried."""
+"""Status 403, by the kind of credentials in the request."""
 
 
 def error_of(
@@ -206,14 +206,14 @@ def error_of(
     request_id: str | None = None,
     retry_after: float | None = None,
 ) -> ApiError:
-    """The error that an answer is.
+    """Return the error for a response.
 
     Args:
-        status: HTTP's, 300 or more.
-        body: The answer's JSON object, if it has one.
-        carried: What said who calls: ``key``, ``token`` or ``iam``.
-        request_id: The gateway's.
-        retry_after: Seconds, if the answer says any.
+        status: The HTTP status, 300 or more.
+        body: The JSON object of the response, if it has one.
+        carried: Kind of credentials in the request: ``key``, ``token`` or ``iam``.
+        request_id: The gateway's id of the request.
+        retry_after: Seconds, if the response has the header.
     """
     kind = _KINDS.get(
         status, Unavailable if status >= HTTPStatus.INTERNAL_SERVER_ERROR else Invalid

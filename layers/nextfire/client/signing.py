@@ -1,4 +1,4 @@
-"""Requests signed by AWS credentials (SigV4), as an API with ``auth=iam`` wants them."""
+"""Signs requests with AWS credentials (SigV4), for an API with ``auth=iam``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from botocore.session import Session as BotocoreSession
 from nextfire.client.errors import ClientError
 
 REGIONS = ["AWS_REGION", "AWS_DEFAULT_REGION"]
-"""The variables that name a region, the first first."""
+"""Variables that name a region, in order of precedence."""
 _API_HOST = re.compile(r".+\.execute-api\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
 
 
@@ -38,10 +38,10 @@ class Signature(httpx.Auth):
 
 
 def callers_session(profile: str | None, region: str | None) -> boto3.Session:
-    """The caller's own credentials, as the AWS CLI would find them.
+    """Return a session with the caller's credentials, found in the same way as by the AWS CLI.
 
     Raises:
-        ClientError: There is no such profile.
+        ClientError: The profile does not exist.
     """
     try:
         # boto3 alone does not know AWS_REGION, which the AWS CLI and the SDKs put first.
@@ -52,18 +52,18 @@ def callers_session(profile: str | None, region: str | None) -> boto3.Session:
 
 
 def session_of(access_key: str, secret_key: str, region: str) -> boto3.Session:
-    """The credentials given. Both must have text: boto3 reads an empty one as the caller's own."""
+    """Return a session with these credentials. With an empty text boto3 would use the caller's."""
     return boto3.Session(
         aws_access_key_id=access_key, aws_secret_access_key=secret_key, region_name=region
     )
 
 
 def signature(session: boto3.Session, endpoint: str, region: str | None = None) -> Signature:
-    """Signs for the API at *endpoint*, in *region*: by default the one that its address tells,
-    else the session's.
+    """Return the signature for the API at *endpoint* in *region*. Default: the region in the
+    endpoint's address, else the session's.
 
     Raises:
-        ClientError: There are no credentials, or no region.
+        ClientError: Credentials or region are missing.
     """
     try:
         credentials = session.get_credentials()
@@ -74,8 +74,8 @@ def signature(session: boto3.Session, endpoint: str, region: str | None = None) 
             "No AWS credentials to sign requests with.",
             "Log in (`aws sso login`), set AWS_PROFILE, or give --profile.",
         )
-    told = _API_HOST.fullmatch(httpx.URL(endpoint).host)
-    region = region or (told[1] if told else None) or session.region_name
+    match = _API_HOST.fullmatch(httpx.URL(endpoint).host)
+    region = region or (match[1] if match else None) or session.region_name
     if region is None:
         raise ClientError(
             "The endpoint's address does not contain its AWS region.",

@@ -1,1 +1,1 @@
-"""The words and rules of the scheduler. Knows no AWS, no clock and no environment."""
+"""The domain model of the scheduler. Does not depend on AWS, a clock or the environment."""

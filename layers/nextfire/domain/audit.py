@@ -1,8 +1,8 @@
-"""What the auditor compares, and what it makes of it. Pure: no store, no clock.
+"""Decisions of the auditor: which runs are missing or stuck. Pure: no store, no clock.
 
-A job owes a record for each occurrence that its schedule versions own and that has been sent. What
-has none, and what stands still, is lost only if it is nowhere on the way: not in the due table, and
-not in the pool's queue. `Comparison.lost_before` says from when on that is certain.
+Every occurrence that a schedule version owns and that was sent must have a run record. A run
+without a record, or one that makes no progress, is lost only if it is neither in the due table nor
+in the queue of its pool. `Comparison.lost_before` returns the instant before which that is certain.
 """
 
 from __future__ import annotations
@@ -14,39 +14,41 @@ from itertools import islice
 
 from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry, ResumeEntry
 from nextfire.domain.ids import JobKey, RunKey, run_id
-from nextfire.domain.instants import cut
-from nextfire.domain.job import Job, JobState
+from nextfire.domain.instants import MOMENT, cut
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.recurrence import occurrences
 from nextfire.domain.run import Run, RunState, Trigger
-from nextfire.domain.schedule import ScheduleType, occurrences
+from nextfire.domain.schedule import ScheduleType
 
 GRACE = timedelta(minutes=15)
-"""For how long after it was due, or free again, a run is none of the auditor's business. Well above
-the five minutes for which a queue drops what it was sent before."""
+"""The auditor ignores a run for this long after it was due or became free again. Well above the
+five minutes of FIFO deduplication."""
 OVERLAP = timedelta(days=1)
-"""How far before the start of the last audit the next one looks back: what was too young then, or
-might still have been in a queue, is not now."""
+"""How far an audit looks back before the start of the previous one. It covers runs that were too
+recent then, or that may still have been in a queue."""
 LOOK_BACK_AT_MOST = timedelta(days=30)
-"""Records are kept for 90 days: what is older than they are must not look lost."""
+"""Limit of the look-back. Records expire after 90 days; runs with an expired record must not look
+lost."""
 WAITS_AT_MOST = timedelta(days=1)
-"""What has been sent and not been taken for longer counts as lost, whatever is in the queue."""
+"""A run that was sent but not claimed for longer is lost, even if the queue is not empty."""
 OVERTAKEN_AFTER = timedelta(hours=1)
-"""What was sent before another run of the job that was taken so long ago counts as lost."""
+"""A run is lost if a later run of the job was sent this long ago and has been claimed."""
 RECORDS_AT_MOST = 100_000
-"""Records of one job that one visit reads."""
+"""Maximum number of records that the auditor reads per visit of a job."""
 MISSING_AT_MOST = 1_000
-"""Stretches of missing records that one visit tells apart."""
+"""Maximum number of separate gaps that the auditor reports per visit of a job."""
 
 ChainEntry = FireEntry | ResumeEntry
-"""The entry that continues a job's chain: its next occurrence, or the end of its pause."""
+"""The entry that continues the chain of a job: its next occurrence, or the end of its pause."""
 
-_MOMENT = timedelta(milliseconds=1)
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """One pass over all jobs. `after`: the job that it has come to; None at its beginning. `since`:
-    when the last pass that came to its end began.
+    """One pass over all jobs. `after`: the last job that was audited; None at the start of the
+    pass. `since`: start of the last completed pass.
     """
 
     started_at: datetime
@@ -55,24 +57,24 @@ class Audit:
     done: bool = False
 
     def looks_back_to(self, now: datetime) -> datetime:
-        """From when on occurrences are looked at."""
+        """The start of the audited period."""
         return max((self.since or self.started_at) - OVERLAP, now - LOOK_BACK_AT_MOST)
 
     def moved(self, after: JobKey | None) -> Audit:
-        """The same, come to the job *after*; to its end with None."""
+        """This pass with *after* as the last audited job; None completes the pass."""
         return replace(self, after=after, done=after is None)
 
 
 def next_audit(
     was: Audit | None, now: datetime, every: timedelta, *, restart: bool
 ) -> Audit | None:
-    """The audit to go on with: an unfinished one; else a new one, if the last one began *every*
-    ago; else none. *anew*: a new one in any case.
+    """The audit to continue: an unfinished one, or a new one if the last one started *every* ago or
+    earlier; else None. *restart*: always start a new one.
     """
     if was is None:
         return Audit(cut(now))
     since = was.started_at if was.done else was.since
-    # One that began in the future was written by a clock that was off: it would rest for ever.
+    # A start in the future comes from a wrong clock; without this check no audit would follow.
     resting = timedelta() <= now - was.started_at < every
     if restart or (was.done and not resting):
         return Audit(cut(now), since and min(since, cut(now)))
@@ -80,9 +82,9 @@ def next_audit(
 
 
 def next_entry(job: Job, now: datetime) -> ChainEntry | None:
-    """The FIRE entry that an ACTIVE job has if all that is due by *now* has been sent: of the first
-    occurrence that is due later; of a PAUSED one the entry that ends its pause. None if there is
-    none to be.
+    """The chain entry that *job* should have if everything due by *now* was sent: for an ACTIVE job
+    the FIRE entry of the first occurrence due later, for a PAUSED job the entry that ends its
+    pause. None if it should have none.
 
     Raises:
         InvalidInputError: The schedule cannot be read.
@@ -102,7 +104,7 @@ def next_entry(job: Job, now: datetime) -> ChainEntry | None:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The occurrences after `after`, up to and with `until`, that the version of `owner` owns."""
+    """The occurrences in (`after`, `until`] that the schedule version of `owner` owns."""
 
     owner: Job
     after: datetime
@@ -128,11 +130,11 @@ class Span:
 def spans(
     job: Job, since: datetime, until: datetime, entries: Iterable[DueEntry] = ()
 ) -> list[Span]:
-    """What *job* owes records for, of the time after *since* up to *until*. What comes at or after
-    one of the job's FIRE *entries* has not been sent yet.
+    """The spans in (*since*, *until*] for which *job* must have records. Occurrences at or after a
+    FIRE entry of their version in *entries* were not sent yet and are excluded.
 
-    Nothing of a CANCELLED job, whose runs would not start any more; of a PAUSED one what was due
-    before the pause.
+    Empty for a CANCELLED job, because its runs no longer start. For a PAUSED job, only occurrences
+    that were due before the pause.
     """
     if job.state is JobState.CANCELLED:
         return []
@@ -149,7 +151,7 @@ def spans(
         position = positions.get(owner.schedule_version)
         last = min(owned_until, until)
         if position is not None:
-            last = min(last, position - _MOMENT)
+            last = min(last, position - MOMENT)
         after = max(since, owner.effective_from)
         if after < last:
             found.append(Span(owner, after, last))
@@ -158,7 +160,7 @@ def spans(
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """`count` occurrences in a row, from `first` to `last`, for which there is no record."""
+    """A gap: `count` consecutive occurrences without a record, from `first` to `last`."""
 
     owner: Job
     first: datetime
@@ -168,14 +170,15 @@ class Missing:
 
 @dataclass(slots=True)
 class Comparison:
-    """What the records of a job show, read up to `now`.
+    """The result of comparing a job with its records at `now`.
 
-    `stuck`: runs that nobody has been working on for `GRACE`. `covered_to`: the last occurrence
-    that a record stands for. `settled_from`: when that was due, or ended: from then on its message
-    is settled. `taken_from`: the latest that was sent `OVERTAKEN_AFTER` before `now` and that an
-    executor has taken: what comes before it was sent before it, to the same queue unless the job
-    was changed. `at_work`: a run has not ended, of those that the schedule owes. `partial`: there
-    was more than was looked at.
+    `missing`: gaps without records. `stuck`: runs without progress for `GRACE`. `covered_to`: the
+    last occurrence that a record covers. `settled_from`: when that occurrence was due or its run
+    ended, whichever is later; its message is settled from then on. `claimed_up_to`: the latest
+    occurrence that was sent at least `OVERTAKEN_AFTER` before `now` and that an executor claimed.
+    Earlier occurrences were sent before it, to the same queue unless the job was changed.
+    `unfinished`: a scheduled or backfilled run has not ended. `partial`: a limit was reached, so
+    the comparison is incomplete.
     """
 
     now: datetime
@@ -183,8 +186,8 @@ class Comparison:
     stuck: list[Run] = field(default_factory=list)
     covered_to: datetime | None = None
     settled_from: datetime | None = None
-    taken_from: datetime | None = None
-    at_work: bool = False
+    claimed_up_to: datetime | None = None
+    unfinished: bool = False
     partial: bool = False
 
     @property
@@ -192,24 +195,22 @@ class Comparison:
         return not self.missing and not self.stuck
 
     def lost_before(self, *, queue_is_empty: bool) -> datetime:
-        """Missing occurrences before this instant are lost; a later one may still wait in the
-        queue.
-        """
+        """Missing occurrences before this instant are lost; a later one may be in the queue."""
         if queue_is_empty:
             return self.now
-        return max(self.taken_from or self.now - WAITS_AT_MOST, self.now - WAITS_AT_MOST)
+        return max(self.claimed_up_to or self.now - WAITS_AT_MOST, self.now - WAITS_AT_MOST)
 
     def is_lost(self, run: Run, *, queue_is_empty: bool) -> bool:
-        """Whether no message carries *run*, one of `stuck`. When it was sent nobody knows: after
-        an outage of the watcher a retry goes later than runs that were due after it.
+        """Whether *run*, one of `stuck`, has no message. The time of sending is unknown: after an
+        outage of the watcher, a retry can be sent after runs that were due later.
         """
-        since = idle_since(run)
+        since = claimable_since(run)
         return queue_is_empty or since is None or since < self.now - WAITS_AT_MOST
 
 
-def idle_since(run: Run) -> datetime | None:
-    """Since when a run that has not ended waits to be taken (again): in the past, unless somebody
-    works on it or it is to wait. None if it has ended.
+def claimable_since(run: Run) -> datetime | None:
+    """Since when a run that has not ended is free to be claimed. In the future if a worker holds
+    its lease or the run waits for a retry. None if the run has ended.
     """
     if run.state is RunState.RUNNING:
         return run.lease_until or run.started_at or run.key.scheduled_at
@@ -227,18 +228,18 @@ def compare(
     now: datetime,
     waiting: Collection[str] = (),
 ) -> Comparison:
-    """Hold what *job* owes against its *records*.
+    """Compare the occurrences that *job* owes with its *records*.
 
     Args:
         job: The job.
-        owed: What records are owed for, ascending.
-        records: All records of the job's id from there on, of whatever `uid`, and perhaps some from
-            before, ascending. They are consumed one by one.
-        now: The present.
-        waiting: The ids of runs that wait in the due table: they are on their way.
+        owed: The spans that must have records, ascending.
+        records: All records of the job id from the start of *owed* on, with any `uid`, and possibly
+            some earlier ones, ascending. They are consumed one by one.
+        now: The current time.
+        waiting: The ids of runs that have an entry in the due table, so they are not lost.
 
     Raises:
-        InvalidInputError: A schedule cannot be read.
+        InvalidInputError: A schedule is invalid.
     """
     found = Comparison(now)
     gaps = _Gaps(owed, job.uid, now - GRACE, waiting)
@@ -247,23 +248,23 @@ def compare(
         if number == RECORDS_AT_MOST:
             found.partial = True
             break
-        since = idle_since(run)
+        since = claimable_since(run)
         if since is not None and since <= now - GRACE and run.key.run_id not in waiting:
             found.stuck.append(run)
         if run.key.uid != job.uid or run.trigger is Trigger.MANUAL:
             continue
-        found.at_work = found.at_work or not run.state.ended
+        found.unfinished = found.unfinished or not run.state.ended
         at = run.key.scheduled_at
         gaps.judge_before(at, found.covered_to)
-        # What is to come may have been asked to be skipped.
+        # A future occurrence can have a record because a user asked to skip it.
         if at <= now and (found.covered_to is None or run.covers_until >= found.covered_to):
             found.covered_to = run.covers_until
             found.settled_from = max(run.finished_at or at, at)
         sent_at = run.dispatched_at
         sent_long_ago = sent_at is not None and sent_at <= now - OVERTAKEN_AFTER
-        # Only in one message group does nothing overtake what was sent before it.
+        # Only within one message group is the order of sending preserved.
         if in_a_row and run.pool is not None and sent_long_ago and not run.on_request:
-            found.taken_from = max(found.taken_from or at, at)
+            found.claimed_up_to = max(found.claimed_up_to or at, at)
     if not found.partial:
         gaps.judge_before(now, found.covered_to)
     found.missing = gaps.found[:MISSING_AT_MOST]
@@ -272,16 +273,16 @@ def compare(
 
 
 def owes_records(uid: str, owed: Iterable[Span], records: Iterable[Run]) -> bool:
-    """Whether an occurrence of what is *owed* has no record yet, whenever it is due.
+    """Whether any occurrence in *owed* has no record, regardless of when it is due.
 
     Args:
-        uid: The job's.
-        owed: What records are owed for, ascending.
-        records: Those of the job, ascending, from one before that on: it may be a range that
-            reaches into it.
+        uid: The `uid` of the job.
+        owed: The spans that must have records, ascending.
+        records: The records of the job, ascending, starting with the last one before *owed*, which
+            can be a range record that extends into it.
 
     Raises:
-        InvalidInputError: A schedule cannot be read.
+        InvalidInputError: A schedule is invalid.
     """
     gaps = _Gaps(owed, uid, _FOREVER, ())
     covered_to: datetime | None = None
@@ -294,14 +295,14 @@ def owes_records(uid: str, owed: Iterable[Span], records: Iterable[Run]) -> bool
 
 
 def is_done(job: Job, found: Comparison, *, queue_is_empty: bool) -> bool:
-    """Whether *job* is ACTIVE with nothing left that would complete it: its last occurrence has
-    been on record for `GRACE`, all its runs have ended, and no message can wait in the queue that
-    tells so: that of one that was cancelled there, or whose executor died, say.
+    """Whether *job* is still ACTIVE although it should be COMPLETED: its last occurrence has had a
+    record for `GRACE`, all runs have ended, and no message that would complete the job can be left
+    in the queue, such as the message of a cancelled run or of a run whose executor died.
 
     Raises:
-        InvalidInputError: The schedule cannot be read.
+        InvalidInputError: The schedule is invalid.
     """
-    if job.state is not JobState.ACTIVE or found.covered_to is None or found.at_work:
+    if job.state is not JobState.ACTIVE or found.covered_to is None or found.unfinished:
         return False
     waits_from = found.now if queue_is_empty else found.now - WAITS_AT_MOST
     if found.settled_from is not None and found.settled_from > waits_from:
@@ -312,7 +313,7 @@ def is_done(job: Job, found: Comparison, *, queue_is_empty: bool) -> bool:
 
 
 class _Gaps:
-    """Walks along what is owed, beside the records."""
+    """Finds gaps by walking through the owed occurrences and the records in parallel."""
 
     def __init__(
         self, owed: Iterable[Span], uid: str, due_by: datetime, waiting: Collection[str]
@@ -326,7 +327,7 @@ class _Gaps:
         self.found: list[Missing] = []
 
     def judge_before(self, end: datetime, covered_to: datetime | None) -> None:
-        """Judge the occurrences before *end*; records reach to *covered_to*."""
+        """Check the occurrences before *end*; records cover occurrences up to *covered_to*."""
         while self._next is not None and self._next[1] < end:
             owner, at = self._next
             self._next = next(self._owed, None)
@@ -338,7 +339,7 @@ class _Gaps:
     def _is_missing(self, owner: Job, at: datetime, covered_to: datetime | None) -> bool:
         if covered_to is not None and at <= covered_to:
             return False
-        # Jitter may have put it off.
+        # Jitter may delay it.
         return owner.due_at(at) <= self._due_by and run_id(self._uid, at) not in self._waiting
 
     def _add(self, owner: Job, at: datetime) -> None:
@@ -351,17 +352,17 @@ class _Gaps:
 
 
 def lost_part(missing: Missing, before: datetime) -> Missing | None:
-    """What of *missing* comes before *before*."""
+    """The part of *missing* before *before*; None if that is empty."""
     if missing.first >= before:
         return None
     if missing.last < before:
         return missing
-    part = missing.owner.stretch(first_of(missing), before - _MOMENT)
+    part = missing.owner.stretch(first_of(missing), before - MOMENT)
     return replace(missing, last=part.last, count=part.count)
 
 
 def first_of(missing: Missing) -> FireEntry:
-    """The FIRE entry that the first of *missing* had."""
+    """The FIRE entry of the first occurrence in *missing*."""
     return missing.owner.fire_entry(missing.first, missing.owner.ordinal(missing.first))
 
 
@@ -373,11 +374,11 @@ def restored(
     *,
     queue_is_empty: bool,
 ) -> ChainEntry:
-    """The entry that mends the chain of *job*, which has none: of the first occurrence after all
-    that are on record, so that the misfire policy decides over what was missed.
+    """The entry that repairs the chain of *job*, which has no entry: the first occurrence after the
+    last recorded one, so that the misfire policy applies to the missed occurrences.
 
-    While the queue holds something, what has no record may have been sent: then the chain goes on
-    with *following*, the next occurrence to come, and what is missing is judged when that is sure.
+    If the queue is not empty, occurrences without a record may have been sent. Then the chain
+    continues with *following*, the next future occurrence; a later audit finds the missing ones.
     """
     if not queue_is_empty or found.partial or isinstance(following, ResumeEntry):
         return following
@@ -388,7 +389,7 @@ def restored(
 
 
 def sending(job: Job, run: RunKey, *, pool: str, dispatch: int, now: datetime) -> DispatchEntry:
-    """The due entry that has *run* sent, and touches no chain."""
+    """The due entry that sends *run*. Does not affect the chain of the job."""
     return DispatchEntry(
         run.job,
         run.uid,
@@ -402,7 +403,7 @@ def sending(job: Job, run: RunKey, *, pool: str, dispatch: int, now: datetime) -
 
 
 def longest_run(job: Job) -> timedelta:
-    """How long a run of *job* may take from its first claim to its end, retries included."""
+    """Maximum time from the first claim of a run of *job* to its end, retries included."""
     policy = job.definition.retry_policy
     delays = (policy.delay(attempt) for attempt in range(1, policy.max_attempts))
     longest = sum(delays, policy.max_attempts * (job.definition.timeout + GRACE))

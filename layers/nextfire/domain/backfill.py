@@ -1,24 +1,25 @@
-"""A backfill: occurrences of the past that are to run after all, a few at a time."""
+"""Backfills: run past occurrences of a job, a few at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
 
-from nextfire.domain.schedule import Schedule, occurrences
+from nextfire.domain.instants import MOMENT
+from nextfire.domain.recurrence import occurrences
+from nextfire.domain.schedule import Schedule
 
 MOST = 1_000
-"""Occurrences of one backfill."""
+"""Maximum number of occurrences of a backfill."""
 AT_ONCE = 10
-"""Runs of one backfill that may be on their way at a time."""
-_MOMENT = timedelta(milliseconds=1)
+"""Maximum number of dispatched runs of a backfill that have not ended."""
 
 
 class Order(StrEnum):
-    """Which of a backfill's occurrences run first."""
+    """The order in which the occurrences of a backfill run."""
 
     OLDEST_FIRST = "OLDEST_FIRST"
     NEWEST_FIRST = "NEWEST_FIRST"
@@ -26,8 +27,9 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """What was asked for: the `count` occurrences from `first` to `last`, both included, of the
-    job's schedule as it was in `version`; 0 if it was stopped. `backfill_id` tells it from others.
+    """A requested backfill: the `count` occurrences from `first` to `last`, both included, of the
+    schedule version `version`, which is 0 if the backfill was stopped. `backfill_id`
+    identifies the backfill.
     """
 
     backfill_id: str
@@ -40,8 +42,8 @@ class Backfill:
     reason: str | None = None
 
     def batch(self, schedule: Schedule, position: int) -> Sequence[datetime]:
-        """The up to `AT_ONCE` occurrences of *schedule* from the *position*-th (from 1) on, in
-        `order`; none after the last.
+        """Up to `AT_ONCE` occurrences of *schedule*, starting with number *position* (from 1) in
+        `order`; empty after the last one.
 
         Raises:
             InvalidInputError: The schedule cannot be read.
@@ -53,9 +55,9 @@ class Backfill:
 
 @lru_cache(maxsize=64)
 def _between(schedule: Schedule, first: datetime, last: datetime) -> tuple[datetime, ...]:
-    """Asked for again every few seconds, while a backfill goes on."""
+    """Cached, because a backfill in progress needs the list every few seconds."""
     found: list[datetime] = []
-    for occurrence in occurrences(schedule, first - _MOMENT):
+    for occurrence in occurrences(schedule, first - MOMENT):
         if occurrence.at > last or len(found) == MOST:
             break
         found.append(occurrence.at)

@@ -1,9 +1,9 @@
-"""The audit chain: numbered events, each with the hash of the event before it.
+"""The audit chain: numbered events, each with the hash of the previous event.
 
 The hash of an event is the SHA-256 of its canonical JSON without the member `hash`, as 64
-lower-case hexadecimal digits. The canonical form is that of RFC 8785 for the values in use
-(strings, integers, booleans, null, lists and objects): members sorted by name, no space between
-tokens, UTF-8.
+lower-case hexadecimal digits. The canonical form follows RFC 8785 for the supported values
+(strings, integers, booleans, null, lists and objects): members sorted by name, no whitespace
+between tokens, UTF-8.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from nextfire.domain.errors import NextfireError
 
 Event = dict[str, Any]
-"""An event as it is stored: `number`, `previous`, `hash`, and what happened."""
+"""A stored event: `number`, `previous`, `hash` and the members that describe the change."""
 
 NO_HASH = "0" * 64
 """`previous` of the first event."""
@@ -34,37 +34,37 @@ class BrokenChainError(NextfireError):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The place of an event in the chain: its number, from 1, and its hash."""
+    """The position of an event in the chain: its number, from 1, and its hash."""
 
     number: int
     hash: str
 
 
 START = Link(0, NO_HASH)
-"""What the first event follows."""
+"""The position before the first event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The events of one object, in the order of the chain. Batches are numbered from 1."""
+    """The events of one stored object, in chain order. Batches are numbered from 1."""
 
     number: int
     events: Sequence[Event]
 
     @property
     def end(self) -> Link:
-        """The place of the last event."""
+        """The position of the last event."""
         return Link(self.events[-1]["number"], self.events[-1]["hash"])
 
     @property
     def recorded_at(self) -> str:
-        """When the batch was written, by its writer's clock; ISO 8601."""
+        """When the batch was written, according to the clock of the writer; ISO 8601."""
         return str(self.events[-1]["recordedAt"])
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What `verify` found intact. `first` and `last` are None if the chain is empty."""
+    """The verified part of the chain. In an empty chain, `first` and `last` have the value None."""
 
     count: int
     first: Event | None
@@ -83,7 +83,7 @@ def hash_of(event: Mapping[str, Any]) -> str:
 
 
 def chain(bodies: Iterable[Mapping[str, Any]], after: Link) -> list[Event]:
-    """Events of *bodies*, numbered and hashed as the next ones *after* that place."""
+    """Turn *bodies* into events that continue the chain at *after*, numbered and hashed."""
     events: list[Event] = []
     for body in bodies:
         event = {**body, "number": after.number + 1, "previous": after.hash}
@@ -94,14 +94,14 @@ def chain(bodies: Iterable[Mapping[str, Any]], after: Link) -> list[Event]:
 
 
 def verify(batches: Iterable[Batch], *, after: Link | None = START) -> Verified:
-    """Check that *batches*, oldest first, are one chain that follows *after*.
+    """Check that *batches*, oldest first, form one chain that continues at *after*.
 
     Args:
         batches: Consecutive batches.
-        after: What the first event follows; None: not known, and not checked.
+        after: Position before the first event; None: unknown and not checked.
 
     Raises:
-        BrokenChainError: They are not. It names the first event that does not fit.
+        BrokenChainError: The chain is broken. The error names the first event that does not match.
     """
     count, first, last = 0, None, None
     for batch in batches:
@@ -115,16 +115,16 @@ def verify(batches: Iterable[Batch], *, after: Link | None = START) -> Verified:
 
 def _check(event: Event, after: Link | None, place: str) -> None:
     if event.get("hash") != hash_of(event):
-        raise BrokenChainError(place, "its content does not match its hash, so it was changed")
+        raise BrokenChainError(place, "its content does not match its hash: it was changed")
     if not isinstance(event.get("number"), int):
         raise BrokenChainError(place, "its number is not an integer")
     if after is None:
         return
     if event["number"] != after.number + 1:
         raise BrokenChainError(
-            place, f"event {after.number + 1} is expected here; events are missing or out of order"
+            place, f"expected event {after.number + 1}: events are missing or out of order"
         )
     if event.get("previous") != after.hash:
         raise BrokenChainError(
-            place, "it does not hold the hash of the event before it, so one of them was replaced"
+            place, "it does not contain the hash of the previous event: one of them was replaced"
         )

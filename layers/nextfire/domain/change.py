@@ -1,9 +1,9 @@
-"""Changes of stored items as the audit trail sees them: who wrote what, without values.
+"""Item changes in the audit trail: who changed which item, without values.
 
-A write that a request makes carries the attribute `changed_by` in the same item, so the change and
-its audit record are one write. Its value is JSON: `tenant`, `principal`, `operation`, `requestId`,
-`sourceIp`, `at`, and `n`, which differs between two writes of one request.
-Other members are dropped: a writer of the table can put anything there.
+A request stores the attribute `changed_by` in every item that it writes, so the change and its
+audit record are one write. The value is JSON with `tenant`, `principal`, `operation`, `requestId`,
+`sourceIp`, `at`, and `n`, which differs between two writes of the same request.
+Other members are dropped, because anyone with write access to the table can add them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from datetime import datetime
 from typing import Any
 
 CHANGED_BY = "changed_by"
-"""The attribute of an item that says which request wrote it last."""
+"""The item attribute that identifies the request of the last write."""
 MAX_TEXT = 300
-"""Characters that are kept of a text."""
+"""Maximum length of a text from a request or an unreadable item, in characters."""
 _MAX_STAMP = 8 * 1024
-"""Characters of a `changed_by` that is read."""
+"""Maximum length of a `changed_by` that is parsed, in characters."""
 _MAX_TEXT_OF_STAMP = 1024
 _TEXTS = frozenset(
     {"tenant", "principal", "operation", "at", "requestId", "sourceIp", "idempotencyKey", "sha256"}
@@ -27,15 +27,15 @@ _TEXTS = frozenset(
 _NUMBERS = frozenset({"n", "status", "omitted"})
 _RESOURCE = "resource"
 _MAX_NAMES = 10
-"""Members of `resource` that are kept."""
+"""Maximum number of members of `resource` in the audit trail."""
 _MAX_NUMBER = 2**53
 
 
 @dataclass(frozen=True, slots=True)
 class ItemChange:
-    """One write to one item. `id` is unique to the write: a second delivery has the same id, a
-    second write another. `by`: the request that wrote it; empty if no request did. `attributes`:
-    the names of those that the write set, changed or removed.
+    """One write to one item. `id` identifies the write: a repeated delivery has the same id,
+    another write has a different one. `by`: the request that made the write; empty if it was not a
+    request. `attributes`: names of the attributes that the write set, changed or removed.
     """
 
     id: str
@@ -61,9 +61,9 @@ class ItemChange:
 
 
 def read_changed_by(text: str) -> dict[str, Any]:
-    """The request that `changed_by` names: its known members, with bounded values that have a
-    canonical form. `unreadable`, with the beginning of *text*, if there are none. Never raises: an
-    exception here stops the stream of the table.
+    """Parse the value of `changed_by`. Returns its known members, with bounded values that have a
+    canonical form, or `unreadable` with the beginning of *text* if it has no known member. Never
+    raises: an exception would block the stream of the table.
     """
     try:
         found = json.loads(text) if len(text) <= _MAX_STAMP else None
@@ -91,5 +91,5 @@ def _bounded(text: str) -> str:
 
 
 def _encodable(text: str) -> str:
-    """*text* with surrogates, which UTF-8 cannot encode, replaced."""
+    """*text* with its surrogates replaced, because UTF-8 cannot encode them."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,14 +1,15 @@
-"""Cron expressions: which wall-clock minutes they name. Of instants and zones they know nothing.
+"""Cron expressions as sets of wall-clock minutes. Independent of instants and time zones.
 
 Five fields: minute, hour, day of month, month, day of week. Each is a comma-separated list of
-numbers, names (months, weekdays), ranges ``a-b``, and steps ``*/n``, ``a-b/n``, ``a/n`` (from a on;
-not in the day of week). Day of month: also ``L``, the last one. Day of week: 0 to 7, 0 and 7 are
-Sunday; also ``n#k``, the k-th of the month, and ``nL``, the last one.
+numbers, names (months, weekdays), ranges ``a-b``, and steps ``*/n``, ``a-b/n``, ``a/n`` (starting
+at a; not in the day of week). Day of month also accepts ``L``, the last day. Day of week is 0 to 7,
+where 0 and 7 are Sunday; it also accepts ``n#k``, the k-th such weekday of the month, and ``nL``,
+the last one.
 
-Day of month and day of week are joined as Vixie cron joins them: if neither field begins with
-``*``, a day needs to match one of the two; else it needs to match both.
+Day of month and day of week combine as in Vixie cron: if neither field starts with ``*``, a day
+must match at least one of them; otherwise it must match both.
 
-The calendar is croniter's, asked for days only, in expressions that have one reading.
+croniter provides the calendar. It only computes days, from unambiguous expressions.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ _SUNDAY = 7
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """A cron expression, read.
+    """A parsed cron expression.
 
-    `times` are minutes of the day, ascending. `days`: a day matches if one of these expressions of
-    croniter's does. `elapsed`: the hour field begins with ``*``, so the schedule goes by elapsed
-    time.
+    `times`: minutes of the day, ascending. `days`: croniter expressions; a day matches if it
+    matches one of them. `elapsed`: the hour field starts with ``*``, so the schedule follows
+    elapsed time across clock changes.
     """
 
     times: tuple[int, ...]
@@ -59,7 +60,7 @@ class Cron:
     elapsed: bool
 
     def next_wall(self, at: datetime) -> datetime | None:
-        """The first minute at or after *at*, both naive; None if there is none before 2100."""
+        """The first matching minute at or after *at*, both naive; None if none is before 2100."""
         whole = at.replace(second=0, microsecond=0)
         if whole < at:
             whole += timedelta(minutes=1)
@@ -72,8 +73,8 @@ class Cron:
         return None if day is None else _at(day, self.times[0])
 
     def count(self, low: datetime, high: datetime) -> int:
-        """How many of its minutes lie from *low* to *high*, both included, naive. Goes from day to
-        day, not from minute to minute.
+        """Count the matching minutes from *low* to *high*, both included and naive. The cost grows
+        with the number of days, not minutes.
         """
         total, day = 0, self._day_from(low.date())
         while day is not None and day <= high.date():
@@ -93,7 +94,7 @@ class Cron:
 
 
 def _minutes(at: datetime) -> float:
-    """How far *at* is into its day, in minutes."""
+    """Minutes from midnight to *at*."""
     return (at - datetime.combine(at.date(), time())) / timedelta(minutes=1)
 
 
@@ -109,7 +110,9 @@ def _matching_day(days: str, since: date) -> date | None:
     walk.set_current(datetime.combine(since, time()) - timedelta(minutes=1))
     try:
         found: datetime = walk.get_next(datetime)
-    except CroniterBadDateError:  # none within 50 years, so none at all: calendars repeat after 28
+    except (
+        CroniterBadDateError
+    ):  # none within 50 years means none at all: calendars repeat after 28
         return None
     return found.date() if found.year < _LAST_YEAR else None
 
@@ -165,8 +168,12 @@ _NTH = re.compile(r"(?P<day>[0-7]|[a-z]{3})#(?P<nth>[0-9]+)", re.ASCII)
 _LAST = re.compile(r"(?:l(?P<after>[0-7])|(?P<before>[0-7]|[a-z]{3})l)", re.ASCII)
 _DRAWN = re.compile(r"(?<![a-z])[hr](?![a-z])", re.ASCII)
 _REASONS = (
-    (_DRAWN, "draws lots (H, R): each time another answer", "Choose a value."),
-    (re.compile(r"\?"), "uses ?, which crons read differently", "Write * for any day."),
+    (_DRAWN, "uses H or R, random values, which are not supported", "Choose a value."),
+    (
+        re.compile(r"\?"),
+        "uses ?, which cron implementations interpret differently",
+        "Write * for any day.",
+    ),
     (
         re.compile(r"(?<![a-z])(?:l?w|[0-9]+w|w[0-9]+)(?![a-z])", re.ASCII),
         "uses W, nearest weekday, which is not supported",
@@ -176,9 +183,9 @@ _REASONS = (
 
 
 class _Reader:
-    """Reads one expression; knows it whole, so that a refusal can show one that works.
+    """Parses one expression. Keeps the whole expression, so that errors can suggest a valid one.
 
-    A *trial* is of such an example: its own refusal needs none.
+    *trial*: the expression is such a suggestion, so its errors contain a fixed example.
     """
 
     def __init__(self, text: str, *, trial: bool = False) -> None:
@@ -192,7 +199,7 @@ class _Reader:
         text = self.text.strip(" \t").lower()
         if text.startswith("@"):
             if text == "@reboot":
-                raise self.refused("@reboot: nothing boots here", "Name a time.", MACROS["@hourly"])
+                raise self.refused("@reboot is not supported", "Choose a time.", MACROS["@hourly"])
             if text not in MACROS:
                 known = ", ".join(MACROS)
                 raise self.refused("unknown macro", f"Use one of {known}.", MACROS["@hourly"])
@@ -236,14 +243,14 @@ class _Reader:
         if not days:
             works = [*self.fields[:2], "L", *self.fields[3:]]
             raise self.refused(
-                f"names dates that never come: no month of {self.fields[3]!r} has a day {doms[0]}",
-                "Check day of month against month; the last day of a month is L.",
+                f"never matches: no month of {self.fields[3]!r} has a day {doms[0]}",
+                "Check the day of month and the month; L is the last day of a month.",
                 " ".join(works),
             )
         return tuple(f"{dom} {month} {weekday}" for dom, weekday in days)
 
     def numbers(self, field: _Field, but: Collection[str] = ()) -> list[int]:
-        """The values that *field* names, ascending, without its items in *but*."""
+        """The values of *field*, ascending, without the items in *but*."""
         items = self.fields[_FIELDS.index(field)].split(",")
         return sorted({n for item in items if item not in but for n in self.values(field, item)})
 
@@ -262,7 +269,7 @@ class _Reader:
             if match["step"] and not match["end"]:
                 if field is _DAY_OF_WEEK:
                     raise self.refused(
-                        f"{item!r} in the {field.name} field: crons differ on where it ends",
+                        f"{item!r} in the {field.name} field: cron implementations differ here",
                         "Give the range.",
                         self.with_item(field, item, f"{low % 7}-6/{step or 1}"),
                     )
@@ -274,14 +281,14 @@ class _Reader:
                 two = f"{first},{field.low}-{high}" if high > field.low else f"{first},{high}"
                 raise self.refused(
                     f"the range {item!r} runs backward",
-                    "Write two, joined by a comma.",
+                    "Write two ranges, separated by a comma.",
                     self.with_item(field, item, two),
                 )
             span = range(low, high + 1)
         if not 1 <= step < max(len(span), 2):
             raise self.refused(
                 f"a step of {step} in {item!r} leaves nothing to step to",
-                "For other periods there is the type INTERVAL.",
+                "For other periods use the type INTERVAL.",
                 self.with_item(field, item, str(span[0])),
             )
         return span[::step]
@@ -294,20 +301,20 @@ class _Reader:
         number = int(text)
         if number not in field.values:
             raise self.refused(
-                f"{item!r} in the {field.name} field: {number} is not of"
+                f"{item!r} in the {field.name} field: {number} is not in"
                 f" {field.low} to {field.high}",
-                "Give one that is.",
+                "Give a number in this range.",
                 self.with_item(field, item, str(field.low)),
             )
         return number
 
     def special(self, item: str) -> str:
-        """*item* of the day of week as croniter spells it, if it is an ``n#k`` or ``nL``."""
+        """The day of week *item* in croniter syntax if it is ``n#k`` or ``nL``; else empty."""
         nth, last = _NTH.fullmatch(item), _LAST.fullmatch(item)
         if nth:
             if not 1 <= int(nth["nth"][:4]) <= _WEEKS:
                 raise self.refused(
-                    f"{item!r} in the day of week field: no month has that many",
+                    f"{item!r} in the day of week field: no month has that many of them",
                     "Count from 1 to 5.",
                     self.with_item(_DAY_OF_WEEK, item, f"{nth['day']}#1"),
                 )
@@ -320,14 +327,14 @@ class _Reader:
     def unreadable(self, field: _Field, item: str) -> InvalidInputError:
         if field is _DAY_OF_WEEK and item == "l":
             return self.refused(
-                "'L' in the day of week field: the last of which day",
-                "Name the day.",
+                "'L' in the day of week field: the weekday is missing",
+                "Name the weekday.",
                 self.with_item(field, item, "5L"),
             )
         return self.refused(f"{item!r} in the {field.name} field", f"Use {field.forms}.")
 
     def with_item(self, field: _Field, item: str, other: str) -> str:
-        """The expression with *other* in the place of *item*."""
+        """The expression with *item* replaced by *other*."""
         place = _FIELDS.index(field)
         items = [other if each == item else each for each in self.fields[place].split(",")]
         return " ".join([*self.fields[:place], ",".join(items), *self.fields[place + 1 :]])
@@ -345,7 +352,7 @@ def _listed(numbers: list[int], more: list[str] | None = None) -> str:
 
 
 def _works(text: str) -> bool:
-    """Whether *text*, made of a refused expression, may be shown: it may have other faults."""
+    """Whether the suggestion *text* is valid. It can contain other errors of its original."""
     try:
         _Reader(text, trial=True).cron()
     except InvalidInputError:
@@ -355,9 +362,9 @@ def _works(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def read_cron(text: str) -> Cron:
-    """The expression that *text* is.
+    """Parse a cron expression.
 
     Raises:
-        InvalidInputError: It is none, or one that would not do what it seems to say.
+        InvalidInputError: *text* is not a cron expression, or its meaning would be surprising.
     """
     return _Reader(text).cron()

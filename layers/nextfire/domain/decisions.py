@@ -13,16 +13,11 @@ from itertools import islice
 from nextfire.domain.due_decisions import MISFIRE_AFTER
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import in_seconds, isoformat
-from nextfire.domain.job import Job, JobState, MisfirePolicy, Overlap, RetryPolicy
+from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
-from nextfire.domain.run import (
-    AttemptOutcome,
-    Result,
-    Run,
-    RunState,
-    Trigger,
-    of_creation,
-)
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.policies import MisfirePolicy, Overlap, RetryPolicy
+from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger, runs_of_uid
 
 MIN_RETRY_DELAY = timedelta(seconds=1)
 """Minimum delay of a retry. Its due entry is stored before the run is PENDING again: a dispatch in
@@ -73,7 +68,7 @@ def decide_overlap(
     waiting, end, latest = 0, missed_from or occurs_at, None
     asked_for: list[Run] = []
     since = job.effective_from
-    for looked_at, record in enumerate(of_creation(before, job.uid, job.created_at)):
+    for looked_at, record in enumerate(runs_of_uid(before, job.uid, job.created_at)):
         if record.trigger is Trigger.MANUAL:  # a range record may include its instant
             if not record.state.ended:
                 asked_for.append(record)
@@ -179,7 +174,7 @@ def decide_pickup(
         return f"picked up {late} late; relevancyWindowSec is {in_seconds(window)}"
     overlap = job.definition.overlap
     if overlap is Overlap.SKIP:
-        for run in of_creation(before(), job.uid, job.created_at):
+        for run in runs_of_uid(before(), job.uid, job.created_at):
             if run.trigger is Trigger.BACKFILL:
                 continue
             if run.attempts or run.state not in _WITHOUT_EXECUTOR:

@@ -1,8 +1,7 @@
-"""Due entries: the one timer of the system. Whatever must happen at an instant is one of these.
+"""Due entries: the timers of the system. Every timed action is a due entry.
 
-An entry lies in the bucket of the minute of max(its due instant, the time it is written), so
-nothing is ever written where nobody reads any more; the true due instant is inside, at the head of
-its sort key.
+An entry is stored in the bucket of the minute of max(due instant, time of writing). So entries are
+never written to a bucket that watchers no longer read. The sort key starts with the due instant.
 """
 
 from __future__ import annotations
@@ -18,17 +17,16 @@ from nextfire.domain.run import Trigger
 
 NORMAL_RANK = 1
 PARKED_AT_MOST = timedelta(minutes=64)
-"""How far ahead the bucket of an entry may be that is due and has to wait; see `is_parked`."""
+"""How far ahead the bucket of a due entry that has to wait may be; see `is_parked`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What all due entries have: the job, the creation of it that the entry belongs to, and the
-    instant `at` which it is due.
+    """The fields of all due entries: `job`, `uid` of the job, and the due instant `at`.
 
-    `rank`: the priority of the job when the entry was written, 0 is the highest. `held`: the entry,
-    or its predecessor, is due and had to wait for its pool's queue, its job's turn or its tenant's
-    quota. Entries that differ only in `held` are equal.
+    `rank`: the priority of the job when the entry was written; 0 is the highest. `held`: the entry,
+    or its predecessor, was due and had to wait for the queue of its pool, the turn of its job or
+    the quota of its tenant. Entries that differ only in `held` are equal.
 
     Each type hashes only the fields that distinguish its entries: a hash over all fields takes
     three times as long, and sets and dicts of entries are used on every poll.
@@ -41,23 +39,21 @@ class _Entry:
     held: bool = field(default=False, compare=False, kw_only=True)
 
     def bucket(self, now: datetime, shards: int) -> str:
-        """Where a writer at *now* puts this entry, with *shards* write shards."""
+        """The bucket for a write of this entry at *now*, with *shards* write shards."""
         return bucket_name(floor_minute(max(self.at, now)), self.job.shard(shards))
 
     def _key(self, tail: str) -> str:
-        """``<epoch ms, 13 digits>#<entry id>``. The id is derived, so writing an entry twice is
-        harmless.
-        """
+        """``<epoch ms, 13 digits>#<entry id>``. The id is deterministic: writes are idempotent."""
         return f"{to_ms(self.at):013d}#{self.uid}#{tail}"
 
 
 @dataclass(frozen=True, slots=True)
 class FireEntry(_Entry):
-    """A job's next occurrence; exactly one per active job.
+    """The next occurrence of a job; exactly one per active job.
 
-    `version`: the schedule version that made the entry. `occurrence`: the instant that the schedule
-    names, if jitter delays the run; else None. `ordinal`: for a job with `maxRuns` the number of
-    the occurrence, from 1, since the version began; else 1.
+    `version`: the schedule version that created the entry. `occurrence`: the scheduled instant if
+    jitter delays the run; else None. `ordinal`: for a job with `maxRuns`, the number of the
+    occurrence in its version, from 1; else 1.
     """
 
     version: int
@@ -69,25 +65,24 @@ class FireEntry(_Entry):
 
     @property
     def occurs_at(self) -> datetime:
-        """The instant that the schedule names; `at` or, with jitter, before it."""
+        """The scheduled instant: `at` or, with jitter, an earlier instant."""
         return self.occurrence or self.at
 
     @property
     def sort_key(self) -> str:
         """The sort key in the table."""
-        # Jitter may put two occurrences on one instant.
+        # Jitter can make two occurrences due at the same instant.
         of_occurrence = f"#{to_ms(self.occurrence)}" if self.occurrence else ""
         return self._key(f"F#{self.version}{of_occurrence}")
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchEntry(_Entry):
-    """A run's next dispatch: a retry, or the first dispatch of a run that a user asked for. It does
-    not depend on a schedule version.
+    """The next dispatch of a run: a retry, or the first dispatch of a run that a user requested. It
+    does not depend on a schedule version.
 
-    `dispatch`: the number of the dispatch to make. `exclusive`: the job's runs share one message
-    group. `trigger`: MANUAL or BACKFILL for the first dispatch of a run that a user asked for, else
-    SCHEDULE.
+    `dispatch`: number of the dispatch. `exclusive`: the runs of the job share one message group.
+    `trigger`: MANUAL or BACKFILL for the first dispatch of a requested run, else SCHEDULE.
     """
 
     run_id: str
@@ -107,7 +102,7 @@ class DispatchEntry(_Entry):
 
 @dataclass(frozen=True, slots=True)
 class ResumeEntry(_Entry):
-    """The end of a job's pause."""
+    """The end of the pause of a job."""
 
     def __hash__(self) -> int:
         return hash((self.uid, self.at))
@@ -120,8 +115,8 @@ class ResumeEntry(_Entry):
 
 @dataclass(frozen=True, slots=True)
 class BackfillEntry(_Entry):
-    """The progress of a job's backfill. `request`: the id of the backfill. `ordinal`: the number of
-    its next occurrence, from 1.
+    """The progress of a backfill. `request`: id of the backfill. `ordinal`: number of its next
+    occurrence, from 1.
     """
 
     request: str
@@ -137,11 +132,11 @@ class BackfillEntry(_Entry):
 
 
 DueEntry = FireEntry | DispatchEntry | ResumeEntry | BackfillEntry
-"""Something that must happen at an instant."""
+"""A timed action."""
 
 
 class Slot(NamedTuple):
-    """The place of a stored entry: its table key. A tuple: slots are hashed 30 times per run."""
+    """The table key of a stored entry. A tuple, because slots are hashed 30 times per run."""
 
     bucket: str
     sort_key: str
@@ -154,23 +149,25 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """An entry as read from the table."""
+    """An entry read from the table."""
 
     slot: Slot
     entry: DueEntry
 
     def is_parked(self, now: datetime) -> bool:
-        """Whether it was due before its bucket's minute, which is still to come: it waits."""
+        """Whether the entry waits: it was due before the minute of its bucket, which is in the
+        future.
+        """
         minute = self.slot.minute
         return minute > now and self.entry.at < minute
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenEntry:
-    """An item of the due table that does not read as an entry. `raw` is as its store has it.
+    """An item of the due table that cannot be decoded. `raw`: the item in the format of its store.
 
-    `at` and `job` are what could be made out of it: enough to rebuild the job's chain. `foreign`:
-    it may be of a kind that a newer version of this code knows.
+    `at`, `job`: the parts that could be decoded, sufficient to rebuild the chain of the job; else
+    None. `foreign`: the item may be of a type that a newer version of this code introduced.
     """
 
     slot: Slot
@@ -187,14 +184,14 @@ def fire(
     version: int,
     at: datetime,
     *,
-    put_off: timedelta = timedelta(),
+    delay_by: timedelta = timedelta(),
     ordinal: int = 1,
     rank: int = NORMAL_RANK,
 ) -> FireEntry:
-    """The entry for the occurrence at *at*, due *put_off* later."""
+    """The entry for the occurrence at *at*, delayed by *delay_by*."""
     at = cut(at)
-    occurrence = at if put_off else None
-    return FireEntry(job, uid, at + put_off, version, occurrence, ordinal, rank=rank)
+    occurrence = at if delay_by else None
+    return FireEntry(job, uid, at + delay_by, version, occurrence, ordinal, rank=rank)
 
 
 @lru_cache(maxsize=4096)

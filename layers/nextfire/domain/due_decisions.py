@@ -1,13 +1,13 @@
-"""What becomes of a due entry, and why. Pure, as `decisions`.
+"""Decisions on due entries, with reasons. Pure, like `decisions`.
 
-A decision is one of a few types, each with just what its action needs:
+Each type of decision has only the fields that its action needs:
 
-- `Fire`: send the occurrence's run, store the successor. What was missed before it is told in the
-  same message, and put on record by whoever carries it out.
+- `Fire`: send the run of the occurrence and store the successor. The message lists the occurrences
+  that were missed before it; the executor records them.
 - `Resend`: send the next dispatch of a run.
-- `Cover`: nothing of the job is to run now; put on record what does not, store what follows.
-- `Resume`, `GoOn`: end the job's pause, go on with its backfill.
-- `Drop`: delete the entry. `Leave`: look again later.
+- `Cover`: send nothing; record the missed occurrences and store the next entry.
+- `Resume`, `ContinueDecision`: end the pause of the job; continue its backfill.
+- `Drop`: delete the entry. `Leave`: retry later.
 """
 
 from __future__ import annotations
@@ -18,17 +18,20 @@ from datetime import datetime, timedelta
 from nextfire.domain.due import BackfillEntry, DispatchEntry, DueEntry, FireEntry, ResumeEntry
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import in_seconds, isoformat
-from nextfire.domain.job import Job, JobState, MisfirePolicy
+from nextfire.domain.job import Job
 from nextfire.domain.message import MAX_RANGES, ORDINARY, SkippedRange
+from nextfire.domain.missed import Missed, missed_row, without_skips
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.policies import MisfirePolicy
 from nextfire.domain.run import Trigger
 
 ORPHAN_AGE = timedelta(seconds=60)
-"""How long an entry whose job (or version) is not seen is left, before it is taken to be an
-orphan.
+"""How long after its due instant an entry whose job (or schedule version) is not found is kept.
+Then it is an orphan.
 """
 
 MISFIRE_AFTER = timedelta(seconds=60)
-"""How late an occurrence may be noticed before the misfire policy decides over it."""
+"""The misfire policy applies to occurrences that are noticed later than this."""
 
 _WHY_SENT = {
     Trigger.SCHEDULE: "retry is due",
@@ -38,22 +41,12 @@ _WHY_SENT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
-    """Occurrences that do not run, from that of an entry to `until`: all of them, or all but the
-    latest.
-    """
-
-    until: datetime
-    but_latest: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Fire:
-    """Send `run`, which is due at `due_at`, and store `successor`, None after the last.
+    """Send `run`, due at `due_at`, and store `successor`; None after the last occurrence.
 
-    `owner` is the job as it was in the entry's version; without one the run waits for no other.
-    `missed`: what was due before it and does not run; `cover_first`: how to put that on record
-    before anything is sent.
+    `owner`: the job with the schedule version of the entry; None if the run waits for no other run.
+    `missed`: skipped occurrences that were due before the run. `cover_first`: the decision to use
+    instead if they must be recorded before anything is sent.
     """
 
     run: RunKey
@@ -69,8 +62,9 @@ class Fire:
 
 @dataclass(frozen=True, slots=True)
 class Resend:
-    """Send dispatch number `dispatch` of `run`. `cause`: SCHEDULE, it is to be tried again; MANUAL
-    or BACKFILL, the run was asked for. `owner`: of one that was asked for and has not had its turn.
+    """Send dispatch number `dispatch` of `run`. `cause`: SCHEDULE for a retry, MANUAL or BACKFILL
+    for a requested run. `owner`: the job, for a MANUAL run whose overlap policy was not checked
+    yet.
     """
 
     run: RunKey
@@ -87,12 +81,12 @@ class Resend:
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """Put on record that what was `missed` does not run, then store what follows.
+    """Record the `missed` occurrences as skipped, then store the next entry.
 
-    `owner` is the job as it was in the entry's version, `owned_until` when that version ended; None
-    if it has not. `pool`, `exclusive`: of the entry's own run, which waits for room and its turn
-    though it does not run: what was sent before it is to be on record first. `next_at`: when the
-    job's next occurrence is due that may run; None if there is none.
+    `owner`: the job with the schedule version of the entry. `owned_until`: end of that version;
+    None if it is current. `run`, `pool`, `exclusive`: the run of the entry. It waits for queue
+    capacity and its turn although it does not start, because runs sent before it must be recorded
+    first. `next_at`: when the next occurrence that may run is due; None after the last.
     """
 
     missed: Missed
@@ -107,14 +101,14 @@ class Cover:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """End the pause of `job`, as of the entry's instant."""
+    """End the pause of `job` at the instant of the entry."""
 
     job: Job
 
 
 @dataclass(frozen=True, slots=True)
-class GoOn:
-    """Continue the backfill of `job` where `entry` says."""
+class ContinueDecision:
+    """Continue the backfill of `job` at the position of `entry`."""
 
     entry: BackfillEntry
     job: Job
@@ -129,24 +123,25 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Look again later."""
+    """Keep the entry and retry later."""
 
     reason: str
 
 
 Sends = Fire | Resend
-Decision = Fire | Resend | Cover | Resume | GoOn | Drop | Leave
+Decision = Fire | Resend | Cover | Resume | ContinueDecision | Drop | Leave
 
 
 def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> Decision:
-    """Decide over an entry that is due, by its job as read.
+    """Decide what to do with a due entry, given its job as read from the store.
 
-    Anything but `Resend`, and a `Fire` that misses nothing, must be decided on a consistent read of
-    the job: the caller reads again and asks again.
+    Decisions other than `Resend`, and `Fire` without missed occurrences, are only valid for a
+    consistent read of the job: see `is_certain`. Otherwise the caller reads the job again and
+    repeats the decision.
     """
     match entry:
         case DispatchEntry():
-            # One that was asked for has not had its turn yet.
+            # The first dispatch of a MANUAL run: its overlap policy was not checked yet.
             waits = entry.trigger is Trigger.MANUAL and job is not None and job.uid == entry.uid
             return Resend(
                 RunKey(entry.job, entry.run_id),
@@ -157,42 +152,43 @@ def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> Decision:
                 owner=job if waits else None,
             )
         case ResumeEntry():
-            # It was stored with the pause, in one transaction: it is never newer than its job.
+            # Stored in one transaction with the pause, so it is never newer than its job.
             if job is not None and job.resume_entry() == entry:
                 return Resume(job)
-            return Drop("the pause was ended, or its end put off")
+            return Drop("the pause was ended, or its end was changed")
         case BackfillEntry():
-            # Stored with its job, as above.
+            # Stored in one transaction with its job, as above.
             if job is not None and job.backfill_entry(entry.ordinal) == entry:
-                return GoOn(entry, job)
+                return ContinueDecision(entry, job)
             return Drop("the backfill was stopped")
         case FireEntry():
             return _decide_fire(entry, job, now)
 
 
 def is_certain(decision: Decision) -> bool:
-    """Whether it holds though the job was read by an eventually consistent read."""
+    """Whether *decision* is valid even after an eventually consistent read of the job."""
     return isinstance(decision, Resend) or (isinstance(decision, Fire) and not decision.missed)
 
 
 def _decide_fire(entry: FireEntry, job: Job | None, now: datetime) -> Decision:
     if job is not None and job.uid != entry.uid and entry.at <= job.created_at:
-        # Nobody may take an id before all that was due of the job before is sent: if something is
-        # left all the same, its executor puts it on record as that of a deleted job.
-        return _alone(entry, job, "due before its job was deleted and made again")
+        # A job id is reused only after all due occurrences of the deleted job were sent. If an
+        # entry is left nevertheless, the executor records its run as one of a deleted job.
+        return _alone(entry, job, "due before its job was deleted and recreated")
     if job is None or job.uid != entry.uid:
-        return _orphan(entry, now, "its job is not there")
+        return _orphan(entry, now, "job not found")
     if entry.version > job.schedule_version:
-        return _orphan(entry, now, f"its job has no schedule version {entry.version} yet")
+        return _orphan(entry, now, f"the job has no schedule version {entry.version} yet")
     if entry.version == job.schedule_version:
-        # A job that is not active got a version of its own when it ceased to be.
+        # Deactivating a job creates a new version, so this version is active.
         return _of_version(entry, job, None, now, job.definition.target.pool)
-    # A version owns its occurrences up to the change that ended it, however late they are seen.
+    # A version owns its occurrences up to the change that ended it, however late they are read.
     past = next((each for each in job.replaced if each.version == entry.version), None)
     if past and entry.occurs_at <= past.until:
         pool, deleted = job.definition.target.pool, job.state is JobState.CANCELLED
         return _of_version(entry, job.as_of(past), past.until, now, pool, deleted=deleted)
-    # One that was forgotten ended before the first that was not, and all that it owned was due.
+    # A version that the job no longer remembers ended before the oldest remembered one, and all of
+    # its occurrences were due.
     newer = (each.effective_from for each in job.replaced if each.version > entry.version)
     until = next(newer, job.effective_from)
     if past or entry.at > until:
@@ -201,7 +197,7 @@ def _decide_fire(entry: FireEntry, job: Job | None, now: datetime) -> Decision:
 
 
 def _alone(entry: FireEntry, job: Job, reason: str) -> Fire:
-    """Send the occurrence of *entry*, of whose version *job* knows nothing any more."""
+    """Send the occurrence of *entry*, whose version *job* no longer remembers."""
     key = RunKey(entry.job, run_id(entry.uid, entry.occurs_at))
     return Fire(key, entry.at, job.definition.target.pool, reason, exclusive=job.exclusive)
 
@@ -215,10 +211,10 @@ def _of_version(
     *,
     deleted: bool = False,
 ) -> Fire | Cover:
-    """Decide over an entry of the version that *owner* has, or had before it was *deleted*.
+    """Decide on an entry of the schedule version of *owner*, which may be *deleted*.
 
-    What is missed is passed over until an occurrence is to run, or none is due any more: so a job
-    that is late has its latest run with the same step that leaves the others out.
+    Skips missed occurrences until one may run or none is due. So a late job sends its latest run in
+    the same step that skips the earlier ones.
     """
     skipped: list[SkippedRange] = []
     cover: Cover | None = None
@@ -226,12 +222,14 @@ def _of_version(
     while True:
         successor = owned(owner.successor(at), owned_until)
         missed, reason = decide_misfire(at, owner, successor, now)
-        if missed is None:
+        # A skipped occurrence has a record, so its message starts nothing. How late it is must not
+        # decide about the occurrences after it.
+        if missed is None or at.occurs_at in owner.skips:
             break
-        row = _row(at, owner, missed, owned_until, reason)
+        row = missed_row(at, owner, missed, owned_until, reason)
         following = owned(owner.following(row.last, at.ordinal + row.count - 1), owned_until)
-        # What was deleted does not run, and is put on record: so it waits for no run before it,
-        # whose message somebody may have purged.
+        # Runs of a deleted job are recorded but do not start. So they do not wait for earlier runs,
+        # whose messages may have been purged.
         cover = cover or Cover(
             missed,
             reason,
@@ -241,7 +239,7 @@ def _of_version(
             pool,
             exclusive=owner.exclusive and not deleted,
         )
-        skipped.append(row)
+        skipped += without_skips(row, at, owner)
         if following is None or following.at > now or len(skipped) > MAX_RANGES:
             return replace(cover, next_at=None if following is None else following.at)
         at = following
@@ -260,38 +258,14 @@ def _of_version(
     )
 
 
-def _row(
-    entry: FireEntry, owner: Job, missed: Missed, owned_until: datetime | None, reason: str
-) -> SkippedRange:
-    last, count = missed_from(entry, owner, missed, owned_until)
-    return SkippedRange(
-        first=entry.occurs_at,
-        last=last,
-        count=count,
-        version=entry.version,
-        ordinal=entry.ordinal,
-        reason=reason,
-    )
-
-
-def missed_from(
-    entry: FireEntry, owner: Job, missed: Missed, owned_until: datetime | None
-) -> tuple[datetime, int]:
-    """The last occurrence that is *missed* from that of *entry* on, and how many there are."""
-    stretch = owner.stretch(entry, min(missed.until, owned_until or missed.until))
-    if missed.but_latest and stretch.before_last is not None:
-        return stretch.before_last, stretch.count - 1
-    return stretch.last, stretch.count
-
-
 def owned(entry: FireEntry | None, until: datetime | None) -> FireEntry | None:
-    """*entry*, unless its occurrence comes after *until*, when its version ended."""
+    """*entry*, or None if its occurrence is after *until*, the end of its version."""
     ended = entry is not None and until is not None and entry.occurs_at > until
     return None if ended else entry
 
 
-def held_as(entry: DueEntry, successor: FireEntry | None, now: datetime) -> FireEntry | None:
-    """*successor*, which came due by *now* while it waited for what was held back before it."""
+def inherit_held(entry: DueEntry, successor: FireEntry | None, now: datetime) -> FireEntry | None:
+    """*successor*, marked as held if it became due by *now* while *entry* was held back."""
     late = successor is not None and successor.at <= now and entry.held
     return replace(successor, held=True) if late and successor is not None else successor
 
@@ -299,20 +273,21 @@ def held_as(entry: DueEntry, successor: FireEntry | None, now: datetime) -> Fire
 def decide_misfire(
     entry: FireEntry, job: Job, successor: FireEntry | None, now: datetime
 ) -> tuple[Missed | None, str]:
-    """Whether the occurrence of *entry*, due by *now*, came too late to run: by the relevancy
-    window, or by the misfire policy where it is later than `MISFIRE_AFTER` or was due in a pause.
+    """Decide whether the occurrence of *entry*, due by *now*, is too late to run. The relevancy
+    window decides, and the misfire policy if the occurrence is later than `MISFIRE_AFTER` or was
+    due during a pause.
 
     Args:
-        entry: Of the schedule version that *job* has.
-        job: Its job.
-        successor: The entry that follows; None where none does.
+        entry: An entry of the schedule version of *job*.
+        job: The job.
+        successor: The next entry; None if *entry* is the last one.
         now: The instant of the decision.
 
     Returns:
-        What does not run, if anything; and why, or why it runs.
+        The missed occurrences, or None if the occurrence runs; and the reason.
     """
     if job.state is JobState.PAUSED:
-        # Of a version that was a pause, and that no resuming but another change ended.
+        # The version was a pause that ended by another change instead of a resume.
         return Missed(now), "due during a pause that a change of the job ended"
     late = now - entry.at
     misfire = job.definition.misfire
@@ -323,7 +298,7 @@ def decide_misfire(
         reason = f"{in_seconds(late)} late; relevancyWindowSec is {in_seconds(window)}"
         return Missed(_due_by(job, now - window)), reason
     in_pause = job.resumed_at is not None and entry.occurs_at <= job.resumed_at
-    # Jitter may have put an earlier one off for longer: until then it had to wait for its turn.
+    # Jitter can delay an earlier occurrence for longer; this one had to wait for its turn.
     turn_by = entry.occurs_at + job.definition.jitter_width
     if now - turn_by <= MISFIRE_AFTER and not in_pause:
         return None, ORDINARY
@@ -333,10 +308,10 @@ def decide_misfire(
         case MisfirePolicy.RUN_ALL:
             return None, reason
         case MisfirePolicy.RUN_LATEST:
-            # One whose successor is due too is not the latest.
+            # If the successor is due too, this is not the latest.
             if successor is None or successor.at > now:
                 return None, f"{reason}: the latest"
-            return Missed(_due_by(job, now), but_latest=True), reason
+            return Missed(_due_by(job, now), except_latest=True), reason
         case MisfirePolicy.SKIP:
             late_since = now - MISFIRE_AFTER
             until = max(late_since, job.resumed_at) if in_pause and job.resumed_at else late_since
@@ -344,7 +319,7 @@ def decide_misfire(
 
 
 def _due_by(job: Job, until: datetime) -> datetime:
-    """An instant up to which all occurrences are due by *until*, whatever their jitter."""
+    """The instant up to which all occurrences are due by *until*, even with maximum jitter."""
     return until - job.definition.jitter_width
 
 

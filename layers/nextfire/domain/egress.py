@@ -1,23 +1,17 @@
-"""What scripts of a pool may reach on the network: anything, nothing, or listed hosts."""
+"""Network egress of the scripts of a pool: unrestricted, none, or listed hosts."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from ipaddress import (
-    IPv4Address,
-    IPv4Network,
-    IPv6Address,
-    IPv6Network,
-    ip_address,
-)
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Self
 
 Address = IPv4Address | IPv6Address
 
 MAX_HOSTS = 50
-"""Hosts of one list: it is an environment variable of the executor."""
+"""Maximum number of listed hosts; the list is stored in an environment variable."""
 PORTS = range(1, 65_536)
 _DEFAULT_PORT = 443
 _MAX_NAME = 253
@@ -30,7 +24,7 @@ _ENTRY = re.compile(
 )
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-"""A last label like this makes a name an IPv4 address in disguise, such as 0x7f.1."""
+"""A host whose last label matches is parsed as an IPv4 address by many clients, such as 0x7f.1."""
 
 _LOCAL_SERVICES = (
     IPv4Network("0.0.0.0/8"),
@@ -42,11 +36,11 @@ _LOCAL_SERVICES = (
 _TRANSLATED = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
 """IPv6 ranges whose last 32 bits are an IPv4 address: NAT64, and IPv4-compatible addresses."""
 _PRIVATE_TOO = (IPv6Network("fec0::/10"), IPv6Network("64:ff9b:1::/48"))
-"""Private ranges that `is_global` does not know: site-local addresses, and NAT64 of a network."""
+"""Private ranges that `is_global` reports as global: site-local addresses and local-use NAT64."""
 
 
 class EgressMode(StrEnum):
-    """What a pool's scripts may reach."""
+    """The kind of egress of a pool."""
 
     OPEN = "open"
     NONE = "none"
@@ -75,10 +69,10 @@ class HostRule:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `HOST`, `HOST:PORT` or `HOST:PORT/private`.
+        """Parse `HOST`, `HOST:PORT` or `HOST:PORT/private`.
 
         Raises:
-            ValueError: It is malformed, or is an address that scripts can never reach.
+            ValueError: *text* is malformed, or is an address that scripts can never reach.
         """
         match = _ENTRY.fullmatch(text.strip().lower())
         if not match:
@@ -92,7 +86,7 @@ class HostRule:
         return cls(host, _parse_port(text, match["port"]), private=mark is not None)
 
     def names(self, host: str) -> bool:
-        """Whether the rule names *host*, which is in normal form, at any port."""
+        """Whether the rule matches *host*, in normal form, on any port."""
         if self.host.startswith("*."):
             return host.endswith(self.host[1:]) and _is_name(host)
         return host == self.host
@@ -104,19 +98,19 @@ class HostRule:
 
 @dataclass(frozen=True, slots=True)
 class Egress:
-    """What a pool's scripts may reach.
+    """The egress policy of a pool.
 
-    `rules`: the listed hosts; empty: nothing; None: anything.
+    `rules`: the allowed hosts; empty: no egress; None: unrestricted.
     """
 
     rules: tuple[HostRule, ...] | None = None
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `open`, `none`, or hosts separated by commas.
+        """Parse `open`, `none`, or a comma-separated list of hosts.
 
         Raises:
-            ValueError: It is malformed; the message says what is allowed.
+            ValueError: *text* is malformed. The message contains the allowed forms.
         """
         match text.strip():
             case EgressMode.OPEN:
@@ -128,10 +122,10 @@ class Egress:
 
     @classmethod
     def listed(cls, *hosts: str) -> Self:
-        """Only *hosts*, each as `HostRule.parse` reads it.
+        """Allow only *hosts*, each in the format of `HostRule.parse`.
 
         Raises:
-            ValueError: One is malformed, or there are too many, or none.
+            ValueError: A host is malformed, or the number of hosts is not 1 to `MAX_HOSTS`.
         """
         if not 1 <= len(hosts) <= MAX_HOSTS:
             raise ValueError(
@@ -146,13 +140,13 @@ class Egress:
         return EgressMode.NONE if self.rules == () else EgressMode.OPEN
 
     def __str__(self) -> str:
-        """The text that `parse` reads."""
+        """The text format that `parse` accepts."""
         return ",".join(map(str, self.rules)) if self.rules else self.mode.value
 
     def allows(self, host: str, port: int) -> Decision:
-        """Whether a script may ask for *host*, a name or a literal address, at *port*.
+        """Whether a script may request *host*, a name or a literal address, on *port*.
 
-        Decides before the name is resolved: `allows_address` decides what it resolved to.
+        This check runs before name resolution; `allows_address` checks the resolved address.
         """
         if self.mode is EgressMode.OPEN:
             return Decision(allowed=True, reason="the pool's egress is open")
@@ -170,10 +164,11 @@ class Egress:
         return Decision(allowed=False, reason="the pool's egress does not list it")
 
     def allows_address(self, host: str, port: int, address: Address) -> Decision:
-        """Whether a script that asked for *host* may be connected to *address*.
+        """Whether a script that requested *host* may connect to *address*.
 
-        Addresses of this machine and of its host's services are always refused. Private addresses
-        are refused unless the list names the literal address or marks the host "/private".
+        Addresses of this machine and of the services of its host are always rejected. Private
+        addresses are rejected unless the list contains the literal address or marks the host with
+        "/private".
         """
         for each in _meanings(address):
             if kind := _local_kind(each):
@@ -192,7 +187,7 @@ class Egress:
         )
 
     def _rule(self, host: str, port: int) -> HostRule | None:
-        """The rule that names *host* and *port*; of several, one that allows private addresses."""
+        """The rule that matches *host* and *port*; prefers a rule that allows private addresses."""
         found = [rule for rule in self.rules or () if rule.port == port and rule.names(host)]
         return max(found, key=lambda rule: rule.private, default=None)
 
@@ -201,7 +196,7 @@ OPEN = Egress(None)
 
 
 def normal_host(host: str) -> str:
-    """*host* in the form that rules are compared in: lower case, without a final dot."""
+    """Normalize *host* for comparison with rules: lower case, without a final dot."""
     host = host.lower().removesuffix(".")
     try:
         return str(ip_address(host))
@@ -262,7 +257,7 @@ def _is_name(host: str) -> bool:
 
 
 def _local_kind(address: Address) -> str | None:
-    """What makes *address* unreachable for scripts in any pool, with its article; None: nothing."""
+    """Why no script may reach *address*: the kind of address, with an article; None: no reason."""
     if address.is_unspecified:
         return "the unspecified"
     if address.is_loopback:
@@ -283,7 +278,7 @@ def _is_public(address: Address) -> bool:
 
 
 def _meanings(address: Address) -> list[Address]:
-    """*address*, and the IPv4 addresses that it carries inside."""
+    """*address* and the IPv4 addresses embedded in it."""
     found: list[Address] = [address]
     if isinstance(address, IPv6Address):
         inner = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]

@@ -82,7 +82,7 @@ class NotFoundError(NextfireError):
     ) -> None:
         self.noun = noun
         self.identity = identity
-        super().__init__(f"There is no {noun} {identity!r}. {remedy}")
+        super().__init__(f"{noun[0].upper()}{noun[1:]} {identity!r} was not found. {remedy}")
 
 
 class ConflictError(NextfireError):

@@ -1,4 +1,4 @@
-"""What is told on the stack's event bus. `docs/reference/events.md` describes it to its readers."""
+"""Events that nextfire publishes on its event bus; documented in `docs/reference/events.md`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that a human may have to look at. `detail` is JSON; its ``id`` is the same whenever
-    the same thing is told again.
+    """An event that may need human attention. `detail` is JSON. Its ``id`` is deterministic, so a
+    repeated event has the same ``id``.
     """
 
     kind: EventKind
@@ -32,7 +32,7 @@ class Event:
 
 
 def execution_dead(run: Run, now: datetime) -> Event:
-    """A run has no attempt left."""
+    """The event for a run that has no attempts left."""
     detail = {
         "version": 1,
         "id": dedup_id(run.key, run.dispatch),
@@ -52,7 +52,7 @@ def execution_dead(run: Run, now: datetime) -> Event:
 
 
 def message_undecodable(body: str, failure: str, pool: str, now: datetime) -> Event:
-    """A message of a pool's queue cannot be read. It is in the dead-letter queue."""
+    """The event for a queue message that cannot be decoded and is now in the dead-letter queue."""
     detail: dict[str, object] = {
         "version": 1,
         "id": content_id(body),

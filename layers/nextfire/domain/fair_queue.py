@@ -1,4 +1,4 @@
-"""Who goes next, where more is due than can be sent at once: the tenants take turns."""
+"""Fair dispatch order: tenants take turns if more entries are due than can be sent at once."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _Waiting = tuple[datetime, int, datetime, Slot, StoredEntry]
 
 
 class FairQueue:
-    """Due entries by weighted round robin over tenants; within a tenant by due second, then
-    priority, then due instant.
+    """A queue of due entries: weighted round robin across tenants; within a tenant ordered by due
+    second, then priority, then due instant.
 
-    A tenant of weight *n* gives up to *n* entries before the next one's turn, so nobody waits for
-    longer than one round, however much the others have.
+    A tenant of weight *n* sends up to *n* entries per turn. So a tenant waits for at most one
+    round, however large the backlog of the others is.
     """
 
     def __init__(self, weights: Mapping[str, int]) -> None:
@@ -34,7 +34,7 @@ class FairQueue:
 
     @property
     def next_at(self) -> datetime:
-        """When the next entry was due. There must be one."""
+        """The due instant of the next entry. The queue must not be empty."""
         return self._waiting[self._turns[0]][0][2]
 
     def push(self, stored: StoredEntry) -> None:
@@ -49,7 +49,7 @@ class FairQueue:
         self._count += 1
 
     def pop(self) -> StoredEntry:
-        """The next entry. There must be one."""
+        """Remove and return the next entry. The queue must not be empty."""
         tenant = self._turns[0]
         self._left = self._left or max(self._weights.get(tenant, DEFAULT_WEIGHT), 1)
         waiting = self._waiting[tenant]

@@ -1,9 +1,9 @@
-"""Which tenant and scopes a signed request has, by the role that signed it.
+"""Rules that map the IAM role of a signed request to a tenant and scopes.
 
-A gateway event names the caller by an ARN. Of an assumed role that is
-``arn:aws:sts::<account>:assumed-role/<role>/<session>``: the role is what IAM let the caller
-assume, the session name is what the caller chose, so the session name decides nothing. The ARN has
-no path of the role, and session tags are not in the event.
+A gateway event identifies the caller by an ARN. For an assumed role the ARN is
+``arn:aws:sts::<account>:assumed-role/<role>/<session>``. IAM controls who can assume the role, but
+the caller chooses the session name, so rules ignore the session name. The ARN does not contain the
+path of the role, and the event does not contain session tags.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ _PATTERN = re.compile(
 
 
 class IamRule(BaseModel):
-    """Callers whose role matches `role` belong to `tenant` and have `scopes`. `role`: a role's name
-    or its ARN without a path, or a user's ARN; `*` stands for any characters but ``/`` and ``:``.
+    """Assigns `tenant` and `scopes` to callers whose role matches `role`. `role`: the name of a
+    role, the ARN of a role without its path, or the ARN of a user. `*` matches any characters
+    except ``/`` and ``:``.
     """
 
     model_config = ConfigDict(
@@ -61,21 +62,21 @@ class IamRule(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class IamCaller:
-    """Who signed a request: `arn` of the role or the user, without a session; `name` of the role,
-    empty for a user.
+    """The signer of a request. `arn`: ARN of the role or user, without the session. `name`: name of
+    the role; empty for a user.
     """
 
     arn: str
     name: str
 
     def named_by(self, pattern: str) -> str:
-        """What *pattern* is compared with."""
+        """The text to match with *pattern*: the ARN if *pattern* is an ARN, else the role name."""
         return self.arn if pattern.startswith("arn:") else self.name
 
 
 def iam_caller(user_arn: str) -> IamCaller | None:
-    """Who *user_arn*, of a gateway's event, is; None: neither a role nor a user. A federated user
-    is neither: the caller that requests its credentials chooses its name.
+    """Parse *user_arn* from a gateway event. Returns None if it is neither a role nor a user. A
+    federated user is rejected because the requester of its credentials chooses its name.
     """
     if match := _ASSUMED.fullmatch(user_arn):
         partition, account, role = match.groups()
@@ -84,7 +85,7 @@ def iam_caller(user_arn: str) -> IamCaller | None:
 
 
 def rule_for(caller: IamCaller | None, rules: Sequence[IamRule]) -> IamRule | None:
-    """The first of *rules* that *caller* matches; None if none does."""
+    """The first of *rules* that matches *caller*; None if no rule matches."""
     if caller is None:
         return None
     return next((rule for rule in rules if rule.matches(caller)), None)

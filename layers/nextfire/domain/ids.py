@@ -1,8 +1,7 @@
-"""Identities: how they are formed, so that writing one thing twice is harmless.
+"""Identifiers. They are deterministic, so writes are idempotent.
 
-Every id that reaches a shared resource (queue, table) contains or hashes the tenant and the job's
-`uid`, so no two tenants share one and a job made again under its old id shares nothing with its
-past.
+Every id in a shared resource (queue, table) contains or hashes the tenant and the `uid` of the job.
+So ids never collide across tenants, or between a job and a deleted job with the same id.
 """
 
 from __future__ import annotations
@@ -20,26 +19,25 @@ from nextfire.domain.instants import cut
 JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 TENANT = re.compile(r"[^/#]{1,64}")
 UID = re.compile(r"[a-z0-9]{8,32}")
-_RUN_ID = re.compile(rf"([0-9]{{8}}T[0-9]{{9}})Z-({UID.pattern})")
+RUN_ID = re.compile(rf"([0-9]{{8}}T[0-9]{{9}})Z-({UID.pattern})")
+"""Groups: the scheduled instant to the millisecond, and the job's uid."""
 
 
 class JobKey(NamedTuple):
-    """Which job: `tenant` never holds a slash, `job_id` matches `JOB_ID`."""
+    """Identifies a job. `tenant` never contains a slash; `job_id` matches `JOB_ID`."""
 
     tenant: str
     job_id: str
 
     def shard(self, shards: int) -> int:
-        """The shard, 0 ≤ n < *shards*, that this job's due entries are written to. Stable for
-        ever.
-        """
+        """The shard for the due entries of this job, 0 ≤ n < *shards*. Must never change."""
         digest = hashlib.blake2s(f"{self.tenant}/{self.job_id}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big") % shards
 
 
 @dataclass(frozen=True, slots=True)
 class RunKey:
-    """Which run. `run_id` begins with the scheduled instant, so a job's runs sort by time."""
+    """Identifies a run. `run_id` starts with the scheduled instant: a job's runs sort by time."""
 
     job: JobKey
     run_id: str
@@ -51,19 +49,19 @@ class RunKey:
 
     @property
     def scheduled_at(self) -> datetime:
-        """The occurrence's instant, read from the id."""
+        """The scheduled instant, parsed from the id."""
         return _instant(_matched(self.run_id)[1])
 
     @property
     def uid(self) -> str:
-        """The job's `uid`, read from the id."""
+        """The `uid` of the job, parsed from the id."""
         return _matched(self.run_id)[2]
 
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The files that attempts of a run left in one pool. `pool` None: those of a version that did
-    not separate pools.
+    """The files of the attempts of a run in one pool. `pool`: None for files that a version without
+    separate pools wrote.
     """
 
     key: RunKey
@@ -71,71 +69,73 @@ class RunFolder:
 
 
 def run_id(uid: str, scheduled_at: datetime) -> str:
-    """The id of the run for the occurrence at *scheduled_at*; the same whoever computes it."""
-    return f"{runs_from(scheduled_at)}-{uid}"
+    """The id of the run for the occurrence at *scheduled_at*. Deterministic."""
+    return f"{first_run_id(scheduled_at)}-{uid}"
 
 
 @lru_cache(maxsize=4096)
-def runs_from(at: datetime) -> str:
-    """What sorts before the ids of all runs that are scheduled at *at* or later, and after those of
-    all others.
+def first_run_id(at: datetime) -> str:
+    """A sort key bound: sorts before the ids of runs scheduled at *at* or later, and after the ids
+    of earlier runs.
     """
     at = cut(at)
     return f"{at:%Y%m%dT%H%M%S}{at.microsecond // 1000:03d}Z"
 
 
 def parse_execution_id(tenant: str, text: str) -> RunKey:
-    """The run that the public id *text* names, of *tenant* whatever the text says.
+    """Parse the public execution id *text*. The run always belongs to *tenant*.
 
     Raises:
-        InvalidInputError: *text* has not the form of an execution id.
+        InvalidInputError: *text* is not in the format of an execution id.
     """
     job_id, _, rest = text.partition(".")
-    if not JOB_ID.fullmatch(job_id) or not _RUN_ID.fullmatch(rest):
+    if not JOB_ID.fullmatch(job_id) or not RUN_ID.fullmatch(rest):
         raise InvalidInputError(
             "executionId",
             text,
             "not an execution id",
-            "Take one from the job's list of executions.",
+            "Use an id from the list of executions of the job.",
         )
     return RunKey(JobKey(tenant, job_id), rest)
 
 
 def dedup_id(key: RunKey, dispatch: int) -> str:
-    """The FIFO deduplication id of one dispatch: the same for each sending of it, 64 characters."""
+    """The FIFO deduplication id of a dispatch, 64 characters. Resending a dispatch keeps its id."""
     return _digest(key.job.tenant, key.job.job_id, key.run_id, str(dispatch))
 
 
-def group_id(key: RunKey, *, exclusive: bool = False, abreast: int | None = None) -> str:
-    """The FIFO message group of a run: its own, so that runs do not wait for each other;
-    *exclusive*: its job's, so that they do. *abreast*: one of so many that all runs of its tenant
-    share, so that so many are in work at a time; those of an exclusive job are of the same one. 64
-    characters.
+def group_id(key: RunKey, *, exclusive: bool = False, max_concurrent: int | None = None) -> str:
+    """The FIFO message group of a run, 64 characters.
+
+    By default each run has its own group, so runs do not wait for each other. *exclusive*: all runs
+    of the job share a group, so they run one after the other. *max_concurrent*: all runs
+    of the tenant are distributed across this number of groups, which limits the concurrent runs;
+    the runs of an exclusive job still share one group.
     """
     alone = _digest(key.job.tenant, key.job.job_id, key.uid if exclusive else key.run_id)
-    if abreast is None:
+    if max_concurrent is None:
         return alone
-    return _digest(key.job.tenant, "", str(int(alone, 16) % abreast))
+    return _digest(key.job.tenant, "", str(int(alone, 16) % max_concurrent))
 
 
 def content_id(text: str) -> str:
-    """An id for *text* that depends on nothing else. 64 characters."""
+    """An id derived from *text* alone, 64 characters."""
     return _digest(text)
 
 
 @lru_cache(maxsize=4096)
 def _instant(stamp: str) -> datetime:
-    # Read often; strptime would take twenty times as long.
+    # On the hot path: strptime takes twenty times as long.
     return datetime.fromisoformat(f"{stamp[:15]}.{stamp[15:]}").replace(tzinfo=UTC)
 
 
 def _digest(*parts: str) -> str:
-    # A unit separator cannot occur in any part, so no two lists of parts read the same.
+    # No part can contain a unit separator, so the joined text is unambiguous.
     return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
 
 
 def _matched(text: str) -> re.Match[str]:
-    match = _RUN_ID.fullmatch(text)
+    match = RUN_ID.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no run id")
+        raise ValueError(f"{text!r} is not a run id")
     return match

@@ -1,6 +1,6 @@
-"""Instants as they are written: ISO 8601 with `Z` for people, epoch milliseconds for sort keys.
+"""Formats of instants: ISO 8601 with `Z` for people, epoch milliseconds for sort keys.
 
-Inside, an instant is an aware `datetime` in UTC, cut to milliseconds.
+In memory, an instant is a timezone-aware `datetime` in UTC with millisecond precision.
 """
 
 from __future__ import annotations
@@ -9,43 +9,44 @@ from datetime import UTC, datetime, timedelta
 
 MINUTE = timedelta(minutes=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
+MOMENT = timedelta(milliseconds=1)
+"""The precision of instants."""
 
 
 def to_ms(at: datetime) -> int:
     """Milliseconds since 1970, rounded down."""
-    return (at - _EPOCH) // _MILLISECOND
+    return (at - _EPOCH) // MOMENT
 
 
 def from_ms(ms: int) -> datetime:
     """The instant *ms* milliseconds after 1970, in UTC."""
-    return _EPOCH + ms * _MILLISECOND
+    return _EPOCH + ms * MOMENT
 
 
 def cut(at: datetime) -> datetime:
-    """*at* in UTC, rounded down to the millisecond, the resolution of every stored instant."""
+    """*at* in UTC, rounded down to milliseconds, the precision of all stored instants."""
     if at.tzinfo is UTC and at.microsecond % 1000 == 0:
         return at
     return from_ms(to_ms(at))
 
 
 def floor_minute(at: datetime) -> datetime:
-    """The beginning of the UTC minute that holds *at*."""
+    """The start of the UTC minute that contains *at*."""
     return at.astimezone(UTC).replace(second=0, microsecond=0)
 
 
 def isoformat(at: datetime) -> str:
-    """``2026-05-24T10:00:00Z``, with milliseconds only where there are any."""
+    """``2026-05-24T10:00:00Z``, with milliseconds only if they are not zero."""
     at = cut(at)
     text = at.isoformat(timespec="milliseconds" if at.microsecond else "seconds")
     return text.replace("+00:00", "Z")
 
 
 def parse_instant(text: str) -> datetime:
-    """The instant that *text* (ISO 8601 with an offset or ``Z``) names, in UTC.
+    """Parse an ISO 8601 instant with an offset or ``Z``. Returns it in UTC.
 
     Raises:
-        ValueError: *text* is no ISO 8601 instant, or has no offset.
+        ValueError: *text* is not an ISO 8601 instant, or has no offset.
     """
     at = datetime.fromisoformat(text)
     if at.tzinfo is None:
@@ -54,5 +55,5 @@ def parse_instant(text: str) -> datetime:
 
 
 def in_seconds(duration: timedelta) -> str:
-    """``90 s``, rounded down."""
+    """Format as whole seconds, rounded down: ``90 s``."""
     return f"{duration // timedelta(seconds=1)} s"

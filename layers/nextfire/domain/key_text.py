@@ -1,9 +1,8 @@
-"""The text of an API key, which shows a mistyped one without asking a store.
+"""The text format of API keys, which detects a mistyped key without a store lookup.
 
-A key reads ``nfk_<tenant>.<key id>.<secret><checksum>``. The prefix and the shape are for secret
-scanners (`SCANNER`); the checksum (six base62 digits: the CRC32 of the text before it)
-tells a mistyped key from a wrong one. Keys of older versions read
-``nf.<tenant>.<key id>.<secret>``.
+The format is ``nfk_<tenant>.<key id>.<secret><checksum>``. Secret scanners match the prefix and the
+shape (`SCANNER`). The checksum (six base62 digits: the CRC32 of the preceding text) distinguishes a
+mistyped key from a wrong one. Older versions issued keys as ``nf.<tenant>.<key id>.<secret>``.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from dataclasses import dataclass, field
 PREFIX = "nfk_"
 KEY_ID = re.compile(r"[0-9a-f]{16}")
 KEY_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-"""A tenant that a key can name; an AWS account's id is one."""
+"""Tenant names that are valid in a key. An AWS account id is a valid name."""
 SECRET_BYTES = 32
 SCANNER = r"\bnfk_[A-Za-z0-9][A-Za-z0-9_-]{0,63}\.[0-9a-f]{16}\.[0-9A-Za-z]{49}\b"
-"""The published expression that finds keys in text; docs/operate/identity.md has the same."""
+"""Regular expression that finds keys in text, published in docs/operate/identity.md."""
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SECRET_DIGITS = 43
@@ -32,7 +31,7 @@ _OLD_TEXT = re.compile(rf"nf\.({KEY_TENANT.pattern})\.({KEY_ID.pattern})\.([A-Za
 
 @dataclass(frozen=True, slots=True)
 class Presented:
-    """A key that a caller presents: its tenant and id, and the secret that proves it."""
+    """A key presented by a caller: tenant, key id and secret."""
 
     tenant: str
     key_id: str
@@ -40,18 +39,18 @@ class Presented:
 
 
 def write_key(tenant: str, key_id: str, secret: str) -> str:
-    """The text of a key. *secret*: as `secret_of` returns it."""
+    """Format a key as text. *secret*: the result of `secret_of`."""
     text = f"{PREFIX}{tenant}.{key_id}.{secret}"
     return text + _checksum(text)
 
 
 def secret_of(random: bytes) -> str:
-    """*random*, `SECRET_BYTES` long, as 43 base62 digits."""
+    """Encode *random*, which has `SECRET_BYTES` bytes, as 43 base62 digits."""
     return _base62(int.from_bytes(random), _SECRET_DIGITS)
 
 
 def parse(text: str) -> Presented | None:
-    """The key that *text* is; None if it is not one. `fault_of` says why."""
+    """Parse a key. Returns None if *text* is not a key; `fault_of` returns the reason."""
     match = _TEXT.fullmatch(text)
     if match is not None:
         return Presented(match[1], match[2], match[3]) if _has_checksum(text) else None
@@ -60,7 +59,7 @@ def parse(text: str) -> Presented | None:
 
 
 def fault_of(text: str) -> str | None:
-    """Why *text* is not a key, without repeating it; None if it is one."""
+    """Why *text* is not a valid key, without quoting it; None if it is valid."""
     if parse(text) is not None:
         return None
     if _TEXT.fullmatch(text):

@@ -1,7 +1,7 @@
-"""API keys: what one looks like, what it allows, and how long it is good.
+"""API keys: contents, permissions and lifetime.
 
-Only the hash of a key's secret is stored, so its text (see `key_text`) is shown once, when it is
-made. No message and no `repr` here contains a secret.
+Only the hash of the secret is stored, so the text of a key (see `key_text`) is shown once, when the
+key is created. Messages and `repr` never contain a secret.
 """
 
 from __future__ import annotations
@@ -28,16 +28,18 @@ from nextfire.domain.restriction import UNRESTRICTED, Restriction
 DEFAULT_LIFE = timedelta(days=90)
 MAX_LIFE = timedelta(days=1830)
 KEPT = timedelta(days=90)
-"""How long the record of a key is kept after the key has expired."""
+"""Retention of a key record after the key expires."""
 MAX_OVERLAP = timedelta(days=30)
 DEFAULT_OVERLAP = timedelta(days=1)
 MAX_NAME = 100
 
-_NOBODYS = hashlib.sha256(b"").hexdigest()
+_DUMMY_DIGEST = hashlib.sha256(b"").hexdigest()
 
 
 class Scope(StrEnum):
-    """What a caller may do. Each includes READ; WRITE is UPLOAD and RUN; ADMIN includes all."""
+    """A permission of a caller. Each scope includes READ; WRITE also includes UPLOAD and RUN; ADMIN
+    includes all.
+    """
 
     READ = "read"
     UPLOAD = "upload"
@@ -47,7 +49,7 @@ class Scope(StrEnum):
 
     @property
     def implied(self) -> frozenset[Scope]:
-        """This one and what it includes."""
+        """This scope and the scopes that it includes."""
         return _INCLUDED[self]
 
 
@@ -61,7 +63,7 @@ _INCLUDED = {
 
 
 def implied(scopes: Collection[Scope]) -> frozenset[Scope]:
-    """*scopes* and all that they imply."""
+    """*scopes* and all scopes that they include."""
     return frozenset(each for scope in scopes for each in scope.implied)
 
 
@@ -73,9 +75,9 @@ class KeyState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key as it is stored. `digest`: of its secret, see `digest_of`. `last_used_on`: a UTC day;
-    None: not yet. `issued_until`: what `expires_at` was before it was made to end earlier; None: it
-    was not. `restriction`: what it is restricted to beyond its scopes.
+    """A stored key. `digest`: hash of the secret, see `digest_of`. `last_used_on`: UTC day of the
+    last use; None: never used. `issued_until`: the original `expires_at`, if the expiry was brought
+    forward; else None. `restriction`: limits in addition to the scopes.
     """
 
     tenant: str
@@ -92,7 +94,7 @@ class ApiKey:
 
     @property
     def life(self) -> timedelta:
-        """For how long it was made, also if it has been made to end earlier since."""
+        """The original lifetime, even if the expiry was brought forward later."""
         return (self.issued_until or self.expires_at) - self.created_at
 
     def state(self, now: datetime) -> KeyState:
@@ -100,24 +102,25 @@ class ApiKey:
             return KeyState.REVOKED
         return KeyState.EXPIRED if self.expires_at <= now else KeyState.ACTIVE
 
-    def to_note(self, now: datetime) -> date | None:
-        """The day to note as its last use; None if a day as late is noted already."""
+    def use_to_record(self, now: datetime) -> date | None:
+        """The day to record as the last use; None if it or a later day is already recorded."""
         today = now.date()
         return today if self.last_used_on is None or self.last_used_on < today else None
 
 
 @dataclass(frozen=True, slots=True)
 class Minted:
-    """A new key, and its text, which nobody can tell again."""
+    """A new key and its text, which cannot be recovered later."""
 
     key: ApiKey
     text: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether a presented key is good, and why not; no caller is told the reason. `claimed`: which
-    key it says it is, ``<tenant>/<key id>``; None: it says nothing.
+class KeyCheck:
+    """The result of checking a presented key. `key`: the stored key; None if the presented key is
+    invalid. `reason`: the explanation, never returned to the caller. `claimed`: the key that the
+    caller claims to have, ``<tenant>/<key id>``; None if the text does not name one.
     """
 
     key: ApiKey | None
@@ -126,8 +129,8 @@ class Verdict:
 
 
 def digest_of(secret: str) -> str:
-    """What is stored of *secret*: 64 hexadecimal digits. A secret is 256 random bits, so that no
-    salt and no slow hash is needed: it cannot be guessed.
+    """The stored hash of *secret*: 64 hexadecimal digits. A secret has 256 random bits and cannot
+    be guessed, so it needs neither a salt nor a slow hash.
     """
     return hashlib.sha256(secret.encode()).hexdigest()
 
@@ -143,18 +146,17 @@ def mint(
     life: timedelta = DEFAULT_LIFE,
     restriction: Restriction = UNRESTRICTED,
 ) -> Minted:
-    """A key of *tenant*, valid from *now* for *life*. *secret*: `SECRET_BYTES` random bytes.
+    """Create a key of *tenant*, valid from *now* for *life*. *secret*: `SECRET_BYTES` random bytes.
 
     Raises:
-        InvalidInputError: The tenant, the name, the scopes or the life are none that a key can
-            have.
+        InvalidInputError: The tenant, the name, the scopes or the lifetime are invalid.
     """
     if not KEY_TENANT.fullmatch(tenant):
         raise InvalidInputError(
             "tenant",
             tenant,
-            "no tenant of a key",
-            "Use 1 to 64 letters, digits, `_` and `-`, beginning with a letter or a digit.",
+            "invalid tenant",
+            "Use 1 to 64 letters, digits, `_` and `-`, starting with a letter or a digit.",
         )
     if not KEY_ID.fullmatch(key_id) or len(secret) != SECRET_BYTES:
         raise ValueError("a key has an id of 16 hexadecimal digits and a secret of 32 bytes")
@@ -162,14 +164,14 @@ def mint(
         raise InvalidInputError(
             "name",
             name,
-            "no name of a key",
-            f"Say in 1 to {MAX_NAME} printable characters who or what has the key.",
+            "invalid key name",
+            f"Use 1 to {MAX_NAME} printable characters that identify the owner of the key.",
         )
     if not scopes:
         raise InvalidInputError(
             "scopes",
             [],
-            "a key needs a scope",
+            "a key needs at least one scope",
             "Give one or more of read, upload, run, write and admin.",
         )
     check_life(life)
@@ -188,66 +190,66 @@ def mint(
 
 
 def check_life(life: timedelta) -> None:
-    """Refuse a life that no key can have.
+    """Check the lifetime of a new key.
 
     Raises:
-        InvalidInputError: It is below a minute or beyond `MAX_LIFE`.
+        InvalidInputError: *life* is shorter than a minute or longer than `MAX_LIFE`.
     """
     if not timedelta(minutes=1) <= life <= MAX_LIFE:
         raise InvalidInputError(
             "expiresInSec",
             int(life.total_seconds()),
-            f"not between a minute and {MAX_LIFE.days} days",
+            f"not between 60 seconds and {MAX_LIFE.days} days",
             "Give 7776000 for 90 days, and rotate the key before it expires.",
         )
 
 
 def check_overlap(overlap: timedelta) -> None:
-    """Refuse a time that no key outlives its successor's making.
+    """Check for how long an old key remains valid after its successor is created.
 
     Raises:
-        InvalidInputError: It is negative or beyond `MAX_OVERLAP`.
+        InvalidInputError: *overlap* is negative or longer than `MAX_OVERLAP`.
     """
     if not timedelta() <= overlap <= MAX_OVERLAP:
         raise InvalidInputError(
             "overlapSec",
             int(overlap.total_seconds()),
-            f"not between nothing and {MAX_OVERLAP.days} days",
-            "Give 86400 for a day; 0 ends the old key at once.",
+            f"not between 0 seconds and {MAX_OVERLAP.days} days",
+            "For example 86400 for a day; 0 expires the old key at once.",
         )
 
 
-def judge(presented: Presented, stored: ApiKey | None, now: datetime) -> Verdict:
-    """Whether *presented* is *stored*, the key of its tenant and id, and is good at *now*.
+def judge(presented: Presented, stored: ApiKey | None, now: datetime) -> KeyCheck:
+    """Check *presented* against *stored*, the key with its tenant and id, at *now*.
 
-    Takes the same time whatever the secret is, and whether there is a key or not.
+    Runs in constant time: neither the secret nor the existence of the key affects the duration.
     """
     claimed = f"{presented.tenant}/{presented.key_id}"
-    digest = _NOBODYS if stored is None else stored.digest
+    digest = _DUMMY_DIGEST if stored is None else stored.digest
     same = hmac.compare_digest(digest_of(presented.secret), digest)
     if stored is None:
-        return Verdict(None, "there is no such key", claimed)
+        return KeyCheck(None, "key not found", claimed)
     if not same:
-        return Verdict(None, "the secret is another", claimed)
+        return KeyCheck(None, "wrong secret", claimed)
     if (stored.tenant, stored.key_id) != (presented.tenant, presented.key_id):
-        raise ValueError("a key is judged by the record of its own tenant and id")
+        raise ValueError("the stored key has another tenant or id than the presented key")
     match stored.state(now):
         case KeyState.REVOKED:
-            return Verdict(None, "the key is revoked", claimed)
+            return KeyCheck(None, "the key is revoked", claimed)
         case KeyState.EXPIRED:
             expired = f"the key expired at {isoformat(stored.expires_at)}"
-            return Verdict(None, expired, claimed)
+            return KeyCheck(None, expired, claimed)
         case KeyState.ACTIVE:
-            return Verdict(stored, "the key is good", claimed)
+            return KeyCheck(stored, "the key is valid", claimed)
 
 
 def revoked(key: ApiKey, now: datetime) -> ApiKey:
-    """*key*, good for nothing from *now* on; as it is if it was revoked before."""
+    """*key*, revoked at *now*; unchanged if it was already revoked."""
     return key if key.revoked_at is not None else replace(key, revoked_at=cut(now))
 
 
 def ending(key: ApiKey, at: datetime) -> ApiKey:
-    """*key*, expiring at *at*; as it is if it expires before that."""
+    """*key* with its expiry brought forward to *at*; unchanged if it expires by then."""
     if key.expires_at <= at:
         return key
     return replace(key, expires_at=cut(at), issued_until=key.issued_until or key.expires_at)

@@ -1,8 +1,8 @@
-"""Logs: what an attempt printed, line by line.
+"""Logs: the output of an attempt, line by line.
 
-A log lies in parts, in `RunFiles`. A part is JSON lines; it is written again as it grows, up to
-`PART_BYTES`, and then the next one begins. So a reader needs no listing, and a part that is
-followed by another does not change any more.
+A log is stored in `RunFiles` as parts in JSON Lines format. A growing part is rewritten until it
+reaches `PART_BYTES`; then the next part begins. So readers do not list files, and every part except
+the last is immutable.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Stream = Literal["stdout", "stderr"]
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line without its end. `at`: when the executor read it; None if that is not known."""
+    """A line without its line ending. `at`: when the executor read it; None if unknown."""
 
     at: datetime | None
     stream: Stream
@@ -31,9 +31,7 @@ class LogLine:
 
 
 def part_name(fence: int, part: int) -> str:
-    """The name, among a run's files, of part *part* (from 0) of the log of the attempt that was
-    made under *fence*.
-    """
+    """The file name of part *part* (from 0) of the log of the attempt with fence *fence*."""
     return f"log/{fence:06d}/{part:06d}.jsonl"
 
 
@@ -43,10 +41,10 @@ def encode_line(line: LogLine) -> bytes:
 
 
 def decode_part(data: bytes) -> list[LogLine]:
-    """The lines of a part.
+    """Decode the lines of a part.
 
     Raises:
-        UndecodableError: It holds none.
+        UndecodableError: *data* is not a part of a log.
     """
     try:
         return [_line(*json.loads(line)) for line in data.splitlines()]
@@ -55,11 +53,11 @@ def decode_part(data: bytes) -> list[LogLine]:
 
 
 def text_lines(stream: Stream, text: str | None) -> Iterable[LogLine]:
-    """The lines of what is kept on a record, which knows no instants."""
+    """The lines of *text* from a run record, which does not store timestamps per line."""
     return [LogLine(None, stream, line) for line in (text or "").splitlines()]
 
 
 def _line(at: int | None, stream: str, text: str) -> LogLine:
     if stream not in {"stdout", "stderr"}:
-        raise ValueError(f"{stream!r} is no stream")
+        raise ValueError(f"{stream!r} is not a stream")
     return LogLine(None if at is None else from_ms(at), stream, str(text))  # type: ignore[arg-type]

@@ -1,10 +1,10 @@
-"""Replaces the values of secrets by `***` in what a script prints, returns or fails with.
+"""Masking: replaces the values of secrets with `***` in the output, results and errors of scripts.
 
-Masking protects from accidents: a program that prints its environment, a traceback that quotes a
+Masking prevents accidental leaks: a program that prints its environment, a traceback that quotes a
 connection string. It cannot stop a script that encrypts a value before printing it.
 
-A value is found in these forms: verbatim; line by line; escaped for JSON, Python, XML, a URL or a
-shell; in base64, at any offset. The texts in a value that is a JSON object are masked as well.
+Masking detects these forms of a value: verbatim; line by line; escaped for JSON, Python, XML, a URL
+or a shell; base64 at any offset. If a value is a JSON object, the strings in it are masked as well.
 """
 
 from __future__ import annotations
@@ -20,30 +20,31 @@ from urllib.parse import quote, quote_plus
 
 MASK = "***"
 MIN_BYTES = 6
-"""Shorter values are not masked: `true`, `5432` or `prod` would make holes in every log."""
+"""Shorter values are not masked: masking `true`, `5432` or `prod` would make logs unreadable."""
 MIN_LINE_BYTES = 8
-"""Shorter lines of a value of several lines are masked only as part of the whole value."""
+"""Shorter lines of a multi-line value are masked only as part of the whole value."""
 PIECE_BYTES = 64
-"""Longer values are searched for in pieces of at most this, and more than half of it. So at most 63
-bytes of output are ever held back. Each position costs at most one binary search over the pieces:
-about 20 comparisons of up to 64 bytes among a million pieces, however similar the pieces are."""
+"""Maximum length of a search piece. A longer value is split into pieces of more than half of this
+length. So at most 63 bytes of output are held back. Each position costs at most one binary search
+over the pieces: about 20 comparisons of up to 64 bytes for a million pieces, however similar they
+are."""
 
 _MASK = MASK.encode()
 _SHELL_SPECIAL = re.compile(r'([$`"\\])')
 
 
 class Masker:
-    """Masks the values that were added. Threads may add values while others mask."""
+    """Masks the values that were added. Thread-safe."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._lock = threading.Lock()
         self._values: set[str] = set()
         self._patterns: set[bytes] = set()
-        self._table: _Table | None = None
+        self._table: _PatternTable | None = None
         self.add(*values)
 
     def add(self, *values: str) -> None:
-        """Mask *values* from now on, in streams that have begun as well."""
+        """Mask *values* from now on, also in open streams."""
         patterns = {
             piece
             for value in set(values) - self._values
@@ -58,11 +59,11 @@ class Masker:
                 self._table = None
 
     def stream(self) -> MaskedStream:
-        """A new stream of output to mask."""
+        """Open a new output stream."""
         return MaskedStream(self)
 
     def text(self, text: str) -> str:
-        """*text*, masked."""
+        """Return *text* with secrets masked."""
         if self.table() is None:
             return text
         data = text.encode(errors="surrogatepass")
@@ -70,21 +71,23 @@ class Masker:
         return text if masked == data else masked.decode(errors="replace")
 
     def json(self, data: bytes) -> bytes:
-        """The JSON *data*, masked: JSON again, and unchanged if it holds no secret."""
+        """Return the JSON *data* with secrets masked. The result is valid JSON; *data* without
+        secrets is returned unchanged.
+        """
         if self._mask(data) == data:
             return data
         try:
             masked = _compact(self._value(json.loads(data)))
         except (ValueError, RecursionError):
             return _compact(MASK)
-        # A value may also be spread over several texts: ["a","b"] holds the secret `a","b`.
+        # A secret can also span several strings: ["a","b"] contains the secret `a","b`.
         return masked if self._mask(masked) == masked else _compact(MASK)
 
-    def table(self) -> _Table | None:
-        """What to search for at present; None: nothing."""
+    def table(self) -> _PatternTable | None:
+        """The current search table; None if there is nothing to mask."""
         with self._lock:
             if self._table is None and self._patterns:
-                self._table = _Table(self._patterns)
+                self._table = _PatternTable(self._patterns)
             return self._table
 
     def _mask(self, data: bytes) -> bytes:
@@ -107,22 +110,22 @@ class Masker:
 
 
 class MaskedStream:
-    """Masks a stream piece by piece, with the same outcome however it is cut into pieces.
+    """Masks a stream incrementally. The result does not depend on how the stream is split.
 
-    Holds back only what can be the beginning of a value, at most `PIECE_BYTES` - 1 bytes.
+    Holds back only bytes that can be the beginning of a value, at most `PIECE_BYTES` - 1.
     """
 
     def __init__(self, masker: Masker) -> None:
         self._masker = masker
         self._held = b""
-        self._until = -1  # where in `_held` what is masked already ends; -1: nothing is
+        self._until = -1  # end of the part of `_held` that is already masked; -1: none
 
     def feed(self, data: bytes) -> bytes:
-        """What can be recorded after *data* has come."""
+        """Add *data*; return the masked output that is ready."""
         return self._advance(data, final=False)
 
     def rest(self) -> bytes:
-        """What was held back, after the last piece."""
+        """Return the held-back output at the end of the stream."""
         return self._advance(b"", final=True)
 
     def _advance(self, data: bytes, *, final: bool) -> bytes:
@@ -134,7 +137,7 @@ class MaskedStream:
         shown, until = [], self._until
         position = max(until, 0)
         for start, stop in table.found(data, end):
-            if start > until:  # values that overlap or touch get one mask
+            if start > until:  # overlapping or adjacent values get one mask
                 shown += [data[position:start], _MASK]
             position = until = max(until, stop)
         shown.append(data[position:end])
@@ -143,11 +146,11 @@ class MaskedStream:
         return b"".join(shown)
 
 
-class _Table:
-    """Patterns of at least `MIN_BYTES`, by their first bytes.
+class _PatternTable:
+    """Patterns of at least `MIN_BYTES`, indexed by their first bytes.
 
-    One regular expression finds positions where a pattern may begin, however many patterns there
-    are. A binary search among the patterns with these first bytes decides.
+    One regular expression finds the positions where any pattern may begin. A binary search among
+    the patterns with these first bytes finds the match.
     """
 
     def __init__(self, patterns: Iterable[bytes]) -> None:
@@ -160,7 +163,7 @@ class _Table:
         self._search = re.compile(_heads(by_head), re.DOTALL).search
 
     def found(self, data: bytes, end: int) -> Iterator[tuple[int, int]]:
-        """Where the patterns are that begin before *end*: of each position the longest."""
+        """The matches that begin before *end*; at each position the longest one."""
         at = self._search(data)
         while at is not None and (start := at.start()) < end:
             branch = self._by_head.get(at[0])
@@ -171,7 +174,7 @@ class _Table:
             at = self._search(data, start + 1)
 
     def undecided(self, data: bytes) -> int:
-        """The first position from which on *data* is the beginning of a longer pattern."""
+        """The first position where the rest of *data* is a proper prefix of a pattern."""
         whole = len(data)
         whole_head = max(whole - MIN_BYTES + 1, 0)
         for start in range(max(whole - self._longest + 1, 0), whole_head):
@@ -187,9 +190,9 @@ class _Table:
 class _Branch:
     """Patterns with the same first bytes, for binary search.
 
-    The texts that begin with a pattern form an interval in the order of bytes. Intervals of two
-    patterns are nested or disjoint, so their borders divide all texts into sections, and each
-    section has one longest pattern.
+    The texts with a given prefix form an interval in byte order. The intervals of two patterns are
+    nested or disjoint. So their borders divide all texts into sections, and each section has one
+    longest pattern.
     """
 
     def __init__(self, patterns: Iterable[bytes]) -> None:
@@ -197,7 +200,7 @@ class _Branch:
         self.longest = max(map(len, self._patterns))
         self._borders: list[bytes] = []
         self._lengths: list[int] = []  # of the longest pattern in the section after each border
-        around: list[bytes] = []  # the patterns that the current one begins with
+        around: list[bytes] = []  # the patterns that are a prefix of the current one
         for pattern in self._patterns:
             while around and not pattern.startswith(around[-1]):
                 self._leave(around)
@@ -207,29 +210,29 @@ class _Branch:
             self._leave(around)
 
     def match(self, data: bytes) -> int:
-        """The length of the longest pattern that *data* begins with, or 0."""
+        """Length of the longest pattern that is a prefix of *data*, or 0."""
         section = bisect_right(self._borders, data)
         return self._lengths[section - 1] if section else 0
 
     def continues(self, data: bytes) -> bool:
-        """Whether a pattern is longer than *data* and begins with it."""
+        """Whether *data* is a proper prefix of a pattern."""
         after = bisect_right(self._patterns, data)
         return after < len(self._patterns) and self._patterns[after].startswith(data)
 
     def _leave(self, around: list[bytes]) -> None:
         end = around.pop().rstrip(b"\xff")
-        if end:  # else its interval has no end
+        if end:  # otherwise its interval is unbounded
             self._add(end[:-1] + bytes([end[-1] + 1]), len(around[-1]) if around else 0)
 
     def _add(self, border: bytes, length: int) -> None:
-        """Add a border. Of equal ones the last counts: `bisect_right` skips the others."""
+        """Add a border. The last of equal borders applies: `bisect_right` skips the others."""
         self._borders.append(border)
         self._lengths.append(length)
 
 
 def _heads(heads: Iterable[bytes]) -> bytes:
-    """An expression that matches *heads*, and perhaps others: for each first byte the sets of the
-    bytes that follow, so that its size is bounded.
+    """A regular expression that matches *heads*, and possibly more: for each first byte, the sets
+    of possible following bytes. So its size is bounded.
     """
     columns: dict[int, list[set[int]]] = {}
     for head in heads:
@@ -247,8 +250,8 @@ def _one_of(values: Iterable[int]) -> bytes:
 
 
 def _secrets(value: str) -> Iterator[str]:
-    """What is secret in *value*: all of it, and the texts in it if it is a JSON object."""
-    core = value.strip()  # blank space around a value is not secret, and gets lost easily
+    """The secrets in *value*: the whole value and, if it is a JSON object, the strings in it."""
+    core = value.strip()  # surrounding whitespace is not secret and is often stripped
     if len(core.encode(errors="surrogatepass")) < MIN_BYTES:
         return
     yield core
@@ -268,7 +271,7 @@ def _secrets(value: str) -> Iterator[str]:
 
 
 def _forms(secret: str) -> Iterator[bytes]:
-    """The forms in which *secret* is looked for."""
+    """The encodings of *secret* to search for."""
     raw = secret.encode(errors="surrogatepass")
     yield raw
     if "\n" in secret or "\r" in secret:
@@ -277,7 +280,7 @@ def _forms(secret: str) -> Iterator[bytes]:
         json.dumps(secret)[1:-1],
         json.dumps(secret, ensure_ascii=False)[1:-1],
         repr(secret)[1:-1],
-        repr("'\"" + secret)[4:-1],  # as in a text that holds both kinds of quotes
+        repr("'\"" + secret)[4:-1],  # as in a string that contains both kinds of quotes
         repr(raw)[2:-1],
         html.escape(secret),
         html.escape(secret, quote=False),
@@ -290,7 +293,7 @@ def _forms(secret: str) -> Iterator[bytes]:
     }:
         yield escaped.encode(errors="surrogatepass")
     for offset in range(3):
-        # Characters that hold bits of what is before or after it are left out.
+        # Omit characters that also encode bits of the neighboring bytes.
         first, last = -(-8 * offset // 6), 8 * (offset + len(raw)) // 6
         for encode in (b64encode, urlsafe_b64encode):
             yield encode(b"\0" * offset + raw)[first:last]
@@ -301,7 +304,7 @@ def _is_long(line: bytes) -> bool:
 
 
 def _pieces(form: bytes) -> Iterator[bytes]:
-    """*form* in pieces of nearly the same length, each of at most `PIECE_BYTES`."""
+    """Split *form* into pieces of nearly equal length, each of at most `PIECE_BYTES`."""
     count = -(-len(form) // PIECE_BYTES)
     for n in range(count):
         yield form[n * len(form) // count : (n + 1) * len(form) // count]

@@ -1,5 +1,5 @@
-"""The message that carries a run to an executor. It holds who and which, never what: that is read
-at the claim.
+"""The queue message that dispatches a run to an executor. It identifies the run; the executor reads
+the job definition when it claims the run.
 """
 
 from __future__ import annotations
@@ -8,21 +8,21 @@ from typing import Literal
 
 from pydantic import AwareDatetime, Field, ValidationError
 
+from nextfire.domain.document import Document
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ids import TENANT, JobKey, RunKey, group_id
-from nextfire.domain.job import Document
+from nextfire.domain.ids import RUN_ID, TENANT, JobKey, RunKey, group_id
 
 ORDINARY = "occurrence is due"
-"""Why most runs are dispatched."""
-MAX_REASON = 500
+"""The default reason for a dispatch."""
+MAX_RECORDED_REASON = 500
 MAX_RANGES = 3
-"""Rows of missed occurrences that one message may tell of."""
+"""Maximum number of ranges of missed occurrences in a message."""
 
 
 class SkippedRange(Document):
-    """Occurrences of a job that do not run, from `first` to `last`, both included: `count` of them,
-    of the schedule version `version`, in which the first is the `ordinal`-th (from 1; counted only
-    of a job with `maxRuns`). `reason`: why.
+    """A range of `count` skipped occurrences of a job, from `first` to `last`, both included.
+    `version`: their schedule version. `ordinal`: number of the first occurrence in that version,
+    from 1; always 1 for jobs without `maxRuns`. `reason`: why they are skipped.
     """
 
     first: AwareDatetime
@@ -30,32 +30,33 @@ class SkippedRange(Document):
     count: int = Field(ge=1)
     version: int = Field(ge=0)
     ordinal: int = Field(default=1, ge=1)
-    reason: str = Field(max_length=MAX_REASON)
+    reason: str = Field(max_length=MAX_RECORDED_REASON)
 
 
 class RunMessage(Document):
-    """One dispatch of one run. `dispatch` numbers the sendings that are meant to be new ones, from
-    1. `exclusive`: the job's runs share one message group, so that they wait for each other.
-    `reason`: why it was dispatched. `abreast`: how many runs of its tenant may be in work at a
-    time, where that is bounded; it makes the message's group, and is not in its body. `missed`:
-    what was due before the run and does not run; whoever has the message puts that on record first.
+    """One dispatch of one run. `dispatch`: number of the dispatch, from 1; resending the same
+    dispatch does not increment it. `exclusive`: the runs of the job share a message group, so they
+    run one after the other. `reason`: why the run was dispatched. `max_concurrent`: maximum number
+    of concurrent runs of the tenant, if limited; it determines the message group and is not part of
+    the body. `missed`: skipped occurrences that were due before the run; the executor records them
+    first.
     """
 
     v: Literal[1] = 1
     tenant: str = Field(pattern=rf"^{TENANT.pattern}$")
     job_id: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
-    run_id: str = Field(pattern=r"^[0-9]{8}T[0-9]{9}Z-[a-z0-9]{8,32}$")
+    run_id: str = Field(pattern=f"^{RUN_ID.pattern}$")
     dispatch: int = Field(ge=1)
     dispatched_at: AwareDatetime
     exclusive: bool = False
-    reason: str = Field(default=ORDINARY, max_length=MAX_REASON)
+    reason: str = Field(default=ORDINARY, max_length=MAX_RECORDED_REASON)
     missed: tuple[SkippedRange, ...] = Field(default=(), max_length=MAX_RANGES)
-    abreast: int | None = Field(default=None, ge=1, exclude=True)
+    max_concurrent: int | None = Field(default=None, ge=1, exclude=True)
 
     @property
     def group(self) -> str:
-        """The message group to send it in."""
-        return group_id(self.key, exclusive=self.exclusive, abreast=self.abreast)
+        """The FIFO message group of the message."""
+        return group_id(self.key, exclusive=self.exclusive, max_concurrent=self.max_concurrent)
 
     @property
     def key(self) -> RunKey:
@@ -73,14 +74,14 @@ class RunMessage(Document):
 
 
 def decode_message(body: str) -> RunMessage:
-    """The message that *body* holds.
+    """Decode a message body.
 
     Raises:
-        UndecodableError: It holds none, or one of a version this code does not know.
+        UndecodableError: *body* is not a run message, or has an unknown version.
     """
     try:
         message = RunMessage.model_validate_json(body)
-        _ = message.key.scheduled_at  # digits that are no date are found here, not in mid-run
+        _ = message.key.scheduled_at  # reject an invalid date here, not during the run
     except ValidationError as error:
         raise UndecodableError(
             f"not a run message: {error.error_count()} errors, {error}"

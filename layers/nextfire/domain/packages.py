@@ -1,6 +1,6 @@
-"""Which packages a pool installs for its scripts, and from where.
+"""Rules for the packages that a pool installs for its scripts, and for the package index.
 
-Pure checks: what they refuse is refused before any program runs.
+These checks are pure: they reject packages before any installer runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
 
 class PackagePolicy(BaseModel):
-    """What may be installed for the scripts of a pool."""
+    """The packages that may be installed for the scripts of a pool."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -37,15 +37,15 @@ class PackagePolicy(BaseModel):
     )
 
     require_hashes: bool = False
-    """A script with dependencies must hold a lock: each package with its SHA-256 digests."""
+    """Whether a script with dependencies must contain a lock: each package with SHA-256 digests."""
     allow: (
         tuple[Annotated[str, StringConstraints(pattern=rf"^{_NAME}$", max_length=128)], ...] | None
     ) = Field(default=None, max_length=500)
-    """The only packages that are installed, dependencies of dependencies included; None: any."""
+    """Names of the allowed packages, transitive dependencies included; None: all are allowed."""
     builds: bool = False
-    """Whether packages without a wheel are built, which runs code of theirs."""
+    """Whether packages without a wheel are built. A build runs code of the package."""
     urls: bool = False
-    """Whether a dependency may name an https:// URL instead of coming from the index."""
+    """Whether a dependency may be an https:// URL instead of a package of the index."""
 
     @model_validator(mode="after")
     def _check_agreement(self) -> Self:
@@ -67,27 +67,27 @@ class PackagePolicy(BaseModel):
 
 
 class PackageRefusedError(ValueError):
-    """The pool does not install this. The message names it and says what is possible."""
+    """The pool does not install a package. The message names it and contains the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """Packages by exact version and digest. `lines`: as in a requirements file."""
+    """Packages with exact versions and digests. `lines`: in the format of a requirements file."""
 
     lines: tuple[str, ...]
     names: frozenset[str]
 
 
 def normalized(name: str) -> str:
-    """The name of a package as indexes spell it (PEP 503)."""
+    """The normalized name of a package (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def check_index(url: str) -> str:
-    """*url*, if it can be the address of a package index.
+    """Check the URL of a package index and return it.
 
     Raises:
-        ValueError: It is not https://, or holds credentials.
+        ValueError: *url* is not https://, or contains credentials.
     """
     try:
         parts = urlsplit(url)
@@ -109,10 +109,10 @@ def check_index(url: str) -> str:
 
 
 def check_requirements(requirements: Iterable[str], policy: PackagePolicy) -> list[str]:
-    """The dependencies that a script names, as they are passed to the installer.
+    """Check the dependencies of a script; return them in the format of the installer.
 
     Raises:
-        PackageRefusedError: One is not a requirement (PEP 508), or the pool does not install it.
+        PackageRefusedError: A dependency is not a requirement (PEP 508), or is not allowed.
     """
     checked = []
     for text in requirements:
@@ -131,7 +131,7 @@ def check_requirements(requirements: Iterable[str], policy: PackagePolicy) -> li
 
 
 def read_lock(lines: Collection[str], dependencies: Collection[str], policy: PackagePolicy) -> Lock:
-    """The lock that *lines* are, checked against *policy* and the script's *dependencies*.
+    """Parse the lock in *lines*; check it against *policy* and the *dependencies* of the script.
 
     Raises:
         PackageRefusedError: A line is malformed or not allowed, or a dependency is not locked.
@@ -167,7 +167,7 @@ def read_lock(lines: Collection[str], dependencies: Collection[str], policy: Pac
 
 
 def not_allowed(names: Collection[str]) -> str:
-    """Why the packages *names* are not installed."""
+    """The error message for the packages *names*, which the pool does not allow."""
     one = "package" if len(names) == 1 else "packages"
     return (
         f"the pool does not allow the {one} {', '.join(sorted(names))}. Add to "
@@ -184,7 +184,7 @@ def _parse(text: str) -> Requirement:
     from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415
 
     try:
-        if _LINE.fullmatch(text):  # one line: nothing after it is read as an option
+        if _LINE.fullmatch(text):  # a single line, so no further line is parsed as an option
             return Requirement(text)
     except InvalidRequirement:
         pass
@@ -194,6 +194,6 @@ def _parse(text: str) -> Requirement:
 
 
 def _shown(text: str) -> str:
-    """*text*, in quotes and shortened; without what could be a URL's credentials."""
+    """*text*, quoted and shortened, with possible URL credentials removed."""
     short = re.sub(r"//[^/\s@]*@", "//***@", text)
     return repr(short if len(short) <= 100 else short[:99] + "…")  # noqa: PLR2004

@@ -1,4 +1,4 @@
-"""What a tenant may have at most: set by whoever runs the stack, the same everywhere in it."""
+"""Quotas per tenant. The operator sets them; all components of a stack use the same values."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from nextfire.domain.request_limits import RequestLimit
 
 _BURST_SECONDS = 2
 _ASK_AGAIN = 60
-"""Seconds after which a job may have ended."""
+"""`Retry-After` in seconds for the jobs quota: a job may have ended by then."""
 
 
 class Quota(StrEnum):
-    """The names of the quotas, as settings and answers have them."""
+    """Names of the quotas in settings and API responses."""
 
     JOBS = "jobs"
     RUNS_PER_MINUTE = "runsPerMinute"
@@ -39,14 +39,16 @@ class _Settings(BaseModel):
 
 
 class Quotas(_Settings):
-    """The quotas of a tenant; None: there is none, and nobody pays for it.
+    """The quotas of a tenant. None means unlimited; an unlimited quota costs no requests.
 
-    `jobs`: that are ACTIVE or PAUSED. `runs_per_minute`: that are sent to queues within a minute of
-    the clock, retries included; the others wait in the table. `concurrent_runs`: in work at a time
-    in each pool; the others wait in its queue. `payload_bytes`: of a job's payload, or a run's, as
-    JSON. `shortest_interval_sec`: between two occurrences of a job. `requests_per_second`: API
-    requests of the tenant, `request_burst` of them at once (default: those of two seconds);
-    `key_…`: of each of its keys, roles or token subjects.
+    `jobs`: maximum number of jobs that are ACTIVE or PAUSED. `runs_per_minute`: maximum number of
+    runs sent to queues per clock minute, retries included; excess runs wait in the due table.
+    `concurrent_runs`: maximum number of runs in progress per pool; excess runs wait in the queue of
+    the pool. `payload_bytes`: maximum size of the payload of a job or a run, as JSON.
+    `shortest_interval_sec`: minimum number of seconds between two occurrences of a job.
+    `requests_per_second`: rate of API requests of the tenant, with bursts of `request_burst`
+    (default: the requests of two seconds). `key_…`: the same limits for each key, role or token
+    subject of the tenant.
     """
 
     jobs: Annotated[int, Field(ge=1)] | None = None
@@ -61,12 +63,12 @@ class Quotas(_Settings):
 
     @property
     def request_limit(self) -> RequestLimit | None:
-        """The limit of all requests of the tenant; None: unlimited."""
+        """Limit for all requests of the tenant; None: unlimited."""
         return _limit(self.requests_per_second, self.request_burst)
 
     @property
     def key_request_limit(self) -> RequestLimit | None:
-        """The limit of the requests of each key; None: unlimited."""
+        """Limit for the requests of each key; None: unlimited."""
         return _limit(self.key_requests_per_second, self.key_request_burst)
 
 
@@ -77,8 +79,8 @@ def _limit(per_second: int | None, burst: int | None) -> RequestLimit | None:
 
 
 class TenantQuotas(_Settings):
-    """The quotas of all tenants: the `default`, and what some `tenants` have instead of it. What a
-    tenant's own quotas do not name is as in the default; named as null, it has none.
+    """The quotas of all tenants: the `default`, and overrides for individual `tenants`. A quota
+    that an override does not name keeps its default; an override of null makes it unlimited.
     """
 
     default: Quotas = Quotas()
@@ -98,31 +100,31 @@ NO_QUOTAS = TenantQuotas()
 
 
 def too_many_jobs(most: int | str) -> QuotaUsedUpError:
-    """The refusal of one job more than *most*."""
+    """The error for a job that exceeds the quota of *most* jobs."""
     return QuotaUsedUpError(
         Quota.JOBS,
         f"You have {most} jobs that are ACTIVE or PAUSED, which is your quota",
-        "Delete one that is not needed, or ask for a larger quota.",
+        "Delete a job that you do not need, or ask for a larger quota.",
         retry_after=_ASK_AGAIN,
     )
 
 
 def too_many_requests(quota: Quota, limit: RequestLimit, wait: timedelta) -> QuotaUsedUpError:
-    """The refusal of a request beyond *limit*, which is *quota*."""
+    """The error for a request that exceeds *limit*, the limit that *quota* sets."""
     whose = "This key" if quota is Quota.KEY_REQUESTS_PER_SECOND else "Your tenant"
     return QuotaUsedUpError(
         quota,
         f"{whose} may make {limit.per_second} requests a second, {limit.burst} at once ({quota})",
-        "Nothing was done. Send it again after the seconds in `Retry-After`.",
+        "The request had no effect. Retry after the number of seconds in `Retry-After`.",
         retry_after=max(ceil(wait / timedelta(seconds=1)), 1),
     )
 
 
 def check_payload(size: int, quotas: Quotas) -> None:
-    """Let a payload of *size* bytes pass, if it may be so large.
+    """Check the size of a payload, in bytes, against the quota.
 
     Raises:
-        BeyondQuotaError: It may not.
+        BeyondQuotaError: The payload is too large.
     """
     most = quotas.payload_bytes
     if most is not None and size > most:
@@ -131,5 +133,5 @@ def check_payload(size: int, quotas: Quotas) -> None:
             "payload",
             f"{size} bytes",
             f"larger than your quota of {most} bytes as JSON",
-            "Put the data into S3 and its address into the payload.",
+            "Store the data in S3 and put its URL into the payload.",
         )

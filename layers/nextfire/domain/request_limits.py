@@ -1,7 +1,8 @@
-"""Token buckets: how many requests a tenant or a key may make.
+"""Token buckets that limit the request rate of a tenant or a key.
 
 A bucket is one number, `spent`: the instant, in microseconds, at which it would be full again. A
-full bucket holds `burst` tokens and gains `per_second` each second. Taking tokens moves `spent` on.
+full bucket holds `burst` tokens. A bucket gains `per_second` tokens each second. Taking tokens
+moves `spent` forward.
 """
 
 from __future__ import annotations
@@ -17,37 +18,38 @@ _MOST_AT_ONCE = 20
 
 @dataclass(frozen=True, slots=True)
 class RequestLimit:
-    """`per_second`, `burst`: see above; both ≥ 1."""
+    """Rate and size of a bucket; see the module docstring. Both are ≥ 1."""
 
     per_second: int
     burst: int
 
     @property
     def batch(self) -> int:
-        """Tokens that one instance takes at once at most: few enough that others find some."""
+        """Maximum number of tokens that one instance takes at once, so that others get some too."""
         return min(max(self.burst // 4, 1), _MOST_AT_ONCE)
 
     @property
     def pause(self) -> timedelta:
-        """How long an instance refuses by itself after it found the bucket empty: until it is half
-        full, and a second at most, so that nothing of the rate is lost.
+        """How long an instance rejects requests locally after it found the bucket empty: until the
+        bucket is half full, but at most one second, so that no part of the rate is lost.
         """
         refilled = self.cost(max(self.burst // 2, 1)) * _MICROSECOND
         return min(refilled, timedelta(seconds=1))
 
     def cost(self, tokens: int) -> int:
-        """By how much taking *tokens* moves `spent`, in microseconds."""
+        """Microseconds by which taking *tokens* moves `spent`."""
         return tokens * _SECOND // self.per_second
 
     def most(self, now: int) -> int:
-        """The largest value that `spent` may have at *now*: the bucket is empty."""
+        """The largest value of `spent` at *now*, when the bucket is empty."""
         return now + self.cost(self.burst)
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was taken of a bucket. `tokens`: 0 if it is empty; `wait`: then, until it has one.
-    `spent`: its state afterwards.
+    """The outcome of taking tokens. `tokens`: number of tokens taken; 0 if the bucket is empty.
+    `wait`: if the bucket is empty, the time until it has a token. `spent`: the new state of the
+    bucket.
     """
 
     tokens: int
@@ -56,11 +58,13 @@ class Taken:
 
 
 def take(spent: int | None, now: int, limit: RequestLimit, wanted: int) -> Taken:
-    """Take up to *wanted* (≥ 1) tokens of the bucket *spent* at *now*. None: a new, full bucket."""
+    """Take up to *wanted* (≥ 1) tokens at *now* from the bucket with the state *spent*; None: a
+    new, full bucket.
+    """
     since = now if spent is None else max(spent, now)
     left = limit.most(now) - since
     tokens = min(wanted, max(left, 0) * limit.per_second // _SECOND)
-    # By rounding, a token may cost a microsecond less than its share.
+    # Rounding can make a token one microsecond cheaper than its share.
     if tokens < wanted and limit.cost(tokens + 1) <= left:
         tokens += 1
     if tokens == 0:
@@ -69,5 +73,5 @@ def take(spent: int | None, now: int, limit: RequestLimit, wanted: int) -> Taken
 
 
 def to_us(at: datetime) -> int:
-    """*at* in microseconds."""
+    """*at* in microseconds since 1970."""
     return (at - _EPOCH) // _MICROSECOND

@@ -1,6 +1,7 @@
-"""What a key is restricted to: networks that it may call from, and labels of the jobs it may reach.
+"""Restrictions of API keys: source networks, and labels of the jobs that a key can access.
 
-An empty restriction restricts nothing. A key made by a restricted key is at least as restricted.
+An empty restriction allows everything. A restricted key can only create keys that are at least as
+restricted.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from nextfire.domain.errors import ForbiddenError, InvalidInputError
 MAX_CIDRS = 20
 MAX_KEY_LABELS = 10
 MAX_RESTRICTION_BYTES = 2048
-"""The authorizer returns it to the gateway with each verdict."""
+"""The authorizer returns the restriction to the gateway with each response."""
 MAX_LABEL_KEY = 64
 MAX_LABEL_VALUE = 256
 _Network = IPv4Network | IPv6Network
 
 
 class RestrictedError(ForbiddenError):
-    """The key is restricted, and this is outside of its restriction."""
+    """The restriction of the key does not allow this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
-    """`cidrs`: the networks that requests may come from; empty: all. `labels`: a job has to have
-    all of them, with these values; empty: all jobs.
+    """`cidrs`: allowed source networks; empty: all. `labels`: labels with values that a job must
+    have for the key to access it; empty: all jobs.
     """
 
     cidrs: tuple[str, ...] = ()
@@ -38,7 +39,7 @@ class Restriction:
         return bool(self.cidrs or self.labels)
 
     def admits_address(self, address: str) -> bool:
-        """Whether a request from *address* is allowed. What is not an address is not."""
+        """Whether a request from *address* is allowed. Text that is not an IP address is not."""
         if not self.cidrs:
             return True
         try:
@@ -50,29 +51,29 @@ class Restriction:
         return any(source in ip_network(cidr) for cidr in self.cidrs)
 
     def admits_labels(self, labels: Mapping[str, str]) -> bool:
-        """Whether a job with *labels* may be reached."""
+        """Whether the key can access a job with *labels*."""
         return self.labels.items() <= labels.items()
 
     def covers(self, other: Restriction) -> bool:
-        """Whether all that *other* allows is allowed by this one."""
+        """Whether this restriction allows everything that *other* allows."""
         return self.admits_labels(other.labels) and (
             not self.cidrs
             or (bool(other.cidrs) and all(_within(cidr, self.cidrs) for cidr in other.cidrs))
         )
 
     def narrowed(self, cidrs: Collection[str], labels: Mapping[str, str]) -> Restriction:
-        """The restriction of a key that is made by a key restricted to this. What is not given is
-        as here.
+        """The restriction of a key that a key with this restriction creates. Networks and labels
+        that are not given are inherited.
 
         Raises:
             InvalidInputError: *cidrs* or *labels* are not valid.
-            RestrictedError: The new key would reach more than this one.
+            RestrictedError: The new key could access more than this one.
         """
         asked = restriction(cidrs or self.cidrs, {**self.labels, **labels})
         if not self.covers(asked):
             raise RestrictedError(
-                f"Your key is restricted to {self}, and a key that it makes cannot reach more. "
-                "Leave `cidrs` and `labels` out to make one with the same restriction."
+                f"Your key is restricted to {self}, and keys that it creates cannot access more. "
+                "Omit `cidrs` and `labels` to create a key with the same restriction."
             )
         return asked
 
@@ -86,10 +87,10 @@ UNRESTRICTED = Restriction()
 
 
 def restriction(cidrs: Collection[str], labels: Mapping[str, str]) -> Restriction:
-    """The restriction to *cidrs* and *labels*, in a fixed order.
+    """A restriction to *cidrs* and *labels*, in a canonical order.
 
     Raises:
-        InvalidInputError: One of them is not valid, or there are too many.
+        InvalidInputError: A network or a label is invalid, or there are too many.
     """
     networks = sorted({str(_network(cidr)) for cidr in cidrs})
     if len(networks) > MAX_CIDRS:
@@ -105,8 +106,8 @@ def restriction(cidrs: Collection[str], labels: Mapping[str, str]) -> Restrictio
             raise InvalidInputError(
                 "labels",
                 name,
-                "not a label that a job can have",
-                f"Use 1 to {MAX_LABEL_KEY} characters, and at most {MAX_LABEL_VALUE} for its value."
+                "not a valid job label",
+                f"Use 1 to {MAX_LABEL_KEY} characters, and at most {MAX_LABEL_VALUE} in the value."
                 ' For example {"team": "etl"}.',
             )
     found = Restriction(tuple(networks), dict(sorted(labels.items())))
@@ -115,7 +116,7 @@ def restriction(cidrs: Collection[str], labels: Mapping[str, str]) -> Restrictio
             "labels",
             len(labels),
             f"together with `cidrs` more than {MAX_RESTRICTION_BYTES} bytes as JSON",
-            "Use fewer or shorter ones.",
+            "Use fewer or shorter labels and networks.",
         )
     return found
 
@@ -142,7 +143,7 @@ def _as_network(cidr: str) -> str | None:
         network = ip_network(cidr, strict=False)
     except ValueError:
         return None
-    return f"Its host bits are set. For this network write {network}."
+    return f"Its host bits are set. Use {network} instead."
 
 
 def _within(cidr: str, networks: Collection[str]) -> bool:

@@ -73,6 +73,13 @@ class Attempt:
     script_sha256: str | None = None
     pool: str | None = None
 
+    @property
+    def may_have_parts(self) -> bool:
+        """Whether its log has, or may have, parts in `RunFiles`. Their number is unknown while the
+        attempt is running, and after its worker was lost.
+        """
+        return self.log_parts > 0 or self.outcome in {None, AttemptOutcome.WORKER_LOST}
+
 
 MAX_ATTEMPTS_KEPT = 100
 """Maximum number of attempts in a run's history; older ones are dropped."""
@@ -338,7 +345,7 @@ class Run:
         return replace(self, attempts=(*before, done)[-MAX_ATTEMPTS_KEPT:])
 
 
-def of_creation(records: Iterable[Run], uid: str, created_at: datetime) -> Iterator[Run]:
+def runs_of_uid(records: Iterable[Run], uid: str, created_at: datetime) -> Iterator[Run]:
     """Iterate over those of *records*, latest first, that belong to the job created as *uid* at
     *created_at*. Stops at the first older record of a deleted job with the same id. The deleted job
     can also have newer records, of occurrences skipped or cancelled in advance; these are left out.

@@ -1,6 +1,6 @@
-"""Where a job's script is stored: ``s3://<scripts bucket>/pools/<pool>/<tenant>/<handler>.py``, or
-elsewhere below that prefix. A handler ``report.zip`` is that archive; with a suffix
-``@sha256:<64 hexadecimal digits>`` it is pinned: those bytes run, or none.
+"""Location of scripts: ``s3://<scripts bucket>/pools/<pool>/<tenant>/<handler>.py``, or another key
+below that prefix. A handler ``report.zip`` names an archive. The suffix
+``@sha256:<64 hexadecimal digits>`` pins a script to a digest: only those bytes run.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from nextfire.domain.errors import InvalidInputError
-from nextfire.domain.job import Target
 from nextfire.domain.places import tenant_place
+from nextfire.domain.target import Target
 
 MAX_SCRIPT_BYTES = 10 * 1024 * 1024
-"""A larger script no executor takes."""
+"""Executors reject larger scripts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptKey:
-    """Which script: `name` is its file's, e.g. ``report.py``; no slash is in any of the three."""
+    """Identifies a script. `name`: file name, e.g. ``report.py``. No field contains a slash."""
 
     tenant: str
     pool: str
@@ -30,19 +30,19 @@ class ScriptKey:
 
     @property
     def handler(self) -> str:
-        """What jobs call it."""
+        """The handler name that jobs use."""
         return self.name.removesuffix(".py")
 
     @property
     def path(self) -> str:
-        """Its key in the scripts bucket."""
+        """The object key in the scripts bucket."""
         return tenant_place(self.pool, self.tenant) + self.name
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptSource:
-    """Where an executor gets a job's script from. `sha256`: the digest to which the job is pinned,
-    in hexadecimal digits; None: it runs what was uploaded last.
+    """Location of the script of a job. `sha256`: the digest that the job is pinned to, in
+    hexadecimal digits; None: the job runs the latest upload.
     """
 
     url: str
@@ -51,14 +51,14 @@ class ScriptSource:
 
     @property
     def name(self) -> str:
-        """The name of its file."""
+        """The file name of the script."""
         return self.url.rsplit("/", 1)[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedScript:
-    """A script as an executor fetched it. `sha256`: the digest of `content`, in hexadecimal digits;
-    `signature`: what was uploaded as its signature, not verified.
+    """A script that an executor fetched. `sha256`: digest of `content`, in hexadecimal digits.
+    `signature`: the uploaded signature, not verified.
     """
 
     content: bytes = field(repr=False)
@@ -72,7 +72,7 @@ class FetchedScript:
 
 @dataclass(frozen=True, slots=True)
 class StoredScript:
-    """A script as it is now: `size` in bytes."""
+    """The current version of a script. `size` is in bytes."""
 
     key: ScriptKey
     size: int
@@ -81,7 +81,7 @@ class StoredScript:
 
 @dataclass(frozen=True, slots=True)
 class ScriptVersion:
-    """A script as it was, or is, if `latest`. `size` in bytes; None: then it was deleted."""
+    """A version of a script. `size` is in bytes; None: this version marks a deletion."""
 
     version_id: str
     modified_at: datetime
@@ -91,8 +91,8 @@ class ScriptVersion:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """Where a script is to be PUT, with just these `headers`, until `expires_at`. Whoever knows
-    `url` can do so: it is told to nobody but who asked, and not logged.
+    """A presigned upload: PUT the script to `url` with exactly these `headers` before `expires_at`.
+    `url` grants access to anyone who knows it, so only the requester gets it and it is not logged.
     """
 
     key: ScriptKey
@@ -109,14 +109,14 @@ _CONTEXT = "nextfire script signature v1"
 
 
 def locate(target: Target, *, bucket: str, tenant: str) -> ScriptSource:
-    """Where *target*'s script is, and to which digest it is pinned.
+    """Resolve the location and the pinned digest of the script of *target*.
 
-    A URL below ``s3://<bucket>/<tenant>/`` is read as one below the prefix of the pool: jobs have
-    such URLs from versions that did not separate pools.
+    A URL below ``s3://<bucket>/<tenant>/`` is mapped to the prefix of the pool: jobs created by
+    versions without separate pools have such URLs.
 
     Raises:
-        InvalidInputError: It names a script outside the tenant's part of its pool, or is pinned to
-            what is not a digest.
+        InvalidInputError: The script is outside the tenant's prefix of the pool, or the pin is not
+            a valid digest.
     """
     home = f"s3://{bucket}/{tenant_place(target.pool, tenant)}"
     if target.script is None:
@@ -131,7 +131,7 @@ def locate(target: Target, *, bucket: str, tenant: str) -> ScriptSource:
         raise InvalidInputError(
             "target.script",
             target.script,
-            f"not a script of yours in the pool {target.pool}",
+            f"not a script of your tenant in the pool {target.pool}",
             f"Upload it below {home}.",
         )
     return ScriptSource(url, tenant, pin)
@@ -153,35 +153,34 @@ def _split_pin(name: str, text: str) -> tuple[str, str | None]:
 
 
 def signed_text(*, tenant: str, pool: str, name: str, sha256: str) -> bytes:
-    """What a script's signature covers: whose it is, in which pool and under which file name it
-    runs, and its bytes. So it cannot be used for another tenant, pool, name or text. It is JSON:
-    no part of it can be taken for another.
+    """The text that a script signature covers: tenant, pool, file name and digest. So a signature
+    is not valid for another tenant, pool, name or content. JSON keeps the parts unambiguous.
     """
     return json.dumps([_CONTEXT, tenant, pool, name, sha256]).encode()
 
 
 def script_name(handler: str) -> str:
-    """The file's name of the script that jobs call *handler*."""
+    """The file name of the script with the handler name *handler*."""
     return handler if handler.endswith(".zip") else f"{handler}.py"
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """Bucket and key of an ``s3://`` URL."""
+    """Split an ``s3://`` URL into bucket and key."""
     bucket, _, key = url.removeprefix("s3://").partition("/")
     return bucket, key
 
 
 _CODE_VARIABLE = re.compile(
-    r"PYTHON.*|LD_.*|DYLD_.*|GCONV_PATH|PATH|IFS|ENV|SHELL|BASH_.*|XDG_.*"  # how it starts
-    r"|PIP_.*|UV_.*|GIT_.*|EDITOR|PAGER|NODE_.*|PERL5.*|RUBY.*|(_|JDK_)?JAVA_.*"  # what it starts
+    r"PYTHON.*|LD_.*|DYLD_.*|GCONV_PATH|PATH|IFS|ENV|SHELL|BASH_.*|XDG_.*"  # its own start
+    r"|PIP_.*|UV_.*|GIT_.*|EDITOR|PAGER|NODE_.*|PERL5.*|RUBY.*|(_|JDK_)?JAVA_.*"  # child processes
     r"|(?!AWS_(DEFAULT_)?REGION\Z)AWS_.*"  # profiles and endpoints
-    r"|OPENSSL_.*|SSL_CERT_.*|SSLKEYLOGFILE|REQUESTS_CA_BUNDLE|CURL_.*|.*_PROXY",  # what it trusts
+    r"|OPENSSL_.*|SSL_CERT_.*|SSLKEYLOGFILE|REQUESTS_CA_BUNDLE|CURL_.*|.*_PROXY",  # trusted servers
     re.IGNORECASE,
 )
 
 
 def code_variables(target: Target) -> dict[str, object]:
-    """The variables of *target*'s environment that interpreters, loaders, shells and common tools
-    read. Setting them can make a script run other code, or trust other servers.
+    """The variables in the environment of *target* that interpreters, loaders, shells and common
+    tools read. They can make a script run other code or trust other servers.
     """
     return {name: v for name, v in target.env.items() if _CODE_VARIABLE.fullmatch(name)}

@@ -1,7 +1,7 @@
-"""Time zones: their rules, and when their clocks change.
+"""Time zones: rules and offset changes.
 
-The rules are those of the packaged IANA database, never of the machine: every function and worker
-of one release answers alike.
+The rules come from the bundled IANA database, never from the host. So all functions and workers of
+a release compute the same results.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from nextfire.domain.errors import InvalidInputError
 
 FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 HORIZON = datetime(2100, 1, 1, tzinfo=UTC)
-"""No occurrence is before `FIRST`, or at or after `HORIZON`."""
+"""Occurrences are at or after `FIRST` and before `HORIZON`."""
 
 _NAME = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}")
-_LOOK = timedelta(days=3)  # no zone has had two changes within a week since 1970
+_LOOK = timedelta(days=3)  # since 1970 no zone has had two changes within a week
 _SECOND = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """At `at` a zone's offset from UTC goes from `before` to `after`."""
+    """A change of the UTC offset of a zone at `at`, from `before` to `after`."""
 
     at: datetime
     before: timedelta
@@ -35,21 +35,21 @@ class Change:
 
     @property
     def wall_before(self) -> datetime:
-        """What the clock would show if it did not change."""
+        """The wall-clock time at `at` with the old offset."""
         return wall(self.at, self.before)
 
     @property
     def wall_after(self) -> datetime:
-        """What the clock shows."""
+        """The wall-clock time at `at` with the new offset."""
         return wall(self.at, self.after)
 
 
 @lru_cache(maxsize=1024)
 def zone(name: str) -> ZoneInfo:
-    """The time zone called *name*.
+    """The time zone with the IANA name *name*.
 
     Raises:
-        InvalidInputError: No such zone in the IANA database.
+        InvalidInputError: The IANA database does not contain the zone.
     """
     if _NAME.fullmatch(name) and name in _names():
         file = resources.files("tzdata").joinpath("zoneinfo", *name.split("/"))
@@ -66,17 +66,17 @@ def _names() -> frozenset[str]:
 
 
 def offset(at: datetime, local: ZoneInfo) -> timedelta:
-    """The zone's offset from UTC at the instant *at*."""
+    """The UTC offset of the zone *local* at the instant *at*."""
     return at.astimezone(local).utcoffset() or timedelta()
 
 
 def wall(at: datetime, by: timedelta) -> datetime:
-    """What a clock shows at *at* that is *by* ahead of UTC, naive."""
+    """The wall-clock time at *at* with the UTC offset *by*, as a naive datetime."""
     return at.replace(tzinfo=None) + by
 
 
 def changes(name: str, after: datetime, until: datetime) -> Iterator[Change]:
-    """The changes of the zone called *name* in (*after*, *until*], in UTC."""
+    """The offset changes of the zone *name* in (*after*, *until*], ascending."""
     for year in range(after.year, until.year + 1):
         for change in _changes_of(name, year):
             if change.at > until:
@@ -87,7 +87,7 @@ def changes(name: str, after: datetime, until: datetime) -> Iterator[Change]:
 
 @lru_cache(maxsize=4096)
 def _changes_of(name: str, year: int) -> tuple[Change, ...]:
-    """The changes in (1 January *year*, 1 January of the next]."""
+    """The offset changes in (1 January of *year*, 1 January of the next year]."""
     local = zone(name)
     low, end = datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)
     before = offset(low, local)
@@ -102,7 +102,7 @@ def _changes_of(name: str, year: int) -> tuple[Change, ...]:
 
 
 def _bisected(low: datetime, high: datetime, before: timedelta, local: ZoneInfo) -> datetime:
-    """The second in (*low*, *high*] at which the offset ceases to be *before*."""
+    """The second in (*low*, *high*] at which the offset stops being *before*."""
     while high - low > _SECOND:
         middle = low + (high - low) // 2 // _SECOND * _SECOND
         if offset(middle, local) == before:

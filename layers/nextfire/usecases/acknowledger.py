@@ -8,7 +8,9 @@ from concurrent.futures import Executor, Future
 from datetime import timedelta
 from typing import Generic
 
-from nextfire.domain.ports import Clock, D, Inbox, Journal, Notices
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.queues import D, Inbox, Journal
+from nextfire.domain.ports.worker import Notices
 
 _GATHER_FOR = timedelta(milliseconds=50)
 """How long the first message waits for others to share its request."""

@@ -38,11 +38,17 @@ from nextfire.domain.due import (
 )
 from nextfire.domain.due_decisions import Cover, decide_misfire, owned
 from nextfire.domain.errors import UnavailableError, UndecodableError
-from nextfire.domain.ids import JobKey, RunKey, run_id, runs_from
+from nextfire.domain.ids import JobKey, RunKey, first_run_id, run_id
 from nextfire.domain.instants import MINUTE, floor_minute, isoformat
-from nextfire.domain.job import Job, JobState
-from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, RunQueue, RunStore
-from nextfire.domain.run import Run, Trigger, of_creation
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.control import ControlStore
+from nextfire.domain.ports.due import DueStore
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.queues import RunQueue
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.run import Run, Trigger, runs_of_uid
 from nextfire.domain.schedule import ScheduleType
 from nextfire.usecases.cover_missed import cover_missed
 from nextfire.usecases.dispatch.reader import STRAGGLER_BUCKETS
@@ -146,7 +152,7 @@ class AuditJobs:
         self._every = every
 
     def continue_audit(self, until: datetime, *, restart: bool = False) -> Iterator[AuditReport]:
-        """Continue the audit, or begin one if it is time (with *anew*: in any case), until its end
+        """Continue the audit, or begin one if it is time (with *restart*: always), until its end
         or *until*. Visits in progress at *until* are completed.
 
         Yields:
@@ -244,7 +250,7 @@ class AuditJobs:
         for done in visited.of(self._submit_all(visit, jobs)).values():
             visited.report += done
 
-    def _visit(self, job: Job, now: datetime, since: datetime, table: _Table) -> AuditReport:
+    def _visit(self, job: Job, now: datetime, since: datetime, table: _DueSnapshot) -> AuditReport:
         report = AuditReport()
         if job.key.shard(self._write_shards) in table.behind:
             report.behind = 1
@@ -325,7 +331,7 @@ class AuditJobs:
         )
 
     def _revive(
-        self, job: Job, found: Comparison, table: _Table, since: datetime, report: AuditReport
+        self, job: Job, found: Comparison, table: _DueSnapshot, since: datetime, report: AuditReport
     ) -> None:
         """Send runs again whose message was lost, to their job's current pool. Dispatch numbers
         are never reused: the new dispatch is one higher.
@@ -375,12 +381,12 @@ class AuditJobs:
         earlier: list[Run] = []
         if thorough:
             before = self._runs.between(
-                job.key, "0", runs_from(looked_from), newest_first=True, page=_BEFORE
+                job.key, "0", first_run_id(looked_from), newest_first=True, page=_BEFORE
             )
-            mine = of_creation(before, job.uid, job.created_at)
+            mine = runs_of_uid(before, job.uid, job.created_at)
             occurrences = (run for run in mine if run.trigger is not Trigger.MANUAL)
             earlier = [*islice(occurrences, _BEFORE)]
-        records = self._runs.between(job.key, runs_from(looked_from), _EVER, page=1_000)
+        records = self._runs.between(job.key, first_run_id(looked_from), _EVER, page=1_000)
         return compare(
             job,
             spans(job, since, now - GRACE, entries),
@@ -389,11 +395,11 @@ class AuditJobs:
             waiting={_run_of(e) for e in entries if isinstance(e, FireEntry | DispatchEntry)},
         )
 
-    def _table(self, jobs: list[Job], now: datetime) -> _Table:
+    def _table(self, jobs: list[Job], now: datetime) -> _DueSnapshot:
         """What the due table, and after it the queues, hold of *jobs*."""
         shards = {job.key.shard(self._write_shards) for job in jobs}
         cursors = self._control.cursors(shards)
-        table = _Table()
+        table = _DueSnapshot()
         table.behind = {s for s in shards if s not in cursors or now - cursors[s] > BEHIND}
         uids = {job.uid for job in jobs}
         reading = [
@@ -420,7 +426,7 @@ class AuditJobs:
         return table
 
     def _read_shard(
-        self, shard: int, cursor: datetime, now: datetime, uids: set[str], table: _Table
+        self, shard: int, cursor: datetime, now: datetime, uids: set[str], table: _DueSnapshot
     ) -> None:
         """Read, in order of time, everything in *shard* that may be due and is not sent."""
         first, whole_until = cursor - STRAGGLER_BUCKETS * MINUTE, floor_minute(now) + AHEAD
@@ -473,7 +479,7 @@ class _Results:
 
 
 @dataclass(slots=True)
-class _Table:
+class _DueSnapshot:
     """What the due table holds of some jobs. `following`: the entry that each job would have if
     everything due had been sent; `there`: those of them that exist; `entries`: by uid, the entries
     that are due or will be soon; `backlogs`: what the pools' queues held after that.

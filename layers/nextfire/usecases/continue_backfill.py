@@ -6,15 +6,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from nextfire.domain.audit import GRACE, idle_since, sending
+from nextfire.domain.audit import GRACE, claimable_since, sending
 from nextfire.domain.backfill import Backfill
 from nextfire.domain.decisions import range_over
 from nextfire.domain.due import BackfillEntry
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ids import RunKey, run_id, runs_from
+from nextfire.domain.ids import RunKey, first_run_id, run_id
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job
-from nextfire.domain.ports import Clock, DueStore, JobStore, RunQueue, RunStore
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.due import DueStore
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.queues import RunQueue
+from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run, RunState, Trigger
 
 BACKFILLED = "backfill on request"
@@ -100,7 +104,7 @@ class ContinueBackfill:
         return self.runs.between(
             key.job,
             "0",
-            runs_from(key.scheduled_at),
+            first_run_id(key.scheduled_at),
             newest_first=True,
             page=_RECORDS,
             lenient=True,
@@ -108,7 +112,7 @@ class ContinueBackfill:
 
     def _revive(self, job: Job, run: Run) -> None:
         """Send *run* again if no worker has it. The auditor does not look back this far."""
-        now, since = self.clock.now(), idle_since(run)
+        now, since = self.clock.now(), claimable_since(run)
         if since is None or since > now - GRACE:
             return
         pool = run.pool or job.definition.target.pool

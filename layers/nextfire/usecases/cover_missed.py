@@ -5,23 +5,22 @@ if the job has nothing to run; otherwise the executor of the run that was sent i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from nextfire.domain.due import FireEntry, fire
-from nextfire.domain.due_decisions import Cover, Missed, missed_from, owned
+from nextfire.domain.due_decisions import Cover, owned
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ids import RunKey, run_id, runs_from
-from nextfire.domain.instants import cut
+from nextfire.domain.ids import RunKey, first_run_id, run_id
+from nextfire.domain.instants import MOMENT, cut
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage, SkippedRange
-from nextfire.domain.ports import RunStore
-from nextfire.domain.run import Run, Trigger, of_creation
-
-_MOMENT = timedelta(milliseconds=1)
+from nextfire.domain.missed import Missed, missed_from
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.run import Run, Trigger, runs_of_uid
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
+class CoverResult:
     """The result of a `Cover` decision. `written`: the new record; `successor`: the next entry.
 
     `written` is None if the occurrence of the entry already has a record, its own or a range.
@@ -42,7 +41,7 @@ class Recorded:
         return Recorded(self.written + other.written, self.quarantined or other.quarantined)
 
 
-def cover_missed(runs: RunStore, entry: FireEntry, decision: Cover, now: datetime) -> Covered:
+def cover_missed(runs: RunStore, entry: FireEntry, decision: Cover, now: datetime) -> CoverResult:
     """Carry out *decision* for *entry*.
 
     The record has the id of the run of the entry's own occurrence, so only one of the two can
@@ -59,10 +58,10 @@ def cover_missed(runs: RunStore, entry: FireEntry, decision: Cover, now: datetim
     there = _newest(runs, job, last)
     if there is not None and there.key.scheduled_at > first:
         # There are runs in the range: cover up to the earliest of them.
-        between = runs.between(job.key, runs_from(first), _after(last), page=1, lenient=True)
+        between = runs.between(job.key, first_run_id(first), _after(last), page=1, lenient=True)
         there = next((run for run in between if _is_of(run, job)), None)
         if there is not None and there.key.scheduled_at > first:
-            stretch = job.stretch(entry, there.key.scheduled_at - _MOMENT)
+            stretch = job.stretch(entry, there.key.scheduled_at - MOMENT)
             last, count = stretch.last, stretch.count
             # Occurrences before it may already be covered by a range that began earlier.
             there = _newest(runs, job, first)
@@ -72,10 +71,10 @@ def cover_missed(runs: RunStore, entry: FireEntry, decision: Cover, now: datetim
         there = runs.skip(skipped)
         if there == skipped:
             successor = job.following(last, entry.ordinal + count - 1)
-            return Covered(there, owned(successor, decision.owned_until))
+            return CoverResult(there, owned(successor, decision.owned_until))
     until = there.covers_until
     ordinal = entry.ordinal + job.stretch(entry, until).count - 1
-    return Covered(None, owned(job.following(until, ordinal), decision.owned_until))
+    return CoverResult(None, owned(job.following(until, ordinal), decision.owned_until))
 
 
 def record_missed(runs: RunStore, job: Job | None, message: RunMessage, now: datetime) -> Recorded:
@@ -136,7 +135,7 @@ def _record_whole(runs: RunStore, key: RunKey, row: SkippedRange, now: datetime)
     """Record *row* as one range, if none of it has a record. Without its schedule it cannot be
     split.
     """
-    between = runs.between(key.job, runs_from(row.first), _after(row.last), page=1, lenient=True)
+    between = runs.between(key.job, first_run_id(row.first), _after(row.last), page=1, lenient=True)
     if any(run.key.uid == key.uid and run.trigger is not Trigger.MANUAL for run in between):
         return Recorded()
     first = RunKey(key.job, run_id(key.uid, row.first))
@@ -150,7 +149,7 @@ def _record_whole(runs: RunStore, key: RunKey, row: SkippedRange, now: datetime)
 def _newest(runs: RunStore, job: Job, last: datetime) -> Run | None:
     """The latest record of the job's occurrences up to *last*."""
     before = runs.between(job.key, "0", _after(last), newest_first=True, page=1, lenient=True)
-    mine = of_creation(before, job.uid, job.created_at)
+    mine = runs_of_uid(before, job.uid, job.created_at)
     return next((run for run in mine if _is_of(run, job)), None)
 
 
@@ -160,4 +159,4 @@ def _is_of(run: Run, job: Job) -> bool:
 
 
 def _after(at: datetime) -> str:
-    return runs_from(at + _MOMENT)
+    return first_run_id(at + MOMENT)

@@ -20,22 +20,18 @@ from nextfire.domain.decisions import (
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import UnavailableError, UndecodableError, shorten
 from nextfire.domain.events import execution_dead, message_undecodable
-from nextfire.domain.ids import RunFolder, RunKey, content_id, dedup_id, runs_from
+from nextfire.domain.ids import RunFolder, RunKey, content_id, dedup_id, first_run_id
 from nextfire.domain.instants import cut, isoformat
-from nextfire.domain.job import Job, JobState
-from nextfire.domain.message import MAX_REASON, RunMessage, decode_message
-from nextfire.domain.ports import (
-    Claim,
-    Clock,
-    DeadLetters,
-    Delivery,
-    DueStore,
-    Events,
-    JobStore,
-    RunFiles,
-    RunStore,
-    Verdict,
-)
+from nextfire.domain.job import Job
+from nextfire.domain.message import MAX_RECORDED_REASON, RunMessage, decode_message
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.due import DueStore
+from nextfire.domain.ports.events import Events
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.queues import DeadLetters, Delivery
+from nextfire.domain.ports.runs import Claim, RunStore
+from nextfire.domain.ports.scripts import Directive, RunFiles
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger
 from nextfire.usecases.cover_missed import record_missed
 from nextfire.usecases.run_log import RunLog
@@ -305,7 +301,7 @@ class ExecuteRun:
 
     def _before(self, key: RunKey) -> Callable[[], Iterator[Run]]:
         """The records of the job's runs before *key*, the latest first. Each call reads again."""
-        last = runs_from(key.scheduled_at)
+        last = first_run_id(key.scheduled_at)
         return lambda: self._runs.between(
             key.job, "0", last, newest_first=True, page=_RECORDS, lenient=True
         )
@@ -314,13 +310,13 @@ class ExecuteRun:
         """Run the script of a claimed run, and record the outcome."""
         supervisor = self._supervisor(run, host)
         attempted = self._script.attempt(job, run, supervisor, host.longest)
-        if attempted.verdict is Verdict.LEASE_LOST:
+        if attempted.verdict is Directive.LEASE_LOST:
             return Handled(
                 Disposition.LEAVE, "lost the lease; nothing is recorded", run, None, True
             )
         now, result = self._clock.now(), attempted.result
         ending = None
-        if attempted.verdict is not Verdict.HAND_BACK:
+        if attempted.verdict is not Directive.HAND_BACK:
             ending = decide_ending(run, result, job.definition.retry_policy, now)
         followed = ending is None or ending.retry_at is not None
         # During a shutdown time is short, and the hand-back matters more than the log.
@@ -371,7 +367,7 @@ class ExecuteRun:
             raise
         except Exception as error:  # noqa: BLE001 — the script did its work
             why = f"{result.reason}; its result could not be stored: {error}"
-            return replace(result, reason=why[:MAX_REASON])
+            return replace(result, reason=why[:MAX_RECORDED_REASON])
 
     def _record(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 
 from nextfire.domain.audit import (
@@ -12,15 +12,16 @@ from nextfire.domain.audit import (
     owes_records,
     spans,
 )
-from nextfire.domain.ids import runs_from
-from nextfire.domain.job import Job, JobState
-from nextfire.domain.ports import RunStore
-from nextfire.domain.run import Run, Trigger, of_creation
+from nextfire.domain.ids import first_run_id
+from nextfire.domain.instants import MOMENT
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.run import Run, Trigger, runs_of_uid
 
 LOOKED_AT_MOST = 2_000
 """Records that one call reads, the latest first."""
 _PAGE = 50
-_MOMENT = timedelta(milliseconds=1)
 
 
 def has_outstanding(runs: RunStore, job: Job, now: datetime) -> bool:
@@ -41,10 +42,10 @@ def has_outstanding(runs: RunStore, job: Job, now: datetime) -> bool:
     looked_from = since - longest_run(job)
     found: list[Run] = []
     newest = runs.between(
-        job.key, "0", runs_from(until + _MOMENT), newest_first=True, page=_PAGE, lenient=True
+        job.key, "0", first_run_id(until + MOMENT), newest_first=True, page=_PAGE, lenient=True
     )
     looked_at = 0
-    for run in islice(of_creation(newest, job.uid, job.created_at), LOOKED_AT_MOST):
+    for run in islice(runs_of_uid(newest, job.uid, job.created_at), LOOKED_AT_MOST):
         looked_at += 1
         at, asked_for = run.key.scheduled_at, run.trigger is Trigger.MANUAL
         if not run.state.ended and (at <= asked_at or not asked_for):
@@ -63,7 +64,7 @@ def _backfills(runs: RunStore, job: Job) -> bool:
     asked = job.backfill
     if asked is None:
         return False
-    first, last = runs_from(asked.first), runs_from(asked.last + _MOMENT)
+    first, last = first_run_id(asked.first), first_run_id(asked.last + MOMENT)
     found = runs.between(job.key, first, last, newest_first=True, page=_PAGE, lenient=True)
     return any(
         run.request == asked.backfill_id and not run.state.ended

@@ -6,14 +6,14 @@ from datetime import datetime, timedelta
 
 from nextfire.domain.due import PARKED_AT_MOST, FireEntry, StoredEntry
 from nextfire.domain.ids import JobKey
-from nextfire.domain.instants import MINUTE, floor_minute
-from nextfire.domain.ports import ControlStore, DueStore
+from nextfire.domain.instants import MINUTE, MOMENT, floor_minute
+from nextfire.domain.ports.control import ControlStore
+from nextfire.domain.ports.due import DueStore
 
 MAX_BACKLOG_AGE = timedelta(hours=1)
 """If a cursor is further behind, the table is not searched: that would take too many reads."""
 _AHEAD = PARKED_AT_MOST + MINUTE
 _READ_AT_MOST = 10_000
-_MOMENT = timedelta(milliseconds=1)
 
 
 class FindUnsent:
@@ -50,7 +50,7 @@ class FindUnsent:
         minutes = [minute + n * MINUTE for n in range(ahead)]
         for minute in [*minutes, *(m for m in minutes if m <= floor_minute(now) + MINUTE)]:
             for shard in sorted(s for s in shards if cursors[s] <= minute):
-                for stored in self._due.read(minute, shard, before=now + _MOMENT, consistent=True):
+                for stored in self._due.read(minute, shard, before=now + MOMENT, consistent=True):
                     read += 1
                     if read > _READ_AT_MOST:
                         return None

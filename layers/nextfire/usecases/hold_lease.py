@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import to_ms
-from nextfire.domain.ports import ControlStore, Lease
+from nextfire.domain.ports.control import ControlStore, Lease
 
 LIFE = timedelta(seconds=3)
 RENEW_EVERY = timedelta(seconds=1)
@@ -31,11 +31,16 @@ class HoldLease:
         self._pending: tuple[Lease, datetime] | None = None
         self._seen: Lease | None = None
         self._seen_at: datetime | None = None
+        self._stepped_at: datetime | None = None
         self.next_at: datetime | None = None
         """When `step` has work again; None: now."""
 
     def step(self, now: datetime) -> Lease | None:
         """Renew or try to take over, if it is time. Returns the lease if it is held at *now*."""
+        if self._stepped_at is not None and now < self._stepped_at:
+            # The clock was set back, so the ages below are unknown: start again as a standby.
+            self._mine = self._renewed_at = self._pending = self._seen_at = self.next_at = None
+        self._stepped_at = now
         if self.next_at is None or now >= self.next_at:
             try:
                 self._renew(now) if self._mine else self._watch(now)

@@ -16,7 +16,7 @@ from datetime import datetime
 
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import cut
-from nextfire.domain.ports import RequestStore
+from nextfire.domain.ports.requests import RequestStore
 
 KEY = "Idempotency-Key"
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from nextfire.domain.ports import BucketStore
+from nextfire.domain.ports.requests import BucketStore
 from nextfire.domain.request_limits import RequestLimit, take, to_us
 
 ALONE_FOR = timedelta(seconds=5)

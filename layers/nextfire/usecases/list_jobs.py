@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nextfire.domain.job import Job, JobState
-from nextfire.domain.ports import JobStore, Page, Unreadable
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.pages import Page, Unreadable
 
 PAGES_AT_MOST = 10
 """Pages that one call searches for matching jobs."""

@@ -8,7 +8,9 @@ from datetime import datetime
 
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JOB_ID, JobKey
-from nextfire.domain.ports import JobStore, RunStore, Unreadable
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.pages import Unreadable
+from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run, RunState
 
 READS_AT_MOST = 50

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 
 from nextfire.domain.backfill import MOST, Backfill, Order
@@ -15,15 +15,17 @@ from nextfire.domain.errors import (
     UnavailableError,
 )
 from nextfire.domain.ids import JobKey
-from nextfire.domain.instants import cut, isoformat
-from nextfire.domain.job import Job, JobState
-from nextfire.domain.ports import JobStore
-from nextfire.domain.schedule import ScheduleType, next_instant, occurrences, stretch
+from nextfire.domain.instants import MOMENT, cut, isoformat
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.recurrence import next_instant, occurrences
+from nextfire.domain.schedule import ScheduleType
+from nextfire.domain.stretch import stretch
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_jobs import check_version, revised
 
 _TRIES = 5  # of a change that races with other changes of the same job
-_MOMENT = timedelta(milliseconds=1)
 _NO_LIMIT = 10**12
 
 
@@ -127,7 +129,7 @@ class ManageBackfills:
         if job is None:
             raise NotFoundError("job", key.job_id)
         if job.state is JobState.CANCELLED:
-            raise NotFoundError("living job", key.job_id)
+            raise NotFoundError("job", key.job_id, "It was deleted.")
         return job
 
     def _select(
@@ -142,7 +144,7 @@ class ManageBackfills:
                 "Swap `from` and `to`.",
             )
         schedule = job.past_schedule(wanted.first)
-        first = next_instant(schedule, wanted.first - _MOMENT)
+        first = next_instant(schedule, wanted.first - MOMENT)
         until = self._until(job, wanted, now)
         if first is None or first > until:
             raise InvalidInputError(
@@ -166,7 +168,7 @@ class ManageBackfills:
         """The latest instant up to which the schedule itself has nothing left to send. A range
         record that the schedule has yet to write must be written before the backfill's records.
         """
-        until = min(wanted.to - _MOMENT, cut(now) - job.definition.jitter_width - _MOMENT)
+        until = min(wanted.to - MOMENT, cut(now) - job.definition.jitter_width - MOMENT)
         most, counted_from = job.definition.max_runs, job.counted_from or job.effective_from
         if most is not None and until > counted_from:
             counted = occurrences(job.schedule, counted_from)
@@ -181,7 +183,7 @@ class ManageBackfills:
                 "Try again in a moment, or end before the job was created, at"
                 f" {isoformat(job.created_at)}.",
             )
-        return min([until, *(entry.occurs_at - _MOMENT for entry in unsent)])
+        return min([until, *(entry.occurs_at - MOMENT for entry in unsent)])
 
 
 def _check_may_begin(job: Job) -> None:

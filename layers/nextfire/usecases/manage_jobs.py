@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice, pairwise
 
+from nextfire.domain.definition import MAX_PAYLOAD_BYTES, SCHEDULE_FIELDS, JobDefinition
 from nextfire.domain.due import DueEntry, FireEntry, ResumeEntry
 from nextfire.domain.errors import (
     BeyondQuotaError,
@@ -18,28 +19,19 @@ from nextfire.domain.errors import (
     UnavailableError,
 )
 from nextfire.domain.ids import JobKey
-from nextfire.domain.instants import cut, isoformat, to_ms
-from nextfire.domain.job import (
-    MAX_PAYLOAD_BYTES,
-    MAX_REPLACED,
-    MAX_REPLACED_BYTES,
-    SCHEDULE_FIELDS,
-    Job,
-    JobDefinition,
-    JobState,
-    Replaced,
-    bytes_of,
-)
-from nextfire.domain.ports import JobStore
+from nextfire.domain.instants import MOMENT, cut, isoformat, to_ms
+from nextfire.domain.job import MAX_REPLACED, MAX_REPLACED_BYTES, Job, Replaced, bytes_of
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.quotas import NO_QUOTAS, Quota, Quotas, TenantQuotas, check_payload
-from nextfire.domain.schedule import MAX_DELAY, Schedule, ScheduleType, check, occurrences
+from nextfire.domain.recurrence import check, occurrences
+from nextfire.domain.schedule import MAX_DELAY, Schedule, ScheduleType
 from nextfire.domain.script import locate
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.idempotent_requests import IdempotentRequest
 
 _OCCURRENCES_CHECKED = 1_500
 """Occurrences that are searched for a short gap: more than a day of an every-minute schedule."""
-_MOMENT = timedelta(milliseconds=1)
 _TRIES = 5  # of a change that races with other changes of the same job
 
 
@@ -130,7 +122,7 @@ class ManageJobs:
             self._check_all_sent(there, now)
             # Occurrences due before the deletion belong to the former job and have run. So each job
             # with this id starts later than the one before, whatever the clocks say.
-            job = new_job(max(at, there.effective_from + _MOMENT))
+            job = new_job(max(at, there.effective_from + MOMENT))
             there = self._jobs.create(job, _first(job), now, former=there, most=most)
         if there is not None and there.uid != uid:
             raise ConflictError(
@@ -369,7 +361,7 @@ class ManageJobs:
         for _ in range(_TRIES):
             job = self.get(key)
             if job.state is JobState.CANCELLED:
-                raise NotFoundError("living job", key.job_id)
+                raise NotFoundError("job", key.job_id, "It was deleted.")
             if again and next_revision(job) is None:
                 return job
             check_version(job, expected)

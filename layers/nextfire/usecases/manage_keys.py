@@ -13,15 +13,16 @@ from nextfire.domain.key_text import SECRET_BYTES, fault_of, parse
 from nextfire.domain.keys import (
     DEFAULT_OVERLAP,
     ApiKey,
+    KeyCheck,
     KeyState,
     Minted,
     Scope,
-    Verdict,
     check_overlap,
     judge,
     mint,
 )
-from nextfire.domain.ports import KeyStore, Page
+from nextfire.domain.ports.access import KeyStore
+from nextfire.domain.ports.pages import Page
 from nextfire.domain.restriction import UNRESTRICTED, Restriction
 
 _BEARER = "bearer "
@@ -176,7 +177,7 @@ class CheckKey:
     def __init__(self, keys: KeyStore) -> None:
         self._keys = keys
 
-    def check(self, authorization: str, now: datetime) -> Verdict:
+    def check(self, authorization: str, now: datetime) -> KeyCheck:
         """Check the header *authorization* (``Bearer nfk_…``; the scheme in any case). The checksum
         detects a mistyped key without a read.
 
@@ -185,11 +186,11 @@ class CheckKey:
             UndecodableError: The stored key does not decode.
         """
         if authorization[: len(_BEARER)].lower() != _BEARER:
-            return Verdict(None, "not a bearer authorization")
+            return KeyCheck(None, "not a bearer authorization")
         text = authorization[len(_BEARER) :].strip(" ")
         presented = parse(text)
         if presented is None:
-            return Verdict(None, f"not a key: {fault_of(text)}")
+            return KeyCheck(None, f"not a key: {fault_of(text)}")
         return judge(presented, self._keys.get(presented.tenant, presented.key_id), now)
 
 
@@ -211,7 +212,7 @@ class RecordKeyUse:
         Returns:
             Why it was not recorded, if that is known by now; it is retried later. None: no error.
         """
-        day = key.to_note(now)
+        day = key.use_to_record(now)
         which = key.tenant, key.key_id
         if day is None or now - self._tried.get(which, _LONG_AGO) < _RETRY_AFTER:
             return None

@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from nextfire.domain.definition import MAX_PAYLOAD_BYTES
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.due_decisions import MISFIRE_AFTER
 from nextfire.domain.errors import (
@@ -17,13 +18,17 @@ from nextfire.domain.errors import (
     UnavailableError,
     UndecodableError,
 )
-from nextfire.domain.ids import JobKey, RunKey, run_id, runs_from
-from nextfire.domain.instants import cut, isoformat
-from nextfire.domain.job import MAX_PAYLOAD_BYTES, MAX_SKIPS, Job, JobState
+from nextfire.domain.ids import JobKey, RunKey, first_run_id, run_id
+from nextfire.domain.instants import MOMENT, cut, isoformat
+from nextfire.domain.job import MAX_SKIPS, Job
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports import Clock, JobStore, Page, RunStore, Unreadable, Written
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.pages import Page, Unreadable
+from nextfire.domain.ports.runs import RunStore, Written
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas, check_payload
-from nextfire.domain.run import Run, RunState, Trigger, of_creation
+from nextfire.domain.run import Run, RunState, Trigger, runs_of_uid
 from nextfire.usecases.manage_jobs import check_version, revised
 
 CANCELLED = "cancelled on request"
@@ -35,12 +40,11 @@ PAGES_AT_MOST = 10
 """Pages of dead runs that one call searches for those of a pool."""
 TOGETHER = 20
 """Runs that are redriven concurrently; the time limit is checked between two such groups."""
-_MOMENT = timedelta(milliseconds=1)
 UNSKIP_BEFORE = timedelta(seconds=60)
 """How long before it is due a skip can still be undone. No request takes that long."""
 _SKIP = "skip"
 _TRIES = 5  # of a change that races with other changes of the same job
-_MAX_OFFSET = 100 * _MOMENT
+_MAX_OFFSET = 100 * MOMENT
 """Maximum offset of a requested run from its request: concurrent requests move it."""
 _DELETED = "Its job was deleted", "Recreate the job: a redriven run would be cancelled."
 
@@ -188,7 +192,9 @@ class ManageRuns:
             InvalidInputError: The payload is too large.
         """
         at = cut(asked_at)
-        near = self._runs.between(key, runs_from(at), runs_from(at + _MAX_OFFSET), lenient=True)
+        near = self._runs.between(
+            key, first_run_id(at), first_run_id(at + _MAX_OFFSET), lenient=True
+        )
         for run in near:
             if run.request == request:
                 return run
@@ -210,7 +216,7 @@ class ManageRuns:
         while at <= cut(asked_at) + _MAX_OFFSET:
             # Not a whole second, so that it never meets an occurrence, even of a later schedule.
             if at.microsecond == 0 or _is_occurrence(_owner(job, at) or job, at):
-                at += _MOMENT
+                at += MOMENT
                 continue
             run = Run(
                 RunKey(key, run_id(job.uid, at)),
@@ -225,7 +231,7 @@ class ManageRuns:
             claim = self._runs.request(run, entry, self._clock.now())
             if claim.taken:
                 return claim.run
-            at += _MOMENT
+            at += MOMENT
         raise UnavailableError("Too many concurrent requests for runs of this job. Try again.")
 
     def skip_next(
@@ -322,7 +328,7 @@ class ManageRuns:
         if job is None:
             raise NotFoundError("job", key.job_id)
         if job.state is JobState.CANCELLED:
-            raise NotFoundError("living job", key.job_id)
+            raise NotFoundError("job", key.job_id, "It was deleted.")
         check_version(job, expected)
         return job
 
@@ -471,7 +477,7 @@ class ManageRuns:
             unreadable = error
         # A job has no records from before its creation.
         made_at = at if job is None else job.created_at
-        mine = of_creation(newest, key.uid, made_at)
+        mine = runs_of_uid(newest, key.uid, made_at)
         before = next((run for run in mine if run.trigger is not Trigger.MANUAL), None)
         covered = before is not None and before.covers_until >= at
         if unreadable is not None and not covered:
@@ -556,7 +562,7 @@ def _is_occurrence(owner: Job, at: datetime) -> bool | None:
     """Whether the version *owner* has an occurrence at *at*; None if that is unknown."""
     try:
         most = owner.definition.max_runs
-        return owner.next_after(at - _MOMENT) == at and (most is None or owner.ordinal(at) <= most)
+        return owner.next_after(at - MOMENT) == at and (most is None or owner.ordinal(at) <= most)
     except InvalidInputError:
         return None  # the time zone has been removed
 

@@ -6,7 +6,8 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from nextfire.domain.errors import InvalidInputError, NotFoundError
-from nextfire.domain.ports import Page, ScriptShelf
+from nextfire.domain.ports.pages import Page
+from nextfire.domain.ports.scripts import ScriptShelf
 from nextfire.domain.script import ScriptKey, ScriptVersion, StoredScript, Upload, script_name
 
 UPLOAD_LIFE = timedelta(minutes=15)

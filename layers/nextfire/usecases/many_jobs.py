@@ -7,10 +7,14 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime
 
+from nextfire.domain.definition import JobDefinition
 from nextfire.domain.errors import ChangedError, NotFoundError, UnavailableError
 from nextfire.domain.ids import JobKey
-from nextfire.domain.job import Job, JobDefinition, JobState
-from nextfire.domain.ports import Clock, JobStore, Unreadable
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.pages import Unreadable
 from nextfire.usecases.idempotent_requests import IdempotentRequest
 from nextfire.usecases.list_jobs import JobFilter
 from nextfire.usecases.manage_jobs import ManageJobs

@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import Generic, Protocol
 
 from nextfire.domain.errors import UnavailableError
-from nextfire.domain.ports import D, FifoDelivery, Notices
+from nextfire.domain.ports.queues import D, FifoDelivery
+from nextfire.domain.ports.worker import Notices
 from nextfire.usecases.execute_run import Disposition, ExecuteRun, Handled
 
 

@@ -11,7 +11,7 @@ from itertools import count
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UndecodableError
 from nextfire.domain.ids import RunKey
 from nextfire.domain.log import LogLine, decode_part, part_name, text_lines
-from nextfire.domain.ports import RunFiles
+from nextfire.domain.ports.scripts import RunFiles
 from nextfire.domain.run import Attempt, AttemptOutcome, Run
 from nextfire.usecases.manage_runs import ManageRuns, PendingOccurrence
 
@@ -20,7 +20,6 @@ MAX_PAGE_BYTES = 1024 * 1024
 MAX_READS = 40
 """Maximum number of log parts that one page reads."""
 _CURSOR = re.compile(r"([0-9]{1,9})-([0-9]{1,9})-([0-9]{1,9})")
-_MAY_HAVE_PARTS = {None, AttemptOutcome.WORKER_LOST}
 _CONTINUES = {None, AttemptOutcome.HANDED_BACK}
 _LEAVES_OUTPUT = {
     AttemptOutcome.SUCCEEDED,
@@ -39,13 +38,6 @@ class LogPage:
     lines: Sequence[tuple[int, LogLine]]
     cursor: str | None
     ended: bool
-
-
-def has_parts(attempt: Attempt) -> bool:
-    """Whether the log of *attempt* has, or may have, parts in `RunFiles`. The number of parts is
-    unknown while an attempt is running, and after its worker was lost.
-    """
-    return attempt.log_parts > 0 or attempt.outcome in _MAY_HAVE_PARTS
 
 
 class ReadLogs:
@@ -95,7 +87,7 @@ class ReadLogs:
     ) -> tuple[int, int, int]:
         """Put the lines of *attempt* from *place* on into *page*. Returns where to continue."""
         fence, first, line = place
-        if not has_parts(attempt):
+        if not attempt.may_have_parts:
             kept = _inline_output(run, attempt) if first == 0 else []
             taken = page.take(attempt, kept[line:])
             return (fence, 0, line + taken) if page.full else (fence + 1, 0, 0)

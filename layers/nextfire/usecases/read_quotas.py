@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 
 from nextfire.domain.fair_queue import DEFAULT_WEIGHT
 from nextfire.domain.instants import floor_minute
-from nextfire.domain.ports import ControlStore, JobStore
+from nextfire.domain.ports.control import ControlStore
+from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.quotas import Quotas, TenantQuotas
 
 

@@ -9,7 +9,8 @@ from nextfire.domain.chain import START, Batch, chain
 from nextfire.domain.change import ItemChange
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import isoformat
-from nextfire.domain.ports import AuditLog, Clock
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.events import AuditLog
 
 CLOCK_SKEW = timedelta(minutes=5)
 """Maximum difference between the clocks of DynamoDB and of the function."""

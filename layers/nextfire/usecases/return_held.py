@@ -10,7 +10,10 @@ from typing import Generic
 from nextfire.domain.decisions import CLOCKS_DIFFER
 from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.message import decode_message
-from nextfire.domain.ports import Clock, D, Notices, RunStore
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.queues import D
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.ports.worker import Notices
 
 _MAX_BATCH = 10
 _RETRY_AFTER = timedelta(seconds=1)

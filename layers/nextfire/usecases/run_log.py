@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.log import PART_BYTES, LogLine, Stream, encode_line, part_name
-from nextfire.domain.ports import Clock, RunFiles
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.scripts import RunFiles
 
 SHIP_AFTER = timedelta(seconds=3)
 """The output of a script that ends sooner is only on the record, unless it is large."""

@@ -12,16 +12,15 @@ from nextfire.domain.errors import InvalidInputError, NotFoundError, Unavailable
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.masking import Masker
-from nextfire.domain.message import MAX_REASON
-from nextfire.domain.ports import (
-    Clock,
-    JobRole,
+from nextfire.domain.message import MAX_RECORDED_REASON
+from nextfire.domain.ports.access import JobRole, Secrets
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.scripts import (
+    Directive,
     ScriptCall,
     ScriptExit,
     ScriptRunner,
     ScriptStore,
-    Secrets,
-    Verdict,
 )
 from nextfire.domain.run import MAX_VALUE_BYTES, AttemptOutcome, Result, Run
 from nextfire.domain.script import locate
@@ -35,7 +34,7 @@ class AttemptResult:
     """
 
     result: Result
-    verdict: Verdict = Verdict.GO_ON
+    verdict: Directive = Directive.CONTINUE
     given: bytes | None = None
 
 
@@ -70,8 +69,8 @@ class RunScript:
             result = replace(attempted.result, script_sha256=fetched[0])
             attempted = replace(attempted, result=result)
         reason = masker.text(attempted.result.reason)
-        if len(reason) > MAX_REASON:  # the history of a run keeps up to a hundred reasons
-            reason = f"{reason[: MAX_REASON - 1]}…"
+        if len(reason) > MAX_RECORDED_REASON:  # the history of a run keeps up to a hundred reasons
+            reason = f"{reason[: MAX_RECORDED_REASON - 1]}…"
         return replace(attempted, result=replace(attempted.result, reason=reason))
 
     def _attempt(
@@ -113,7 +112,7 @@ class RunScript:
                 verdict = supervisor.ask()
                 ended = (
                     self._runner.run(call, supervisor)
-                    if verdict is Verdict.GO_ON
+                    if verdict is Directive.CONTINUE
                     else ScriptExit(None, "", "", stopped=verdict)
                 )
         except (NotFoundError, InvalidInputError) as error:
@@ -148,9 +147,9 @@ def _result(ended: ScriptExit, timeout: timedelta, supervisor: RunSupervisor) ->
     permanent = False
     if ended.error is not None:
         outcome, reason, permanent = AttemptOutcome.FAILED, ended.error, ended.permanent
-    elif ended.stopped is Verdict.CANCEL:
+    elif ended.stopped is Directive.CANCEL:
         outcome, reason = AttemptOutcome.CANCELLED, supervisor.cancel_reason
-    elif ended.stopped is Verdict.HAND_BACK:
+    elif ended.stopped is Directive.HAND_BACK:
         outcome, reason = AttemptOutcome.HANDED_BACK, "its worker shut down"
     elif ended.timed_out:
         outcome = AttemptOutcome.TIMED_OUT

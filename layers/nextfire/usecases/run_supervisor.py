@@ -11,7 +11,10 @@ from nextfire.domain.errors import InvalidInputError, UnavailableError, Undecoda
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.log import Stream
 from nextfire.domain.places import run_place
-from nextfire.domain.ports import Clock, Delivery, RunFiles, RunStore, Verdict
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.queues import Delivery
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.ports.scripts import Directive, RunFiles
 from nextfire.domain.run import MAX_INLINE_BYTES, MAX_VALUE_BYTES, Run, RunState, Value
 from nextfire.usecases.run_log import RunLog
 
@@ -58,7 +61,7 @@ class RunSupervisor:
         self._clock = clock
         self._lease = lease
         self._stopping = host.stopping
-        now = clock.now()
+        now = self._asked_at = clock.now()
         self._heartbeat_at = now + self._heartbeat
         self._check_at = now + CANCEL_CHECK_EVERY
         self._lease_until = run.lease_until or now
@@ -85,13 +88,17 @@ class RunSupervisor:
                     raise
                 self._clock.sleep(_RETRY_AFTER)
 
-    def ask(self) -> Verdict:
+    def ask(self) -> Directive:
         now = self._clock.now()
+        if now < self._asked_at:  # the clock was set back: the instants below are too far away
+            self._heartbeat_at = now
+            self._lease_until = min(self._lease_until, now + self._lease)
+        self._asked_at = now
         if self._lost or now >= self._lease_until:
             # Another worker may have the run by now.
-            return Verdict.LEASE_LOST
+            return Directive.LEASE_LOST
         if self._stopping():
-            return Verdict.HAND_BACK
+            return Directive.HAND_BACK
         self.log.ship(now)
         try:
             if now >= self._heartbeat_at:
@@ -101,7 +108,8 @@ class RunSupervisor:
         except UnavailableError:
             # The lease is still in force; retry until it expires.
             self._check_at = now + _RETRY_AFTER
-        return Verdict.GO_ON
+            self._heartbeat_at = max(self._heartbeat_at, self._check_at)
+        return Directive.CONTINUE
 
     def output(self, stream: Stream, data: bytes) -> None:
         self.log.feed(stream, data)
@@ -162,11 +170,11 @@ class RunSupervisor:
             until = min(until, self._clock.now() + _SHORT_WAIT)
         return self.log.close(until=until, followed=followed)
 
-    def _send_heartbeat(self) -> Verdict:
+    def _send_heartbeat(self) -> Directive:
         now = self._clock.now()
         extended = self._runs.extend(self._run, lease_until=now + self._lease)
         if extended is None:
-            return Verdict.LEASE_LOST
+            return Directive.LEASE_LOST
         self._lease_until = now + self._lease
         self._heartbeat_at = now + self._heartbeat
         self._check_at = now + CANCEL_CHECK_EVERY
@@ -174,21 +182,21 @@ class RunSupervisor:
         self._delivery.hide(self._lease)
         return verdict
 
-    def _check_cancelled(self) -> Verdict:
+    def _check_cancelled(self) -> Directive:
         self._check_at = self._clock.now() + CANCEL_CHECK_EVERY
         try:
             seen = self._runs.peek(self._run.key)
         except UndecodableError:
-            return Verdict.GO_ON  # the heartbeat will fail as well
+            return Directive.CONTINUE  # the heartbeat will fail as well
         if seen is None or seen.fence < self._run.fence:
-            return Verdict.GO_ON  # a stale read, from before this worker's claim
+            return Directive.CONTINUE  # a stale read, from before this worker's claim
         if seen.fence > self._run.fence or seen.state is not RunState.RUNNING:
-            return Verdict.LEASE_LOST
+            return Directive.LEASE_LOST
         return self._verdict(seen)
 
-    def _verdict(self, run: Run) -> Verdict:
+    def _verdict(self, run: Run) -> Directive:
         self.cancel_reason = run.cancel_reason or self.cancel_reason
-        return Verdict.CANCEL if run.cancel_requested else Verdict.GO_ON
+        return Directive.CANCEL if run.cancel_requested else Directive.CONTINUE
 
 
 def _no_checkpoint(file: str, folder: RunFolder) -> InvalidInputError:

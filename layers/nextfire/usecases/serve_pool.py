@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
-from nextfire.domain.ports import Clock, D, Inbox, Journal, Notices, ServiceClock, TaskProtection
+from nextfire.domain.ports.clocks import Clock, ServiceClock
+from nextfire.domain.ports.queues import D, Inbox, Journal
+from nextfire.domain.ports.worker import Notices, TaskProtection
 from nextfire.usecases.acknowledger import Acknowledger
 from nextfire.usecases.message_batch import MessageBatch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from nextfire.domain.ports import Lease
+from nextfire.domain.ports.control import Lease
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.dispatch.tick import POLL_EVERY, Dispatch
 from nextfire.usecases.hold_lease import HoldLease

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from nextfire.domain.errors import UnavailableError
-from nextfire.domain.ports import Clock, Notices
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.worker import Notices
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.watch import Watch
 

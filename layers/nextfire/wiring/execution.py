@@ -6,7 +6,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from nextfire.adapters.aws import (
+from nextfire.adapters.aws.clients import (
     SystemClock,
     dynamodb,
     events,
@@ -16,22 +16,24 @@ from nextfire.adapters.aws import (
     ssm,
     sts,
 )
-from nextfire.adapters.due_store import DynamoDbDueStore
-from nextfire.adapters.event_bus import EventBridgeEventBus
-from nextfire.adapters.index_secret import IndexSecret
-from nextfire.adapters.job_role import StsJobRole
-from nextfire.adapters.job_store import DynamoDbJobStore
-from nextfire.adapters.metadata_block import close_metadata
-from nextfire.adapters.package_index import PackageIndex
-from nextfire.adapters.run_files import S3RunFiles
-from nextfire.adapters.run_queue import SqsDeadLetters
-from nextfire.adapters.run_store import DynamoDbRunStore
-from nextfire.adapters.script_runner import ProcessScriptRunner, ScriptLimits
-from nextfire.adapters.script_store import S3ScriptStore
-from nextfire.adapters.secrets import AwsSecrets
-from nextfire.adapters.signatures import VerifyingScriptStore
+from nextfire.adapters.aws.event_bus import EventBridgeEventBus
+from nextfire.adapters.aws.secrets import AwsSecrets
+from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
+from nextfire.adapters.packages.index_secret import IndexSecret
+from nextfire.adapters.packages.package_index import PackageIndex
+from nextfire.adapters.s3.run_files import S3RunFiles
+from nextfire.adapters.s3.script_store import S3ScriptStore
+from nextfire.adapters.s3.signatures import VerifyingScriptStore
+from nextfire.adapters.scripts.job_role import StsJobRole
+from nextfire.adapters.scripts.metadata_block import close_metadata
+from nextfire.adapters.scripts.script_runner import ProcessScriptRunner, ScriptLimits
+from nextfire.adapters.sqs.run_queue import SqsDeadLetters
 from nextfire.domain.packages import PUBLIC_INDEX
-from nextfire.domain.ports import Clock, JobRole, ScriptStore
+from nextfire.domain.ports.access import JobRole
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.scripts import ScriptStore
 from nextfire.settings import (
     ExecutorSettings,
     credential_files,

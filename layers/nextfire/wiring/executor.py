@@ -6,19 +6,14 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
-from nextfire.domain.ports import (
-    Clock,
-    DeadLetters,
-    DueStore,
-    Events,
-    JobRole,
-    JobStore,
-    RunFiles,
-    RunStore,
-    ScriptRunner,
-    ScriptStore,
-    Secrets,
-)
+from nextfire.domain.ports.access import JobRole, Secrets
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.due import DueStore
+from nextfire.domain.ports.events import Events
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.queues import DeadLetters
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.ports.scripts import RunFiles, ScriptRunner, ScriptStore
 from nextfire.usecases.execute_run import ExecuteRun, ExecutorConfig
 from nextfire.usecases.message_batch import MessageBatch, MessageNotices
 from nextfire.usecases.run_script import RunScript

@@ -6,7 +6,12 @@ from collections.abc import Collection
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, Lease, RunQueue, RunStore
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.control import ControlStore, Lease
+from nextfire.domain.ports.due import DueStore
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.queues import RunQueue
+from nextfire.domain.ports.runs import RunStore
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.dispatch.tick import BUDGET, Dispatch
 from nextfire.usecases.hold_lease import HoldLease

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic
 
-from nextfire.domain.ports import D, Inbox, Journal, ServiceClock, TaskProtection
+from nextfire.domain.ports.clocks import ServiceClock
+from nextfire.domain.ports.queues import D, Inbox, Journal
+from nextfire.domain.ports.worker import TaskProtection
 from nextfire.usecases.acknowledger import Acknowledger
 from nextfire.usecases.execute_run import ExecutorConfig
 from nextfire.usecases.message_batch import MessageBatch, MessageNotices

@@ -1,4 +1,4 @@
-"""A hostile script's course: each probe once, then any of them at random until its time is up."""
+"""A hostile script: tries each probe once, then random probes until its time is up."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def own_environment() -> Iterator[str]:
 
 @probe
 def python_variables() -> Iterator[str]:
-    """Leaves modules that a Python imports unasked, and libraries to preload."""
-    yield from ()  # what it did is seen from outside
+    """Plant modules that Python imports by default, and libraries to preload."""
+    yield from ()  # its effects are checked from outside
     code = f"open('/tmp/{job['tag']}-imported', 'w').close()\n"
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     for place in (os.getcwd(), os.environ["TMPDIR"], job["folder"],
@@ -39,7 +39,7 @@ def python_variables() -> Iterator[str]:
         for name in ("sitecustomize.py", "usercustomize.py", "email.py", "nextfire.pth"):
             with suppress(OSError):
                 os.makedirs(place, exist_ok=True)
-                # Where executors work it stays, and is found there if that is the true place.
+                # If `folder` is the real folder of executors, the test finds the file there.
                 Path(place, name).write_text("import os\n" + code)
     os.environ["LD_PRELOAD"] = os.environ["PYTHONSTARTUP"] = "/tmp/" + job["tag"]
 
@@ -74,7 +74,7 @@ def channel_garbage() -> Iterator[str]:
 
 @probe
 def survivors() -> Iterator[str]:
-    """Leaves children that ignore signals, in sessions of their own, in the name of its tag."""
+    """Leave children that ignore signals, in their own sessions, with the tag in their names."""
     loop = (
         "import os, signal, sys, time\n"
         "for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:\n"
@@ -112,7 +112,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     names, prefix = list(job.get("only") or PROBES), job.get("prefix", "")
     chance.shuffle(names)
-    # Those that leave something behind are the last.
+    # Probes that leave something behind come last.
     names.sort(key=["links", "python_variables", "survivors"].__contains__)
     ends_at = time.monotonic() + job["seconds"]
     while True:
@@ -121,7 +121,7 @@ def main() -> None:
             found: set[str] = set()
             try:
                 found.update(PROBES[name]())
-            except Exception as error:  # noqa: BLE001 — a refusal is not a finding
+            except Exception as error:  # noqa: BLE001 — a denied probe is not a finding
                 print(json.dumps({"probe": prefix + name, "error": repr(error)}), flush=True)
             print(json.dumps({"probe": prefix + name, "found": sorted(found)}), flush=True)
         if time.monotonic() >= ends_at:

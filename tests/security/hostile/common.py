@@ -1,12 +1,12 @@
-"""What the probes of a hostile script share.
+"""Shared parts of the probes of a hostile script.
 
-It runs as a script of nextfire, next to another tenant's. On standard input it finds a JSON object:
-`seed`, `seconds`, `executor` (its process id), `tag` (in the name of whatever it leaves behind),
-`folder` (where executors work), `targets` (files of others), `digest` (of what
-canaries end in). It prints a JSON
-object a line: `probe` and what it `found`, a list that should be empty.
+The attack runs as a script of nextfire, next to another tenant's script. It reads a JSON object
+from standard input: `seed`, `seconds`, `executor` (its process id), `tag` (part of the name of
+everything it leaves behind), `folder` (where executors work), `targets` (files of others), and
+`digest` (hash of the secret part of canaries). It prints one JSON object per line: `probe`, and
+`found`, a list that should be empty.
 
-A canary reads ``canary-<where>-<32 hexadecimal digits>``; no canary is given to this script.
+A canary has the form ``canary-<where>-<32 hexadecimal digits>``. This script is given no canary.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LETHAL = {
     "x86_64": {34, 62, 129, 130, 200, 234, 297, 424, 448, 56, 57, 58, 435, 162, 306},
     "aarch64": {129, 130, 131, 133, 138, 240, 424, 448, 220, 435, 81, 267},
 }[MACHINE]
-"""Not called at random: they end, stop or make processes, or write all disks."""
+"""Probes that are not called at random: they end, stop or create processes, or write all disks."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -64,7 +64,9 @@ def call(name: str, *arguments: Any) -> int:
 
 def canaries(data: bytes, where: str) -> Iterator[str]:
     for found in CANARY.finditer(data):
-        if hashlib.sha256(found[2]).hexdigest() == job["digest"]:  # of this play, not an older one
+        if (
+            hashlib.sha256(found[2]).hexdigest() == job["digest"]
+        ):  # of this attack, not an older one
             yield f"{found[1].decode()} in {where}"
 
 
@@ -85,7 +87,7 @@ def family(root: int, of: dict[int, int]) -> set[int]:
 
 
 def others() -> list[int]:
-    """All processes but this one and its children; those of its executor first."""
+    """All processes except this one and its children; processes of its executor first."""
     of = parents()
     mine = family(os.getpid(), of)
     near = family(job["executor"], of) - mine if job["executor"] in of else set()
@@ -94,15 +96,15 @@ def others() -> list[int]:
 
 
 def targets() -> list[int]:
-    """Processes of its executor: that itself, keepers, other scripts. No one else's are touched."""
+    """Processes of its executor: the executor, keepers, other scripts. It attacks no others."""
     of = parents()
-    if job["executor"] not in of:  # not to be seen, and perhaps there all the same
+    if job["executor"] not in of:  # invisible, but it may exist
         return [job["executor"]]
     own = head("/proc/self/cmdline")
     return [
         pid
         for pid in sorted(family(job["executor"], of) - family(os.getpid(), of))
-        # Not what it left itself, which has another parent by now and may have just ended.
+        # Excludes its own leftovers, which have another parent by now and may just have ended.
         if (line := head(f"/proc/{pid}/cmdline")) not in {b"", own}
         and job["tag"].encode() not in line
     ]
@@ -132,7 +134,7 @@ def walk(top: str, most: int = 3000) -> Iterator[str]:
 
 
 def apart(do: Callable[[], bool]) -> bool:
-    """Whether *do* does it, in a child that has half a second."""
+    """Run *do* in a child for at most half a second. Returns whether it succeeded."""
     child = os.fork()
     if child == 0:
         with suppress(BaseException):

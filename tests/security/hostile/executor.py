@@ -1,8 +1,8 @@
-"""An executor that runs an innocent script and next to it a hostile one, in a separate process.
+"""Runs an innocent script and a hostile one concurrently, as an executor in a separate process.
 
-On standard input it finds what `common` describes, and `hex`, of which canaries are made. What the
-hostile script prints is passed on line by line, so that it is known even if the executor is killed;
-the last line says how all ended.
+It reads from standard input what `common` describes, and `hex`, the secret part of canaries. It
+forwards the output of the hostile script line by line, so the output is known even if the executor
+is killed; the last line reports how everything ended.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from nextfire.adapters import sandbox
-from nextfire.adapters.host_abilities import HostFeatures
-from nextfire.adapters.job_role import StsJobRole
-from nextfire.adapters.script_runner import ProcessScriptRunner
+from nextfire.adapters.scripts import sandbox
+from nextfire.adapters.scripts.host_abilities import HostFeatures
+from nextfire.adapters.scripts.job_role import StsJobRole
+from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.ids import JobKey
 from nextfire.domain.log import Stream
 from nextfire.domain.masking import Masker
-from nextfire.domain.ports import Clock, ScriptCall, ScriptExit, Verdict
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit
 from tests.supervisors import Watch
 
 HERE = Path(__file__).parent
@@ -34,7 +35,7 @@ job = json.loads(sys.stdin.read())
 
 
 class Passing(Watch):
-    """Passes on what a script prints."""
+    """Forwards the output of a script."""
 
     def output(self, stream: Stream, data: bytes) -> None:
         super().output(stream, data)
@@ -56,7 +57,7 @@ def hostile_archive() -> bytes:
 
 
 class Sts:
-    """Gives credentials that are a canary."""
+    """Returns credentials that are a canary."""
 
     def assume_role(self, **_: object) -> dict[str, object]:
         expires_at = datetime.now(UTC) + timedelta(hours=1)
@@ -71,7 +72,7 @@ def attack(runner: ProcessScriptRunner, **more: Any) -> ScriptExit:
 
 
 def main() -> None:
-    """Run both, and then once more a hostile script: what is left for those that come later."""
+    """Run both scripts, then a hostile script again, which looks for leftovers."""
     if not job["namespaces"]:
         sandbox.probe_host = lambda environment: HostFeatures(namespaces=False)  # type: ignore[attr-defined]  # noqa: ARG005
     runner = ProcessScriptRunner(temp_root=Path(job["folder"]), grace=timedelta(seconds=5))
@@ -79,7 +80,7 @@ def main() -> None:
     sts = cast(Any, Sts())
     role = StsJobRole(sts, role_arn="arn:x", pool="default", environment={}, clock=clock)
     over, victim = threading.Event(), Watch()
-    victim.ask = lambda: Verdict.CANCEL if over.is_set() else Verdict.GO_ON
+    victim.ask = lambda: Directive.CANCEL if over.is_set() else Directive.CONTINUE
     ends: list[ScriptExit] = []
 
     def run_victim() -> None:
@@ -92,7 +93,7 @@ def main() -> None:
 
     innocent = threading.Thread(target=run_victim)
     innocent.start()
-    while not victim.told["stdout"] and innocent.is_alive():
+    while not victim.printed["stdout"] and innocent.is_alive():
         innocent.join(0.05)
     first = attack(runner)
     over.set()
@@ -104,7 +105,7 @@ def main() -> None:
         only=["keyrings", "shared_memory", "posix_queues", "files"],
     )
     role.close()
-    printed = [bytes(victim.told[name]).decode() for name in ("stdout", "stderr")]
+    printed = [bytes(victim.printed[name]).decode() for name in ("stdout", "stderr")]
     codes = [ends[0].exit_code, first.exit_code, later.exit_code]
     errors = [end.error or end.stderr[-2000:] for end in (ends[0], first, later)]
     print("\n" + json.dumps({"victim": printed, "codes": codes, "errors": errors}), flush=True)

@@ -1,4 +1,4 @@
-"""Probes of files, and of what /proc says of other processes."""
+"""Probes of files, and of the /proc data of other processes."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def proc_descriptors() -> Iterator[str]:
 
 @probe
 def proc_folders() -> Iterator[str]:
-    """What is reached only through the folders of another process: what its path reaches as well
-    is the matter of `files`.
+    """Find canaries that are reachable only through the folders of another process. `files` covers
+    those that are also reachable by their path.
     """
     for pid in others():
         for link, place in (("cwd", ""), (f"root{job['folder']}", job["folder"])):
@@ -116,7 +116,7 @@ def swap(path: str, other: str) -> None:
 
 @probe
 def links() -> Iterator[str]:
-    """Leaves links where the cleanup goes, and swaps folders for links while it may be going."""
+    """Leave links where the cleanup goes, and swap folders for links while it may be running."""
     for place in (os.getcwd(), os.environ["TMPDIR"], "/tmp", "/var/tmp", "/dev/shm"):
         for number, path in enumerate((*job["targets"], "/", "/etc", job["folder"])):
             with suppress(OSError):

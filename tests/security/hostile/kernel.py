@@ -1,4 +1,4 @@
-"""Probes of what the kernel keeps, and of other processes."""
+"""Probes of kernel objects, and of other processes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def posix_queues() -> Iterator[str]:
 def keyrings() -> Iterator[str]:
     name = job["tag"].encode()
     link = 8
-    call("keyctl", link, -4, -3)  # the user's keyring to the session's: what is in it may be read
+    call("keyctl", link, -4, -3)  # links the user's keyring into the session's: makes it readable
     for key in (
         call("request_key", b"user", name, None, 0),
         call("keyctl", 10, -4, b"user", name, 0),
@@ -87,7 +87,7 @@ def loopback_servers() -> Iterator[str]:
 @probe
 def ptrace() -> Iterator[str]:
     for pid in targets():
-        if call("ptrace", 0x4206, pid, 0, 0) == 0:  # PTRACE_SEIZE does not stop it
+        if call("ptrace", 0x4206, pid, 0, 0) == 0:  # PTRACE_SEIZE does not stop the process
             yield f"may trace {kind_of(pid)}"
             call("ptrace", 17, pid, 0, 0)
 
@@ -126,7 +126,7 @@ def kcmp() -> Iterator[str]:
 
 @probe
 def signals() -> Iterator[str]:
-    """With SIGURG, which harms no program: a process that may send it may send SIGKILL too."""
+    """Uses SIGURG, which harms no program: a process that may send it may also send SIGKILL."""
     for pid in targets():
         with suppress(OSError):
             os.kill(pid, signal.SIGURG)

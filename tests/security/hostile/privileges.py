@@ -63,7 +63,7 @@ def kernel_interfaces() -> Iterator[str]:
 
 @probe
 def raw_calls() -> Iterator[str]:
-    """Random system calls with random arguments, in a child that may die of it."""
+    """Random system calls with random arguments, in a child, which may crash."""
 
     def play() -> bool:
         dice = random.Random(seed)

@@ -1,7 +1,7 @@
-"""An innocent script that holds canaries wherever a script can keep something.
+"""An innocent script that puts canaries wherever a script can store something.
 
-On standard input: `hex`, of which canaries are made; `tag`, of the attack, and `own`, in the names
-of what is kept. It prints where it could keep nothing.
+Standard input: `hex`, the secret part of canaries; `tag`, of the attack; and `own`, part of the
+names of stored objects. It prints the places where it could not store anything.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def keep() -> list[str]:
 
 
 def main() -> None:
-    """Hold the canaries until SIGTERM; then see whether all is as it was."""
+    """Keep the canaries until SIGTERM; then check that everything is unchanged."""
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     elsewhere = keep()
@@ -68,7 +68,7 @@ def main() -> None:
     held.flush()
     child = subprocess.Popen(
         [sys.executable, "-c", "import time; time.sleep(600)", canary("argument")],
-        start_new_session=True,  # or it would get the SIGTERM that ends this
+        start_new_session=True,  # protects it from the SIGTERM that ends this script
     )
     print("ready", flush=True)
     while not ended.is_set():

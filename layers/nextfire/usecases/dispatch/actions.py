@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from nextfire.domain.due import FireEntry, Slot, StoredEntry
-from nextfire.domain.due_decisions import Cover, Fire, GoOn, Resend, Resume
+from nextfire.domain.due_decisions import ContinueDecision, Cover, Fire, Resend, Resume
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports import Clock, JobStore, RunQueue, RunStore
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.queues import RunQueue
+from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.quotas import TenantQuotas
 from nextfire.usecases.continue_backfill import ContinueBackfill
-from nextfire.usecases.cover_missed import Covered, cover_missed
+from nextfire.usecases.cover_missed import CoverResult, cover_missed
 from nextfire.usecases.dispatch.report import DecidedEntry, TickReport
 from nextfire.usecases.dispatch.waiting import Postponer, WaitReason
 
@@ -55,7 +58,7 @@ class Actions:
             exclusive=decision.exclusive,
             reason=decision.reason,
             missed=decision.missed if isinstance(decision, Fire) else (),
-            abreast=self.quotas.of(key.job.tenant).concurrent_runs,
+            max_concurrent=self.quotas.of(key.job.tenant).concurrent_runs,
         )
 
     def cover(
@@ -77,7 +80,7 @@ class Actions:
             self.executor.submit(self._cover, of_job, until, now) for of_job in by_job.values()
         ]
         for due, covered in (each for of_job in covering for each in of_job.result()):
-            if isinstance(covered, Covered):
+            if isinstance(covered, CoverResult):
                 done.append((due, covered.successor))
                 report.skipped += [covered.written] if covered.written else []
             elif covered is None or isinstance(covered, UnavailableError):
@@ -92,9 +95,9 @@ class Actions:
 
     def _cover(
         self, of_job: Sequence[DecidedEntry], until: datetime, now: datetime
-    ) -> list[tuple[DecidedEntry, Covered | Exception | None]]:
+    ) -> list[tuple[DecidedEntry, CoverResult | Exception | None]]:
         """Cover the entries of one job. The result is None if there was no time left."""
-        done: list[tuple[DecidedEntry, Covered | Exception | None]] = []
+        done: list[tuple[DecidedEntry, CoverResult | Exception | None]] = []
         for due in of_job:
             entry, decision = due.entry, due.decision
             if (
@@ -178,7 +181,7 @@ class Actions:
         going = [
             (due.stored, self.executor.submit(self.backfill.step, d.entry, d.job, until))
             for due in backfills
-            if isinstance(d := due.decision, GoOn)
+            if isinstance(d := due.decision, ContinueDecision)
         ]
         done: list[Slot] = []
         again: list[StoredEntry] = []

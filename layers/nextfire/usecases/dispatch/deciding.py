@@ -20,7 +20,7 @@ from nextfire.domain.due_decisions import (
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
-from nextfire.domain.ports import JobStore
+from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.run import Trigger
 from nextfire.usecases.dispatch.holding import HeldEntries
 from nextfire.usecases.dispatch.report import DecidedEntry, TickReport

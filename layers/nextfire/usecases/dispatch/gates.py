@@ -17,10 +17,12 @@ from nextfire.domain.decisions import OverlapDecision, decide_overlap
 from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry, StoredEntry
 from nextfire.domain.due_decisions import Cover, Fire, Resend
 from nextfire.domain.errors import UnavailableError
-from nextfire.domain.ids import RunKey, runs_from
+from nextfire.domain.ids import RunKey, first_run_id
 from nextfire.domain.instants import floor_minute, isoformat
 from nextfire.domain.job import Job
-from nextfire.domain.ports import ControlStore, RunQueue, RunStore
+from nextfire.domain.ports.control import ControlStore
+from nextfire.domain.ports.queues import RunQueue
+from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.usecases.dispatch.holding import BATCH
 from nextfire.usecases.dispatch.report import DecidedEntry, TickReport
@@ -194,7 +196,7 @@ class OverlapGate:
     def _overlap(self, due: DecidedEntry, job: Job, run: RunKey) -> OverlapDecision:
         at, decision = run.scheduled_at, due.decision
         before = self._runs.between(
-            job.key, "0", runs_from(at), newest_first=True, page=1, lenient=True
+            job.key, "0", first_run_id(at), newest_first=True, page=1, lenient=True
         )
         missed = decision.missed if isinstance(decision, Fire) else ()
         return decide_overlap(job, at, before, missed_from=missed[0].first if missed else None)

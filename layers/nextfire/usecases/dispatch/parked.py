@@ -11,7 +11,7 @@ from itertools import islice
 
 from nextfire.domain.due import PARKED_AT_MOST, BrokenEntry, Slot, StoredEntry
 from nextfire.domain.instants import MINUTE, floor_minute
-from nextfire.domain.ports import DueStore
+from nextfire.domain.ports.due import DueStore
 
 READS_AT_MOST = 16
 """Queries for parked entries per shard and poll: a new lease holder reads an hour in five polls."""

@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 
 from nextfire.domain.due import BrokenEntry
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
-from nextfire.domain.job import JobState
-from nextfire.domain.ports import DueStore, JobStore
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.due import DueStore
+from nextfire.domain.ports.jobs import JobStore
 from nextfire.usecases.dispatch.report import TickReport
 
 _FOREIGN_FOR = timedelta(minutes=10)  # well above the lifetime of a watcher

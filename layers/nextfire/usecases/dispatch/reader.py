@@ -11,8 +11,10 @@ from itertools import islice
 
 from nextfire.domain.due import BrokenEntry, Slot, StoredEntry, bucket_name
 from nextfire.domain.errors import UnavailableError
-from nextfire.domain.instants import MINUTE, floor_minute
-from nextfire.domain.ports import Clock, ControlStore, DueStore
+from nextfire.domain.instants import MINUTE, MOMENT, floor_minute
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.control import ControlStore
+from nextfire.domain.ports.due import DueStore
 from nextfire.usecases.dispatch.parked import ParkedEntries
 
 LOOK_AHEAD = timedelta(seconds=2)
@@ -34,7 +36,6 @@ _UNSEEDED = timedelta(minutes=10)  # a shard without a cursor was never written 
 _READ_FOR = timedelta(milliseconds=300)
 """Maximum wait for the shards in one poll: no other work begins meanwhile."""
 _NO_TIME = timedelta()
-_MOMENT = timedelta(milliseconds=1)
 
 Found = list[StoredEntry | BrokenEntry]
 Hold = Callable[[Found], None]
@@ -284,7 +285,7 @@ class BucketReader:
         # Entries that were moved into this bucket were due before its minute. Entries due at the
         # same instant as the last one, however many, are left to the parts in between.
         at = last.entry.at if isinstance(last, StoredEntry) else minute
-        for since in (max(minute, at + _MOMENT, min(now, known_until)), now):
+        for since in (max(minute, at + MOMENT, min(now, known_until)), now):
             if since >= until:
                 continue
             due = self._due.read(

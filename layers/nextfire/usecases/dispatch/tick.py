@@ -9,16 +9,21 @@ from datetime import UTC, datetime, timedelta
 
 from nextfire.domain.due import BrokenEntry, Slot, StoredEntry
 from nextfire.domain.due_decisions import (
+    ContinueDecision,
     Cover,
     Drop,
     Fire,
-    GoOn,
     Resend,
     Resume,
-    held_as,
+    inherit_held,
 )
 from nextfire.domain.errors import UnavailableError
-from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, RunQueue, RunStore
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.control import ControlStore
+from nextfire.domain.ports.due import DueStore
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.queues import RunQueue
+from nextfire.domain.ports.runs import RunStore
 from nextfire.usecases.continue_backfill import ContinueBackfill
 from nextfire.usecases.dispatch.actions import Actions, Followed
 from nextfire.usecases.dispatch.deciding import Decider, in_order, misses
@@ -224,7 +229,7 @@ class Dispatch:
         certain = self._deciding.confirm(self._room.admit(decided, now, report), now, report)
         gone = [due.stored.slot for due in certain if isinstance(due.decision, Drop)]
         gone += self._actions.resume(_of(Resume, certain), report)
-        gone += self._actions.continue_backfills(_of(GoOn, certain), report)
+        gone += self._actions.continue_backfills(_of(ContinueDecision, certain), report)
         wanted = self._turns.admit(_of(Fire | Resend | Cover, certain), now, report)
         admitted = self._rates.admit(wanted, now, report)
         followed = self._send(_of(Fire | Resend, admitted), report)
@@ -277,7 +282,7 @@ class Dispatch:
     def _follow(self, followed: list[Followed], now: datetime, report: TickReport) -> list[Slot]:
         """Store successors and stop replaced runs. Returns the slots of entries that are done."""
         unended = self._actions.end_replaced([due for due, _ in followed], now, report)
-        marked = [(due, held_as(due.entry, successor, now)) for due, successor in followed]
+        marked = [(due, inherit_held(due.entry, successor, now)) for due, successor in followed]
         successors = [successor for _, successor in marked if successor is not None]
         in_store = self._due.put(successors, self._clock.now()) if successors else set()
         gone: list[Slot] = []

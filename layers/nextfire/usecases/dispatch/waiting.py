@@ -13,7 +13,8 @@ from enum import Enum
 from nextfire.domain.due import PARKED_AT_MOST, DueEntry, Slot, StoredEntry, bucket_name
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import MINUTE, floor_minute
-from nextfire.domain.ports import Clock, DueStore
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.due import DueStore
 from nextfire.domain.quotas import TenantQuotas
 from nextfire.usecases.dispatch.holding import HeldEntries
 from nextfire.usecases.dispatch.parked import ParkedEntries, QuotaSpread

@@ -1,0 +1,124 @@
+"""Durations and instants as users type them."""
+
+import contextlib
+import re
+from datetime import datetime, timedelta
+
+import typer
+
+from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.instants import isoformat
+from nextfire.domain.schedule import MAX_DELAY
+from nextfire.domain.schedule_text import parse_duration
+
+_SECOND = timedelta(seconds=1)
+_MILLISECOND = timedelta(milliseconds=1)
+_SPAN = re.compile(
+    r"(?=.)(?:(?P<W>\d+)w)?(?:(?P<D>\d+)d)?(?P<T>(?:\d+h)?(?:\d+m)?(?:\d+(?:\.\d+)?s)?)"
+)
+_ZERO = re.compile(r"P(?=.*0)(?:0+[WD])*(?:T(?:0+(?:\.0+)?[HMS])+)?")
+
+
+def moment(text: str, flag: str, now: datetime) -> str:
+    """Return *text* if it is an instant, or the instant that long before *now*: ``12h``, ``P2D``.
+
+    Raises:
+        typer.BadParameter: *text* is neither, or too long ago.
+    """
+    with contextlib.suppress(ValueError):
+        datetime.fromisoformat(text)
+        return text
+    try:
+        return isoformat(now - parse_duration(_iso_8601(text), flag))
+    except (InvalidInputError, OverflowError) as error:
+        raise typer.BadParameter(
+            f"{text!r} is not a span. Write 30m, 12h, 2d or PT12H, or an instant.", param_hint=flag
+        ) from error
+
+
+def iso_duration(text: str, flag: str) -> str:
+    """Return ``5s``, ``1h30m`` or ``2d`` in ISO 8601, and ISO 8601 in upper case.
+
+    Raises:
+        typer.BadParameter: *text* is neither.
+    """
+    duration = _iso_8601(text)
+    try:
+        parse_duration(duration, flag)
+    except InvalidInputError as error:
+        raise typer.BadParameter(
+            f"{text!r} is not a duration from 0.001 s to {MAX_DELAY.days} days. "
+            "Write 5s, 90m, 1h30m, 2d or PT5S.",
+            param_hint=flag,
+        ) from error
+    return duration
+
+
+def whole_seconds(text: str, flag: str, least: int, most: int) -> int:
+    """Return a number of seconds, or a duration as `iso_duration` takes it, in seconds.
+
+    Raises:
+        typer.BadParameter: *text* is neither, not whole seconds, or not *least* to *most* seconds.
+    """
+    seconds, rest = divmod(_length(text, flag), _SECOND)
+    if rest or not least <= seconds <= most:
+        raise typer.BadParameter(
+            f"{text!r} is not a duration in whole seconds from {least} s to {_in_words(most)}. "
+            "Write 30, 30s, 10m, 30d or PT10M.",
+            param_hint=flag,
+        )
+    return seconds
+
+
+def milliseconds(text: str, flag: str, most: int) -> int:
+    """Return a number of seconds, or a duration as `iso_duration` takes it, in milliseconds.
+
+    Raises:
+        typer.BadParameter: *text* is neither, or more than *most* milliseconds.
+    """
+    found = _length(text, flag) // _MILLISECOND
+    if found > most:
+        raise typer.BadParameter(
+            f"{text!r} is not a duration from 0 s to {most * _MILLISECOND // timedelta(days=1)} "
+            "days. Write 30, 0.5s, 10m, 6h or PT10M.",
+            param_hint=flag,
+        )
+    return found
+
+
+def as_typed(amount: int) -> str:
+    """Return *amount* milliseconds as a user types them: ``10s``, ``1h``."""
+    for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000)):
+        if amount and amount % length == 0:
+            return f"{amount // length}{unit}"
+    return f"{amount / 1000:g}s"
+
+
+def _length(text: str, flag: str) -> timedelta:
+    """Return the duration *text*, which may be zero; `timedelta.max`, which is out of all bounds,
+    if it is invalid.
+    """
+    try:
+        if text.isdecimal():
+            return int(text) * _SECOND
+        duration = _iso_8601(text)
+        return timedelta() if _ZERO.fullmatch(duration) else parse_duration(duration, flag)
+    except (InvalidInputError, OverflowError, ValueError):
+        return timedelta.max
+
+
+def _iso_8601(text: str) -> str:
+    match = _SPAN.fullmatch(text.strip().lower())
+    if not match:
+        return text.upper()
+    date = "".join(f"{match[unit]}{unit}" for unit in "WD" if match[unit])
+    return f"P{date}" + (f"T{match['T'].upper()}" if match["T"] else "")
+
+
+def _in_words(seconds: int) -> str:
+    """``30 days``, ``1 hour``, ``90 s``."""
+    for unit, length in (("day", 86_400), ("hour", 3_600)):
+        count, rest = divmod(seconds, length)
+        if count and not rest:
+            return f"{count} {unit}{'s' * (count > 1)}"
+    return f"{seconds} s"

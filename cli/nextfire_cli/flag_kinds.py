@@ -1,0 +1,151 @@
+"""The columns of the table of flags, and the kinds of values that users type."""
+
+import keyword
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import typer
+from rich.markup import escape
+
+from nextfire.domain.schedule import ScheduleType
+from nextfire_cli.durations import as_typed, iso_duration, milliseconds, whole_seconds
+from nextfire_cli.job_fields import JOB_FIELDS, JobField
+from nextfire_cli.job_files import read_labels, read_payload
+
+C = TypeVar("C", bound=str)
+
+
+def one_of(choices: Iterable[C]) -> Callable[[str], C]:
+    """Parse one of *choices*, in upper or lower case."""
+    by_name = {str(choice): choice for choice in choices}
+
+    def parse(text: str) -> C:
+        if text.upper() not in by_name:
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(by_name)}.")
+        return by_name[text.upper()]
+
+    return parse
+
+
+def _unchanged(typed: object, _: "Flag") -> object:
+    return typed
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How the text of a flag becomes the JSON value of its field. `is_list`: the flag may be
+    repeated, and *read* gets the list. `show`: the default as a user types it.
+    """
+
+    read: Callable[[Any, "Flag"], object] = _unchanged
+    metavar: str | None = None
+    is_list: bool = False
+    show: Callable[[Any], str] = str
+
+
+AS_TYPED = Kind()
+"""By the type of the field: text, a number, a choice, or a list of these."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag of `nextfire jobs create`, `update` and `schedules preview`.
+
+    `path`: the field that it sets. `type`: the schedule type that it selects. `help`, `metavar` and
+    `default` (as shown in the help) override those of the field and the kind.
+    """
+
+    name: str
+    path: str
+    help: str = ""
+    kind: Kind = AS_TYPED
+    group: str | None = None
+    metavar: str | None = None
+    default: str | None = None
+    type: ScheduleType | None = None
+
+    @property
+    def field(self) -> JobField:
+        return JOB_FIELDS[self.path]
+
+    @property
+    def parameter(self) -> str:
+        """The name of the parameter in Python: `max_runs` for `--max-runs`."""
+        name = self.name.removeprefix("--").replace("-", "_")
+        return f"{name}_" if keyword.iskeyword(name) else name
+
+    @property
+    def help_text(self) -> str:
+        default = self.default
+        if default is None and self.type is None and self.field.default:
+            default = self.kind.show(self.field.default)
+        text = self.help or escape(self.field.description)
+        return f"{text} [dim]Default: {default}[/]" if default else text
+
+    def value(self, typed: Any) -> object:  # noqa: ANN401 - as Typer parsed it
+        """Return the JSON value of the field.
+
+        Raises:
+            typer.BadParameter: *typed* is invalid.
+        """
+        return self.kind.read(typed, self)
+
+
+def _seconds(text: str, flag: Flag) -> int:
+    bounds = flag.field.value
+    return whole_seconds(text, flag.name, bounds["minimum"], bounds["maximum"])
+
+
+def _seconds_or_none(text: str, flag: Flag) -> int | None:
+    return None if text.lower() == "none" else _seconds(text, flag)
+
+
+def _milliseconds(text: str, flag: Flag) -> int:
+    return milliseconds(text, flag.name, flag.field.value["maximum"])
+
+
+def _variables(read: Callable[[str], object]) -> Callable[[Sequence[str], Flag], dict[str, object]]:
+    """Parse variables ``NAME=VALUE``. *read*: parses VALUE."""
+
+    def variables(pairs: Sequence[str], flag: Flag) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for pair in pairs:
+            name, equals, value = pair.partition("=")
+            if not name or not equals:
+                raise typer.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint=flag.name)
+            found = merged(found, {name: read(value)}, flag)
+        return found
+
+    return variables
+
+
+def merged(
+    names: Mapping[str, object], more: Mapping[str, object], flag: Flag
+) -> dict[str, object]:
+    """Return *names* and *more*.
+
+    Raises:
+        typer.BadParameter: A name is in both.
+    """
+    for name in more:
+        if name in names:
+            raise typer.BadParameter(f"{name} is given twice", param_hint=flag.name)
+    return {**names, **more}
+
+
+def _secret(text: str) -> dict[str, str]:
+    secret, _, key = text.partition("#")
+    return {"secret": secret, "key": key} if key else {"secret": secret}
+
+
+DURATION = Kind(lambda text, flag: iso_duration(text, flag.name), "DURATION")
+SECONDS = Kind(_seconds, "DURATION")
+SECONDS_OR_NONE = Kind(_seconds_or_none, "DURATION")
+MILLISECONDS = Kind(_milliseconds, "DURATION", show=as_typed)
+DATES = Kind(metavar="INSTANT", is_list=True)
+JSON = Kind(lambda text, flag: read_payload(text, flag.name), "JSON|@FILE")
+LABELS = Kind(lambda pairs, flag: read_labels(pairs, flag.name), "KEY=VALUE", is_list=True)
+TEXTS = Kind(_variables(str), "NAME=VALUE", is_list=True)
+SECRETS = Kind(_variables(_secret), "NAME=SECRET[#KEY]", is_list=True)
+PARAMETERS = Kind(_variables(lambda name: {"parameter": name}), "NAME=PARAMETER", is_list=True)

@@ -1,0 +1,83 @@
+"""Files and texts that hold jobs, payloads and labels."""
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+import typer
+import yaml
+
+from nextfire_cli.documents import Document
+
+
+def read_job(file: str) -> Document:
+    """Return the job document in *file*, JSON or YAML; ``-``: standard input."""
+    document = _read_any(file, "--file")
+    if not isinstance(document, dict):
+        raise typer.BadParameter(f"{file} does not contain a JSON object", param_hint="--file")
+    return document
+
+
+def read_jobs(file: str) -> list[Document]:
+    """Return the job documents in *file*, JSON or YAML: a list, or an object with a list `jobs`."""
+    found = _read_any(file, "FILE")
+    jobs = found.get("jobs") if isinstance(found, dict) else found
+    if not isinstance(jobs, list) or not jobs:
+        raise typer.BadParameter(f"{file} lists no jobs", param_hint="FILE")
+    for number, job in enumerate(jobs):
+        if not isinstance(job, dict):
+            raise typer.BadParameter(f"jobs[{number}] is not a JSON object", param_hint="FILE")
+    return jobs
+
+
+def read_payload(text: str, flag: str = "--payload") -> object:
+    """Return the JSON value *text*, or that in the file FILE if *text* is ``@FILE``."""
+    if text.startswith("@"):
+        text = _read(text[1:], flag)
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"not JSON: {error}. Write '{{\"key\": 1}}', or @file.", param_hint=flag
+        ) from error
+
+
+def read_labels(pairs: Sequence[str], flag: str = "--label") -> dict[str, str]:
+    """Return the labels *pairs*, each ``key=value``."""
+    labels = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise typer.BadParameter(f"{pair!r} is not key=value", param_hint=flag)
+        labels[key] = value
+    return labels
+
+
+def _read_any(file: str, flag: str) -> object:
+    text = _read(file, flag)
+    try:
+        # YAML does not allow tabs, which JSON may be indented with.
+        is_json = text.lstrip().startswith(("{", "["))
+        found: object = json.loads(text) if is_json else yaml.safe_load(text)
+        # YAML reads an unquoted instant as a date; the API wants the text.
+        found = json.loads(json.dumps(found, default=_iso))
+    except (ValueError, TypeError, yaml.YAMLError) as error:
+        raise typer.BadParameter(
+            f"{file} is neither JSON nor YAML: {error}", param_hint=flag
+        ) from error
+    return found
+
+
+def _iso(value: object) -> str:
+    if isinstance(value, date):  # or a datetime, which is one
+        return value.isoformat()
+    raise TypeError(f"{value!r} is not a JSON value")
+
+
+def _read(file: str, flag: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"cannot read {file}: {error}", param_hint=flag) from error

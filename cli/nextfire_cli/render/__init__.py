@@ -1,0 +1,43 @@
+"""Documents of the API as text for a terminal: UTC instants, and durations next to them.
+
+Values are put into `Text`, never into markup: a job may be called ``[bold]``. Text from the API is
+`escaped` first: it may contain sequences that clear a terminal.
+"""
+
+from nextfire_cli.render.account import health, key, keys, quotas
+from nextfire_cli.render.job_details import backfill, job
+from nextfire_cli.render.job_lists import changed, created, jobs, paused, upcoming
+from nextfire_cli.render.run_details import execution, execution_line, log_line
+from nextfire_cli.render.run_lists import dead, executions, letters
+from nextfire_cli.render.script_lists import scripts, versions
+from nextfire_cli.render.tables import table
+from nextfire_cli.render.text import clock, escaped, late, output, span, state
+
+__all__ = [
+    "backfill",
+    "changed",
+    "clock",
+    "created",
+    "dead",
+    "escaped",
+    "execution",
+    "execution_line",
+    "executions",
+    "health",
+    "job",
+    "jobs",
+    "key",
+    "keys",
+    "late",
+    "letters",
+    "log_line",
+    "output",
+    "paused",
+    "quotas",
+    "scripts",
+    "span",
+    "state",
+    "table",
+    "upcoming",
+    "versions",
+]

@@ -1,0 +1,83 @@
+"""API keys, quotas and the health of the API."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+
+from nextfire.domain.quotas import Quota
+from nextfire_cli.documents import Document
+from nextfire_cli.render.tables import fields, table
+from nextfire_cli.render.text import minute, prefixed, state
+
+
+def keys(items: Sequence[Document]) -> RenderableType:
+    if not items:
+        return "No API keys."
+    return table(
+        ("KEY", "NAME", "SCOPES", "STATE", "EXPIRES (UTC)", "LAST USED", "ONLY"),
+        (
+            (
+                item["keyId"],
+                item.get("name", item.get("reason")),
+                ",".join(item.get("scopes", [])),
+                state(item["state"]),
+                minute(item.get("expiresAt")),
+                item.get("lastUsedOn", ""),
+                _only(item),
+            )
+            for item in items
+        ),
+    )
+
+
+def key(document: Document) -> RenderableType:
+    """An API key, without its text."""
+    return fields(
+        ("Key", document["keyId"]),
+        ("Name", document["name"]),
+        ("Tenant", document.get("tenant")),
+        ("Scopes", ", ".join(document["scopes"])),
+        ("State", state(document["state"])),
+        ("Created", document["createdAt"]),
+        ("Expires", document["expiresAt"]),
+        ("Revoked", document.get("revokedAt")),
+        ("Last used", document.get("lastUsedOn")),
+        ("Only", _only(document)),
+    )
+
+
+def _only(key: Document) -> str:
+    """What an API key is restricted to."""
+    labels = [f"{name}={value}" for name, value in key.get("labels", {}).items()]
+    return ", ".join([*key.get("cidrs", []), *labels])
+
+
+def quotas(document: Document) -> RenderableType:
+    """All quotas, with the limits of the tenant and their usage."""
+    limits, used = document["quotas"], document["used"]
+    # A newer API may have quotas that this command does not know.
+    names = dict.fromkeys([*map(str, Quota), *limits])
+    return Group(
+        table(
+            ("QUOTA", "AT MOST", "USED"),
+            ((name, limits.get(name, "none"), used.get(name, "")) for name in names),
+        ),
+        "",
+        fields(("Minute ends", document["minuteEndsAt"]), ("Weight", document["weight"])),
+    )
+
+
+def health(document: Document) -> RenderableType:
+    """The health of the API, and the local stack if there is one."""
+    return fields(
+        ("Status", document["status"]),
+        ("Endpoint", document["endpoint"]),
+        ("Its time", document["time"]),
+        ("Scripts", prefixed("s3://", document.get("scripts_bucket"))),
+        ("AWS", document.get("aws_endpoint")),
+        *(
+            (f"Pool {name}", f"served by {pool['executor']}")
+            for name, pool in document.get("pools", {}).items()
+        ),
+        *((each["name"], f"pid {each['pid']}") for each in document.get("processes", [])),
+    )

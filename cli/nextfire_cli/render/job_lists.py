@@ -1,0 +1,110 @@
+"""Lists of jobs and occurrences."""
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from nextfire_cli.documents import Document
+from nextfire_cli.render.tables import table
+from nextfire_cli.render.text import escaped, minute, state, with_reason
+
+
+def jobs(items: Sequence[Document]) -> RenderableType:
+    if not items:
+        return "No jobs. Make one: nextfire jobs create --in 5s --handler hello"
+    return table(
+        ("JOB", "NAME", "STATE", "SCHEDULE", "TARGET", "NEXT (UTC)"),
+        (
+            (
+                with_reason(job["jobId"], job.get("pauseReason") or job.get("reason")),
+                job.get("name", ""),
+                state(job.get("state")),
+                schedule(job),
+                target(job),
+                minute(job.get("nextFireAt")),
+            )
+            for job in items
+        ),
+        folding=(1, 3, 4),
+    )
+
+
+def created(results: Sequence[Document]) -> RenderableType:
+    """The result of each job of a batch."""
+    return table(
+        ("#", "STATUS", "JOB"),
+        (
+            (
+                str(number),
+                str(result["status"]),
+                result["job"]["jobId"] if "job" in result else result["problem"]["detail"],
+            )
+            for number, result in enumerate(results)
+        ),
+    )
+
+
+def changed(done: Document) -> RenderableType:
+    """The result of a change of all jobs with some labels."""
+    text = Text(f"{done['matched']} jobs have these labels; {done['changed']} were changed.")
+    for each in done["failed"]:
+        text.append(
+            f"\nNot changed: {escaped(each['jobId'])}: {escaped(each['problem']['detail'])}"
+        )
+    return text
+
+
+def upcoming(items: Sequence[Document]) -> RenderableType:
+    """Upcoming occurrences. Execution ids need the width: notes are below them, and a local time in
+    UTC is omitted.
+    """
+    if not items:
+        return "Nothing is to come."
+    jittered = any("dueAt" in each for each in items)
+    of_a_job = any("executionId" in each for each in items)
+    zoned = not of_a_job or any(each["offset"] != "+00:00" for each in items)
+    headers = ("AT (UTC)", *(["LOCAL", "OFFSET"] * zoned), *(["DUE (UTC)"] * jittered))
+    return table(
+        (*headers, "EXECUTION" if of_a_job else "NOTE"),
+        (
+            (
+                each["at"],
+                *([each["local"], each["offset"]] * zoned),
+                *([each.get("dueAt", "")] * jittered),
+                with_reason(each.get("executionId", ""), _note(each))
+                if of_a_job
+                else each.get("note", ""),
+            )
+            for each in items
+        ),
+        folding=() if of_a_job else (len(headers),),
+    )
+
+
+def _note(each: Document) -> str | None:
+    notes = ["to be skipped" if each.get("skipped") else "", each.get("note", "")]
+    return "; ".join(filter(None, notes)) or None
+
+
+def paused(document: Document) -> str:
+    """``paused since INSTANT (REASON)``."""
+    since = escaped(f"paused since {document.get('pausedAt', 'now')}")
+    reason = document.get("pauseReason")
+    return f"{since} ({escaped(reason)})" if reason else since
+
+
+def schedule(document: Document) -> str:
+    when = document.get("schedule", "")
+    if isinstance(when, list):
+        when = when[0] if len(when) == 1 else f"{when[0]} and {len(when) - 1} more"
+    text = f"{document.get('type', '')} {when}".strip()
+    zone = document.get("timezone", "UTC")
+    return text if zone == "UTC" else f"{text} {zone}"
+
+
+def target(document: Document) -> str:
+    found = document.get("target", {})
+    what = found.get("handler") or found.get("script") or ""
+    pool = found.get("pool", "default")
+    return what if pool == "default" else f"{what} on {pool}"

@@ -1,0 +1,90 @@
+"""Lists of runs and of dead letters."""
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from nextfire_cli.documents import Document
+from nextfire_cli.render.job_lists import paused
+from nextfire_cli.render.run_details import coverage, why
+from nextfire_cli.render.tables import table
+from nextfire_cli.render.text import between, escaped, late, minute, state, with_reason
+
+
+def executions(items: Sequence[Document], job: Document | None = None) -> RenderableType:
+    """Runs. *job*: their owner; if it has no runs, its state explains why."""
+    if not items:
+        return Text(f"No runs on record. {_why_none(job or {})}".rstrip())
+    return table(
+        ("EXECUTION", "STATE", "LATE", "TOOK", "TRY"),
+        (
+            (
+                with_reason(run["executionId"], coverage(run), why(run)),
+                state(run["state"]),
+                late(run, "startedAt"),
+                between(run, "startedAt", "finishedAt"),
+                run.get("attempt", ""),
+            )
+            for run in items
+        ),
+    )
+
+
+def _why_none(job: Document) -> str:
+    """Why a job has no runs on record, and when it will have one."""
+    due = "its record comes when an executor takes it"
+    if "nextFireAt" in job:
+        return (
+            f"The next one is due at {escaped(job['nextFireAt'])}; --follow waits for it. "
+            f"Of one that was due before, {due}."
+        )
+    match job.get("state"):
+        case "PAUSED":
+            return f"The job is {paused(job)}. Resume it: nextfire jobs resume {job['jobId']}"
+        case "CANCELLED":
+            return "The job is cancelled: it never runs again."
+        case "ACTIVE" if job.get("type") == "MANUAL":
+            return "A MANUAL job has no schedule."
+        case "ACTIVE":
+            return f"The last one is due and about to be dispatched; {due}. --follow waits for it."
+        case "COMPLETED":
+            return (
+                f"No occurrence is left. Of a run just dispatched, {due}; old records are removed."
+            )
+    return ""
+
+
+def dead(items: Sequence[Document]) -> RenderableType:
+    """Runs of any job that died."""
+    if not items:
+        return Text("No runs died in that time.")
+    return table(
+        ("EXECUTION", "POOL", "DIED (UTC)", "TRY"),
+        (
+            (
+                with_reason(run["executionId"], run.get("reason")),
+                run.get("pool", ""),
+                minute(run.get("finishedAt")),
+                run.get("attempt", ""),
+            )
+            for run in items
+        ),
+    )
+
+
+def letters(items: Sequence[Document]) -> RenderableType:
+    """Messages of a dead-letter queue."""
+    if not items:
+        return Text("The dead-letter queue is empty.")
+    return table(
+        ("EXECUTION", "SINCE (UTC)", "MESSAGE"),
+        (
+            (
+                with_reason(each.get("executionId", "UNREADABLE"), each.get("failure")),
+                minute(each["sentAt"]),
+                each["messageId"],
+            )
+            for each in items
+        ),
+    )

@@ -1,0 +1,120 @@
+"""Texts and styles for a terminal."""
+
+import re
+import textwrap
+from datetime import datetime, timedelta
+
+from rich.text import Text
+
+from nextfire_cli.documents import Document
+
+_STYLES = {
+    "ACTIVE": "green",
+    "SUCCEEDED": "green",
+    "RUNNING": "cyan",
+    "PENDING": "yellow",
+    "PAUSED": "yellow",
+    "UNREADABLE": "bold red",
+    "DEAD": "bold red",
+    "FAILED": "red",
+    "TIMED_OUT": "red",
+    "WORKER_LOST": "red",
+}
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that move the cursor, end a line or change the text direction, and surrogates."""
+_EXECUTION_ID = re.compile(r"[A-Za-z0-9_-]+\.[0-9]{8}T[0-9]{9}Z-[a-z0-9]+")
+_UNITS = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+
+
+def escaped(value: object, *, keep: str = "") -> str:
+    """Return *value* as text that is harmless to a terminal: control characters are escaped as in
+    Python literals, except those in *keep*.
+    """
+
+    def escape(found: re.Match[str]) -> str:
+        return found[0] if found[0] in keep else found[0].encode("unicode_escape").decode()
+
+    return _CONTROLS.sub(escape, str(value))
+
+
+def output(text: str) -> Text:
+    """Output of a script, with its lines and tabs."""
+    return Text(escaped(text.rstrip("\n"), keep="\n\t"))
+
+
+def state(name: str | None) -> Text:
+    """A state or outcome in its colour."""
+    return Text(escaped(name or ""), _STYLES.get(name or "", "dim"))
+
+
+def span(length: timedelta) -> str:
+    """``31 ms``, ``1.25 s``, ``2 m 05 s``, ``3 h 10 m``, ``2 d 04 h``; with a sign if negative."""
+    if length < timedelta():
+        return f"-{span(-length)}"
+    second, minute, hour, day = _UNITS
+    if length < second:
+        return f"{length // timedelta(milliseconds=1)} ms"
+    if length < minute:
+        return f"{length / second:.2f} s"
+    if length < hour:
+        return f"{length // minute} m {length % minute // second:02} s"
+    if length < day:
+        return f"{length // hour} h {length % hour // minute:02} m"
+    return f"{length // day} d {length % day // hour:02} h"
+
+
+def between(document: Document, start: str, end: str) -> str:
+    """The time from the field *start* to the field *end*; empty if one is absent."""
+    if start not in document or end not in document:
+        return ""
+    return span(_instant(document[end]) - _instant(document[start]))
+
+
+def late(run: Document, field: str) -> str:
+    """The time from the scheduled instant to *field*, e.g. ``+31 ms``; empty for a retry."""
+    if run.get("dispatch", 1) > 1 or run.get("attempt", 1) > 1:
+        return ""
+    text = between(run, "scheduledAt", field)
+    return text if text.startswith("-") else text and f"+{text}"
+
+
+def clock(document: Document, field: str) -> str:
+    """The time of day of *field*, to the millisecond; empty if it is absent."""
+    if field not in document:
+        return ""
+    return _instant(document[field]).time().isoformat(timespec="milliseconds")
+
+
+def minute(at: str | None) -> str:
+    return f"{_instant(at):%Y-%m-%d %H:%M:%S}" if at else ""
+
+
+def next_to(document: Document, field: str, text: str) -> str | None:
+    """The value of *field* with *text* next to it; None if the field is absent."""
+    if field not in document:
+        return None
+    return f"{document[field]}  ({text})" if text else str(document[field])
+
+
+def suffixed(value: object | None, suffix: str) -> str | None:
+    return None if value is None else f"{value}{suffix}"
+
+
+def prefixed(prefix: str, value: str | None) -> str:
+    return f"{prefix}{value}" if value else ""
+
+
+def with_reason(identity: str, *reasons: str | None) -> Text:
+    """An id, and below it *reasons*, wrapped to its width."""
+    text = Text(escaped(identity))
+    for reason in map(escaped, filter(None, reasons)):
+        # Ids of other executions stay whole, so that they can be copied.
+        ids = map(len, _EXECUTION_ID.findall(reason))
+        width = max(len(identity) - 2, 38, *ids)
+        lines = textwrap.wrap(reason, width=width, break_on_hyphens=False)
+        text.append("".join(f"\n  {line}" for line in lines), "dim")
+    return text
+
+
+def _instant(text: str) -> datetime:
+    return datetime.fromisoformat(text)

@@ -1,0 +1,200 @@
+"""Access by label: the stores of the API hide jobs and runs that the caller may not access.
+
+A key that is restricted by labels accesses only jobs that have all of them, and their runs. Other
+jobs do not exist for it: they are not listed or found, and their ids cannot be taken over. Runs of
+an earlier job with the same id are hidden too, because the labels of that job are unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from functions.api.identity import Identity
+from functions.api.request_record import RecordingJobStore, RecordingRunStore
+from nextfire.domain.definition import JobDefinition
+from nextfire.domain.errors import ConflictError, ForbiddenError, UndecodableError
+from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.job import Job
+from nextfire.domain.keys import Scope
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.pages import Page
+from nextfire.domain.restriction import UNRESTRICTED, RestrictedError, Restriction
+from nextfire.domain.run import Run
+from nextfire.domain.script import code_variables
+
+
+@dataclass(frozen=True, slots=True)
+class CallerAccess:
+    """Access of a caller. `may_upload`: the caller may choose the code that jobs run."""
+
+    restriction: Restriction = UNRESTRICTED
+    may_upload: bool = True
+
+    @property
+    def limited(self) -> bool:
+        return bool(self.restriction.labels)
+
+    def has(self, job: Job) -> bool:
+        return self.restriction.admits_labels(job.definition.labels)
+
+    def check_labels(self, definition: JobDefinition) -> None:
+        """Check that the caller may store a job with this *definition*.
+
+        Raises:
+            RestrictedError: The job lacks one of the required labels.
+        """
+        if not self.restriction.admits_labels(definition.labels):
+            labels = ", ".join(f"{n}={v}" for n, v in sorted(self.restriction.labels.items()))
+            raise RestrictedError(
+                f"Your key is restricted to jobs labelled {labels}. Give the job these labels, and "
+                "keep them when you change it."
+            )
+
+
+_ALL = CallerAccess()
+_reach: ContextVar[CallerAccess | None] = ContextVar("reach", default=_ALL)
+
+
+@contextmanager
+def without_access() -> Iterator[None]:
+    """In this context, the stores raise an error until `set_access` sets the caller."""
+    token = _reach.set(None)
+    try:
+        yield
+    finally:
+        _reach.reset(token)
+
+
+def set_access(caller: Identity) -> None:
+    """Set the access of the current request to that of *caller*."""
+    _reach.set(CallerAccess(caller.restriction, Scope.UPLOAD in caller.scopes))
+
+
+def _now() -> CallerAccess:
+    reach = _reach.get()
+    if reach is None:
+        raise PermissionError("a store was asked before it was known who calls")
+    return reach
+
+
+def check_code(definition: JobDefinition, was: JobDefinition | None) -> None:
+    """Reject variables with which a caller without the scope `upload` could choose the code that a
+    script runs. Variables of the stored definition *was* may stay.
+
+    Raises:
+        ForbiddenError: *definition* adds or changes such a variable.
+    """
+    if _now().may_upload:
+        return
+    old = {} if was is None else code_variables(was.target)
+    new = {n for n, value in code_variables(definition.target).items() if old.get(n) != value}
+    if new:
+        raise ForbiddenError(
+            f"target.env: {', '.join(sorted(new))} can change which code a script runs, so it "
+            "needs the scope `upload` too. Leave it out, or use a key with the scope `write`."
+        )
+
+
+class AccessibleJobs(RecordingJobStore):
+    """The jobs that the caller may access."""
+
+    def get(self, key: JobKey) -> Job | None:
+        reach = _now()
+        try:
+            job = super().get(key)
+        except UndecodableError:
+            if not reach.limited:
+                raise
+            return None  # its labels are unknown
+        return job if job is not None and reach.has(job) else None
+
+    def get_many(
+        self, keys: Collection[JobKey], *, consistent: bool = False
+    ) -> Mapping[JobKey, Job | Exception]:
+        reach, found = _now(), super().get_many(keys, consistent=consistent)
+        if not reach.limited:
+            return found
+        return {k: job for k, job in found.items() if isinstance(job, Job) and reach.has(job)}
+
+    def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[Job]:
+        reach, page = _now(), super().list(tenant, cursor=cursor, limit=limit)
+        if not reach.limited:
+            return page
+        return Page([job for job in page.items if reach.has(job)], page.cursor, [])
+
+    def create(self, job: Job, *given: Any, **named: Any) -> Job | None:  # noqa: ANN401 — as given
+        reach = _now()
+        reach.check_labels(job.definition)
+        _check_free(reach, named.get("former"))
+        there = super().create(job, *given, **named)
+        _check_free(reach, there)
+        return there
+
+    def update(self, job: Job, *given: Any, **named: Any) -> bool:  # noqa: ANN401 — as given
+        _now().check_labels(job.definition)
+        return super().update(job, *given, **named)
+
+
+def _check_free(reach: CallerAccess, there: Job | None) -> None:
+    if there is not None and not reach.has(there):
+        raise ConflictError(
+            f"The id {there.key.job_id!r} belongs to a job that your key does not reach",
+            "Choose another id.",
+        )
+
+
+class AccessibleRuns(RecordingRunStore):
+    """The runs of the jobs that the caller may access."""
+
+    def __init__(self, *given: Any, jobs: JobStore, **named: Any) -> None:  # noqa: ANN401 — as given
+        super().__init__(*given, **named)
+        self._reached = jobs
+
+    def get(self, key: RunKey) -> Run | None:
+        if _now().limited and self._uid(key.job) != key.uid:
+            return None
+        return super().get(key)
+
+    def list(
+        self,
+        job: JobKey,
+        *,
+        cursor: str | None,
+        limit: int,
+        first: datetime | None = None,
+        before: datetime | None = None,
+    ) -> Page[Run]:
+        if not _now().limited:
+            return super().list(job, cursor=cursor, limit=limit, first=first, before=before)
+        uid = self._uid(job)
+        if uid is None:
+            return Page([], None, [])
+        page = super().list(job, cursor=cursor, limit=limit, first=first, before=before)
+        unreadable = [each for each in page.unreadable if each.identity.endswith(f"-{uid}")]
+        return Page([run for run in page.items if run.key.uid == uid], page.cursor, unreadable)
+
+    def between(self, job: JobKey, *given: Any, **named: Any) -> Iterator[Run]:  # noqa: ANN401 — as given
+        if not _now().limited:
+            return super().between(job, *given, **named)
+        uid = self._uid(job)
+        if uid is None:
+            return iter(())
+        return (run for run in super().between(job, *given, **named) if run.key.uid == uid)
+
+    def list_dead(self, tenant: str, **named: Any) -> Page[Run]:  # noqa: ANN401 — as given
+        page = super().list_dead(tenant, **named)
+        if not _now().limited:
+            return page
+        uids = {job: self._uid(job) for job in {run.key.job for run in page.items}}
+        items: Sequence[Run] = [run for run in page.items if uids[run.key.job] == run.key.uid]
+        return replace(page, items=items, unreadable=[])
+
+    def _uid(self, key: JobKey) -> str | None:
+        """The uid of the current job with this id; None if the caller may not access it."""
+        job = self._reached.get(key)
+        return None if job is None else job.uid

@@ -1,0 +1,73 @@
+"""`If-Match` and `If-None-Match`: the version of a job that a request expects."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from aws_lambda_powertools.event_handler.openapi.params import Header
+from pydantic import WithJsonSchema
+
+from functions.api.requests import MAX_PARAMETER_CHARS, too_long
+from nextfire.domain.errors import InvalidInputError
+
+_TAG = re.compile(r'(W/)?"[!#-~]*"')
+
+
+IfMatch = Annotated[
+    str | None,
+    Header(
+        alias="If-Match",
+        description="Only if the job still has this `ETag`; `*`: only if the job exists.",
+    ),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": rf"^(\*|{_TAG.pattern}(, ?{_TAG.pattern})*)$",
+            "examples": ['"k3x9m2abk3x9m2ab-1"'],
+        }
+    ),
+]
+IfNoneMatch = Annotated[
+    str | None,
+    Header(alias="If-None-Match", description="`*`: only if the job does not exist."),
+    WithJsonSchema({"const": "*"}),
+]
+
+
+def versions(if_match: str | None) -> frozenset[str] | None:
+    """The versions in an If-Match header; None if it is `*` or absent.
+
+    Raises:
+        InvalidInputError: The header is invalid.
+    """
+    if if_match is None or if_match.strip() == "*":
+        return None
+    if len(if_match) > MAX_PARAMETER_CHARS:
+        raise too_long("If-Match", if_match)
+    tags = [tag.strip() for tag in if_match.split(",")]
+    if not all(map(_TAG.fullmatch, tags)):
+        raise InvalidInputError(
+            "If-Match",
+            if_match,
+            "not an entity tag",
+            "Send an ETag verbatim, including its quotes.",
+        )
+    # A weak tag never matches.
+    return frozenset(tag.strip('"') for tag in tags if tag.startswith('"'))
+
+
+def is_any(if_none_match: str | None) -> bool:
+    """Whether the job must not exist (`If-None-Match: *`).
+
+    Raises:
+        InvalidInputError: The header is not `*`.
+    """
+    if if_none_match is not None and if_none_match.strip() != "*":
+        raise InvalidInputError("If-None-Match", if_none_match, "not `*`", "Send `*`.")
+    return if_none_match is not None
+
+
+def is_there(if_match: str | None) -> bool:
+    """Whether the job must exist in any version (`If-Match: *`)."""
+    return if_match is not None and if_match.strip() == "*"

@@ -1,0 +1,178 @@
+"""The problem and the remedy of each invalid field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import get_args
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from nextfire.domain.policies import MAX_RETRY_DELAY_MS, MAX_WINDOW_SEC, RETRIED
+from nextfire.domain.target import MAX_ENV
+
+_MIN_SIMILARITY = 0.6
+"""Minimum similarity, from 0 to 1, of a name that is suggested instead of another."""
+_VALUE_ERROR = "Value error, "
+"""Prefix that pydantic adds to the messages of our validators."""
+_WHOLE_NUMBER = "Use a whole number without quotes. For example `60`."
+_MISFIRE = 'misfire is an object, for example `{"policy": "RUN_ALL"}`.'
+_OVERLAP = 'overlap is a string, for example `"SKIP"`.'
+_WINDOW = f"Use 1 to {MAX_WINDOW_SEC} seconds, or omit it for no window. For example `3600`."
+_STATES = ", ".join(RETRIED)
+_REMEDIES = {
+    "misfire.relevancyWindowSec": _WINDOW,
+    "misfire": _MISFIRE,
+    "retryPolicy": (
+        'retryPolicy is an object, for example `{"maxAttempts": 5, "backoff": "FIXED"}`.'
+    ),
+    "retryPolicy.maxAttempts": (
+        "A run has 1 to 100 attempts; unlimited retries are not supported. For example `5`."
+    ),
+    "retryPolicy.initialDelayMs": (
+        f"Use a whole number of milliseconds from 0 to {MAX_RETRY_DELAY_MS}. For example `10000`."
+    ),
+    "retryPolicy.maxDelayMs": (
+        f"Use a whole number of milliseconds from 0 to {MAX_RETRY_DELAY_MS}. For example `3600000`."
+    ),
+    "retryPolicy.retryOn": 'retryOn is an object, for example `{"states": ["TIMED_OUT"]}`.',
+    "retryPolicy.retryOn.states": f'Use a list of {_STATES}. For example `["TIMED_OUT"]`.',
+    "retryPolicy.retryOn.exitCodes": (
+        "Use a list of 1 to 64 exit codes: 0 to 255, or -64 to -1 for signals. Omit it for all."
+        " For example `[75]`."
+    ),
+    "taskId": (
+        "Use 1 to 64 letters, digits, hyphens and underscores; start with a letter or a digit."
+    ),
+    "labels": 'Use an object of strings. For example `{"team": "billing"}`.',
+    "scopes": 'Use a list of read, write and admin. For example `["write"]`.',
+    "jobs": "Use a list of 1 to 100 jobs, each as for POST /v1/jobs.",
+    "target": 'For example `{"handler": "report"}`.',
+    "target.handler": (
+        "Use the name of a script, not a path: letters, digits, `_`, `.` and `-`, starting with a"
+        " letter or a digit. For example `report` or `report.zip`. A suffix `@sha256:DIGEST` with"
+        " 64 hexadecimal digits pins the script to its bytes."
+    ),
+    "sha256": "Use 64 lower-case hexadecimal digits, as `sha256sum FILE` prints them.",
+    "signature": "Use an ed25519 signature, see `nextfire scripts push --sign`.",
+    "size": "Use the size of the file in bytes, 1 to 10485760: executors accept no larger script.",
+    "target.script": "For example `s3://BUCKET/TENANT/report.py`.",
+    "target.env": (
+        f"Use an object of at most {MAX_ENV} variables. "
+        'For example `{"LOG_LEVEL": "debug", "API_KEY": {"secret": "billing/key"}}`.'
+    ),
+}
+"""Remedies by field, for fields that have one remedy for all errors."""
+_PROBLEMS = {
+    ("target.handler", "string_pattern_mismatch"): "not the name of a script of the pool",
+    ("target.script", "string_pattern_mismatch"): "not an s3:// URL",
+    ("retryPolicy.retryOn.exitCodes", "too_short"): "an empty list",
+    ("taskId", "string_pattern_mismatch"): (
+        "not the name of a script: without a target, taskId names the script"
+    ),
+    ("retryPolicy.retryOn.states", "literal_error"): f"not one of {_STATES}",
+}
+"""Own messages for some errors of pydantic, by field and error type."""
+_IN_JSON = {
+    "dict_type": "Input should be an object",
+    "model_type": "Input should be an object",
+    "list_type": "Input should be a valid array",
+    "tuple_type": "Input should be a valid array",
+}
+"""Messages in JSON terms for errors that pydantic words in Python terms."""
+ENV = ("target", "env")
+_ENV_NAME = "Use letters, digits and `_`; do not start with a digit. For example `API_KEY`."
+_ENV_VALUE = (
+    'Use a string of at most 4096 characters, or `{"secret": "NAME"}`, or `{"parameter": "NAME"}`.'
+)
+_REFERENCE = (
+    "Use a name below the tenant's prefix: segments of letters, digits and `_+=@.-`, separated by"
+    " `/`; no segment starts with a dot. For example `billing/api-key`."
+)
+_INDEX = re.compile(r"\.[0-9]+$")
+_ELSEWHERE = {
+    "jobId": "A job keeps its id: omit this field.",
+    "state": "Use POST /v1/jobs/{jobId}/pause or /resume, or DELETE the job.",
+    "policy": 'It is misfire.policy: `{"misfire": {"policy": "RUN_ALL"}}`.',
+    "relevancyWindowSec": (
+        'It is misfire.relevancyWindowSec: `{"misfire": {"relevancyWindowSec": 3600}}`.'
+    ),
+}
+"""Remedies for fields that belong elsewhere."""
+
+
+def problem_text(fault: ErrorDetails) -> str:
+    field, kind = ".".join(map(str, fault["loc"])), fault["type"]
+    if kind == "string_pattern_mismatch" and fault["loc"][:2] == ENV:
+        return "not the name of a variable" if fault["loc"][-1] == "[key]" else "not a reference"
+    if kind == "string_type" and fault["loc"][:2] == ENV:
+        return "neither a string nor a reference"
+    ours = _PROBLEMS.get((_INDEX.sub("", field), kind))
+    return ours or _IN_JSON.get(kind) or fault["msg"].removeprefix(_VALUE_ERROR)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The remedy for an unknown *name*: the closest of *known*, if one is similar."""
+    from difflib import get_close_matches  # noqa: PLC0415 — slow to import, seldom needed
+
+    spelled = {each.lower(): each for each in known}
+    like = get_close_matches(name.lower().replace("_", ""), spelled, 1, _MIN_SIMILARITY)
+    return f"Did you mean `{spelled[like[0]]}`?" if like else None
+
+
+def _known(model: type[BaseModel] | None, path: Sequence[int | str]) -> Iterator[str]:
+    """The names of the fields of an object at *path* in a document of *model*."""
+    models = [model] if model else []
+    for part in path:
+        fields = [
+            field
+            for each in models
+            for name, field in each.model_fields.items()
+            if part == (field.alias or name)
+        ]
+        # Other parts are names of variables or indexes of a list.
+        if fields:
+            models = [inner for field in fields for inner in _models(field.annotation)]
+    for each in models:
+        yield from (field.alias or name for name, field in each.model_fields.items())
+
+
+def _models(annotation: object) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
+
+
+def remedy_for(fault: ErrorDetails, model: type[BaseModel] | None) -> str:
+    """How to fix *fault*: an example if the message already states what is allowed."""
+    kind, context, field = fault["type"], fault.get("ctx", {}), ".".join(map(str, fault["loc"]))
+    if kind == "extra_forbidden" and field in _ELSEWHERE:
+        return _ELSEWHERE[field]
+    if kind == "extra_forbidden":
+        like = nearest(str(fault["loc"][-1]), _known(model, fault["loc"][:-1]))
+        return like or "Omit this field, or check its spelling in the documentation."
+    if (remedy := _REMEDIES.get(_INDEX.sub("", field))) and kind not in {"missing", "enum"}:
+        return remedy
+    if fault["loc"][:2] == ENV and kind != "extra_forbidden":
+        if fault["loc"][-1] == "[key]":
+            return _ENV_NAME
+        return _ENV_VALUE if len(fault["loc"]) == 3 else _REFERENCE  # noqa: PLR2004
+    if field == "overlap" and not isinstance(fault["input"], str):
+        return _OVERLAP
+    if kind == "enum":
+        allowed = str(context["expected"]).split("'")[1::2]
+        like = nearest(fault["input"], allowed) if isinstance(fault["input"], str) else None
+        return like or f"Use one of these values. For example `{allowed[0]}`."
+    if (bound := context.get("ge", context.get("le"))) is not None:
+        return f"For example `{bound}`."
+    remedies = {
+        "missing": "Add this field.",
+        "int_parsing": _WHOLE_NUMBER,
+        "int_type": _WHOLE_NUMBER,
+        "int_from_float": _WHOLE_NUMBER,
+        "model_type": "Use a JSON object, or omit the field.",
+        "json_invalid": "Use surrogates (\\ud800 to \\udfff) in pairs only.",
+    }
+    return remedies.get(kind, "Use a value of the type that the message names.")

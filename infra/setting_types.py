@@ -1,0 +1,78 @@
+"""Types of settings: durations, JSON given as text, and their checks."""
+
+import json
+from datetime import timedelta
+from typing import Annotated
+
+from aws_cdk import aws_logs as logs
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, TypeAdapter
+from pydantic.alias_generators import to_camel
+
+LOG_RETENTIONS = {
+    timedelta(days=days): retention
+    for days, retention in {
+        1: logs.RetentionDays.ONE_DAY,
+        3: logs.RetentionDays.THREE_DAYS,
+        7: logs.RetentionDays.ONE_WEEK,
+        14: logs.RetentionDays.TWO_WEEKS,
+        30: logs.RetentionDays.ONE_MONTH,
+        90: logs.RetentionDays.THREE_MONTHS,
+        180: logs.RetentionDays.SIX_MONTHS,
+        365: logs.RetentionDays.ONE_YEAR,
+        731: logs.RetentionDays.TWO_YEARS,
+    }.items()
+}
+
+
+def iso8601(duration: timedelta) -> str:
+    """Format *duration* for the functions' environment, for example `PT2M10S`."""
+    return str(TypeAdapter(timedelta).dump_python(duration, mode="json"))
+
+
+def whole_seconds(duration: timedelta) -> timedelta:
+    if duration <= timedelta(0) or duration.microseconds:
+        raise ValueError("use a duration of one or more whole seconds, such as PT60S")
+    return duration
+
+
+def whole_minutes(duration: timedelta) -> timedelta:
+    if duration % timedelta(minutes=1):
+        raise ValueError("EventBridge rules have minutes: use whole minutes, such as PT15M")
+    return duration
+
+
+def whole_days(duration: timedelta) -> timedelta:
+    if duration % timedelta(days=1):
+        raise ValueError("S3 object locks have days: use whole days, such as P365D")
+    return duration
+
+
+def known_retention(duration: timedelta) -> timedelta:
+    if duration not in LOG_RETENTIONS:
+        days = ", ".join(f"P{known.days}D" for known in LOG_RETENTIONS)
+        raise ValueError(
+            f"CloudWatch Logs supports only fixed retention periods: use one of {days}"
+        )
+    return duration
+
+
+def json_if_text(value: object) -> object:
+    return json.loads(value) if isinstance(value, str) else value
+
+
+Duration = Annotated[timedelta, AfterValidator(whole_seconds)]
+PoolName = Annotated[
+    str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=32)
+]
+
+PRINCIPAL_ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/[\w+=,.@/-]+$"
+
+
+class StrictSettings(BaseModel):
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,  # the reference page is made of them
+    )

@@ -1,0 +1,1 @@
+"""Clients of AWS services, their errors, and small services."""

@@ -1,0 +1,192 @@
+"""AWS clients, and operations that several stores share.
+
+DynamoDB and SQS have two interchangeable clients: the lean client and boto3. All other services use
+boto3, which is imported on the first call.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from nextfire.adapters.aws.errors import (
+    TransactionConflictError,
+    error_code,
+    failed,
+    refused,
+    translated,
+)
+from nextfire.adapters.aws.lazily import LazyClient
+from nextfire.adapters.aws.lean.dynamodb import LeanDynamoDb
+from nextfire.adapters.aws.lean.json_client import ClientTimeouts, JsonClient
+from nextfire.adapters.aws.lean.sqs import LeanSqs
+from nextfire.adapters.dynamodb.items import Item
+from nextfire.domain.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_events import EventBridgeClient
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_secretsmanager import SecretsManagerClient
+    from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_ssm import SSMClient
+    from mypy_boto3_sts import STSClient
+
+# A due entry's bucket is computed before its request is sent, and watchers read a bucket for 30 s
+# after its minute ends. All attempts of one request together take far less than that.
+_USUAL = ClientTimeouts(connect=1, read=4, attempts=3)
+_AT_ONCE = ClientTimeouts(connect=0.5, read=0.5, attempts=1)
+_LONG_POLL = ClientTimeouts(connect=1, read=25, attempts=3)
+_POOL_SIZE = 32
+_CLIENT = "NEXTFIRE_AWS_CLIENT"
+
+T = TypeVar("T")
+
+
+def dynamodb() -> DynamoDBClient:
+    return _dynamodb(_USUAL)
+
+
+def dynamodb_fail_fast() -> DynamoDBClient:
+    """A client that fails fast, for optional calls that an API request waits for."""
+    return _dynamodb(_AT_ONCE)
+
+
+def _dynamodb(patience: ClientTimeouts) -> DynamoDBClient:
+    if not _lean():
+        return cast("DynamoDBClient", _of_boto3("dynamodb", patience))
+    client = JsonClient("dynamodb", "DynamoDB_20120810", patience)
+    return cast("DynamoDBClient", LeanDynamoDb(client))
+
+
+def sqs(*, long_poll: bool = False) -> SQSClient:
+    patience = _LONG_POLL if long_poll else _USUAL
+    if not _lean():
+        return cast("SQSClient", _of_boto3("sqs", patience))
+    return cast("SQSClient", LeanSqs(JsonClient("sqs", "AmazonSQS", patience)))
+
+
+def s3() -> S3Client:
+    return cast("S3Client", _lazy("s3"))
+
+
+def s3_presigner() -> S3Client:
+    """A client that presigns URLs for callers without credentials.
+
+    The URLs contain the regional host name: S3 redirects other host names to it, and a signature is
+    valid for one host only.
+    """
+    style: Any = {"addressing_style": "virtual", "us_east_1_regional_endpoint": "regional"}
+    return cast("S3Client", _of_boto3("s3", _USUAL, signature_version="s3v4", s3=style))
+
+
+def events() -> EventBridgeClient:
+    return cast("EventBridgeClient", _lazy("events"))
+
+
+def secretsmanager() -> SecretsManagerClient:
+    return cast("SecretsManagerClient", _lazy("secretsmanager"))
+
+
+def ssm() -> SSMClient:
+    return cast("SSMClient", _lazy("ssm"))
+
+
+def sts() -> STSClient:
+    return cast("STSClient", _lazy("sts"))
+
+
+def _lean() -> bool:
+    """Whether DynamoDB and SQS use the lean client.
+
+    Raises:
+        ValueError: The environment variable names neither client.
+    """
+    name = os.environ.get(_CLIENT, "lean")
+    if name not in {"lean", "boto3"}:
+        raise ValueError(f"Invalid {_CLIENT} {name!r}: use lean or boto3, for example lean.")
+    return name == "lean"
+
+
+def _lazy(service: str) -> Any:
+    return LazyClient(lambda: _of_boto3(service, _USUAL))
+
+
+def _of_boto3(service: str, patience: ClientTimeouts, **more: Any) -> Any:
+    import boto3  # noqa: PLC0415 - the import takes a second
+    from botocore.config import Config  # noqa: PLC0415 - the same
+
+    config = Config(
+        connect_timeout=patience.connect,
+        read_timeout=patience.read,
+        retries={"total_max_attempts": patience.attempts, "mode": "standard"},
+        max_pool_connections=_POOL_SIZE,
+        **more,
+    )
+    return boto3.client(cast("Any", service), config=config)
+
+
+class SystemClock:
+    """The system clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def sleep(self, duration: timedelta) -> None:
+        time.sleep(duration.total_seconds())
+
+
+def transact(client: DynamoDBClient, writes: list[Any], what: str) -> Item | None:
+    """Commit *writes* in one transaction.
+
+    Only the first write has a condition; it requests the old item if the condition fails.
+
+    Returns:
+        None if committed; else the item that failed the condition, empty if no item exists.
+    """
+    refused = transact_all(client, writes, what)
+    return None if refused is None else refused[1]
+
+
+def transact_all(client: DynamoDBClient, writes: list[Any], what: str) -> tuple[int, Item] | None:
+    """Commit *writes* in one transaction.
+
+    Returns:
+        None if committed; else the index of the first write whose condition failed and the old item
+        that this write requests, empty if no item exists.
+    """
+    try:
+        # Both clients send a client request token, so a resent request writes only once.
+        with translated(what):
+            client.transact_write_items(TransactItems=writes)
+    except refused() as error:
+        if error_code(error) != "TransactionCanceledException":
+            raise
+        reasons: list[Any] = error.response.get("CancellationReasons", [])
+        for index, reason in enumerate(reasons):
+            if reason.get("Code") == "ConditionalCheckFailed":
+                return index, dict(reason.get("Item", {}))
+        codes = ", ".join(str(reason.get("Code")) for reason in reasons)
+        contended = "TransactionConflict" in codes
+        kind = TransactionConflictError if contended else UnavailableError
+        raise kind(f"{what}: transaction cancelled ({codes}). Try again.") from error
+    return None
+
+
+def chunks(things: list[T], size: int) -> list[list[T]]:
+    return [things[i : i + size] for i in range(0, len(things), size)]
+
+
+def one_by_one(things: list[T], do: Callable[[T], object]) -> list[T]:
+    """Call *do* for each of *things*; return those that succeeded. A failure skips one thing."""
+    done = []
+    for thing in things:
+        try:
+            do(thing)
+        except failed():
+            continue
+        done.append(thing)
+    return done

@@ -1,0 +1,146 @@
+"""Resolves jobs' references to secrets in Secrets Manager and parameters in Parameter Store."""
+
+from __future__ import annotations
+
+import json
+import threading
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.domain.errors import InvalidInputError, NotFoundError
+from nextfire.domain.places import tenant_place
+from nextfire.domain.target import ParameterReference, SecretReference
+
+if TYPE_CHECKING:
+    from mypy_boto3_secretsmanager import SecretsManagerClient
+    from mypy_boto3_ssm import SSMClient
+
+_MAX_AGE = 60  # seconds; part of the contract of `Secrets`
+_CACHED = 256
+_WAIT_FOR_TURN = 3  # seconds
+
+_ABSENT = frozenset(
+    {
+        "ResourceNotFoundException",
+        "InvalidRequestException",  # the secret is scheduled for deletion
+        "ParameterNotFound",
+    }
+)
+_REFUSED = {
+    "AccessDeniedException": "this pool may not read it",
+    "DecryptionFailure": "this pool may not decrypt it",
+    "InvalidKeyId": "this pool may not decrypt it",
+    "InvalidParameterException": "the name is invalid",
+    "ValidationException": "the name is invalid",
+}
+
+
+class AwsSecrets:
+    """`Secrets`: ``nextfire/pools/<pool>/<tenant>/<secret>`` and
+    ``/nextfire/pools/<pool>/<tenant>/<parameter>``.
+
+    Powertools' providers fetch and cache the values. They use the wall clock and never drop expired
+    values, so the whole cache is replaced once a minute, by a monotonic clock.
+    """
+
+    def __init__(self, secrets: SecretsManagerClient, parameters: SSMClient, *, pool: str) -> None:
+        self._clients = secrets, parameters
+        self._pool = pool
+        self._lock = threading.Lock()  # guards `_cache`; never held during AWS calls
+        self._cache: _Cache | None = None
+
+    def resolve(self, tenant: str, reference: SecretReference | ParameterReference) -> str:
+        noun, name = _named(tenant_place(self._pool, tenant), reference)
+        try:
+            with translated(f"resolve {noun}"):
+                value = self._latest(name).value(name, reference)
+        except refused() as error:
+            code = error_code(error)
+            if code in _ABSENT:
+                raise NotFoundError(noun, name, f"Create the {noun}.") from error
+            if code in _REFUSED:
+                raise _invalid(noun, name, _REFUSED[code]) from error
+            raise
+        if isinstance(reference, SecretReference) and reference.key is not None:
+            value = _member(value, reference.key, name)
+        if not isinstance(value, str) or not _fits_environment(value):
+            raise _invalid(noun, name, "its value is not text")
+        return value
+
+    def _latest(self, name: str) -> _Cache:
+        """The current cache, with a lock for *name*. Threads that use an older one continue."""
+        with self._lock:
+            cache = self._cache
+            if (
+                cache is None
+                or monotonic() - cache.since >= _MAX_AGE
+                or len(cache.turns) >= _CACHED
+            ):
+                cache = self._cache = _Cache(*self._clients)
+            cache.turns.setdefault(name, threading.Lock())
+            return cache
+
+
+class _Cache:
+    """The values of one minute. `turns`: locks by name, held by the thread that fetches it."""
+
+    def __init__(self, secrets: SecretsManagerClient, parameters: SSMClient) -> None:
+        self.since = monotonic()
+        self.turns: dict[str, threading.Lock] = {}
+        # Powertools' providers import boto3, which takes a second. Most runs use no secret.
+        from aws_lambda_powertools.utilities.parameters import (  # noqa: PLC0415
+            GetParameterError,
+            SecretsProvider,
+            SSMProvider,
+        )
+
+        self._failed = GetParameterError
+        self._secrets = SecretsProvider(boto3_client=secrets)
+        self._parameters = SSMProvider(boto3_client=parameters)
+
+    def value(self, name: str, reference: SecretReference | ParameterReference) -> object:
+        turn = self.turns[name]
+        # If the fetching thread gets no response, the others do not queue behind it.
+        ours = turn.acquire(timeout=_WAIT_FOR_TURN)
+        try:
+            if isinstance(reference, SecretReference):
+                return self._secrets.get(name, max_age=_MAX_AGE)
+            return self._parameters.get(name, max_age=_MAX_AGE, decrypt=True)
+        except self._failed as error:
+            # Powertools' error holds only text; the SDK's error is its cause.
+            raise (error.__cause__ or error.__context__ or error) from None
+        finally:
+            if ours:
+                turn.release()
+
+
+def _named(place: str, reference: SecretReference | ParameterReference) -> tuple[str, str]:
+    if isinstance(reference, SecretReference):
+        return "secret", f"nextfire/{place}{reference.secret}"
+    return "parameter", f"/nextfire/{place}{reference.parameter}"
+
+
+def _member(value: object, key: str, name: str) -> object:
+    """The value of *key* in a JSON object; numbers keep their notation."""
+    try:
+        document = json.loads(str(value), parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        document = None  # the error contains the secret, so it is not raised further
+    if not isinstance(document, dict):
+        raise _invalid("secret", name, "it is not a JSON object, so it has no keys")
+    if key not in document:
+        raise _invalid("secret", name, f"it has no key {key!r}")
+    member = document[key]
+    return json.dumps(member) if isinstance(member, bool) else member
+
+
+def _fits_environment(value: str) -> bool:
+    try:
+        return b"\x00" not in value.encode()
+    except UnicodeEncodeError:
+        return False
+
+
+def _invalid(noun: str, name: str, problem: str) -> InvalidInputError:
+    return InvalidInputError(noun, name, problem, f"Fix the {noun}, or the job's target.env.")

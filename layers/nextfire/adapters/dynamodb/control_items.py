@@ -1,0 +1,169 @@
+"""Items of the table `control`: a field list for each kind of item, and what is made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from nextfire.adapters.dynamodb.fields import INSTANT, TEXT, Codec, Field, decoder, encoder
+from nextfire.adapters.dynamodb.items import Item, from_item
+from nextfire.domain.audit import Audit
+from nextfire.domain.ids import JobKey
+from nextfire.domain.instants import floor_minute, isoformat, to_ms
+from nextfire.domain.ports.control import Lease
+
+MIN_INSTANT, _END = datetime(1970, 1, 2, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+LAST_EPOCH = to_ms(_END)
+"""Upper bound of epochs. No watcher writes a higher number."""
+CLOCK_SKEW = timedelta(minutes=1)
+
+_INVALID = (ArithmeticError, LookupError, TypeError, ValueError)
+
+
+def _count(value: object) -> int:
+    """Check an integer that the conditions of this table can compare.
+
+    Raises:
+        ValueError: *value* is not an integer, or is out of the range that watchers write.
+    """
+    # `epoch = 1` is never true for 1.5, and numbers of more than 38 digits cannot be incremented.
+    if not isinstance(value, Decimal) or not 0 <= value <= LAST_EPOCH or value % 1:
+        raise ValueError(f"invalid count {value!r}: an integer from 0 to {LAST_EPOCH}")
+    return int(value)
+
+
+def _string(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a string")
+    return value
+
+
+def _boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("not a boolean")
+    return value
+
+
+_COUNT = Codec("N", str, _count)
+_STRING = Codec("S", str, _string)
+_BOOLEAN = Codec("BOOL", bool, _boolean)
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The position of a shard: the earliest minute with a bucket that is still read."""
+
+    minute: datetime
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakenRuns:
+    """The number of runs of a tenant that were dispatched in a minute."""
+
+    minute: datetime
+    taken: int
+
+
+ID: Field[Any] = Field("id", TEXT)
+"""The key of all items."""
+LEASE: tuple[Field[Lease], ...] = (
+    Field("holder", _STRING, required=True),
+    Field("epoch", _COUNT, required=True),
+    Field("beat", _COUNT, required=True),
+    Field("released", _BOOLEAN, unless=False),
+)
+CURSOR: tuple[Field[Cursor], ...] = (
+    Field("minute", INSTANT, required=True),
+    Field("epoch", _COUNT, required=True),
+)
+TAKEN: tuple[Field[TakenRuns], ...] = (
+    Field("minute", INSTANT, required=True),
+    Field("taken", _COUNT, required=True),
+)
+AUDIT: tuple[Field[Audit], ...] = (
+    Field("started_at", INSTANT, required=True),
+    Field("since", INSTANT),
+    Field("tenant", _STRING, get=lambda audit: audit.after and audit.after.tenant),
+    Field("job_id", _STRING, get=lambda audit: audit.after and audit.after.job_id),
+    Field("done", _BOOLEAN, required=True),
+)
+CONTROL_TABLE: tuple[Field[Any], ...] = (ID, *LEASE, *CURSOR, *TAKEN, *AUDIT)
+
+encode_lease, _lease_of = encoder(LEASE), decoder(LEASE)
+encode_cursor, _cursor_of = encoder(CURSOR), decoder(CURSOR)
+encode_taken, _taken_of = encoder(TAKEN), decoder(TAKEN)
+encode_audit, _audit_of = encoder(AUDIT), decoder(AUDIT)
+
+
+def encode_id(text: str) -> Item:
+    return {ID.name: TEXT.attribute(text)}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenLease(Lease):
+    """An item that does not decode as a lease. Its heartbeat is stale while `raw` is unchanged.
+
+    It is replaced on condition that the item is still `raw`.
+    """
+
+    raw: Item = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenAudit(Audit):
+    """An item that does not decode as an audit.
+
+    It counts as an audit that ended long ago, so the next one is due and starts from the beginning.
+    It is replaced on condition that the item is still `raw`.
+    """
+
+    raw: Item = field(default_factory=dict)
+
+
+def decode_lease(item: Mapping[str, Any]) -> Lease:
+    try:
+        return Lease(**_lease_of(from_item(item)))
+    except _INVALID:
+        return BrokenLease("", _epoch(item), 0, raw=dict(item))
+
+
+def _epoch(item: Mapping[str, Any]) -> int:
+    """The epoch of a broken lease; 0 if that is broken, too."""
+    try:
+        return _count(from_item(item)["epoch"])
+    except _INVALID:
+        return 0
+
+
+def decode_cursor(item: Mapping[str, Any]) -> datetime | None:
+    """The cursor's minute; None if *item* does not decode as a cursor."""
+    try:
+        minute = floor_minute(_cursor_of(from_item(item))["minute"])
+    except _INVALID:
+        return None
+    return minute if MIN_INSTANT <= minute < _END else None
+
+
+def decode_taken(item: Mapping[str, Any], minute: datetime) -> int | None:
+    """Number of runs taken in *minute*; None if *item* does not hold a count of that minute."""
+    try:
+        values = from_item(item)
+        there = TakenRuns(**_taken_of(values))
+    except _INVALID:
+        return None
+    # The condition compares the texts.
+    sound = values["minute"] == isoformat(there.minute)
+    return there.taken if sound and minute <= there.minute <= minute + CLOCK_SKEW else None
+
+
+def decode_audit(item: Mapping[str, Any]) -> Audit:
+    try:
+        fields = _audit_of(from_item(item))
+        after = [fields.pop(name) for name in ("tenant", "job_id") if name in fields]
+        return Audit(after=JobKey(*after) if after else None, **fields)
+    except _INVALID:
+        return BrokenAudit(MIN_INSTANT, done=True, raw=dict(item))

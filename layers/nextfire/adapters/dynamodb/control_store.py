@@ -1,0 +1,303 @@
+"""Watcher leases, watcher cursors, the audit's state and run quotas in DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from nextfire.adapters.aws.clients import chunks
+from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.adapters.dynamodb.control_items import (
+    AUDIT,
+    CLOCK_SKEW,
+    CURSOR,
+    LAST_EPOCH,
+    LEASE,
+    MIN_INSTANT,
+    TAKEN,
+    BrokenAudit,
+    BrokenLease,
+    Cursor,
+    TakenRuns,
+    decode_audit,
+    decode_cursor,
+    decode_lease,
+    decode_taken,
+    encode_audit,
+    encode_cursor,
+    encode_id,
+    encode_lease,
+    encode_taken,
+)
+from nextfire.adapters.dynamodb.fields import Field, names
+from nextfire.adapters.dynamodb.items import Item, to_item
+from nextfire.domain.audit import Audit
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.instants import isoformat
+from nextfire.domain.ports.control import Lease
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_GET_LIMIT = 100  # keys of one BatchGetItem, a limit of DynamoDB
+_AUDIT_KEY = encode_id("audit")
+_REFUSED = "ConditionalCheckFailedException"
+_TRIES = 8  # attempts of a write that conflicts with other watchers' writes for the same tenant
+_SET_BACK = timedelta(days=1)
+_AHEAD = timedelta(hours=1)
+
+
+class DynamoDbControlStore:
+    """`ControlStore` on the table `control`: ``lease#<group>``, ``cursor#<shard>``, ``audit``,
+    ``runs#<tenant>``.
+
+    An item that does not decode does not stop a watcher. A broken lease has no holder: a watcher
+    that sees it unchanged takes it over. A broken cursor is seeded again, see `seed_cursors`.
+    """
+
+    def __init__(self, client: DynamoDBClient, *, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def lease(self, group: int) -> Lease | None:
+        with translated("read lease"):
+            answer = self._client.get_item(TableName=self._table, Key=_lease_key(group))
+        return decode_lease(answer["Item"]) if "Item" in answer else None
+
+    def replace_lease(self, group: int, was: Lease | None, to: Lease) -> bool:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "Item": _lease_key(group) | encode_lease(to),
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        if was is None:
+            request["ConditionExpression"] = "attribute_not_exists(id)"
+        elif isinstance(was, BrokenLease):
+            request |= _unchanged(was.raw, LEASE)
+        else:
+            request["ConditionExpression"] = "epoch = :epoch AND beat = :beat"
+            request["ExpressionAttributeValues"] = to_item({":epoch": was.epoch, ":beat": was.beat})
+        try:
+            with translated("replace lease"):
+                self._client.put_item(**request)
+        except refused() as error:
+            if error_code(error) != _REFUSED:
+                raise
+            there: Item = error.response.get("Item", {})
+            # The SDK may have sent the request twice: then the first one succeeded.
+            return bool(there) and decode_lease(there) == to
+        return True
+
+    def seed_cursors(self, shards: int, minute: datetime) -> None:
+        """Set missing cursors of the shards below *shards* to *minute*.
+
+        A cursor is broken if it does not decode, or if it is more than an hour after *minute* (then
+        new entries would never be read). A broken cursor is set to one day before *minute*, or to
+        one day before the earliest of the other cursors if that is earlier. The lost value is
+        unknown, and everything after it must be read again. Cursors stay within minutes of each
+        other, so the other cursors show a long outage; the day covers the loss of all cursors at
+        once. A value that is too early costs reads of empty buckets, 60 per poll in addition to the
+        current ones; a value that is too late would lose runs.
+        """
+        items = self._read_cursors(range(shards))
+        decoded = {shard: decode_cursor(item) for shard, item in items.items()}
+        sound = {
+            shard: cursor
+            for shard, cursor in decoded.items()
+            if cursor is not None and cursor <= minute + _AHEAD
+        }
+        back = max(min([minute, *sound.values()]) - _SET_BACK, MIN_INSTANT)
+        for shard in set(range(shards)) - sound.keys():
+            if shard in items:
+                self._set_cursor(shard, back, 0, _unchanged(items[shard], CURSOR))
+            else:
+                absent = {"ConditionExpression": "attribute_not_exists(id)"}
+                self._set_cursor(shard, minute, 0, absent)
+
+    def cursors(self, shards: Collection[int]) -> Mapping[int, datetime]:
+        decoded = {shard: decode_cursor(i) for shard, i in self._read_cursors(shards).items()}
+        return {shard: cursor for shard, cursor in decoded.items() if cursor is not None}
+
+    def move_cursor(self, shard: int, minute: datetime, epoch: int) -> bool:
+        # An invalid epoch does not block the write: the holder's value repairs the item. Nor does
+        # an absent item, which has no attribute types.
+        condition = {
+            "ConditionExpression": (
+                "NOT attribute_type(epoch, :number) OR epoch <= :epoch OR epoch > :last"
+            ),
+            "ExpressionAttributeValues": to_item(
+                {":epoch": epoch, ":last": LAST_EPOCH, ":number": "N"}
+            ),
+        }
+        return self._set_cursor(shard, minute, epoch, condition)
+
+    def take_runs(self, tenant: str, minute: datetime, wanted: int, most: int) -> int:
+        key = _taken_key(tenant)
+        granted = min(wanted, most)
+        for _ in range(_TRIES):
+            if granted <= 0:
+                return 0
+            there = self._add_taken(key, minute, granted, most)
+            if there is None:
+                return granted
+            taken = decode_taken(there, minute)
+            if taken is not None:
+                granted = most - taken  # less than the rejected number
+            elif self._start_minute(key, there, minute, granted):
+                return granted
+        raise UnavailableError(
+            f"Too many concurrent updates of the run count of tenant {tenant!r}. Try again."
+        )
+
+    def taken_runs(self, tenant: str, minute: datetime) -> int:
+        with translated("read taken runs"):
+            answer = self._client.get_item(
+                TableName=self._table,
+                Key=_taken_key(tenant),
+                ConsistentRead=True,
+            )
+        return decode_taken(answer.get("Item", {}), minute) or 0
+
+    def _add_taken(self, key: Item, minute: datetime, granted: int, most: int) -> Item | None:
+        """Add *granted* to the count if it fits. Returns None, or the item that fails the
+        condition.
+        """
+        try:
+            with translated("take runs"):
+                self._client.update_item(
+                    TableName=self._table,
+                    Key=key,
+                    UpdateExpression="SET taken = taken + :granted",
+                    ConditionExpression=(
+                        "attribute_type(#minute, :text) AND attribute_type(taken, :number)"
+                        " AND #minute BETWEEN :minute AND :ahead AND taken BETWEEN :none AND :room"
+                    ),
+                    ExpressionAttributeNames={"#minute": "minute"},
+                    ExpressionAttributeValues=to_item(
+                        {
+                            ":granted": granted,
+                            ":minute": isoformat(minute),
+                            ":ahead": isoformat(minute + CLOCK_SKEW),
+                            ":none": 0,
+                            ":text": "S",
+                            ":number": "N",
+                            ":room": most - granted,
+                        }
+                    ),
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except refused() as error:
+            if error_code(error) != _REFUSED:
+                raise
+            return dict(error.response.get("Item", {}))
+        return None
+
+    def _start_minute(self, key: Item, there: Item, minute: datetime, granted: int) -> bool:
+        """Start the count of *minute* at *granted*, replacing the item *there*. False if it has
+        changed.
+        """
+        condition = (
+            _unchanged(there, TAKEN)
+            if there
+            else {"ConditionExpression": "attribute_not_exists(id)"}
+        )
+        item = key | encode_taken(TakenRuns(minute, granted))
+        try:
+            with translated("take runs"):
+                self._client.put_item(TableName=self._table, Item=item, **condition)
+        except refused() as error:
+            if error_code(error) == _REFUSED:
+                return False
+            raise
+        return True
+
+    def audit(self) -> Audit | None:
+        with translated("read audit"):
+            answer = self._client.get_item(
+                TableName=self._table, Key=_AUDIT_KEY, ConsistentRead=True
+            )
+        return decode_audit(answer["Item"]) if "Item" in answer else None
+
+    def replace_audit(self, was: Audit | None, to: Audit) -> bool:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "Item": _AUDIT_KEY | encode_audit(to),
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        if was is None:
+            request["ConditionExpression"] = "attribute_not_exists(id)"
+        else:
+            raw = was.raw if isinstance(was, BrokenAudit) else encode_audit(was)
+            request |= _unchanged(raw, AUDIT)
+        try:
+            with translated("replace audit"):
+                self._client.put_item(**request)
+        except refused() as error:
+            if error_code(error) != _REFUSED:
+                raise
+            # The SDK may have sent the request twice: then the first one succeeded.
+            return bool(error.response.get("Item") == request["Item"])
+        return True
+
+    def _read_cursors(self, shards: Collection[int]) -> dict[int, Item]:
+        items: dict[int, Item] = {}
+        by_id = {_cursor_key(shard)["id"]["S"]: shard for shard in shards}
+        for chunk in chunks([*shards], _GET_LIMIT):
+            keys: list[Any] = [_cursor_key(shard) for shard in chunk]
+            while keys:
+                with translated("read cursors"):
+                    answer = self._client.batch_get_item(
+                        RequestItems={self._table: {"Keys": keys, "ConsistentRead": True}}
+                    )
+                for item in answer["Responses"].get(self._table, []):
+                    items[by_id[item["id"]["S"]]] = dict(item)
+                left = answer["UnprocessedKeys"].get(self._table)
+                keys = list(left["Keys"]) if left else []
+        return items
+
+    def _set_cursor(
+        self, shard: int, minute: datetime, epoch: int, condition: Mapping[str, Any]
+    ) -> bool:
+        item = _cursor_key(shard) | encode_cursor(Cursor(minute, epoch))
+        try:
+            with translated("set cursor"):
+                self._client.put_item(TableName=self._table, Item=item, **condition)
+        except refused() as error:
+            if error_code(error) == _REFUSED:
+                return False
+            raise
+        return True
+
+
+def _lease_key(group: int) -> Item:
+    return encode_id(f"lease#{group}")
+
+
+def _cursor_key(shard: int) -> Item:
+    return encode_id(f"cursor#{shard}")
+
+
+def _taken_key(tenant: str) -> Item:
+    return encode_id(f"runs#{tenant}")
+
+
+def _unchanged(item: Item, fields: Iterable[Field[Any]]) -> dict[str, Any]:
+    """The condition that *fields* of the stored item are still those of *item*.
+
+    A valid item differs from a broken one in at least one of the fields, so it is not overwritten.
+    If several watchers see the same broken item, only the first one repairs it.
+    """
+    all_names = names(fields)
+    there = [name for name in all_names if name in item]
+    tests = [
+        f"#{name} = :{name}" if name in there else f"attribute_not_exists(#{name})"
+        for name in all_names
+    ]
+    request: dict[str, Any] = {
+        "ConditionExpression": " AND ".join(["attribute_exists(id)", *tests]),
+        "ExpressionAttributeNames": {f"#{name}": name for name in all_names},
+    }
+    if there:
+        request["ExpressionAttributeValues"] = {f":{name}": item[name] for name in there}
+    return request

@@ -1,0 +1,223 @@
+"""Due entries in DynamoDB, partitioned by minute and shard."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import Executor
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from nextfire.adapters.aws.clients import chunks, one_by_one
+from nextfire.adapters.aws.errors import error_code, is_transient, refused, translated, unanswered
+from nextfire.adapters.dynamodb.due_items import (
+    ENTRY,
+    decode_entry,
+    encode_entry,
+    encode_key,
+)
+from nextfire.adapters.dynamodb.fields import names
+from nextfire.adapters.dynamodb.items import Item, to_item
+from nextfire.domain.due import (
+    BrokenEntry,
+    DueEntry,
+    Slot,
+    StoredEntry,
+    bucket_name,
+)
+from nextfire.domain.ids import content_id
+from nextfire.domain.instants import isoformat, to_ms
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_WRITE_LIMIT = 25  # requests of one BatchWriteItem, a limit of DynamoDB
+_GET_LIMIT = 100  # keys of one BatchGetItem, a limit of DynamoDB
+_MAX_SORT_KEY = 1024  # bytes, a limit of DynamoDB
+_QUARANTINE = "quarantine"
+
+
+class DynamoDbDueStore:
+    """`DueStore` on the table `due`. Batches are written concurrently on *executor*."""
+
+    def __init__(
+        self, client: DynamoDBClient, *, table: str, shards: int, executor: Executor
+    ) -> None:
+        self._client = client
+        self._table = table
+        self._shards = shards
+        self._executor = executor
+
+    def read(
+        self,
+        minute: datetime,
+        shard: int,
+        *,
+        before: datetime | None,
+        consistent: bool,
+        since: datetime | None = None,
+        after: Slot | None = None,
+        page: int | None = None,
+    ) -> Iterator[StoredEntry | BrokenEntry]:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "KeyConditionExpression": "#bucket = :bucket",
+            "ExpressionAttributeNames": {"#bucket": "bucket"},
+            "ExpressionAttributeValues": to_item({":bucket": bucket_name(minute, shard)}),
+            "ConsistentRead": consistent,
+        }
+        if before is not None:
+            bound = "#entry < :before" if since is None else "#entry BETWEEN :since AND :before"
+            request["KeyConditionExpression"] += f" AND {bound}"
+            request["ExpressionAttributeNames"] |= {"#entry": "entry"}
+            request["ExpressionAttributeValues"] |= to_item(
+                {
+                    ":before": f"{to_ms(before):013d}",
+                    ":since": None if since is None else f"{to_ms(since):013d}",
+                }
+            )
+        if after is not None:
+            request["ExclusiveStartKey"] = encode_key(after)
+        if page is not None:
+            request["Limit"] = page
+        while True:
+            with translated("read due entries"):
+                answer = self._client.query(**request)
+            yield from map(decode_entry, answer["Items"])
+            if "LastEvaluatedKey" not in answer:
+                return
+            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+
+    def occupied(self, slots: Collection[Slot]) -> set[Slot]:
+        found: set[Slot] = set()
+        for chunk in chunks([*dict.fromkeys(slots)], _GET_LIMIT):
+            keys: list[Any] = [encode_key(slot) for slot in chunk]
+            while keys:
+                with translated("check slots"):
+                    answer = self._client.batch_get_item(
+                        RequestItems={
+                            self._table: {
+                                "Keys": keys,
+                                "ConsistentRead": True,
+                                "ProjectionExpression": "#bucket, #entry",
+                                "ExpressionAttributeNames": {
+                                    "#bucket": "bucket",
+                                    "#entry": "entry",
+                                },
+                            }
+                        }
+                    )
+                items = answer["Responses"].get(self._table, [])
+                found.update(Slot(item["bucket"]["S"], item["entry"]["S"]) for item in items)
+                left = answer["UnprocessedKeys"].get(self._table)
+                keys = list(left["Keys"]) if left else []
+        return found
+
+    def put(self, entries: Collection[DueEntry], now: datetime) -> set[DueEntry]:
+        slots = [Slot(entry.bucket(now, self._shards), entry.sort_key) for entry in entries]
+        # Two entries with the same key are one entry. DynamoDB rejects a batch with duplicate keys.
+        items = {s: encode_entry(e, s) for e, s in zip(entries, slots, strict=True)}
+        stored = set(
+            self._write(
+                {slot: {"PutRequest": {"Item": item}} for slot, item in items.items()},
+                single=lambda slot: self._client.put_item(TableName=self._table, Item=items[slot]),
+            )
+        )
+        return {entry for entry, slot in zip(entries, slots, strict=True) if slot in stored}
+
+    def mark_held(self, entries: Collection[StoredEntry]) -> None:
+        items = {
+            each.slot: encode_entry(replace(each.entry, held=True), each.slot) for each in entries
+        }
+        self._write(
+            {slot: {"PutRequest": {"Item": item}} for slot, item in items.items()},
+            single=lambda slot: self._client.put_item(TableName=self._table, Item=items[slot]),
+        )
+
+    def delete(self, slots: Collection[Slot]) -> None:
+        self._write(
+            {slot: {"DeleteRequest": {"Key": encode_key(slot)}} for slot in slots},
+            single=lambda slot: self._client.delete_item(
+                TableName=self._table, Key=encode_key(slot)
+            ),
+        )
+
+    def keep(self, entry: BrokenEntry, now: datetime) -> None:
+        item: Item = dict(entry.raw) if isinstance(entry.raw, Mapping) else {}
+        item |= to_item(
+            {
+                "bucket": _QUARANTINE,
+                "entry": _quarantine_key(entry.slot),
+                "error": entry.error,
+                "quarantined_at": isoformat(now),
+            }
+        )
+        with translated("quarantine due entry"):
+            self._client.put_item(TableName=self._table, Item=item)
+
+    def quarantine(self, entry: BrokenEntry, now: datetime) -> None:
+        self.keep(entry, now)
+        self._delete_unchanged(entry)
+
+    def _delete_unchanged(self, entry: BrokenEntry) -> None:
+        """Delete *entry* unless its slot has changed: a valid entry may have the same key."""
+        raw = entry.raw if isinstance(entry.raw, Mapping) else {}
+        fields = names(ENTRY)
+        equal = " AND ".join(
+            f"#{name} = :{name}" if name in raw else f"attribute_not_exists(#{name})"
+            for name in fields
+        )
+        values = {f":{name}": raw[name] for name in fields if name in raw}
+        request: dict[str, Any] = {"ExpressionAttributeValues": values} if values else {}
+        try:
+            with translated("delete broken entry"):
+                self._client.delete_item(
+                    TableName=self._table,
+                    Key=encode_key(entry.slot),
+                    ConditionExpression=equal,
+                    ExpressionAttributeNames={f"#{name}": name for name in fields},
+                    **request,
+                )
+        except refused() as error:
+            if error_code(error) != "ConditionalCheckFailedException":
+                raise
+
+    def _write(self, requests: Mapping[Slot, Any], single: Any) -> list[Slot]:
+        """Write *requests* in concurrent batches. Returns the slots that were written."""
+
+        def batch(slots: list[Slot]) -> list[Slot]:
+            if len(slots) == 1:
+                return one_by_one(slots, single)
+            try:
+                answer = self._client.batch_write_item(
+                    RequestItems={self._table: [requests[slot] for slot in slots]}
+                )
+            except unanswered():
+                return []
+            except refused() as error:
+                if is_transient(error):
+                    return []  # more requests would only add load
+                # The whole batch was rejected, maybe for one bad entry. Each write is idempotent.
+                return one_by_one(slots, single)
+            left = {
+                _slot_of(request) for request in answer["UnprocessedItems"].get(self._table, [])
+            }
+            return [slot for slot in slots if slot not in left]
+
+        written = self._executor.map(batch, chunks([*requests], _WRITE_LIMIT))
+        return [slot for slots in written for slot in slots]
+
+
+def _quarantine_key(slot: Slot) -> str:
+    """The sort key of a quarantined item: readable if it fits, otherwise a hash."""
+    key = f"{slot.bucket}/{slot.sort_key}"
+    return key if len(key.encode()) <= _MAX_SORT_KEY else f"{slot.bucket}/{content_id(key)}"
+
+
+def _slot_of(request: Any) -> Slot:
+    key = (
+        request["PutRequest"]["Item"]
+        if "PutRequest" in request
+        else request["DeleteRequest"]["Key"]
+    )
+    return Slot(key["bucket"]["S"], key["entry"]["S"])

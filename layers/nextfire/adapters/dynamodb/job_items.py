@@ -1,0 +1,222 @@
+"""Items of the table `jobs`: its field list, and what is made from it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Never
+
+from nextfire.adapters.dynamodb.fields import (
+    EXECUTORS,
+    FLAG,
+    INSTANT,
+    INTEGER,
+    STAMP,
+    TEXT,
+    Codec,
+    Field,
+    encoder,
+    member_of,
+    projection,
+    raw_decoder,
+)
+from nextfire.adapters.dynamodb.items import Item
+from nextfire.domain.backfill import Backfill, Order
+from nextfire.domain.definition import JobDefinition, WhenDocument
+from nextfire.domain.errors import UndecodableError
+from nextfire.domain.ids import UID, JobKey
+from nextfire.domain.instants import from_ms, isoformat, parse_instant, to_ms
+from nextfire.domain.job import Job, Replaced
+from nextfire.domain.occurrences import JobState
+
+_CACHED = 4 * 1024
+
+
+def _uid(content: str) -> str:
+    if not UID.fullmatch(content):  # its due entries and messages would not decode
+        raise ValueError(f"invalid uid {content!r}")
+    return content
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _payload(text: str) -> Any:
+    """Decode strict JSON. Values that a response cannot hold are found here, not in a listing."""
+    return json.loads(text, parse_constant=_reject_constant, parse_float=_finite)
+
+
+def _reject_constant(name: str) -> Never:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _reject_constant(text)
+
+
+def _encode_all_replaced(replaced: Sequence[Replaced]) -> str:
+    return json.dumps([_encode_replaced(past) for past in replaced])
+
+
+def _decode_all_replaced(text: str) -> tuple[Replaced, ...]:
+    return tuple(map(_decode_replaced, json.loads(text)))
+
+
+def _encode_replaced(past: Replaced) -> dict[str, Any]:
+    return {
+        "version": past.version,
+        "effective_from": isoformat(past.effective_from),
+        "until": isoformat(past.until),
+        "counted_from": past.counted_from and isoformat(past.counted_from),
+        "resumed_at": past.resumed_at and isoformat(past.resumed_at),
+        "paused": past.paused,
+        "when": past.when.model_dump(mode="json", by_alias=True, exclude_none=True),
+    }
+
+
+def _decode_replaced(values: Mapping[str, Any]) -> Replaced:
+    return Replaced(
+        version=int(values["version"]),
+        effective_from=parse_instant(values["effective_from"]),
+        until=parse_instant(values["until"]),
+        when=WhenDocument.model_validate(values["when"]),
+        counted_from=_from_text(values.get("counted_from")),
+        resumed_at=_from_text(values.get("resumed_at")),
+        paused=bool(values.get("paused", False)),
+    )
+
+
+def _from_text(value: str | None) -> datetime | None:
+    return None if value is None else parse_instant(value)
+
+
+def _encode_backfill(asked: Backfill) -> str:
+    return _json(
+        {
+            "backfill_id": asked.backfill_id,
+            "version": asked.version,
+            "first": isoformat(asked.first),
+            "last": isoformat(asked.last),
+            "count": asked.count,
+            "order": asked.order.value,
+            "asked_at": isoformat(asked.asked_at),
+            "reason": asked.reason,
+        }
+    )
+
+
+def _decode_backfill(text: str) -> Backfill:
+    values = json.loads(text)
+    return Backfill(
+        backfill_id=str(values["backfill_id"]),
+        version=int(values["version"]),
+        first=parse_instant(values["first"]),
+        last=parse_instant(values["last"]),
+        count=int(values["count"]),
+        order=Order(values["order"]),
+        asked_at=parse_instant(values["asked_at"]),
+        reason=None if values["reason"] is None else str(values["reason"]),
+    )
+
+
+def _instants(content: Sequence[Mapping[str, str]]) -> tuple[datetime, ...]:
+    return tuple(from_ms(int(at["N"])) for at in content)
+
+
+def _definition_text(job: Job) -> str:
+    document = job.definition.document()
+    return _json({name: value for name, value in document.items() if name != "payload"})
+
+
+def _payload_text(job: Job) -> str | None:
+    payload = job.definition.payload
+    return _json(payload) if payload != {} else None
+
+
+_INSTANTS = Codec("L", lambda instants: [{"N": str(to_ms(at))} for at in instants], _instants)
+
+KEY: tuple[Field[JobKey], ...] = (
+    Field("tenant", TEXT, EXECUTORS, decoded=False),
+    Field("job_id", TEXT, EXECUTORS, decoded=False),
+)
+_WITHOUT_PAYLOAD: tuple[Field[Job], ...] = (
+    Field("uid", Codec("S", str, _uid), EXECUTORS, required=True),
+    Field("revision", INTEGER, EXECUTORS, required=True),
+    Field("schedule_version", INTEGER, EXECUTORS, required=True),
+    Field("effective_from", INSTANT, required=True),
+    Field("state", member_of(JobState), EXECUTORS, required=True),
+    Field("definition", TEXT, get=_definition_text, required=True, decoded=False),
+    Field("created_at", INSTANT, required=True),
+    Field("updated_at", INSTANT, EXECUTORS, required=True),
+    Field("replaced", Codec("S", _encode_all_replaced, _decode_all_replaced), unless=()),
+    Field("counted_from", INSTANT),
+    Field("resumed_at", INSTANT),
+    Field("pause_reason", TEXT),
+    Field("skips", _INSTANTS, unless=()),
+    Field("resumes_at", INSTANT),
+    Field("counted", FLAG, EXECUTORS, unless=False, decoded=False),
+    Field("drain_asked_at", INSTANT),
+    Field("backfill", Codec("S", _encode_backfill, _decode_backfill)),
+)
+JOB_FIELDS: tuple[Field[Any], ...] = (
+    *KEY,
+    *_WITHOUT_PAYLOAD,
+    Field("payload", TEXT, get=_payload_text, decoded=False),
+)
+"""The attributes of a job. A change of an executor is the end of a job: it uses no definition, no
+payload and no schedule."""
+COUNT_FIELDS: tuple[Field[Any], ...] = (*KEY, Field("jobs", INTEGER, EXECUTORS))
+"""The attributes of the number of a tenant's jobs."""
+JOBS_TABLE: tuple[Field[Any], ...] = (*JOB_FIELDS, *COUNT_FIELDS[len(KEY) :], STAMP)
+
+WITHOUT_PAYLOAD: Any = projection((*KEY, *_WITHOUT_PAYLOAD))
+"""Watchers do not need payloads, and a hundred payloads may not fit into their memory."""
+
+encode_key = encoder(KEY)
+_encode_attributes = encoder(JOB_FIELDS[len(KEY) :])
+_decode_attributes = raw_decoder(JOB_FIELDS)
+
+
+def encode_job(job: Job) -> Item:
+    return encode_key(job.key) | _encode_attributes(job)
+
+
+def decode_key(item: Mapping[str, Any]) -> JobKey:
+    return JobKey(item["tenant"]["S"], item["job_id"]["S"])
+
+
+def _definition(item: Mapping[str, Any]) -> JobDefinition:
+    text = item["definition"]["S"]
+    # Watchers read the same definitions repeatedly, so small ones are cached.
+    read = _parsed if len(text) <= _CACHED else JobDefinition.model_validate_json
+    definition = read(text)
+    if "payload" not in item:
+        return definition
+    return definition.model_copy(update={"payload": _payload(item["payload"]["S"])})
+
+
+@lru_cache(maxsize=512)
+def _parsed(text: str) -> JobDefinition:
+    return JobDefinition.model_validate_json(text)
+
+
+def decode_job(item: Mapping[str, Any]) -> Job:
+    """Decode *item* as a job.
+
+    Raises:
+        UndecodableError: *item* is not a job.
+    """
+    try:
+        return Job(
+            decode_key(item),
+            definition=_definition(item),
+            counted="counted" in item,
+            **_decode_attributes(item),
+        )
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise UndecodableError(f"job does not decode: {type(error).__name__}: {error}") from error

@@ -1,0 +1,341 @@
+"""Jobs in DynamoDB."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from nextfire.adapters.aws.clients import chunks, transact, transact_all
+from nextfire.adapters.aws.errors import TransactionConflictError, error_code, refused, translated
+from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
+from nextfire.adapters.dynamodb.due_items import entry_item
+from nextfire.adapters.dynamodb.items import Item, to_item
+from nextfire.adapters.dynamodb.job_items import (
+    WITHOUT_PAYLOAD,
+    decode_job,
+    decode_key,
+    encode_job,
+    encode_key,
+)
+from nextfire.domain.change import CHANGED_BY
+from nextfire.domain.due import DueEntry
+from nextfire.domain.errors import UndecodableError
+from nextfire.domain.ids import JOB_ID, JobKey
+from nextfire.domain.instants import isoformat
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.pages import Page, Scan, Unreadable
+from nextfire.domain.quotas import too_many_jobs
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_GET_LIMIT = 100  # keys of one BatchGetItem, a limit of DynamoDB
+
+_COUNT = "#"
+"""Prefix of a tenant's name in the partition of the tenant's job count. Tenant names do not start
+with it."""
+_TRIES = 6  # attempts of a write that conflicts with others on the same count
+_BETWEEN_TRIES = 0.1  # maximum seconds between attempts
+
+
+class DynamoDbJobStore:
+    """`JobStore` on the tables `jobs` and, for the first due entry of a job, `due`.
+
+    The number of jobs that count against a tenant's quota is an item of the table `jobs` in a
+    dedicated partition. It is written in the same transaction as the job, so it stays correct if a
+    process dies.
+    """
+
+    def __init__(
+        self, client: DynamoDBClient, *, table: str, due_table: str = "", shards: int = 1
+    ) -> None:
+        self._client = client
+        self._table = table
+        self._due_table = due_table
+        self._shards = shards
+
+    def create(
+        self,
+        job: Job,
+        first: DueEntry | None,
+        now: datetime,
+        *,
+        former: Job | None = None,
+        most: int | None = None,
+    ) -> Job | None:
+        put: dict[str, Any] = {
+            "TableName": self._table,
+            "Item": encode_job(job),
+            "ConditionExpression": "attribute_not_exists(job_id)",
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        if former is not None:
+            put["ConditionExpression"] += " OR (uid = :former AND #state = :cancelled)"
+            put["ExpressionAttributeNames"] = {"#state": "state"}
+            put["ExpressionAttributeValues"] = to_item(
+                {":former": former.uid, ":cancelled": JobState.CANCELLED.value}
+            )
+        count = self._count(job.key.tenant, int(job.counted), most)
+        refused = self._write(put, first, now, "create job", count)
+        return None if refused is None else decode_job(refused)
+
+    def update(
+        self,
+        job: Job,
+        entry: DueEntry | None,
+        now: datetime,
+        *,
+        counts: int = 0,
+        most: int | None = None,
+    ) -> bool:
+        put = replacing(job, self._table)
+        count = self._count(job.key.tenant, counts, most)
+        refused = self._write(put, entry, now, "update job", count)
+        return refused is None or refused == put["Item"]
+
+    def get(self, key: JobKey) -> Job | None:
+        with translated("get job"):
+            answer = self._client.get_item(
+                TableName=self._table, Key=encode_key(key), ConsistentRead=True
+            )
+        item = answer.get("Item")
+        return decode_job(item) if item else None
+
+    def get_many(
+        self, keys: Collection[JobKey], *, consistent: bool = False
+    ) -> Mapping[JobKey, Job | Exception]:
+        found: dict[JobKey, Job | Exception] = {}
+        for chunk in chunks([*dict.fromkeys(keys)], _GET_LIMIT):
+            with translated("get jobs"):
+                answer = self._client.batch_get_item(
+                    RequestItems={
+                        self._table: WITHOUT_PAYLOAD
+                        | {"Keys": [*map(encode_key, chunk)], "ConsistentRead": consistent}
+                    }
+                )
+            for item in answer["Responses"].get(self._table, []):
+                key = JobKey(item["tenant"]["S"], item["job_id"]["S"])
+                try:
+                    found[key] = decode_job(item)
+                except UndecodableError as error:
+                    found[key] = error
+        return found
+
+    def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[Job]:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "KeyConditionExpression": "tenant = :tenant",
+            "ExpressionAttributeValues": to_item({":tenant": tenant}),
+            "Limit": limit,
+        }
+        if cursor is not None:
+            request["ExclusiveStartKey"] = encode_key(JobKey(tenant, decode_cursor(cursor, JOB_ID)))
+        with translated("list jobs"):
+            answer = self._client.query(**request)
+        last = answer.get("LastEvaluatedKey")
+        jobs: list[Job] = []
+        unreadable: list[Unreadable] = []
+        for item in answer["Items"]:
+            try:
+                jobs.append(decode_job(item))
+            except UndecodableError as error:
+                unreadable.append(Unreadable(item["job_id"]["S"], str(error)))
+        return Page(jobs, encode_cursor(last["job_id"]["S"]) if last else None, unreadable)
+
+    def ids(self, tenant: str, *, after: str | None, limit: int) -> Sequence[str]:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "KeyConditionExpression": "tenant = :tenant",
+            "ExpressionAttributeValues": to_item({":tenant": tenant}),
+            "ProjectionExpression": "job_id",
+        }
+        if after is not None:
+            request["KeyConditionExpression"] += " AND job_id > :after"
+            request["ExpressionAttributeValues"] |= to_item({":after": after})
+        found: list[str] = []
+        while len(found) < limit:
+            with translated("list job ids"):
+                answer = self._client.query(**request, Limit=limit - len(found))
+            found += [item["job_id"]["S"] for item in answer["Items"]]
+            if "LastEvaluatedKey" not in answer:
+                break
+            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+        return found
+
+    def scan(self, after: JobKey | None, *, limit: int) -> Scan:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "ConsistentRead": True,
+            "Limit": limit,
+        }
+        if after is not None:
+            request["ExclusiveStartKey"] = encode_key(after)
+        with translated("scan jobs"):
+            answer = self._client.scan(**request)
+        jobs: list[Job] = []
+        unreadable: list[tuple[JobKey, str]] = []
+        for item in answer["Items"]:
+            if item["tenant"]["S"].startswith(_COUNT):
+                continue
+            try:
+                jobs.append(decode_job(item))
+            except UndecodableError as error:
+                unreadable.append((decode_key(item), str(error)))
+        last = answer.get("LastEvaluatedKey")
+        return Scan(jobs, unreadable, decode_key(last) if last else None)
+
+    def complete(self, job: Job, now: datetime) -> bool:
+        counted = job.counted
+        while True:
+            there = self._complete(job, now, counted=counted)
+            if there is None:
+                return True
+            if not _is_unchanged(there, job) or ("counted" in there) == counted:
+                return False
+            counted = not counted  # it has changed since *job* was read
+
+    def _complete(self, job: Job, now: datetime, *, counted: bool) -> Item | None:
+        """Set *job* to COMPLETED if the stored job is (or is not) *counted*. Returns None, or the
+        item that fails the condition.
+        """
+        exists = "attribute_exists" if counted else "attribute_not_exists"
+        update: Any = {
+            "TableName": self._table,
+            "Key": encode_key(job.key),
+            "UpdateExpression": (
+                "SET #state = :completed, updated_at = :now "
+                f"REMOVE counted, {CHANGED_BY} ADD revision :one"
+            ),
+            "ConditionExpression": (
+                "uid = :uid AND schedule_version = :version AND #state = :active"
+                f" AND {exists}(counted)"
+            ),
+            "ExpressionAttributeNames": {"#state": "state"},
+            "ExpressionAttributeValues": to_item(
+                {
+                    ":completed": JobState.COMPLETED.value,
+                    ":active": JobState.ACTIVE.value,
+                    ":uid": job.uid,
+                    ":version": job.schedule_version,
+                    ":now": isoformat(now),
+                    ":one": 1,
+                }
+            ),
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        count = self._count(job.key.tenant, -int(counted), None)
+        if count is not None:
+            return self._transact([{"Update": update}, count], "complete job")
+        try:
+            with translated("complete job"):
+                self._client.update_item(**update)
+        except refused() as error:
+            if error_code(error) != "ConditionalCheckFailedException":
+                raise
+            return dict(error.response.get("Item", {}))
+        return None
+
+    def counted(self, tenant: str) -> int:
+        with translated("read count"):
+            answer = self._client.get_item(
+                TableName=self._table, Key=_count_key(tenant), ConsistentRead=True
+            )
+        item = answer.get("Item", {})
+        try:
+            return int(item["jobs"]["N"]) if "jobs" in item else 0
+        except (LookupError, ValueError) as error:
+            raise UndecodableError(
+                f"The stored job count of tenant {tenant!r} is not a number."
+            ) from error
+
+    def _count(self, tenant: str, counts: int, most: int | None) -> dict[str, Any] | None:
+        """The write that adds *counts* to *tenant*'s job count, up to *most*; None if *counts* is
+        0.
+        """
+        if not counts:
+            return None
+        update: dict[str, Any] = {
+            "TableName": self._table,
+            "Key": _count_key(tenant),
+            "UpdateExpression": "ADD jobs :counts",
+            "ExpressionAttributeValues": to_item(
+                {":counts": counts, ":most": most if counts > 0 else None}
+            ),
+        }
+        if most is not None and counts > 0:
+            update["ConditionExpression"] = "attribute_not_exists(jobs) OR jobs < :most"
+        return {"Update": update}
+
+    def _write(
+        self,
+        put: dict[str, Any],
+        entry: DueEntry | None,
+        now: datetime,
+        what: str,
+        count: dict[str, Any] | None,
+    ) -> Item | None:
+        """Write the job, *entry* and *count* in one transaction. Returns None, or the stored item
+        that fails the job's condition.
+        """
+        writes: list[Any] = [{"Put": put}]
+        if entry is not None:
+            due = {"TableName": self._due_table, "Item": entry_item(entry, now, self._shards)}
+            writes.append({"Put": due})
+        if count is None:
+            return transact(self._client, writes, what)
+        return self._transact([*writes, count], what)
+
+    def _transact(self, writes: Sequence[Any], what: str) -> Item | None:
+        """Commit *writes*, the last of which is a count. Retries on contention: concurrent
+        creations of a tenant's jobs conflict on the count.
+
+        Returns:
+            None if committed; else the item that fails the condition of the first write.
+
+        Raises:
+            QuotaUsedUpError: The count is at its limit.
+        """
+        for left in reversed(range(_TRIES)):
+            try:
+                refused = transact_all(self._client, [*writes], what)
+            except TransactionConflictError:
+                if not left:
+                    raise
+                time.sleep(random.uniform(0, _BETWEEN_TRIES))  # noqa: S311 — not a secret
+                continue
+            if refused is None:
+                return None
+            index, item = refused
+            if index == 0:
+                return item
+            raise too_many_jobs(writes[-1]["Update"]["ExpressionAttributeValues"][":most"]["N"])
+        raise AssertionError("not reached")
+
+
+def _is_unchanged(item: Mapping[str, Any], job: Job) -> bool:
+    """Whether *item* is *job*, still ACTIVE and with the same schedule version."""
+    wanted = {
+        "uid": {"S": job.uid},
+        "schedule_version": {"N": str(job.schedule_version)},
+        "state": {"S": JobState.ACTIVE.value},
+    }
+    return all(item.get(name) == value for name, value in wanted.items())
+
+
+def replacing(job: Job, table: str) -> dict[str, Any]:
+    """The Put that replaces the previous revision by *job*."""
+    return {
+        "TableName": table,
+        "Item": encode_job(job),
+        "ConditionExpression": "uid = :uid AND revision = :before",
+        "ExpressionAttributeValues": to_item({":uid": job.uid, ":before": job.revision - 1}),
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
+
+
+def _count_key(tenant: str) -> Item:
+    return encode_key(JobKey(_COUNT + tenant, _COUNT))

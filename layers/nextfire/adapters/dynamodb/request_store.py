@@ -1,0 +1,107 @@
+"""Requests with an idempotency key, in DynamoDB."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.adapters.dynamodb.items import Item, to_item
+from nextfire.adapters.dynamodb.request_items import (
+    decode_request,
+    encode_key,
+    encode_request,
+    seconds,
+)
+from nextfire.domain.change import CHANGED_BY
+from nextfire.domain.instants import isoformat
+from nextfire.domain.ports.requests import KeptRequest
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_NOTE = "#note#"
+"""Prefix of the id of a note. Tenant names are never empty, so request ids cannot have it."""
+_NOTE_RETENTION = timedelta(days=1)
+"""As long as the table's stream keeps the write."""
+_REFUSED = "ConditionalCheckFailedException"
+
+
+class DynamoDbRequestStore:
+    """`RequestStore` on the table `requests`, whose items expire (TTL)."""
+
+    def __init__(self, client: DynamoDBClient, *, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def begin(self, tenant: str, key: str, fingerprint: str, now: datetime) -> KeptRequest | None:
+        try:
+            with translated("begin request"):
+                self._client.put_item(
+                    TableName=self._table,
+                    Item=_id(tenant, key) | encode_request(KeptRequest(fingerprint, now, None)),
+                    # Expired items may remain for some days.
+                    ConditionExpression="attribute_not_exists(#request) OR expires_at <= :now",
+                    ExpressionAttributeNames={"#request": "request"},
+                    ExpressionAttributeValues=to_item({":now": seconds(now)}),
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except refused() as error:
+            if error_code(error) != _REFUSED:
+                raise
+            return decode_request(error.response["Item"])  # requested by ALL_OLD
+        return None
+
+    def finish(self, tenant: str, key: str, began_at: datetime, answer: str) -> str:
+        try:
+            with translated("finish request"):
+                self._client.update_item(
+                    TableName=self._table,
+                    Key=_id(tenant, key),
+                    UpdateExpression="SET answer = :answer",
+                    ConditionExpression="#at = :at AND attribute_not_exists(answer)",
+                    ExpressionAttributeNames={"#at": "at"},
+                    ExpressionAttributeValues=to_item(
+                        {":answer": answer, ":at": isoformat(began_at)}
+                    ),
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except refused() as error:
+            if error_code(error) != _REFUSED:
+                raise
+            item: Any = error.response.get("Item")
+            kept = decode_request(item) if item else None
+            if kept is not None and kept.at == began_at and kept.answer is not None:
+                return kept.answer
+        return answer
+
+    def refuse(self, tenant: str, key: str, began_at: datetime) -> None:
+        try:
+            with translated("refuse request"):
+                self._client.update_item(
+                    TableName=self._table,
+                    Key=_id(tenant, key),
+                    UpdateExpression="SET refused = :yes",
+                    ConditionExpression="#at = :at",
+                    ExpressionAttributeNames={"#at": "at"},
+                    ExpressionAttributeValues=to_item({":yes": True, ":at": isoformat(began_at)}),
+                )
+        except refused() as error:
+            if error_code(error) != _REFUSED:
+                raise
+
+    def note(self, request_id: str, changed_by: str, now: datetime) -> None:
+        """Send *changed_by* to the audit chain, for a request that writes no other item."""
+        item = {
+            "request": f"{_NOTE}{request_id}#{secrets.token_hex(4)}",
+            CHANGED_BY: changed_by,
+            "expires_at": seconds(now + _NOTE_RETENTION),
+        }
+        with translated("note request"):
+            self._client.put_item(TableName=self._table, Item=to_item(item))
+
+
+def _id(tenant: str, key: str) -> Item:
+    # Tenant names do not contain the separator.
+    return encode_key(f"{tenant}#{key}")

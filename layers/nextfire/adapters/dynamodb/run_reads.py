@@ -1,0 +1,159 @@
+"""Reads of run records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from nextfire.adapters.aws.errors import translated
+from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
+from nextfire.adapters.dynamodb.items import Item, to_item
+from nextfire.adapters.dynamodb.run_items import dead_runs, decode_run, encode_key, partition
+from nextfire.domain.errors import UndecodableError
+from nextfire.domain.ids import JOB_ID, JobKey, RunKey, first_run_id
+from nextfire.domain.instants import to_ms
+from nextfire.domain.ports.pages import Page, Unreadable
+from nextfire.domain.run import Run, RunState
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_RUN_ID = re.compile(r"[0-9]{8}T[0-9]{9}Z-[a-z0-9]{8,32}")
+_INDEX = "attention"
+_ATTENTION_AT = re.compile(rf"[0-9]{{13}}#({JOB_ID.pattern})\.({_RUN_ID.pattern})")
+
+
+class RunReads:
+    """The reads of `RunStore`, on the table `runs`."""
+
+    def __init__(self, client: DynamoDBClient, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def list_dead(
+        self, tenant: str, *, first: datetime, last: datetime, cursor: str | None, limit: int
+    ) -> Page[Run]:
+        attention = dead_runs(tenant)
+        low, high = f"{to_ms(first):013d}", f"{to_ms(last):013d}~"
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "IndexName": _INDEX,
+            "KeyConditionExpression": "attention = :attention AND attention_at BETWEEN :a AND :b",
+            "ExpressionAttributeValues": to_item({":attention": attention, ":a": low, ":b": high}),
+            "ScanIndexForward": False,
+            "Limit": limit,
+        }
+        if cursor is not None:
+            attention_at = decode_cursor(cursor, _ATTENTION_AT)
+            job_id, _, run_id = attention_at.partition("#")[2].partition(".")
+            # DynamoDB rejects a start key outside the range.
+            if attention_at < low:
+                return Page([], None)
+            if attention_at < high:
+                request["ExclusiveStartKey"] = encode_key(
+                    RunKey(JobKey(tenant, job_id), run_id)
+                ) | to_item({"attention": attention, "attention_at": attention_at})
+        with translated("list dead runs"):
+            answer = self._client.query(**request)
+        end = answer.get("LastEvaluatedKey")
+        runs, unreadable = decode_all(answer["Items"], _execution_id)
+        return Page(runs, encode_cursor(end["attention_at"]["S"]) if end else None, unreadable)
+
+    def get(self, key: RunKey, *, consistent: bool) -> Run | None:
+        with translated("get run"):
+            answer = self._client.get_item(
+                TableName=self._table, Key=encode_key(key), ConsistentRead=consistent
+            )
+        item = answer.get("Item")
+        return decode_run(item) if item else None
+
+    def between(
+        self,
+        job: JobKey,
+        first: str,
+        last: str,
+        *,
+        newest_first: bool = False,
+        page: int = 100,
+        lenient: bool = False,
+    ) -> Iterator[Run]:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "KeyConditionExpression": "job = :job AND run_id BETWEEN :first AND :last",
+            "ExpressionAttributeValues": to_item(
+                {":job": partition(job), ":first": first, ":last": last}
+            ),
+            "ScanIndexForward": not newest_first,
+            "ConsistentRead": True,
+            "Limit": page,
+        }
+        while True:
+            with translated("read runs"):
+                answer = self._client.query(**request)
+            for item in answer["Items"]:
+                try:
+                    yield decode_run(item)
+                except UndecodableError:
+                    run_id = item["run_id"]["S"]
+                    if not lenient:
+                        raise
+                    if _RUN_ID.fullmatch(run_id):
+                        yield Run(RunKey(job, run_id), RunState.DEAD)
+            if "LastEvaluatedKey" not in answer:
+                return
+            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+
+    def list(
+        self,
+        job: JobKey,
+        *,
+        cursor: str | None,
+        limit: int,
+        first: datetime | None = None,
+        before: datetime | None = None,
+    ) -> Page[Run]:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "KeyConditionExpression": "job = :job",
+            "ExpressionAttributeValues": to_item({":job": partition(job)}),
+            "ScanIndexForward": False,
+            "Limit": limit,
+        }
+        low = high = None
+        if first is not None and before is not None:
+            low, high = first_run_id(first), first_run_id(before)
+            request["KeyConditionExpression"] += " AND run_id BETWEEN :low AND :high"
+            request["ExpressionAttributeValues"] |= to_item({":low": low, ":high": high})
+        if cursor is not None:
+            last_id = decode_cursor(cursor, _RUN_ID)
+            # DynamoDB rejects a start key outside the range.
+            if low is not None and last_id < low:
+                return Page([], None)
+            if high is None or last_id < high:
+                request["ExclusiveStartKey"] = encode_key(RunKey(job, last_id))
+        with translated("list runs"):
+            answer = self._client.query(**request)
+        last = answer.get("LastEvaluatedKey")
+        runs, unreadable = decode_all(answer["Items"], lambda item: str(item["run_id"]["S"]))
+        return Page(runs, encode_cursor(last["run_id"]["S"]) if last else None, unreadable)
+
+
+def _execution_id(item: Item) -> str:
+    job_id = str(item["job"]["S"]).partition("/")[2]
+    return f"{job_id}.{item['run_id']['S']}"
+
+
+def decode_all(
+    items: Iterable[Item], identity: Callable[[Item], str]
+) -> tuple[list[Run], list[Unreadable]]:
+    """Decode *items* as runs; list those that do not decode."""
+    runs: list[Run] = []
+    unreadable: list[Unreadable] = []
+    for item in items:
+        try:
+            runs.append(decode_run(item))
+        except UndecodableError as error:
+            unreadable.append(Unreadable(identity(item), str(error)))
+    return runs, unreadable

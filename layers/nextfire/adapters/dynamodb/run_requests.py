@@ -1,0 +1,118 @@
+"""Requests of users for runs: each commits a run record together with its due entry or its job."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from nextfire.adapters.aws.clients import transact, transact_all
+from nextfire.adapters.dynamodb.due_items import entry_item
+from nextfire.adapters.dynamodb.items import to_item
+from nextfire.adapters.dynamodb.job_store import replacing
+from nextfire.adapters.dynamodb.run_items import decode_run, encode_key, encode_run, expiry
+from nextfire.domain.due import DueEntry
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.ids import RunKey
+from nextfire.domain.instants import to_ms
+from nextfire.domain.job import Job
+from nextfire.domain.ports.runs import Claim, Written
+from nextfire.domain.run import Run, RunState
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+class RunRequests:
+    """The transactions of `RunStore`, on the tables `runs`, `due` and `jobs`."""
+
+    def __init__(
+        self, client: DynamoDBClient, *, table: str, due_table: str, jobs_table: str, shards: int
+    ) -> None:
+        self._client = client
+        self._table = table
+        self._due_table = due_table
+        self._jobs_table = jobs_table
+        self._shards = shards
+
+    def request(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
+        put = {
+            "TableName": self._table,
+            "Item": encode_run(run) | to_item({"expires_at": expiry(now)}),
+            "ConditionExpression": "attribute_not_exists(run_id)",
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        due = {"TableName": self._due_table, "Item": entry_item(entry, now, self._shards)}
+        writes: list[Any] = [{"Put": put}, {"Put": due}]
+        refused = transact(self._client, writes, "request run")
+        if refused is None:
+            return Claim(run, taken=True)
+        if not refused:
+            raise UnavailableError("request run: the record is gone. Try again.")
+        there = decode_run(refused)
+        return Claim(there, taken=there.on_request and there.request == run.request)
+
+    def skip_next(self, run: Run, job: Job) -> Written:
+        item = encode_run(run)
+        put = {
+            "TableName": self._table,
+            "Item": item,
+            "ConditionExpression": "attribute_not_exists(run_id)",
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        return self._write_with(job, {"Put": put}, "skip occurrence")
+
+    def unskip(self, run: RunKey, job: Job) -> Written:
+        delete = {
+            "TableName": self._table,
+            "Key": encode_key(run),
+            "ConditionExpression": "#state = :skipped AND attribute_exists(#request)",
+            "ExpressionAttributeNames": {"#state": "state", "#request": "request"},
+            "ExpressionAttributeValues": to_item({":skipped": RunState.SKIPPED.value}),
+        }
+        return self._write_with(job, {"Delete": delete}, "unskip occurrence")
+
+    def _write_with(self, job: Job, write: dict[str, Any], what: str) -> Written:
+        put = replacing(job, self._jobs_table)
+        refused = transact_all(self._client, [{"Put": put}, write], what)
+        if refused is None:
+            return Written.DONE
+        index, there = refused
+        if index:
+            return Written.REFUSED
+        # The SDK may have sent the request twice: then the first one succeeded.
+        return Written.DONE if there == put["Item"] else Written.CHANGED
+
+    def redrive(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
+        update = {
+            "TableName": self._table,
+            "Key": encode_key(run.key),
+            "UpdateExpression": (
+                "SET #state = :pending, dispatch = :dispatch, attempt_base = :base, "
+                "not_before = :not_before, reason = :reason, expires_at = :expires_at "
+                "REMOVE finished_at, attention, attention_at, cancel_requested, cancel_reason"
+            ),
+            "ConditionExpression": "#state = :dead AND dispatch < :dispatch AND attempt = :base",
+            "ExpressionAttributeNames": {"#state": "state"},
+            "ExpressionAttributeValues": to_item(
+                {
+                    ":pending": RunState.PENDING.value,
+                    ":dead": RunState.DEAD.value,
+                    ":dispatch": run.dispatch,
+                    ":base": run.attempt_base,
+                    ":not_before": to_ms(run.not_before or now),
+                    ":reason": run.reason or "redriven",
+                    ":expires_at": expiry(now),
+                }
+            ),
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        due = {"TableName": self._due_table, "Item": entry_item(entry, now, self._shards)}
+        writes: list[Any] = [{"Update": update}, {"Put": due}]
+        refused = transact(self._client, writes, "redrive run")
+        if refused is None:
+            return Claim(run, taken=True)
+        if not refused:
+            return Claim(Run(run.key, RunState.CANCELLED), taken=False)
+        there = decode_run(refused)
+        ours = (there.dispatch, there.attempt_base) == (run.dispatch, run.attempt_base)
+        return Claim(there, taken=ours)

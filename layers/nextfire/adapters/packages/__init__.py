@@ -1,0 +1,1 @@
+"""Installing the packages that scripts declare."""

@@ -1,0 +1,1 @@
+"""Scripts, logs, results and the audit chain in S3."""

@@ -1,0 +1,184 @@
+"""Fetches scripts from S3, with a cache."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.domain.errors import InvalidInputError, NotFoundError
+from nextfire.domain.script import MAX_SCRIPT_BYTES, FetchedScript, ScriptSource, split_url
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+SIGNATURE_METADATA = "nextfire-signature"
+"""Key of the signature in an object's metadata."""
+_CACHED = 64
+_VERSIONS_SEARCHED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    etag: str
+    script: FetchedScript
+    checked: float
+
+
+class S3ScriptStore:
+    """`ScriptStore` on S3, with a cache.
+
+    A cached copy is used for *fresh* without a request, then revalidated by its ETag. So a busy
+    executor sends one request per script and *fresh*, and a new upload takes effect within *fresh*.
+    A pinned script cannot change: once found, it is not requested again.
+    """
+
+    def __init__(self, client: S3Client, *, fresh: timedelta = timedelta(seconds=2)) -> None:
+        self._client = client
+        self._fresh = fresh.total_seconds()
+        self._copies: dict[tuple[str, str | None], _Copy] = {}
+        self._lock = threading.Lock()  # guards the copies: threads fetch concurrently
+
+    def fetch(self, source: ScriptSource) -> FetchedScript:
+        if source.sha256 is None:
+            return self._latest(source.url)
+        key = source.url, source.sha256
+        with self._lock:
+            copy = self._copies.get(key)
+        if copy is None:
+            script = self._pinned(source.url, source.sha256)
+            copy = _Copy("", script, time.monotonic())
+        self._keep(key, copy)
+        return copy.script
+
+    def _latest(self, url: str) -> FetchedScript:
+        with self._lock:
+            copy = self._copies.get((url, None))
+        if copy is None or time.monotonic() - copy.checked >= self._fresh:
+            copy = self._revalidate(url, copy)
+        self._keep((url, None), copy)
+        return copy.script
+
+    def _keep(self, key: tuple[str, str | None], copy: _Copy) -> None:
+        with self._lock:
+            self._copies.pop(key, None)  # keep the order of last use
+            self._copies[key] = copy
+            if len(self._copies) > _CACHED:
+                del self._copies[next(iter(self._copies))]
+
+    def _pinned(self, url: str, sha256: str) -> FetchedScript:
+        """The script with the digest *sha256*: the latest upload, or an older version."""
+        try:
+            latest = self._latest(url)
+            if latest.sha256 == sha256:
+                return latest
+            there = f"the latest version has sha256:{latest.sha256}"
+        except NotFoundError:
+            there = "the script was deleted"  # its versions may still exist
+        except InvalidInputError as error:
+            there = f"the latest version: {error.problem}"
+        for version in self._versions(url):
+            script = self._version(url, version, sha256)
+            if script is not None:
+                return script
+        raise InvalidInputError(
+            "script",
+            url,
+            f"no version has the digest sha256:{sha256} to which the job is pinned; {there}",
+            "Upload that version again with `nextfire scripts push`, or pin the job to another "
+            "digest.",
+        )
+
+    def _versions(self, url: str) -> Iterator[str]:
+        """The ids of the script's versions, latest first; at most `_VERSIONS_SEARCHED`."""
+        bucket, key = split_url(url)
+        with _translated_errors("list versions of script", url):
+            answer = self._client.list_object_versions(
+                Bucket=bucket, Prefix=key, MaxKeys=_VERSIONS_SEARCHED
+            )
+        # Objects whose names only start with this name come later; ignore them.
+        return (each["VersionId"] for each in answer.get("Versions", []) if each["Key"] == key)
+
+    def _version(self, url: str, version: str, sha256: str) -> FetchedScript | None:
+        """Fetch *version* if its digest is *sha256*; otherwise None.
+
+        S3 knows the digest of uploads through the API. Other objects are fetched to compute it.
+        """
+        bucket, key = split_url(url)
+        try:
+            with _translated_errors("read version of script", url):
+                head = self._client.head_object(
+                    Bucket=bucket, Key=key, VersionId=version, ChecksumMode="ENABLED"
+                )
+                known = head.get("ChecksumSHA256", "")
+                if head["ContentLength"] > MAX_SCRIPT_BYTES or (
+                    known and "-" not in known and known != _base64(sha256)
+                ):
+                    return None
+                answer = self._client.get_object(Bucket=bucket, Key=key, VersionId=version)
+                script = _script(answer, url)
+        except NotFoundError:
+            return None  # the version was deleted meanwhile
+        return script if script.sha256 == sha256 else None
+
+    def _revalidate(self, url: str, copy: _Copy | None) -> _Copy:
+        bucket, key = split_url(url)
+        request: dict[str, Any] = {"Bucket": bucket, "Key": key}
+        if copy is not None:
+            request["IfNoneMatch"] = copy.etag
+        checked = time.monotonic()
+        try:
+            with _translated_errors("fetch script", url):
+                answer = self._client.get_object(**request)
+                return _Copy(answer["ETag"], _script(answer, url), checked)
+        except refused() as error:
+            if error_code(error) in {"304", "NotModified"} and copy is not None:
+                return _Copy(copy.etag, copy.script, checked)
+            raise
+
+
+_ABSENT = frozenset({"NoSuchKey", "NoSuchBucket", "NoSuchVersion", "404"})
+
+
+def _script(answer: Any, url: str) -> FetchedScript:
+    if answer["ContentLength"] > MAX_SCRIPT_BYTES:
+        raise InvalidInputError(
+            "script",
+            url,
+            f"has {answer['ContentLength']} bytes, more than {MAX_SCRIPT_BYTES}",
+            "Move data out of the script.",
+        )
+    return FetchedScript.of(
+        answer["Body"].read(), answer.get("Metadata", {}).get(SIGNATURE_METADATA)
+    )
+
+
+def _base64(sha256: str) -> str:
+    return base64.b64encode(bytes.fromhex(sha256)).decode()
+
+
+@contextmanager
+def _translated_errors(what: str, url: str) -> Iterator[None]:
+    """Translate errors of an S3 request for *url*."""
+    try:
+        with translated(what):
+            yield
+    except refused() as error:
+        code = error_code(error)
+        if code in _ABSENT:
+            remedy = "Upload it, for example with `nextfire scripts push`."
+            raise NotFoundError("script", url, remedy) from error
+        if code in {"AccessDenied", "403"}:
+            raise InvalidInputError(
+                "script",
+                url,
+                "it does not exist, or this pool may not read it",
+                "Upload it, for example with `nextfire scripts push`.",
+            ) from error
+        raise

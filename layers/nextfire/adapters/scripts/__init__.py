@@ -1,0 +1,1 @@
+"""Running scripts in processes of their own, confined."""

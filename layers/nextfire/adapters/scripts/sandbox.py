@@ -1,0 +1,410 @@
+"""Sandboxes for scripts. Each run has a folder and, if the executor is root, a user. Each program
+has limits and a `keeper`, which kills all processes that it started. Linux 5.3 or later.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import socket
+import stat
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from nextfire.adapters.scripts import confinement
+from nextfire.adapters.scripts.covered import CoveredFolders
+from nextfire.adapters.scripts.folders import (
+    LockedFolder,
+    run_in_background_if_slow,
+    sweep,
+    sweep_user,
+)
+from nextfire.adapters.scripts.host_abilities import probe_host
+from nextfire.adapters.scripts.keeper import Request
+from nextfire.adapters.scripts.kept_program import SupervisedProgram, in_memory, supervise
+from nextfire.adapters.scripts.launching import LauncherClient, StandardStreams
+from nextfire.adapters.scripts.script_network import Network
+from nextfire.adapters.scripts.script_streams import Pump, Sink, Source, Stream
+from nextfire.adapters.scripts.script_users import ScriptUser, ScriptUsers, tenant_group
+from nextfire.adapters.scripts.syscalls import script_filter
+from nextfire.domain.ports.scripts import Directive
+
+_log = logging.getLogger(__name__)
+
+
+_HOSTS_NETWORK = Network()
+_CHANNEL = "NEXTFIRE_CHANNEL"
+_FILES = 1024
+_MORE_CPU = 60  # seconds
+_DRAIN_AT_MOST = 2.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptLimits:
+    """Resource limits of a script.
+
+    `memory_bytes`: maximum allocation of each process (RLIMIT_DATA; a limit on the address space
+    would also count reserved memory that is never used). `processes`: maximum number of concurrent
+    processes and threads. `file_bytes`: maximum size of each file that it writes.
+    """
+
+    memory_bytes: int = 2048 * 1024 * 1024
+    processes: int = 512
+    file_bytes: int = 1024 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramEnd:
+    """How a program ended. `exit_code` is negative for a signal; None if unknown.
+
+    `not_started`: the reason if the program did not start; without an exit code.
+    """
+
+    exit_code: int | None
+    timed_out: bool = False
+    stopped: Directive = Directive.CONTINUE
+    not_started: str | None = None
+
+
+class Sandbox:
+    """The sandbox of one run."""
+
+    def __init__(
+        self,
+        folder: LockedFolder,
+        user: ScriptUser | None,
+        groups: Collection[int],
+        launching: LauncherClient,
+        covered: CoveredFolders | None,
+        *,
+        filters: bool,
+    ) -> None:
+        self._filters = filters
+        self._user = user
+        if user is not None:
+            folder.path.chmod(0o711)
+        self.folder = folder.path / "work"
+        self.folder.mkdir(mode=0o700)
+        self._top = folder.path
+        self._groups = list(groups)
+        self._held = [folder.lock, *([] if user is None else [user.lock])]
+        self._launching = launching
+        self._covered = covered
+        self.alone = True
+        """Whether no process of its programs can be alive."""
+        self.readable: list[Path] = []
+        """Folders that its programs can read even inside covered folders, see `CoveredFolders`."""
+        self.temporary = self.make_folder("tmp")
+
+    def _filter(self, *, internet: bool) -> bytes:
+        if not self._filters:
+            return b""
+        return script_filter(internet=internet, ipc=self._covered is not None) or b""
+
+    def _view(self, program: str, *, offline: bool) -> dict[str, Any] | None:
+        if self._covered is None:
+            return None
+        return self._covered.view(
+            program,
+            instead=self._new_shared_folder(),
+            writable=self.folder,
+            readable=self.readable,
+            offline=offline,
+        )
+
+    def _new_shared_folder(self) -> Path:
+        """Create the folder that replaces the host's temporary folders for a program.
+
+        Each program of a run gets a new one: root mounts inside it.
+        """
+        path = Path(tempfile.mkdtemp(prefix="shared-", dir=self._top))
+        self._give(path)
+        return path
+
+    def write(self, name: str, data: bytes) -> Path:
+        """Create a file in the folder, owned by the script's user."""
+        path = self.folder / name
+        path.write_bytes(data)
+        self._give(path)
+        return path
+
+    def make_folder(self, name: str) -> Path:
+        """Create a subfolder, owned by the script's user."""
+        path = self.folder / name
+        path.mkdir()
+        self._give(path)
+        return path
+
+    def open(self) -> None:
+        """Make the script's user the owner of the folder itself."""
+        self._give(self.folder)
+
+    def run(
+        self,
+        program: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        timeout: timedelta,
+        grace: timedelta,
+        limits: ScriptLimits,
+        ask: Callable[[], Directive],
+        stdout: Sink,
+        stderr: Sink,
+        stdin: bytes = b"",
+        handed: socket.socket | None = None,
+        sources: Collection[Source] = (),
+        network: Network = _HOSTS_NETWORK,
+    ) -> ProgramEnd:
+        """Run *program* until it exits, *timeout* passes, or *ask* stops it.
+
+        Stopping sends SIGTERM, then SIGKILL after *grace*. LEASE_LOST sends SIGKILL immediately,
+        also during the grace period. The result holds the first cause of the end. When this method
+        returns or raises, no descendant of the program is alive.
+
+        Args:
+            program: Absolute path and arguments.
+            environment: The complete environment of the program.
+            timeout: Maximum run time, counted from the start of the program.
+            grace: Time between SIGTERM and SIGKILL.
+            limits: Resource limits.
+            ask: Returns whether the run may continue. Called several times a second, in this
+                thread.
+            stdout: Receives the standard output in chunks.
+            stderr: Receives the standard error in chunks.
+            stdin: The standard input. It is passed as a file, so the program need not read it.
+            handed: A socket that the program inherits; NEXTFIRE_CHANNEL in its environment is the
+                descriptor number. Closed here.
+            sources: Other sources to read from meanwhile.
+            network: The network of the program. A network namespace requires namespaces of the
+                host.
+        """
+        with ExitStack() as stack:
+            try:
+                kept = stack.enter_context(
+                    self._kept(
+                        program,
+                        environment,
+                        timeout,
+                        limits,
+                        stdin,
+                        handed,
+                        stdout,
+                        stderr,
+                        network,
+                    )
+                )
+            except (OSError, ValueError) as error:
+                return ProgramEnd(None, not_started=str(error))
+            pump = stack.enter_context(Pump())
+            for source in (*kept.sources, *sources):
+                pump.add(source)
+            stack.callback(kept.end)
+            timed_out, stopped = supervise(kept, pump, timeout, grace.total_seconds(), ask)
+            kept.end()
+            pump.drain(_DRAIN_AT_MOST)
+        if kept.not_started is None and not kept.started and not timed_out:
+            return ProgramEnd(None, stopped=stopped, not_started="its keeper ended prematurely")
+        return ProgramEnd(kept.exit_code, timed_out, stopped, kept.not_started)
+
+    @contextmanager
+    def _kept(
+        self,
+        program: Sequence[str],
+        environment: Mapping[str, str],
+        timeout: timedelta,
+        limits: ScriptLimits,
+        stdin: bytes,
+        handed: socket.socket | None,
+        stdout: Sink,
+        stderr: Sink,
+        network: Network,
+    ) -> Iterator[SupervisedProgram]:
+        user = self._user
+        seconds = int(timeout.total_seconds()) + 1
+        request = {
+            Request.PROGRAM: list(program),
+            Request.ENVIRONMENT: dict(environment),
+            Request.FOLDER: str(self.folder),
+            Request.USER: user and (user.number, user.warden, user.number, self._groups),
+            Request.PROCESSES: limits.processes,
+            Request.VIEW: self._view(
+                program[0], offline=not network.internet or network.namespace >= 0
+            ),
+            Request.CHANNEL: _CHANNEL,
+            Request.FILTER: self._filter(internet=network.internet),
+            Request.LIMITS: [
+                (resource.RLIMIT_DATA, limits.memory_bytes),
+                (resource.RLIMIT_FSIZE, limits.file_bytes),
+                (resource.RLIMIT_CPU, seconds * (os.cpu_count() or 1) + _MORE_CPU),
+                (resource.RLIMIT_NOFILE, _FILES),
+            ],
+        }
+        with ExitStack() as stack, ExitStack() as until_started:
+            readers = []
+            writers = []
+            for _ in range(2):
+                reader, writer = os.pipe()
+                stack.callback(os.close, reader)
+                until_started.callback(os.close, writer)
+                if user is not None:  # so that the script may open /dev/stdout
+                    os.fchown(writer, user.number, user.number)
+                readers.append(reader)
+                writers.append(writer)
+            if handed is not None:
+                until_started.enter_context(handed)
+            kept, control = self._launching.launch(
+                request,
+                StandardStreams(in_memory(stdin, until_started), *writers),
+                namespaces=self._covered is not None,
+                channel=-1 if handed is None else handed.fileno(),
+                network=network.namespace,
+                locks=self._held,
+            )
+            stack.enter_context(control)
+            was_alone, self.alone = self.alone, False
+            kept.sources += [Stream(readers[0], stdout), Stream(readers[1], stderr)]
+            try:
+                until_started.close()
+                yield kept
+            finally:
+                kept.end()
+                self.alone = was_alone and kept.left_nothing
+
+    def _give(self, path: Path) -> None:
+        if self._user is not None:
+            os.chown(path, self._user.number, self._user.number, follow_symlinks=False)
+
+
+def _usual_root(*, anybody: bool) -> Path:
+    """The folder for temporary files; for *anybody*: the first one that all users may enter."""
+    usual = Path(tempfile.gettempdir())
+    if not anybody:
+        return usual
+    for place in (usual, Path("/tmp"), Path("/var/tmp")):  # noqa: S108 — names in it are unique
+        with suppress(OSError):
+            path = place.resolve(strict=True)
+            if all(each.stat().st_mode & stat.S_IXOTH for each in (path, *path.parents)):
+                return path
+    return usual  # the probe of the interpreter reports the problem
+
+
+class Sandboxes:
+    """Creates sandboxes. Thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        root: Path | None,
+        first_user: int,
+        tenant_groups: bool,
+        launch_environment: Mapping[str, str],
+        visible: Collection[Path] = (),
+        credentials: Collection[Path] = (),
+    ) -> None:
+        """Build, and remove folders that killed executors left on this machine.
+
+        Args:
+            root: Parent of the run folders. None for the folder for temporary files or, if script
+                users may not enter that, /tmp or /var/tmp.
+            first_user: The first uid of script users; used if the executor is root.
+            tenant_groups: Whether script users belong to a group of their tenant.
+            launch_environment: Environment variables that the executor's interpreter needs.
+            visible: Folders that scripts see although they are covered (see `CoveredFolders`).
+            credentials: Files with the executor's credentials, in addition to those in its home.
+
+        Raises:
+            ValueError: The locks of the script users cannot be stored.
+        """
+        own = os.geteuid()
+        self.root = (root or _usual_root(anybody=own == 0)).resolve()
+        self._users = ScriptUsers(first_user) if own == 0 else None
+        self._tenant_groups = tenant_groups
+        self._launching = LauncherClient(launch_environment)
+        self._abilities = probe_host(launch_environment)
+        self._covered = None
+        if self._abilities.namespaces:
+            self._covered = CoveredFolders.of_host(
+                self.root, visible=visible, credentials=credentials
+            )
+        users = self._users
+        sweep(self.root, lambda owner: owner == own or bool(users and users.owns(owner)))
+        if users is None:
+            _hide()
+        with suppress(OSError):  # adopt what a killed keeper leaves
+            confinement.prctl(confinement.PR_SET_CHILD_SUBREAPER, 1)
+
+    @property
+    def separate(self) -> bool:
+        """Whether each sandbox has a dedicated user."""
+        return self._users is not None
+
+    @property
+    def filters(self) -> bool:
+        """Whether system calls, such as those that open internet sockets, can be filtered."""
+        return self._abilities.filters and script_filter(internet=True, ipc=True) is not None
+
+    @property
+    def network_namespaces(self) -> bool:
+        """Whether each sandbox can have a separate network."""
+        return self.separate and self._covered is not None
+
+    @contextmanager
+    def one(self, tenant: str) -> Iterator[Sandbox]:
+        """A sandbox for *tenant*, which exists inside the `with` block.
+
+        A slow removal continues in the background; until it ends, the user is not reused.
+
+        Raises:
+            OSError: The sandbox cannot be created.
+        """
+        user = None if self._users is None else self._users.take()
+        try:
+            folder = LockedFolder(self.root, "run")
+        except OSError:
+            self._give_back(user, alone=True)
+            raise
+        sandbox: Sandbox | None = None
+        try:
+            groups = [tenant_group(tenant)] if self._tenant_groups else []
+            sandbox = Sandbox(
+                folder,
+                user,
+                groups,
+                self._launching,
+                self._covered,
+                filters=self._abilities.filters,
+            )
+            yield sandbox
+        finally:
+            alone = sandbox is None or sandbox.alone
+            run_in_background_if_slow(partial(self._clear, folder, user, alone=alone))
+
+    def _clear(self, folder: LockedFolder, user: ScriptUser | None, *, alone: bool) -> None:
+        try:
+            folder.remove()
+            if user is not None and self._covered is None:
+                sweep_user(user.number, self.root)  # with namespaces, nothing is left
+        finally:
+            self._give_back(user, alone=alone)
+
+    def _give_back(self, user: ScriptUser | None, *, alone: bool) -> None:
+        if self._users is not None and user is not None:
+            self._users.give_back(user, alone=alone)
+
+
+def _hide() -> None:
+    """Hide this process's environment and memory in /proc from scripts of the same user.
+
+    If a process is not dumpable, its files in /proc belong to root, who may read them anyway.
+    """
+    try:
+        confinement.prctl(confinement.PR_SET_DUMPABLE, 0)
+    except OSError as error:
+        _log.warning("scripts may read the executor's environment: %s", error)

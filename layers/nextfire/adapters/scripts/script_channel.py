@@ -1,0 +1,143 @@
+"""The protocol between a running script and its executor: lines of JSON over a socket.
+
+    request                                 response
+    {"op": "checkpoint.load"}               {"ok": true, "value": …}; null if none was saved
+    {"op": "checkpoint.save", "value": …}   {"ok": true} after it was stored
+    {"op": "result", "value": …}            {"ok": true}; the last result counts
+    anything else                           {"ok": false, "error": "…"}
+
+`nextfire_job` is the client for scripts.
+"""
+
+from __future__ import annotations
+
+import json
+import selectors
+import socket
+import time
+from typing import Any, Never
+
+from nextfire.domain.masking import Masker
+from nextfire.domain.ports.scripts import Supervisor
+from nextfire.domain.run import MAX_VALUE_BYTES
+
+_READ_BYTES = 64 * 1024
+_MAX_REQUEST = 4 * MAX_VALUE_BYTES
+"""Larger than a value: a request may hold blanks and escapes that the stored value does not."""
+_SAVE_BURST = 10
+_SAVE_EVERY = 0.1  # seconds per save after a burst: each save costs a write to DynamoDB
+
+
+class Channel:
+    """The executor's end. Never blocks on the script; buffers at most one request and one reply.
+
+    `result`: the JSON of the last result, masked; or None.
+    """
+
+    def __init__(self, end: socket.socket, supervisor: Supervisor, masker: Masker) -> None:
+        end.setblocking(False)
+        self._socket = end
+        self._supervisor = supervisor
+        self._masker = masker
+        self._request = bytearray()
+        self._searched = 0
+        self._reply = b""
+        self._closed = False
+        self._ending = False
+        self._saves = float(_SAVE_BURST)
+        self._saved_at = time.monotonic()
+        self.result: bytes | None = None
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def events(self) -> int:
+        if self._closed:
+            return 0
+        # While a reply is pending, no request is read.
+        return selectors.EVENT_WRITE if self._reply else selectors.EVENT_READ
+
+    def ready(self, _events: int) -> None:
+        """Read or write without blocking. Raises the supervisor's errors."""
+        try:
+            if self._reply:
+                self._reply = self._reply[self._socket.send(self._reply) :]
+            elif data := self._socket.recv(_READ_BYTES):
+                self._request += data
+            else:
+                self._closed = True
+        except BlockingIOError:
+            return
+        except OSError:
+            self._closed = True
+        if not self._reply and not self._closed:
+            self._next()
+
+    def _next(self) -> None:
+        if self._ending:
+            self._closed = True
+            self._socket.shutdown(socket.SHUT_RDWR)
+            return
+        end = self._request.find(b"\n", self._searched)
+        self._searched = len(self._request)
+        if end < 0 and len(self._request) <= _MAX_REQUEST:
+            return
+        if end < 0 or end > _MAX_REQUEST:
+            answer = {"ok": False, "error": f"the request exceeds {_MAX_REQUEST} bytes"}
+            self._request.clear()
+            self._ending = True
+        else:
+            line = bytes(self._request[:end])
+            del self._request[: end + 1]
+            self._searched = 0
+            try:
+                answer = self._answer(line)
+            except ValueError as error:
+                answer = {"ok": False, "error": str(error)}
+        self._reply = json.dumps(answer).encode() + b"\n"
+
+    def _answer(self, line: bytes) -> dict[str, Any]:
+        try:
+            request = json.loads(line, parse_constant=_refuse)
+        except RecursionError as error:
+            raise ValueError("the value is nested too deeply") from error
+        match request:
+            case {"op": "checkpoint.load"}:
+                kept = self._supervisor.checkpoint()
+                return {"ok": True, "value": None if kept is None else json.loads(kept)}
+            case {"op": "checkpoint.save", "value": value}:
+                data = _bounded(_encode(value))
+                self._slow_down()
+                problem = self._supervisor.save(data)
+                return {"ok": True} if problem is None else {"ok": False, "error": problem}
+            case {"op": "result", "value": value}:
+                self.result = _bounded(self._masker.json(_encode(value)))
+                return {"ok": True}
+        raise ValueError("unknown request")
+
+    def _slow_down(self) -> None:
+        now = time.monotonic()
+        self._saves = min(self._saves + (now - self._saved_at) / _SAVE_EVERY, _SAVE_BURST)
+        self._saved_at = now
+        if self._saves < 1:
+            time.sleep(_SAVE_EVERY)
+        self._saves -= 1
+
+
+def _encode(value: object) -> bytes:
+    try:
+        return json.dumps(
+            value, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        ).encode()
+    except RecursionError as error:
+        raise ValueError("the value is nested too deeply") from error
+
+
+def _bounded(data: bytes) -> bytes:
+    if len(data) > MAX_VALUE_BYTES:
+        raise ValueError(f"the value has {len(data)} bytes; the maximum is {MAX_VALUE_BYTES}")
+    return data
+
+
+def _refuse(constant: str) -> Never:
+    raise ValueError(f"{constant} is not JSON")

@@ -1,0 +1,509 @@
+"""Runs each script in a `sandbox`: prepares its environment and translates its end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import Literal
+
+import nextfire_job
+from nextfire.adapters.packages.installer import (
+    InlineMetadata,
+    Packages,
+    parse_inline_metadata,
+    python_satisfies,
+)
+from nextfire.adapters.packages.package_index import PackageIndex
+from nextfire.adapters.scripts import unpack
+from nextfire.adapters.scripts.sandbox import ProgramEnd, Sandbox, Sandboxes, ScriptLimits
+from nextfire.adapters.scripts.script_channel import Channel
+from nextfire.adapters.scripts.script_network import network_for
+from nextfire.adapters.scripts.script_streams import Capture
+from nextfire.domain.egress import OPEN, Egress, EgressMode
+from nextfire.domain.log import Stream
+from nextfire.domain.masking import Masker
+from nextfire.domain.packages import PackagePolicy, PackageRefusedError
+from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit, Supervisor
+
+__all__ = ["ProcessScriptRunner", "ScriptLimits"]
+
+_log = logging.getLogger(__name__)
+
+_ENVIRONMENT = MappingProxyType(
+    {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "PYTHONUNBUFFERED": "1",
+    }
+)
+_OLDEST = (3, 11)
+_PROBE = "import sys; print(*sys.version_info[:3])"
+_PROBE_WITHIN = timedelta(seconds=30)
+_OTHER_INTERPRETERS = ("/usr/local/bin/python3", "/usr/bin/python3")
+_UNPACK_WITHIN = timedelta(minutes=1)
+_UNPACKED_BYTES = 512 * 1024 * 1024
+_UNPACKED_FILES = 20_000
+_REASON_CHARS = 500
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
+_MAX_NAME = 100
+
+
+class ProcessScriptRunner:
+    """Runs scripts in child processes. Thread-safe; each call blocks its thread.
+
+    As root it runs each script as a dedicated user. Otherwise it runs scripts as its own user: then
+    a script may do to the runner what the runner could do to itself, except inspect it.
+    """
+
+    def __init__(
+        self,
+        *,
+        interpreter: str | None = None,
+        output_cap: int = 16 * 1024,
+        grace: timedelta = timedelta(seconds=5),
+        environment: Mapping[str, str] = MappingProxyType({}),
+        limits: ScriptLimits = ScriptLimits(),  # noqa: B008 - immutable
+        packages: Literal["inline", "none"] = "none",
+        package_index: PackageIndex | None = None,
+        package_policy: PackagePolicy | None = None,
+        temp_root: Path | None = None,
+        base_uid: int = 60_000,
+        egress: Egress = OPEN,
+        visible: Collection[Path] = (),
+        credentials: Collection[Path] = (),
+    ) -> None:
+        """Build a runner, and probe whether it can run scripts.
+
+        Args:
+            interpreter: The Python (3.11 or later) that runs the scripts. None for the base
+                interpreter of this process or, if root's script users cannot run that, python3 in
+                /usr/local/bin or /usr/bin.
+            output_cap: Maximum bytes (≥ 2) kept of each stream: the first half and the last half.
+                The text in UTF-8 has at most that many bytes, plus a notice.
+            grace: Time between SIGTERM and SIGKILL.
+            environment: Environment variables of all scripts, in addition to LANG, TZ, HOME and
+                TMPDIR. Scripts inherit nothing else. Examples: PATH, and LD_LIBRARY_PATH if the
+                interpreter needs it (Lambda).
+            limits: Resource limits of a script.
+            packages: "inline" to install the packages that scripts declare inline (PEP 723).
+            package_index: The package index; None for the public index.
+            package_policy: The packages that may be installed; None for all that have a wheel.
+            temp_root: Parent of the working folders; None for the folder for temporary files.
+            base_uid: The first of 1,000 uids reserved for script users if the executor is root.
+                Executors of the same machine share them; nothing else may use them.
+            egress: The hosts that scripts may reach. Installations of packages, which run before
+                the script, may reach all that the executor reaches.
+            visible: Folders in temporary folders or in the home of the executor's user that
+                scripts may see, with the permissions of the script's user.
+            credentials: Files with the executor's credentials. If the host allows namespaces, the
+                folders of these files are hidden from scripts of the executor's user.
+
+        Raises:
+            ValueError: *output_cap* is too small, or this host cannot run scripts. The message
+                holds the remedy.
+        """
+        smallest = 2
+        if output_cap < smallest:
+            raise ValueError(f"invalid output_cap {output_cap}: at least {smallest} bytes")
+        self._output_cap = output_cap
+        self._grace = grace
+        self._environment = {**_ENVIRONMENT, **environment}
+        self._limits = limits
+        self._job_module = Path(nextfire_job.__file__).read_bytes()
+        launch = {n: v for n, v in environment.items() if n == "LD_LIBRARY_PATH"}
+        self._sandboxes = Sandboxes(
+            root=temp_root,
+            first_user=base_uid,
+            tenant_groups=packages == "inline",
+            launch_environment=launch,
+            visible=visible,
+            credentials=credentials,
+        )
+        self._egress = egress
+        if egress.mode is EgressMode.LISTED and not self._sandboxes.network_namespaces:
+            raise ValueError(
+                f"egress is {egress}, and listed hosts require network namespaces, which this host "
+                "does not allow. Run the worker as root with the capability CAP_SYS_ADMIN; or set "
+                'the pool\'s egress to "none", or to "open" with a firewall around its network.'
+            )
+        if egress.mode is EgressMode.LISTED:
+            try:
+                with network_for(egress, {}):
+                    pass
+            except OSError as error:
+                raise ValueError(
+                    f"egress is {egress}, and a network namespace cannot be created: {error}. "
+                    "Give the worker the capabilities CAP_SYS_ADMIN and CAP_NET_ADMIN."
+                ) from error
+        if egress.mode is EgressMode.NONE and not self._sandboxes.filters:
+            raise ValueError(
+                'egress is "none", which requires a seccomp filter. This host does not allow '
+                "filters, or is neither x86-64 nor AArch64. Run the pool's workers on another host."
+            )
+        self._version: tuple[int, ...] = sys.version_info[:3]
+        self._interpreter = self._choose(interpreter)
+        self._packages = None
+        if packages == "inline":
+            self._packages = Packages(
+                root=self._sandboxes.root,
+                separate=self._sandboxes.separate,
+                index=package_index or PackageIndex(),
+                policy=package_policy or PackagePolicy(),
+            )
+        self._unpack = Path(unpack.__file__).read_text(encoding="utf-8")
+
+    def run(self, call: ScriptCall, supervisor: Supervisor) -> ScriptExit:
+        """See `ScriptRunner.run`.
+
+        While a call of *supervisor* runs, no output is read and no timeout is detected. The result
+        holds the first cause of the script's end. During the grace period only LEASE_LOST has an
+        effect: SIGKILL immediately.
+        """
+        with ExitStack() as stack:
+            try:
+                sandbox = stack.enter_context(self._sandboxes.one(call.tenant))
+            except OSError as error:
+                return self._not_started(str(error))
+            return self._run_in(sandbox, call, supervisor)
+
+    def _run_in(self, sandbox: Sandbox, call: ScriptCall, supervisor: Supervisor) -> ScriptExit:
+        out = _Output("stdout", self._output_cap, call.masker, supervisor)
+        err = _Output("stderr", self._output_cap, call.masker, supervisor)
+        with ExitStack() as stack:
+            try:
+                environment = self._prepare(sandbox, call)
+                timeout = call.timeout
+                if call.name.endswith(".zip"):
+                    began = time.monotonic()
+                    program = self._unpacked(sandbox, call, environment, supervisor)
+                    # Unpacking counts toward the timeout. Otherwise a slow archive could need more
+                    # time than its host lives, and would be handed back again and again.
+                    timeout -= timedelta(seconds=time.monotonic() - began)
+                else:
+                    program = self._prepare_file(sandbox, call, environment, supervisor, stack)
+                if isinstance(program, ScriptExit):
+                    return program
+                if timeout <= timedelta(0):
+                    return ScriptExit(None, "", "", timed_out=True)
+                near, far = socket.socketpair()
+            except (OSError, ValueError) as error:
+                return self._not_started(str(error))
+            stack.enter_context(near)
+            stack.enter_context(far)
+            try:
+                network = stack.enter_context(network_for(self._egress, environment))
+            except OSError as error:
+                return self._not_started(f"cannot create its network: {error}")
+            channel = Channel(near, supervisor, call.masker)
+
+            def ask() -> Directive:
+                while network.notices:
+                    err.feed(network.notices.popleft().encode())
+                return supervisor.ask()
+
+            end = sandbox.run(
+                # -P: keep the script's folder off sys.path, or a script named email.py would
+                # shadow the module `email`. The folder of an archive is on sys.path anyway.
+                [self._interpreter, "-u", "-P", str(program)],
+                environment={**network.environment, **environment},
+                timeout=timeout,
+                grace=self._grace,
+                limits=self._limits,
+                ask=ask,
+                stdout=out.feed,
+                stderr=err.feed,
+                stdin=call.payload.encode(),
+                handed=far,
+                sources=[channel],
+                network=network,
+            )
+            while network.notices:
+                err.feed(network.notices.popleft().encode())
+        return self._exit(end, out.end(), err.end(), channel.result)
+
+    def _prepare(self, sandbox: Sandbox, call: ScriptCall) -> dict[str, str]:
+        """Add the files that all scripts get to the sandbox. Returns the script's environment."""
+        library = sandbox.make_folder("lib")
+        sandbox.write("lib/nextfire_job.py", self._job_module)
+        sandbox.open()
+        theirs = call.environment.get("PYTHONPATH", "")
+        return {
+            **self._environment,
+            **call.environment,
+            "HOME": str(sandbox.folder),
+            "TMPDIR": str(sandbox.temporary),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(library), theirs])),
+        }
+
+    def _unpacked(
+        self,
+        sandbox: Sandbox,
+        call: ScriptCall,
+        environment: Mapping[str, str],
+        supervisor: Supervisor,
+    ) -> Path | ScriptExit:
+        """Unpack an archive. Returns the folder to run, or the result if that failed."""
+        archive = sandbox.write("archive.zip", call.source)
+        folder = sandbox.make_folder("script")
+        bounds = [str(_UNPACKED_BYTES), str(_UNPACKED_FILES)]
+        log = Capture(_REASON_CHARS)
+        end = sandbox.run(
+            [self._interpreter, "-I", "-S", "-c", self._unpack, str(archive), str(folder), *bounds],
+            environment={**self._environment, "HOME": environment["HOME"]},
+            timeout=min(_UNPACK_WITHIN, call.timeout),
+            grace=self._grace,
+            limits=self._limits,
+            ask=supervisor.ask,
+            stdout=log.feed,
+            stderr=log.feed,
+        )
+        if end.stopped is not Directive.CONTINUE:
+            return ScriptExit(None, "", "", stopped=end.stopped)
+        if end.not_started is not None:
+            return self._not_started(end.not_started)
+        if end.timed_out and call.timeout < _UNPACK_WITHIN:
+            return ScriptExit(None, "", "", timed_out=True)
+        if end.timed_out:
+            seconds = _UNPACK_WITHIN.total_seconds()
+            return _refusal(
+                f"The archive {call.name} cannot be run: unpacking took longer than {seconds:.0f} "
+                "s. Remove files that the script does not need.",
+                permanent=False,
+            )
+        if end.exit_code != 0:
+            reason = log.text().strip() or f"unpacking exited with {end.exit_code}"
+            refused = end.exit_code == unpack.REFUSED
+            return _refusal(f"The archive {call.name} cannot be run: {reason}.", permanent=refused)
+        archive.unlink(missing_ok=True)
+        return _unless_stopped(supervisor) or folder
+
+    def _prepare_file(
+        self,
+        sandbox: Sandbox,
+        call: ScriptCall,
+        environment: dict[str, str],
+        supervisor: Supervisor,
+        stack: ExitStack,
+    ) -> Path | ScriptExit:
+        """Prepare a script of a single file: check its inline metadata, install its dependencies
+        and add them to *environment*.
+
+        Returns:
+            The file to run, or the result if that failed.
+        """
+        try:
+            inline = parse_inline_metadata(call.source)
+            suited = python_satisfies(self._version, inline.requires_python)
+        except ValueError as error:
+            return _refusal(f"The script {call.name} cannot be run: {error}.", permanent=True)
+        if not suited:
+            return _refusal(
+                f"The script requires Python {inline.requires_python}; this pool runs "
+                f"{'.'.join(map(str, self._version))}. Change requires-python, or set "
+                "NEXTFIRE_INTERPRETER to another Python in this pool.",
+                permanent=True,
+            )
+        if inline.dependencies:
+            problem = self._install_dependencies(
+                sandbox, call, inline, environment, supervisor, stack
+            )
+            if problem is not None:
+                return problem
+        return sandbox.write(_file_name(call.name), call.source)
+
+    def _install_dependencies(
+        self,
+        sandbox: Sandbox,
+        call: ScriptCall,
+        inline: InlineMetadata,
+        environment: dict[str, str],
+        supervisor: Supervisor,
+        stack: ExitStack,
+    ) -> ScriptExit | None:
+        """Install the dependencies of *inline*. Returns None, or the result if that failed or was
+        stopped.
+        """
+        if self._packages is None:
+            return _refusal(
+                "The script declares dependencies inline, but this pool does not install packages. "
+                "Use a worker pool whose packages are inline, or upload a .zip with the packages.",
+                permanent=True,
+            )
+        try:
+            self._packages.check(inline)
+        except PackageRefusedError as error:
+            return _refusal(f"The script {call.name} cannot be run: {error}.", permanent=True)
+        place = stack.enter_context(self._packages.kept(call.tenant, inline, self._version))
+        if not place.exists():
+            # Install in another sandbox: building packages runs their code, which could leave
+            # links where files of this sandbox are written next.
+            with self._sandboxes.one(call.tenant) as workshop:
+                workshop.open()
+                made = self._packages.install(
+                    workshop,
+                    inline,
+                    tenant=call.tenant,
+                    to=place,
+                    interpreter=self._interpreter,
+                    # Without the job's variables: they are for the script only.
+                    environment={
+                        **self._environment,
+                        "HOME": str(workshop.folder),
+                        "TMPDIR": str(workshop.temporary),
+                    },
+                    grace=self._grace,
+                    supervisor=supervisor,
+                )
+            if made.end.stopped is not Directive.CONTINUE:
+                return ScriptExit(None, "", "", stopped=made.end.stopped)
+            if made.problem is not None:
+                return _refusal(
+                    f"Cannot install the script's dependencies: {made.problem}",
+                    permanent=made.permanent,
+                )
+            ended = _unless_stopped(supervisor)
+            if ended is not None:
+                return ended
+        library, *others = environment["PYTHONPATH"].split(os.pathsep)
+        environment["PYTHONPATH"] = os.pathsep.join([library, str(place), *others])
+        sandbox.readable.append(place)
+        return None
+
+    def _exit(self, end: ProgramEnd, out: str, err: str, result: bytes | None) -> ScriptExit:
+        if end.not_started is not None and end.stopped is Directive.CONTINUE:
+            return self._not_started(f"{end.not_started} {err[-_REASON_CHARS:]}".strip())
+        error = None
+        if end.exit_code is None and end.stopped is Directive.CONTINUE and not end.timed_out:
+            error = (
+                "The script's exit code was lost: the process that supervised it was killed, by "
+                "the script itself or because the machine ran out of memory."
+            )
+        return ScriptExit(end.exit_code, out, err, end.timed_out, end.stopped, result, error)
+
+    def _not_started(self, cause: str) -> ScriptExit:
+        error = (
+            f"The script could not be started: {cause}. Check that the interpreter "
+            f"{self._interpreter} exists and is executable, and that {self._sandboxes.root} is "
+            "writable."
+        )
+        return ScriptExit(None, "", "", error=error)
+
+    def _choose(self, interpreter: str | None) -> str:
+        """The path of the interpreter to use.
+
+        Raises:
+            ValueError: No interpreter works.
+        """
+        if interpreter is not None:
+            found = shutil.which(interpreter) or interpreter
+            problem = self._try(str(Path(found).absolute()))
+            if problem is not None:
+                raise ValueError(self._remedy(interpreter, problem))
+            return str(Path(found).absolute())
+        own = str(getattr(sys, "_base_executable", "") or sys.executable)
+        if not self._sandboxes.separate:
+            return own  # it runs this process, so it can run scripts
+        problem = self._try(own)
+        if problem is None:
+            return own
+        for other in _OTHER_INTERPRETERS:
+            if self._try(other) is None:
+                _log.warning(
+                    "scripts run with %s: script users cannot run %s (%s)", other, own, problem
+                )
+                return other
+        raise ValueError(self._remedy(own, problem))
+
+    def _try(self, interpreter: str) -> str | None:
+        """Run *interpreter* as a script user. Returns None, or the reason why it is not usable."""
+        out, err = Capture(_REASON_CHARS), Capture(_REASON_CHARS)
+        try:
+            with self._sandboxes.one("") as sandbox:
+                sandbox.open()
+                end = sandbox.run(
+                    [interpreter, "-I", "-c", _PROBE],
+                    environment=self._environment,
+                    timeout=_PROBE_WITHIN,
+                    grace=timedelta(0),
+                    limits=self._limits,
+                    ask=lambda: Directive.CONTINUE,
+                    stdout=out.feed,
+                    stderr=err.feed,
+                )
+        except (OSError, ValueError) as error:
+            return str(error)
+        if end.not_started is not None:
+            return end.not_started
+        if end.exit_code != 0:
+            return f"it exited with {end.exit_code}: {err.text().strip() or 'no error output'}"
+        version = out.text().split()
+        numbers = tuple(int(n) for n in version if n.isdigit())
+        if numbers < _OLDEST:
+            found = " ".join(version) or "no output"
+            return f"it is not Python 3.11 or later (its version: {found})"
+        self._version = numbers
+        return None
+
+    def _remedy(self, interpreter: str, problem: str) -> str:
+        if not self._sandboxes.separate:
+            return (
+                f"{interpreter} cannot run scripts: {problem}. Set NEXTFIRE_INTERPRETER to Python "
+                "3.11 or later."
+            )
+        return (
+            f"{interpreter} cannot run scripts as script users, which an executor that is root "
+            f"uses: {problem}. Set NEXTFIRE_INTERPRETER to Python 3.11 or later that all users of "
+            "this machine can run, for example /usr/bin/python3; let all users enter "
+            f"{self._sandboxes.root}; give the executor the capabilities CAP_SETUID, CAP_SETGID, "
+            "CAP_CHOWN and CAP_KILL; or run it as a user other than root. Scripts never run as "
+            "root."
+        )
+
+
+class _Output:
+    """An output stream of a script. Masked before truncation: half a secret would not match."""
+
+    def __init__(self, name: Stream, cap: int, masker: Masker, supervisor: Supervisor) -> None:
+        self._name: Stream = name
+        self._capture = Capture(cap)
+        self._masked = masker.stream()
+        self._supervisor = supervisor
+
+    def feed(self, data: bytes) -> None:
+        self._pass_on(self._masked.feed(data))
+
+    def end(self) -> str:
+        """Flush the masker. Returns the captured text."""
+        self._pass_on(self._masked.rest())
+        return self._capture.text()
+
+    def _pass_on(self, data: bytes) -> None:
+        if data:
+            self._capture.feed(data)
+            self._supervisor.output(self._name, data)
+
+
+def _unless_stopped(supervisor: Supervisor) -> ScriptExit | None:
+    """The result of a script that must not start any more; None if it may start."""
+    verdict = supervisor.ask()
+    return None if verdict is Directive.CONTINUE else ScriptExit(None, "", "", stopped=verdict)
+
+
+def _refusal(error: str, *, permanent: bool) -> ScriptExit:
+    return ScriptExit(None, "", "", error=error, permanent=permanent)
+
+
+def _file_name(name: str) -> str:
+    stem = _NOT_IN_A_NAME.sub("_", PurePosixPath(name).name.removesuffix(".py"))
+    return (stem[:_MAX_NAME].lstrip(".-") or "script") + ".py"

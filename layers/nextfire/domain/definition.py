@@ -1,0 +1,211 @@
+"""The definition of a job, as its owner writes it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Annotated, Any, TypeGuard
+
+from pydantic import ConfigDict, Field, JsonValue, ValidationInfo, field_serializer, field_validator
+from pydantic_core import PydanticCustomError
+
+from nextfire.domain.document import Document
+from nextfire.domain.policies import Misfire, Overlap, Priority, RetryPolicy
+from nextfire.domain.preview import upcoming
+from nextfire.domain.schedule import (
+    EXAMPLES,
+    MAX_DATES,
+    MAX_DELAY,
+    MAX_JITTER,
+    MAX_RUNS,
+    Dst,
+    Schedule,
+    ScheduleType,
+    Upcoming,
+)
+from nextfire.domain.target import Target
+
+MAX_PAYLOAD_BYTES = 64 * 1024
+MAX_TIMEOUT_SEC = 11 * 3_600
+MAX_LABELS = 32
+"""Keeps the labels of a job well below the size of a DynamoDB item, with the limits of keys and
+values."""
+
+MAX_EXPRESSION = 256
+MAX_INSTANT = 64
+InstantText = Annotated[str, Field(min_length=1, max_length=MAX_INSTANT)]
+LabelKey = Annotated[str, Field(min_length=1, max_length=64)]
+LabelValue = Annotated[str, Field(max_length=256)]
+_ScheduleForm = (
+    Annotated[str, Field(min_length=1, max_length=MAX_EXPRESSION)]
+    | Annotated[list[InstantText], Field(min_length=1, max_length=MAX_DATES)]
+    | None
+)
+"""For the JSON schema. `WhenDocument` checks the form by type."""
+
+
+class WhenDocument(Document):
+    """The schedule of a job document. `schedule`: a string; for DATES a list of strings; absent for
+    MANUAL.
+
+    Checks types and lengths. `Schedule` parses the values.
+    """
+
+    type: ScheduleType = Field(description="How `schedule` is interpreted.")
+    schedule: str | tuple[str, ...] | None = Field(
+        default=None,
+        validate_default=True,
+        description="ONCE: a future ISO 8601 instant; without an offset it is in `timezone`. "
+        f"DELAY: an ISO 8601 duration from now, at most {MAX_DELAY.days:,} days. CRON: minute, "
+        "hour, day of month, month, day of week, or a macro such as `@daily`. INTERVAL: an "
+        "ISO 8601 duration of a second or more. DATES: a list of instants. MANUAL: absent; "
+        "all other types require it.",
+    )
+    timezone: Annotated[str, Field(min_length=1, max_length=64)] = Field(
+        default="UTC", description="IANA time zone, e.g. Europe/Berlin."
+    )
+    start_at: InstantText | None = Field(
+        default=None,
+        description="First instant at which it may run; INTERVAL counts from it. ISO 8601; "
+        "without an offset it is in `timezone`.",
+    )
+    end_at: InstantText | None = Field(
+        default=None,
+        description="Last instant at which it may run. ISO 8601; without an offset it is in "
+        "`timezone`.",
+    )
+    dst: Dst = Field(
+        default=Dst.ONCE,
+        description="How often CRON and DATES run at a local time that a clock change repeats.",
+    )
+    max_runs: Annotated[int, Field(strict=True, ge=1, le=MAX_RUNS)] | None = Field(
+        default=None,
+        description="Maximum number of runs, counted from the last change of the schedule.",
+    )
+    jitter_sec: Annotated[int, Field(strict=True, ge=0, le=MAX_JITTER // timedelta(seconds=1))] = (
+        Field(default=0, description="Each run is delayed by a random time below this, in seconds.")
+    )
+
+    @field_validator("schedule", mode="plain", json_schema_input_type=_ScheduleForm)
+    @classmethod
+    def _check_form(cls, value: object, info: ValidationInfo) -> str | tuple[str, ...] | None:
+        kind = info.data.get("type")
+        if value is None and kind is ScheduleType.MANUAL:
+            return None
+        if isinstance(value, list | tuple) and kind in {None, ScheduleType.DATES}:
+            texts = tuple(each for each in value if _is_text(each, MAX_INSTANT))
+            if 1 <= len(value) == len(texts) <= MAX_DATES:
+                return texts
+        if kind not in {ScheduleType.DATES, ScheduleType.MANUAL} and _is_text(
+            value, MAX_EXPRESSION
+        ):
+            return value
+        problem, remedy = _form(kind)
+        details = {"problem": problem, "remedy": remedy}
+        raise PydanticCustomError("schedule_form", "{problem}", details)
+
+    @field_serializer("schedule")
+    def _as_json(self, expression: str | tuple[str, ...] | None) -> str | list[str] | None:
+        return [*expression] if isinstance(expression, tuple) else expression
+
+    @property
+    def jitter_width(self) -> timedelta:
+        return timedelta(seconds=self.jitter_sec)
+
+    def schedule_from(self, effective_from: datetime) -> Schedule:
+        """Return the schedule, counted from *effective_from*."""
+        return Schedule(
+            self.type,
+            self.schedule,
+            self.timezone,
+            effective_from,
+            start_at=self.start_at,
+            end_at=self.end_at,
+            dst=self.dst,
+        )
+
+    def upcoming(
+        self, effective_from: datetime, after: datetime, count: int, *, uid: str
+    ) -> list[Upcoming]:
+        """Return the next *count* occurrences due after *after*, within `max_runs` counted from
+        *effective_from*, with the jitter of the job *uid*.
+
+        Raises:
+            InvalidInputError: The schedule is invalid.
+        """
+        return upcoming(
+            self.schedule_from(effective_from),
+            after,
+            count,
+            max_runs=self.max_runs,
+            jitter_key=uid,
+            jitter_width=self.jitter_width,
+        )
+
+
+def _is_text(value: object, longest: int) -> TypeGuard[str]:
+    return isinstance(value, str) and 1 <= len(value) <= longest
+
+
+def _form(kind: ScheduleType | None) -> tuple[str, str]:
+    """Return the problem of a `schedule` that does not fit its type, and the remedy."""
+    if kind is ScheduleType.MANUAL:
+        return "a MANUAL job has no schedule", "Leave it out, or in a PATCH set it to null."
+    if kind is ScheduleType.DATES:
+        what = f"not a list of 1 to {MAX_DATES} texts, each an instant"
+    else:
+        what = f"not a text of 1 to {MAX_EXPRESSION} characters"
+    what = what if kind is None else f"{what}, as {kind} needs"
+    return what, f"For example `{EXAMPLES[kind or ScheduleType.CRON]}`."
+
+
+class JobDefinition(WhenDocument):
+    """A job as its owner defined it, with defaults filled in."""
+
+    model_config = ConfigDict(defer_build=False)  # threads read jobs concurrently
+
+    name: Annotated[str, Field(min_length=1, max_length=128)] | None = Field(
+        default=None, description="Display name of the job."
+    )
+    target: Target
+    payload: JsonValue = Field(
+        default_factory=dict,
+        description=f"Input of the script: any JSON value, at most {MAX_PAYLOAD_BYTES:,} bytes.",
+    )
+    retry_policy: RetryPolicy = RetryPolicy()
+    timeout_sec: Annotated[int, Field(strict=True, ge=1, le=MAX_TIMEOUT_SEC)] = Field(
+        default=300,
+        description="Timeout of one attempt, in seconds. At most the pool's timeout less 60 s: "
+        "840 s on Lambda by default.",
+    )
+    priority: Priority = Field(
+        default=Priority.NORMAL,
+        description="Runs that are due in the same second start in this order.",
+    )
+    misfire: Misfire = Misfire()
+    overlap: Overlap = Field(
+        default=Overlap.ALLOW,
+        description="What to do if a run is due while an earlier one has not ended: run both, "
+        "wait, skip it, or cancel the earlier one.",
+    )
+    labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=MAX_LABELS)] = Field(
+        default_factory=dict,
+        description="Texts by name, for listings, changes of many jobs and restricted API keys.",
+    )
+
+    @property
+    def timeout(self) -> timedelta:
+        return timedelta(seconds=self.timeout_sec)
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON document: camelCase, without unset fields."""
+        # Only a payload can be null; any other field that is None is unset.
+        document = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return document | {"payload": self.payload}
+
+    def payload_bytes(self) -> int:
+        return len(json.dumps(self.payload, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+SCHEDULE_FIELDS = frozenset(WhenDocument.model_fields)
+"""Fields of a definition. A change of one of them creates a new `schedule_version`."""

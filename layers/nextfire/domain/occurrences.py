@@ -1,0 +1,211 @@
+"""The occurrences of a job's current schedule version: when they are due, which follows which."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from itertools import islice, takewhile
+
+from nextfire.domain.definition import JobDefinition
+from nextfire.domain.due import FireEntry, fire
+from nextfire.domain.ids import JobKey
+from nextfire.domain.jitter import jitter
+from nextfire.domain.recurrence import next_instant, occurrences
+from nextfire.domain.schedule import MAX_RUNS, Schedule, ScheduleType, Upcoming
+from nextfire.domain.schedule_text import parse_duration
+from nextfire.domain.stretch import Stretch, count_occurrences, stretch
+
+
+class JobState(StrEnum):
+    """ACTIVE has a FIRE entry; the others have none. COMPLETED: no occurrence is left."""
+
+    ACTIVE = "ACTIVE"
+    PAUSED = "PAUSED"
+    COMPLETED = "COMPLETED"
+    CANCELLED = "CANCELLED"
+
+    @property
+    def ended(self) -> bool:
+        return self in {JobState.COMPLETED, JobState.CANCELLED}
+
+
+class Occurrences:
+    """Part of `Job`: reads its fields and computes occurrences and FIRE entries from them."""
+
+    __slots__ = ()
+
+    key: JobKey
+    uid: str
+    schedule_version: int
+    effective_from: datetime
+    state: JobState
+    definition: JobDefinition
+    counted_from: datetime | None
+    skips: tuple[datetime, ...]
+
+    @property
+    def counted_since(self) -> datetime:
+        return self.counted_from or self.effective_from
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.definition.schedule_from(self.counted_since)
+
+    def next_after(self, after: datetime) -> datetime | None:
+        """Return the next occurrence strictly after *after* and `effective_from`, in any state of
+        the job.
+        """
+        return next_instant(self.schedule, max(after, self.effective_from))
+
+    def first(self) -> FireEntry | None:
+        """Return the due entry of this version's first occurrence, or None.
+
+        Raises:
+            InvalidInputError: The schedule is invalid.
+        """
+        return self.next_entry(self.effective_from)
+
+    def next_entry(self, after: datetime) -> FireEntry | None:
+        """Return the due entry of the first occurrence after *after*, in any state of the job; None
+        after the last one, or the last one that `maxRuns` allows.
+
+        Raises:
+            InvalidInputError: The schedule is invalid.
+        """
+        at = self.next_after(after)
+        if at is None:
+            return None
+        ordinal, most = self.ordinal(at), self.definition.max_runs
+        return None if most is not None and ordinal > most else self.fire_entry(at, ordinal)
+
+    def due_at(self, occurrence: datetime) -> datetime:
+        """Return when the run of the occurrence at *occurrence* is due, jitter included."""
+        return occurrence + jitter(self.uid, occurrence, self.definition.jitter_width)
+
+    def fire_entry(self, occurrence: datetime, ordinal: int) -> FireEntry:
+        """Return the due entry of the *ordinal*-th occurrence of this version, at *occurrence*."""
+        width = self.definition.jitter_width
+        return fire(
+            self.key,
+            self.uid,
+            self.schedule_version,
+            occurrence,
+            delay_by=jitter(self.uid, occurrence, width) if width else width,
+            ordinal=ordinal,
+            rank=self.definition.priority.rank,
+        )
+
+    def next_to_run(self, after: datetime) -> datetime | None:
+        """Return the first occurrence after *after* that is not skipped, or None.
+
+        Raises:
+            InvalidInputError: The schedule is invalid.
+        """
+        entry = self.next_entry(after)
+        while entry is not None and entry.occurs_at in self.skips:
+            entry = self.next_entry(entry.occurs_at)
+        return None if entry is None else entry.occurs_at
+
+    def successor(self, entry: FireEntry) -> FireEntry | None:
+        """Return the due entry after *entry*, an entry of this version; None after the last.
+
+        Raises:
+            InvalidInputError: The schedule is invalid.
+        """
+        return self.following(entry.occurs_at, entry.ordinal)
+
+    def following(self, occurrence: datetime, ordinal: int) -> FireEntry | None:
+        """Return the due entry after the *ordinal*-th occurrence; None after the last.
+
+        Raises:
+            InvalidInputError: The schedule is invalid.
+        """
+        most = self.definition.max_runs
+        following = self.next_after(occurrence)
+        if following is None or (most is not None and ordinal >= most):
+            return None
+        # Set only with `maxRuns`, to keep other entries small.
+        return self.fire_entry(following, 1 if most is None else ordinal + 1)
+
+    def stretch(self, entry: FireEntry, until: datetime) -> Stretch:
+        """Return the occurrences from that of *entry* to *until*, within `maxRuns`; see
+        `schedule.stretch`.
+        """
+        most = self.definition.max_runs
+        left = MAX_RUNS**2 if most is None else max(most - entry.ordinal + 1, 1)
+        return stretch(self.schedule, entry.occurs_at, until, at_most=left)
+
+    def count_between(self, after: datetime, before: datetime, *, at_most: int) -> int:
+        """Return the number of occurrences between *after* and *before*, both exclusive, within
+        `maxRuns`; at most *at_most*.
+        """
+        first = self.next_after(after)
+        if self.definition.max_runs is not None and first is not None and at_most:
+            at_most = min(at_most, max(self.definition.max_runs - self.ordinal(first) + 1, 0))
+        found = islice(occurrences(self.schedule, max(after, self.effective_from)), at_most)
+        return sum(1 for _ in takewhile(lambda occurrence: occurrence.at < before, found))
+
+    def ordinal(self, occurrence: datetime) -> int:
+        """Return the position of the occurrence in this version, from 1. Computed only with
+        `maxRuns`, up to `maxRuns` + 1; else 1.
+
+        Raises:
+            InvalidInputError: The schedule is invalid.
+        """
+        most = self.definition.max_runs
+        if most is None:
+            return 1
+        return count_occurrences(self.schedule, occurrence, at_most=most + 1)
+
+    def is_last(self, occurrence: datetime) -> bool:
+        """Whether the occurrence at *occurrence* is the last one. False for a MANUAL job.
+
+        Raises:
+            InvalidInputError: The schedule is invalid.
+        """
+        if self.definition.type is ScheduleType.MANUAL:
+            return False
+        most = self.definition.max_runs
+        return self.next_after(occurrence) is None or (
+            most is not None and self.ordinal(occurrence) >= most
+        )
+
+    def upcoming(self, after: datetime, count: int) -> list[Upcoming]:
+        """Return the next *count* occurrences due after *after*; empty if the job is not ACTIVE.
+
+        Raises:
+            InvalidInputError: The schedule is invalid.
+        """
+        if self.state is not JobState.ACTIVE:
+            return []
+        return self.definition.upcoming(self.counted_since, after, count, uid=self.uid)
+
+    def past_schedule(self, first: datetime) -> Schedule:
+        """Return the current schedule extended back to *first*. An INTERVAL keeps its phase; a
+        DELAY keeps its start.
+
+        Raises:
+            InvalidInputError: The schedule is invalid.
+        """
+        counted_from, when = self.counted_since, self.definition
+        if when.type is ScheduleType.DELAY or first > counted_from:
+            return self.schedule
+        if when.type is ScheduleType.INTERVAL and when.start_at is None:
+            period = parse_duration(str(when.schedule), "schedule")
+            return when.schedule_from(
+                counted_from - ((counted_from - first) // period + 1) * period
+            )
+        return when.schedule_from(first - timedelta(milliseconds=1))
+
+    def all_due_at(self, until: datetime) -> datetime:
+        """Return when all occurrences up to *until* are due, jitter included.
+
+        Raises:
+            InvalidInputError: The schedule is invalid.
+        """
+        width = self.definition.jitter_width
+        if not width:
+            return until
+        recent = occurrences(self.schedule, max(until - width, self.effective_from))
+        of_it = takewhile(lambda occurrence: occurrence.at <= until, recent)
+        return max((self.due_at(occurrence.at) for occurrence in of_it), default=until)

@@ -1,0 +1,76 @@
+"""Leases and cursors of watchers, and the quotas of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from nextfire.domain.audit import Audit
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The lease of a watcher group: only its holder may dispatch.
+
+    `epoch` grows with every change of holder. `beat` counts renewals: a standby takes over after it
+    has not changed for the lease's duration, so the clocks of holder and standby need not agree.
+    """
+
+    holder: str
+    epoch: int
+    beat: int
+    released: bool = False
+
+
+class ControlStore(Protocol):
+    """Stores the watchers' leases and cursors, the progress of the audit, and the runs dispatched
+    per minute for tenants with a quota.
+    """
+
+    def lease(self, group: int) -> Lease | None:
+        """Return the group's lease, possibly slightly stale; None if there never was one. A lease
+        that does not decode is returned as one without holder that is never renewed.
+        """
+
+    def replace_lease(self, group: int, was: Lease | None, to: Lease) -> bool:
+        """Replace the group's lease *was* with *to*. Of concurrent callers with the same *was*,
+        exactly one succeeds.
+        """
+
+    def seed_cursors(self, shards: int, minute: datetime) -> None:
+        """Create missing cursors of the shards below *shards*, at *minute*. A cursor that does not
+        decode, or is an hour after *minute*, is reset to a day before the earliest of *minute* and
+        the other cursors.
+        """
+
+    def cursors(self, shards: Collection[int]) -> Mapping[int, datetime]:
+        """Return the cursors of *shards* that have one, by consistent reads."""
+
+    def move_cursor(self, shard: int, minute: datetime, epoch: int) -> bool:
+        """Set a cursor, unless the holder of a later epoch has already set it."""
+
+    def take_runs(self, tenant: str, minute: datetime, wanted: int, most: int) -> int:
+        """Take up to *wanted* (≥ 1) of the *most* runs that *tenant* may have in *minute*.
+
+        Concurrent callers never take more than *most* together. If a response is lost, the runs it
+        took stay unused. If a caller's clock is up to a minute ahead, other callers count in its
+        minute. A stored count that does not decode counts as 0.
+
+        Returns:
+            The number of runs taken; 0 if none are left.
+        """
+
+    def taken_runs(self, tenant: str, minute: datetime) -> int:
+        """Return the number of runs that *tenant* has taken in *minute*, by a consistent read. A
+        stored count that does not decode counts as 0.
+        """
+
+    def audit(self) -> Audit | None:
+        """Return the latest audit, by a consistent read; None if there never was one."""
+
+    def replace_audit(self, was: Audit | None, to: Audit) -> bool:
+        """Replace the latest audit *was* with *to*. Of concurrent callers with the same *was*,
+        exactly one succeeds.
+        """

@@ -1,0 +1,100 @@
+"""The store of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from nextfire.domain.due import DueEntry
+from nextfire.domain.ids import JobKey
+from nextfire.domain.job import Job
+from nextfire.domain.ports.pages import Page, Scan
+
+
+class JobStore(Protocol):
+    """Stores jobs. A job and its due entry are written in one transaction."""
+
+    def create(
+        self,
+        job: Job,
+        first: DueEntry | None,
+        now: datetime,
+        *,
+        former: Job | None = None,
+        most: int | None = None,
+    ) -> Job | None:
+        """Store *job* and its due entry *first*, if the id is free or belongs to *former*, which
+        is CANCELLED. If a job with the same `uid` is already stored, nothing is written. If *job*
+        is `counted`, it counts toward *most*, the tenant's quota.
+
+        Returns:
+            None if stored; else the job that has the id, in any state. Its `uid` is that of *job*
+            if this call repeats an earlier one.
+
+        Raises:
+            QuotaUsedUpError: The tenant already has *most* counted jobs.
+        """
+
+    def update(
+        self,
+        job: Job,
+        entry: DueEntry | None,
+        now: datetime,
+        *,
+        counts: int = 0,
+        most: int | None = None,
+    ) -> bool:
+        """Replace revision `job.revision - 1` with *job* and store *entry*. Returns False if the
+        job has another revision. *counts*: 1 if *job* starts to count toward the quota *most*, -1
+        if it stops counting.
+
+        Raises:
+            QuotaUsedUpError: The tenant already has *most* counted jobs.
+        """
+
+    def get(self, key: JobKey) -> Job | None:
+        """Return the job, by a consistent read; None if it does not exist.
+
+        Raises:
+            UndecodableError: The stored item is not a valid job.
+        """
+
+    def get_many(
+        self, keys: Collection[JobKey], *, consistent: bool = False
+    ) -> Mapping[JobKey, Job | Exception]:
+        """Return the jobs among *keys*, without payloads. A job that does not decode maps to its
+        error.
+
+        A key can be missing because the job does not exist or because it could not be read this
+        time; `get` distinguishes the two.
+        """
+
+    def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[Job]:
+        """Return *tenant*'s jobs by id, including cancelled ones. *limit*: page size, ≥ 1.
+
+        Raises:
+            InvalidInputError: Invalid *cursor*.
+        """
+
+    def ids(self, tenant: str, *, after: str | None, limit: int) -> Sequence[str]:
+        """Return up to *limit* (≥ 1) ids of *tenant*'s jobs after *after*, in order, including
+        cancelled and undecodable jobs. Fewer than *limit* ids: the end is reached.
+        """
+
+    def complete(self, job: Job, now: datetime) -> bool:
+        """Make an ACTIVE job COMPLETED, if its `uid` and `schedule_version` are unchanged. It no
+        longer counts toward the quota.
+        """
+
+    def counted(self, tenant: str) -> int:
+        """Return the number of *tenant*'s counted jobs, by a consistent read.
+
+        Raises:
+            UndecodableError: The stored value is not a count.
+        """
+
+    def scan(self, after: JobKey | None, *, limit: int) -> Scan:
+        """Return up to *limit* (≥ 1) jobs of all tenants after the job *after*, by consistent
+        reads, in an order that the store defines. *after* need not exist any longer.
+        """

@@ -1,0 +1,98 @@
+"""What a run executes."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Self
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from nextfire.domain.document import Document
+
+MAX_ENV = 64
+MAX_ENV_BYTES = 16 * 1024
+_HANDLER = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}(@sha256:[0-9a-f]{64})?$"
+"""The name of a script, optionally pinned to a digest."""
+HANDLER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_REFERENCE = r"^[A-Za-z0-9_+=@-][A-Za-z0-9_+=@.-]*(/[A-Za-z0-9_+=@-][A-Za-z0-9_+=@.-]*)*$"
+
+
+class SecretReference(Document):
+    """A secret of Secrets Manager, `nextfire/pools/<pool>/<tenant>/<secret>`. `key`: one value of
+    a secret that is a JSON object.
+    """
+
+    secret: Annotated[str, Field(pattern=_REFERENCE, max_length=256)]
+    key: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+
+
+class ParameterReference(Document):
+    """A parameter of the SSM Parameter Store, `/nextfire/pools/<pool>/<tenant>/<parameter>`."""
+
+    parameter: Annotated[str, Field(pattern=_REFERENCE, max_length=256)]
+
+
+EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=128)]
+EnvValue = Annotated[str, Field(pattern=r"^[^\x00]*$", max_length=4096)]
+_RESERVED = re.compile(r"NEXTFIRE_.*|AWS_CONTAINER_.*|HOME|TMPDIR|PYTHONPATH")
+
+
+class Target(Document):
+    """What a run executes: a script of the pool by name (`report` or `report.zip`), or by its S3
+    URL. A suffix `@sha256:DIGEST` pins either to these bytes. `env`: environment variables of the
+    script; references to secrets and parameters are resolved when it starts, and never recorded.
+    """
+
+    pool: Annotated[str, Field(min_length=1, max_length=64)] = Field(
+        default="default", description="The pool that runs it."
+    )
+    handler: Annotated[str, Field(pattern=_HANDLER)] | None = Field(
+        default=None,
+        description="Name of a script of the pool, `pools/<pool>/<tenant>/<handler>.py` of the "
+        "scripts bucket; `….zip`: an archive with `__main__.py` at its top level; `@sha256:DIGEST` "
+        "pins it to these bytes. Either this or `script`.",
+    )
+    script: Annotated[str, Field(pattern=r"^s3://", max_length=1024)] | None = Field(
+        default=None,
+        description="`s3://` URL of a script, under `pools/<pool>/<tenant>/` of the scripts "
+        "bucket. Either this or `handler`.",
+    )
+    env: Annotated[
+        dict[EnvName, EnvValue | SecretReference | ParameterReference], Field(max_length=MAX_ENV)
+    ] = Field(
+        default_factory=dict,
+        description="Variables of the script by name: a text, a secret of Secrets Manager "
+        '`{"secret": "NAME", "key": "KEY"}` (`nextfire/pools/<pool>/<tenant>/NAME`; KEY: a member '
+        'of a JSON object), or `{"parameter": "NAME"}` of the SSM Parameter Store '
+        "(`/nextfire/pools/<pool>/<tenant>/NAME`). Resolved when an attempt starts, and not "
+        "recorded. Not allowed: `NEXTFIRE_…`, `AWS_CONTAINER_…`, `HOME`, `TMPDIR`, `PYTHONPATH`. "
+        f"Texts together: at most {MAX_ENV_BYTES:,} bytes.",
+    )
+
+    @model_validator(mode="after")
+    def _require_handler_or_script(self) -> Self:
+        if (self.handler is None) == (self.script is None):
+            raise ValueError("give either handler (a script's name) or script (its s3:// URL)")
+        return self
+
+    @field_validator("env")
+    @classmethod
+    def _check_env(
+        cls, env: dict[str, str | SecretReference | ParameterReference]
+    ) -> dict[str, str | SecretReference | ParameterReference]:
+        reserved = [name for name in env if _RESERVED.fullmatch(name)]
+        size = sum(len(v.encode()) for v in env.values() if isinstance(v, str))
+        if reserved:
+            details = {
+                "problem": f"{reserved[0]} is set by the executor",
+                "remedy": "Choose another name.",
+            }
+            raise PydanticCustomError("env_reserved", "{problem}", details)
+        if size > MAX_ENV_BYTES:
+            details = {
+                "problem": f"the values have {size} bytes, more than {MAX_ENV_BYTES}",
+                "remedy": "Put large values into the payload or into S3.",
+            }
+            raise PydanticCustomError("env_size", "{problem}", details)
+        return env

@@ -1,0 +1,166 @@
+"""Responses about executions, their attempts and logs. The code calls executions runs."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Literal
+
+from pydantic import JsonValue
+
+from nextfire.domain.ids import RunKey
+from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState, Trigger
+from nextfire.responses.base import UNREADABLE, ApiResponse, Json, field, one_line
+
+
+class Covered(ApiResponse):
+    """Range of occurrences that one record covers: the first, the last, and their number."""
+
+    from_: datetime = field(lambda run: run.key.scheduled_at)
+    to: datetime = field(lambda run: run.covered_to)
+    count: int = field(lambda run: run.covered)
+
+
+def _logs(attempt: Attempt, run: Run) -> str | None:
+    if not attempt.may_have_parts:
+        return None  # the record holds the full output
+    return f"/v1/executions/{run.key.execution_id}/logs?attempt={attempt.number}"
+
+
+class AttemptResponse(ApiResponse):
+    """An attempt. `scriptSha256`: digest of the script that was fetched. `logs`: where to read the
+    full output, if the record does not hold all of it.
+    """
+
+    # of(attempt, run)
+    number: int
+    worker: str
+    started_at: datetime
+    finished_at: datetime | None
+    outcome: AttemptOutcome | None
+    exit_code: int | None
+    reason: str | None
+    script_sha256: str | None
+    logs: str | None = field(_logs)
+
+
+def _is_cancelling(run: Run) -> bool:
+    return run.state is RunState.RUNNING and run.cancel_requested
+
+
+class ExecutionResponse(ApiResponse):
+    """An execution. `startedAt` and `exitCode` belong to its latest attempt. A pending occurrence
+    without a record has only a few of these fields.
+    """
+
+    # of(run, result or None)
+    execution_id: str = field(lambda run, *_: run.key.execution_id)
+    job_id: str = field(lambda run, *_: run.key.job.job_id)
+    state: RunState
+    trigger: Trigger | None = field(
+        description="What created the execution. Absent before the first record."
+    )
+    request_reason: str | None = field(description="Reason given in the request.")
+    scheduled_at: datetime = field(lambda run, *_: run.key.scheduled_at)
+    range: Covered | None = field(lambda run, *_: Covered.of(run) if run.covered_to else None)
+    dispatched_at: datetime | None
+    dispatch_reason: str | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    retry_at: datetime | None = field(lambda run, *_: run.not_before)
+    pool: str | None
+    dispatch: int | None
+    attempt: int | None
+    attempts_before_redrive: int | None = field(lambda run, *_: run.attempt_base or None)
+    worker: str | None
+    job_revision: int | None
+    exit_code: int | None
+    reason: str | None
+    cancel_requested: bool | None = field(lambda run, *_: _is_cancelling(run) or None)
+    cancel_reason: str | None = field(
+        lambda run, *_: run.cancel_reason if run.state is RunState.RUNNING else None
+    )
+    stdout: str | None
+    stderr: str | None
+    result_bytes: int | None = field(lambda run, *_: run.result and run.result.size)
+    checkpoint_bytes: int | None = field(lambda run, *_: run.checkpoint and run.checkpoint.size)
+    attempts: list[AttemptResponse] | None = field(
+        lambda run, *_: [AttemptResponse.of(each, run) for each in run.attempts]
+    )
+    payload: JsonValue | None = field(
+        lambda run, *_: None if run.payload is None else Json(json.loads(run.payload)),
+        description="Payload that replaces that of the job.",
+    )
+    result: JsonValue | None = field(lambda _, result=None: result)
+
+    @classmethod
+    def of_pending(cls, key: RunKey, reason: str) -> ExecutionResponse:
+        """An occurrence that is due and has no record yet. *reason*: why it waits."""
+        return cls.of(
+            execution_id=key.execution_id,
+            job_id=key.job.job_id,
+            state=RunState.PENDING,
+            scheduled_at=key.scheduled_at,
+            reason=reason,
+        )
+
+
+class UnreadableExecution(ApiResponse):
+    """A stored execution that cannot be decoded."""
+
+    # of(unreadable, execution id)
+    execution_id: str = field(lambda _, execution_id: execution_id)
+    job_id: str = field(lambda _, execution_id: execution_id.partition(".")[0])
+    state: Literal["UNREADABLE"] = field(lambda *_: UNREADABLE)
+    reason: str = field(lambda found, _: one_line(found.problem))
+
+
+class ExecutionPage(ApiResponse):
+    """Executions. A page may hold fewer items than `limit`: if `cursor` is present, there are
+    more.
+    """
+
+    items: list[ExecutionResponse] = field(schema=list[ExecutionResponse | UnreadableExecution])
+    cursor: str | None
+
+
+class LogLineResponse(ApiResponse):
+    """A line that an attempt printed."""
+
+    # of(line, number of the attempt)
+    attempt: int = field(lambda _, attempt: attempt)
+    at: datetime | None
+    stream: str
+    text: str
+
+
+class LogResponse(ApiResponse):
+    """Lines of a log. `ended`: no more lines will follow."""
+
+    items: list[LogLineResponse] = field(
+        lambda page: [LogLineResponse.of(line, attempt) for attempt, line in page.lines]
+    )
+    cursor: str | None
+    ended: bool
+
+
+class NotRedriven(ApiResponse):
+    """An execution that was not redriven, and the reason."""
+
+    # of(execution id, reason)
+    execution_id: str = field(lambda execution_id, _: execution_id)
+    reason: str = field(lambda _, reason: one_line(reason))
+
+
+class RedrivenResponse(ApiResponse):
+    """Result of redriving dead executions. `more`: others may be left; continue from `cursor`."""
+
+    redriven: list[str] = field(lambda done: [key.execution_id for key in done.redriven])
+    skipped: list[NotRedriven] = field(
+        lambda done: [
+            *(NotRedriven.of(key.execution_id, reason) for key, reason in done.skipped),
+            *(NotRedriven.of(each.identity, each.problem) for each in done.unreadable),
+        ]
+    )
+    more: bool = field(lambda done: done.cursor is not None)
+    cursor: str | None

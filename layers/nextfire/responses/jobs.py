@@ -1,0 +1,204 @@
+"""Responses about jobs, their occurrences and backfills."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from nextfire.domain.backfill import Order
+from nextfire.domain.definition import JobDefinition, WhenDocument
+from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.pages import Page
+from nextfire.domain.run import RunState
+from nextfire.domain.schedule import Upcoming
+from nextfire.responses.base import UNREADABLE, AllFields, ApiResponse, field, one_line
+
+NEXT = 5
+"""Number of next occurrences in the details of a job."""
+_WALL = len("2026-05-24T10:00:00")
+
+
+class BackfillResponse(ApiResponse):
+    """A backfill: it runs the `count` past occurrences from `first` to `last`. Occurrences that
+    already have an execution record are skipped.
+    """
+
+    backfill_id: str
+    job_id: str = field(lambda _, job: job.key.job_id)
+    first: datetime
+    last: datetime
+    count: int
+    order: Order
+    asked_at: datetime
+    reason: str | None
+
+
+def _draining(_job: Job, _now: datetime, draining: bool = False, *_: object) -> bool | None:  # noqa: FBT001, FBT002
+    return draining or None
+
+
+def _next_fire_at(job: Job, now: datetime, *_: object) -> datetime | None:
+    if job.state is not JobState.ACTIVE:
+        return None
+    try:
+        return job.next_to_run(now)
+    except InvalidInputError:
+        return None  # the time zone no longer exists; the job can still be read and repaired
+
+
+def _backfill(job: Job, *_: object) -> BackfillResponse | None:
+    asked = job.backfilling
+    return None if asked is None else BackfillResponse.of(asked, job)
+
+
+def _while_paused(name: str) -> Any:  # noqa: ANN401 — a function of a field
+    """The attribute *name* of a job, only if the job is PAUSED."""
+    return lambda job, *_: getattr(job, name) if job.state is JobState.PAUSED else None
+
+
+class JobResponse(ApiResponse):
+    """A job: its definition with all defaults, and its current state."""
+
+    # of(job, now, draining=False)
+    job_id: str = field(lambda job, *_: job.key.job_id)
+    state: JobState
+    pause_reason: str | None = field(_while_paused("pause_reason"))
+    paused_at: datetime | None = field(
+        _while_paused("effective_from"),
+        description="Occurrences due after this instant do not run.",
+    )
+    resumes_at: datetime | None = field(
+        _while_paused("resumes_at"), description="When the pause ends automatically."
+    )
+    drain_asked_at: datetime | None = field(
+        _while_paused("drain_asked_at"),
+        description="When a drain was requested. Present only while the job is PAUSED.",
+    )
+    draining: Literal[True] | None = field(
+        _draining,
+        description="Present while executions that were in flight when the drain was requested "
+        "have not ended. Listings never show it.",
+    )
+    revision: int = field(description="Incremented by every change to the job.")
+    next_fire_at: datetime | None = field(
+        _next_fire_at, description="The next occurrence. Absent after the last one."
+    )
+    skips: list[datetime] | None = field(
+        lambda job, now, *_: [at for at in job.skips if at > now] or None,
+        description="Future occurrences that are skipped on request.",
+    )
+    backfill: BackfillResponse | None = field(
+        _backfill, description="The backfill in progress. Absent if none is in progress."
+    )
+    created_at: datetime
+    updated_at: datetime
+    definition = AllFields(JobDefinition, lambda job, *_: job.definition)
+
+    @property
+    def reason(self) -> str | None:
+        """Why the stored job cannot be decoded, if `state` is UNREADABLE."""
+        return self.document.get("reason")
+
+    if TYPE_CHECKING:  # the fields of JobDefinition
+
+        def __getattr__(self, name: str) -> Any: ...  # noqa: ANN401
+
+
+class UnreadableJob(ApiResponse):
+    """A stored job that cannot be decoded."""
+
+    job_id: str = field(lambda found: found.identity)
+    state: Literal["UNREADABLE"] = field(lambda _: UNREADABLE)
+    reason: str = field(lambda found: one_line(found.problem))
+
+
+def _job_items(page: Page[Job], now: datetime) -> list[ApiResponse]:
+    readable = [JobResponse.of(each, now) for each in page.items]
+    unreadable = [UnreadableJob.of(each) for each in page.unreadable]
+    return sorted([*readable, *unreadable], key=lambda each: str(each.document["jobId"]))
+
+
+class JobPage(ApiResponse):
+    """Jobs, ordered by id. A page may hold fewer items than `limit`, or none, although more
+    follow: if `cursor` is present, there are more.
+    """
+
+    items: list[JobResponse] = field(_job_items, schema=list[JobResponse | UnreadableJob])
+    cursor: str | None
+
+
+def _local(found: Upcoming, *_: object) -> str:
+    local = found.occurrence.local
+    precision = "milliseconds" if local.microsecond else "seconds"
+    return local.replace(tzinfo=None).isoformat(timespec=precision)
+
+
+def _offset(found: Upcoming, *_: object) -> str:
+    return found.occurrence.local.isoformat(timespec="seconds")[_WALL:]
+
+
+class UpcomingResponse(ApiResponse):
+    """An occurrence. `at`: in UTC. `local` and `offset`: local time in the schedule's time zone.
+    `dueAt`: the instant including jitter. `executionId`: id of the future execution, if the
+    occurrence belongs to a job.
+    """
+
+    # of(upcoming, schedule, job or None)
+    execution_id: str | None = field(
+        lambda found, _, job: (
+            job and RunKey(job.key, run_id(job.uid, found.occurrence.at)).execution_id
+        )
+    )
+    at: datetime = field(lambda found, *_: found.occurrence.at)
+    local: str = field(_local)
+    offset: str = field(_offset)
+    due_at: datetime | None = field(
+        lambda found, schedule, _: found.due_at if schedule.jitter_sec else None
+    )
+    skipped: bool | None = field(
+        lambda found, _, job: True if job and found.occurrence.at in job.skips else None,
+        description="True if the occurrence is skipped on request, absent otherwise.",
+    )
+    note: str | None = field(lambda found, *_: found.occurrence.note or None)
+
+
+def _upcoming(
+    found: Iterable[Upcoming], schedule: WhenDocument, job: Job | None = None
+) -> list[UpcomingResponse]:
+    return [UpcomingResponse.of(each, schedule, job) for each in found]
+
+
+class UpcomingList(ApiResponse):
+    """Occurrences, earliest first."""
+
+    items: list[UpcomingResponse] = field(_upcoming)
+
+
+class LastRun(ApiResponse):
+    """Summary of the newest execution of a job."""
+
+    execution_id: str = field(lambda run: run.key.execution_id)
+    state: RunState
+    scheduled_at: datetime = field(lambda run: run.key.scheduled_at)
+    started_at: datetime | None
+    finished_at: datetime | None
+    reason: str | None
+
+
+def _next_occurrences(job: Job, now: datetime, *_: object) -> list[UpcomingResponse]:
+    try:
+        return _upcoming(job.upcoming(now, NEXT), job.definition, job)
+    except InvalidInputError:
+        return []  # the time zone no longer exists
+
+
+class JobDetail(JobResponse):
+    """A job with its newest execution, if any, and its next occurrences."""
+
+    # of(job, now, draining, newest run or None)
+    upcoming: list[UpcomingResponse] = field(_next_occurrences)
+    last_run: LastRun | None = field(lambda _job, _now, _draining, run: run and LastRun.of(run))

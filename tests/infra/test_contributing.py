@@ -1,0 +1,70 @@
+"""The lists "How to change ..." in CONTRIBUTING.md: their files exist, and their steps are few."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MOST = {
+    "a schedule type": 4,
+    "a kind of target": 6,
+    "a field of a job": 3,
+    "a route": 6,
+    "a response": 0,
+    "a table attribute": 2,
+    "a setting": 4,
+    "an alarm": 2,
+}
+"""By subject, the number of steps in its list, without those about tests and documentation. A step
+changes one file; files that it names as alternatives (the store of one table or of another) count
+once. A response has no list: its change is one row of one file.
+"""
+FOLDERS = ("", "layers/nextfire", "layers/nextfire/domain", "layers/nextfire/adapters/dynamodb")
+_CODE = re.compile(r"`([^`\n]+\.py)`")
+_STEP = re.compile(r"^[0-9]+\. .*\n(?: +.*\n)*", re.MULTILINE)
+
+
+def lists() -> dict[str, str]:
+    """By subject, the text of each section "How to change SUBJECT"."""
+    page, change = (ROOT / "CONTRIBUTING.md").read_text(), "How to change "
+    sections = re.split(r"^## ", page, flags=re.MULTILINE)
+    return {
+        each.partition("\n")[0].removeprefix(change): each
+        for each in sections
+        if each.startswith(change)
+    }
+
+
+def paths(text: str) -> set[str]:
+    """The Python files that *text* names, relative to the root; without patterns."""
+    found: set[str] = set()
+    for name in _CODE.findall(text):
+        if "*" in name or "AREA" in name:
+            continue
+        folders = [*FOLDERS, *sorted({str(Path(path).parent) for path in found})]
+        there = [folder for folder in folders if (ROOT / folder / name).is_file()]
+        assert there, f"CONTRIBUTING.md names {name}, which does not exist"
+        found.add(str(Path(there[0]) / name))
+    return found
+
+
+def test_every_list_is_counted() -> None:
+    assert lists().keys() == MOST.keys()
+
+
+@pytest.mark.parametrize("subject", MOST)
+def test_a_change_takes_few_steps(subject: str) -> None:
+    text = lists()[subject]
+    paths(text)
+
+    steps = [
+        step
+        for step in _STEP.findall(text)
+        if not re.match(r"[0-9]+\. (Tests|Documentation|Permissions: `tests|`tests/)", step)
+        and "If the API shows it" not in step
+    ]
+
+    assert len(steps) == MOST[subject], "".join(steps)
