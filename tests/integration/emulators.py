@@ -208,7 +208,7 @@ def _running(
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C goes to the tests, which end it in time
+                process_group=0,  # Ctrl-C goes to the tests, which end it in time
             )
         try:
             if not _answers(address + health):
