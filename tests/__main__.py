@@ -1,17 +1,20 @@
 """Run the short tests, or, with NEXTFIRE_LONG=1, the long ones.
 
 CPU-bound commands run one after the other; commands that mostly wait run next to them in the
-background. The output of background commands is shown when all have ended. The exit status is 1 if
-anything failed.
+background. The output of background commands is shown when all have ended, and the names of the
+tests that failed come last. The exit status is 1 if anything failed.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any
 
 from tests.crons import LONG
@@ -20,6 +23,8 @@ _PYTHON = [sys.executable, "-m"]
 _PYTEST = [*_PYTHON, "pytest"]
 _SIDE_BY_SIDE = ["-n", str(os.cpu_count() or 2), "--dist", "worksteal"]
 """Each process has tests that follow each other, so that a module's fixtures are made once."""
+_CACHES = Path(".pytest_cache", "plan")
+"""A folder for each command of the plan, in which pytest records the tests that failed."""
 _SEEDED = ("audit", "schedule_cronsim", "schedule_oracle", "stretch", "zones")
 
 
@@ -32,7 +37,8 @@ class _Background:
     output: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
 
     def begin(self) -> subprocess.Popen[Any]:
-        return subprocess.Popen(self.command, stdout=self.output, stderr=subprocess.STDOUT)
+        command = _recording(self.name, self.command)
+        return subprocess.Popen(command, stdout=self.output, stderr=subprocess.STDOUT)
 
     def show(self) -> None:
         print(f"\n{f' {self.name} ':=^80}", flush=True)
@@ -51,7 +57,7 @@ class _Plan:
 
 def _short() -> _Plan:
     """All tests except the long ones. The timing-sensitive ones start first."""
-    histories = [*_PYTHON, "tests.simulation", "--seeds", "1000"]
+    histories = [*_PYTHON, "tests.simulation", "--seeds", "400"]
     return _Plan(
         {"tests": [*_PYTEST, *_SIDE_BY_SIDE, "--ignore", "tests/e2e"]},
         [
@@ -96,14 +102,29 @@ def _long() -> _Plan:
     )
 
 
+def _recording(name: str, command: list[str]) -> list[str]:
+    """*command*, which records the tests that fail if it is pytest."""
+    return [*command, "-o", f"cache_dir={_CACHES / name}"] if "pytest" in command else command
+
+
+def _failed_tests(name: str) -> list[str]:
+    """The ids of the tests of the command *name* that failed; empty if it recorded none."""
+    try:
+        return [*json.loads(_CACHES.joinpath(name, "v/cache/lastfailed").read_text())]
+    except FileNotFoundError:
+        return []
+
+
 def main() -> int:
     """Run the plan. Ctrl-C reaches every command; wait for all of them to end."""
+    shutil.rmtree(_CACHES, ignore_errors=True)
     plan = _long() if LONG else _short()
     running = [(each, each.begin()) for each in plan.background]
     failed = []
     try:
         for name, command in plan.foreground.items():
-            if subprocess.run(["nice", "-n", "5", *command], check=False).returncode != 0:
+            polite = ["nice", "-n", "5", *_recording(name, command)]
+            if subprocess.run(polite, check=False).returncode != 0:
                 failed.append(name)
     finally:
         for each, process in running:
@@ -111,6 +132,8 @@ def main() -> int:
                 failed.append(each.name)
             each.show()
         print(f"\nfailed: {', '.join(failed) or 'nothing'}", flush=True)
+        for test in [test for name in failed for test in _failed_tests(name)]:
+            print(f"  {test}", flush=True)
     return int(bool(failed))
 
 
