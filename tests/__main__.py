@@ -23,7 +23,7 @@ _PYTHON = [sys.executable, "-m"]
 _PYTEST = [*_PYTHON, "pytest"]
 _SIDE_BY_SIDE = ["-n", str(os.cpu_count() or 2), "--dist", "worksteal"]
 """Each process has tests that follow each other, so that a module's fixtures are made once."""
-_CACHES = Path(".pytest_cache", "plan")
+_CACHES = Path(".pytest_cache", "plan").absolute()
 """A folder for each command of the plan, in which pytest records the tests that failed."""
 _SEEDED = ("audit", "schedule_cronsim", "schedule_oracle", "stretch", "zones")
 
