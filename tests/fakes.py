@@ -42,6 +42,7 @@ from nextfire.domain.ports.requests import REQUESTS_KEPT, KeptRequest
 from nextfire.domain.ports.runs import Claim, Written
 from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit, Supervisor
 from nextfire.domain.quotas import too_many_jobs
+from nextfire.domain.references import ParameterReference, SecretReference
 from nextfire.domain.request_limits import RequestLimit, Taken, take, to_us
 from nextfire.domain.run import Attempt, Run, RunState, Value
 from nextfire.domain.script import (
@@ -52,7 +53,6 @@ from nextfire.domain.script import (
     StoredScript,
     Upload,
 )
-from nextfire.domain.target import ParameterReference, SecretReference
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.execute_run import Handled
 

@@ -23,7 +23,7 @@ from nextfire.domain.errors import (
     UnavailableError,
     shorten,
 )
-from nextfire.domain.target import ParameterReference, SecretReference
+from nextfire.domain.references import ParameterReference, SecretReference
 from nextfire.responses.problems import InvalidField, Problem
 
 MEDIA_TYPE = "application/problem+json"

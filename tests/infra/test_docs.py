@@ -419,7 +419,7 @@ def test_variables_of_a_worker_are_those_it_reads() -> None:
 
 
 def test_variables_of_a_script_are_those_it_gets() -> None:
-    source = (ROOT / "layers" / "nextfire" / "usecases" / "run_script.py").read_text()
+    source = (ROOT / "layers" / "nextfire" / "targets" / "script" / "runner.py").read_text()
     [rows] = [rows for rows in tables(SCRIPTS) if "it gets" in rows[0]]
     named = {name for row in rows for name in _CODE.findall(row["it gets"])}
 

@@ -16,7 +16,7 @@ from nextfire.adapters.aws import clients
 from nextfire.adapters.aws.secrets import AwsSecrets
 from nextfire.domain.errors import InvalidInputError, NotFoundError
 from nextfire.domain.ports.access import Secrets
-from nextfire.domain.target import ParameterReference, SecretReference
+from nextfire.domain.references import ParameterReference, SecretReference
 from tests.fakes import MemorySecrets
 from tests.integration.backends import AWS, MEMORY, on_aws
 

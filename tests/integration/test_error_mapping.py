@@ -45,9 +45,9 @@ from nextfire.domain.ids import RunFolder
 from nextfire.domain.masking import Masker
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.control import Lease
+from nextfire.domain.references import ParameterReference, SecretReference
 from nextfire.domain.run import Run, RunState, Value
 from nextfire.domain.script import ScriptKey, ScriptSource
-from nextfire.domain.target import ParameterReference, SecretReference
 from tests.builders import NOON, a_fire, a_job, a_key, a_retry, run_key
 from tests.fakes import Clock, InlineExecutor
 

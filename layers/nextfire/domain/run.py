@@ -59,7 +59,8 @@ class Attempt:
     """One attempt of a run. `number`: from 1; an attempt after a hand-back repeats the number.
     `log_parts`: number of parts of its log in `RunFiles`; 0: the output of the latest attempt is on
     the record. `script_sha256`: digest of the script it fetched. `pool`: the pool that made it and
-    has its files; None: made by a version that did not separate pools.
+    has its files; None: made by a version that did not separate pools. `call`: what was called and
+    how it responded, a JSON object; None for scripts.
     """
 
     number: int
@@ -72,6 +73,7 @@ class Attempt:
     log_parts: int = 0
     script_sha256: str | None = None
     pool: str | None = None
+    call: str | None = None
 
     @property
     def may_have_parts(self) -> bool:
@@ -88,6 +90,8 @@ MAX_INLINE_BYTES = 8 * 1024
 """Maximum size of a result or checkpoint on the record; larger ones go to `RunFiles`."""
 MAX_VALUE_BYTES = 1024 * 1024
 """Maximum size of a result or checkpoint."""
+MAX_CALL_BYTES = 2 * 1024
+"""Maximum size of `Attempt.call`: a record holds up to `MAX_ATTEMPTS_KEPT` of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +105,20 @@ class Value:
     file: str | None = None
 
 
+def too_large(what: str, text: bytes) -> str:
+    """The reason for rejecting *text*, a result or checkpoint larger than `MAX_VALUE_BYTES`."""
+    return (
+        f"the {what} has {len(text)} bytes, more than {MAX_VALUE_BYTES}. "
+        "Store the data in S3 and put its address here."
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """The outcome of an attempt. `permanent`: a retry would end the same way, so none is made.
-    `value`: the result that the script set.
+    `value`: the result that the script set. `call`: see `Attempt`; at most `MAX_CALL_BYTES`.
+    `retry_at`: the target asked for no retry before. `pause`: the target asked to pause the job,
+    for this reason.
     """
 
     outcome: AttemptOutcome
@@ -116,6 +130,9 @@ class Result:
     value: Value | None = None
     log_parts: int = 0
     script_sha256: str | None = None
+    call: str | None = None
+    retry_at: datetime | None = None
+    pause: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +358,7 @@ class Run:
             reason=result.reason,
             log_parts=result.log_parts,
             script_sha256=result.script_sha256,
+            call=result.call,
         )
         return replace(self, attempts=(*before, done)[-MAX_ATTEMPTS_KEPT:])
 

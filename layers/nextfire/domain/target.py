@@ -9,28 +9,13 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from nextfire.domain.document import Document
+from nextfire.domain.references import ParameterReference, SecretReference
 
 MAX_ENV = 64
 MAX_ENV_BYTES = 16 * 1024
 _HANDLER = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}(@sha256:[0-9a-f]{64})?$"
 """The name of a script, optionally pinned to a digest."""
 HANDLER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
-_REFERENCE = r"^[A-Za-z0-9_+=@-][A-Za-z0-9_+=@.-]*(/[A-Za-z0-9_+=@-][A-Za-z0-9_+=@.-]*)*$"
-
-
-class SecretReference(Document):
-    """A secret of Secrets Manager, `nextfire/pools/<pool>/<tenant>/<secret>`. `key`: one value of
-    a secret that is a JSON object.
-    """
-
-    secret: Annotated[str, Field(pattern=_REFERENCE, max_length=256)]
-    key: Annotated[str, Field(min_length=1, max_length=256)] | None = None
-
-
-class ParameterReference(Document):
-    """A parameter of the SSM Parameter Store, `/nextfire/pools/<pool>/<tenant>/<parameter>`."""
-
-    parameter: Annotated[str, Field(pattern=_REFERENCE, max_length=256)]
 
 
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=128)]

@@ -32,10 +32,10 @@ from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.queues import DeadLetters, Delivery
 from nextfire.domain.ports.runs import Claim, RunStore
 from nextfire.domain.ports.scripts import Directive, RunFiles
+from nextfire.domain.ports.targets import TargetRunner
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger
 from nextfire.usecases.cover_missed import record_missed
 from nextfire.usecases.run_log import RunLog
-from nextfire.usecases.run_script import RunScript
 from nextfire.usecases.run_supervisor import Host, RunSupervisor
 
 
@@ -86,7 +86,7 @@ class ExecuteRun:
         runs: RunStore,
         due: DueStore,
         files: RunFiles,
-        script: RunScript,
+        script: TargetRunner,
         dead_letters: DeadLetters,
         events: Events,
         clock: Clock,

@@ -15,7 +15,14 @@ from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.queues import Delivery
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.scripts import Directive, RunFiles
-from nextfire.domain.run import MAX_INLINE_BYTES, MAX_VALUE_BYTES, Run, RunState, Value
+from nextfire.domain.run import (
+    MAX_INLINE_BYTES,
+    MAX_VALUE_BYTES,
+    Run,
+    RunState,
+    Value,
+    too_large,
+)
 from nextfire.usecases.run_log import RunLog
 
 T = TypeVar("T")
@@ -207,11 +214,4 @@ def _no_checkpoint(file: str, folder: RunFolder) -> InvalidInputError:
         "this pool does not have the checkpoint file that an earlier attempt saved",
         "Copy the file there from the prefix of the pool that ran the earlier attempt, or move the "
         "job back to that pool; then redrive the run.",
-    )
-
-
-def too_large(what: str, text: bytes) -> str:
-    return (
-        f"the {what} has {len(text)} bytes, more than {MAX_VALUE_BYTES}. "
-        "Store the data in S3 and put its address here."
     )

@@ -14,9 +14,9 @@ from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.queues import DeadLetters
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.scripts import RunFiles, ScriptRunner, ScriptStore
+from nextfire.targets.script.runner import ScriptTarget
 from nextfire.usecases.execute_run import ExecuteRun, ExecutorConfig
 from nextfire.usecases.message_batch import MessageBatch, MessageNotices
-from nextfire.usecases.run_script import RunScript
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def execute_run_of(ports: ExecutorPorts, terms: ExecutorConfig) -> ExecuteRun:
         runs=ports.runs,
         due=ports.due,
         files=ports.files,
-        script=RunScript(
+        script=ScriptTarget(
             scripts=ports.scripts,
             runner=ports.runner,
             secrets=ports.secrets,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nextfire.adapters.aws.errors import error_code, refused, translated
 from nextfire.domain.errors import InvalidInputError, NotFoundError
 from nextfire.domain.places import tenant_place
-from nextfire.domain.target import ParameterReference, SecretReference
+from nextfire.domain.references import ParameterReference, SecretReference
 
 if TYPE_CHECKING:
     from mypy_boto3_secretsmanager import SecretsManagerClient

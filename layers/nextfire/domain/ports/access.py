@@ -11,7 +11,7 @@ from nextfire.domain.ids import JobKey
 from nextfire.domain.keys import ApiKey
 from nextfire.domain.masking import Masker
 from nextfire.domain.ports.pages import Page
-from nextfire.domain.target import ParameterReference, SecretReference
+from nextfire.domain.references import ParameterReference, SecretReference
 
 
 class KeyStore(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
@@ -22,23 +22,12 @@ from nextfire.domain.ports.scripts import (
     ScriptRunner,
     ScriptStore,
 )
-from nextfire.domain.run import MAX_VALUE_BYTES, AttemptOutcome, Result, Run
+from nextfire.domain.ports.targets import AttemptResult, RunControl
+from nextfire.domain.run import MAX_VALUE_BYTES, AttemptOutcome, Result, Run, too_large
 from nextfire.domain.script import locate
-from nextfire.usecases.run_supervisor import RunSupervisor, too_large
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptResult:
-    """The result of an attempt. `verdict`: why its supervisor stopped it, if it did; `given`: the
-    JSON result that the script returned, if it SUCCEEDED.
-    """
-
-    result: Result
-    verdict: Directive = Directive.CONTINUE
-    given: bytes | None = None
-
-
-class RunScript:
+class ScriptTarget:
     """Runs the scripts of one executor. `job_role`: their IAM role, if the pool has one."""
 
     def __init__(
@@ -59,7 +48,7 @@ class RunScript:
         self._bucket = bucket
 
     def attempt(
-        self, job: Job, run: Run, supervisor: RunSupervisor, longest: timedelta
+        self, job: Job, run: Run, supervisor: RunControl, longest: timedelta
     ) -> AttemptResult:
         """Run the script of *job* for *run*, for at most *longest*."""
         masker = Masker()
@@ -77,7 +66,7 @@ class RunScript:
         self,
         job: Job,
         run: Run,
-        supervisor: RunSupervisor,
+        supervisor: RunControl,
         longest: timedelta,
         masker: Masker,
         fetched: list[str],
@@ -143,7 +132,7 @@ class RunScript:
         return self._job_role.lent(job.key, masker)
 
 
-def _result(ended: ScriptExit, timeout: timedelta, supervisor: RunSupervisor) -> Result:
+def _result(ended: ScriptExit, timeout: timedelta, supervisor: RunControl) -> Result:
     permanent = False
     if ended.error is not None:
         outcome, reason, permanent = AttemptOutcome.FAILED, ended.error, ended.permanent

@@ -1,0 +1,53 @@
+"""The port of targets: what every kind of target implements to make one attempt of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from nextfire.domain.job import Job
+from nextfire.domain.ports.scripts import Directive, Supervisor
+from nextfire.domain.run import Result, Run
+
+
+class RunControl(Supervisor, Protocol):
+    """A `Supervisor` of one attempt. `cancel_reason`: why it is cancelled, if it is."""
+
+    cancel_reason: str
+
+    def load(self) -> None:
+        """Load the checkpoint of earlier attempts. Only targets with checkpoints call it.
+
+        Raises:
+            InvalidInputError: The checkpoint is in a file that this pool does not have.
+            UnavailableError: The store did not answer.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptResult:
+    """The result of an attempt. `verdict`: why its supervisor stopped it, if it did; `given`: the
+    JSON result that the target returned, if it SUCCEEDED.
+    """
+
+    result: Result
+    verdict: Directive = Directive.CONTINUE
+    given: bytes | None = None
+
+
+class TargetRunner(Protocol):
+    """Runs the targets of one kind."""
+
+    def attempt(
+        self, job: Job, run: Run, supervisor: RunControl, longest: timedelta
+    ) -> AttemptResult:
+        """Make one attempt of *run*, for at most *longest*. *supervisor* is asked several times a
+        second, and its verdict ends the attempt.
+
+        Failures are results, including those of dependencies such as a secret that is absent. The
+        reason of the result has no secrets and at most `MAX_RECORDED_REASON` characters.
+
+        Raises:
+            Exception: Whatever *supervisor* raised.
+        """

@@ -1,0 +1,1 @@
+"""Scripts: Python programs of the pool, in a sandbox."""
