@@ -450,6 +450,23 @@ class MemoryJobStore:
             page[-1] if len(keys) > limit else None,
         )
 
+    def pause(self, job: Job, reason: str, now: datetime) -> bool:
+        with self._lock:
+            there = self.items.get(job.key)
+            if there is None or (there.uid, there.revision) != (job.uid, job.revision):
+                return False
+            if there.state is not JobState.ACTIVE:
+                return False
+            paused = there.paused(now, reason)
+            self._keep(
+                replace(
+                    paused,
+                    revision=there.revision + 1,
+                    updated_at=max(cut(now), there.updated_at),
+                )
+            )
+            return True
+
     def complete(self, job: Job, now: datetime) -> bool:
         with self._lock:
             there = self.items.get(job.key)

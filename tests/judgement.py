@@ -305,7 +305,7 @@ class Judge:
         assert last.outcome not in {None, AttemptOutcome.SUCCEEDED}, _describe(
             record, f"DEAD, but its last attempt {last.outcome}"
         )
-        counted = {each.number for each in tried if each.outcome is not AttemptOutcome.HANDED_BACK}
+        counted = {each.number for each in tried if each.outcome is None or each.outcome.counts}
         # A script that cannot be started at all is not retried.
         if last.outcome is AttemptOutcome.FAILED and last.exit_code is None:
             return

@@ -26,6 +26,7 @@ TABLES: dict[str, tuple[Field[Any], ...]] = {
     "bucket_store": REQUESTS_TABLE,
     "control_store": CONTROL_TABLE,
     "due_store": DUE_TABLE,
+    "job_pause": JOBS_TABLE,
     "job_store": JOBS_TABLE,
     "key_store": KEYS_TABLE,
     "request_store": REQUESTS_TABLE,

@@ -27,7 +27,7 @@ from nextfire.domain.message import RunMessage, SkippedRange
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.pages import Page
 from nextfire.domain.ports.runs import Claim
-from nextfire.domain.run import AttemptOutcome, Run, RunState, Trigger
+from nextfire.domain.run import Run, RunState, Trigger
 from tests.fakes import Stores
 from tests.simulation.kernel import SECOND, Actor, Kernel
 
@@ -272,7 +272,7 @@ class Monitor:
                 self.wrong(f"{name}: taken over under a live lease (invariant 5)")
 
     def _check_attempts(self, run: Run) -> None:
-        counted = [a for a in run.attempts if a.outcome is not AttemptOutcome.HANDED_BACK]
+        counted = [a for a in run.attempts if a.outcome is None or a.outcome.counts]
         before = self._granted.get(run.key, _Granted(0)).before
         most = self._most_attempts[run.key.uid]
         if len(counted) - before > most and len(run.attempts) < 100:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from nextfire.domain.decisions import (
     MIN_RETRY_DELAY,
     ClaimAction,
+    Ending,
     decide_claim,
     decide_ending,
     decide_overlap,
@@ -124,11 +125,15 @@ def result(outcome: AttemptOutcome, *, permanent: bool = False) -> Result:
 BAD = [AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT, AttemptOutcome.WORKER_LOST]
 
 
+def ending_of(run: Run, result: Result, policy: RetryPolicy, now: datetime) -> Ending:
+    return decide_ending(a_job(retry_policy=policy), run, result, now)
+
+
 @pytest.mark.parametrize("cancel_requested", [False, True])
 def test_a_success_is_one_even_if_it_was_to_be_cancelled(*, cancel_requested: bool) -> None:
     run = a_run(attempt=3, cancel_requested=cancel_requested)
 
-    ending = decide_ending(run, result(AttemptOutcome.SUCCEEDED), POLICY, NOON)
+    ending = ending_of(run, result(AttemptOutcome.SUCCEEDED), POLICY, NOON)
 
     assert ending.state is RunState.SUCCEEDED
 
@@ -136,27 +141,27 @@ def test_a_success_is_one_even_if_it_was_to_be_cancelled(*, cancel_requested: bo
 @pytest.mark.parametrize("outcome", BAD)
 def test_a_failure_is_tried_again_while_attempts_are_left(outcome: AttemptOutcome) -> None:
     delays = [
-        (decide_ending(a_run(attempt=n), result(outcome), POLICY, NOON).retry_at or NOON) - NOON
+        (ending_of(a_run(attempt=n), result(outcome), POLICY, NOON).retry_at or NOON) - NOON
         for n in (1, 2, 3)
     ]
 
     assert delays == [timedelta(seconds=10), timedelta(seconds=20), timedelta()]
-    last = decide_ending(a_run(attempt=3), result(outcome), POLICY, NOON)
+    last = ending_of(a_run(attempt=3), result(outcome), POLICY, NOON)
     assert (last.state, last.retry_at) == (RunState.DEAD, None)
 
 
 @pytest.mark.parametrize("outcome", BAD)
 def test_a_permanent_failure_is_not_retried(outcome: AttemptOutcome) -> None:
-    ending = decide_ending(a_run(attempt=1), result(outcome, permanent=True), POLICY, NOON)
+    ending = ending_of(a_run(attempt=1), result(outcome, permanent=True), POLICY, NOON)
 
     assert ending.state is RunState.DEAD
 
 
 def test_a_failure_of_a_run_that_was_to_be_cancelled_is_not_tried_again() -> None:
-    failed = decide_ending(
+    failed = ending_of(
         a_run(attempt=1, cancel_requested=True), result(AttemptOutcome.FAILED), POLICY, NOON
     )
-    stopped = decide_ending(a_run(attempt=1), result(AttemptOutcome.CANCELLED), POLICY, NOON)
+    stopped = ending_of(a_run(attempt=1), result(AttemptOutcome.CANCELLED), POLICY, NOON)
 
     assert (failed.state, stopped.state) == (RunState.CANCELLED, RunState.CANCELLED)
 
@@ -164,7 +169,7 @@ def test_a_failure_of_a_run_that_was_to_be_cancelled_is_not_tried_again() -> Non
 def test_retries_respect_the_minimum_delay() -> None:
     policy = RetryPolicy(max_attempts=2, initial_delay_ms=0)
 
-    ending = decide_ending(a_run(attempt=1), result(AttemptOutcome.FAILED), policy, NOON)
+    ending = ending_of(a_run(attempt=1), result(AttemptOutcome.FAILED), policy, NOON)
 
     assert ending.retry_at == NOON + MIN_RETRY_DELAY
 

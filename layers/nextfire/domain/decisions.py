@@ -246,21 +246,56 @@ def decide_claim(
     return ClaimDecision(ClaimAction.TAKE_OVER, f"the lease of {run.worker} lapsed")
 
 
+DEFERRED_AT_MOST = timedelta(days=1)
+"""How long calls are deferred for jobs without a relevancy window."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The state of a run after an attempt. PENDING: it is retried at `retry_at`."""
+    """The state of a run after an attempt. PENDING: it is retried at `retry_at`. `deferred`: the
+    attempt does not count. `reason`: why, if the result does not say it.
+    """
 
     state: RunState
     retry_at: datetime | None = None
+    deferred: bool = False
+    reason: str | None = None
 
 
-def decide_ending(run: Run, result: Result, policy: RetryPolicy, now: datetime) -> Ending:
+def decide_ending(job: Job, run: Run, result: Result, now: datetime) -> Ending:
     """Decide the state of *run* after an attempt with *result*."""
+    policy = job.definition.retry_policy
     if result.outcome is AttemptOutcome.SUCCEEDED:
         return Ending(RunState.SUCCEEDED)
     if run.cancel_requested or result.outcome is AttemptOutcome.CANCELLED:
         return Ending(RunState.CANCELLED)
+    if result.unavailable:
+        return _decide_deferral(job, run, result, now)
     if result.permanent or run.tries >= policy.max_attempts or not policy.retry_on.covers(result):
         return Ending(RunState.DEAD)
     delay = policy.delay(run.tries, seed=run.key.execution_id)
-    return Ending(RunState.PENDING, now + max(delay, MIN_RETRY_DELAY))
+    return Ending(RunState.PENDING, _no_sooner(result, now + max(delay, MIN_RETRY_DELAY)))
+
+
+def _decide_deferral(job: Job, run: Run, result: Result, now: datetime) -> Ending:
+    """Decide when to repeat an attempt whose destination was not available."""
+    since_redrive = [each for each in run.attempts if each.number > run.attempt_base]
+    deferrals = sum(each.outcome is AttemptOutcome.DEFERRED for each in since_redrive)
+    delay = job.definition.retry_policy.delay(deferrals + 1, seed=run.key.execution_id)
+    at = _no_sooner(result, now + max(delay, MIN_RETRY_DELAY))
+    window = job.definition.misfire.relevancy_window
+    began_at = since_redrive[0].started_at if since_redrive else now
+    if window is None or run.on_request or run.attempt_base:
+        limit, name = began_at + DEFERRED_AT_MOST, "1 day after the first call"
+    else:
+        limit = job.due_at(run.key.scheduled_at) + window
+        name = f"relevancyWindowSec {in_seconds(window)}"
+    if at <= limit:
+        return Ending(RunState.PENDING, at, deferred=True)
+    only_deferred = run.tries == 1
+    state = RunState.SKIPPED if only_deferred else RunState.DEAD
+    return Ending(state, reason=f"{result.reason}; not repeated: past {name}")
+
+
+def _no_sooner(result: Result, at: datetime) -> datetime:
+    return at if result.retry_at is None else max(at, result.retry_at)

@@ -2,8 +2,9 @@
 
     PENDING ──▶ RUNNING ──▶ SUCCEEDED | CANCELLED | DEAD      ended: final, except for
        ▲           │                             │            a redrive of DEAD
-       ├───────────┘  retry (attempts left) or   │
-       │              hand-back (not counted)    │
+       ├───────────┘  retry (attempts left),     │
+       │              hand-back or deferral      │
+       │              (these are not counted)    │
        └─────────────────────────────────────────┘  redrive
 
 Transitions are computed here from the record that was read. `RunStore` writes them only if the
@@ -52,11 +53,20 @@ class AttemptOutcome(StrEnum):
     WORKER_LOST = "WORKER_LOST"
     CANCELLED = "CANCELLED"
     HANDED_BACK = "HANDED_BACK"
+    DEFERRED = "DEFERRED"  # the destination of a call was not available
+
+    @property
+    def counts(self) -> bool:
+        """Whether the attempt counts toward `maxAttempts`. The next one repeats the number of an
+        attempt that does not count.
+        """
+        return self not in (AttemptOutcome.HANDED_BACK, AttemptOutcome.DEFERRED)
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt of a run. `number`: from 1; an attempt after a hand-back repeats the number.
+    """One attempt of a run. `number`: from 1; an attempt after one that does not count repeats the
+    number.
     `log_parts`: number of parts of its log in `RunFiles`; 0: the output of the latest attempt is on
     the record. `script_sha256`: digest of the script it fetched. `pool`: the pool that made it and
     has its files; None: made by a version that did not separate pools. `call`: what was called and
@@ -91,7 +101,9 @@ MAX_INLINE_BYTES = 8 * 1024
 MAX_VALUE_BYTES = 1024 * 1024
 """Maximum size of a result or checkpoint."""
 MAX_CALL_BYTES = 2 * 1024
-"""Maximum size of `Attempt.call`: a record holds up to `MAX_ATTEMPTS_KEPT` of them."""
+"""Maximum size of `Attempt.call`."""
+MAX_CALLS_KEPT = 10
+"""Number of the latest attempts of a run that keep their `call`: DynamoDB bills items by the KB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +129,9 @@ def too_large(what: str, text: bytes) -> str:
 class Result:
     """The outcome of an attempt. `permanent`: a retry would end the same way, so none is made.
     `value`: the result that the script set. `call`: see `Attempt`; at most `MAX_CALL_BYTES`.
-    `retry_at`: the target asked for no retry before. `pause`: the target asked to pause the job,
-    for this reason.
+    `retry_at`: the target asked for no retry before. `unavailable`: the destination of a call did
+    not accept it, so the attempt is deferred. `pause`: the target asked to pause the job, for this
+    reason.
     """
 
     outcome: AttemptOutcome
@@ -132,6 +145,7 @@ class Result:
     script_sha256: str | None = None
     call: str | None = None
     retry_at: datetime | None = None
+    unavailable: bool = False
     pause: str | None = None
 
 
@@ -143,8 +157,8 @@ class Run:
       worker and the end of its lease.
     - `dispatch`: number of the latest dispatch. `buried`: number of the dispatch whose DEAD event
       was published.
-    - `attempt`: number of attempts, without hand-backs; `attempt_base` of them were made before the
-      last redrive and do not count toward `maxAttempts`. `attempts`: the history, the latest
+    - `attempt`: number of attempts that count; `attempt_base` of them were made before the last
+      redrive and do not count toward `maxAttempts`. `attempts`: the history, the latest
       `MAX_ATTEMPTS_KEPT`.
     - `checkpoint`: the latest one that the script saved. `result`: the script's result.
     - `covered_to`: makes a SKIPPED record a range record, which stands for the `covered`
@@ -250,7 +264,9 @@ class Run:
         )
 
     def ended(self, state: RunState, result: Result, now: datetime) -> Run:
-        """Return the run ended in *state*: SUCCEEDED, CANCELLED or DEAD."""
+        """Return the run ended in *state*: SUCCEEDED, CANCELLED, DEAD, or SKIPPED if all its
+        attempts were deferred until it was too late.
+        """
         return replace(
             self._closed(result, now),
             state=state,
@@ -277,6 +293,11 @@ class Run:
             stderr=result.stderr,
             reason=result.reason,
         )
+
+    def deferred(self, result: Result, now: datetime, *, not_before: datetime) -> Run:
+        """Return the run waiting for its next dispatch, the attempt not counted."""
+        waiting = self.retrying(result, now, not_before=not_before)
+        return replace(waiting, attempt=self.attempt - 1)
 
     def handed_back(self, result: Result, now: datetime) -> Run:
         """Return the run handed back by its worker: free immediately, the attempt not counted."""
@@ -360,7 +381,9 @@ class Run:
             script_sha256=result.script_sha256,
             call=result.call,
         )
-        return replace(self, attempts=(*before, done)[-MAX_ATTEMPTS_KEPT:])
+        old = len(before) + 1 - MAX_CALLS_KEPT
+        kept = [replace(each, call=None) if n < old else each for n, each in enumerate(before)]
+        return replace(self, attempts=(*kept, done)[-MAX_ATTEMPTS_KEPT:])
 
 
 def runs_of_uid(records: Iterable[Run], uid: str, created_at: datetime) -> Iterator[Run]:

@@ -1,4 +1,4 @@
-"""Process one message: claim the run, run its script, record the outcome, settle."""
+"""Process one message: claim the run, make an attempt, record the outcome, settle."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class ExecuteRun:
         runs: RunStore,
         due: DueStore,
         files: RunFiles,
-        script: TargetRunner,
+        target: TargetRunner,
         dead_letters: DeadLetters,
         events: Events,
         clock: Clock,
@@ -97,7 +97,7 @@ class ExecuteRun:
         self._runs = runs
         self._due = due
         self._files = files
-        self._script = script
+        self._target = target
         self._dead_letters = dead_letters
         self._events = events
         self._clock = clock
@@ -156,7 +156,7 @@ class ExecuteRun:
             run = self._runs.get(message.key)
             if run is None or not run.state.ended:
                 return self._pass_on(job, message, run)
-        return self._with_job(job, message, host)
+        return self._defer(job, message) or self._with_job(job, message, host)
 
     def _pass_on(self, job: Job, message: RunMessage, run: Run | None) -> Handled:
         """Dispatch the run to the pool that its job has moved to: this pool can read neither the
@@ -170,16 +170,8 @@ class ExecuteRun:
                 f"of its queue have NEXTFIRE_POOL={pool}"
             )
             return Handled(Disposition.LEAVE, reason, run, quarantined=True)
-        entry = DispatchEntry(
-            job.key,
-            job.uid,
-            cut(message.dispatched_at),
-            message.run_id,
-            message.dispatch + 1,
-            pool,
-            rank=job.definition.priority.rank,
-            held=True,  # its watcher was on time
-            exclusive=job.exclusive,
+        entry = _dispatch(
+            job, message.key, cut(message.dispatched_at), message.dispatch + 1, held=True
         )
         if not self._due.put([entry], self._clock.now()):
             raise UnavailableError("The dispatch to the job's pool was not stored. Try again.")
@@ -201,6 +193,24 @@ class ExecuteRun:
         ended = run.ended(RunState.CANCELLED, result, now)
         claim = self._runs.advance(run, ended, lapsed=True)
         return Handled(Disposition.LEAVE, result.reason, claim.run, lost=claim.taken)
+
+    def _defer(self, job: Job, message: RunMessage) -> Handled | None:
+        """Postpone the run without an attempt, if the destination of its call is not available."""
+        now = self._clock.now()
+        hold = self._target.admit(job, message.key, now)
+        if hold is None:
+            return None
+        run = self._runs.get(message.key) if message.dispatch > 1 else None
+        if run is not None and (run.state is not RunState.PENDING or run.cancel_requested):
+            return None  # the claim decides
+        if run is not None and message.dispatch < run.dispatch:
+            return None
+        entry = _dispatch(job, message.key, cut(hold.until), message.dispatch + 1, held=True)
+        if not self._due.put([entry], now):
+            raise UnavailableError("The deferred dispatch was not stored. Try again.")
+        return Handled(
+            Disposition.ACKNOWLEDGE, f"deferred until {isoformat(hold.until)}: {hold.reason}", run
+        )
 
     def _with_job(self, job: Job, message: RunMessage, host: Host) -> Handled:
         policy = job.definition.retry_policy
@@ -307,9 +317,9 @@ class ExecuteRun:
         )
 
     def _run_attempt(self, job: Job, run: Run, host: Host) -> Handled:
-        """Run the script of a claimed run, and record the outcome."""
+        """Make an attempt of a claimed run, and record the outcome."""
         supervisor = self._supervisor(run, host)
-        attempted = self._script.attempt(job, run, supervisor, host.longest)
+        attempted = self._target.attempt(job, run, supervisor, host.longest)
         if attempted.verdict is Directive.LEASE_LOST:
             return Handled(
                 Disposition.LEAVE, "lost the lease; nothing is recorded", run, None, True
@@ -317,7 +327,11 @@ class ExecuteRun:
         now, result = self._clock.now(), attempted.result
         ending = None
         if attempted.verdict is not Directive.HAND_BACK:
-            ending = decide_ending(run, result, job.definition.retry_policy, now)
+            ending = decide_ending(job, run, result, now)
+            if ending.deferred or ending.state is RunState.SKIPPED:
+                result = replace(result, outcome=AttemptOutcome.DEFERRED)
+            result = replace(result, reason=ending.reason or result.reason)
+            self._pause(job, result)
         followed = ending is None or ending.retry_at is not None
         # During a shutdown time is short, and the hand-back matters more than the log.
         parts = supervisor.close_log(followed=followed, at_once=ending is None)
@@ -386,7 +400,7 @@ class ExecuteRun:
             if ending is None
             else self._end(job, run, ending.state, result, now)
             if ending.retry_at is None
-            else self._retry(job, run, result, ending.retry_at, now)
+            else self._retry(job, run, result, ending, now)
         )
         if handled is None:
             return Handled(
@@ -435,27 +449,21 @@ class ExecuteRun:
         )
 
     def _retry(
-        self, job: Job, run: Run, result: Result, at: datetime, now: datetime
+        self, job: Job, run: Run, result: Result, ending: Ending, now: datetime
     ) -> Handled | None:
-        """Schedule the next dispatch at *at*: first store the due entry, then the record.
+        """Schedule the next dispatch: first store the due entry, then the record.
 
         If we die between the two, the entry's message finds the run RUNNING, waits for the lease
         and takes over. In the reverse order the run would wait for a message that is never sent.
         """
-        entry = DispatchEntry(
-            job.key,
-            job.uid,
-            at,
-            run.key.run_id,
-            run.dispatch + 1,
-            job.definition.target.pool,
-            rank=job.definition.priority.rank,
-            exclusive=job.exclusive,
-        )
+        at = ending.retry_at
+        assert at is not None  # noqa: S101 — for the type checker
+        entry = _dispatch(job, run.key, at, run.dispatch + 1)
         # A repetition may come long after *now*: the bucket of an entry depends on its write time.
         if not self._due.put([entry], self._clock.now()):
             raise UnavailableError("The retry could not be stored. Try again.")
-        claim = self._runs.advance(run, run.retrying(result, now, not_before=at))
+        follow = run.deferred if ending.deferred else run.retrying
+        claim = self._runs.advance(run, follow(result, now, not_before=at))
         if _refused_for_cancel(claim, run):
             # Cancelled while it failed. The entry's message finds the run ended.
             return self._end(job, run, RunState.CANCELLED, _cancelled(result, claim), now)
@@ -463,6 +471,13 @@ class ExecuteRun:
             return None
         reason = f"{result.reason}; next attempt at {isoformat(at)}"
         return Handled(Disposition.ACKNOWLEDGE, reason, claim.run, result.outcome, True)
+
+    def _pause(self, job: Job, result: Result) -> None:
+        """Pause the job if its target asked for it. If the job has changed since it was read, it is
+        not paused: the next run asks again.
+        """
+        if result.pause is not None and job.state is JobState.ACTIVE:
+            self._jobs.pause(job, result.pause, self._clock.now())
 
     def _settle(self, job: Job, run: Run) -> None:
         """Do the follow-up of an ended run. Idempotent: a redelivered message repeats it."""
@@ -492,8 +507,27 @@ class ExecuteRun:
 
 
 _RECORDS = 5  # of a job's latest, per page
-_MAX_MOVES = 20
-"""Maximum number of dispatches in a row that only pass a run on to another pool."""
+_MAX_MOVES = 1000
+"""Maximum number of dispatches in a row without an attempt, before a pass to another pool."""
+
+
+def _dispatch(
+    job: Job, key: RunKey, at: datetime, dispatch: int, *, held: bool = False
+) -> DispatchEntry:
+    """The due entry of the dispatch number *dispatch*, in the pool of *job*. *held*: it was due
+    before, and its watcher was on time.
+    """
+    return DispatchEntry(
+        job.key,
+        job.uid,
+        at,
+        key.run_id,
+        dispatch,
+        job.definition.target.pool,
+        rank=job.definition.priority.rank,
+        held=held,
+        exclusive=job.exclusive,
+    )
 
 
 def _is_last(job: Job, run: Run) -> bool:

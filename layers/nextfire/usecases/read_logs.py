@@ -20,7 +20,7 @@ MAX_PAGE_BYTES = 1024 * 1024
 MAX_READS = 40
 """Maximum number of log parts that one page reads."""
 _CURSOR = re.compile(r"([0-9]{1,9})-([0-9]{1,9})-([0-9]{1,9})")
-_CONTINUES = {None, AttemptOutcome.HANDED_BACK}
+_CONTINUES = {None, AttemptOutcome.HANDED_BACK, AttemptOutcome.DEFERRED}
 _LEAVES_OUTPUT = {
     AttemptOutcome.SUCCEEDED,
     AttemptOutcome.FAILED,

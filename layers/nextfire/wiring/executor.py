@@ -45,7 +45,7 @@ def execute_run_of(ports: ExecutorPorts, terms: ExecutorConfig) -> ExecuteRun:
         runs=ports.runs,
         due=ports.due,
         files=ports.files,
-        script=ScriptTarget(
+        target=ScriptTarget(
             scripts=ports.scripts,
             runner=ports.runner,
             secrets=ports.secrets,

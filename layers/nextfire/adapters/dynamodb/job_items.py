@@ -170,6 +170,21 @@ JOB_FIELDS: tuple[Field[Any], ...] = (
 )
 """The attributes of a job. A change of an executor is the end of a job: it uses no definition, no
 payload and no schedule."""
+_OF_PAUSE = frozenset(
+    {
+        "revision",
+        "schedule_version",
+        "effective_from",
+        "state",
+        "updated_at",
+        "replaced",
+        "counted_from",
+        "resumed_at",
+        "pause_reason",
+    }
+)
+PAUSED_FIELDS = tuple(field for field in _WITHOUT_PAYLOAD if field.name in _OF_PAUSE)
+"""The attributes that a pause by an executor changes: in pools of calls only."""
 COUNT_FIELDS: tuple[Field[Any], ...] = (*KEY, Field("jobs", INTEGER, EXECUTORS))
 """The attributes of the number of a tenant's jobs."""
 JOBS_TABLE: tuple[Field[Any], ...] = (*JOB_FIELDS, *COUNT_FIELDS[len(KEY) :], STAMP)

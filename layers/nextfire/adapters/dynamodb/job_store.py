@@ -20,6 +20,7 @@ from nextfire.adapters.dynamodb.job_items import (
     encode_job,
     encode_key,
 )
+from nextfire.adapters.dynamodb.job_pause import pause_update
 from nextfire.domain.change import CHANGED_BY
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import UndecodableError
@@ -187,6 +188,16 @@ class DynamoDbJobStore:
                 unreadable.append((decode_key(item), str(error)))
         last = answer.get("LastEvaluatedKey")
         return Scan(jobs, unreadable, decode_key(last) if last else None)
+
+    def pause(self, job: Job, reason: str, now: datetime) -> bool:
+        try:
+            with translated("pause job"):
+                self._client.update_item(**pause_update(self._table, job, reason, now))
+        except refused() as error:
+            if error_code(error) != "ConditionalCheckFailedException":
+                raise
+            return False
+        return True
 
     def complete(self, job: Job, now: datetime) -> bool:
         counted = job.counted

@@ -89,6 +89,7 @@ ATTEMPT: tuple[Field[Attempt], ...] = (
     Field("log_parts", _COUNT, unless=0),
     Field("script", _DIGEST, part="script_sha256"),
     Field("pool", _POOL),
+    Field("call", TEXT),
 )
 """Members of an element of the attribute `attempts`."""
 encode_attempt = encoder(ATTEMPT)
@@ -103,8 +104,9 @@ def _decode_attempts(items: list[dict[str, Any]], latest: int) -> tuple[Attempt,
     number = latest
     for values in reversed(items):
         fields = _decode_attempt(values)
-        # The next attempt reuses the number of an attempt that was handed back.
-        number += fields.get("outcome") is AttemptOutcome.HANDED_BACK
+        # The next attempt reuses the number of an attempt that does not count.
+        outcome = fields.get("outcome")
+        number += outcome is not None and not outcome.counts
         attempts.append(Attempt(number, **fields))
         number -= 1
     return tuple(reversed(attempts))

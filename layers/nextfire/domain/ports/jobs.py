@@ -82,6 +82,11 @@ class JobStore(Protocol):
         cancelled and undecodable jobs. Fewer than *limit* ids: the end is reached.
         """
 
+    def pause(self, job: Job, reason: str, now: datetime) -> bool:
+        """Pause *job* for an executor, because its target asked for it: as `Job.paused`. Returns
+        False if the job is not ACTIVE any longer, or its schedule has changed.
+        """
+
     def complete(self, job: Job, now: datetime) -> bool:
         """Make an ACTIVE job COMPLETED, if its `uid` and `schedule_version` are unchanged. It no
         longer counts toward the quota.

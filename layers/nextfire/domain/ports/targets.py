@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
+from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.ports.scripts import Directive, Supervisor
 from nextfire.domain.run import Result, Run
@@ -36,8 +37,19 @@ class AttemptResult:
     given: bytes | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A run must wait without an attempt: until when, and why."""
+
+    until: datetime
+    reason: str
+
+
 class TargetRunner(Protocol):
     """Runs the targets of one kind."""
+
+    def admit(self, job: Job, run: RunKey, now: datetime) -> Hold | None:
+        """Return why *run* must not start at *now*, or None. Called before the run is claimed."""
 
     def attempt(
         self, job: Job, run: Run, supervisor: RunControl, longest: timedelta

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
+from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.masking import Masker
@@ -46,6 +47,9 @@ class ScriptTarget:
         self._job_role = job_role
         self._clock = clock
         self._bucket = bucket
+
+    def admit(self, job: Job, run: RunKey, now: datetime) -> None:
+        """Scripts always start."""
 
     def attempt(
         self, job: Job, run: Run, supervisor: RunControl, longest: timedelta
