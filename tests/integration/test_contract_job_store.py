@@ -415,6 +415,31 @@ def test_an_invalid_cursor_is_rejected(store: JobStore, cursor: str) -> None:
     assert refused.value.field == "cursor"
 
 
+def test_an_executor_pauses_an_active_job_as_a_user_does(store: JobStore) -> None:
+    job = a_job(schedule="*/5 * * * *", type="CRON")
+    store.create(job, None, NOON)
+
+    assert store.pause(job, "410 Gone", at("13:00"))
+    assert not store.pause(job, "410 Gone", at("13:01"))
+
+    assert store.get(job.key) == replace(
+        job.paused(at("13:00"), "410 Gone"), revision=2, updated_at=at("13:00")
+    )
+
+
+def test_a_job_that_changed_meanwhile_is_not_paused_by_an_executor(store: JobStore) -> None:
+    job = a_job()
+    assert not store.pause(job, "410 Gone", NOON)
+    assert store.get(job.key) is None
+
+    store.create(job, None, NOON)
+    now = changed(job, timeoutSec=9)
+    store.update(now, None, NOON)
+
+    assert not store.pause(job, "410 Gone", NOON)
+    assert store.get(job.key) == now
+
+
 def test_an_active_job_is_completed_once(store: JobStore) -> None:
     job = a_job()
     store.create(job, None, NOON)

@@ -20,7 +20,7 @@ from nextfire.domain.decisions import (
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.policies import Backoff, Overlap, RetryPolicy
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger
+from nextfire.domain.run import Attempt, AttemptOutcome, Result, Run, RunState, Trigger
 from tests.builders import (
     NOON,
     SKIP,
@@ -164,6 +164,68 @@ def test_a_failure_of_a_run_that_was_to_be_cancelled_is_not_tried_again() -> Non
     stopped = ending_of(a_run(attempt=1), result(AttemptOutcome.CANCELLED), POLICY, NOON)
 
     assert (failed.state, stopped.state) == (RunState.CANCELLED, RunState.CANCELLED)
+
+
+UNAVAILABLE = Result(AttemptOutcome.FAILED, "503 Service Unavailable", unavailable=True)
+
+
+def a_call(*outcomes: AttemptOutcome, attempt: int = 1, **fields: Any) -> Run:
+    """A running run after attempts with *outcomes*, the first of which began at 12:00."""
+    tried = [Attempt(1, "a", NOON, NOON, each) for each in outcomes]
+    return a_run(attempt=attempt, attempts=(*tried, Attempt(1, "a", NOON)), **fields)
+
+
+def test_a_call_whose_destination_is_not_available_is_deferred_with_growing_delays() -> None:
+    policy = RetryPolicy(max_attempts=1, initial_delay_ms=10_000)
+    endings = [
+        ending_of(a_call(*[AttemptOutcome.DEFERRED] * n), UNAVAILABLE, policy, NOON)
+        for n in range(3)
+    ]
+
+    assert [(each.state, each.deferred) for each in endings] == [(RunState.PENDING, True)] * 3
+    waits = [each.retry_at and each.retry_at - NOON for each in endings]
+    assert waits == [timedelta(seconds=seconds) for seconds in (10, 20, 40)]
+
+
+def test_a_deferred_call_is_skipped_when_its_relevancy_window_would_pass() -> None:
+    job = a_job(misfire={"relevancyWindowSec": 60}, retryPolicy={"initialDelayMs": 30_000})
+    run = a_call()
+
+    in_time = decide_ending(job, run, UNAVAILABLE, NOON)
+    late = decide_ending(job, run, UNAVAILABLE, at("12:00:31"))
+
+    assert (in_time.state, in_time.deferred) == (RunState.PENDING, True)
+    assert late.state is RunState.SKIPPED
+    assert late.reason == "503 Service Unavailable; not repeated: past relevancyWindowSec 60 s"
+
+
+def test_a_call_that_failed_before_is_dead_when_its_relevancy_window_would_pass() -> None:
+    job = a_job(misfire={"relevancyWindowSec": 60})
+
+    ending = decide_ending(job, a_call(AttemptOutcome.FAILED, attempt=2), UNAVAILABLE, at("12:01"))
+
+    assert ending.state is RunState.DEAD
+
+
+def test_calls_are_deferred_for_a_day_without_a_relevancy_window() -> None:
+    policy = RetryPolicy(max_attempts=1, initial_delay_ms=10_000)
+
+    first = ending_of(a_call(), UNAVAILABLE, policy, NOON + timedelta(hours=23))
+    last = ending_of(a_call(), UNAVAILABLE, policy, NOON + timedelta(hours=24))
+
+    assert (first.state, last.state) == (RunState.PENDING, RunState.SKIPPED)
+
+
+@pytest.mark.parametrize("unavailable", [False, True])
+def test_a_retry_is_not_made_before_the_instant_that_the_target_asked_for(
+    *, unavailable: bool
+) -> None:
+    failed = replace(UNAVAILABLE, unavailable=unavailable, retry_at=at("12:05"))
+
+    assert ending_of(a_call(), failed, POLICY, NOON).retry_at == at("12:05")
+    assert ending_of(a_call(), replace(failed, retry_at=NOON), POLICY, NOON).retry_at == at(
+        "12:00:10"
+    )
 
 
 def test_retries_respect_the_minimum_delay() -> None:

@@ -56,6 +56,28 @@ def test_a_run_that_is_handed_back_gives_its_attempt_back() -> None:
     assert (run.attempts[-1].outcome, run.attempts[-1].number) == (AttemptOutcome.HANDED_BACK, 1)
 
 
+def test_a_deferred_run_gives_its_attempt_back_and_waits() -> None:
+    deferred = Result(AttemptOutcome.DEFERRED, "503 Service Unavailable", call='{"status": 503}')
+    run = running().retrying(deferred, at("12:00:09"), not_before=at("12:00:19"))
+
+    assert (run.state, run.dispatch, run.attempt) == (RunState.PENDING, 2, 0)
+    assert run.not_before == at("12:00:19")
+    assert (run.attempts[-1].outcome, run.attempts[-1].number) == (AttemptOutcome.DEFERRED, 1)
+    assert run.attempts[-1].call == '{"status": 503}'
+
+
+def test_only_the_latest_attempts_keep_their_call() -> None:
+    run = running()
+    deferred = Result(AttemptOutcome.DEFERRED, "503", call="{}")
+    for _ in range(14):
+        run = run.retrying(deferred, NOON, not_before=NOON)
+        run = replace(run, attempts=(*run.attempts, Attempt(1, "a", NOON)))
+
+    kept = [each.call for each in run.attempts[:-1]]
+
+    assert kept == [None] * 4 + ["{}"] * 10
+
+
 def test_a_run_that_is_taken_over_says_what_became_of_the_attempt_before() -> None:
     now = at("12:02")
     run = running().taken_over(dispatch=1, token="t2", worker="b", now=now, lease_until=now + LEASE)

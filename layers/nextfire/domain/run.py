@@ -280,7 +280,9 @@ class Run:
         )
 
     def retrying(self, result: Result, now: datetime, *, not_before: datetime) -> Run:
-        """Return the run waiting for its next dispatch, which may start at *not_before*."""
+        """Return the run waiting for its next dispatch, which may start at *not_before*: after a
+        failure or a deferral.
+        """
         return replace(
             self._closed(result, now),
             state=RunState.PENDING,
@@ -294,18 +296,12 @@ class Run:
             reason=result.reason,
         )
 
-    def deferred(self, result: Result, now: datetime, *, not_before: datetime) -> Run:
-        """Return the run waiting for its next dispatch, the attempt not counted."""
-        waiting = self.retrying(result, now, not_before=not_before)
-        return replace(waiting, attempt=self.attempt - 1)
-
     def handed_back(self, result: Result, now: datetime) -> Run:
         """Return the run handed back by its worker: free immediately, the attempt not counted."""
         closed = self._closed(result, now)
         return replace(
             closed,
             state=RunState.PENDING,
-            attempt=self.attempt - 1,
             lease_until=None,
             worker=None,
             reason=result.reason,
@@ -368,8 +364,9 @@ class Run:
 
     def _closed(self, result: Result, now: datetime) -> Run:
         """Return the run with the current attempt closed in its history."""
+        attempt = self.attempt if result.outcome.counts else self.attempt - 1
         if not self.attempts:
-            return self
+            return replace(self, attempt=attempt)
         *before, last = self.attempts
         done = replace(
             last,
@@ -383,7 +380,7 @@ class Run:
         )
         old = len(before) + 1 - MAX_CALLS_KEPT
         kept = [replace(each, call=None) if n < old else each for n, each in enumerate(before)]
-        return replace(self, attempts=(*kept, done)[-MAX_ATTEMPTS_KEPT:])
+        return replace(self, attempt=attempt, attempts=(*kept, done)[-MAX_ATTEMPTS_KEPT:])
 
 
 def runs_of_uid(records: Iterable[Run], uid: str, created_at: datetime) -> Iterator[Run]:

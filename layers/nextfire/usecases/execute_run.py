@@ -462,8 +462,7 @@ class ExecuteRun:
         # A repetition may come long after *now*: the bucket of an entry depends on its write time.
         if not self._due.put([entry], self._clock.now()):
             raise UnavailableError("The retry could not be stored. Try again.")
-        follow = run.deferred if ending.deferred else run.retrying
-        claim = self._runs.advance(run, follow(result, now, not_before=at))
+        claim = self._runs.advance(run, run.retrying(result, now, not_before=at))
         if _refused_for_cancel(claim, run):
             # Cancelled while it failed. The entry's message finds the run ended.
             return self._end(job, run, RunState.CANCELLED, _cancelled(result, claim), now)
