@@ -18,8 +18,12 @@ from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.ports.access import JobRole
+from nextfire.domain.ports.targets import TargetRunner
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run
+from nextfire.domain.target import TargetKind
+from nextfire.targets.by_kind import TargetsByKind
+from nextfire.targets.script.runner import ScriptTarget
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.dispatch.tick import BUDGET, Dispatch
@@ -79,6 +83,7 @@ class World:
         self.output_cap = 1000
         self.runner = MemoryScriptRunner(self.clock)
         self.job_role: JobRole | None = None
+        self.call_targets: dict[TargetKind, TargetRunner] = {}
         self.shards = shards
         self.shares = Shares(quotas=quotas)
         self._executor = executor or InlineExecutor()
@@ -254,16 +259,20 @@ class Worker:
     ) -> Handled:
         """Handle *delivery*; acknowledge it if the disposition says so."""
         world, through = self.world, self.world.faults.through
-        ports = ExecutorPorts(
-            jobs=through(world.jobs, "jobs"),
-            runs=through(world.runs, "runs"),
-            due=through(world.due, "due"),
-            files=through(world.files, "files"),
+        scripts = ScriptTarget(
             scripts=through(world.script_store, "scripts"),
             bucket=BUCKET,
             runner=world.runner,
             secrets=through(world.secrets, "secrets"),
             job_role=world.job_role,
+            clock=world.clock,
+        )
+        ports = ExecutorPorts(
+            jobs=through(world.jobs, "jobs"),
+            runs=through(world.runs, "runs"),
+            due=through(world.due, "due"),
+            files=through(world.files, "files"),
+            target=TargetsByKind({TargetKind.SCRIPT: scripts} | dict(world.call_targets)),
             dead_letters=through(world.dead_letters, "dead_letters"),
             events=through(world.events, "events"),
             clock=world.clock,

@@ -139,6 +139,24 @@ def _secret(text: str) -> dict[str, str]:
     return {"secret": secret, "key": key} if key else {"secret": secret}
 
 
+def _member(name: str, read: Callable[[Any, Flag], object]) -> Callable[[Any, Flag], object]:
+    """Parse the member *name* of an object that several flags make up."""
+    return lambda typed, flag: {name: read(typed, flag)}
+
+
+def _headers(pairs: Sequence[str], flag: Flag) -> dict[str, object]:
+    return {"headers": _variables(str)(pairs, flag)}
+
+
+def _aws_action(text: str, flag: Flag) -> dict[str, str]:
+    service, colon, action = text.partition(":")
+    if not service or not colon or not action:
+        raise typer.BadParameter(
+            f"{text!r} is not SERVICE:ACTION, such as sqs:SendMessage", param_hint=flag.name
+        )
+    return {"service": service, "action": action}
+
+
 DURATION = Kind(lambda text, flag: iso_duration(text, flag.name), "DURATION")
 SECONDS = Kind(_seconds, "DURATION")
 SECONDS_OR_NONE = Kind(_seconds_or_none, "DURATION")
@@ -146,6 +164,19 @@ MILLISECONDS = Kind(_milliseconds, "DURATION", show=as_typed)
 DATES = Kind(metavar="INSTANT", is_list=True)
 JSON = Kind(lambda text, flag: read_payload(text, flag.name), "JSON|@FILE")
 LABELS = Kind(lambda pairs, flag: read_labels(pairs, flag.name), "KEY=VALUE", is_list=True)
+URL = Kind(_member("url", _unchanged), "URL")
+METHOD = Kind(_member("method", _unchanged), "METHOD")
+HEADERS = Kind(_headers, "NAME=VALUE", is_list=True)
+BODY = Kind(_member("body", lambda text, flag: read_payload(text, flag.name)), "JSON|@FILE")
+AUTH = Kind(_member("auth", lambda text, flag: read_payload(text, flag.name)), "JSON|@FILE")
+SIGNERS = Kind(
+    _member("sign", lambda names, _: [_secret(each) for each in names]),
+    "SECRET[#KEY]",
+    is_list=True,
+)
+SUCCESS = Kind(_member("success", _unchanged), "2xx|409|200-204", is_list=True)
+AWS_ACTION = Kind(_aws_action, "SERVICE:ACTION")
+AWS_INPUT = Kind(_member("input", lambda text, flag: read_payload(text, flag.name)), "JSON|@FILE")
 TEXTS = Kind(_variables(str), "NAME=VALUE", is_list=True)
 SECRETS = Kind(_variables(_secret), "NAME=SECRET[#KEY]", is_list=True)
 PARAMETERS = Kind(_variables(lambda name: {"parameter": name}), "NAME=PARAMETER", is_list=True)

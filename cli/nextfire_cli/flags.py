@@ -6,16 +6,25 @@ the field).
 
 from nextfire.domain.schedule import ScheduleType
 from nextfire_cli.flag_kinds import (
+    AUTH,
+    AWS_ACTION,
+    AWS_INPUT,
+    BODY,
     DATES,
     DURATION,
+    HEADERS,
     JSON,
     LABELS,
+    METHOD,
     MILLISECONDS,
     PARAMETERS,
     SECONDS,
     SECONDS_OR_NONE,
     SECRETS,
+    SIGNERS,
+    SUCCESS,
     TEXTS,
+    URL,
     Flag,
 )
 
@@ -23,6 +32,8 @@ _ONE = "When (one of them)"
 _WITHIN = "When, more closely"
 _RETRIES = "What follows a failed attempt"
 _VARIABLES = "What the script finds in its environment"
+_CALLBACK = "HTTP callback, instead of a script"
+_AWS = "AWS API call, instead of a script"
 
 FLAGS = (
     Flag(
@@ -157,6 +168,66 @@ FLAGS = (
         "Parameter in the SSM Parameter Store, /nextfire/pools/<pool>/<tenant>/PARAMETER.",
         kind=PARAMETERS,
         group=_VARIABLES,
+    ),
+    Flag(
+        "--http",
+        "target.http",
+        "URL to call; the payload is the body. Needs a pool of calls: [bold]--pool calls[/].",
+        kind=URL,
+        group=_CALLBACK,
+    ),
+    Flag("--method", "target.http", "Method.", kind=METHOD, group=_CALLBACK, default="POST"),
+    Flag(
+        "--header",
+        "target.http",
+        "Header without secrets. May be repeated.",
+        kind=HEADERS,
+        group=_CALLBACK,
+    ),
+    Flag(
+        "--body",
+        "target.http",
+        "Body, a template: `{{payload.id}}`, `{{run.executionId}}`.",
+        kind=BODY,
+        group=_CALLBACK,
+        default="the payload",
+    ),
+    Flag(
+        "--auth",
+        "target.http",
+        'Authentication, such as \'{"type": "bearer", "token": {"secret": "NAME"}}\'.',
+        kind=AUTH,
+        group=_CALLBACK,
+        default="none",
+    ),
+    Flag(
+        "--sign",
+        "target.http",
+        "Secret to sign with (Standard Webhooks); two during a rotation.",
+        kind=SIGNERS,
+        group=_CALLBACK,
+    ),
+    Flag(
+        "--success",
+        "target.http",
+        "Status codes that are a success. May be repeated.",
+        kind=SUCCESS,
+        group=_CALLBACK,
+        default="2xx",
+    ),
+    Flag(
+        "--aws",
+        "target.aws",
+        "API to call, such as sqs:SendMessage, with the job role of the pool.",
+        kind=AWS_ACTION,
+        group=_AWS,
+    ),
+    Flag(
+        "--input",
+        "target.aws",
+        "Parameters of the API, a template as for --body.",
+        kind=AWS_INPUT,
+        group=_AWS,
     ),
     Flag("--priority", "priority"),
     Flag("--misfire", "misfire.policy"),

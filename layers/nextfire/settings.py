@@ -86,6 +86,15 @@ def _paths(text: str) -> list[str]:
     return paths
 
 
+def _listed(value: object) -> object:
+    """Parse a list separated by commas."""
+    return (
+        [each.strip() for each in value.split(",") if each.strip()]
+        if isinstance(value, str)
+        else value
+    )
+
+
 class DeployedPool(BaseModel):
     """The settings of a pool that the API and the watcher use."""
 
@@ -96,6 +105,12 @@ class DeployedPool(BaseModel):
     queue_url: str
     max_timeout: timedelta
     max_backlog: Annotated[int, Field(ge=1)] = 10_000
+    targets: Literal["scripts", "calls"] = "scripts"
+    call_networks: tuple[str, ...] = ()
+    call_ports: tuple[int, ...] = ()
+    call_http: bool = False
+    aws_actions: tuple[str, ...] = ("*",)
+    has_job_role: bool = False
 
 
 class ApiSettings(_Settings):
@@ -169,6 +184,16 @@ class ExecutorSettings(_Settings):
     pool: str
     queue_url: str
     dlq_url: str
+    targets: Literal["scripts", "calls"] = "scripts"
+    """What the pool runs: scripts, or HTTP callbacks and AWS calls."""
+    call_networks: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
+    """Networks that callbacks may reach although they are not public, separated by commas."""
+    call_ports: Annotated[tuple[int, ...], BeforeValidator(_listed)] = ()
+    """Ports of callbacks in addition to 443; 0: all."""
+    call_http: bool = False
+    """Whether callbacks may use plain HTTP."""
+    aws_actions: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ("*",)
+    """The AWS actions that calls may use: `service:Action`, `service:*` or `*`."""
     write_shards: Annotated[int, Field(ge=1, le=999)]
     lease: timedelta = timedelta(seconds=60)
     slots: Annotated[int, Field(ge=1, le=64)] = 4

@@ -47,6 +47,7 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit, Supervisor
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run, RunState
+from nextfire.targets.script.runner import ScriptTarget
 from nextfire.usecases import many_jobs
 from nextfire.usecases.audit import AuditJobs, AuditReport
 from nextfire.usecases.dispatch.gates import Shares
@@ -525,11 +526,14 @@ class Adapters:
             runs=self.runs,
             due=self.due,
             files=S3RunFiles(self.process.s3, bucket=system.outputs_bucket),
-            scripts=S3ScriptStore(self.process.s3),
-            bucket=system.bucket,
-            runner=_Runner(stack),
-            secrets=AwsSecrets(self.process.secrets, self.process.parameters, pool=POOL),
-            job_role=self._job_role() if stack.job_role else None,
+            target=ScriptTarget(
+                scripts=S3ScriptStore(self.process.s3),
+                bucket=system.bucket,
+                runner=_Runner(stack),
+                secrets=AwsSecrets(self.process.secrets, self.process.parameters, pool=POOL),
+                job_role=self._job_role() if stack.job_role else None,
+                clock=self.clock,
+            ),
             dead_letters=SqsDeadLetters(self.process.sqs, queue_url=system.dlq_url),
             events=EventBridgeEventBus(self.process.events, bus=system.event_bus),
             clock=self.clock,

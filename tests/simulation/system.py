@@ -24,6 +24,7 @@ from nextfire.domain.ports.control import ControlStore
 from nextfire.domain.ports.requests import RequestStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.scripts import ScriptCall, ScriptExit, Supervisor
+from nextfire.targets.script.runner import ScriptTarget
 from nextfire.usecases.audit import AuditJobs, AuditReport
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.execute_run import ExecutorConfig
@@ -336,11 +337,14 @@ class System:
             runs=port(actor, "runs"),
             due=port(actor, "due"),
             files=port(actor, "files"),
-            scripts=port(actor, "scripts"),
-            bucket=BUCKET,
-            runner=_Runner(self, actor),
-            secrets=port(actor, "secrets"),
-            job_role=None,
+            target=ScriptTarget(
+                scripts=port(actor, "scripts"),
+                bucket=BUCKET,
+                runner=_Runner(self, actor),
+                secrets=port(actor, "secrets"),
+                job_role=None,
+                clock=actor,
+            ),
             dead_letters=port(actor, "dead_letters"),
             events=port(actor, "events"),
             clock=actor,

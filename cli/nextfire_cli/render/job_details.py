@@ -126,7 +126,11 @@ _STATE = (
 )
 _DEFINITION = (
     Row("Schedule", schedule, ("type", "schedule", "timezone")),
-    Row("Target", target, ("target.pool", "target.handler", "target.script")),
+    Row(
+        "Target",
+        target,
+        ("target.pool", "target.handler", "target.script", "target.http", "target.aws"),
+    ),
     Row("Variables", _variables, ("target.env",)),
     Row("Payload", _payload, ("payload",)),
     Row(

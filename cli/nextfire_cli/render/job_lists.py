@@ -103,8 +103,15 @@ def schedule(document: Document) -> str:
     return text if zone == "UTC" else f"{text} {zone}"
 
 
+def _call(target: Document) -> str:
+    if http := target.get("http"):
+        return f"{http.get('method', 'POST')} {http.get('url', '')}"
+    aws = target.get("aws")
+    return f"{aws.get('service')}:{aws.get('action')}" if aws else ""
+
+
 def target(document: Document) -> str:
     found = document.get("target", {})
-    what = found.get("handler") or found.get("script") or ""
+    what = found.get("handler") or found.get("script") or _call(found)
     pool = found.get("pool", "default")
     return what if pool == "default" else f"{what} on {pool}"

@@ -170,7 +170,7 @@ class Egress:
         addresses are rejected unless the list contains the literal address or marks the host with
         "/private".
         """
-        for each in _meanings(address):
+        for each in meanings(address):
             if kind := _local_kind(each):
                 return Decision(
                     allowed=False, reason=f"{address} is {kind} address, which scripts never reach"
@@ -211,7 +211,7 @@ def _parse_host(text: str, v6: str | None, host: str | None) -> str:
         address: Address = IPv6Address(v6) if v6 is not None else IPv4Address(host)
     except ValueError as error:
         raise ValueError(f'invalid address in egress host "{text}": {error}. {_EXAMPLE}') from error
-    for each in _meanings(address):
+    for each in meanings(address):
         if kind := _local_kind(each):
             raise ValueError(
                 f'egress host "{text}" is {kind} address, which scripts never reach. Name a host '
@@ -274,11 +274,11 @@ def _local_kind(address: Address) -> str | None:
 def _is_public(address: Address) -> bool:
     if any(address.version == net.version and address in net for net in _PRIVATE_TOO):
         return False
-    return all(each.is_global for each in _meanings(address))
+    return all(each.is_global for each in meanings(address))
 
 
-def _meanings(address: Address) -> list[Address]:
-    """*address* and the IPv4 addresses embedded in it."""
+def meanings(address: Address) -> list[Address]:
+    """Return *address* and the IPv4 addresses embedded in it."""
     found: list[Address] = [address]
     if isinstance(address, IPv6Address):
         inner = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]

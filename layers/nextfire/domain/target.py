@@ -1,8 +1,9 @@
-"""What a run executes."""
+"""What a run executes: one document with a member for each kind of target."""
 
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -10,6 +11,8 @@ from pydantic_core import PydanticCustomError
 
 from nextfire.domain.document import Document
 from nextfire.domain.references import ParameterReference, SecretReference
+from nextfire.targets.aws.document import AwsCall
+from nextfire.targets.http.document import HttpCall
 
 MAX_ENV = 64
 MAX_ENV_BYTES = 16 * 1024
@@ -23,10 +26,31 @@ EnvValue = Annotated[str, Field(pattern=r"^[^\x00]*$", max_length=4096)]
 _RESERVED = re.compile(r"NEXTFIRE_.*|AWS_CONTAINER_.*|HOME|TMPDIR|PYTHONPATH")
 
 
+class TargetKind(StrEnum):
+    """The kinds of targets; each has a folder in `nextfire.targets`."""
+
+    SCRIPT = "script"
+    HTTP = "http"
+    AWS = "aws"
+
+    @property
+    def noun(self) -> str:
+        return {
+            TargetKind.SCRIPT: "scripts",
+            TargetKind.HTTP: "HTTP callbacks",
+            TargetKind.AWS: "AWS calls",
+        }[self]
+
+
 class Target(Document):
-    """What a run executes: a script of the pool by name (`report` or `report.zip`), or by its S3
-    URL. A suffix `@sha256:DIGEST` pins either to these bytes. `env`: environment variables of the
-    script; references to secrets and parameters are resolved when it starts, and never recorded.
+    """What a run executes. Exactly one kind of these members is given.
+
+    - `handler`: a script of the pool by name (`report` or `report.zip`), or `script`: by its S3
+      URL. A suffix `@sha256:DIGEST` pins either to these bytes. `env`: environment variables of
+      the script; references to secrets and parameters are resolved when it starts, and never
+      recorded.
+    - `http`: an HTTP callback.
+    - `aws`: a call of an AWS API.
     """
 
     pool: Annotated[str, Field(min_length=1, max_length=64)] = Field(
@@ -43,6 +67,8 @@ class Target(Document):
         description="`s3://` URL of a script, under `pools/<pool>/<tenant>/` of the scripts "
         "bucket. Either this or `handler`.",
     )
+    http: HttpCall | None = Field(default=None, description="HTTP callback, in a pool of calls.")
+    aws: AwsCall | None = Field(default=None, description="AWS API call, in a pool of calls.")
     env: Annotated[
         dict[EnvName, EnvValue | SecretReference | ParameterReference], Field(max_length=MAX_ENV)
     ] = Field(
@@ -55,10 +81,22 @@ class Target(Document):
         f"Texts together: at most {MAX_ENV_BYTES:,} bytes.",
     )
 
+    @property
+    def kind(self) -> TargetKind:
+        if self.http is not None:
+            return TargetKind.HTTP
+        return TargetKind.SCRIPT if self.aws is None else TargetKind.AWS
+
     @model_validator(mode="after")
-    def _require_handler_or_script(self) -> Self:
-        if (self.handler is None) == (self.script is None):
-            raise ValueError("give either handler (a script's name) or script (its s3:// URL)")
+    def _require_one_kind(self) -> Self:
+        given = [self.handler, self.script, self.http, self.aws]
+        if sum(each is not None for each in given) != 1:
+            raise ValueError(
+                "give exactly one of handler (a script's name), script (its s3:// URL), http (a "
+                "callback) and aws (an API call)"
+            )
+        if self.env and self.kind is not TargetKind.SCRIPT:
+            raise ValueError("env is for scripts only: use references in http.auth, or the payload")
         return self
 
     @field_validator("env")

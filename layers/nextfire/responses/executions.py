@@ -28,8 +28,9 @@ def _logs(attempt: Attempt, run: Run) -> str | None:
 
 
 class AttemptResponse(ApiResponse):
-    """An attempt. `scriptSha256`: digest of the script that was fetched. `logs`: where to read the
-    full output, if the record does not hold all of it.
+    """An attempt. `scriptSha256`: digest of the script that was fetched. `call`: what an HTTP
+    callback or AWS call sent and received, for the latest attempts. `logs`: where to read the full
+    output, if the record does not hold all of it.
     """
 
     # of(attempt, run)
@@ -41,6 +42,9 @@ class AttemptResponse(ApiResponse):
     exit_code: int | None
     reason: str | None
     script_sha256: str | None
+    call: JsonValue | None = field(
+        lambda attempt, _: None if attempt.call is None else Json(json.loads(attempt.call))
+    )
     logs: str | None = field(_logs)
 
 

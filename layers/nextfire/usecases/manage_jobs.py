@@ -27,6 +27,7 @@ from nextfire.domain.quotas import NO_QUOTAS, Quota, Quotas, TenantQuotas, check
 from nextfire.domain.recurrence import check, occurrences
 from nextfire.domain.schedule import MAX_DELAY, Schedule, ScheduleType
 from nextfire.domain.script import locate
+from nextfire.domain.target import TargetKind
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.idempotent_requests import IdempotentRequest
 
@@ -38,12 +39,13 @@ _TRIES = 5  # of a change that races with other changes of the same job
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Limits on job definitions. `pools`: the maximum timeout of each existing pool; `quotas`: each
-    tenant's maximums.
+    tenant's maximums; `check_target`: raises InvalidInputError if the pool cannot run the target.
     """
 
     pools: Mapping[str, timedelta]
     scripts_bucket: str
     quotas: TenantQuotas = NO_QUOTAS
+    check_target: Callable[[JobDefinition], None] = lambda _: None
 
 
 class ManageJobs:
@@ -448,7 +450,10 @@ class ManageJobs:
             )
         if was is None or was.payload != definition.payload:
             check_payload(size, self._limits.quotas.of(tenant))
-        locate(definition.target, bucket=self._limits.scripts_bucket, tenant=tenant)
+        if was is None or was.target != definition.target or was.payload != definition.payload:
+            self._limits.check_target(definition)
+        if definition.target.kind is TargetKind.SCRIPT:
+            locate(definition.target, bucket=self._limits.scripts_bucket, tenant=tenant)
 
 
 def _has_room(replaced: tuple[Replaced, ...]) -> bool:

@@ -31,16 +31,20 @@ from nextfire.adapters.scripts.metadata_block import close_metadata
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner, ScriptLimits
 from nextfire.adapters.sqs.run_queue import SqsDeadLetters
 from nextfire.domain.packages import PUBLIC_INDEX
-from nextfire.domain.ports.access import JobRole
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.scripts import ScriptStore
+from nextfire.domain.ports.targets import TargetRunner
+from nextfire.domain.target import TargetKind
 from nextfire.settings import (
     ExecutorSettings,
     credential_files,
     interpreter_environment,
     region_environment,
 )
+from nextfire.targets.by_kind import TargetsByKind
+from nextfire.targets.script.runner import ScriptTarget
 from nextfire.usecases.execute_run import ExecutorConfig
+from nextfire.wiring.calls import call_target
 from nextfire.wiring.executor import ExecutorPorts
 
 _log = logging.getLogger(__name__)
@@ -65,10 +69,7 @@ def executor_ports(settings: ExecutorSettings) -> ExecutorPorts:
     Raises:
         ValueError: Scripts cannot run here; the message says how to fix that.
     """
-    if settings.metadata == "closed" and (still_open := close_metadata()):
-        _log.warning("metadata is open to scripts: %s", still_open.reason)
     database, clock = dynamodb(), SystemClock()
-    buckets = s3()
     return ExecutorPorts(
         jobs=DynamoDbJobStore(database, table=settings.jobs_table),
         runs=DynamoDbRunStore(database, table=settings.runs_table),
@@ -78,17 +79,31 @@ def executor_ports(settings: ExecutorSettings) -> ExecutorPorts:
             shards=settings.write_shards,
             executor=ThreadPoolExecutor(1),
         ),
-        files=S3RunFiles(buckets, bucket=settings.outputs_bucket),
-        scripts=_scripts(settings, S3ScriptStore(buckets)),
-        bucket=settings.scripts_bucket,
-        runner=_runner(settings),
-        secrets=AwsSecrets(secretsmanager(), ssm(), pool=settings.pool),
-        job_role=_job_role(settings, clock),
+        files=S3RunFiles(s3(), bucket=settings.outputs_bucket),
+        target=_target(settings, clock),
         dead_letters=SqsDeadLetters(sqs(), queue_url=settings.dlq_url),
         events=EventBridgeEventBus(events(), bus=settings.event_bus),
         clock=clock,
         background=ThreadPoolExecutor(settings.slots, thread_name_prefix="log"),
     )
+
+
+def _target(settings: ExecutorSettings, clock: Clock) -> TargetRunner:
+    role = _job_role(settings, clock)
+    secrets = AwsSecrets(secretsmanager(), ssm(), pool=settings.pool)
+    if settings.targets == "calls":
+        return call_target(settings, secrets, role, clock)
+    if settings.metadata == "closed" and (still_open := close_metadata()):
+        _log.warning("metadata is open to scripts: %s", still_open.reason)
+    script = ScriptTarget(
+        scripts=_scripts(settings, S3ScriptStore(s3())),
+        bucket=settings.scripts_bucket,
+        runner=_runner(settings),
+        secrets=secrets,
+        job_role=role,
+        clock=clock,
+    )
+    return TargetsByKind({TargetKind.SCRIPT: script})
 
 
 def _runner(settings: ExecutorSettings) -> ProcessScriptRunner:
@@ -122,7 +137,7 @@ def _package_index(settings: ExecutorSettings) -> PackageIndex:
     return PackageIndex(settings.package_index or PUBLIC_INDEX, secret)
 
 
-def _job_role(settings: ExecutorSettings, clock: Clock) -> JobRole | None:
+def _job_role(settings: ExecutorSettings, clock: Clock) -> StsJobRole | None:
     if settings.job_role_arn is None:
         return None
     return StsJobRole(

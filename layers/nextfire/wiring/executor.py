@@ -6,32 +6,27 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
-from nextfire.domain.ports.access import JobRole, Secrets
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.events import Events
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.queues import DeadLetters
 from nextfire.domain.ports.runs import RunStore
-from nextfire.domain.ports.scripts import RunFiles, ScriptRunner, ScriptStore
-from nextfire.targets.script.runner import ScriptTarget
+from nextfire.domain.ports.scripts import RunFiles
+from nextfire.domain.ports.targets import TargetRunner
 from nextfire.usecases.execute_run import ExecuteRun, ExecutorConfig
 from nextfire.usecases.message_batch import MessageBatch, MessageNotices
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutorPorts:
-    """The ports of an executor. `bucket` holds the scripts. `background` writes the logs."""
+    """The ports of an executor. `background` writes the logs."""
 
     jobs: JobStore
     runs: RunStore
     due: DueStore
     files: RunFiles
-    scripts: ScriptStore
-    bucket: str
-    runner: ScriptRunner
-    secrets: Secrets
-    job_role: JobRole | None
+    target: TargetRunner
     dead_letters: DeadLetters
     events: Events
     clock: Clock
@@ -45,14 +40,7 @@ def execute_run_of(ports: ExecutorPorts, terms: ExecutorConfig) -> ExecuteRun:
         runs=ports.runs,
         due=ports.due,
         files=ports.files,
-        target=ScriptTarget(
-            scripts=ports.scripts,
-            runner=ports.runner,
-            secrets=ports.secrets,
-            job_role=ports.job_role,
-            clock=ports.clock,
-            bucket=ports.bucket,
-        ),
+        target=ports.target,
         dead_letters=ports.dead_letters,
         events=ports.events,
         clock=ports.clock,

@@ -30,6 +30,7 @@ from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import isoformat
 from nextfire.domain.masking import Masker
 from nextfire.domain.ports.clocks import Clock
+from nextfire.targets.role import Credentials
 
 if TYPE_CHECKING:
     from mypy_boto3_sts import STSClient
@@ -118,6 +119,17 @@ class StsJobRole:
             }
         finally:
             del self._loans[path]
+
+    def credentials(self, job: JobKey, masker: Masker) -> Credentials:
+        """Return the credentials for *job*, for a call that the executor makes with the role.
+
+        Raises:
+            InvalidInputError: The executor may not assume the role.
+            UnavailableError: Valid credentials are not available now.
+        """
+        found = self._credentials(job)
+        masker.add(*found.secrets)
+        return Credentials(*found.secrets)
 
     def close(self) -> None:
         """Stop the server."""

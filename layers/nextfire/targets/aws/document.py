@@ -1,0 +1,25 @@
+"""The document of an AWS API call: `target.aws` of a job."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, JsonValue
+
+from nextfire.domain.document import Document
+
+
+class AwsCall(Document):
+    """A call of an AWS API with the job role of the pool.
+
+    `service`: the SDK's name, such as `stepfunctions`. `action`: the operation, such as
+    `StartExecution`. `input`: its parameters, a template; see `nextfire.targets.template`.
+    `region`: None: the region of the stack.
+    """
+
+    service: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,63}$")]
+    action: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]{0,127}$")]
+    input: dict[str, JsonValue] = Field(default_factory=dict)
+    region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$", max_length=32)] | None = (
+        None
+    )

@@ -1,0 +1,227 @@
+"""Makes AWS calls, with the job role of the pool and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
+from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.job import Job
+from nextfire.domain.masking import Masker
+from nextfire.domain.message import MAX_RECORDED_REASON
+from nextfire.domain.ports.scripts import Directive
+from nextfire.domain.ports.targets import AttemptResult, RunControl
+from nextfire.domain.run import (
+    MAX_CALL_BYTES,
+    MAX_VALUE_BYTES,
+    AttemptOutcome,
+    Result,
+    Run,
+    too_large,
+)
+from nextfire.targets.aws.document import AwsCall
+from nextfire.targets.template import TemplateError, context_of, render
+
+_ASK_EVERY = 0.2  # seconds
+_MAX_STREAM = 64 * 1024
+_MAX_MESSAGE = 300
+
+
+class Clients(Protocol):
+    """Makes SDK clients with the job role of the pool."""
+
+    def client(
+        self, job: JobKey, masker: Masker, service: str, region: str | None, timeout: float
+    ) -> Any:  # noqa: ANN401 - boto3 types clients by literal name only
+        """Return a client whose requests are made once and take at most *timeout* seconds.
+
+        Raises:
+            InvalidInputError: The pool has no job role, or the executor may not assume it.
+            UnavailableError: AWS did not answer.
+        """
+
+
+class AwsTarget:
+    """`TargetRunner` of AWS calls. *allowed*: patterns of actions, see `check_allowed`."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        allowed: Sequence[str],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clients, self._allowed, self._monotonic = clients, allowed, monotonic
+
+    def admit(self, job: Job, run: RunKey, now: datetime) -> None:
+        """AWS calls always start."""
+
+    def attempt(
+        self, job: Job, run: Run, supervisor: RunControl, longest: timedelta
+    ) -> AttemptResult:
+        masker = Masker()
+        timeout = min(job.definition.timeout, longest).total_seconds()
+        try:
+            attempted = self._call(job, run, supervisor, masker, timeout)
+        except (InvalidInputError, NotFoundError, TemplateError) as error:
+            attempted = _failed(str(error), permanent=True)
+        except UnavailableError as error:
+            attempted = _failed(str(error))
+        reason = masker.text(attempted.result.reason)
+        if len(reason) > MAX_RECORDED_REASON:
+            reason = f"{reason[: MAX_RECORDED_REASON - 1]}…"
+        return replace(attempted, result=replace(attempted.result, reason=reason))
+
+    def _call(
+        self, job: Job, run: Run, supervisor: RunControl, masker: Masker, timeout: float
+    ) -> AttemptResult:
+        # Imports the SDK, which script executors do not need here.
+        from nextfire.targets.aws.model import (  # noqa: PLC0415
+            check_allowed,
+            operation_of,
+            parameters_of,
+            with_tokens,
+        )
+
+        call = job.definition.target.aws
+        assert call is not None  # noqa: S101 - this runner gets no other targets
+        check_allowed(call, self._allowed)
+        operation = operation_of(call)
+        rendered = render(dict(call.input), context_of(job, run))
+        assert isinstance(rendered, dict)  # noqa: S101 - as its template
+        token = hashlib.sha256(run.key.execution_id.encode()).hexdigest()
+        parameters = with_tokens(call, operation, parameters_of(call, operation, rendered), token)
+        client = self._clients.client(job.key, masker, call.service, call.region, timeout)
+        exchange = _Exchange(client, call, parameters)
+        verdict = self._wait(exchange, supervisor, timeout)
+        return _result_of(exchange, call, verdict, supervisor, masker, timeout)
+
+    def _wait(self, exchange: _Exchange, supervisor: RunControl, timeout: float) -> Directive:
+        until = self._monotonic() + timeout
+        while not exchange.done.wait(_ASK_EVERY):
+            if (verdict := supervisor.ask()) is not Directive.CONTINUE:
+                return verdict
+            if self._monotonic() >= until:
+                break
+        return Directive.CONTINUE
+
+
+class _Exchange:
+    """One request, in a thread of its own: the SDK blocks. If nobody waits for it any longer, the
+    client's timeouts end it.
+    """
+
+    def __init__(self, client: Any, call: AwsCall, parameters: dict[str, Any]) -> None:  # noqa: ANN401
+        self.done = threading.Event()
+        self.response: dict[str, Any] | None = None
+        self.error: Exception | None = None
+        self.began = time.monotonic()
+        self.seconds = 0.0
+        self._client, self._call, self._parameters = client, call, parameters
+        threading.Thread(target=self._make, name="aws-call", daemon=True).start()
+
+    def _make(self) -> None:
+        try:
+            # The SDK's own names of methods, such as `send_message`.
+            response = self._client._make_api_call(self._call.action, self._parameters)  # noqa: SLF001
+            self.response = _plain(response)
+        except Exception as error:  # noqa: BLE001 - judged in the caller's thread
+            self.error = error
+        finally:
+            self.seconds = time.monotonic() - self.began
+            self.done.set()
+
+
+def _result_of(
+    exchange: _Exchange,
+    call: AwsCall,
+    verdict: Directive,
+    supervisor: RunControl,
+    masker: Masker,
+    timeout: float,
+) -> AttemptResult:
+    record = _record(exchange, call)
+    if verdict is not Directive.CONTINUE:
+        outcome, reason = AttemptOutcome.HANDED_BACK, "its worker shut down"
+        if verdict is Directive.CANCEL:
+            outcome, reason = AttemptOutcome.CANCELLED, supervisor.cancel_reason
+        return AttemptResult(Result(outcome, reason, call=record), verdict)
+    if not exchange.done.is_set():
+        reason = f"no response within {timeout:g} s; the call may have taken effect"
+        return AttemptResult(Result(AttemptOutcome.TIMED_OUT, reason, call=record))
+    if exchange.error is not None:
+        return AttemptResult(_failure(exchange.error, record))
+    response = exchange.response or {}
+    if call.service == "lambda" and "FunctionError" in response:
+        reason = f"function error {response['FunctionError']}: {response.get('Payload')}"
+        return AttemptResult(Result(AttemptOutcome.FAILED, reason, call=record))
+    shown = {name: value for name, value in response.items() if name != "ResponseMetadata"}
+    given = masker.json(json.dumps(shown, ensure_ascii=False).encode(errors="replace"))
+    if len(given) > MAX_VALUE_BYTES:
+        reason = f"{call.service}:{call.action}; {too_large('response', given)}"
+        return AttemptResult(Result(AttemptOutcome.SUCCEEDED, reason, call=record))
+    reason = f"{call.service}:{call.action}"
+    return AttemptResult(Result(AttemptOutcome.SUCCEEDED, reason, call=record), given=given)
+
+
+def _failure(error: Exception, record: str) -> Result:
+    response = getattr(error, "response", None)
+    if not isinstance(response, dict):
+        text = f"{type(error).__name__}: {error}"[:_MAX_MESSAGE]
+        permanent = type(error).__name__ in {"ParamValidationError", "UnknownServiceError"}
+        return Result(AttemptOutcome.FAILED, text, call=record, permanent=permanent)
+    fault = response.get("Error", {})
+    text = f"{fault.get('Code', 'Error')}: {str(fault.get('Message', ''))[:_MAX_MESSAGE]}"
+    return Result(AttemptOutcome.FAILED, text, call=record)
+
+
+def _record(exchange: _Exchange, call: AwsCall) -> str:
+    response = exchange.response or getattr(exchange.error, "response", None) or {}
+    metadata = response.get("ResponseMetadata", {})
+    record = {
+        "service": call.service,
+        "action": call.action,
+        "region": call.region,
+        "status": metadata.get("HTTPStatusCode"),
+        "requestId": metadata.get("RequestId"),
+        "error": response.get("Error", {}).get("Code"),
+        "durationMs": round(exchange.seconds * 1000, 1) if exchange.done.is_set() else None,
+    }
+    text = json.dumps({name: value for name, value in record.items() if value is not None})
+    return text if len(text) <= MAX_CALL_BYTES else json.dumps({"action": call.action})
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - of any type
+    """*value* of the SDK as JSON: instants as ISO 8601, bytes as text or base64, streams cut."""
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if hasattr(value, "read"):
+        value = value.read(_MAX_STREAM)
+    if isinstance(value, bytes):
+        try:
+            text = value.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(value).decode()}
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+    return str(value)
+
+
+def _failed(reason: str, *, permanent: bool = False) -> AttemptResult:
+    return AttemptResult(Result(AttemptOutcome.FAILED, reason, permanent=permanent))

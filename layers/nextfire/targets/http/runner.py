@@ -1,0 +1,190 @@
+"""Makes HTTP callbacks.
+
+A callback is sent at least once: an executor that dies after sending is followed by another attempt
+with the same idempotency key.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Literal, Protocol
+
+from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
+from nextfire.domain.ids import RunKey
+from nextfire.domain.job import Job
+from nextfire.domain.masking import Masker
+from nextfire.domain.message import MAX_RECORDED_REASON
+from nextfire.domain.ports.access import Secrets
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.scripts import Directive
+from nextfire.domain.ports.targets import AttemptResult, Hold, RunControl
+from nextfire.domain.references import ParameterReference, SecretReference
+from nextfire.domain.run import AttemptOutcome, Result, Run
+from nextfire.targets.http.authentication import Authentication
+from nextfire.targets.http.document import HttpCall
+from nextfire.targets.http.outcome import (
+    UNAVAILABLE,
+    destination_of,
+    result_of,
+    result_without_response,
+)
+from nextfire.targets.http.request import request_of
+from nextfire.targets.http.transport import (
+    CallFailedError,
+    Problem,
+    Request,
+    Response,
+    TlsSettings,
+    Transport,
+)
+from nextfire.targets.template import TemplateError
+
+_UNAUTHORIZED = 401
+_DOWN = frozenset({502, 503, 504})
+_UNREACHABLE = frozenset({Problem.NAME, Problem.CONNECT, Problem.TLS, Problem.TIMEOUT})
+Report = Literal["ok", "throttled", "down"]
+
+
+class Gate(Protocol):
+    """Knows which destinations are available, from the reports of all executors."""
+
+    def admit(self, tenant: str, destination: str, seed: str, now: datetime) -> Hold | None:
+        """Return why *destination* must not be called now, or None. *seed*: spreads the waits."""
+
+    def report(
+        self, tenant: str, destination: str, outcome: Report, retry_at: datetime | None
+    ) -> None:
+        """Report the outcome of a call. Never raises."""
+
+
+class HttpTarget:
+    """`TargetRunner` of HTTP callbacks. *gate*: None if all destinations are always called."""
+
+    def __init__(
+        self,
+        *,
+        transport: Transport,
+        secrets: Secrets,
+        authentication: Authentication,
+        clock: Clock,
+        gate: Gate | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._transport = transport
+        self._secrets = secrets
+        self._authentication = authentication
+        self._clock = clock
+        self._gate = gate
+        self._monotonic = monotonic
+
+    def admit(self, job: Job, run: RunKey, now: datetime) -> Hold | None:
+        call = job.definition.target.http
+        if self._gate is None or call is None:
+            return None
+        return self._gate.admit(
+            job.key.tenant, destination_of(call.url), f"{run.execution_id}#{now}", now
+        )
+
+    def attempt(
+        self, job: Job, run: Run, supervisor: RunControl, longest: timedelta
+    ) -> AttemptResult:
+        masker, line = Masker(), _Line(self._transport, supervisor, self._monotonic)
+        line.until = self._monotonic() + min(job.definition.timeout, longest).total_seconds()
+        try:
+            attempted = self._call(job, run, masker, line)
+        except CallFailedError as error:  # of the token server
+            attempted = _failed(f"no token: {error.text}")
+        except (InvalidInputError, NotFoundError, TemplateError) as error:
+            attempted = _failed(str(error), permanent=True)
+        except UnavailableError as error:
+            attempted = _failed(str(error))
+        if line.stopped is not Directive.CONTINUE:
+            attempted = _stopped(attempted, line.stopped, supervisor)
+        reason = masker.text(attempted.result.reason)
+        if len(reason) > MAX_RECORDED_REASON:
+            reason = f"{reason[: MAX_RECORDED_REASON - 1]}…"
+        return replace(attempted, result=replace(attempted.result, reason=reason))
+
+    def _call(self, job: Job, run: Run, masker: Masker, line: _Line) -> AttemptResult:
+        """Build the request, send it, and judge the response."""
+        call = job.definition.target.http
+        assert call is not None  # noqa: S101 - this runner gets no other targets
+        auth = self._authentication.headers(call.auth, job.key, masker, line.send)
+        secrets = [self._secret(job, each, masker) for each in call.sign]
+        tls = self._tls(job, call, masker)
+        now = self._clock.now()
+        request = request_of(call, job, run, secrets=secrets, auth=auth, now=now)
+        request = self._authentication.sign(call.auth, request, job.key, masker)
+        try:
+            response = line.send(request, tls)
+        except CallFailedError as error:
+            if error.problem in _UNREACHABLE:
+                self._report(job, call, "down", None)
+            return result_without_response(request, error, masker)
+        attempted = result_of(call, request, response, masker, self._clock.now())
+        if response.status == _UNAUTHORIZED:
+            self._authentication.rejected(call.auth, job.key)
+        self._report(job, call, _report_of(response.status), attempted.result.retry_at)
+        return attempted
+
+    def _tls(self, job: Job, call: HttpCall, masker: Masker) -> TlsSettings | None:
+        if call.tls is None:
+            return None
+        ca, certificate, key = (
+            None if each is None else self._secret(job, each, masker)
+            for each in (call.tls.ca, call.tls.certificate, call.tls.key)
+        )
+        return TlsSettings(ca, certificate, key)
+
+    def _secret(
+        self, job: Job, reference: SecretReference | ParameterReference, masker: Masker
+    ) -> str:
+        value = self._secrets.resolve(job.key.tenant, reference)
+        masker.add(value)
+        return value
+
+    def _report(self, job: Job, call: HttpCall, outcome: Report, retry_at: datetime | None) -> None:
+        if self._gate is not None:
+            self._gate.report(job.key.tenant, destination_of(call.url), outcome, retry_at)
+
+
+class _Line:
+    """Sends the requests of one attempt, until its deadline and its supervisor's directive."""
+
+    def __init__(
+        self, transport: Transport, supervisor: RunControl, monotonic: Callable[[], float]
+    ) -> None:
+        self._transport, self._supervisor, self._monotonic = transport, supervisor, monotonic
+        self.until = 0.0
+        self.stopped = Directive.CONTINUE
+
+    def send(self, request: Request, tls: TlsSettings | None = None) -> Response:
+        left = self.until - self._monotonic()
+        if left <= 0:
+            raise CallFailedError(Problem.TIMEOUT, "no time left for the call")
+        return self._transport.send(request, tls=tls, timeout=left, ask=self._ask)
+
+    def _ask(self) -> bool:
+        self.stopped = self._supervisor.ask()
+        return self.stopped is not Directive.CONTINUE
+
+
+def _failed(reason: str, *, permanent: bool = False) -> AttemptResult:
+    return AttemptResult(Result(AttemptOutcome.FAILED, reason, permanent=permanent))
+
+
+def _stopped(attempted: AttemptResult, verdict: Directive, supervisor: RunControl) -> AttemptResult:
+    """The result of a call that its supervisor ended. The receiver may have acted on it."""
+    outcome, reason = AttemptOutcome.HANDED_BACK, "its worker shut down"
+    if verdict is Directive.CANCEL:
+        outcome, reason = AttemptOutcome.CANCELLED, supervisor.cancel_reason
+    return AttemptResult(Result(outcome, reason, call=attempted.result.call), verdict)
+
+
+def _report_of(status: int) -> Report:
+    if status in _DOWN:
+        return "down"
+    return "throttled" if status in UNAVAILABLE else "ok"

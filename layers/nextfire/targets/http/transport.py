@@ -1,0 +1,439 @@
+"""Sends one HTTP/1.1 request over a connection of its own, to an allowed address only.
+
+No proxies, no redirects, no reuse of connections, no compression. The address is checked after the
+name was resolved, and again on the connected socket, so it does not matter what the name resolves
+to a moment later.
+
+The request is made in a thread of its own. The caller's thread waits, asks whether to continue, and
+shuts the socket down at the deadline: neither a name server that hangs nor a server that sends a
+byte a second takes longer.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import os
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cache
+from ipaddress import ip_address
+from typing import Any
+
+from nextfire.domain.errors import InvalidInputError
+from nextfire.targets.http.addresses import (
+    DEFAULT_PORTS,
+    NEUTRAL,
+    AddressRules,
+    ForbiddenAddressError,
+    check_address,
+    check_url,
+)
+
+BODY_CAP = 64 * 1024
+"""Default of the bytes of a response body that are kept; the rest is not read."""
+_HEAD_CAP = 256 * 1024
+"""Maximum bytes of status lines, headers and interim responses."""
+_ASK_EVERY = 0.25  # seconds
+_ENDS_WITHIN = 1.0  # seconds; then a thread that hangs in name resolution is left behind
+_MAX_ADDRESSES = 4
+_MAX_THREADS = 256
+_threads = threading.BoundedSemaphore(_MAX_THREADS)
+
+Resolve = Callable[[str, int], list[tuple[Any, ...]]]
+"""Returns the addresses of a host and port as `socket.getaddrinfo`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request. `headers` and `body` may have secrets."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """PEM texts: certificates to trust instead of the public ones; a client certificate and key."""
+
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds for name lookup, connection, TLS, from the request to the first byte, and in all."""
+
+    dns: float | None = None
+    connect: float | None = None
+    tls: float | None = None
+    first_byte: float | None = None
+    total: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A response. `truncated`: the body was longer than `body`."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes = field(repr=False)
+    truncated: bool
+    address: str
+    timings: Timings
+
+
+class Problem(Enum):
+    """Why there is no response."""
+
+    FORBIDDEN = "FORBIDDEN"
+    NAME = "NAME"
+    CONNECT = "CONNECT"
+    TLS = "TLS"
+    TIMEOUT = "TIMEOUT"
+    PROTOCOL = "PROTOCOL"
+    STOPPED = "STOPPED"
+
+
+class CallFailedError(Exception):
+    """There is no response. `sent`: whether a byte of the request may have left. The text has no
+    part of the request.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        text: str,
+        *,
+        sent: bool = False,
+        address: str | None = None,
+        timings: Timings | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.problem = problem
+        self.text = text
+        self.sent = sent
+        self.address = address
+        self.timings = timings or Timings()
+
+
+def resolve(host: str, port: int) -> list[tuple[Any, ...]]:
+    """Resolve by the system's resolver."""
+    return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+
+
+class Transport:
+    """Sends requests to the addresses that *rules* allow. Thread-safe."""
+
+    def __init__(self, rules: AddressRules, *, resolve: Resolve = resolve) -> None:
+        self.rules = rules
+        self._resolve = resolve
+
+    def send(
+        self,
+        request: Request,
+        *,
+        tls: TlsSettings | None = None,
+        timeout: float,
+        ask: Callable[[], bool],
+        cap: int = BODY_CAP,
+    ) -> Response:
+        """Send *request* and return the response.
+
+        Args:
+            request: The request.
+            tls: TLS settings; None: the public certificates.
+            timeout: Seconds for everything together.
+            ask: Called every 0.25 s in this thread; True ends the call.
+            cap: Maximum bytes of the body.
+
+        Raises:
+            CallFailedError: There is no response.
+            Exception: Whatever *ask* raised.
+        """
+        call = _Call(request, tls, self.rules, self._resolve, time.monotonic() + timeout, cap)
+        if not _threads.acquire(timeout=max(timeout, 0)):
+            raise CallFailedError(Problem.TIMEOUT, "too many calls wait for name servers")
+        threading.Thread(target=call.run, name="call", daemon=True).start()
+        try:
+            while not call.done.wait(min(_ASK_EVERY, call.left())):
+                if ask():
+                    raise call.failed(Problem.STOPPED, "the call was stopped")
+                if call.left() <= 0:
+                    raise call.failed(Problem.TIMEOUT, f"no response within {timeout:g} s")
+        finally:
+            call.hang_up()
+            call.done.wait(_ENDS_WITHIN)
+        return call.result()
+
+
+class _Call:
+    """One call, made by `run` in a thread of its own."""
+
+    def __init__(
+        self,
+        request: Request,
+        tls: TlsSettings | None,
+        rules: AddressRules,
+        resolve: Resolve,
+        until: float,
+        cap: int,
+    ) -> None:
+        self._request, self._tls, self._rules, self._resolve = request, tls, rules, resolve
+        self._until, self._cap = until, cap
+        self._began = time.monotonic()
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._hung_up = False
+        self._response: Response | None = None
+        self._error: BaseException | None = None
+        self.done = threading.Event()
+        self.timings = Timings()
+        self.address: str | None = None
+        self.sent = False
+
+    def left(self) -> float:
+        """Seconds until the deadline."""
+        return self._until - time.monotonic()
+
+    def failed(self, problem: Problem, text: str) -> CallFailedError:
+        timings = replace(self.timings, total=time.monotonic() - self._began)
+        return CallFailedError(problem, text, sent=self.sent, address=self.address, timings=timings)
+
+    def hang_up(self) -> None:
+        """End the connection, from another thread."""
+        with self._lock:
+            self._hung_up = True
+            if self._socket is not None:
+                with suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
+
+    def result(self) -> Response:
+        if self._response is not None:
+            return self._response
+        raise self._error or self.failed(Problem.TIMEOUT, "no response in time")
+
+    def run(self) -> None:
+        """Make the call."""
+        try:
+            self._response = self._exchange()
+        except CallFailedError as error:
+            self._error = error
+        except TimeoutError:
+            self._error = self.failed(Problem.TIMEOUT, "no response in time")
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self._error = self.failed(Problem.PROTOCOL, _text(error))
+        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
+            self._error = error
+        finally:
+            _threads.release()
+            self.done.set()
+
+    def _exchange(self) -> Response:
+        try:
+            parts = check_url(self._request.url, self._rules)
+        except InvalidInputError as error:
+            raise self.failed(Problem.FORBIDDEN, error.problem) from error
+        host, port = parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme]
+        with self._connected(host, port) as plain, self._secured(plain, parts.scheme, host) as wire:
+            target = parts.path or "/"
+            target += f"?{parts.query}" if parts.query else ""
+            return self._speak(wire, f"[{host}]" if ":" in host else host, parts.port, target)
+
+    @contextmanager
+    def _connected(self, host: str, port: int) -> Iterator[socket.socket]:
+        addresses = self._resolved(host, port)
+        began, refusal = time.monotonic(), ""
+        for family, sockaddr in addresses[:_MAX_ADDRESSES]:
+            connection = socket.socket(family, socket.SOCK_STREAM)
+            with connection:
+                self._watch(connection)
+                try:
+                    connection.settimeout(self._patience())
+                    connection.connect(sockaddr)
+                    # A proxy of the machine, or a rule of its kernel, may have led elsewhere.
+                    self._check(connection.getpeername()[0])
+                except TimeoutError:
+                    refusal = "the connection timed out"
+                    continue
+                except OSError as error:
+                    refusal = f"cannot connect: {_text(error)}"
+                    continue
+                self.address = f"{sockaddr[0]}:{port}"
+                self.timings = replace(self.timings, connect=time.monotonic() - began)
+                yield connection
+                return
+        raise self.failed(Problem.CONNECT, refusal or "cannot connect: no address")
+
+    def _resolved(self, host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:
+        """The socket addresses of *host*, if all of them are allowed."""
+        began = time.monotonic()
+        try:
+            found = self._resolve(host, port)
+        except (OSError, UnicodeError) as error:
+            raise self.failed(Problem.NAME, "the host name was not found") from error
+        self.timings = replace(self.timings, dns=time.monotonic() - began)
+        addresses: list[tuple[int, tuple[Any, ...]]] = []
+        for family, _, _, _, sockaddr in found:
+            self._check(sockaddr[0])
+            if (family, sockaddr) not in addresses:
+                addresses.append((family, sockaddr))
+        return addresses
+
+    def _check(self, address: str) -> None:
+        try:
+            check_address(ip_address(address), self._rules)
+        except (ForbiddenAddressError, ValueError) as error:
+            self.address = None
+            raise self.failed(Problem.FORBIDDEN, NEUTRAL) from error
+
+    @contextmanager
+    def _secured(self, plain: socket.socket, scheme: str, host: str) -> Iterator[socket.socket]:
+        if scheme == "http":
+            yield plain
+            return
+        began = time.monotonic()
+        try:
+            context = _context_of(self._tls)
+            plain.settimeout(self._patience())
+            secured = context.wrap_socket(plain, server_hostname=host)
+        except TimeoutError:
+            raise
+        except (ssl.SSLError, OSError, ValueError) as error:
+            raise self.failed(Problem.TLS, f"TLS failed: {_text(error)}") from error
+        with secured:
+            self._watch(secured)
+            self.timings = replace(self.timings, tls=time.monotonic() - began)
+            yield secured
+
+    def _speak(
+        self, connection: socket.socket, host: str, port: int | None, target: str
+    ) -> Response:
+        began = time.monotonic()
+        wire = _Wire(connection, self._patience, _HEAD_CAP + self._cap)
+        client = http.client.HTTPConnection(host, port)
+        client.auto_open = 0
+        client.sock = wire  # the parts of a socket that it uses
+        self.sent = True
+        client.putrequest(self._request.method, target, skip_accept_encoding=True)
+        client.putheader("Accept-Encoding", "identity")
+        client.putheader("Connection", "close")
+        for name, value in self._request.headers.items():
+            client.putheader(name, value)
+        if self._request.body or self._request.method in {"POST", "PUT", "PATCH"}:
+            client.putheader("Content-Length", str(len(self._request.body)))
+        client.endheaders(self._request.body or None)
+        answer = client.getresponse()
+        self.timings = replace(self.timings, first_byte=time.monotonic() - began)
+        body = answer.read(self._cap + 1)
+        assert self.address is not None  # noqa: S101 - for the type checker
+        return Response(
+            answer.status,
+            tuple(answer.getheaders()),
+            body[: self._cap],
+            len(body) > self._cap,
+            self.address,
+            replace(self.timings, total=time.monotonic() - self._began),
+        )
+
+    def _watch(self, connection: socket.socket) -> None:
+        """Let `hang_up` end *connection* from now on."""
+        with self._lock:
+            self._socket = connection
+            if self._hung_up:
+                raise TimeoutError
+
+    def _patience(self) -> float:
+        """Seconds for the next operation of the socket.
+
+        Raises:
+            TimeoutError: The deadline has passed.
+        """
+        if (left := self.left()) <= 0:
+            raise TimeoutError
+        return left
+
+
+class _Wire:
+    """What `http.client` uses of a socket: reads at most *limit* bytes, and keeps the deadline."""
+
+    def __init__(
+        self, connection: socket.socket, patience: Callable[[], float], limit: int
+    ) -> None:
+        self._connection, self._patience, self._left = connection, patience, limit
+
+    def sendall(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            self._connection.settimeout(self._patience())
+            view = view[self._connection.send(view) :]
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_Reader(self), 16 * 1024)
+
+    def read_into(self, buffer: Any) -> int:  # noqa: ANN401 - a writable buffer
+        if self._left <= 0:
+            raise http.client.HTTPException("the response has too many header bytes")
+        self._connection.settimeout(self._patience())
+        size = self._connection.recv_into(memoryview(buffer)[: self._left])
+        self._left -= size
+        return size
+
+    def close(self) -> None:
+        """Nothing: the connection is closed by its context."""
+
+
+class _Reader(io.RawIOBase):
+    def __init__(self, wire: _Wire) -> None:
+        self._wire = wire
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a writable buffer
+        return self._wire.read_into(buffer)
+
+
+@cache
+def _public_context() -> ssl.SSLContext:
+    """Loading the public certificates takes 20 ms of CPU, so it is done once."""
+    return ssl.create_default_context()
+
+
+def _context_of(tls: TlsSettings | None) -> ssl.SSLContext:
+    """Raises ssl.SSLError or ValueError if a certificate or the key is invalid."""
+    if tls is None or (tls.ca is None and tls.certificate is None):
+        return _public_context()
+    context = ssl.create_default_context(cadata=tls.ca)
+    if tls.certificate is not None:
+        pem = f"{tls.certificate}\n{tls.key or ''}\n".encode()
+        # The ssl module reads client certificates from files only: this one has no name.
+        descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
+        try:
+            os.write(descriptor, pem)
+            context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=lambda: "")
+        finally:
+            os.close(descriptor)
+    return context
+
+
+def _text(error: BaseException) -> str:
+    """A short text about *error*, which has no part of the request."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is not valid: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "protocol error").replace("_", " ").lower()
+    if isinstance(error, http.client.RemoteDisconnected | ConnectionError):
+        return "the connection was closed"
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return f"the response is not valid HTTP ({type(error).__name__})"

@@ -1,0 +1,158 @@
+"""Templates: JSON values whose texts have placeholders such as `{{payload.customer.id}}`.
+
+A placeholder is a path of names and list indexes into the context: `payload`, `run` and `job`. A
+text that is a single placeholder becomes the value; in a longer text, texts are inserted as they
+are and other values as compact JSON. There are no expressions, filters or escapes: a text with
+literal braces belongs into the payload.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import JsonValue
+
+from nextfire.domain.instants import isoformat
+from nextfire.domain.job import Job
+from nextfire.domain.run import Run
+
+MAX_RENDERED_BYTES = 1024 * 1024
+"""Maximum size of a rendered value as JSON."""
+MAX_DEPTH = 64
+_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]{1,256}?)\s*\}\}")
+
+
+class TemplateError(ValueError):
+    """A template that cannot be rendered. The text names the placeholder and the remedy."""
+
+
+def context_of(job: Job, run: Run) -> dict[str, JsonValue]:
+    """The values that placeholders can name, for an attempt of *run*."""
+    definition = job.definition
+    payload = definition.payload if run.payload is None else json.loads(run.payload)
+    return {
+        "payload": payload,
+        "run": {
+            "executionId": run.key.execution_id,
+            "attempt": run.attempt,
+            "scheduledAt": isoformat(run.key.scheduled_at),
+        },
+        "job": {"id": job.key.job_id, "tenant": job.key.tenant},
+    }
+
+
+def example_context(payload: JsonValue) -> dict[str, JsonValue]:
+    """A context with *payload*, to check a template before there is a run."""
+    run: dict[str, JsonValue] = {
+        "executionId": "job.20260101T000000000Z-0000000000000000",
+        "attempt": 1,
+        "scheduledAt": "2026-01-01T00:00:00Z",
+    }
+    return {"payload": payload, "run": run, "job": {"id": "job", "tenant": "tenant"}}
+
+
+def render(value: JsonValue, context: Mapping[str, JsonValue]) -> JsonValue:
+    """Return *value* with its placeholders replaced by values of *context*.
+
+    Raises:
+        TemplateError: A placeholder names nothing, or the result is too large or nested too deeply.
+    """
+    return _Rendering(context).value(value, MAX_DEPTH)
+
+
+class _Rendering:
+    """One rendering; counts the bytes of inserted values before they are joined."""
+
+    def __init__(self, context: Mapping[str, JsonValue]) -> None:
+        self._context = context
+        self._left = MAX_RENDERED_BYTES
+
+    def value(self, value: JsonValue, depth: int) -> JsonValue:
+        if depth == 0:
+            raise TemplateError(f"the template is nested more than {MAX_DEPTH} levels deep")
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, list):
+            return [self.value(each, depth - 1) for each in value]
+        if isinstance(value, dict):
+            return {
+                self._inserted(name): self.value(each, depth - 1) for name, each in value.items()
+            }
+        return value
+
+    def _text(self, text: str) -> JsonValue:
+        whole = _PLACEHOLDER.fullmatch(text)
+        if whole is not None:
+            found = lookup(self._context, whole[1])
+            self._take(_json(found))
+            return found
+        return self._inserted(text)
+
+    def _inserted(self, text: str) -> str:
+        self._take(text)
+        return _PLACEHOLDER.sub(self._insert, text)
+
+    def _insert(self, match: re.Match[str]) -> str:
+        found = lookup(self._context, match[1])
+        text = found if isinstance(found, str) else _json(found)
+        self._take(text)
+        return text
+
+    def _take(self, text: str) -> None:
+        self._left -= len(text.encode(errors="surrogatepass"))
+        if self._left < 0:
+            raise TemplateError(
+                f"the rendered template has more than {MAX_RENDERED_BYTES} bytes: "
+                "put the data into S3 and its address into the payload"
+            )
+
+
+def lookup(context: Mapping[str, JsonValue], path: str) -> JsonValue:
+    """Return the value at *path*, such as `payload.items.0.id`.
+
+    Raises:
+        TemplateError: There is none. Names the nearest path.
+    """
+    found: Any = dict(context)
+    parts = path.split(".")
+    for number, part in enumerate(parts):
+        if isinstance(found, dict) and part in found:
+            found = found[part]
+        elif isinstance(found, list) and part.isdecimal() and int(part[:9]) < len(found):
+            found = found[int(part)]
+        else:
+            raise TemplateError(_unknown(path, parts[:number], found, part))
+    return found  # type: ignore[no-any-return]
+
+
+def _unknown(path: str, before: list[str], found: object, part: str) -> str:
+    names = [str(name) for name in found] if isinstance(found, dict) else []
+    near = get_close_matches(part, names[:1000], 1)
+    place = ".".join(before)
+    if near:
+        hint = f"did you mean {{{{{'.'.join([*before, near[0]])}}}}}?"
+    elif names:
+        hint = f"{place or 'available'} has {', '.join(sorted(names)[:8])}"
+    else:
+        hint = f"{place} has no members"
+    return f"unknown placeholder {{{{{path}}}}}: {hint}"
+
+
+def placeholders(value: JsonValue) -> list[str]:
+    """The paths of all placeholders in *value*."""
+    if isinstance(value, str):
+        return _PLACEHOLDER.findall(value)
+    if isinstance(value, dict):
+        inner = [path for each in value.values() for path in placeholders(each)]
+        return [path for name in value for path in placeholders(name)] + inner
+    return (
+        [path for each in value for path in placeholders(each)] if isinstance(value, list) else []
+    )
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

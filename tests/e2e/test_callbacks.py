@@ -1,0 +1,236 @@
+"""HTTP callbacks of the deployed stack, received by a local HTTPS server."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from standardwebhooks import Webhook
+
+from tests.e2e.callback_server import CallbackServer, Reply, callback_server, json_of
+from tests.e2e.conftest import Stack
+
+SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef01234567").decode()
+TOKEN = "planted-token-8d1f"
+
+
+@pytest.fixture(scope="module")
+def server(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CallbackServer]:
+    with callback_server(tmp_path_factory.mktemp("authority")) as server:
+        parameters, place = stack.client("ssm"), f"pools/calls/{stack.info.account_id}"
+        for name, value in {"ca": server.ca, "signing": SECRET, "token": TOKEN}.items():
+            parameters.put_parameter(
+                Name=f"/nextfire/{place}/{name}", Value=value, Type="SecureString", Overwrite=True
+            )
+        yield server
+
+
+@pytest.fixture
+def path() -> str:
+    """A path of the server that no other test uses."""
+    return f"/{uuid4().hex[:8]}"
+
+
+class Callbacks:
+    """Creates jobs that call *server*, and reads their executions."""
+
+    def __init__(self, api: httpx.Client, server: CallbackServer) -> None:
+        self._api, self._server = api, server
+
+    def create(self, path: str, *, http: dict[str, Any] | None = None, **fields: Any) -> str:
+        target = {
+            "pool": "calls",
+            "http": {
+                "url": f"{self._server.url}{path}",
+                "tls": {"ca": {"parameter": "ca"}},
+                **(http or {}),
+            },
+        }
+        job = {"type": "DELAY", "schedule": "PT2S", "target": target, "timeoutSec": 20, **fields}
+        answer = self._api.post("/v1/jobs", json=job)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["jobId"])
+
+    def ended(self, job_id: str, within: float = 60) -> dict[str, Any]:
+        """The execution of the job, once it has ended."""
+        until, items = time.monotonic() + within, []
+        while time.monotonic() < until:
+            items = self._api.get(f"/v1/jobs/{job_id}/executions").json()["items"]
+            if items and items[0]["state"] not in {"PENDING", "RUNNING"}:
+                found = self._api.get(f"/v1/executions/{items[0]['executionId']}")
+                return dict(found.json())
+            time.sleep(0.2)
+        raise AssertionError(f"the execution did not end: {items}")
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        return dict(self._api.get(f"/v1/jobs/{job_id}").json())
+
+
+@pytest.fixture
+def callbacks(stack: Stack, server: CallbackServer) -> Iterator[Callbacks]:
+    with stack.api() as api:
+        yield Callbacks(api, server)
+
+
+def in_turn(*statuses: int, **headers: str) -> Callable[[Any], Reply]:
+    """Respond with each of *statuses* in turn, and then with the last one."""
+    return lambda one: Reply(statuses[min(one.number, len(statuses)) - 1], headers=headers)
+
+
+SOON = {"maxAttempts": 3, "initialDelayMs": 1000}
+
+
+def test_a_callback_arrives_with_its_headers_body_and_signature(
+    callbacks: Callbacks, server: CallbackServer, path: str
+) -> None:
+    http = {
+        "body": {"customer": "{{payload.customer}}", "due": "{{run.scheduledAt}}"},
+        "headers": {"X-Source": "tests"},
+        "sign": [{"parameter": "signing"}],
+        "auth": {"type": "bearer", "token": {"parameter": "token"}},
+    }
+    job = callbacks.create(path, http=http, payload={"customer": {"id": 7}})
+
+    run = callbacks.ended(job)
+
+    [one] = server.received(path)
+    headers = {name.lower(): value for name, value in one.headers.items()}
+    assert run["state"] == "SUCCEEDED", run
+    assert json_of(one) == {"customer": {"id": 7}, "due": run["scheduledAt"]}
+    assert one.at - datetime.fromisoformat(run["scheduledAt"]) < timedelta(seconds=30)
+    assert headers["authorization"] == f"Bearer {TOKEN}"
+    assert headers["x-source"] == "tests"
+    assert headers["idempotency-key"] == run["executionId"] == headers["webhook-id"]
+    assert headers["nextfire-attempt"] == "1"
+    assert headers["nextfire-scheduled-at"] == run["scheduledAt"]
+    assert headers["traceparent"].startswith("00-")
+    Webhook(SECRET).verify(one.body, one.headers)
+    [attempt] = run["attempts"]
+    assert attempt["call"]["status"] == 200
+    assert attempt["call"]["address"].startswith("127.0.0.1")
+    assert run["result"]["body"] == {"received": True}
+    assert TOKEN not in json.dumps(run)
+
+
+def test_a_callback_is_retried_until_it_succeeds(
+    callbacks: Callbacks, server: CallbackServer, path: str
+) -> None:
+    server.responses[path] = in_turn(500, 500, 200)
+
+    run = callbacks.ended(callbacks.create(path, retryPolicy=SOON))
+
+    assert (run["state"], run["attempt"]) == ("SUCCEEDED", 3)
+    calls = [one.headers for one in server.received(path)]
+    assert [each["Nextfire-Attempt"] for each in calls] == ["1", "2", "3"]
+    assert len({each["Idempotency-Key"] for each in calls}) == 1
+
+
+@pytest.mark.parametrize("as_date", [False, True])
+def test_retry_after_is_honoured_and_the_attempt_does_not_count(
+    callbacks: Callbacks, server: CallbackServer, path: str, *, as_date: bool
+) -> None:
+    def respond(one: Any) -> Reply:
+        if one.number > 1:
+            return Reply()
+        later = datetime.now(UTC) + timedelta(seconds=5)
+        after = format_datetime(later, usegmt=True) if as_date else "5"
+        return Reply(429, headers={"Retry-After": after})
+
+    server.responses[path] = respond
+    run = callbacks.ended(callbacks.create(path, retryPolicy=SOON | {"maxAttempts": 1}))
+
+    first, second = server.received(path)
+    assert (run["state"], run["attempt"]) == ("SUCCEEDED", 1)
+    assert [each["outcome"] for each in run["attempts"]] == ["DEFERRED", "SUCCEEDED"]
+    assert second.at - first.at >= timedelta(seconds=4)
+
+
+def test_a_server_that_hangs_times_out(
+    callbacks: Callbacks, server: CallbackServer, path: str
+) -> None:
+    server.responses[path] = lambda _: Reply(wait=8)
+
+    job = callbacks.create(path, timeoutSec=2, retryPolicy={"maxAttempts": 1})
+    run = callbacks.ended(job)
+
+    assert (run["state"], run["attempts"][0]["outcome"]) == ("DEAD", "TIMED_OUT")
+
+
+def test_a_huge_response_is_cut(callbacks: Callbacks, server: CallbackServer, path: str) -> None:
+    server.responses[path] = lambda _: Reply(stream=200 * 1024 * 1024)
+
+    run = callbacks.ended(callbacks.create(path))
+
+    assert run["state"] == "SUCCEEDED"
+    assert run["resultBytes"] < 200_000
+
+
+def test_a_status_can_be_declared_a_success(
+    callbacks: Callbacks, server: CallbackServer, path: str
+) -> None:
+    server.responses[path] = in_turn(409)
+
+    run = callbacks.ended(callbacks.create(path, http={"success": ["2xx", "409"]}))
+
+    assert (run["state"], run["attempts"][0]["call"]["status"]) == ("SUCCEEDED", 409)
+
+
+def test_gone_pauses_the_job(callbacks: Callbacks, server: CallbackServer, path: str) -> None:
+    server.responses[path] = in_turn(410)
+    job = callbacks.create(path, type="INTERVAL", schedule="PT1H", retryPolicy={"maxAttempts": 1})
+    started = callbacks._api.post(f"/v1/jobs/{job}:run")  # noqa: SLF001
+    assert started.status_code in {200, 201, 202}, started.text
+
+    run = callbacks.ended(job)
+
+    assert run["state"] == "DEAD"
+    there = callbacks.job(job)
+    assert there["state"] == "PAUSED"
+    assert "410" in there["pauseReason"]
+
+
+@pytest.mark.parametrize("status", [301, 302, 307])
+def test_a_redirect_is_not_followed(
+    callbacks: Callbacks, server: CallbackServer, path: str, status: int
+) -> None:
+    location = f"{server.url}{path}/elsewhere"
+    server.responses[path] = in_turn(status, Location=location)
+
+    run = callbacks.ended(callbacks.create(path, retryPolicy={"maxAttempts": 1}))
+
+    assert run["state"] == "DEAD"
+    assert server.received(f"{path}/elsewhere") == []
+
+
+def test_a_forbidden_destination_gets_no_connection(stack: Stack) -> None:
+    with stack.api() as api:
+        target = {"pool": "calls", "http": {"url": "https://169.254.169.254/latest/meta-data"}}
+        answer = api.post("/v1/jobs", json={"type": "DELAY", "schedule": "PT1S", "target": target})
+
+    assert answer.status_code == 422
+    assert "target.http.url" in answer.text
+
+
+def test_a_callback_needs_a_pool_of_calls(stack: Stack) -> None:
+    with stack.api() as api:
+        target = {"http": {"url": "https://example.com"}}
+        answer = api.post("/v1/jobs", json={"type": "DELAY", "schedule": "PT1S", "target": target})
+
+    assert answer.status_code == 422
+    assert "target.pool" in answer.text
+
+
+def test_a_secret_appears_in_no_log_of_the_stack(stack: Stack, server: CallbackServer) -> None:  # noqa: ARG001 - stored it
+    logs = [path for path in Path(stack.state, "logs").glob("*") if path.is_file()]
+
+    assert logs
+    assert [path.name for path in logs if TOKEN in path.read_text(errors="replace")] == []
