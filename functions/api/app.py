@@ -38,6 +38,7 @@ from functions.api.problems import (
 from functions.api.remedies import nearest
 from functions.api.request_record import RecordingKeyStore, RequestThreadPool
 from functions.api.requests import MAX_PARAMETER_CHARS, too_long
+from functions.api.target_checks import target_check
 from nextfire.adapters.aws.clients import (
     SystemClock,
     dynamodb,
@@ -120,6 +121,7 @@ class Services:
             {name: pool.max_timeout for name, pool in settings.pools.items()},
             settings.scripts_bucket,
             settings.quotas,
+            target_check(settings.pools),
         )
         control = DynamoDbControlStore(database, table=settings.control_table)
         due = DynamoDbDueStore(

@@ -1,0 +1,79 @@
+"""Checks whether the pool of a job can run its target, before the job is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from nextfire.domain.definition import JobDefinition
+from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.target import TargetKind
+from nextfire.settings import DeployedPool
+from nextfire.targets.aws.document import AwsCall
+from nextfire.targets.http.addresses import AddressRules, check_url
+from nextfire.targets.http.document import HttpCall, OAuth2Auth, OidcAuth, SigV4Auth
+from nextfire.targets.template import TemplateError, example_context, render
+
+
+def target_check(pools: Mapping[str, DeployedPool]) -> Callable[[JobDefinition], None]:
+    """Return the check of definitions for *pools*; it raises InvalidInputError."""
+
+    def check(definition: JobDefinition) -> None:
+        target = definition.target
+        pool = pools[target.pool]
+        is_script = target.kind is TargetKind.SCRIPT
+        if is_script != (pool.targets == "scripts"):
+            raise InvalidInputError(
+                "target.pool",
+                target.pool,
+                f"the pool runs {pool.targets}, not {target.kind.noun}",
+                f"Pools for {target.kind.noun}: {_fitting(pools, is_script=is_script)}.",
+            )
+        if target.http is not None:
+            _check_callback(target.http, definition, pool)
+        if target.aws is not None:
+            _check_aws(target.aws, definition, pool)
+
+    return check
+
+
+def _fitting(pools: Mapping[str, DeployedPool], *, is_script: bool) -> str:
+    kind = "scripts" if is_script else "calls"
+    return ", ".join(sorted(n for n, pool in pools.items() if pool.targets == kind)) or "none"
+
+
+def _check_callback(call: HttpCall, definition: JobDefinition, pool: DeployedPool) -> None:
+    rules = AddressRules.of(pool.call_networks, pool.call_ports, http=pool.call_http)
+    check_url(call.url, rules)
+    if isinstance(call.auth, OAuth2Auth):
+        check_url(call.auth.token_url, rules, "target.http.auth.tokenUrl")
+    if isinstance(call.auth, SigV4Auth | OidcAuth) and not pool.has_job_role:
+        raise _without_role("target.http.auth.type", call.auth.type)
+    _check_template("target.http.body", call.body, definition)
+
+
+def _check_aws(call: AwsCall, definition: JobDefinition, pool: DeployedPool) -> None:
+    if not pool.has_job_role:
+        raise _without_role("target.aws", call.service)
+    # Imports the SDK's models, which the API does for the first AWS call only.
+    from nextfire.targets.aws.model import check_call  # noqa: PLC0415
+
+    check_call(call, pool.aws_actions)
+    _check_template("target.aws.input", dict(call.input), definition)
+
+
+def _check_template(field: str, template: object, definition: JobDefinition) -> None:
+    """Check that *template* can be rendered for the payload of the job. A run with another payload
+    is checked when it starts.
+    """
+    try:
+        render(template, example_context(definition.payload))  # type: ignore[arg-type] # JSON
+    except TemplateError as error:
+        raise InvalidInputError(
+            field, "the template", str(error), "For example {{payload.id}} or {{run.executionId}}."
+        ) from error
+
+
+def _without_role(field: str, value: str) -> InvalidInputError:
+    return InvalidInputError(
+        field, value, "the pool has no job role", "Use a pool with jobRole, or another `auth`."
+    )
