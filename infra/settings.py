@@ -231,8 +231,10 @@ class Settings(StrictSettings):
 
     @property
     def signatures(self) -> bool:
-        """Whether a pool verifies signatures, for which the functions need another library."""
-        return any(pool.trusted_signers for pool in self.pools.values())
+        """Whether a pool verifies signatures of scripts or signs callbacks, for which the functions
+        need another library.
+        """
+        return any(p.trusted_signers or p.targets == "calls" for p in self.pools.values())
 
     @property
     def retention(self) -> logs.RetentionDays:

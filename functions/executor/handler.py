@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from nextfire.adapters.aws.clients import sqs
 from nextfire.adapters.sqs.run_queue import SqsDelivery
 from nextfire.settings import ExecutorSettings
+from nextfire.usecases.concurrent_batch import ConcurrentBatch
 from nextfire.usecases.message_batch import MessageBatch
 from nextfire.wiring.execution import executor_config, executor_ports
 from nextfire.wiring.executor import build_executor
@@ -24,16 +26,21 @@ _HAND_BACK_BEFORE_MS = 15_000
 """Remaining time of an invocation at which its run is handed back: for the grace period, the run
 record and the acknowledgement."""
 
+_MAX_BATCH = 10
+"""Maximum number of messages in an invocation, by SQS."""
 _MARGIN = timedelta(seconds=2)
 
 telemetry = Telemetry("executor")
 
 
 @cache
-def _executor() -> MessageBatch[SqsDelivery]:
+def _executor() -> MessageBatch[SqsDelivery] | ConcurrentBatch[SqsDelivery]:
     settings = ExecutorSettings.read()
     terms = executor_config(settings, worker=f"lambda-{uuid.uuid4().hex[:12]}")
-    return build_executor(executor_ports(settings), terms, telemetry)
+    batch = build_executor(executor_ports(settings), terms, telemetry)
+    if settings.targets == "scripts":
+        return batch
+    return ConcurrentBatch(batch, ThreadPoolExecutor(_MAX_BATCH, thread_name_prefix="call"))
 
 
 def _delivery_of(record: dict[str, Any], client: SQSClient, queue_url: str) -> SqsDelivery:

@@ -17,13 +17,15 @@ from infra.constructs.pool import Pool
 from infra.constructs.stores import Stores
 from nextfire.adapters.dynamodb.due_items import DUE_TABLE
 from nextfire.adapters.dynamodb.fields import Writer, names
-from nextfire.adapters.dynamodb.job_items import JOBS_TABLE
+from nextfire.adapters.dynamodb.job_items import JOBS_TABLE, PAUSED_FIELDS
 from nextfire.adapters.dynamodb.run_items import RUNS_TABLE
 from nextfire.adapters.scripts.job_role import SESSION_TAGS
 from nextfire.domain.places import pool_place
 
 _COMPLETED_JOB = names(JOBS_TABLE, of=Writer.EXECUTORS)
 """Attributes that `DynamoDbJobStore.complete` uses: no definition, no payload, no schedule."""
+_PAUSED_JOB = names(PAUSED_FIELDS)
+"""Attributes that `DynamoDbJobStore.pause` uses in addition: a callback can ask for a pause."""
 _DISPATCH = names(DUE_TABLE, of=Writer.EXECUTORS)
 """Attributes of a `DispatchEntry` item. They do not suffice for a FIRE or BACKFILL entry."""
 _MINUTES = "2???-??-??T??:??Z#*"
@@ -62,7 +64,8 @@ class ExecutorAccess:
             table.table_arn for table in (self.stores.jobs, self.stores.due, self.stores.runs)
         )
         allow(self.role, dynamodb("GetItem"), jobs)
-        self._write(jobs, "UpdateItem", conditions=only_attributes(*_COMPLETED_JOB))
+        paused = _PAUSED_JOB if self.pool.settings.targets == "calls" else ()
+        self._write(jobs, "UpdateItem", conditions=only_attributes(*{*_COMPLETED_JOB, *paused}))
         minutes = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [_MINUTES]}}
         self._write(due, "PutItem", conditions=_attributes(*_DISPATCH) | minutes)
         allow(self.role, dynamodb("GetItem", "Query"), runs)
@@ -76,8 +79,9 @@ class ExecutorAccess:
     def _grant_buckets(self) -> None:
         scripts, outputs = self.stores.scripts, self.stores.outputs
         # A pinned script may be an older version.
-        self._objects(scripts, "s3:GetObject", "s3:GetObjectVersion")
-        self._list(scripts, "s3:ListBucket", "s3:ListBucketVersions")
+        if self.pool.settings.targets == "scripts":
+            self._objects(scripts, "s3:GetObject", "s3:GetObjectVersion")
+            self._list(scripts, "s3:ListBucket", "s3:ListBucketVersions")
         self._objects(outputs, "s3:GetObject", "s3:PutObject")
         # Without ListBucket, S3 returns 403 for absent objects.
         self._list(outputs, "s3:ListBucket")

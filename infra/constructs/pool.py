@@ -91,7 +91,7 @@ class Pool(Construct):
             "Source",
             target=executor.function,
             event_source_arn=self.queue.queue_arn,
-            batch_size=self.settings.batch_size,
+            batch_size=self.settings.batch_size_or_default,
             max_concurrency=self.settings.max_concurrency,
             report_batch_item_failures=True,
         )

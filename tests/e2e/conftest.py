@@ -40,10 +40,20 @@ QUOTAS = {
 _LATE_IN_A_MINUTE = 45
 JOB_ROLE = "scripts-of-acting"
 """The job role of the pool `acting`. No job of the tests uses it."""
+CALL_ROLE = "calls-of-jobs"
+"""The job role of the pool `calls`."""
 _POOLS = {
     "default": {"executor": "worker"},
     "lambda": {"executor": "lambda", "memory": 512, "batchSize": 1},
     "acting": {"executor": "lambda", "jobRole": f"arn:aws:iam::{ACCOUNT}:role/{JOB_ROLE}"},
+    "calls": {
+        "executor": "worker",
+        "targets": "calls",
+        "concurrency": 16,
+        "callNetworks": ["127.0.0.0/8"],
+        "callPorts": [0],
+        "jobRole": f"arn:aws:iam::{ACCOUNT}:role/{CALL_ROLE}",
+    },
 }
 _SETTINGS = {
     "quotas": json.dumps({"tenants": QUOTAS}),

@@ -59,6 +59,7 @@ class Telemetry:
         self._metrics = Metrics(namespace=NAMESPACE, service=service)
         self._pending = False
         self._lateness: dict[Metric, list[timedelta]] = defaultdict(list)
+        self._turn = threading.RLock()  # executors of calls handle messages concurrently
 
     def count(self, metric: Metric, value: int = 1) -> None:
         if value:
@@ -130,6 +131,10 @@ class Telemetry:
 
     def handled(self, handled: Handled) -> None:
         """Log and count the outcome of a message."""
+        with self._turn:
+            self._handled(handled)
+
+    def _handled(self, handled: Handled) -> None:
         self.count(Metric.STARTED, int(handled.started))
         self.count(Metric.LOST, int(handled.lost))
         self.count(Metric.QUARANTINED, int(handled.quarantined))
@@ -167,10 +172,6 @@ class Telemetry:
 
 class WorkerTelemetry(Telemetry):
     """Publishes after each message, because a worker lives long. Serializes its threads."""
-
-    def __init__(self, service: str) -> None:
-        super().__init__(service)
-        self._turn = threading.Lock()
 
     def handled(self, handled: Handled) -> None:
         with self._turn:
