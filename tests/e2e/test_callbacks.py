@@ -187,7 +187,7 @@ def test_a_status_can_be_declared_a_success(
 def test_gone_pauses_the_job(callbacks: Callbacks, server: CallbackServer, path: str) -> None:
     server.responses[path] = in_turn(410)
     job = callbacks.create(path, type="INTERVAL", schedule="PT1H", retryPolicy={"maxAttempts": 1})
-    started = callbacks._api.post(f"/v1/jobs/{job}:run")  # noqa: SLF001
+    started = callbacks._api.post(f"/v1/jobs/{job}/run")  # noqa: SLF001
     assert started.status_code in {200, 201, 202}, started.text
 
     run = callbacks.ended(job)
