@@ -6,6 +6,7 @@ import heapq
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -358,7 +359,7 @@ def test_5000_runs_survive_an_outage(
     assert len(outage.ended) == 5000
     opened_by = NOON + 10 * SECOND
     probes = [at for at in outage.calls if opened_by < at < outage.ends_at]
-    gaps = [later - earlier for earlier, later in zip(probes, probes[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(probes)]
     assert probes
     assert all(gap >= PROBE_AFTER for gap in gaps), "at most one probe per interval"
     assert len(probes) <= 4 + length / timedelta(minutes=5)

@@ -208,7 +208,7 @@ def _changed(endpoint: Endpoint, now: datetime, **fields: object) -> Endpoint:
 
 def _interval(probes: int) -> timedelta:
     """The interval after the probe number *probes*."""
-    return min(PROBE_AFTER * 2 ** min(probes, 10), PROBE_AT_LEAST_EVERY)
+    return min(PROBE_AFTER * (1 << min(probes, 10)), PROBE_AT_LEAST_EVERY)
 
 
 def _waits(since: datetime, earliest: datetime, now: datetime, seed: str) -> datetime:
