@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeVar, cast
 from nextfire.domain.audit import Audit
 from nextfire.domain.chain import Batch
 from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry, bucket_name
+from nextfire.domain.endpoints import Endpoint, EndpointKey
 from nextfire.domain.errors import (
     InvalidInputError,
     NotFoundError,
@@ -1306,6 +1307,56 @@ class MemoryKeyStore:
             if key is not None:
                 key = self.items[tenant, key_id] = do(key)
             return key
+
+
+class MemoryEndpointStore:
+    """`EndpointStore`. `reads` and `writes`: the number of calls, refused writes included."""
+
+    def __init__(self) -> None:
+        self.items: dict[EndpointKey, Endpoint] = {}
+        self.reads = 0
+        self.writes = 0
+        self._broken: set[EndpointKey] = set()
+        self._lock = threading.Lock()
+
+    def spoil(self, key: EndpointKey) -> None:
+        """Make the item of an endpoint undecodable."""
+        self._broken.add(key)
+
+    def get(self, key: EndpointKey) -> Endpoint | None:
+        with self._lock:
+            self.reads += 1
+            if key in self._broken:
+                raise UndecodableError("endpoint does not decode")
+            return self.items.get(key)
+
+    def replace(self, was: Endpoint, to: Endpoint) -> bool:
+        with self._lock:
+            self.writes += 1
+            there = self.items.get(to.key)
+            if (there.version if there else 0) != was.version:
+                return False
+            self.items[to.key] = to
+            return True
+
+    def list(self, tenant: str, pool: str, *, cursor: str | None, limit: int) -> Page[Endpoint]:
+        after = "" if cursor is None else _after(cursor)
+        with self._lock:
+            keys = sorted(
+                key
+                for key in self.items
+                if (key.pool, key.tenant) == (pool, tenant) and key.destination > after
+            )
+        page = keys[:limit]
+        return Page(
+            [self.items[key] for key in page if key not in self._broken],
+            _CURSOR + page[-1].destination if len(keys) > limit else None,
+            [
+                Unreadable(key.destination, "endpoint does not decode")
+                for key in page
+                if key in self._broken
+            ],
+        )
 
 
 class MemorySecrets:

@@ -94,6 +94,10 @@ class Tables:
     def requests(self) -> str:
         return self._create("requests", "request")
 
+    @cached_property
+    def endpoints(self) -> str:
+        return self._create("endpoints", "owner", "destination")
+
     def _create(self, name: str, *key: str, index: tuple[str, str] | None = None) -> str:
         def schema(names: tuple[str, ...]) -> Any:
             roles = ("HASH", "RANGE")

@@ -13,6 +13,7 @@ import pytest
 from nextfire.adapters import dynamodb
 from nextfire.adapters.dynamodb.control_items import CONTROL_TABLE
 from nextfire.adapters.dynamodb.due_items import DUE_TABLE
+from nextfire.adapters.dynamodb.endpoint_items import ENDPOINTS_TABLE
 from nextfire.adapters.dynamodb.fields import Field, names
 from nextfire.adapters.dynamodb.job_items import JOBS_TABLE
 from nextfire.adapters.dynamodb.key_items import KEYS_TABLE
@@ -26,6 +27,7 @@ TABLES: dict[str, tuple[Field[Any], ...]] = {
     "bucket_store": REQUESTS_TABLE,
     "control_store": CONTROL_TABLE,
     "due_store": DUE_TABLE,
+    "endpoint_store": ENDPOINTS_TABLE,
     "job_pause": JOBS_TABLE,
     "job_store": JOBS_TABLE,
     "key_store": KEYS_TABLE,

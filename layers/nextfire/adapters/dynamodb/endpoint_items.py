@@ -1,0 +1,90 @@
+"""Items of the table `endpoints`: its field list, and what is made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from nextfire.adapters.dynamodb.fields import (
+    EXECUTORS,
+    INSTANT,
+    INTEGER,
+    MILLISECONDS,
+    STAMP,
+    TEXT,
+    Field,
+    encoder,
+    member_of,
+    raw_decoder,
+)
+from nextfire.adapters.dynamodb.items import Item
+from nextfire.domain.endpoints import DESTINATION, Endpoint, EndpointKey, EndpointState
+from nextfire.domain.errors import UndecodableError
+
+KEPT = timedelta(days=30)
+"""How long an endpoint is kept after its last change. Paused endpoints do not expire."""
+
+
+def _owner(key: EndpointKey) -> str:
+    return f"{key.pool}/{key.tenant}"
+
+
+def _expires_at(endpoint: Endpoint) -> int | None:
+    if endpoint.state is EndpointState.PAUSED or endpoint.changed_at is None:
+        return None
+    return int((endpoint.changed_at + KEPT).timestamp())
+
+
+KEY: tuple[Field[Endpoint], ...] = (
+    Field("owner", TEXT, EXECUTORS, get=lambda each: _owner(each.key), decoded=False),
+    Field("destination", TEXT, EXECUTORS, get=lambda each: each.key.destination, decoded=False),
+)
+ENDPOINT: tuple[Field[Endpoint], ...] = (
+    *KEY,
+    Field("state", member_of(EndpointState), EXECUTORS, required=True),
+    Field("failures", INTEGER, EXECUTORS, unless=0),
+    Field("opened_at", INSTANT, EXECUTORS),
+    Field("probe_at", MILLISECONDS, EXECUTORS),
+    Field("failed_probes", INTEGER, EXECUTORS, unless=0),
+    Field("not_before", MILLISECONDS, EXECUTORS),
+    Field("pause_reason", TEXT),
+    Field("paused_at", INSTANT),
+    Field("changed_at", INSTANT, EXECUTORS, required=True),
+    Field("version", INTEGER, EXECUTORS, required=True),
+    Field("expires_at", INTEGER, EXECUTORS, get=_expires_at, decoded=False),
+)
+ENDPOINTS_TABLE: tuple[Field[Any], ...] = (*ENDPOINT, STAMP)
+
+encode_endpoint = encoder(ENDPOINT)
+_decode_attributes = raw_decoder(ENDPOINT)
+
+
+def encode_owner(pool: str, tenant: str) -> Item:
+    """The partition key of *tenant*'s endpoints in *pool*, as the value of an attribute."""
+    return TEXT.attribute(f"{pool}/{tenant}")
+
+
+def encode_key(key: EndpointKey) -> Item:
+    """The key of the item of an endpoint."""
+    return {
+        "owner": encode_owner(key.pool, key.tenant),
+        "destination": TEXT.attribute(key.destination),
+    }
+
+
+def decode_endpoint(item: Mapping[str, Any]) -> Endpoint:
+    """Decode *item* as an endpoint.
+
+    Raises:
+        UndecodableError: *item* is not a valid endpoint.
+    """
+    try:
+        pool, _, tenant = item["owner"]["S"].partition("/")
+        key = EndpointKey(pool, tenant, item["destination"]["S"])
+        endpoint = Endpoint(key, **_decode_attributes(item))
+        if endpoint.version < 1 or not DESTINATION.fullmatch(key.destination):
+            raise ValueError("not an endpoint")
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise UndecodableError(f"endpoint does not decode: {type(error).__name__}") from error
+    return endpoint

@@ -1,0 +1,76 @@
+"""Endpoints in DynamoDB."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
+from nextfire.adapters.dynamodb.endpoint_items import (
+    decode_endpoint,
+    encode_endpoint,
+    encode_key,
+    encode_owner,
+)
+from nextfire.domain.endpoints import DESTINATION, Endpoint, EndpointKey
+from nextfire.domain.errors import UndecodableError
+from nextfire.domain.ports.pages import Page, Unreadable
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_REFUSED = "ConditionalCheckFailedException"
+
+
+class DynamoDbEndpointStore:
+    """`EndpointStore` on the table `endpoints`, whose items expire (TTL)."""
+
+    def __init__(self, client: DynamoDBClient, *, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def get(self, key: EndpointKey) -> Endpoint | None:
+        with translated("get endpoint"):
+            answer = self._client.get_item(TableName=self._table, Key=encode_key(key))
+        return decode_endpoint(answer["Item"]) if "Item" in answer else None
+
+    def replace(self, was: Endpoint, to: Endpoint) -> bool:
+        item = encode_endpoint(to)
+        condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(destination)"}
+        if was.version:
+            condition = {
+                "ConditionExpression": "version = :version",
+                "ExpressionAttributeValues": {":version": {"N": str(was.version)}},
+            }
+        try:
+            with translated("replace endpoint"):
+                self._client.put_item(TableName=self._table, Item=item, **condition)
+        except refused() as error:
+            if error_code(error) != _REFUSED:
+                raise
+            return False
+        return True
+
+    def list(self, tenant: str, pool: str, *, cursor: str | None, limit: int) -> Page[Endpoint]:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "KeyConditionExpression": "#owner = :owner",
+            "ExpressionAttributeNames": {"#owner": "owner"},
+            "ExpressionAttributeValues": {":owner": encode_owner(pool, tenant)},
+            "ConsistentRead": True,
+            "Limit": limit,
+        }
+        if cursor is not None:
+            last = EndpointKey(pool, tenant, decode_cursor(cursor, DESTINATION))
+            request["ExclusiveStartKey"] = encode_key(last)
+        with translated("list endpoints"):
+            answer = self._client.query(**request)
+        endpoints, unreadable = [], []
+        for item in answer["Items"]:
+            try:
+                endpoints.append(decode_endpoint(item))
+            except UndecodableError as error:
+                unreadable.append(Unreadable(item["destination"]["S"], str(error)))
+        position = answer.get("LastEvaluatedKey")
+        after = encode_cursor(position["destination"]["S"]) if position else None
+        return Page(endpoints, after, unreadable)
