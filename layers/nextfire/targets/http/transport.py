@@ -333,8 +333,12 @@ class _Call:
             client.putheader("Content-Length", str(len(self._request.body)))
         client.endheaders(self._request.body or None)
         answer = client.getresponse()
+        if wire.ended:
+            raise http.client.HTTPException("the response ended in its headers")
         self.timings = replace(self.timings, first_byte=time.monotonic() - began)
         body = answer.read(self._cap + 1)
+        if answer.length and len(body) <= self._cap:
+            raise http.client.HTTPException("the response ended in its body")
         assert self.address is not None  # noqa: S101 - for the type checker
         return Response(
             answer.status,
@@ -370,6 +374,7 @@ class _Wire:
         self, connection: socket.socket, patience: Callable[[], float], limit: int
     ) -> None:
         self._connection, self._patience, self._left = connection, patience, limit
+        self.ended = False
 
     def sendall(self, data: bytes) -> None:
         view = memoryview(data)
@@ -386,6 +391,7 @@ class _Wire:
         self._connection.settimeout(self._patience())
         size = self._connection.recv_into(memoryview(buffer)[: self._left])
         self._left -= size
+        self.ended = size == 0
         return size
 
     def close(self) -> None:
