@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -198,7 +199,7 @@ class _Reader:
 def _scalar(shape: Shape, value: Any, path: str) -> Any:  # noqa: ANN401 - JSON
     match shape.type_name:
         case "string":
-            text = _of(str, value, path, "a text")
+            text = _of(str, _as_text(value), path, "a text")
             enum = getattr(shape, "enum", [])
             if enum and text not in enum:
                 raise InvalidInputError(path, text, "not a valid value", _nearest(text, enum))
@@ -218,13 +219,20 @@ def _scalar(shape: Shape, value: Any, path: str) -> Any:  # noqa: ANN401 - JSON
     return value  # a timestamp: the SDK parses texts and numbers
 
 
+def _as_text(value: object) -> object:
+    """*value* as the text of its JSON if it is an object, a list or a number, such as a payload."""
+    if isinstance(value, bool) or not isinstance(value, dict | list | int | float):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
 def _bytes(value: object, path: str) -> bytes:
     if isinstance(value, dict) and value.keys() == {"base64"}:
         try:
             return base64.b64decode(str(value["base64"]), validate=True)
         except (binascii.Error, ValueError) as error:
             raise _invalid(f"{path}.base64", value["base64"], "not base64") from error
-    text: str = _of(str, value, path, 'a text or {"base64": …}')
+    text: str = _of(str, _as_text(value), path, 'a text or {"base64": …}')
     return text.encode(errors="replace")
 
 

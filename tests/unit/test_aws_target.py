@@ -1,0 +1,324 @@
+"""AWS calls: checked against the SDK's model, filled in, made, and judged."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from botocore.exceptions import (  # noqa: TID251 - what the SDK raises
+    ClientError,
+    EndpointConnectionError,
+)
+from pydantic import ValidationError
+
+from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.job import Job
+from nextfire.domain.ports.scripts import Directive
+from nextfire.domain.ports.targets import AttemptResult
+from nextfire.domain.run import MAX_VALUE_BYTES, AttemptOutcome
+from nextfire.targets.aws.document import AwsCall
+from nextfire.targets.aws.model import (
+    FORBIDDEN,
+    check_call,
+    operation_of,
+    parameters_of,
+    with_tokens,
+)
+from nextfire.targets.aws.runner import AwsTarget
+from tests.builders import a_job, run_key
+from tests.callbacks import LONGEST, Control, a_running_run
+
+QUEUE = "https://sqs.eu-central-1.amazonaws.com/111122223333/orders"
+SEND = {"QueueUrl": QUEUE, "MessageBody": "hello"}
+TOKEN = "0123456789abcdef" * 4
+
+
+def call(name: str, values: dict[str, Any]) -> AwsCall:
+    service, _, action = name.partition(":")
+    return AwsCall.model_validate({"service": service, "action": action, "input": values})
+
+
+def error(name: str, values: dict[str, Any], allowed: tuple[str, ...] = ("*",)) -> str:
+    with pytest.raises(InvalidInputError) as invalid:
+        check_call(call(name, values), allowed)
+    return str(invalid.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("sqs:SendMessage", SEND),
+        ("sqs:SendMessage", {"QueueUrl": QUEUE, "MessageBody": "{{payload}}"}),
+        ("sqs:SendMessage", SEND | {"DelaySeconds": "{{payload.delay}}"}),
+        ("stepfunctions:StartExecution", {"stateMachineArn": "arn:a", "input": "{{payload}}"}),
+        ("ecs:RunTask", {"taskDefinition": "nightly:3", "launchType": "FARGATE"}),
+        ("lambda:Invoke", {"FunctionName": "f", "Payload": "{{payload}}"}),
+        ("glue:StartJobRun", {"JobName": "etl", "Arguments": {"--day": "{{run.scheduledAt}}"}}),
+        ("events:PutEvents", {"Entries": [{"Source": "a", "DetailType": "b", "Detail": "{}"}]}),
+        ("dynamodb:PutItem", {"TableName": "t", "Item": {"a": {"S": "x"}, "b": {"N": "1"}}}),
+        ("s3:PutObject", {"Bucket": "b", "Key": "k", "Body": {"base64": "AAE="}}),
+        ("ec2:StopInstances", {"InstanceIds": ["i-1"]}),
+        ("sns:ListTopics", {}),
+    ],
+)
+def test_valid_calls_are_accepted(name: str, values: dict[str, Any]) -> None:
+    check_call(call(name, values), ["*"])
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "hint"),
+    [
+        ("sqz:SendMessage", {}, "Did you mean sqs?"),
+        ("sqs:SendMesage", {}, "Did you mean SendMessage?"),
+        ("sqs:SendMessage", SEND | {"MesageBody": "x"}, "input.MesageBody"),
+        ("sqs:SendMessage", {"queueUrl": QUEUE}, "Did you mean QueueUrl?"),
+        ("sqs:SendMessage", {"QueueUrl": QUEUE}, "input.MessageBody"),
+        ("sqs:SendMessage", SEND | {"MessageBody": True}, "not a text"),
+        ("sqs:SendMessage", SEND | {"DelaySeconds": "5"}, "not a whole number"),
+        ("sqs:SendMessage", SEND | {"DelaySeconds": True}, "not a whole number"),
+        ("sqs:SendMessage", SEND | {"MessageAttributes": []}, "not an object"),
+        ("ecs:RunTask", {"taskDefinition": "t", "launchType": "FARGATES"}, "Did you mean FARGATE?"),
+        ("ec2:StopInstances", {"InstanceIds": "i-1"}, "not a list"),
+        ("s3:PutObject", {"Bucket": "b", "Key": "k", "Body": {"base64": "%"}}, "not base64"),
+        ("events:PutEvents", {"Entries": [{"Sorce": "a"}]}, "Entries[0].Sorce"),
+    ],
+)
+def test_an_invalid_call_is_rejected_with_the_nearest_name(
+    name: str, values: dict[str, Any], hint: str
+) -> None:
+    assert hint in error(name, values)
+
+
+@pytest.mark.parametrize("service", sorted(FORBIDDEN))
+def test_services_that_manage_identities_are_never_called(service: str) -> None:
+    assert "identities" in error(f"{service}:Anything", {}, ("*", f"{service}:*"))
+
+
+@pytest.mark.parametrize("allowed", [(), ("sqs:ReceiveMessage",), ("sns:*",), ("sqs:Send",)])
+def test_a_pool_calls_only_what_it_lists(allowed: tuple[str, ...]) -> None:
+    assert "awsActions" in error("sqs:SendMessage", SEND, allowed)
+    check_call(call("sqs:SendMessage", SEND), [*allowed, "sqs:Send*"])
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        *(
+            {"service": "SQS", "action": "SendMessage"},
+            {"service": "sqs", "action": "send_message"},
+        ),
+        *({"service": "../sqs", "action": "A"}, {"service": "sqs"}, {"action": "SendMessage"}),
+        {"service": "sqs", "action": "SendMessage", "region": "evil.example"},
+        {"service": "sqs", "action": "SendMessage", "endpoint": "https://evil.example"},
+    ],
+)
+def test_invalid_documents_are_rejected(document: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        AwsCall.model_validate(document)
+
+
+def filled(name: str, values: dict[str, Any]) -> dict[str, Any]:
+    of_call = call(name, values)
+    operation = operation_of(of_call)
+    return with_tokens(of_call, operation, parameters_of(of_call, operation, values), TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "token"),
+    [
+        ("sqs:SendMessage", SEND | {"QueueUrl": f"{QUEUE}.fifo"}, "MessageDeduplicationId"),
+        ("stepfunctions:StartExecution", {"stateMachineArn": "arn:a"}, "name"),
+        ("ecs:RunTask", {"taskDefinition": "t"}, "clientToken"),
+        ("ec2:RunInstances", {"MinCount": 1, "MaxCount": 1}, "ClientToken"),
+        ("athena:StartQueryExecution", {"QueryString": "x"}, "ClientRequestToken"),
+    ],
+)
+def test_idempotency_tokens_are_filled_in_unless_they_are_given(
+    name: str, values: dict[str, Any], token: str
+) -> None:
+    assert filled(name, values)[token] == TOKEN[:32]
+    assert filled(name, values | {token: "mine"})[token] == "mine"
+
+
+def test_a_standard_queue_gets_no_deduplication_id() -> None:
+    assert filled("sqs:SendMessage", SEND) == SEND
+
+
+class Client:
+    """An SDK client and its `Clients`. Responds with `answer`, or raises it."""
+
+    def __init__(self, answer: Any = None) -> None:
+        self.answer = {} if answer is None else answer
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.asked: list[tuple[Any, ...]] = []
+        self.proceed = threading.Event()
+        self.proceed.set()
+
+    def client(
+        self, job: Any, masker: Any, service: str, region: str | None, timeout: float
+    ) -> Any:
+        self.asked.append((job.tenant, service, region, timeout))
+        masker.add("planted-token-8d1f")
+        return self
+
+    def _make_api_call(self, action: str, parameters: dict[str, Any]) -> Any:
+        self.calls.append((action, parameters))
+        self.proceed.wait(20)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def a_call_job(name: str = "sqs:SendMessage", **values: Any) -> Job:
+    service, _, action = name.partition(":")
+    aws = {"service": service, "action": action, "input": values or SEND}
+    return a_job(target={"pool": "calls", "aws": aws}, payload={"n": 3}, timeoutSec=30)
+
+
+def attempt(
+    client: Client, job: Job | None = None, control: Control | None = None
+) -> AttemptResult:
+    target = AwsTarget(client, ["*"])
+    return target.attempt(job or a_call_job(), a_running_run(), control or Control(), LONGEST)
+
+
+def test_a_call_succeeds_with_the_response_as_its_result() -> None:
+    at = datetime(2026, 5, 24, 12, tzinfo=UTC)
+    metadata = {"HTTPStatusCode": 200, "RequestId": "r-1"}
+    client = Client({"MessageId": "m", "At": at, "B": b"\xff", "ResponseMetadata": metadata})
+
+    found = attempt(client, a_call_job(**SEND | {"MessageBody": "{{payload}} {{run.attempt}}"}))
+
+    assert (found.result.outcome, found.result.reason) == (
+        AttemptOutcome.SUCCEEDED,
+        "sqs:SendMessage",
+    )
+    assert json.loads(found.given or b"") == {
+        "MessageId": "m",
+        "At": "2026-05-24T12:00:00+00:00",
+        "B": {"base64": "/w=="},
+    }
+    record = json.loads(found.result.call or "")
+    assert record.pop("durationMs") >= 0
+    assert record == {
+        "service": "sqs", "action": "SendMessage", "status": 200, "requestId": "r-1",
+    }  # fmt: skip
+    assert client.calls == [("SendMessage", SEND | {"MessageBody": '{"n":3} 1'})]
+    assert client.asked == [("acme", "sqs", None, 30)]
+
+
+def test_a_whole_payload_is_given_to_a_text_as_json() -> None:
+    client = Client()
+
+    found = attempt(client, a_call_job(**SEND | {"MessageBody": "{{payload}}"}))
+
+    assert found.result.outcome is AttemptOutcome.SUCCEEDED
+    assert client.calls[0][1]["MessageBody"] == '{"n":3}'
+
+
+def test_a_function_error_is_a_failure() -> None:
+    payload = io.BytesIO(b'{"errorMessage": "no"}')
+    client = Client({"StatusCode": 200, "FunctionError": "Unhandled", "Payload": payload})
+
+    found = attempt(client, a_call_job("lambda:Invoke", FunctionName="f"))
+
+    assert found.result.outcome is AttemptOutcome.FAILED
+    assert "errorMessage" in found.result.reason
+
+
+@pytest.mark.parametrize(
+    ("raised", "reason"),
+    [
+        (
+            ClientError(
+                {"Error": {"Code": "AccessDenied", "Message": "not allowed"}}, "SendMessage"
+            ),
+            "AccessDenied: not allowed",
+        ),
+        (
+            ClientError({"Error": {"Code": "ThrottlingException", "Message": "slow"}}, "Send"),
+            "ThrottlingException: slow",
+        ),
+        (EndpointConnectionError(endpoint_url="https://sqs"), "EndpointConnectionError: "),
+    ],
+)
+def test_an_error_of_aws_is_the_reason(raised: Exception, reason: str) -> None:
+    found = attempt(Client(raised))
+
+    assert (found.result.outcome, found.result.permanent) == (AttemptOutcome.FAILED, False)
+    assert found.result.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        SEND | {"DelaySeconds": "{{payload}}"},
+        SEND | {"MessageBody": "{{payload.absent}}"},
+        SEND | {"Nonsense": 1},
+    ],
+)
+def test_parameters_that_do_not_fit_are_a_permanent_failure(values: dict[str, Any]) -> None:
+    client = Client()
+
+    found = attempt(client, a_call_job(**values))
+
+    assert (found.result.outcome, found.result.permanent) == (AttemptOutcome.FAILED, True)
+    assert client.calls == []
+
+
+def test_credentials_in_a_response_are_masked() -> None:
+    found = attempt(Client({"Echo": "planted-token-8d1f"}))
+
+    assert "planted" not in repr(found)
+
+
+def test_a_large_response_is_not_kept() -> None:
+    found = attempt(Client({"Data": "x" * MAX_VALUE_BYTES}))
+
+    assert found.result.outcome is AttemptOutcome.SUCCEEDED
+    assert found.given is None
+    assert str(MAX_VALUE_BYTES) in found.result.reason
+
+
+@pytest.mark.parametrize(
+    ("directive", "outcome"),
+    [
+        (Directive.CANCEL, AttemptOutcome.CANCELLED),
+        (Directive.HAND_BACK, AttemptOutcome.HANDED_BACK),
+    ],
+)
+def test_a_call_can_be_abandoned(directive: Directive, outcome: AttemptOutcome) -> None:
+    client = Client()
+    client.proceed.clear()
+
+    found = attempt(client, control=Control(directive))
+    client.proceed.set()
+
+    assert (found.verdict, found.result.outcome) == (directive, outcome)
+
+
+def test_a_call_that_takes_too_long_times_out() -> None:
+    client = Client()
+    client.proceed.clear()
+    target = AwsTarget(client, ["*"])
+
+    found = target.attempt(a_call_job(), a_running_run(), Control(), timedelta(seconds=0.3))
+    client.proceed.set()
+
+    assert found.result.outcome is AttemptOutcome.TIMED_OUT
+    assert "may have taken effect" in found.result.reason
+
+
+def test_attempts_of_an_execution_have_the_same_token() -> None:
+    client = Client()
+    for _ in range(2):
+        attempt(client, a_call_job("stepfunctions:StartExecution", stateMachineArn="arn:a"))
+
+    first, second = (parameters["name"] for _, parameters in client.calls)
+    assert first == second
+    assert len(first) == 32
+    assert run_key().execution_id not in first

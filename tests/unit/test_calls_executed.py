@@ -1,0 +1,228 @@
+"""Calls at their executor: the same claim, retries, records and cancels as scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from nextfire.domain.due import DispatchEntry
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.targets import AttemptResult, Hold, RunControl
+from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from nextfire.domain.target import TargetKind
+from nextfire.usecases.execute_run import Disposition
+from tests.builders import at
+from tests.world import World
+
+HTTP = {"pool": "default", "http": {"url": "https://api.example.com/hooks"}}
+UNAVAILABLE = Result(
+    AttemptOutcome.FAILED, "503 Service Unavailable", call='{"status":503}', unavailable=True
+)
+OK = Result(AttemptOutcome.SUCCEEDED, "200 OK", call='{"status":200}')
+
+
+@dataclass
+class Calls:
+    """A `TargetRunner` that responds with each of *results* in turn, and then with the last one.
+    *hold*: what `admit` returns.
+    """
+
+    results: list[Result] = field(default_factory=lambda: [OK])
+    hold: Hold | None = None
+    made: list[RunKey] = field(default_factory=list)
+    meanwhile: Callable[[], object] = lambda: None
+
+    def admit(self, job: Job, run: RunKey, now: datetime) -> Hold | None:  # noqa: ARG002
+        return self.hold
+
+    def attempt(
+        self,
+        job: Job,  # noqa: ARG002
+        run: Run,
+        supervisor: RunControl,  # noqa: ARG002
+        longest: timedelta,  # noqa: ARG002
+    ) -> AttemptResult:
+        self.made.append(run.key)
+        self.meanwhile()
+        return AttemptResult(self.results[min(len(self.made), len(self.results)) - 1])
+
+
+@pytest.fixture
+def calls() -> Calls:
+    return Calls()
+
+
+@pytest.fixture
+def world(calls: Calls) -> World:
+    world = World("11:59")
+    world.call_targets[TargetKind.HTTP] = calls
+    return world
+
+
+def dispatched(world: World, **fields: Any) -> Job:
+    job = world.register(target=HTTP, **fields)
+    world.tick_at("12:00")
+    return job
+
+
+def key(job: Job) -> RunKey:
+    return RunKey(job.key, run_id(job.uid, at("12:00")))
+
+
+def retries(world: World) -> list[DispatchEntry]:
+    return [entry for entry in world.entries if isinstance(entry, DispatchEntry)]
+
+
+def test_a_call_is_recorded_as_an_attempt_is(world: World) -> None:
+    job = dispatched(world)
+
+    world.worker("a").work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.reason, run.exit_code) == (RunState.SUCCEEDED, "200 OK", None)
+    assert [(each.outcome, each.call) for each in run.attempts] == [
+        (AttemptOutcome.SUCCEEDED, '{"status":200}')
+    ]
+
+
+def test_a_destination_that_is_not_available_uses_up_no_attempts(
+    world: World, calls: Calls
+) -> None:
+    job = dispatched(world, retryPolicy={"maxAttempts": 1, "initialDelayMs": 10_000})
+    calls.results = [UNAVAILABLE, UNAVAILABLE, OK]
+
+    for time in ("12:00:10", "12:00:30", "12:05"):
+        world.worker("a").work_one()
+        world.tick_at(time)
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt) == (RunState.SUCCEEDED, 1)
+    assert [each.outcome for each in run.attempts] == [
+        AttemptOutcome.DEFERRED,
+        AttemptOutcome.DEFERRED,
+        AttemptOutcome.SUCCEEDED,
+    ]
+    assert [each.number for each in run.attempts] == [1, 1, 1]
+
+
+def test_a_deferred_run_whose_window_would_pass_is_skipped(world: World, calls: Calls) -> None:
+    job = dispatched(world, misfire={"relevancyWindowSec": 5})
+    calls.results = [UNAVAILABLE]
+
+    world.worker("a").work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt) == (RunState.SKIPPED, 0)
+    assert run.reason == "503 Service Unavailable; not repeated: past relevancyWindowSec 5 s"
+    assert world.dead_letters.letters == []
+    assert retries(world) == []
+
+
+def test_a_run_that_must_wait_is_not_claimed(world: World, calls: Calls) -> None:
+    job = dispatched(world)
+    calls.hold = Hold(at("12:01:30"), "api.example.com:443 is down")
+
+    handled = world.worker("a").work_one()
+
+    assert handled.disposition is Disposition.ACKNOWLEDGE
+    assert "is down" in handled.reason
+    assert world.runs.get(key(job)) is None
+    [entry] = retries(world)
+    assert (entry.at, entry.dispatch) == (at("12:01:30"), 2)
+
+    calls.hold = None
+    world.tick_at("12:01:30")
+    world.worker("a").work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt, run.dispatch) == (RunState.SUCCEEDED, 1, 2)
+
+
+def test_a_waiting_run_that_is_past_its_window_is_skipped(world: World, calls: Calls) -> None:
+    job = dispatched(world, misfire={"relevancyWindowSec": 60})
+    calls.hold = Hold(at("12:01:30"), "down")
+    world.worker("a").work_one()
+
+    world.tick_at("12:01:30")
+    world.worker("a").work_one()
+
+    assert calls.made == []
+    run = world.run(job, "12:00")
+    assert run.state is RunState.SKIPPED
+    assert "relevancyWindowSec is 60" in (run.reason or "")
+
+
+def test_a_run_that_waits_can_be_cancelled(world: World, calls: Calls) -> None:
+    job = dispatched(world)
+    calls.hold = Hold(at("12:01:30"), "down")
+    world.worker("a").work_one()
+    world.manage_runs.cancel(key(job), None)
+
+    world.tick_at("12:01:30")
+    world.worker("a").work_one()
+
+    assert calls.made == []
+    assert world.run(job, "12:00").state is RunState.CANCELLED
+
+
+def test_a_hold_that_cannot_be_stored_leaves_the_message(world: World, calls: Calls) -> None:
+    job = dispatched(world)
+    calls.hold = Hold(at("12:01:30"), "down")
+    world.faults.refuse("due.put")
+
+    with pytest.raises(UnavailableError):
+        world.worker("a").work_one()
+
+    assert world.runs.get(key(job)) is None
+    assert world.queued != []
+
+
+def test_a_cancel_during_a_deferral_wins(world: World, calls: Calls) -> None:
+    job = dispatched(world)
+    calls.results = [UNAVAILABLE]
+    calls.meanwhile = lambda: world.manage_runs.cancel(key(job), None)
+
+    world.worker("a").work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempts[0].outcome) == (RunState.CANCELLED, AttemptOutcome.DEFERRED)
+    assert run.attempt == 0
+
+
+def test_retry_after_is_honoured_in_the_record(world: World, calls: Calls) -> None:
+    job = dispatched(world)
+    calls.results = [Result(AttemptOutcome.FAILED, "429", unavailable=True, retry_at=at("12:07"))]
+
+    world.worker("a").work_one()
+
+    assert world.run(job, "12:00").not_before == at("12:07")
+    assert [entry.at for entry in retries(world)] == [at("12:07")]
+
+
+def test_a_target_can_pause_its_job(world: World, calls: Calls) -> None:
+    job = dispatched(world, retryPolicy={"maxAttempts": 1})
+    calls.results = [Result(AttemptOutcome.FAILED, "410 Gone", pause="410 Gone")]
+
+    world.worker("a").work_one()
+
+    there = world.job(job.key)
+    assert (there.state, there.pause_reason) == (JobState.PAUSED, "410 Gone")
+    assert world.run(job, "12:00").state is RunState.DEAD
+
+
+def test_a_pool_that_does_not_run_the_kind_says_so(world: World) -> None:
+    del world.call_targets[TargetKind.HTTP]
+    job = dispatched(world)
+
+    world.worker("a").work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt) == (RunState.DEAD, 1)
+    assert "runs scripts, not HTTP callbacks" in (run.reason or "")
