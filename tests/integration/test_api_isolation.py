@@ -210,7 +210,7 @@ class Owner:
         system = self.system
         tables = (
             *(system.jobs_table, system.due_table, system.runs_table),
-            *(system.keys_table, system.requests_table),
+            *(system.keys_table, system.requests_table, system.endpoints_table),
         )
         found = []
         for table in tables:
