@@ -22,6 +22,7 @@ _AREAS = {
     "executions": "Executions",
     "scripts": "Scripts",
     "pools": "Pools",
+    "endpoints": "Endpoints",
     "keys": "API keys",
     "quotas": "Quotas",
     "meta": "The API itself",
@@ -127,6 +128,7 @@ def _curl(method: str, path: str, body: object, *, open_to_all: bool) -> str:
         "{executionId}": "daily-invoices.20260524T100000000Z-k3x9m2ab",
         "{pool}": "default",
         "{handler}": "report",
+        "{destination}": "api.example.com:443",
         "{keyId}": "0f5f4b1f2f106f1c",
     }
     for name, value in ids.items():

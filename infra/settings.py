@@ -140,6 +140,8 @@ class Adopted(StrictSettings):
     """Name of the table of API keys."""
     requests: str | None = None
     """Name of the requests table."""
+    endpoints: str | None = None
+    """Name of the table of endpoints."""
     scripts: str | None = None
     """Name of the scripts bucket."""
     outputs: str | None = None

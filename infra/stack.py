@@ -151,7 +151,7 @@ class NextfireStack(Stack):
             timeout=_API_TIMEOUT,
             audited=True,
             environment={
-                **self._tables("jobs", "due", "runs", "control", "keys", "requests"),
+                **self._tables("jobs", "due", "runs", "control", "keys", "requests", "endpoints"),
                 **self._shards(),
                 **self._identity_environment(),
                 "NEXTFIRE_POOLS": self._pools_json(),
@@ -182,6 +182,7 @@ class NextfireStack(Stack):
         allow(api.role, ["s3:ListBucket", "s3:ListBucketVersions"], stores.scripts.bucket_arn)
         allow(api.role, dynamodb("GetItem", "BatchGetItem", "PutItem"), stores.control.table_arn)
         allow(api.role, dynamodb("PutItem", "UpdateItem"), stores.requests.table_arn)
+        allow(api.role, dynamodb("GetItem", "PutItem", "Query"), stores.endpoints.table_arn)
         if self._settings.auth is Auth.KEYS:
             allow(
                 api.role,
@@ -387,7 +388,7 @@ class NextfireStack(Stack):
     def _execution_environment(self, pool: Pool) -> dict[str, str]:
         """Environment variables of an executor of *pool*, a function or a worker."""
         return {
-            **self._tables("jobs", "due", "runs"),
+            **self._tables("jobs", "due", "runs", "endpoints"),
             **self._target_environment(pool.settings),
             "NEXTFIRE_AWS_CLIENT": self._settings.aws_client,
             "NEXTFIRE_POOL": pool.name,
@@ -451,6 +452,7 @@ class NextfireStack(Stack):
             "control": stores.control,
             "keys": stores.keys,
             "requests": stores.requests,
+            "endpoints": stores.endpoints,
         }
         return {f"NEXTFIRE_{name.upper()}_TABLE": tables[name].table_name for name in names}
 
@@ -483,6 +485,7 @@ class NextfireStack(Stack):
             "ControlTable": stores.control.table_name,
             "KeysTable": stores.keys.table_name,
             "RequestsTable": stores.requests.table_name,
+            "EndpointsTable": stores.endpoints.table_name,
             "Auth": self._settings.auth.value,
             "ScriptsBucket": stores.scripts.bucket_name,
             "OutputsBucket": stores.outputs.bucket_name,

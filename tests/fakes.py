@@ -1323,7 +1323,8 @@ class MemoryEndpointStore:
         """Make the item of an endpoint undecodable."""
         self._broken.add(key)
 
-    def get(self, key: EndpointKey) -> Endpoint | None:
+    def get(self, key: EndpointKey, *, consistent: bool = False) -> Endpoint | None:
+        del consistent
         with self._lock:
             self.reads += 1
             if key in self._broken:

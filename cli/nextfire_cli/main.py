@@ -14,7 +14,19 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from nextfire.client import Auth
-from nextfire_cli import audit, dlq, jobs, keys, render, runs, schedules, scripts, session, worker
+from nextfire_cli import (
+    audit,
+    dlq,
+    endpoints,
+    jobs,
+    keys,
+    render,
+    runs,
+    schedules,
+    scripts,
+    session,
+    worker,
+)
 from nextfire_cli.errors import CliError
 from nextfire_cli.session import Session
 
@@ -77,6 +89,9 @@ app.add_typer(runs.app, name="runs", help="List, show, cancel and redrive runs."
 app.add_typer(schedules.app, name="schedules", help="Preview schedules.")
 app.add_typer(dlq.app, name="dlq", help="List, redrive and purge a pool's dead letters.")
 app.add_typer(scripts.app, name="scripts", help="Upload the scripts that jobs run.")
+app.add_typer(
+    endpoints.app, name="endpoints", help="List, pause and resume destinations of HTTP callbacks."
+)
 app.add_typer(audit.app, name="audit", help="List and verify the audit chain.")
 app.add_typer(keys.app, name="keys", help="Create, list, rotate and revoke API keys.")
 

@@ -50,6 +50,7 @@ from nextfire.adapters.dynamodb.bucket_store import DynamoDbBucketStore
 from nextfire.adapters.dynamodb.change_stamp import with_changed_by
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
 from nextfire.adapters.dynamodb.run_items import RETENTION
 from nextfire.adapters.s3.run_files import S3RunFiles
@@ -74,6 +75,7 @@ from nextfire.settings import ApiSettings
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.limit_requests import LimitRequests
 from nextfire.usecases.manage_backfills import ManageBackfills
+from nextfire.usecases.manage_endpoints import ManageEndpoints
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_keys import ManageKeys
 from nextfire.usecases.manage_runs import ManageRuns
@@ -149,6 +151,8 @@ class Services:
         shelf = S3ScriptShelf(s3(), s3_presigner, bucket=settings.scripts_bucket)
         self.scripts = ManageScripts(shelf, self.pools)
         self.scripts_bucket = settings.scripts_bucket
+        endpoints = DynamoDbEndpointStore(database, table=settings.endpoints_table)
+        self.endpoints = ManageEndpoints(endpoints, self.pools)
         self.requests = DynamoDbRequestStore(database, table=settings.requests_table)
         self.tenant_quotas = settings.quotas
         buckets = DynamoDbBucketStore(dynamodb_fail_fast(), table=settings.requests_table)

@@ -19,6 +19,7 @@ from functions.api.audit_trail import description, note_rejection
 from functions.api.current_request import changing
 from functions.api.request_record import noting
 from functions.api.routes import (
+    endpoints,
     executions,
     jobs,
     keys,
@@ -32,7 +33,8 @@ from functions.api.routes import (
 )
 
 for area in (
-    *(meta, jobs, many_jobs, on_request, schedules, executions, scripts, pools, keys, quotas),
+    *(meta, jobs, many_jobs, on_request, schedules, executions, scripts, pools, endpoints),
+    *(keys, quotas),
 ):
     app.include_router(area.routes)
 gc.freeze()

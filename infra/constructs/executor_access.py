@@ -16,6 +16,7 @@ from infra.constructs.grants import allow, deny, deny_others, dynamodb, only_att
 from infra.constructs.pool import Pool
 from infra.constructs.stores import Stores
 from nextfire.adapters.dynamodb.due_items import DUE_TABLE
+from nextfire.adapters.dynamodb.endpoint_items import ENDPOINTS_TABLE
 from nextfire.adapters.dynamodb.fields import Writer, names
 from nextfire.adapters.dynamodb.job_items import JOBS_TABLE, PAUSED_FIELDS
 from nextfire.adapters.dynamodb.run_items import RUNS_TABLE
@@ -32,6 +33,8 @@ _MINUTES = "2???-??-??T??:??Z#*"
 """Buckets of the table `due` that watchers read; excludes the bucket of quarantined entries."""
 _CHANGED_RUN = names(RUNS_TABLE, of=Writer.EXECUTORS)
 """Attributes of a run that executors write: neither the payload nor the requester."""
+_ENDPOINT = names(ENDPOINTS_TABLE, of=Writer.EXECUTORS)
+"""Attributes of an endpoint that executors write: no pause."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,11 @@ class ExecutorAccess:
         # PutItem replaces a whole item, so it could remove what a user requested.
         writes = ["PutItem", "UpdateItem"] if self.wide else ["UpdateItem"]
         self._write(runs, *writes, conditions=_attributes(*_CHANGED_RUN))
+        # In any case: versions that did not separate pools do not know this table.
+        endpoints = self.stores.endpoints.table_arn
+        own = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{self.pool.name}/*"]}}
+        allow(self.role, dynamodb("GetItem"), endpoints, conditions=own)
+        allow(self.role, dynamodb("PutItem"), endpoints, conditions=_attributes(*_ENDPOINT) | own)
 
     def _write(self, table: str, *operations: str, conditions: Mapping[str, Any]) -> None:
         allow(self.role, dynamodb(*operations), table, conditions=None if self.wide else conditions)

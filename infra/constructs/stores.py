@@ -99,6 +99,13 @@ class Stores(Construct):
             expires_at="expires_at",
             stream=_Stream(adopt.streams.requests),
         )
+        self.endpoints = self._table(
+            "Endpoints",
+            adopt.endpoints,
+            partition="owner",
+            sort="destination",
+            expires_at="expires_at",
+        )
         self.scripts = self._bucket("Scripts", adopt.scripts, versioned=True)
         # Logs are rewritten under the same name as they grow: versioning would keep each state.
         self.outputs = self._bucket(

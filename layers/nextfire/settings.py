@@ -125,6 +125,7 @@ class ApiSettings(_Settings):
     read_shards: Annotated[int, Field(ge=1, le=999)]
     keys_table: str
     requests_table: str
+    endpoints_table: str
     quotas: Json[TenantQuotas] = NO_QUOTAS
     tenant_weights: Json[dict[str, Annotated[int, Field(ge=1)]]] = Field(default_factory=dict)
     auth: Literal["keys", "iam", "jwt"] = "keys"
@@ -178,6 +179,8 @@ class ExecutorSettings(_Settings):
     jobs_table: str
     due_table: str
     runs_table: str
+    endpoints_table: str | None = None
+    """None: calls are made without a circuit breaker."""
     scripts_bucket: str
     outputs_bucket: str
     event_bus: str

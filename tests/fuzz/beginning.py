@@ -20,7 +20,7 @@ def held_by(system: Deployment) -> Held:
     """Read the items of all tables of *system*."""
     tables = (
         *(system.jobs_table, system.due_table, system.runs_table, system.control_table),
-        *(system.keys_table, system.requests_table),
+        *(system.keys_table, system.requests_table, system.endpoints_table),
     )
     return {table: list(_items(system, table)) for table in tables}
 

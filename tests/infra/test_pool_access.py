@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.adapters.scripts.job_role import SESSION_TAGS
+from nextfire.domain.endpoints import Endpoint, EndpointKey, EndpointState
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger, Value
 from tests.builders import LEASE, NOON, a_job, a_message, a_retry, run_key
 from tests.fakes import InlineExecutor
@@ -170,6 +172,7 @@ def test_what_executors_write_is_allowed(
 JOB = ["tenant", "job_id"]
 ENTRY = ["bucket", "entry", "kind", "tenant", "job_id", "uid"]
 MINUTE = "2026-05-24T12:00Z#003"
+ENDPOINT = ["owner", "destination", "state", "changed_at", "version"]
 
 
 @pytest.mark.parametrize(
@@ -195,6 +198,14 @@ MINUTE = "2026-05-24T12:00Z#003"
         ),
         ("PutItem", "runs", "acme/report", ["job", "run_id", "state", "dispatch"], {}),
         ("DeleteItem", "runs", "acme/report", ["job", "run_id"], {}),
+        ("PutItem", "endpoints", "other/acme", ENDPOINT, {}),
+        ("PutItem", "endpoints", "{pool}-2/acme", ENDPOINT, {}),
+        ("PutItem", "endpoints", "{pool}/acme", [*ENDPOINT, "pause_reason"], {}),
+        ("PutItem", "endpoints", "{pool}/acme", [*ENDPOINT, "paused_at"], {}),
+        ("UpdateItem", "endpoints", "{pool}/acme", ENDPOINT, {}),
+        ("DeleteItem", "endpoints", "{pool}/acme", ENDPOINT, {}),
+        ("Query", "endpoints", "{pool}/acme", ENDPOINT, {}),
+        ("GetItem", "endpoints", "other/acme", ENDPOINT, {}),
         ("GetItem", "keys", "acme", ["tenant", "key_id"], {}),
         ("GetItem", "control", "audit", ["id"], {}),
         ("GetItem", "requests", "r", ["request"], {}),
@@ -210,10 +221,51 @@ def test_no_other_write_is(
     attributes: list[str],
     more: Mapping[str, str],
 ) -> None:
-    keys: Context = {"dynamodb:Attributes": attributes, "dynamodb:LeadingKeys": [key], **more}
+    leading = [key.format(pool=pool)]
+    keys: Context = {"dynamodb:Attributes": attributes, "dynamodb:LeadingKeys": leading, **more}
     resource = arn(pools, f"{table.capitalize()}Table")
 
     assert not Policies(pools, ROLES[pool]).allow(f"dynamodb:{action}", resource, keys)
+
+
+ENDPOINT_STATES = {
+    "a failure": lambda key: Endpoint(key, failures=1, changed_at=NOON, version=1),
+    "all attributes": lambda key: Endpoint(
+        key, EndpointState.OPEN, 5, NOON, NOON, 3, NOON, changed_at=NOON, version=9
+    ),
+}
+
+
+@pytest.mark.parametrize("state", ENDPOINT_STATES)
+@pytest.mark.parametrize("template", ["pools", "wide"])
+@pytest.mark.parametrize("pool", POOLS)
+def test_executors_read_and_write_the_endpoints_of_their_pool(
+    request: pytest.FixtureRequest, template: str, pool: str, state: str
+) -> None:
+    found: Template = request.getfixturevalue(template)
+    policies, resource = Policies(found, ROLES[pool]), arn(found, "EndpointsTable")
+
+    def allowed(of: str) -> set[bool]:
+        key = EndpointKey(of, "acme", "api.example.com:443")
+        to = ENDPOINT_STATES[state](key)
+        recorder: Any = Recorder()
+        store = DynamoDbEndpointStore(recorder, table="endpoints")
+        for was in (Endpoint(key), replace(to, version=8)):
+            with pytest.raises(RecordedError):
+                store.replace(was, to)
+        read: Context = {"dynamodb:LeadingKeys": [f"{of}/acme"]}
+        return {
+            policies.allow("dynamodb:GetItem", resource, read),
+            *(
+                policies.allow(OPERATIONS[operation], resource, of_write(write, "owner"))
+                for operation, write in recorder.writes
+            ),
+        }
+
+    [other] = {*POOLS} - {pool}
+    assert allowed(pool) == {True}
+    assert allowed(other) == {False}
+    assert allowed(f"{pool}2") == {False}
 
 
 ACCOUNT = "<AWS::Region>:<AWS::AccountId>"

@@ -26,6 +26,7 @@ def test_adopted_stores_are_used_and_not_created(tmp_path: Path) -> None:
         "control": "old-control",
         "keys": "old-keys",
         "requests": "old-requests",
+        "endpoints": "old-endpoints",
         "scripts": "old-scripts",
         "outputs": "old-outputs",
         "audit": "old-audit",

@@ -295,6 +295,7 @@ def system(
         control_table=tables.control,
         keys_table=tables.keys,
         requests_table=tables.requests,
+        endpoints_table=tables.endpoints,
         queue_url=queue_url,
         dlq_url=dlq_url,
         bucket=bucket,

@@ -199,6 +199,7 @@ class Deployment:
     control_table: str
     keys_table: str
     requests_table: str
+    endpoints_table: str
     queue_url: str
     dlq_url: str
     bucket: str
@@ -227,6 +228,7 @@ class Deployment:
             "control_table": self.control_table,
             "keys_table": self.keys_table,
             "requests_table": self.requests_table,
+            "endpoints_table": self.endpoints_table,
             "scripts_bucket": self.bucket,
             "outputs_bucket": self.outputs_bucket,
             "event_bus": self.event_bus,

@@ -65,18 +65,21 @@ WAYS: dict[str, Way] = {
     "deleteJob": Way(),
     "drainJob": Way({"reason": "r"}),
     "getDescription": Way(own=True),
+    "getEndpoint": Way(own=True),
     "getExecution": Way(),
     "getHealth": Way(own=True),
     "getJob": Way(),
     "getKey": Way(),
     "getQuotas": Way(own=True),
     "listAllExecutions": Way(query={"state": "DEAD"}, own=True),
+    "listEndpoints": Way(own=True),
     "listExecutions": Way(),
     "listJobs": Way(query={"label": "team:walled"}, own=True),
     "listKeys": Way(own=True),
     "listScriptVersions": Way(),
     "listScripts": Way(own=True),
     "listUpcoming": Way(),
+    "pauseEndpoint": Way({"reason": "r"}, own=True),
     "pauseJob": Way({"reason": "r"}),
     "pauseJobs": Way({"labels": {"team": "walled"}, "reason": "r"}, own=True),
     "previewSchedule": Way({"type": "CRON", "schedule": "0 3 * * *"}, own=True),
@@ -85,6 +88,7 @@ WAYS: dict[str, Way] = {
     "readLog": Way(),
     "redriveExecution": Way({"reason": "r"}, execution="dead"),
     "redrivePool": Way({"limit": 10}, own=True),
+    "resumeEndpoint": Way({}, own=True),
     "resumeJob": Way({}, before=(("POST", "/v1/jobs/{jobId}/pause", {}),)),
     "resumeJobs": Way(
         {"labels": {"team": "walled"}}, before=(("POST", "/v1/jobs/{jobId}/pause", {}),), own=True
@@ -111,6 +115,7 @@ OWNED: dict[str, str] = {
     "executionId": "nobodys-job.20260524T100000000Z-k3x9m2ab",
     "keyId": "00000000000000aa",
     "handler": "nobodys-script",
+    "destination": "nobodys.example.com:443",
 }
 """For path parameters that identify a tenant's things: a value that identifies nothing."""
 SHARED = {"pool": "default"}
@@ -195,8 +200,12 @@ class Owner:
             "executionId": "",
             "keyId": keys[0],
             "handler": "walled_script",
+            "destination": "walled.example.com:443",
         }
-        self.private = {OWNER, "walled-job", "walled name", "walled output", *keys}
+        for host in ("walled.example.com", "walled-2.example.com"):
+            path = f"/v1/endpoints/default/{host}/pause"
+            assert self.call("POST", path, {"reason": "walled reason"}).status == 200
+        self.private = {OWNER, "walled-job", "walled name", "walled output", "walled reason", *keys}
         """Values that only this tenant may read."""
 
     def call(self, method: str, path: str, body: object = None, **more: Any) -> Answer:
@@ -210,7 +219,7 @@ class Owner:
         system = self.system
         tables = (
             *(system.jobs_table, system.due_table, system.runs_table),
-            *(system.keys_table, system.requests_table),
+            *(system.keys_table, system.requests_table, system.endpoints_table),
         )
         found = []
         for table in tables:
@@ -293,7 +302,10 @@ def test_ids_of_another_tenant_lead_nowhere(owner: Owner, name: str) -> None:
     assert call(ids, OWNER).status < 300
 
 
-BY_NO_LABEL = {"listScripts", "listScriptVersions", "uploadScript"}
+BY_NO_LABEL = {
+    *("listScripts", "listScriptVersions", "uploadScript"),
+    *("listEndpoints", "getEndpoint", "pauseEndpoint", "resumeEndpoint"),
+}
 """Things that belong to no job; keys restricted by labels have no access to them."""
 CREATES = {"createJob", "putJob"}
 KEYS_OF_ALL = {"getKey", "revokeKey", "rotateKey"}

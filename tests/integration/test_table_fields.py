@@ -99,7 +99,13 @@ def write(many, name):
 
 
 @pytest.mark.parametrize(
-    ("section", "table"), [("jobs", JOBS_TABLE), ("due", DUE_TABLE), ("runs", RUNS_TABLE)]
+    ("section", "table"),
+    [
+        ("jobs", JOBS_TABLE),
+        ("due", DUE_TABLE),
+        ("runs", RUNS_TABLE),
+        ("endpoints", ENDPOINTS_TABLE),
+    ],
 )
 def test_the_page_of_tables_has_every_attribute(
     section: str, table: tuple[Field[Any], ...]

@@ -37,8 +37,8 @@ class Store(MemoryEndpointStore):
         self.failing = False
         self.stale: Endpoint | None = None
 
-    def get(self, key: EndpointKey) -> Endpoint | None:
-        found = super().get(key)
+    def get(self, key: EndpointKey, *, consistent: bool = False) -> Endpoint | None:
+        found = super().get(key, consistent=consistent)
         self._fail()
         return self.stale or found
 

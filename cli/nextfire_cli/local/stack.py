@@ -96,7 +96,7 @@ class StackInfo(_Info):
     event_bus: str
     """Name of the event bus."""
     tables: dict[str, str]
-    """Physical names by `jobs`, `due`, `runs`, `control`, `keys`, `requests`."""
+    """Physical names by `jobs`, `due`, `runs`, `control`, `keys`, `requests`, `endpoints`."""
     pools: dict[str, PoolInfo]
     functions: dict[str, str]
     """Physical names by `api`, `authorizer`, `watcher`, `auditor`, `executor-<pool>`."""

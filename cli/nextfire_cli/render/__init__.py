@@ -5,6 +5,7 @@ Values are put into `Text`, never into markup: a job may be called ``[bold]``. T
 """
 
 from nextfire_cli.render.account import health, key, keys, quotas
+from nextfire_cli.render.endpoint_lists import endpoint, endpoints
 from nextfire_cli.render.job_details import backfill, job
 from nextfire_cli.render.job_lists import changed, created, jobs, paused, upcoming
 from nextfire_cli.render.run_details import execution, execution_line, log_line
@@ -19,6 +20,8 @@ __all__ = [
     "clock",
     "created",
     "dead",
+    "endpoint",
+    "endpoints",
     "escaped",
     "execution",
     "execution_line",

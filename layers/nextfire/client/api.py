@@ -22,6 +22,7 @@ from nextfire.domain.keys import Scope
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
 from nextfire.responses.base import ApiResponse
+from nextfire.responses.endpoints import EndpointPage, EndpointResponse
 from nextfire.responses.executions import (
     ExecutionPage,
     ExecutionResponse,
@@ -587,6 +588,44 @@ class Client:
         path = f"/v1/pools/{segment(pool)}/redrive"
         return self._post(RedrivenResponse, path, body, idempotency_key)
 
+    # Endpoints
+
+    def list_endpoints(
+        self, *, pool: str | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> EndpointPage:
+        """Return a page of the endpoints that failed or were paused, by pool and destination.
+        `limit`: 1 to 100.
+        """
+        query = {"pool": pool, "limit": limit, "cursor": cursor}
+        return self._read(EndpointPage, "/v1/endpoints", query)
+
+    def endpoints(self, *, pool: str | None = None) -> Iterator[EndpointResponse]:
+        """Iterate over all endpoints that `list_endpoints` lists."""
+        return pages(partial(self.list_endpoints, pool=pool))
+
+    def get_endpoint(self, pool: str, destination: str) -> EndpointResponse:
+        """Return an endpoint. *destination*: ``host`` or ``host:port``; the default port is 443."""
+        return self._read(EndpointResponse, _endpoint(pool, destination))
+
+    def pause_endpoint(
+        self,
+        pool: str,
+        destination: str,
+        *,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> EndpointResponse:
+        """Pause an endpoint: executions of the pool that call it wait until it is resumed."""
+        path = f"{_endpoint(pool, destination)}/pause"
+        return self._post(EndpointResponse, path, given({"reason": reason}), idempotency_key)
+
+    def resume_endpoint(
+        self, pool: str, destination: str, *, idempotency_key: str | None = None
+    ) -> EndpointResponse:
+        """Resume an endpoint that is PAUSED or OPEN."""
+        path = f"{_endpoint(pool, destination)}/resume"
+        return self._post(EndpointResponse, path, {}, idempotency_key)
+
     # API keys
 
     def create_key(
@@ -711,6 +750,10 @@ def _job(job_id: str) -> str:
 
 def _execution(execution_id: str) -> str:
     return f"/v1/executions/{segment(execution_id)}"
+
+
+def _endpoint(pool: str, destination: str) -> str:
+    return f"/v1/endpoints/{segment(pool)}/{segment(destination)}"
 
 
 def _api_key(key_id: str) -> str:

@@ -40,7 +40,6 @@ RETRY_AFTER_AT_MOST = timedelta(hours=1)
 """A longer Retry-After delays only the run that received it."""
 _SAME_RETRY_AFTER = timedelta(seconds=5)
 
-MAX_PAUSE_REASON = 200
 DESTINATION = re.compile(r"(?:[a-z0-9_](?:[a-z0-9._-]{0,252})|\[[0-9a-f:.]{2,45}\]):[0-9]{1,5}")
 _HTTPS = 443
 _MAX_PORT = 65535
@@ -174,7 +173,7 @@ def _new_not_before(
     return wanted
 
 
-def paused(endpoint: Endpoint, reason: str, now: datetime) -> Endpoint:
+def paused(endpoint: Endpoint, reason: str | None, now: datetime) -> Endpoint:
     """Return *endpoint*, paused at *now* for *reason*; unchanged if it is paused for it already."""
     if endpoint.state is EndpointState.PAUSED:
         if endpoint.pause_reason == reason:

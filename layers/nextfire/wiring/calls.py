@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from nextfire.adapters.aws.calls import RoleClients, RoleIdentity
+from nextfire.adapters.aws.clients import dynamodb
+from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.domain.ports.access import Secrets
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.targets import TargetRunner
@@ -17,6 +20,9 @@ from nextfire.targets.http.authentication import Authentication
 from nextfire.targets.http.runner import HttpTarget
 from nextfire.targets.http.transport import Transport
 from nextfire.targets.role import RoleCredentials
+from nextfire.usecases.breaker import Breaker
+
+_log = logging.getLogger(__name__)
 
 
 def call_target(
@@ -30,12 +36,19 @@ def call_target(
     rules = AddressRules.of(settings.call_networks, settings.call_ports, http=settings.call_http)
     region: Any = region_environment().get("AWS_REGION")
     clients = RoleClients(role, region)
+    breaker = Breaker(
+        DynamoDbEndpointStore(dynamodb(), table=settings.endpoints_table),
+        settings.pool,
+        clock,
+        on_error=lambda error: _log.warning("endpoint not read or written: %s", error),
+    )
     runners: dict[TargetKind, TargetRunner] = {
         TargetKind.HTTP: HttpTarget(
             transport=Transport(rules),
             secrets=secrets,
             authentication=Authentication(secrets, role, RoleIdentity(clients)),
             clock=clock,
+            gate=breaker,
         ),
         TargetKind.AWS: AwsTarget(clients, settings.aws_actions),
     }

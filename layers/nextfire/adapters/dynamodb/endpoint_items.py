@@ -11,7 +11,6 @@ from nextfire.adapters.dynamodb.fields import (
     INSTANT,
     INTEGER,
     MILLISECONDS,
-    STAMP,
     TEXT,
     Field,
     encoder,
@@ -40,7 +39,7 @@ KEY: tuple[Field[Endpoint], ...] = (
     Field("owner", TEXT, EXECUTORS, get=lambda each: _owner(each.key), decoded=False),
     Field("destination", TEXT, EXECUTORS, get=lambda each: each.key.destination, decoded=False),
 )
-ENDPOINT: tuple[Field[Endpoint], ...] = (
+ENDPOINTS_TABLE: tuple[Field[Endpoint], ...] = (
     *KEY,
     Field("state", member_of(EndpointState), EXECUTORS, required=True),
     Field("failures", INTEGER, EXECUTORS, unless=0),
@@ -54,10 +53,9 @@ ENDPOINT: tuple[Field[Endpoint], ...] = (
     Field("version", INTEGER, EXECUTORS, required=True),
     Field("expires_at", INTEGER, EXECUTORS, get=_expires_at, decoded=False),
 )
-ENDPOINTS_TABLE: tuple[Field[Any], ...] = (*ENDPOINT, STAMP)
 
-encode_endpoint = encoder(ENDPOINT)
-_decode_attributes = raw_decoder(ENDPOINT)
+encode_endpoint = encoder(ENDPOINTS_TABLE)
+_decode_attributes = raw_decoder(ENDPOINTS_TABLE)
 
 
 def encode_owner(pool: str, tenant: str) -> Item:

@@ -29,9 +29,11 @@ class DynamoDbEndpointStore:
         self._client = client
         self._table = table
 
-    def get(self, key: EndpointKey) -> Endpoint | None:
+    def get(self, key: EndpointKey, *, consistent: bool = False) -> Endpoint | None:
         with translated("get endpoint"):
-            answer = self._client.get_item(TableName=self._table, Key=encode_key(key))
+            answer = self._client.get_item(
+                TableName=self._table, Key=encode_key(key), ConsistentRead=consistent
+            )
         return decode_endpoint(answer["Item"]) if "Item" in answer else None
 
     def replace(self, was: Endpoint, to: Endpoint) -> bool:

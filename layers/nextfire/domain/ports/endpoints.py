@@ -11,8 +11,9 @@ from nextfire.domain.ports.pages import Page
 class EndpointStore(Protocol):
     """Stores endpoints. Closed endpoints are removed some time after their last change."""
 
-    def get(self, key: EndpointKey) -> Endpoint | None:
-        """Return the endpoint, by an eventually consistent read; None if it is not stored.
+    def get(self, key: EndpointKey, *, consistent: bool = False) -> Endpoint | None:
+        """Return the endpoint; None if it is not stored. *consistent*: by a consistent read, which
+        costs twice as much as an eventually consistent one.
 
         Raises:
             UndecodableError: The stored item is not a valid endpoint.

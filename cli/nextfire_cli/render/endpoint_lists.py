@@ -1,0 +1,44 @@
+"""Endpoints of HTTP callbacks."""
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+
+from nextfire_cli.documents import Document
+from nextfire_cli.render.tables import fields, table
+from nextfire_cli.render.text import minute, state
+
+
+def endpoints(items: Sequence[Document]) -> RenderableType:
+    if not items:
+        return "No endpoints: no call has failed in the last 30 days, and none is paused."
+    return table(
+        ("POOL", "DESTINATION", "STATE", "FAILURES", "SINCE (UTC)", "REASON"),
+        (
+            (
+                item["pool"],
+                item["destination"],
+                state(item["state"]),
+                item.get("failures", ""),
+                minute(item.get("openedAt", item.get("pausedAt", item.get("changedAt")))),
+                item.get("pauseReason", item.get("reason", "")),
+            )
+            for item in items
+        ),
+    )
+
+
+def endpoint(document: Document) -> RenderableType:
+    """One endpoint."""
+    return fields(
+        ("Destination", document["destination"]),
+        ("Pool", document["pool"]),
+        ("State", state(document["state"])),
+        ("Failures", document["failures"]),
+        ("Down since", document.get("openedAt")),
+        ("Next probe", document.get("probeAt")),
+        ("Not before", document.get("notBefore")),
+        ("Paused", document.get("pausedAt")),
+        ("Reason", document.get("pauseReason")),
+        ("Changed", document.get("changedAt")),
+    )
