@@ -36,20 +36,26 @@ def call_target(
     rules = AddressRules.of(settings.call_networks, settings.call_ports, http=settings.call_http)
     region: Any = region_environment().get("AWS_REGION")
     clients = RoleClients(role, region)
-    breaker = Breaker(
-        DynamoDbEndpointStore(dynamodb(), table=settings.endpoints_table),
-        settings.pool,
-        clock,
-        on_error=lambda error: _log.warning("endpoint not read or written: %s", error),
-    )
     runners: dict[TargetKind, TargetRunner] = {
         TargetKind.HTTP: HttpTarget(
             transport=Transport(rules),
             secrets=secrets,
             authentication=Authentication(secrets, role, RoleIdentity(clients)),
             clock=clock,
-            gate=breaker,
+            gate=_gate(settings, clock),
         ),
         TargetKind.AWS: AwsTarget(clients, settings.aws_actions),
     }
     return TargetsByKind(runners)
+
+
+def _gate(settings: ExecutorSettings, clock: Clock) -> Breaker | None:
+    """None if the stack is older than the table of endpoints."""
+    if settings.endpoints_table is None:
+        return None
+    return Breaker(
+        DynamoDbEndpointStore(dynamodb(), table=settings.endpoints_table),
+        settings.pool,
+        clock,
+        on_error=lambda error: _log.warning("endpoint not read or written: %s", error),
+    )
