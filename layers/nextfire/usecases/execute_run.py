@@ -331,7 +331,6 @@ class ExecuteRun:
             if ending.deferred or ending.state is RunState.SKIPPED:
                 result = replace(result, outcome=AttemptOutcome.DEFERRED)
             result = replace(result, reason=ending.reason or result.reason)
-            self._pause(job, result)
         followed = ending is None or ending.retry_at is not None
         # During a shutdown time is short, and the hand-back matters more than the log.
         parts = supervisor.close_log(followed=followed, at_once=ending is None)
@@ -395,6 +394,7 @@ class ExecuteRun:
         """Record the outcome of an attempt. If *ending* is None, the run is handed back.
         Idempotent: repeated, it finds what it wrote.
         """
+        self._pause(job, result)
         handled = (
             self._hand_back(job, run, result, host, now)
             if ending is None
