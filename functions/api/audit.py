@@ -33,6 +33,7 @@ _KEY = "idempotency-key"
 _HIDDEN = frozenset(
     {
         *("payload", "params", "result", "stdout", "stderr"),  # input and output of scripts
+        *("auth", "tls", "body", "input"),  # of calls
         "key",  # the text of an API key
         *("url", "uploadUrl", "downloadUrl", "headers", "fields", "secret", "token", "password"),
     }

@@ -54,6 +54,10 @@ class MissingScopeError(ForbiddenError):
         )
 
 
+_MAY_BE_SECRET = frozenset({"auth", "headers", "sign", "tls"})
+"""Members of `target.http` in which a secret may have been written instead of a reference."""
+
+
 def problem(
     status: HTTPStatus,
     detail: str,
@@ -130,6 +134,8 @@ def from_validation(
     for fault in _relevant(errors):
         field = ".".join(filter(None, [place, *map(str, fault["loc"])])) or "body"
         value = "absent" if _absent(fault) else _shown(fault["input"])
+        if _is_secret(fault["loc"]) and value != "absent":
+            value = "hidden"
         # The remedy of our own validators is more specific.
         remedy = fault.get("ctx", {}).get("remedy") or remedy_for(fault, model)
         text = f"{field}: {(wrong := problem_text(fault))} (got {value}). {remedy}"
@@ -166,6 +172,11 @@ def _relevant(faults: list[ErrorDetails]) -> Iterator[ErrorDetails]:
             form = secret if "secret" in value else parameter
         if loc[3] == form:
             yield {**fault, "loc": (*loc[:3], *loc[4:])}
+
+
+def _is_secret(loc: tuple[int | str, ...]) -> bool:
+    """Whether the value at *loc* may be a secret that a reference should replace."""
+    return any(name in _MAY_BE_SECRET for name in loc) and "http" in loc
 
 
 def _shown(value: object) -> str:

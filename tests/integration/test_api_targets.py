@@ -1,0 +1,143 @@
+"""What the API checks before it stores a job with a callback or an AWS call."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.integration.deployment import LIMIT, Answer, Deployment
+
+URL = "https://api.example.com/hooks"
+
+
+@pytest.fixture(autouse=True)
+def pools(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pools of scripts, of calls, and of calls with a job role and some settings."""
+    base = {"queueUrl": system.queue_url, "maxTimeout": LIMIT}
+    calls = base | {"targets": "calls"}
+    opened = {
+        "hasJobRole": True,
+        "callNetworks": ["10.0.0.0/8"],
+        "callPorts": [8443],
+        "callHttp": True,
+        "awsActions": ["sqs:*"],
+    }
+    found = {"default": base, "calls": calls, "internal": calls | opened}
+    system.configure(monkeypatch, pools=json.dumps(found))
+
+
+def create(system: Deployment, target: dict[str, Any], **fields: Any) -> Answer:
+    job = {"type": "MANUAL", "target": target, **fields}
+    return system.call("POST", "/v1/jobs", job)
+
+
+def http(pool: str = "calls", **call: Any) -> dict[str, Any]:
+    return {"pool": pool, "http": {"url": URL, **call}}
+
+
+def aws(action: str = "SendMessage", pool: str = "internal", **values: Any) -> dict[str, Any]:
+    values = values or {"QueueUrl": "https://sqs", "MessageBody": "{{payload}}"}
+    return {"pool": pool, "aws": {"service": "sqs", "action": action, "input": values}}
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        http(),
+        http(body={"id": "{{payload.id}}"}),
+        http(auth={"type": "bearer", "token": {"secret": "token"}}, sign=[{"parameter": "a"}]),
+        http("internal", url="http://10.1.2.3:8443/x"),
+        http("internal", auth={"type": "oidc", "audience": "api"}),
+        aws(),
+    ],
+)
+def test_a_call_is_stored_as_it_was_given(system: Deployment, target: dict[str, Any]) -> None:
+    made = create(system, target, payload={"id": 7})
+
+    assert made.status == 201, made.document
+    shown = system.call("GET", f"/v1/jobs/{made.document['jobId']}").document["target"]
+    kind = "http" if "http" in target else "aws"
+    assert target[kind].items() <= shown[kind].items()
+    assert shown["pool"] == target["pool"]
+
+
+@pytest.mark.parametrize(
+    ("target", "field", "text"),
+    [
+        (http("default"), "target.pool", "calls, internal"),
+        ({"pool": "calls", "handler": "report"}, "target.pool", "default"),
+        (http(url="https://169.254.169.254/"), "target.http.url", "callNetworks"),
+        (http(url="https://10.1.2.3/"), "target.http.url", "callNetworks"),
+        (http(url="http://api.example.com/"), "target.http.url", "callHttp"),
+        (http(url="https://api.example.com:8443/"), "target.http.url", "callPorts"),
+        (http(auth={"type": "oidc", "audience": "api"}), "target.http.auth.type", "jobRole"),
+        (http(body="{{payload.idd}}"), "target.http.body", "{{payload.id}}"),
+        (aws(pool="calls"), "target.aws", "jobRole"),
+        (aws("SendMesage"), "target.aws.action", "SendMessage"),
+        (aws(QueueURL="https://sqs"), "target.aws.input.QueueURL", "QueueUrl"),
+        (aws(QueueUrl="https://sqs", MessageBody="{{run.id}}"), "target.aws.input", "run has"),
+        (
+            {"pool": "internal", "aws": {"service": "sns", "action": "ListTopics"}},
+            "target.aws.action",
+            "sqs:*",
+        ),
+        (
+            {"pool": "internal", "aws": {"service": "iam", "action": "ListUsers"}},
+            "target.aws.service",
+            "identities",
+        ),
+    ],
+)
+def test_a_call_that_cannot_be_made_is_rejected(
+    system: Deployment, target: dict[str, Any], field: str, text: str
+) -> None:
+    answer = create(system, target, payload={"id": 7})
+
+    assert answer.status == 422, answer.document
+    assert answer.fault["field"] == field
+    assert text in json.dumps(answer.document)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ({"auth": {"type": "bearer", "token": "hunter2-inline"}}, "nextfire/pools/"),
+        ({"headers": {"Authorization": "hunter2-inline"}}, "auth"),
+        ({"auth": {"type": "bearer"}}, "token"),
+        ({"auth": {"type": "magic"}}, "oauth2"),
+        ({"auth": {"type": "basic", "username": "me", "password": {"secrets": "a"}}}, "secret"),
+        ({"method": "TRACE"}, "POST"),
+        ({"success": ["2x"]}, "2xx"),
+        ({"timeout": 3}, "timeout"),
+    ],
+)
+def test_an_invalid_document_is_rejected_without_its_secret(
+    system: Deployment, call: dict[str, Any], text: str
+) -> None:
+    answer = create(system, http(**call))
+
+    assert answer.status == 422, answer.document
+    assert text in json.dumps(answer.document)
+    assert "hunter2" not in json.dumps(answer.document)
+    assert all(each["field"].startswith("target.http") for each in answer.document["errors"])
+
+
+def test_a_change_to_another_pool_is_checked(system: Deployment) -> None:
+    job = create(system, http("internal", url="http://10.1.2.3:8443/x")).document["jobId"]
+
+    answer = system.call("PATCH", f"/v1/jobs/{job}", {"target": {"pool": "calls"}})
+
+    assert answer.status == 422
+    assert answer.fault["field"] == "target.http.url"
+
+
+def test_a_kind_is_changed_by_a_patch(system: Deployment) -> None:
+    job = create(system, http()).document["jobId"]
+    change = {"target": {"pool": "default", "http": None, "handler": "report"}}
+
+    answer = system.call("PATCH", f"/v1/jobs/{job}", change)
+
+    assert answer.status == 200, answer.document
+    assert answer.document["target"] == {"pool": "default", "handler": "report", "env": {}}
