@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,14 +15,17 @@ from pydantic import ValidationError
 
 from nextfire.adapters.dynamodb.control_items import decode_audit, decode_cursor, decode_lease
 from nextfire.adapters.dynamodb.due_items import decode_entry, encode_entry
+from nextfire.adapters.dynamodb.endpoint_items import decode_endpoint, encode_endpoint
 from nextfire.adapters.dynamodb.items import to_item
 from nextfire.adapters.dynamodb.job_items import decode_job, encode_job
 from nextfire.adapters.dynamodb.run_items import decode_run, encode_record
+from nextfire.domain import endpoints
 from nextfire.domain.audit import Audit
 from nextfire.domain.decisions import decide_claim
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due import BrokenEntry, FireEntry, StoredEntry
 from nextfire.domain.due_decisions import Fire, Resend, decide_due
+from nextfire.domain.endpoints import Endpoint, EndpointState
 from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.ids import RunKey, dedup_id, run_id
 from nextfire.domain.instants import cut
@@ -31,6 +35,7 @@ from nextfire.domain.policies import RetryPolicy
 from nextfire.domain.ports.control import Lease
 from nextfire.domain.recurrence import check
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from nextfire.responses.endpoints import EndpointResponse
 from nextfire.responses.executions import ExecutionResponse
 from nextfire.responses.jobs import JobResponse
 from tests.builders import a_job
@@ -196,6 +201,32 @@ def check_control_item(item: Item) -> None:
         assert found.started_at.tzinfo is not None
 
 
+@counted("endpoint item")
+def check_endpoint_item(item: Item) -> None:
+    """It is shown, runs are admitted or held, and each change of it can be stored; or it is
+    undecodable.
+    """
+    try:
+        endpoint = decode_endpoint(stored(item))
+    except UndecodableError:
+        return
+    as_json(EndpointResponse.of(endpoint, BEGINNING).document)
+    hold = endpoints.hold(endpoint, BEGINNING, "run")
+    assert hold is None or BEGINNING < hold.until <= BEGINNING + timedelta(hours=1, seconds=10)
+    admitted = endpoints.admit(endpoint, BEGINNING, "run")
+    changed = [
+        admitted if isinstance(admitted, Endpoint) else None,
+        endpoints.reported(endpoint, "ok", BEGINNING),
+        endpoints.reported(endpoint, "down", BEGINNING),
+        endpoints.reported(endpoint, "throttled", BEGINNING, BEGINNING + timedelta(days=1)),
+        endpoints.paused(replace(endpoint, state=EndpointState.CLOSED), "reason", BEGINNING),
+        endpoints.resumed(replace(endpoint, state=EndpointState.PAUSED), BEGINNING),
+    ]
+    for each in filter(None, changed):
+        assert each.version == endpoint.version + 1
+        assert decode_endpoint(encode_endpoint(each)) == each
+
+
 def check_round_trip_of_a_job(job: Job) -> None:
     assert decode_job(encode_job(job)) == job
 
@@ -213,6 +244,7 @@ IN_MEMORY: dict[str, Callable[[Any], None]] = {
     "job item": check_job_item,
     "run item": check_run_item,
     "control item": check_control_item,
+    "endpoint item": check_endpoint_item,
 }
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from hypothesis import strategies as st
 
 from nextfire.adapters.dynamodb.due_items import entry_item
+from nextfire.adapters.dynamodb.endpoint_items import encode_endpoint
 from nextfire.adapters.dynamodb.fields import encoder
 from nextfire.adapters.dynamodb.items import to_item
 from nextfire.adapters.dynamodb.job_items import encode_job
@@ -22,6 +23,7 @@ from nextfire.adapters.dynamodb.run_items import KEY, RUNS_TABLE, encode_key
 from nextfire.domain.backfill import Backfill, Order
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry
+from nextfire.domain.endpoints import Endpoint, EndpointKey, EndpointState, paused
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import cut, isoformat, to_ms
 from nextfire.domain.job import Job
@@ -257,6 +259,18 @@ AUDITS: list[Item] = [
         ),
     },
 ]
+
+_ENDPOINT = EndpointKey("calls", "acme", "api.example.com:443")
+ENDPOINTS: list[Item] = [
+    encode_endpoint(Endpoint(_ENDPOINT, changed_at=BEGINNING, version=1)),
+    encode_endpoint(
+        Endpoint(
+            _ENDPOINT, EndpointState.OPEN, 5, BEGINNING, BEGINNING, 3, BEGINNING,
+            changed_at=BEGINNING, version=9,
+        )
+    ),
+    encode_endpoint(paused(Endpoint(_ENDPOINT), "maintenance", BEGINNING)),
+]  # fmt: skip
 
 numbers = st.one_of(
     st.integers(-(10**20), 10**20).map(str),

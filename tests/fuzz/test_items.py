@@ -21,6 +21,7 @@ from tests.fuzz.checks import (
     IN_MEMORY,
     check_control_item,
     check_due_item,
+    check_endpoint_item,
     check_job_item,
     check_kept,
     check_message,
@@ -129,3 +130,9 @@ def test_any_run_item_is_a_run_or_undecodable(item: Item) -> None:
 @given(damaged(st.sampled_from([*items.LEASES, *items.CURSORS, *items.AUDITS]), "id"))
 def test_any_control_item_is_read_or_broken(item: Item) -> None:
     check_control_item(item)
+
+
+@fuzzed()
+@given(damaged(st.sampled_from(items.ENDPOINTS), "owner", "destination"))
+def test_any_endpoint_item_is_an_endpoint_or_undecodable(item: Item) -> None:
+    check_endpoint_item(item)

@@ -33,6 +33,8 @@ BROKEN: Mapping[str, Mapping[str, object]] = {
     "no version": {"version": None},
     "version 0": {"version": 0},
     "failures a text": {"failures": "many"},
+    "failures negative": {"failures": -1},
+    "probes negative": {"failed_probes": -1},
     "opened at no instant": {"opened_at": "never"},
     "probe at a text": {"probe_at": "2026-05-24T12:00:00Z"},
 }

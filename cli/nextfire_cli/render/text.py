@@ -14,6 +14,7 @@ _STYLES = {
     "RUNNING": "cyan",
     "PENDING": "yellow",
     "PAUSED": "yellow",
+    "OPEN": "red",
     "UNREADABLE": "bold red",
     "DEAD": "bold red",
     "FAILED": "red",

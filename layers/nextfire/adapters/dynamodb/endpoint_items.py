@@ -81,7 +81,8 @@ def decode_endpoint(item: Mapping[str, Any]) -> Endpoint:
         pool, _, tenant = item["owner"]["S"].partition("/")
         key = EndpointKey(pool, tenant, item["destination"]["S"])
         endpoint = Endpoint(key, **_decode_attributes(item))
-        if endpoint.version < 1 or not DESTINATION.fullmatch(key.destination):
+        counts = (endpoint.version - 1, endpoint.failures, endpoint.failed_probes)
+        if min(counts) < 0 or not DESTINATION.fullmatch(key.destination):
             raise ValueError("not an endpoint")
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise UndecodableError(f"endpoint does not decode: {type(error).__name__}") from error
