@@ -473,9 +473,9 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         name
         for adapter in (
             DynamoDbControlStore, DynamoDbDueStore, DynamoDbJobStore, DynamoDbRunStore,
-            DynamoDbKeyStore, DynamoDbRequestStore, DynamoDbEndpointStore, SqsRunQueue, SqsDelivery, SqsInbox,
-            SqsDeadLetters, S3ScriptStore, S3ScriptShelf, S3RunFiles, AwsSecrets,
-            EventBridgeEventBus, StsJobRole, S3AuditLog,
+            DynamoDbKeyStore, DynamoDbRequestStore, DynamoDbEndpointStore,
+            SqsRunQueue, SqsDelivery, SqsInbox, SqsDeadLetters, S3ScriptStore, S3ScriptShelf,
+            S3RunFiles, AwsSecrets, EventBridgeEventBus, StsJobRole, S3AuditLog,
         )
         for name in vars(adapter)
         if not name.startswith("_") and callable(getattr(adapter, name))
