@@ -26,6 +26,7 @@ from nextfire.adapters.aws.secrets import AwsSecrets
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.adapters.dynamodb.cursors import encode_cursor
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
@@ -39,6 +40,7 @@ from nextfire.adapters.sqs.run_queue import SqsDeadLetters, SqsDelivery, SqsInbo
 from nextfire.domain.audit import Audit
 from nextfire.domain.chain import Batch
 from nextfire.domain.due import BrokenEntry, Slot, StoredEntry
+from nextfire.domain.endpoints import Endpoint, EndpointKey, paused
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.events import Event, EventKind
 from nextfire.domain.ids import RunFolder
@@ -55,6 +57,7 @@ SECOND = timedelta(seconds=1)
 JOB = a_job()
 COUNTED = replace(JOB, counted=True)
 RUN = run_key()
+ENDPOINT = Endpoint(EndpointKey("calls", "acme", "api.example.com:443"))
 KEY = a_key()
 SCRIPT = ScriptKey("acme", "default", "report.py")
 MESSAGE = RunMessage(
@@ -157,6 +160,10 @@ def keys(client: Any) -> DynamoDbKeyStore:
     return DynamoDbKeyStore(client, table="keys")
 
 
+def endpoints(client: Any) -> DynamoDbEndpointStore:
+    return DynamoDbEndpointStore(client, table="endpoints")
+
+
 def shelf(client: Any) -> S3ScriptShelf:
     return S3ScriptShelf(client, lambda: client, bucket="scripts")
 
@@ -231,6 +238,11 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "begin request": lambda c: requests(c).begin("acme", "k", "f", NOON),
     "refuse request": lambda c: requests(c).refuse("acme", "k", NOON),
     "finish request": lambda c: requests(c).finish("acme", "k", NOON, "a"),
+    "get endpoint": lambda c: endpoints(c).get(ENDPOINT.key),
+    "list endpoints": lambda c: endpoints(c).list("acme", "calls", cursor=None, limit=1),
+    "replace endpoint": lambda c: endpoints(c).replace(
+        Endpoint(ENDPOINT.key), paused(ENDPOINT, "reason", NOON)
+    ),
     "create key": lambda c: keys(c).create(KEY),
     "get key": lambda c: keys(c).get("acme", KEY.key_id),
     "list keys": lambda c: keys(c).list("acme", cursor=None, limit=1),
@@ -461,9 +473,9 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         name
         for adapter in (
             DynamoDbControlStore, DynamoDbDueStore, DynamoDbJobStore, DynamoDbRunStore,
-            DynamoDbKeyStore, DynamoDbRequestStore, SqsRunQueue, SqsDelivery, SqsInbox,
-            SqsDeadLetters, S3ScriptStore, S3ScriptShelf, S3RunFiles, AwsSecrets,
-            EventBridgeEventBus, StsJobRole, S3AuditLog,
+            DynamoDbKeyStore, DynamoDbRequestStore, DynamoDbEndpointStore,
+            SqsRunQueue, SqsDelivery, SqsInbox, SqsDeadLetters, S3ScriptStore, S3ScriptShelf,
+            S3RunFiles, AwsSecrets, EventBridgeEventBus, StsJobRole, S3AuditLog,
         )
         for name in vars(adapter)
         if not name.startswith("_") and callable(getattr(adapter, name))
@@ -477,7 +489,7 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         *("claim", "advance", "cancel", "extend", "skip", "stop", "between"),
         *("peek", "save", "mark_death_published", "redrive", "list_dead"),
         *("request", "skip_next", "unskip"),
-        *("begin", "finish", "refuse", "note"),
+        *("begin", "finish", "refuse", "note", "replace"),
         *("last", "ids_since", "append", "read"),
         *("revoke", "end", "note_use"),
         *("send", "backlog", "hide", "acknowledge", "show", "receive", "fetch"),

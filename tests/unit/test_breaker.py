@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -35,9 +36,11 @@ class Store(MemoryEndpointStore):
     def __init__(self) -> None:
         super().__init__()
         self.failing = False
+        self.takes = 0.0
         self.stale: Endpoint | None = None
 
     def get(self, key: EndpointKey, *, consistent: bool = False) -> Endpoint | None:
+        time.sleep(self.takes)  # other threads continue
         found = super().get(key, consistent=consistent)
         self._fail()
         return self.stale or found
@@ -146,11 +149,42 @@ def test_of_threads_one_is_the_probe(breaker: Breaker, clock: Clock, store: Stor
     fail(breaker)
     clock.advance(PROBE_AFTER)
     assert store.calls == (1, 5)
+    store.takes = 0.002
 
     admitted = at_once(*(lambda n=n: starts(breaker, clock, f"run-{n}") for n in range(20)))
 
     assert admitted.count(True) == 1
     assert store.calls == (1, 1)
+
+
+def test_a_probe_of_another_process_is_seen_before_a_write(
+    breaker: Breaker, store: Store, clock: Clock
+) -> None:
+    another = Breaker(store, "calls", clock)
+    fail(breaker)
+    clock.advance(PROBE_AFTER - 2 * SECOND)
+    assert not starts(another, clock)
+    clock.advance(2 * SECOND)
+    assert starts(breaker, clock)
+    assert store.calls == (3, 6)
+
+    assert not starts(another, clock)
+
+    assert store.calls == (1, 0)
+
+
+def test_an_outage_that_another_process_found_is_seen_before_a_write(
+    breaker: Breaker, store: Store, clock: Clock
+) -> None:
+    another = Breaker(store, "calls", clock)
+    assert starts(another, clock)
+    fail(breaker)
+    assert store.calls == (2, 5)
+    clock.advance(2 * SECOND)
+
+    fail(another, 100)
+
+    assert store.calls == (1, 0)
 
 
 def test_a_run_that_loses_the_probe_waits(breaker: Breaker, store: Store, clock: Clock) -> None:
@@ -292,6 +326,17 @@ def test_a_clock_that_goes_back_stops_nothing(breaker: Breaker, clock: Clock) ->
     assert starts(breaker, clock), "it is the probe"
     breaker.report("acme", HOST, "ok")
     assert starts(breaker, clock)
+
+
+def test_a_state_that_was_read_later_than_now_is_read_again(
+    breaker: Breaker, store: Store, clock: Clock
+) -> None:
+    assert starts(breaker, clock)
+    store.items[KEY] = paused(Endpoint(KEY), "maintenance", NOON)
+
+    clock.move_to(NOON - timedelta(days=1))
+
+    assert not starts(breaker, clock)
 
 
 def test_5000_concurrent_failures_of_a_process_write_five_times(
