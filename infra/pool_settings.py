@@ -3,12 +3,11 @@
 import json
 import re
 from datetime import timedelta
-from ipaddress import ip_network
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
-from pydantic.alias_generators import to_camel
 
+from infra.call_settings import CallSettings
 from infra.setting_types import PRINCIPAL_ARN, Duration, StrictSettings, iso8601
 from nextfire.domain.egress import OPEN, Egress, EgressMode
 from nextfire.domain.packages import PackagePolicy, check_index
@@ -54,16 +53,6 @@ def _index_secret(arn: str) -> str:
     return arn
 
 
-def _network(text: str) -> str:
-    try:
-        return str(ip_network(text))
-    except ValueError as error:
-        raise ValueError(
-            f"callNetworks: {text!r} is not a network ({error}): write 10.0.0.0/8 or fd00::/8"
-        ) from error
-
-
-_AWS_ACTION = r"^(\*|[a-z][a-z0-9-]*:(\*|[A-Z][A-Za-z0-9]*\*?))$"
 _ROLE_ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]+$"
 _PUBLIC_KEY = r"^ed25519:[A-Za-z0-9+/]{43}=$"
 _SECRET_ARN = re.compile(
@@ -140,30 +129,13 @@ class VpcSettings(StrictSettings):
     HTTPS."""
 
 
-class PoolSettings(StrictSettings):
+class PoolSettings(CallSettings):
     """A pool: its queue and its executors."""
 
     executor: Literal["lambda", "worker"]
     """`lambda`, or `worker` for processes that poll the queue."""
     memory: Annotated[int, Field(ge=128, le=10_240)] = 512
     """Memory of a Lambda executor in MiB."""
-    targets: Literal["scripts", "calls"] = "scripts"
-    """What the pool runs: `scripts`, or `calls` for HTTP callbacks and AWS calls."""
-    call_networks: Annotated[
-        tuple[Annotated[str, AfterValidator(_network)], ...], Field(max_length=50)
-    ] = ()
-    """Networks that callbacks may reach although they are not public, such as `10.0.0.0/8`."""
-    call_ports: Annotated[
-        tuple[Annotated[int, Field(ge=0, le=65_535)], ...], Field(max_length=50)
-    ] = ()
-    """Ports of callbacks in addition to 443; 0: all."""
-    call_http: bool = False
-    """Whether callbacks may use plain HTTP."""
-    aws_actions: Annotated[
-        tuple[Annotated[str, StringConstraints(pattern=_AWS_ACTION)], ...], Field(max_length=100)
-    ] = ("*",)
-    """The actions that AWS calls may use: `sqs:SendMessage`, `sqs:*`, or `*` for all except those
-    of services that manage identities."""
     batch_size: Annotated[int, Field(ge=1, le=10)] | None = None
     """Maximum number of messages per invocation of a Lambda executor. Default: 1; for calls, which
     are made concurrently, 10."""
@@ -353,22 +325,6 @@ class PoolSettings(StrictSettings):
             raise ValueError(
                 f"packagePolicy must have at most {MAX_POLICY_BYTES} bytes as JSON, because the "
                 "stack output that contains it is limited to 4 KB: list fewer packages in allow"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_targets(self) -> Self:
-        of_scripts = {
-            *("isolation", "packages", "package_index", "package_index_secret", "package_policy"),
-            *("trusted_signers", "script_memory", "egress", "metadata"),
-        }
-        of_calls = {"call_networks", "call_ports", "call_http", "aws_actions"}
-        other = of_scripts if self.targets == "calls" else of_calls
-        if wrong := sorted(self.model_fields_set & other):
-            kind = "scripts" if self.targets == "calls" else "calls"
-            raise ValueError(
-                f"{to_camel(wrong[0])} applies to pools of {kind} only: remove it, or set "
-                f'"targets": "{kind}"'
             )
         return self
 

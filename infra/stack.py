@@ -1,7 +1,6 @@
 """The stack: connects the constructs and grants each of them only the permissions it needs."""
 
 from datetime import timedelta
-from typing import Any
 
 from aws_cdk import CfnOutput, IStackSynthesizer, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -10,6 +9,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.build import Build
+from infra.call_settings import call_environment, call_facts
 from infra.constructs.api import Api
 from infra.constructs.audit_log import AuditLogFeed
 from infra.constructs.auditor import AuditorRule
@@ -404,7 +404,7 @@ class NextfireStack(Stack):
     def _target_environment(self, pool: PoolSettings) -> dict[str, str]:
         """Environment variables of an executor for the scripts or calls that it runs."""
         if pool.targets == "calls":
-            return _call_environment(pool)
+            return call_environment(pool)
         on_aws = self._settings.target is StackTarget.AWS
         settings = {
             "NEXTFIRE_SLOTS": str(pool.slots) if pool.executor == "worker" else None,
@@ -468,7 +468,7 @@ class NextfireStack(Stack):
                 "queueUrl": pool.queue.queue_url,
                 "maxTimeout": iso8601(pool.settings.longest_run),
                 "maxBacklog": pool.settings.max_backlog,
-                **_call_facts(pool.settings),
+                **call_facts(pool.settings),
             }
             for pool in self._pools
         }
@@ -525,31 +525,3 @@ class NextfireStack(Stack):
                 outputs[f"WorkerService{key}"] = service.service_name
         for key, value in outputs.items():
             CfnOutput(self, key, value=value)
-
-
-def _call_environment(pool: PoolSettings) -> dict[str, str]:
-    """Environment variables of an executor of calls."""
-    settings = {
-        "NEXTFIRE_TARGETS": pool.targets,
-        "NEXTFIRE_SLOTS": str(pool.slots) if pool.executor == "worker" else None,
-        "NEXTFIRE_CALL_NETWORKS": ",".join(pool.call_networks) or None,
-        "NEXTFIRE_CALL_PORTS": ",".join(map(str, pool.call_ports)) or None,
-        "NEXTFIRE_CALL_HTTP": "true" if pool.call_http else None,
-        "NEXTFIRE_AWS_ACTIONS": ",".join(pool.aws_actions),
-        "NEXTFIRE_JOB_ROLE_ARN": pool.job_role,
-    }
-    return {name: value for name, value in settings.items() if value is not None}
-
-
-def _call_facts(pool: PoolSettings) -> dict[str, Any]:
-    """What the API checks when a job of a pool of calls is stored; empty for scripts."""
-    if pool.targets == "scripts":
-        return {}
-    return {
-        "targets": pool.targets,
-        "callNetworks": [*pool.call_networks],
-        "callPorts": [*pool.call_ports],
-        "callHttp": pool.call_http,
-        "awsActions": [*pool.aws_actions],
-        "hasJobRole": pool.job_role is not None,
-    }

@@ -632,7 +632,7 @@ def test_local_stack_is_the_same_app_with_a_pool_of_each_kind(local_template: Te
     pools = json.loads(local_template["Outputs"]["Pools"]["Value"])
     routes = properties(local_template, "ApiGatewayV2::Route")
 
-    assert pools == {"default": "worker", "lambda": "lambda"}
+    assert pools == {"default": "worker", "lambda": "lambda", "calls": "worker"}
     assert {route["AuthorizationType"] for route in routes} == {"CUSTOM", "NONE"}
 
 

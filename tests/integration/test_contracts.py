@@ -41,6 +41,8 @@ WITHOUT_A_SUITE = {
     "ServiceClock": "it has no separate fake; tests/integration/test_service_clock.py",
     "TaskProtection": "it has no fake; tests/integration/test_task_protection.py",
     "Notices": "Telemetry is its adapter: tests/unit/test_telemetry.py",
+    "RunControl": "a use case implements it; tests/unit/test_calls_executed.py tests that",
+    "TargetRunner": "each kind of target implements it; tests/unit/test_calls_executed.py",
     "Supervisor": "a use case implements it; tests/unit/test_execute_run.py tests that",
 }
 LET_OFF = re.compile(r"pytest\.(mark\.)?(skip|skipif|xfail|importorskip)\b")

@@ -214,6 +214,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "read count": lambda c: jobs(c).counted("acme"),
     "scan jobs": lambda c: jobs(c).scan(None, limit=1),
     "complete job": lambda c: jobs(c).complete(JOB, NOON),
+    "pause job": lambda c: jobs(c).pause(JOB, "410 Gone", NOON),
     "claim run": lambda c: runs(c).claim(
         MESSAGE, token="t", worker="w", pool="p", job_revision=1, now=NOON, lease_until=NOON
     ),
@@ -486,6 +487,7 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         *("audit", "replace_audit", "take_runs", "taken_runs"),
         *("read", "occupied", "put", "mark_held", "delete", "keep", "quarantine"),
         *("create", "update", "get", "get_many", "list", "ids", "scan", "complete", "counted"),
+        "pause",
         *("claim", "advance", "cancel", "extend", "skip", "stop", "between"),
         *("peek", "save", "mark_death_published", "redrive", "list_dead"),
         *("request", "skip_next", "unskip"),
@@ -495,5 +497,9 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         *("send", "backlog", "hide", "acknowledge", "show", "receive", "fetch"),
         *("upload", "versions"),  # an upload makes no call: it signs a URL locally
         *("resolve", "lent"),
-        *("answer", "close"),  # calls of a job role to its own server; only `lent` calls AWS
+        *(
+            "answer",
+            "close",
+            "credentials",
+        ),  # calls of a job role to its own server; only `lent` calls AWS
     }

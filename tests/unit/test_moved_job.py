@@ -14,6 +14,7 @@ from nextfire.domain.places import run_place
 from nextfire.domain.run import RunState
 from nextfire.domain.script import locate
 from nextfire.domain.target import Target
+from nextfire.usecases import execute_run
 from nextfire.usecases.execute_run import Disposition, Handled
 from nextfire.usecases.read_logs import ReadLogs
 from tests.builders import LEASE, at, run_key
@@ -108,8 +109,11 @@ def test_a_run_that_has_ended_is_settled_and_not_passed_on(world: World) -> None
     assert world.run(job, "12:00").state is RunState.SUCCEEDED
 
 
-def test_executors_with_a_wrong_pool_do_not_pass_runs_around_forever(world: World) -> None:
+def test_executors_with_a_wrong_pool_do_not_pass_runs_around_forever(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The executors on the queue `default` are configured for the pool `batch`."""
+    monkeypatch.setattr(execute_run, "_MAX_MOVES", 20)
     sent(world)
 
     def handle() -> Handled:
