@@ -160,7 +160,7 @@ SCOPES: dict[str, str] = {
         [
             "getDescription", "getExecution", "getJob", "getQuotas", "listAllExecutions",
             "listExecutions", "listJobs", "listScriptVersions", "listScripts", "listUpcoming",
-            "previewSchedule", "readLog",
+            "previewSchedule", "readLog", "getEndpoint", "listEndpoints",
         ],
         "read",
     ),
@@ -170,7 +170,7 @@ SCOPES: dict[str, str] = {
             "beginBackfill", "cancelExecution", "cancelJobs", "changeJob", "createJob",
             "createJobs", "deleteJob", "drainJob", "pauseJob", "pauseJobs", "putJob",
             "redriveExecution", "redrivePool", "resumeJob", "resumeJobs", "runJob", "skipNext",
-            "stopBackfill", "undoSkipNext",
+            "stopBackfill", "undoSkipNext", "pauseEndpoint", "resumeEndpoint",
         ],
         "run",
     ),
