@@ -72,7 +72,10 @@ def _long() -> _Plan:
     against real servers start after those of the local stack.
     """
     seeded = [f"tests/unit/test_{name}.py" for name in _SEEDED]
-    of_stack = ["tests/soak", "tests/e2e/test_redrive_many.py", "tests/e2e/test_schema.py"]
+    of_stack = [
+        "tests/soak",
+        *(f"tests/e2e/test_{name}.py" for name in ("redrive_many", "schema", "endpoint_down")),
+    ]
     return _Plan(
         {
             "seeds": [
