@@ -92,7 +92,9 @@ def test_a_destination_that_is_down_uses_up_no_attempts(
 
     calls = server.received("/down")
     while_down = [one for one in calls if one.at < back_at]
-    print(f"{RUNS} runs, {len(while_down)} calls while down, {spread(calls, back_at)} of recovery")
+    print(  # noqa: T201 - a figure of the long tests
+        f"{RUNS} runs, {len(while_down)} calls while down, {spread(calls, back_at)} of recovery"
+    )
     assert {(each["state"], each["attempt"]) for each in runs} == {("SUCCEEDED", 1)}
     assert {each["state"] for each in skipped} <= {"SKIPPED"}
     assert all("relevancyWindowSec" in each["reason"] for each in skipped)
