@@ -93,14 +93,14 @@ class Stack:
         )
         return {**function["Environment"]["Variables"], **self._credentials("watcher")}
 
-    def worker_environment(self) -> dict[str, str]:
-        """The environment of a worker of `POOL`, with the credentials of its role."""
+    def worker_environment(self, pool: str = POOL) -> dict[str, str]:
+        """The environment of a worker of *pool*, with the credentials of its role."""
         environment: dict[str, str] = json.loads(
-            self._outputs[f"WorkerEnvironment{POOL.capitalize()}"]
+            self._outputs[f"WorkerEnvironment{pool.capitalize()}"]
         )
         return {
             **environment,
-            **self._credentials(f"worker-{POOL}"),
+            **self._credentials(f"worker-{pool}"),
             "POWERTOOLS_SERVICE_NAME": "worker",
             "POWERTOOLS_METRICS_NAMESPACE": "nextfire",
         }
@@ -125,9 +125,9 @@ class Stack:
         """Give this process the deployed watcher's environment."""
         self._become(self.watcher_environment())
 
-    def become_worker(self) -> None:
-        """Give this process the environment of a worker of `POOL`."""
-        self._become(self.worker_environment())
+    def become_worker(self, pool: str = POOL) -> None:
+        """Give this process the environment of a worker of *pool*."""
+        self._become(self.worker_environment(pool))
 
     def _become(self, environment: Mapping[str, str]) -> None:
         for name in [name for name in os.environ if name.startswith(("AWS_", "NEXTFIRE_"))]:
@@ -200,7 +200,8 @@ class Stack:
             due_table=tables["due"],
             shards=self.shards,
         )
-        limits = Limits(pools={POOL: timedelta(hours=1)}, scripts_bucket=self.info.scripts_bucket)
+        pools = dict.fromkeys(self.info.pools, timedelta(hours=1))
+        limits = Limits(pools=pools, scripts_bucket=self.info.scripts_bucket)
         control = DynamoDbControlStore(self.client("dynamodb"), table=tables["control"])
         unsent = FindUnsent(self.due_store(), control, read_shards=self.shards)
         return Registrar(ManageJobs(store, limits, unsent), tenant or self.tenant)
