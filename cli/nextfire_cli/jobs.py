@@ -74,8 +74,8 @@ def create(
             " MANUAL.",
             param_hint=WHEN,
         )
-    if by_flags and context.params["handler"] is None:
-        raise typer.BadParameter("say what to run", param_hint="--handler")
+    if by_flags and not document.get("target", {}).keys() - {"pool", "env"}:
+        raise typer.BadParameter("say what to run", param_hint="--handler, --http or --aws")
     caller = session.of(context)
     job = caller.client().create_job(document).document
     caller.show(job, render.job(job))

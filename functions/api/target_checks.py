@@ -75,5 +75,5 @@ def _check_template(field: str, template: object, definition: JobDefinition) -> 
 
 def _without_role(field: str, value: str) -> InvalidInputError:
     return InvalidInputError(
-        field, value, "the pool has no job role", "Use a pool with jobRole, or another `auth`."
+        field, value, "the pool has no job role", "Set jobRole of the pool, or use another pool."
     )

@@ -314,3 +314,41 @@ def test_lines_of_a_log_do_nothing_to_a_terminal() -> None:
 
     assert render.log_line(line, timestamps=False).plain == "a\tb\\x1b[2J\\r[red]"
     assert render.log_line(line, timestamps=True).plain.startswith("-  ")
+
+
+def test_a_run_shows_what_its_latest_attempt_called() -> None:
+    call = {
+        "method": "POST",
+        "url": "https://api.example.com/hooks",
+        "status": 204,
+        "address": "93.184.216.34:443",
+        "timingsMs": {"total": 12.5},
+    }
+    attempts = [{"number": 1, "call": {**call, "status": 503}}, {"number": 1, "call": call}]
+
+    text = shown(render.execution({**RUN, "attempts": attempts}), width=200)
+
+    assert (
+        "Call        POST https://api.example.com/hooks, 204, at 93.184.216.34:443, took 12.5 ms"
+        in text
+    )
+    assert "Call" not in shown(render.execution(RUN))
+
+
+def test_a_run_shows_which_api_it_called() -> None:
+    call = {"service": "sqs", "action": "SendMessage", "status": 200, "durationMs": 3}
+
+    text = shown(render.execution({**RUN, "attempts": [{"number": 1, "call": call}]}), width=200)
+
+    assert "Call        sqs:SendMessage, 200, took 3 ms" in text
+
+
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [
+        ({"pool": "calls", "http": {"url": "https://a.example", "method": "PUT"}}, "PUT https://a"),
+        ({"pool": "calls", "aws": {"service": "sqs", "action": "SendMessage"}}, "sqs:SendMessage"),
+    ],
+)
+def test_a_job_shows_what_it_calls(target: dict[str, object], text: str) -> None:
+    assert text in shown(render.job({**JOB, "target": target}))

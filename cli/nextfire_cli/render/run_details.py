@@ -46,6 +46,7 @@ def execution(document: Document) -> RenderableType:
             ("Attempt", document.get("attempt")),
             ("Worker", document.get("worker")),
             ("Exit code", document.get("exitCode")),
+            ("Call", _call(document)),
             ("Checkpoint", suffixed(document.get("checkpointBytes"), " bytes")),
             ("Result", _result(document)),
             ("Logs", _logs(document)),
@@ -120,6 +121,25 @@ def _result(run: Document) -> str | None:
     if "result" in run:
         return json.dumps(run["result"], ensure_ascii=False)
     return suffixed(run.get("resultBytes"), " bytes")
+
+
+def _call(run: Document) -> str | None:
+    """What the latest attempt called, and how it responded."""
+    call = next(
+        (each["call"] for each in reversed(run.get("attempts", [])) if "call" in each), None
+    )
+    if call is None:
+        return None
+    took = call.get("timingsMs", {}).get("total", call.get("durationMs"))
+    parts = (
+        f"{call['method']} {call['url']}"
+        if "url" in call
+        else f"{call['service']}:{call['action']}",
+        suffixed(call.get("status"), ""),
+        prefixed("at ", call.get("address")),
+        prefixed("took ", suffixed(took, " ms")),
+    )
+    return ", ".join(filter(None, parts))
 
 
 def _logs(run: Document) -> str | None:

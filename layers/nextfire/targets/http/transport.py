@@ -438,6 +438,8 @@ def _text(error: BaseException) -> str:
         return f"the certificate is not valid: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return (error.reason or "protocol error").replace("_", " ").lower()
+    if isinstance(error, ConnectionRefusedError):
+        return "the connection was refused"
     if isinstance(error, http.client.RemoteDisconnected | ConnectionError):
         return "the connection was closed"
     if isinstance(error, OSError):
