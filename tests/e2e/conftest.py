@@ -40,6 +40,8 @@ QUOTAS = {
 _LATE_IN_A_MINUTE = 45
 JOB_ROLE = "scripts-of-acting"
 """The job role of the pool `acting`. No job of the tests uses it."""
+CALLER = "caller"
+"""The tenant of the tests of calls, so that the lists of other tests stay short."""
 CALL_ROLE = "calls-of-jobs"
 """The job role of the pool `calls`."""
 _POOLS = {

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nextfire_cli.local.stack import ACCOUNT
-from tests.e2e.conftest import CALL_ROLE, Stack
+from tests.e2e.conftest import CALL_ROLE, CALLER, Stack
 
 MACHINE = {"StartAt": "Done", "States": {"Done": {"Type": "Pass", "End": True}}}
 FUNCTION = """
@@ -94,7 +94,7 @@ def run(
         "retryPolicy": {"maxAttempts": 1},
         **fields,
     }
-    with stack.api() as api:
+    with stack.api_with(stack.key_of(CALLER)) as api:
         made = api.post("/v1/jobs", json=job)
         assert made.status_code == 201, made.text
         until, items = time.monotonic() + 60, []

@@ -17,7 +17,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from tests.e2e.callback_server import CallbackServer, Reply, callback_server, json_of
-from tests.e2e.conftest import Stack
+from tests.e2e.conftest import CALLER, Stack
 
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef01234567").decode()
 TOKEN = "planted-token-8d1f"
@@ -26,12 +26,17 @@ TOKEN = "planted-token-8d1f"
 @pytest.fixture(scope="module")
 def server(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CallbackServer]:
     with callback_server(tmp_path_factory.mktemp("authority")) as server:
-        parameters, place = stack.client("ssm"), f"pools/calls/{stack.info.account_id}"
+        parameters, place = stack.client("ssm"), f"pools/calls/{CALLER}"
         for name, value in {"ca": server.ca, "signing": SECRET, "token": TOKEN}.items():
             parameters.put_parameter(
                 Name=f"/nextfire/{place}/{name}", Value=value, Type="SecureString", Overwrite=True
             )
         yield server
+
+
+@pytest.fixture(scope="module")
+def key(stack: Stack) -> str:
+    return stack.key_of(CALLER)
 
 
 @pytest.fixture
@@ -76,8 +81,8 @@ class Callbacks:
 
 
 @pytest.fixture
-def callbacks(stack: Stack, server: CallbackServer) -> Iterator[Callbacks]:
-    with stack.api() as api:
+def callbacks(stack: Stack, server: CallbackServer, key: str) -> Iterator[Callbacks]:
+    with stack.api_with(key) as api:
         yield Callbacks(api, server)
 
 

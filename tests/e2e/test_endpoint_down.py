@@ -17,7 +17,7 @@ import pytest
 
 from tests.crons import LONG
 from tests.e2e.callback_server import CallbackServer, Received, Reply, callback_server
-from tests.e2e.conftest import Stack
+from tests.e2e.conftest import CALLER, Stack
 
 RUNS = int(os.environ.get("NEXTFIRE_RUNS", "5000"))
 DOWN_FOR = timedelta(seconds=100)
@@ -37,7 +37,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def server(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CallbackServer]:
     with callback_server(tmp_path_factory.mktemp("authority")) as server:
-        name = f"/nextfire/pools/calls/{stack.info.account_id}/ca-down"
+        name = f"/nextfire/pools/calls/{CALLER}/ca-down"
         stack.client("ssm").put_parameter(Name=name, Value=server.ca, Type="String", Overwrite=True)
         yield server
 
@@ -82,7 +82,7 @@ def test_a_destination_that_is_down_uses_up_no_attempts(
     due_at = datetime.now(UTC) + timedelta(seconds=max(20, RUNS / 100))
     back_at = due_at + DOWN_FOR
     server.responses["/down"] = lambda one: Reply(503 if one.at < back_at else 200)
-    with stack.api() as api:
+    with stack.api_with(stack.key_of(CALLER)) as api:
         jobs = create(api, f"{server.url}/down", due_at, RUNS)
         window = {"misfire": {"relevancyWindowSec": int(LATE.total_seconds())}}
         late = create(api, f"{server.url}/down", due_at, 5, **window)

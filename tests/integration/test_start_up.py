@@ -29,7 +29,10 @@ print(sorted(name for name in sys.modules if name.split(".")[0] in ("boto3", "bo
 """
 QUEUE = "https://sqs.eu-central-1.amazonaws.com/123456789012/q.fifo"
 SETTINGS = {
-    **{f"{name}_TABLE": name for name in ("JOBS", "DUE", "RUNS", "CONTROL", "KEYS", "REQUESTS")},
+    **{
+        f"{name}_TABLE": name
+        for name in ("JOBS", "DUE", "RUNS", "CONTROL", "KEYS", "REQUESTS", "ENDPOINTS")
+    },
     "SCRIPTS_BUCKET": "scripts",
     "OUTPUTS_BUCKET": "outputs",
     "EVENT_BUS": "bus",
