@@ -188,7 +188,7 @@ def _worker(stack: Stack) -> Child:
 
 @contextmanager
 def receiver(stack: Stack) -> Iterator[tuple[str, Path]]:
-    """Run the server in a process of its own; yields its URL and the file of arrivals."""
+    """Run the server in its own process; yields its URL and the file of arrivals."""
     log = stack.folder / "arrivals"
     child = stack.spawn("benchmarks.receiver", str(log), str(WAIT), name="receiver", environment={})
     wait_until(log.exists, most=timedelta(seconds=20), what=f"the server; see {child.log}")

@@ -72,7 +72,7 @@ class CallbackServer:
 
 @contextmanager
 def callback_server(folder: Path) -> Iterator[CallbackServer]:
-    """Run a server on 127.0.0.1 with a certificate of its own authority."""
+    """Run a server on 127.0.0.1 with a certificate of a test authority."""
     authority = Authority(folder)
 
     class Handler(BaseHTTPRequestHandler):

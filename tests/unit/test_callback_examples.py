@@ -72,7 +72,7 @@ def test_the_verifier_for_node(
 def test_the_receiver_in_python() -> None:
     with subprocess.Popen(
         [sys.executable, EXAMPLES / "receiver.py", "0"],
-        env={**os.environ, "NEXTFIRE_WEBHOOK_SECRET": SECRET},  # noqa: TID251 - a program of its own
+        env={**os.environ, "NEXTFIRE_WEBHOOK_SECRET": SECRET},  # noqa: TID251 - a separate program
         stdout=subprocess.PIPE,
         text=True,
     ) as receiver:

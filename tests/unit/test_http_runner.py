@@ -1,4 +1,4 @@
-"""One attempt of an HTTP callback: authentication, request, response, and who is told."""
+"""One attempt of an HTTP callback: authentication, request, response, and the report to the gate."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class MemoryGate:
         self.reports.append(asked[:2])
         return self.hold
 
-    def report(self, *told: object) -> None:
-        self.reports.append(told)
+    def report(self, *reported: object) -> None:
+        self.reports.append(reported)
 
 
 class Callbacks:

@@ -5,7 +5,7 @@
 
 - CLOSED: runs start. After a 429 with Retry-After they wait until `not_before`.
 - OPEN: runs wait, except one run per interval, the probe.
-- PAUSED: runs wait. There are no probes, and no result changes the state.
+- PAUSED: runs wait, without probes, and no result changes the state.
 
 All functions are pure. The clock may go backwards: no instant that lies further ahead than the
 longest interval delays a run.

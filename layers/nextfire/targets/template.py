@@ -2,7 +2,7 @@
 
 A placeholder is a path of names and list indexes into the context: `payload`, `run` and `job`. A
 text that is a single placeholder becomes the value; in a longer text, texts are inserted as they
-are and other values as compact JSON. There are no expressions, filters or escapes: a text with
+are and other values as compact JSON. Expressions, filters and escapes are not supported: a text with
 literal braces belongs into the payload.
 """
 
@@ -115,7 +115,7 @@ def lookup(context: Mapping[str, JsonValue], path: str) -> JsonValue:
     """Return the value at *path*, such as `payload.items.0.id`.
 
     Raises:
-        TemplateError: There is none. Names the nearest path.
+        TemplateError: Nothing is there. Names the nearest path.
     """
     found: Any = dict(context)
     parts = path.split(".")

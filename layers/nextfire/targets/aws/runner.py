@@ -115,8 +115,8 @@ class AwsTarget:
 
 
 class _Exchange:
-    """One request, in a thread of its own: the SDK blocks. If nobody waits for it any longer, the
-    client's timeouts end it.
+    """One request, in its own thread, because the SDK blocks. If it is abandoned, the client's
+    timeouts end it.
     """
 
     def __init__(self, client: Any, call: AwsCall, parameters: dict[str, Any]) -> None:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""The result of an HTTP callback: from a response, or from the reason why there is none."""
+"""The result of an HTTP callback: from a response, or from the failure to get one."""
 
 from __future__ import annotations
 

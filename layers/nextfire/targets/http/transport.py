@@ -1,10 +1,10 @@
-"""Sends one HTTP/1.1 request over a connection of its own, to an allowed address only.
+"""Sends one HTTP/1.1 request over its own connection, to an allowed address only.
 
 No proxies, no redirects, no reuse of connections, no compression. The address is checked after the
 name was resolved, and again on the connected socket, so it does not matter what the name resolves
 to a moment later.
 
-The request is made in a thread of its own. The caller's thread waits, asks whether to continue, and
+The request is made in its own thread. The caller's thread waits, asks whether to continue, and
 shuts the socket down at the deadline: neither a name server that hangs nor a server that sends a
 byte a second takes longer.
 """
@@ -93,7 +93,7 @@ class Response:
 
 
 class Problem(Enum):
-    """Why there is no response."""
+    """Why a call failed."""
 
     FORBIDDEN = "FORBIDDEN"
     NAME = "NAME"
@@ -105,7 +105,7 @@ class Problem(Enum):
 
 
 class CallFailedError(Exception):
-    """There is no response. `sent`: whether a byte of the request may have left. The text has no
+    """The call got no response. `sent`: whether a byte of the request may have left. The text has no
     part of the request.
     """
 
@@ -157,7 +157,7 @@ class Transport:
             cap: Maximum bytes of the body.
 
         Raises:
-            CallFailedError: There is no response.
+            CallFailedError: The call got no response.
             Exception: Whatever *ask* raised.
         """
         call = _Call(request, tls, self.rules, self._resolve, time.monotonic() + timeout, cap)
@@ -177,7 +177,7 @@ class Transport:
 
 
 class _Call:
-    """One call, made by `run` in a thread of its own."""
+    """One call, made by `run` in its own thread."""
 
     def __init__(
         self,
