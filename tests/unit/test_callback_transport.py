@@ -314,3 +314,18 @@ def test_many_calls_at_a_time_leave_no_threads_and_descriptors_behind() -> None:
 
         assert count() <= before
     assert not [each for each in threading.enumerate() if each.name == "call"]
+
+
+def test_a_call_without_a_thread_fails_and_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with server(answering(OK)) as place:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            for _ in range(module._MAX_THREADS + 1):  # noqa: SLF001
+                assert failure(place).sent is False
+
+        assert send(place).status == 200

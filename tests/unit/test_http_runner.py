@@ -1,4 +1,4 @@
-"""One attempt of an HTTP callback: authentication, request, response, and the report to the gate."""
+"""One attempt of an HTTP callback: authentication, request, response, report to the gate."""
 
 from __future__ import annotations
 
@@ -287,7 +287,6 @@ def test_what_cannot_be_sent_is_a_permanent_failure(
         (response(504), "down"),
         (CallFailedError(Problem.CONNECT, ""), "down"),
         (CallFailedError(Problem.NAME, ""), "down"),
-        (CallFailedError(Problem.TLS, ""), "down"),
         (CallFailedError(Problem.TIMEOUT, ""), "down"),
     ],
 )
@@ -301,7 +300,9 @@ def test_the_gate_learns_how_each_call_ended(
     assert callbacks.gate.reports == [("acme", "api.example.com:443", outcome, None)]
 
 
-@pytest.mark.parametrize("problem", [Problem.FORBIDDEN, Problem.PROTOCOL, Problem.STOPPED])
+@pytest.mark.parametrize(
+    "problem", [Problem.FORBIDDEN, Problem.TLS, Problem.PROTOCOL, Problem.STOPPED]
+)
 def test_other_problems_say_nothing_about_the_destination(
     callbacks: Callbacks, problem: Problem
 ) -> None:

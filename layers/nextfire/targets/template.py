@@ -2,8 +2,8 @@
 
 A placeholder is a path of names and list indexes into the context: `payload`, `run` and `job`. A
 text that is a single placeholder becomes the value; in a longer text, texts are inserted as they
-are and other values as compact JSON. Expressions, filters and escapes are not supported: a text with
-literal braces belongs into the payload.
+are and other values as compact JSON. Expressions, filters and escapes are not supported: a text
+with literal braces belongs into the payload.
 """
 
 from __future__ import annotations

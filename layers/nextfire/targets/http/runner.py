@@ -44,7 +44,8 @@ from nextfire.targets.template import TemplateError
 
 _UNAUTHORIZED = 401
 _DOWN = frozenset({502, 503, 504})
-_UNREACHABLE = frozenset({Problem.NAME, Problem.CONNECT, Problem.TLS, Problem.TIMEOUT})
+_UNREACHABLE = frozenset({Problem.NAME, Problem.CONNECT, Problem.TIMEOUT})
+"""Not TLS: the settings of one job may be wrong, and must not hold up the others."""
 Report = Literal["ok", "throttled", "down"]
 
 

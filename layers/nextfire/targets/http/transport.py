@@ -105,8 +105,8 @@ class Problem(Enum):
 
 
 class CallFailedError(Exception):
-    """The call got no response. `sent`: whether a byte of the request may have left. The text has no
-    part of the request.
+    """The call got no response. `sent`: whether a byte of the request may have left. The text
+    contains no part of the request.
     """
 
     def __init__(
@@ -163,7 +163,11 @@ class Transport:
         call = _Call(request, tls, self.rules, self._resolve, time.monotonic() + timeout, cap)
         if not _threads.acquire(timeout=max(timeout, 0)):
             raise CallFailedError(Problem.TIMEOUT, "too many calls wait for name servers")
-        threading.Thread(target=call.run, name="call", daemon=True).start()
+        try:
+            threading.Thread(target=call.run, name="call", daemon=True).start()
+        except RuntimeError:  # no more threads
+            _threads.release()
+            raise call.failed(Problem.TIMEOUT, "the executor has no thread for the call") from None
         try:
             while not call.done.wait(min(_ASK_EVERY, call.left())):
                 if ask():
