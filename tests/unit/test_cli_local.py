@@ -1,5 +1,6 @@
 """`up` reports processes that ended, and `down` asks before it deletes data."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from nextfire_cli import main
-from nextfire_cli.local import LocalStack
+from nextfire_cli.local import LocalStack, processes
 from nextfire_cli.local.processes import Processes
 
 UNLUCKY = "print('no luck today'); raise SystemExit(3)"
@@ -31,12 +32,12 @@ Spawn = Callable[[str, str], subprocess.Popen[bytes]]
 def spawn(checkout: Path) -> Iterator[Spawn]:
     """Starts a process of the stack of *checkout* from a name and a script."""
     state = checkout / ".nextfire"
-    processes = Processes(state / "processes.json", territory=state / "tmp")
+    ours = Processes(state / "processes.json", territory=state / "tmp")
 
     started: list[subprocess.Popen[bytes]] = []
 
     def start(name: str, script: str) -> subprocess.Popen[bytes]:
-        process = processes.spawn(
+        process = ours.spawn(
             name,
             [sys.executable, "-c", script],
             environment={},
@@ -66,6 +67,22 @@ def test_process_that_ended_by_itself_is_named_with_the_end_of_its_log(
 
     log = checkout / ".nextfire" / "logs" / "worker-default-0.log"
     assert casualty == f"worker-default-0 has ended unexpectedly; see {log}:\nno luck today"
+
+
+def test_process_that_ended_before_it_was_recorded_is_a_casualty(
+    checkout: Path, spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = processes.started
+
+    def late(pid: int, **options: bool) -> str | None:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        return really(pid, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(processes, "started", late)
+        spawn("worker-default-0", UNLUCKY)
+
+    assert len(LocalStack(checkout).casualties()) == 1
 
 
 def test_process_of_a_stack_that_was_stopped_is_no_casualty(checkout: Path, spawn: Spawn) -> None:

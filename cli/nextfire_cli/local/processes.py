@@ -73,11 +73,13 @@ def interrupts_deferred() -> Generator[None]:
             signal.raise_signal(pending[0])
 
 
-def started(pid: int) -> str | None:
-    """The start time of process *pid*, which identifies it together with *pid*; None if ended."""
+def started(pid: int, *, zombies: bool = False) -> str | None:
+    """The start time of process *pid*, which identifies it together with *pid*; None if ended.
+    *zombies*: also of a child that has ended and was not waited for.
+    """
     if _PROC.joinpath("self").exists():
         fields = _stat(pid)
-        return None if fields is None or fields[0] == "Z" else fields[19]
+        return None if fields is None or (fields[0] == "Z" and not zombies) else fields[19]
     listed = subprocess.run(
         ["ps", "-o", "stat=,lstart=", "-p", str(pid)],
         stdout=subprocess.PIPE,
@@ -85,7 +87,7 @@ def started(pid: int) -> str | None:
         check=False,
     )
     state, _, start = listed.stdout.strip().partition(" ")
-    return start.strip() if start and not state.startswith("Z") else None
+    return start.strip() if start and (zombies or not state.startswith("Z")) else None
 
 
 def _stat(pid: int) -> list[str] | None:
@@ -145,7 +147,7 @@ class Processes:
                 start_new_session=True,
             )
             self._children[process.pid] = process
-            born = started(process.pid)
+            born = started(process.pid, zombies=True)  # it may have ended already
             if born is not None:
                 record = ProcessRecord(name=name, pid=process.pid, started=born)
                 self._write([*self.recorded(), record])
