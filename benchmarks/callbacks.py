@@ -24,9 +24,9 @@ from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.message import RunMessage
 from nextfire.settings import ExecutorSettings
 from nextfire.usecases.concurrent_batch import ConcurrentBatch
+from nextfire.usecases.execute_run import Disposition, Handled
 from nextfire.wiring.execution import executor_config, executor_ports
 from nextfire.wiring.executor import build_executor
-from nextfire.wiring.telemetry import Telemetry
 
 POOL = "calls"
 CALLS = 2000
@@ -81,6 +81,19 @@ def measure() -> Result:
         "processors at the same time."
     )
     return result
+
+
+class _Quiet:
+    """`MessageNotices` that report trouble only."""
+
+    def warn(self, what: str, why: Exception | str) -> None:
+        tell(f"{what}: {why}")
+
+    fail = warn
+
+    def handled(self, handled: Handled) -> None:
+        if handled.disposition is not Disposition.ACKNOWLEDGE:
+            tell(handled.reason)
 
 
 class _Runs:
@@ -138,7 +151,7 @@ def _lambda_seconds(stack: Stack, runs: _Runs) -> tuple[float, float]:
     stack.become_worker(POOL)
     settings = ExecutorSettings.read()
     config = executor_config(settings, worker="benchmark")
-    batch = build_executor(executor_ports(settings), config, Telemetry("executor"))
+    batch = build_executor(executor_ports(settings), config, _Quiet())
     inbox = SqsInbox(sqs(long_poll=True), queue_url=settings.queue_url)
     with ThreadPoolExecutor(BATCH) as threads:
         concurrent: ConcurrentBatch[Any] = ConcurrentBatch(batch, threads)
@@ -151,11 +164,16 @@ def _lambda_seconds(stack: Stack, runs: _Runs) -> tuple[float, float]:
 
 
 def _invocations(runs: _Runs, inbox: SqsInbox, batch: Any, size: int, number: int) -> float:  # noqa: ANN401
-    """Process *number* batches of *size* messages. Returns the seconds per call."""
-    seconds = calls = 0.0
-    for _ in range(number):
-        runs.send(size)
+    """Process *number* times *size* messages, in batches of up to *size*. Returns the seconds per
+    call.
+    """
+    runs.send(number * size)
+    seconds, calls, taken = 0.0, 0, 0
+    while taken < number * size:
         received = inbox.receive(size, wait=timedelta(seconds=5), hidden_for=_LEASE)
+        if not received:
+            raise RuntimeError(f"the queue holds no more messages after {taken}")
+        taken += len(received)
         began = time.perf_counter()
         stay = batch.carry_out(received, stopping=lambda: False)
         seconds += time.perf_counter() - began
