@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any
 
@@ -64,6 +65,7 @@ SPELLINGS = [
     *("example.com\n", "example.com\r\nHost: a", "example.com\x00", "[::1]", "[0:0:0:0:0:0:0:1]"),
     *("[::ffff:7f00:1]", "[::127.0.0.1]", "[fe80::1%25eth0]", "[::1]:0", "[v1.a]", "[]", "[", ""),
     *("example.com:", "example.com:0", "example.com:99999", "example.com:-1", "example.com:８０"),
+    *("[2606:4700::1111]a.example", "a[2606:4700::1111]", "[2606:4700::1111]:a"),
     *("[FD00::1]", "[2001:DB8::1]", "[64:ff9b::127.0.0.1]", "[2002:7f00:1::]", "a_.b-"),
 ]
 
@@ -195,6 +197,63 @@ def test_settings_open_networks_ports_and_http() -> None:
     check_url("https://[fd00::1]/", rules)
     assert not allows(ip_address("10.0.0.1"), rules)
     assert not allows(ip_address("::ffff:127.0.0.1"), rules)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("169.254.169.254", "169.254.170.2", "fd00:ec2::254", "fe80::1", "0.0.0.0", "::"),
+        *("224.0.0.1", "ff02::1", "255.255.255.255", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1"),
+        *("2001:0:a9fe:a9fe::1", "64:ff9b:1::a9fe:a9fe", "64:ff9b:1:a9fe:a9:fe00::"),
+    ],
+)
+def test_metadata_is_never_opened_however_wide_the_networks(address: str) -> None:
+    rules = AddressRules.of(["0.0.0.0/0", "::/0"], [0], http=True)
+
+    assert not allows(ip_address(address), rules)
+    assert allows(ip_address("10.0.0.1"), rules)
+
+
+_HOSTS = st.one_of(
+    st.ip_addresses().map(lambda each: f"[{each}]" if each.version == 6 else str(each)),
+    st.ip_addresses(v=4).map(lambda each: str(int(each))),
+    st.ip_addresses(v=4).map(lambda each: hex(int(each))),
+    st.from_regex(r"[0-9a-fx.:\[\]%@/\\-]{1,24}", fullmatch=True),
+    st.text(max_size=20),
+    st.sampled_from(["a.example", "localhost", *ADDRESSES, *SPELLINGS]),
+)
+
+
+@given(_HOSTS, _HOSTS, st.lists(st.ip_addresses(), min_size=1, max_size=3))
+def test_an_accepted_url_is_connected_to_allowed_addresses_only(
+    host: str, rest: str, resolved: list[Any]
+) -> None:
+    made: list[str] = []
+
+    def resolve(name: str, port: int) -> list[tuple[Any, ...]]:
+        addresses = resolved
+        with suppress(ValueError):  # as getaddrinfo does for a literal address
+            addresses = [ip_address(name)]
+        return [
+            (socket.AF_INET6 if each.version == 6 else socket.AF_INET, 1, 6, "", (str(each), port))
+            for each in addresses
+        ]
+
+    def connect(_self: socket.socket, address: Any) -> None:
+        made.append(address[0])
+        raise ConnectionRefusedError
+
+    url = f"http://{host}{rest}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", connect)
+        failed = call(url, Transport(RULES, resolve=resolve))
+
+    assert not failed.sent
+    assert all(allows(ip_address(each), RULES) for each in made)
+    try:
+        check_url(url, RULES)
+    except InvalidInputError:
+        assert made == []
 
 
 @given(st.ip_addresses())

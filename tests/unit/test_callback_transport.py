@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from nextfire.domain.errors import InvalidInputError
 from nextfire.targets.http import transport as module
 from nextfire.targets.http.addresses import AddressRules
 from nextfire.targets.http.transport import (
@@ -127,6 +128,23 @@ def test_a_request_and_its_response() -> None:
         b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 101 + b"\r\n",
         b"HTTP/1.1 200 OK\r\nA: " + b"b" * 70_000 + b"\r\n\r\n",
         b"HTTP/1.1 100 Continue\r\nA: b\r\n\r\n" * 20_000,
+        b"HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n" * 20_000,
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+        *(b"HTTP/1.1 +200 OK\r\n\r\n", b"HTTP/1.1 2_00 OK\r\n\r\n", b"HTTP/1.x 200 OK\r\n\r\n"),
+        *(
+            b"HTTP/1.1 200 OK\r\n" + header + b"\r\n\r\nhi"
+            for header in (
+                *(b"A", b"A : b", b": b", b"A: b\rContent-Length: 0", b"A: b\0c", b"A: b\r\n c"),
+                *(b"Content-Length: -1", b"Content-Length: a", b"Content-Length: +2"),
+                b"Content-Length: 2\r\nContent-Length: 1",
+                b"Content-Length: 2\r\nTransfer-Encoding: chunked",
+                b"Transfer-Encoding: gzip, chunked",
+            )
+        ),
+        *(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + size + b"\r\nhi\r\n0\r\n\r\n"
+            for size in (b"-2", b"+2", b"0x2", b"0_2", b"")
+        ),
     ],
 )
 def test_an_invalid_response_is_a_problem_of_the_protocol(data: bytes) -> None:
@@ -134,6 +152,73 @@ def test_an_invalid_response_is_a_problem_of_the_protocol(data: bytes) -> None:
         failed = failure(place)
 
     assert (failed.problem, failed.sent) == (Problem.PROTOCOL, True)
+
+
+@pytest.mark.parametrize("status", [b"100 Continue", b"102 Processing", b"103 Early Hints"])
+def test_interim_responses_are_skipped(status: bytes) -> None:
+    with server(answering(b"HTTP/1.1 " + status + b"\r\nLink: a\r\n\r\n" + OK)) as place:
+        found = send(place)
+
+    assert (found.status, found.body) == (200, b"hi")
+    assert "Link" not in dict(found.headers)
+
+
+@pytest.mark.parametrize(
+    ("data", "body"),
+    [
+        (b"HTTP/1.0 200 OK\n\nhi", b"hi"),
+        (b"HTTP/1.1 204\r\nTransfer-Encoding: chunked\r\n\r\n", b""),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nhi", b"hi"),
+        (
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n"
+                b"2;a=b\r\nhi\r\n0\r\nDigest: a\r\n\r\n"
+            ),
+            b"hi",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+            + b"1\r\nx\r\n" * 60_000
+            + b"0\r\n",
+            b"x" * 60_000,
+        ),
+    ],
+)
+def test_an_unusual_response_is_accepted(data: bytes, body: bytes) -> None:
+    with server(answering(data)) as place:
+        assert send(place).body == body
+
+
+def test_a_response_to_a_part_of_the_request_is_returned() -> None:
+    def reject(wire: socket.socket) -> None:
+        wire.recv(1000)
+        wire.sendall(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n")
+        wire.shutdown(socket.SHUT_WR)
+        time.sleep(0.5)  # the client fills the buffers meanwhile
+
+    with server(reject) as place:
+        request = Request("POST", f"http://{place}/", {}, b"x" * 20_000_000)
+        found = Transport(RULES).send(request, timeout=30, ask=lambda: False)
+
+    assert found.status == 413
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *(("X-A", "hunter2\r\nB: c"), ("X-A", "hunter2\r\n c"), ("X-A", "hunter2\n")),
+        *(("X-A", "hunter2\0"), ("X-A", "hunter2\u0142"), ("X-A\r\nB", "c"), ("", "a")),
+    ],
+)
+def test_a_header_of_several_lines_is_not_sent(header: tuple[str, str]) -> None:
+    kept: list[bytes] = []
+    with server(answering(OK, kept)) as place:
+        request = Request("POST", f"http://{place}/", dict([header]), b"hunter2")
+        with pytest.raises(InvalidInputError) as invalid:
+            Transport(RULES).send(request, timeout=5, ask=lambda: False)
+
+    assert "hunter2" not in str(invalid.value)
+    assert kept == []
 
 
 def test_a_large_body_is_cut_without_reading_it() -> None:
@@ -217,6 +302,100 @@ def test_the_next_address_is_tried() -> None:
         found = send("example.com", resolve=two)
 
     assert found.status == 200
+
+
+def _at(*places: tuple[int, tuple[Any, ...]]) -> module.Resolve:
+    return lambda _host, _port: [(family, 1, 6, "", each) for family, each in places]
+
+
+def test_a_machine_without_ipv6_uses_the_next_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    class WithoutIpv6(socket.socket):
+        def __init__(self, family: int = -1, *options: Any, **more: Any) -> None:
+            if family == socket.AF_INET6:
+                raise OSError(97, "Address family not supported by protocol")
+            super().__init__(family, *options, **more)
+
+    rules = AddressRules.of(["127.0.0.0/8", "::1/128"], [0], http=True)
+    with server(answering(OK)) as place:
+        port = int(place.rpartition(":")[2])
+        both = _at((socket.AF_INET6, ("::1", port)), (socket.AF_INET, ("127.0.0.1", port)))
+        monkeypatch.setattr(socket, "socket", WithoutIpv6)
+        request = Request("POST", "http://example.com/", {}, b"hunter2")
+        found = Transport(rules, resolve=both).send(request, timeout=5, ask=lambda: False)
+
+    assert found.status == 200
+
+
+def test_an_address_that_does_not_answer_leaves_time_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connect = socket.socket.connect
+
+    def silent(self: socket.socket, address: Any) -> None:
+        if address[0] == "127.0.0.2":
+            time.sleep(self.gettimeout() or 60)
+            raise TimeoutError
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", silent)
+    with server(answering(OK)) as place:
+        port = int(place.rpartition(":")[2])
+        both = _at((socket.AF_INET, ("127.0.0.2", port)), (socket.AF_INET, ("127.0.0.1", port)))
+        found = send("example.com", resolve=both, timeout=3)
+
+    assert found.status == 200
+
+
+@pytest.mark.parametrize("problem", [Problem.STOPPED, Problem.TIMEOUT])
+def test_nothing_is_sent_after_a_call_was_reported_as_not_sent(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call ends in the moment in which the name is resolved."""
+    kept: list[bytes] = []
+    resolved = threading.Event()
+    failed = module._Call.failed  # noqa: SLF001
+
+    def slowly(self: Any, problem: Problem, text: str) -> CallFailedError:
+        error = failed(self, problem, text)
+        resolved.set()
+        time.sleep(0.3)
+        return error
+
+    monkeypatch.setattr(module._Call, "failed", slowly)  # noqa: SLF001
+    monkeypatch.setattr(module._Call, "_patience", lambda _: 5.0)  # noqa: SLF001
+    with server(answering(OK, kept)) as place:
+        port = int(place.rpartition(":")[2])
+
+        def hang(_host: str, _port: int) -> list[tuple[Any, ...]]:
+            resolved.wait(30)
+            return [(socket.AF_INET, 1, 6, "", ("127.0.0.1", port))]
+
+        error = failure(
+            "example.com",
+            resolve=hang,
+            timeout=0.5 if problem is Problem.TIMEOUT else 30,
+            ask=lambda: problem is Problem.STOPPED,
+        )
+
+    assert (error.problem, error.sent, kept) == (problem, False, [])
+
+
+def test_a_call_that_waits_for_a_thread_is_asked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_threads", threading.BoundedSemaphore(1))
+    module._threads.acquire()  # noqa: SLF001
+
+    failed = failure("127.0.0.1:1", timeout=30, ask=lambda: True)
+
+    assert (failed.problem, failed.sent) == (Problem.STOPPED, False)
+    assert failure("127.0.0.1:1", timeout=0.3).problem is Problem.TIMEOUT
+
+
+def test_a_stopped_handshake_leaves_no_thread_behind() -> None:
+    with server(lambda wire: time.sleep(20) if wire.recv(1) else None) as place:
+        failed = failure(place, scheme="https", timeout=30, ask=lambda: True)
+
+    assert (failed.problem, failed.sent) == (Problem.STOPPED, False)
+    assert not [each for each in threading.enumerate() if each.name == "call"]
 
 
 def test_a_name_that_is_not_found() -> None:

@@ -34,6 +34,18 @@ _FORBIDDEN_V6 = tuple(
 )
 """Special-purpose addresses in the global range: Teredo, ORCHID, documentation, 6to4, AS112."""
 
+_NEVER = tuple(
+    map(
+        ip_network,
+        (
+            *("0.0.0.0/8", "169.254.0.0/16", "168.63.129.16/32", "224.0.0.0/4"),
+            *("255.255.255.255/32", "::/128", "fe80::/10", "fd00:ec2::/32", "ff00::/8"),
+            "64:ff9b:1::/48",  # IPv4 addresses in it can be anywhere
+        ),
+    )
+)
+"""Never opened, however wide the networks of a pool: instance metadata, groups, this machine."""
+
 NEUTRAL = "the destination is not allowed"
 """The only text about forbidden destinations: callbacks must not help to scan networks."""
 _REMEDY = "Use a public host name with https, or open the network with callNetworks of the pool."
@@ -42,6 +54,7 @@ _HOST = re.compile(
 )
 _NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*")
 """A last label that makes many clients read a host as an IPv4 address."""
+_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]]*)(:[0-9]*)?")
 _UNSAFE = re.compile(r"[\x00-\x20\x7f-\U0010ffff\\]")
 
 
@@ -111,7 +124,7 @@ def check_url(url: str, rules: AddressRules, field: str = "target.http.url") -> 
             "Write international names in their xn-- form, and percent-encode the path.",
         )
     try:
-        parts = urlsplit(url)
+        parts = _split(url)
         port = parts.port
     except ValueError as error:
         raise invalid("not a URL") from error
@@ -137,6 +150,13 @@ def check_url(url: str, rules: AddressRules, field: str = "target.http.url") -> 
     return parts
 
 
+def _split(url: str) -> SplitResult:
+    parts = urlsplit(url)
+    if "@" not in parts.netloc and not _AUTHORITY.fullmatch(parts.netloc):
+        raise ValueError("text next to the brackets of an address")  # urlsplit ignores it
+    return parts
+
+
 def _check_literal(host: str, rules: AddressRules, error: InvalidInputError) -> None:
     """Check a literal address. Only the canonical spelling is accepted."""
     try:
@@ -154,9 +174,11 @@ def _is_public(address: Address) -> bool:
 
 
 def _is_opened(address: Address, rules: AddressRules) -> bool:
-    return any(
-        address.version == network.version and address in network for network in rules.networks
-    )
+    return _is_in(address, rules.networks) and not _is_in(address, _NEVER)
+
+
+def _is_in(address: Address, networks: Collection[Network]) -> bool:
+    return any(address.version == net.version and address in net for net in networks)
 
 
 def _without_secrets(url: str) -> str:

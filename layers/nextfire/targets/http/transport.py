@@ -12,8 +12,8 @@ byte a second takes longer.
 from __future__ import annotations
 
 import http.client
-import io
 import os
+import re
 import socket
 import ssl
 import threading
@@ -35,16 +35,17 @@ from nextfire.targets.http.addresses import (
     check_address,
     check_url,
 )
+from nextfire.targets.http.wire import Connection, MalformedResponseError, Wire
 
 BODY_CAP = 64 * 1024
 """Default of the bytes of a response body that are kept; the rest is not read."""
-_HEAD_CAP = 256 * 1024
-"""Maximum bytes of status lines, headers and interim responses."""
 _ASK_EVERY = 0.25  # seconds
 _ENDS_WITHIN = 1.0  # seconds; then a thread that hangs in name resolution is left behind
 _MAX_ADDRESSES = 4
 _MAX_THREADS = 256
 _threads = threading.BoundedSemaphore(_MAX_THREADS)
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 Resolve = Callable[[str, int], list[tuple[Any, ...]]]
 """Returns the addresses of a host and port as `socket.getaddrinfo`."""
@@ -158,11 +159,16 @@ class Transport:
 
         Raises:
             CallFailedError: The call got no response.
+            InvalidInputError: A header is invalid. Nothing was sent.
             Exception: Whatever *ask* raised.
         """
+        _check_headers(request.headers)
         call = _Call(request, tls, self.rules, self._resolve, time.monotonic() + timeout, cap)
-        if not _threads.acquire(timeout=max(timeout, 0)):
-            raise CallFailedError(Problem.TIMEOUT, "too many calls wait for name servers")
+        while not _threads.acquire(timeout=max(min(_ASK_EVERY, call.left()), 0)):
+            if ask():
+                raise call.failed(Problem.STOPPED, "the call was stopped")
+            if call.left() <= 0:
+                raise call.failed(Problem.TIMEOUT, "too many calls wait for name servers")
         try:
             threading.Thread(target=call.run, name="call", daemon=True).start()
         except RuntimeError:  # no more threads
@@ -171,9 +177,9 @@ class Transport:
         try:
             while not call.done.wait(min(_ASK_EVERY, call.left())):
                 if ask():
-                    raise call.failed(Problem.STOPPED, "the call was stopped")
+                    raise call.abandoned(Problem.STOPPED, "the call was stopped")
                 if call.left() <= 0:
-                    raise call.failed(Problem.TIMEOUT, f"no response within {timeout:g} s")
+                    raise call.abandoned(Problem.TIMEOUT, f"no response within {timeout:g} s")
         finally:
             call.hang_up()
             call.done.wait(_ENDS_WITHIN)
@@ -212,6 +218,11 @@ class _Call:
     def failed(self, problem: Problem, text: str) -> CallFailedError:
         timings = replace(self.timings, total=time.monotonic() - self._began)
         return CallFailedError(problem, text, sent=self.sent, address=self.address, timings=timings)
+
+    def abandoned(self, problem: Problem, text: str) -> CallFailedError:
+        """End the connection, and only then say whether anything was sent."""
+        self.hang_up()
+        return self.failed(problem, text)
 
     def hang_up(self) -> None:
         """End the connection, from another thread."""
@@ -257,12 +268,20 @@ class _Call:
     def _connected(self, host: str, port: int) -> Iterator[socket.socket]:
         addresses = self._resolved(host, port)
         began, refusal = time.monotonic(), ""
-        for family, sockaddr in addresses[:_MAX_ADDRESSES]:
-            connection = socket.socket(family, socket.SOCK_STREAM)
+        addresses = addresses[:_MAX_ADDRESSES]
+        for others, (family, sockaddr) in zip(
+            reversed(range(len(addresses))), addresses, strict=True
+        ):
+            try:
+                connection = socket.socket(family, socket.SOCK_STREAM)
+            except OSError as error:  # this machine may have no IPv6
+                refusal = f"cannot connect: {_text(error)}"
+                continue
             with connection:
                 self._watch(connection)
                 try:
-                    connection.settimeout(self._patience())
+                    # An address that does not answer leaves time for the others.
+                    connection.settimeout(self._patience() / (others + 1))
                     connection.connect(sockaddr)
                     # A proxy of the machine, or a rule of its kernel, may have led elsewhere.
                     self._check(connection.getpeername()[0])
@@ -309,13 +328,23 @@ class _Call:
         try:
             context = _context_of(self._tls)
             plain.settimeout(self._patience())
-            secured = context.wrap_socket(plain, server_hostname=host)
+            # The handshake is a separate step: `plain` has no descriptor after `wrap_socket`.
+            secured = context.wrap_socket(
+                plain, server_hostname=host, do_handshake_on_connect=False
+            )
         except TimeoutError:
             raise
         except (ssl.SSLError, OSError, ValueError) as error:
             raise self.failed(Problem.TLS, f"TLS failed: {_text(error)}") from error
         with secured:
             self._watch(secured)
+            try:
+                secured.settimeout(self._patience())
+                secured.do_handshake()
+            except TimeoutError:
+                raise
+            except (OSError, ValueError) as error:
+                raise self.failed(Problem.TLS, f"TLS failed: {_text(error)}") from error
             self.timings = replace(self.timings, tls=time.monotonic() - began)
             yield secured
 
@@ -323,11 +352,7 @@ class _Call:
         self, connection: socket.socket, host: str, port: int | None, target: str
     ) -> Response:
         began = time.monotonic()
-        wire = _Wire(connection, self._patience, _HEAD_CAP + self._cap)
-        client = http.client.HTTPConnection(host, port)
-        client.auto_open = 0
-        client.sock = wire  # the parts of a socket that it uses
-        self.sent = True
+        client = Connection(host, port, Wire(connection, self._patience, self._cap))
         client.putrequest(self._request.method, target, skip_accept_encoding=True)
         client.putheader("Accept-Encoding", "identity")
         client.putheader("Connection", "close")
@@ -335,14 +360,17 @@ class _Call:
             client.putheader(name, value)
         if self._request.body or self._request.method in {"POST", "PUT", "PATCH"}:
             client.putheader("Content-Length", str(len(self._request.body)))
-        client.endheaders(self._request.body or None)
+        with self._lock:
+            if self._hung_up:
+                raise TimeoutError
+            self.sent = True
+        with suppress(ConnectionError):  # it may have answered without reading the whole body
+            client.endheaders(self._request.body or None)
         answer = client.getresponse()
-        if wire.ended:
-            raise http.client.HTTPException("the response ended in its headers")
         self.timings = replace(self.timings, first_byte=time.monotonic() - began)
         body = answer.read(self._cap + 1)
         if answer.length and len(body) <= self._cap:
-            raise http.client.HTTPException("the response ended in its body")
+            raise MalformedResponseError("the body ended early")
         assert self.address is not None  # noqa: S101 - for the type checker
         return Response(
             answer.status,
@@ -371,48 +399,6 @@ class _Call:
         return left
 
 
-class _Wire:
-    """What `http.client` uses of a socket: reads at most *limit* bytes, and keeps the deadline."""
-
-    def __init__(
-        self, connection: socket.socket, patience: Callable[[], float], limit: int
-    ) -> None:
-        self._connection, self._patience, self._left = connection, patience, limit
-        self.ended = False
-
-    def sendall(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            self._connection.settimeout(self._patience())
-            view = view[self._connection.send(view) :]
-
-    def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_Reader(self), 16 * 1024)
-
-    def read_into(self, buffer: Any) -> int:  # noqa: ANN401 - a writable buffer
-        if self._left <= 0:
-            raise http.client.HTTPException("the response has too many header bytes")
-        self._connection.settimeout(self._patience())
-        size = self._connection.recv_into(memoryview(buffer)[: self._left])
-        self._left -= size
-        self.ended = size == 0
-        return size
-
-    def close(self) -> None:
-        """Nothing: the connection is closed by its context."""
-
-
-class _Reader(io.RawIOBase):
-    def __init__(self, wire: _Wire) -> None:
-        self._wire = wire
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a writable buffer
-        return self._wire.read_into(buffer)
-
-
 @cache
 def _public_context() -> ssl.SSLContext:
     """Loading the public certificates takes 20 ms of CPU, so it is done once."""
@@ -436,6 +422,18 @@ def _context_of(tls: TlsSettings | None) -> ssl.SSLContext:
     return context
 
 
+def _check_headers(headers: Mapping[str, str]) -> None:
+    """Raises InvalidInputError, which names the header only, if one is not a single line."""
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            raise InvalidInputError(
+                "target.http.headers",
+                name,
+                "its value has line breaks, control characters or characters beyond Latin-1",
+                "Use printable characters on one line.",
+            )
+
+
 def _text(error: BaseException) -> str:
     """A short text about *error*, which has no part of the request."""
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -446,6 +444,8 @@ def _text(error: BaseException) -> str:
         return "the connection was refused"
     if isinstance(error, http.client.RemoteDisconnected | ConnectionError):
         return "the connection was closed"
+    if isinstance(error, MalformedResponseError):
+        return f"the response is not valid HTTP: {error}"
     if isinstance(error, OSError):
         return error.strerror or type(error).__name__
     return f"the response is not valid HTTP ({type(error).__name__})"
