@@ -20,6 +20,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.ports.scripts import Directive
 from nextfire.domain.ports.targets import AttemptResult
 from nextfire.domain.run import MAX_VALUE_BYTES, AttemptOutcome
+from nextfire.targets.aws import model
 from nextfire.targets.aws.document import AwsCall
 from nextfire.targets.aws.model import (
     FORBIDDEN,
@@ -220,6 +221,15 @@ def test_a_whole_payload_is_given_to_a_text_as_json() -> None:
     assert client.calls[0][1]["MessageBody"] == '{"n":3}'
 
 
+def test_numbers_that_json_does_not_have_are_null() -> None:
+    client = Client({"StatusCode": 200, "Payload": io.BytesIO(b'{"a": NaN, "b": 1e999}')})
+
+    found = attempt(client, a_call_job("lambda:Invoke", FunctionName="f"))
+
+    given = json.loads(found.given or b"", parse_constant=pytest.fail)
+    assert given["Payload"] == {"a": None, "b": None}
+
+
 def test_a_function_error_is_a_failure() -> None:
     payload = io.BytesIO(b'{"errorMessage": "no"}')
     client = Client({"StatusCode": 200, "FunctionError": "Unhandled", "Payload": payload})
@@ -322,3 +332,10 @@ def test_attempts_of_an_execution_have_the_same_token() -> None:
     assert first == second
     assert len(first) == 32
     assert run_key().execution_id not in first
+
+
+def test_few_descriptions_of_services_are_kept() -> None:
+    for service in model._services()[:40]:  # noqa: SLF001 - all of them take 400 MB
+        model._service(service)  # noqa: SLF001
+
+    assert model._service.cache_info().currsize <= 16  # noqa: SLF001

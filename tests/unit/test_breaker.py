@@ -419,3 +419,20 @@ def test_5000_runs_survive_an_outage(
     assert store.writes <= (OPENS_AFTER + len(probes) + 3) * processes
     if processes == 1:
         assert store.writes <= OPENS_AFTER + len(probes) + 2
+
+
+def test_a_store_that_takes_long_to_fail_is_asked_once_in_five_seconds(
+    breaker: Breaker, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_slowly(*_: object, **__: object) -> None:
+        store.reads += 1
+        clock.advance(seconds=15)
+        raise UnavailableError("no answer")
+
+    monkeypatch.setattr(store, "get", fail_slowly)
+    began = clock.now()
+    for _ in range(10):  # runs that waited for the first one, and their results
+        breaker.admit("acme", HOST, "run", began)
+        breaker.report("acme", HOST, "ok")
+
+    assert store.reads == 1

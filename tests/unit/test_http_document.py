@@ -134,3 +134,11 @@ def test_a_target_is_of_one_kind(target: dict[str, Any], kind: TargetKind) -> No
 def test_a_target_of_no_or_two_kinds_is_rejected(target: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Target.model_validate(target)
+
+
+@pytest.mark.parametrize("service", ["iam", "sts", "organizations", "sso", "signin"])
+def test_a_callback_is_not_signed_for_services_that_manage_identities(service: str) -> None:
+    auth = {"type": "sigv4", "service": service, "region": "us-east-1"}
+
+    with pytest.raises(ValidationError, match="manage identities"):
+        HttpCall.model_validate({"url": "https://sts.amazonaws.com/?Action=X", "auth": auth})

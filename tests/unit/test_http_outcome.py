@@ -33,6 +33,13 @@ def judged(
     return result_of(call, REQUEST, response(status, body, **headers), masker, NOON)
 
 
+@pytest.mark.parametrize("body", [b'{"a": 1e999}', b'{"a": -1e999}', b'{"a": NaN}'])
+def test_numbers_that_json_does_not_have_are_null(body: bytes) -> None:
+    found = judged(200, body)
+
+    assert json.loads(found.given or b"", parse_constant=pytest.fail)["body"] == {"a": None}
+
+
 def test_a_success_has_the_response_as_its_result() -> None:
     body = b'{"id": 3}'
     found = judged(201, body, Content_Type="application/json", Set_Cookie="a=b", X_Request_Id="r1")

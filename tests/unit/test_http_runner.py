@@ -226,7 +226,9 @@ def test_a_rejected_token_is_not_used_again(callbacks: Callbacks) -> None:
         (response(200, b"[]"), True),
         (response(200, b'{"access_token": "a\\nb"}'), True),
         (response(503), False),
+        (response(429), False),
         (CallFailedError(Problem.CONNECT, "cannot connect"), False),
+        (CallFailedError(Problem.FORBIDDEN, "the destination is not allowed"), True),
     ],
 )
 def test_without_a_token_nothing_is_called(

@@ -40,6 +40,7 @@ JSON = st.recursive(
         ("plain", "plain"),
         ("{{payload.id}}", 7),
         ("{{ payload.id }}", 7),
+        ("{{" + " " * 50_000, "{{" + " " * 50_000),  # hours, if blanks backtrack
         ("{{payload.items.0.n}}", 1),
         ("{{payload.items.1.n}}", None),
         ("{{payload.a-b}}", True),
@@ -64,6 +65,8 @@ def test_placeholders_become_values(template: Any, rendered: Any) -> None:
         ("{{payload.who.x}}", "payload.who has no members"),
         ("{{payload.__class__}}", "payload has"),
         ("{{payload.items.-1}}", "no members"),
+        ("{{payload.items.0000000009}}", "no members"),
+        ("{{payload.items.1000000000}}", "no members"),
     ],
 )
 def test_an_unknown_placeholder_is_an_error_with_a_hint(template: str, hint: str) -> None:

@@ -23,7 +23,9 @@ from nextfire.domain.run import Run
 MAX_RENDERED_BYTES = 1024 * 1024
 """Maximum size of a rendered value as JSON."""
 MAX_DEPTH = 64
-_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]{1,256}?)\s*\}\}")
+_INDEX_DIGITS = 10
+_PLACEHOLDER = re.compile(r"\{\{([^{}]{1,256})\}\}")
+"""Blanks around the path are part of the match: a pattern for them takes cubic time."""
 
 
 class TemplateError(ValueError):
@@ -87,7 +89,7 @@ class _Rendering:
     def _text(self, text: str) -> JsonValue:
         whole = _PLACEHOLDER.fullmatch(text)
         if whole is not None:
-            found = lookup(self._context, whole[1])
+            found = lookup(self._context, whole[1].strip())
             self._take(_json(found))
             return found
         return self._inserted(text)
@@ -97,7 +99,7 @@ class _Rendering:
         return _PLACEHOLDER.sub(self._insert, text)
 
     def _insert(self, match: re.Match[str]) -> str:
-        found = lookup(self._context, match[1])
+        found = lookup(self._context, match[1].strip())
         text = found if isinstance(found, str) else _json(found)
         self._take(text)
         return text
@@ -122,7 +124,12 @@ def lookup(context: Mapping[str, JsonValue], path: str) -> JsonValue:
     for number, part in enumerate(parts):
         if isinstance(found, dict) and part in found:
             found = found[part]
-        elif isinstance(found, list) and part.isdecimal() and int(part[:9]) < len(found):
+        elif (
+            isinstance(found, list)
+            and len(part) < _INDEX_DIGITS
+            and part.isdecimal()
+            and int(part) < len(found)
+        ):
             found = found[int(part)]
         else:
             raise TemplateError(_unknown(path, parts[:number], found, part))
@@ -145,7 +152,7 @@ def _unknown(path: str, before: list[str], found: object, part: str) -> str:
 def placeholders(value: JsonValue) -> list[str]:
     """The paths of all placeholders in *value*."""
     if isinstance(value, str):
-        return _PLACEHOLDER.findall(value)
+        return [path.strip() for path in _PLACEHOLDER.findall(value)]
     if isinstance(value, dict):
         inner = [path for each in value.values() for path in placeholders(each)]
         return [path for name in value for path in placeholders(name)] + inner

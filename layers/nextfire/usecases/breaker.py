@@ -140,13 +140,14 @@ class Breaker:
         self, key: EndpointKey, known: _Known, now: datetime, *, again: bool = False
     ) -> Endpoint | None:
         """The endpoint, as known or from the store; None if the store never answered."""
-        if known.is_fresh(now) and not again:
+        # Later than *now*, if this thread waited for another one.
+        if known.is_fresh(max(now, self._clock.now())) and not again:
             return known.endpoint
         try:
             known.keep(self._store.get(key) or Endpoint(key), now)
         except Exception as error:  # noqa: BLE001 — no failure of the store delays a run
             self._on_error(error)
-            known.read_at = now
+            known.read_at = self._clock.now()  # a timeout may take longer than the 5 s
         return known.endpoint
 
     def _write(self, known: _Known, was: Endpoint, to: Endpoint, now: datetime) -> bool | None:

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from nextfire.adapters.aws.calls import RoleClients, RoleIdentity
-from nextfire.adapters.aws.clients import dynamodb
+from nextfire.adapters.aws.clients import dynamodb_fail_fast
 from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.domain.ports.access import Secrets
 from nextfire.domain.ports.clocks import Clock
@@ -54,7 +54,7 @@ def _gate(settings: ExecutorSettings, clock: Clock) -> Breaker | None:
     if settings.endpoints_table is None:
         return None
     return Breaker(
-        DynamoDbEndpointStore(dynamodb(), table=settings.endpoints_table),
+        DynamoDbEndpointStore(dynamodb_fail_fast(), table=settings.endpoints_table),
         settings.pool,
         clock,
         on_error=lambda error: _log.warning("endpoint not read or written: %s", error),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from functools import cache
 from typing import Any
 
 from nextfire.adapters.aws.errors import error_code, refused, translated
@@ -76,19 +77,29 @@ class RoleIdentity:
 
 
 def _new_client(service: str, region: str | None, role: Credentials, timeout: float) -> Any:
-    # Imported when the first call is made: it takes a second.
-    import boto3  # noqa: PLC0415
     from botocore.config import Config  # noqa: PLC0415
 
-    session = boto3.session.Session(
-        aws_access_key_id=role.access_key,
-        aws_secret_access_key=role.secret_key,
-        aws_session_token=role.token,
-        region_name=region,
-    )
     config = Config(
         connect_timeout=min(_CONNECT_TIMEOUT, timeout),
         read_timeout=timeout,
         retries={"total_max_attempts": 1, "mode": "standard"},  # each retry is an attempt on record
     )
-    return session.client(service, config=config)  # type: ignore[call-overload] # any service
+    return _session().create_client(
+        service,
+        region_name=region,
+        aws_access_key_id=role.access_key,
+        aws_secret_access_key=role.secret_key,
+        aws_session_token=role.token,
+        config=config,
+    )
+
+
+@cache
+def _session() -> Any:
+    """One for all clients: each session reads the descriptions of its services again, which take
+    20 MB for ec2. It has no credentials: clients get their own.
+    """
+    # Imported when the first call is made: it takes a second.
+    from botocore.session import Session  # noqa: PLC0415
+
+    return Session()

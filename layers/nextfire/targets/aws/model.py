@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from botocore.loaders import create_loader
@@ -32,6 +32,8 @@ FORBIDDEN = frozenset(
 """Services that manage identities and accounts; never called."""
 _FIELD = "target.aws"
 _MAX_DEPTH = 32
+_SERVICES_KEPT = 16
+"""Descriptions of services that are kept: all of them would take half a GB."""
 _PLACEHOLDER = re.compile(r"\{\{[^{}]+\}\}")
 _TOKEN_LENGTH = 32
 """All APIs with idempotency tokens accept this many hexadecimal digits."""
@@ -260,6 +262,6 @@ def _services() -> tuple[str, ...]:
     return tuple(create_loader().list_available_services("service-2"))
 
 
-@cache
+@lru_cache(maxsize=_SERVICES_KEPT)
 def _service(name: str) -> ServiceModel:
     return ServiceModel(create_loader().load_service_model(name, "service-2"), name)

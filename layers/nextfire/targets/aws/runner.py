@@ -27,6 +27,7 @@ from nextfire.domain.run import (
     Run,
     too_large,
 )
+from nextfire.targets import json_values
 from nextfire.targets.aws.document import AwsCall
 from nextfire.targets.template import TemplateError, context_of, render
 
@@ -217,7 +218,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - of any type
         except UnicodeDecodeError:
             return {"base64": base64.b64encode(value).decode()}
         try:
-            return json.loads(text)
+            return json_values.read(text)
         except (ValueError, RecursionError):
             return text
     return str(value)

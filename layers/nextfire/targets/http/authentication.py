@@ -35,6 +35,7 @@ _USUAL_LIFE = 300.0
 _LONGEST_LIFE = 86_400.0
 _MAX_TOKENS = 256
 _OK = 200
+_THROTTLED = 429
 _SERVER_ERROR = 500
 
 
@@ -169,7 +170,7 @@ class Authentication:
                 urlencode({name: value for name, value in form.items() if value}).encode(),
             )
         )
-        if response.status >= _SERVER_ERROR:
+        if response.status == _THROTTLED or response.status >= _SERVER_ERROR:
             raise UnavailableError(f"the token server responded {response.status}. Try again.")
         token, life = _read_token(response)
         if token is None:

@@ -25,6 +25,11 @@ _CONNECTION = {
     *("proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"),
 }
 _OURS = {"idempotency-key", "traceparent", "tracestate", "accept-encoding"}
+_IDENTITY_SERVICES = {
+    *("iam", "sts", "organizations", "account", "sso", "sso-oauth", "identitystore"),
+    *("rolesanywhere", "signin"),
+}
+"""Names in signatures of the services that AWS calls may not use either: see `targets.aws`."""
 _CREDENTIALS = re.compile(
     r"authorization|cookie|.*api-?key|.*(token|secret|password|credential).*", re.IGNORECASE
 )
@@ -122,6 +127,17 @@ class SigV4Auth(Document):
     type: Literal["sigv4"]
     service: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,64}$")]
     region: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,32}$")]
+
+    @field_validator("service")
+    @classmethod
+    def _check_service(cls, service: str) -> str:
+        if service in _IDENTITY_SERVICES:
+            raise _error(
+                "identity_service",
+                "jobs may not call services that manage identities and accounts",
+                "Run a script with a role for this.",
+            )
+        return service
 
 
 class OidcAuth(Document):

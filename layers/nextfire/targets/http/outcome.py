@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from nextfire.domain.masking import Masker
 from nextfire.domain.ports.targets import AttemptResult
 from nextfire.domain.run import MAX_CALL_BYTES, AttemptOutcome, Result
+from nextfire.targets import json_values
 from nextfire.targets.http.addresses import DEFAULT_PORTS
 from nextfire.targets.http.document import HttpCall
 from nextfire.targets.http.retry_after import retry_at
@@ -109,7 +110,7 @@ def _given(response: Response, masker: Masker) -> bytes:
 def _body(body: bytes) -> Any:  # noqa: ANN401 - JSON
     """The JSON value of *body*, or its text."""
     try:
-        return json.loads(body, parse_constant=lambda _: None)
+        return json_values.read(body)
     except (ValueError, RecursionError):
         return body.decode(errors="replace")
 

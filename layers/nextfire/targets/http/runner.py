@@ -97,7 +97,8 @@ class HttpTarget:
         try:
             attempted = self._call(job, run, masker, line)
         except CallFailedError as error:  # of the token server
-            attempted = _failed(f"no token: {error.text}")
+            permanent = error.problem is Problem.FORBIDDEN
+            attempted = _failed(f"no token: {error.text}", permanent=permanent)
         except (InvalidInputError, NotFoundError, TemplateError) as error:
             attempted = _failed(str(error), permanent=True)
         except UnavailableError as error:
