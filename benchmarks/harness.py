@@ -37,8 +37,9 @@ from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
 from nextfire.domain.places import tenant_place
 from nextfire.settings import WatcherSettings
+from nextfire.usecases.check_definition import Limits
 from nextfire.usecases.find_unsent import FindUnsent
-from nextfire.usecases.manage_jobs import Limits, ManageJobs
+from nextfire.usecases.manage_jobs import ManageJobs
 from nextfire.usecases.watch import Watch
 from nextfire.usecases.watcher_life import WatcherLife
 from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watch, build_watcher

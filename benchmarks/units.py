@@ -8,7 +8,7 @@ from benchmarks.harness import Meter, SimulatedClock, Stack, Tally, drive, new_w
 from benchmarks.harness import stack as running_stack
 from benchmarks.report import Result, progress, tell
 from nextfire.domain.run import AttemptOutcome
-from nextfire.usecases.execute_run import Handled
+from nextfire.usecases.handled import Handled
 from nextfire.usecases.message_batch import MessageBatch
 
 TOGETHER = 100

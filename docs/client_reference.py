@@ -21,15 +21,19 @@ def page() -> str:
     parts = [PAGE.read_text().partition(_MARK)[0] + _MARK, "## Client\n"]
     parts += ["\n".join(_entry("Client", Client.__init__, Client.__init__.__doc__ or ""))]
     parts.append("## Methods\n")
-    for name, member in vars(Client).items():
-        if name.startswith("_"):
-            continue
+    for name, member in _members():
         parts.append(f"### {name}\n")
         if isinstance(member, property):
             parts.append(f"Property. {' '.join((member.__doc__ or '').split())}\n")
         else:
             parts.append("\n".join(_entry(name, member, member.__doc__ or "")))
     return "\n".join(parts)
+
+
+def _members() -> Iterator[tuple[str, Any]]:
+    """The public members, as the modules of the client have them in order."""
+    for part in Client.__mro__[:-1]:
+        yield from ((name, each) for name, each in vars(part).items() if name[0] != "_")
 
 
 def _entry(name: str, method: Callable[..., Any], doc: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
 from infra.setting_types import StrictSettings
+from nextfire.targets.http.addresses import never_opens
 
 if TYPE_CHECKING:
     from infra.pool_settings import PoolSettings
@@ -14,11 +15,18 @@ if TYPE_CHECKING:
 
 def _network(text: str) -> str:
     try:
-        return str(ip_network(text))
+        network = ip_network(text)
     except ValueError as error:
         raise ValueError(
             f"callNetworks: {text!r} is not a network ({error}): write 10.0.0.0/8 or fd00::/8"
         ) from error
+    if never_opens(network):
+        raise ValueError(
+            f"callNetworks: {text} never opens: callbacks do not reach instance metadata, "
+            "link-local, multicast, unspecified and IPv4-mapped addresses. Remove it, or write a "
+            "private network such as 10.0.0.0/8"
+        )
+    return str(network)
 
 
 _AWS_ACTION = r"^(\*|[a-z][a-z0-9-]*:(\*|[A-Z][A-Za-z0-9]*\*?))$"
@@ -43,7 +51,7 @@ class CallSettings(StrictSettings):
         tuple[Annotated[str, StringConstraints(pattern=_AWS_ACTION)], ...], Field(max_length=100)
     ] = ("*",)
     """The actions that AWS calls may use: `sqs:SendMessage`, `sqs:*`, or `*` for all except those
-    of services that manage identities."""
+    of services that manage identities. Callbacks are signed for services with all actions only."""
 
     @model_validator(mode="after")
     def _check_targets(self) -> Self:

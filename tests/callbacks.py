@@ -12,7 +12,8 @@ from nextfire.domain.log import Stream
 from nextfire.domain.ports.scripts import Directive
 from nextfire.domain.run import Attempt, Run, RunState
 from nextfire.targets.http.addresses import AddressRules
-from nextfire.targets.http.transport import CallFailedError, Request, Response, Timings, TlsSettings
+from nextfire.targets.http.messages import Request, Response, Timings
+from nextfire.targets.http.tls import TlsSettings
 from tests.builders import LEASE, NOON, a_job, a_run
 
 LONGEST = timedelta(minutes=10)
@@ -72,7 +73,7 @@ def response(
 class MemoryTransport:
     """Responds with each of *answers* in turn, and then with the last one."""
 
-    answers: list[Response | CallFailedError] = field(default_factory=lambda: [response()])
+    answers: list[Response | Exception] = field(default_factory=lambda: [response()])
     sent: list[Request] = field(default_factory=list)
     tls: list[TlsSettings | None] = field(default_factory=list)
     rules: AddressRules = field(default_factory=AddressRules)
@@ -90,6 +91,6 @@ class MemoryTransport:
         self.tls.append(tls)
         ask()
         answer = self.answers[min(len(self.sent), len(self.answers)) - 1]
-        if isinstance(answer, CallFailedError):
+        if isinstance(answer, Exception):
             raise answer
         return answer

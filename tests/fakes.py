@@ -20,6 +20,7 @@ from operator import attrgetter
 from typing import Any, Protocol, TypeVar, cast
 
 from nextfire.domain.audit import Audit
+from nextfire.domain.call_flow import CallFlow
 from nextfire.domain.chain import Batch
 from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry, bucket_name
 from nextfire.domain.endpoints import Endpoint, EndpointKey
@@ -55,7 +56,7 @@ from nextfire.domain.script import (
     Upload,
 )
 from nextfire.usecases.dispatch.report import TickReport
-from nextfire.usecases.execute_run import Handled
+from nextfire.usecases.handled import Handled
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -1314,6 +1315,7 @@ class MemoryEndpointStore:
 
     def __init__(self) -> None:
         self.items: dict[EndpointKey, Endpoint] = {}
+        self.flows: dict[EndpointKey, CallFlow] = {}
         self.reads = 0
         self.writes = 0
         self._broken: set[EndpointKey] = set()
@@ -1338,6 +1340,20 @@ class MemoryEndpointStore:
             if (there.version if there else 0) != was.version:
                 return False
             self.items[to.key] = to
+            return True
+
+    def flow(self, key: EndpointKey) -> CallFlow | None:
+        with self._lock:
+            self.reads += 1
+            return self.flows.get(key)
+
+    def replace_flow(self, was: CallFlow, to: CallFlow) -> bool:
+        with self._lock:
+            self.writes += 1
+            there = self.flows.get(to.key)
+            if (there.version if there else 0) != was.version:
+                return False
+            self.flows[to.key] = to
             return True
 
     def list(self, tenant: str, pool: str, *, cursor: str | None, limit: int) -> Page[Endpoint]:
@@ -1567,6 +1583,7 @@ class Stores:
     secrets: MemorySecrets = field(default_factory=MemorySecrets)
     scripts: MemoryScriptStore = field(default_factory=MemoryScriptStore)
     requests: MemoryRequestStore = field(default_factory=MemoryRequestStore)
+    endpoints: MemoryEndpointStore = field(default_factory=MemoryEndpointStore)
 
 
 def memory_stores(clock: Clock, pools: Collection[str], *, shards: int = 1) -> Stores:

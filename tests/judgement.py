@@ -25,6 +25,10 @@ CLOCKS_APART = timedelta(seconds=2)
 MISSED_AFTER = timedelta(seconds=60)
 """From this lateness on, the misfire policy decides."""
 _MOMENT = timedelta(milliseconds=1)  # recorded instants are truncated to milliseconds
+_LONGEST_DEFERRAL = timedelta(minutes=16)
+"""A run is skipped if its next attempt would begin after its relevancy window. The receiver of the
+simulation asks for at most 15 minutes.
+"""
 _DECIDING = timedelta(seconds=30)
 """Maximum time between reading the clock, reading the job and acting on both."""
 _SENDING = timedelta(seconds=15)
@@ -240,14 +244,18 @@ class Judge:
         return any(entry is not None and entry.at <= now + _MOMENT for entry in following)
 
     def _skipped(self, record: Run) -> None:
-        """An executor received the run and did not start it."""
+        """An executor received the run and did not start it; or a destination was not available
+        until the run's relevancy window had passed.
+        """
         key, now = record.key, record.finished_at
         assert now is not None, _describe(record, "finished_at is missing")
-        assert not record.attempts, _describe(record, "skipped, but has attempts")
+        deferred = all(each.outcome is AttemptOutcome.DEFERRED for each in record.attempts)
+        assert deferred, _describe(record, "skipped, but has attempts")
         for job in self.evidence.in_force(now):
             due_at = job.due_at(key.scheduled_at)
             window = job.definition.misfire.relevancy_window
-            if window is not None and now - due_at > window - _MOMENT:
+            until_next = _LONGEST_DEFERRAL if record.attempts else _MOMENT
+            if window is not None and now - due_at > window - until_next:
                 return
             match job.definition.overlap:
                 # A manual run counts as running from its request on and is not sent in the order of

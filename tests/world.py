@@ -24,14 +24,19 @@ from nextfire.domain.run import Run
 from nextfire.domain.target import TargetKind
 from nextfire.targets.by_kind import TargetsByKind
 from nextfire.targets.script.runner import ScriptTarget
+from nextfire.usecases.check_definition import Limits
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.dispatch.tick import BUDGET, Dispatch
-from nextfire.usecases.execute_run import Disposition, ExecutorConfig, Handled
+from nextfire.usecases.executor_config import ExecutorConfig
+from nextfire.usecases.find_run import FindRun
 from nextfire.usecases.find_unsent import FindUnsent
+from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.manage_backfills import ManageBackfills
-from nextfire.usecases.manage_jobs import Limits, ManageJobs
+from nextfire.usecases.manage_jobs import ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
+from nextfire.usecases.request_runs import RequestRuns
+from nextfire.usecases.skip_next import SkipNext
 from nextfire.wiring.executor import ExecutorPorts, execute_run_of
 from nextfire.wiring.watcher import WatcherPorts, build_dispatcher
 from tests.builders import LEASE, a_definition, at, job_key
@@ -106,15 +111,15 @@ class World:
                 read_shards=shards,
             ),
         )
+        jobs, runs = self.faults.through(self.jobs, "jobs"), self.faults.through(self.runs, "runs")
+        self.find_run = FindRun(jobs, runs, retention=timedelta(days=90), clock=self.clock)
         self.manage_runs = ManageRuns(
-            self.faults.through(self.jobs, "jobs"),
-            self.faults.through(self.runs, "runs"),
-            pools=POOLS,
-            retention=timedelta(days=90),
-            clock=self.clock,
-            executor=InlineExecutor(),
-            quotas=quotas,
+            jobs, runs, self.find_run, pools=POOLS, clock=self.clock, executor=InlineExecutor()
         )
+        self.request_runs = RequestRuns(
+            jobs, runs, self.find_run, pools=POOLS, clock=self.clock, quotas=quotas
+        )
+        self.skips = SkipNext(jobs, runs, clock=self.clock)
         self.watcher = self.new_watcher()
 
     # Time

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from nextfire.client.api import Page, up_to
+from nextfire.client.operations import Page, up_to
 from nextfire.responses.base import ApiResponse
 
 Document = dict[str, Any]

@@ -5,10 +5,15 @@ from typing import Annotated
 
 import typer
 
+from nextfire.domain.call_limit import MAX_PARALLEL, MAX_PER_MINUTE
 from nextfire.domain.endpoints import parse_destination
 from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.run import AttemptOutcome
 from nextfire_cli import render, session
-from nextfire_cli.documents import first
+from nextfire_cli.documents import Document, first
+from nextfire_cli.endpoint_test import EndpointTest, attempt_of, job_of
+from nextfire_cli.flags import CALL_FLAGS
+from nextfire_cli.options import takes
 from nextfire_cli.runs import Reason
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -39,7 +44,7 @@ def list_(
     pool: Annotated[str | None, typer.Option(help="Of one pool.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of results.")] = 100,
 ) -> None:
-    """List the endpoints that failed, or were paused or changed in the last 30 days."""
+    """List the endpoints that failed or changed in the last 30 days, are paused or have a limit."""
     caller = session.of(context)
     items, more = first(limit, partial(caller.client().list_endpoints, pool=pool))
     caller.show({"items": items, "more": more}, render.endpoints(items))
@@ -73,3 +78,67 @@ def resume(context: typer.Context, host: Host, pool: Pool = "default") -> None:
     caller = session.of(context)
     endpoint = caller.client().resume_endpoint(pool, host).document
     caller.show(endpoint, render.endpoint(endpoint))
+
+
+@app.command()
+def limit(
+    context: typer.Context,
+    host: Host,
+    pool: Pool = "default",
+    per_minute: Annotated[
+        int | None, typer.Option(min=1, max=MAX_PER_MINUTE, help="Calls per minute.")
+    ] = None,
+    parallel: Annotated[
+        int | None, typer.Option(min=1, max=MAX_PARALLEL, help="Calls at the same time.")
+    ] = None,
+    none: Annotated[bool, typer.Option("--none", help="Remove both limits.")] = False,
+) -> None:
+    """Limit the calls of an endpoint, by all jobs of the pool together. A limit that is not given
+    is removed. Runs that must wait use up no attempts.
+
+    [bold]Examples[/]
+      nextfire endpoints limit api.example.com --pool calls --per-minute 600 --parallel 10
+      nextfire endpoints limit api.example.com --pool calls --none
+    """
+    if none == (per_minute is not None or parallel is not None):
+        raise typer.BadParameter("give --per-minute, --parallel or both; or --none alone.")
+    caller = session.of(context)
+    endpoint = (
+        caller.client()
+        .limit_endpoint(pool, host, per_minute=per_minute, parallel=parallel)
+        .document
+    )
+    caller.show(endpoint, render.endpoint(endpoint))
+
+
+@app.command("test")
+@takes(CALL_FLAGS)
+def call_once(
+    context: typer.Context,
+    document: Document,
+    url: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="URL", show_default=False, help="URL to call. [dim]Default: that of --file[/]"
+        ),
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Do not delete the job.")] = False,
+) -> None:
+    """Call a URL once, as a job would, and show request and response.
+
+    This sends a real request, by a new job that is deleted afterwards.
+    Values of secrets are shown as ***. The connection adds Host, Accept-Encoding,
+    Connection and Content-Length. Exit code 1: the call did not succeed.
+
+    [bold]Examples[/]
+      nextfire endpoints test https://api.example.com/hooks --pool calls --payload '{"id": 7}'
+      nextfire endpoints test https://api.example.com/hooks --pool calls --sign webhook-secret
+      nextfire endpoints test -f job.yaml
+    """
+    job = job_of(url, document)
+    caller = session.of(context)
+    run = EndpointTest(caller.client(), job, keep=keep).play()
+    caller.show(run, render.tested(run))
+    attempt = attempt_of(run)
+    if attempt is None or attempt["outcome"] != AttemptOutcome.SUCCEEDED:
+        raise typer.Exit(1)

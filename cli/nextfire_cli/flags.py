@@ -243,6 +243,14 @@ FLAGS = (
     Flag("--label", "labels", "May be repeated.", kind=LABELS),
 )
 
+CALL_FLAGS = [
+    flag
+    for flag in FLAGS
+    if (flag.path == "target.http" and flag.name != "--http")
+    or flag.name in {"--pool", "--payload", "--timeout", "--label"}
+]
+"""The flags that define a callback, except its URL; and labels, which some API keys require."""
+
 WITHOUT_FLAG = {
     "type": "The flag for `schedule` selects it: --cron, --at, ...",
     "target.script": "Only in a document (--file): --handler names a script of the pool.",

@@ -228,6 +228,31 @@ def cancel(
 
 
 @app.command()
+def replay(
+    context: typer.Context,
+    execution_id: ExecutionId,
+    reason: Reason = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended.")] = False,
+) -> None:
+    """Send the latest request of an HTTP callback again: the same bytes, except trace, signatures
+    and authentication. This is a new run. If the job has changed so that the bytes would differ,
+    nothing is sent and the run is DEAD. With --wait, exit code 1: it did not succeed.
+
+    [bold]Examples[/]
+      nextfire runs replay EXECUTION_ID --reason 'the receiver lost it' --wait
+    """
+    caller = session.of(context)
+    client = caller.client()
+    run = client.replay_execution(execution_id, reason=reason).document
+    while wait and run["state"] in _UNDER_WAY:
+        time.sleep(POLL)
+        run = client.get_execution(run["executionId"]).document
+    caller.show(run, render.execution_line(run))
+    if wait and run["state"] != RunState.SUCCEEDED:
+        raise typer.Exit(1)
+
+
+@app.command()
 def redrive(
     context: typer.Context,
     execution_ids: Annotated[

@@ -72,17 +72,21 @@ from nextfire.domain.quotas import Quota, too_many_requests
 from nextfire.domain.restriction import RestrictedError
 from nextfire.responses.base import one_line
 from nextfire.settings import ApiSettings
+from nextfire.usecases.check_definition import Limits
+from nextfire.usecases.find_run import FindRun
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.limit_requests import LimitRequests
 from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_endpoints import ManageEndpoints
-from nextfire.usecases.manage_jobs import Limits, ManageJobs
+from nextfire.usecases.manage_jobs import ManageJobs
 from nextfire.usecases.manage_keys import ManageKeys
 from nextfire.usecases.manage_runs import ManageRuns
 from nextfire.usecases.manage_scripts import ManageScripts
 from nextfire.usecases.many_jobs import BulkJobs
 from nextfire.usecases.read_logs import ReadLogs
 from nextfire.usecases.read_quotas import ReadQuotas
+from nextfire.usecases.request_runs import RequestRuns
+from nextfire.usecases.skip_next import SkipNext
 from nextfire.wiring.telemetry import Telemetry
 
 _SIDE_BY_SIDE = 10
@@ -137,17 +141,26 @@ class Services:
         self.backfills = ManageBackfills(self.job_store, unsent)
         side_by_side = RequestThreadPool(_SIDE_BY_SIDE)
         self.many_jobs = BulkJobs(self.jobs, self.job_store, clock=clock, executor=side_by_side)
+        self.find_run = FindRun(self.job_store, self.runs, retention=RETENTION, clock=clock)
         self.executions = ManageRuns(
             self.job_store,
             self.runs,
+            self.find_run,
             pools=self.pools,
-            retention=RETENTION,
             clock=clock,
             executor=side_by_side,
+        )
+        self.request_runs = RequestRuns(
+            self.job_store,
+            self.runs,
+            self.find_run,
+            pools=self.pools,
+            clock=clock,
             quotas=settings.quotas,
         )
+        self.skips = SkipNext(self.job_store, self.runs, clock=clock)
         self.quotas = ReadQuotas(self.job_store, control, settings.quotas, settings.tenant_weights)
-        self.logs = ReadLogs(self.executions, self.files)
+        self.logs = ReadLogs(self.find_run, self.files)
         shelf = S3ScriptShelf(s3(), s3_presigner, bucket=settings.scripts_bucket)
         self.scripts = ManageScripts(shelf, self.pools)
         self.scripts_bucket = settings.scripts_bucket

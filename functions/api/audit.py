@@ -86,7 +86,8 @@ def audit_event(
     caller = who(event)
     body, status = json.loads(answer["body"]), HTTPStatus(answer["statusCode"])
     done = status < HTTPStatus.BAD_REQUEST
-    resource = given | ({each: body[each] for each in _IDS if each in body} if done else {})
+    # A replay makes another execution: `after` has its id.
+    resource = ({each: body[each] for each in _IDS if each in body} if done else {}) | given
     before, after = _before(given, seen), body if done else None
     record: dict[str, Any] = {
         "event": EVENT,

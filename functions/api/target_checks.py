@@ -28,6 +28,13 @@ def target_check(pools: Mapping[str, DeployedPool]) -> Callable[[JobDefinition],
                 f"the pool runs {pool.targets}, not {target.kind.noun}",
                 f"Pools for {target.kind.noun}: {_fitting(pools, is_script=is_script)}.",
             )
+        if not is_script and definition.retry_policy.retry_on.exit_codes is not None:
+            raise InvalidInputError(
+                "retryPolicy.retryOn.exitCodes",
+                [*definition.retry_policy.retry_on.exit_codes],
+                f"{target.kind.noun} have no exit codes",
+                "Remove it; retryPolicy.retryOn.states selects the outcomes that are retried.",
+            )
         if target.http is not None:
             _check_callback(target.http, definition, pool)
         if target.aws is not None:
@@ -48,6 +55,11 @@ def _check_callback(call: HttpCall, definition: JobDefinition, pool: DeployedPoo
         check_url(call.auth.token_url, rules, "target.http.auth.tokenUrl")
     if isinstance(call.auth, SigV4Auth | OidcAuth) and not pool.has_job_role:
         raise _without_role("target.http.auth.type", call.auth.type)
+    if isinstance(call.auth, SigV4Auth):
+        # Its module has the transport, which the API needs for nothing else.
+        from nextfire.targets.http.authentication import check_signature  # noqa: PLC0415
+
+        check_signature(call.auth, pool.aws_actions)
     _check_template("target.http.body", call.body, definition)
 
 

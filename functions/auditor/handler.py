@@ -17,7 +17,8 @@ from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.adapters.sqs.run_queue import SqsRunQueue
 from nextfire.settings import AuditorSettings
-from nextfire.usecases.audit import AuditJobs, AuditReport
+from nextfire.usecases.audit import AuditJobs
+from nextfire.usecases.audit_report import AuditReport
 from nextfire.wiring.telemetry import Telemetry
 
 _STOP_BEFORE = timedelta(minutes=1)

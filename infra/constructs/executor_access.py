@@ -18,6 +18,7 @@ from infra.constructs.stores import Stores
 from nextfire.adapters.dynamodb.due_items import DUE_TABLE
 from nextfire.adapters.dynamodb.endpoint_items import ENDPOINTS_TABLE
 from nextfire.adapters.dynamodb.fields import Writer, names
+from nextfire.adapters.dynamodb.flow_items import FLOWS
 from nextfire.adapters.dynamodb.job_items import JOBS_TABLE, PAUSED_FIELDS
 from nextfire.adapters.dynamodb.run_items import RUNS_TABLE
 from nextfire.adapters.scripts.job_role import SESSION_TAGS
@@ -33,8 +34,8 @@ _MINUTES = "2???-??-??T??:??Z#*"
 """Buckets of the table `due` that watchers read; excludes the bucket of quarantined entries."""
 _CHANGED_RUN = names(RUNS_TABLE, of=Writer.EXECUTORS)
 """Attributes of a run that executors write: neither the payload nor the requester."""
-_ENDPOINT = names(ENDPOINTS_TABLE, of=Writer.EXECUTORS)
-"""Attributes of an endpoint that executors write: no pause."""
+_ENDPOINT = tuple({*names(ENDPOINTS_TABLE, of=Writer.EXECUTORS), *names(FLOWS)})
+"""Attributes of an endpoint and of the flow of its calls that executors write: no pause."""
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,9 @@ class Explorer:
     def _stack(self) -> Stack:
         flow = self._flow
         more = flow.job_role, flow.pool, flow.quotas
-        return Stack(self._system, self._cloud, self._clock, flow.script, *more)
+        return Stack(
+            self._system, self._cloud, self._clock, flow.script, *more, respond=flow.respond
+        )
 
 
 Death = tuple[str, State | str | None]

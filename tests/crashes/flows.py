@@ -32,12 +32,14 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.scripts import ScriptCall
 from nextfire.domain.quotas import NO_QUOTAS, Quotas, TenantQuotas
 from nextfire.domain.run import Run, RunState, Trigger
+from nextfire.targets.http.messages import Request, Response
 from nextfire.usecases.find_outstanding import has_outstanding
 from nextfire.usecases.manage_backfills import BackfillRange
 from nextfire.usecases.manage_runs import Redriven
 from nextfire.usecases.record_changes import RecordChanges
 from tests.accounting import covered, ran
 from tests.builders import LEASE, RUN_ALL, RUN_LATEST, SKIP, a_definition, at, job_key
+from tests.callbacks import response
 from tests.crashes.cloud import Process
 from tests.crashes.stack import GONE, POOL, Api, Stack, Worker
 from tests.fakes import Killed, Script
@@ -82,6 +84,10 @@ class Flow:
     def script(self, call: ScriptCall) -> Script:  # noqa: ARG002 — for flows that use it
         """The behaviour of a script."""
         return Script()
+
+    def respond(self, request: Request, number: int) -> Response:  # noqa: ARG002
+        """The response to the request *number*, from 1, of a callback; see `Stack.respond`."""
+        return response()
 
     def check(self, stack: Stack) -> None:
         """Check what is specific to this flow at rest; `Stack.assert_sound` checks what holds for
@@ -441,7 +447,7 @@ class RunNow(RequestFlow):
         stack.at("11:59:55")
 
     def ask(self, api: Api, stack: Stack) -> object:  # noqa: ARG002
-        return api.executions.run_now(
+        return api.request_runs.run_now(
             job_key(), payload="7", reason=None, request="r", asked_at=at("11:59:55")
         )
 
@@ -466,7 +472,7 @@ class SkipNext(RequestFlow):
         stack.at("11:59:55")
 
     def ask(self, api: Api, stack: Stack) -> object:  # noqa: ARG002
-        return api.executions.skip_next(job_key(), "a reason")
+        return api.skips.skip_next(job_key(), "a reason")
 
     def check(self, stack: Stack) -> None:
         skipped = stack.job().skips
@@ -483,10 +489,10 @@ class Unskip(RequestFlow):
     def prepare(self, stack: Stack) -> None:
         stack.at("11:55")
         stack.register()
-        stack.api().executions.skip_next(job_key(), None)
+        stack.api().skips.skip_next(job_key(), None)
 
     def ask(self, api: Api, stack: Stack) -> object:  # noqa: ARG002
-        return api.executions.unskip(job_key())
+        return api.skips.unskip(job_key())
 
     def check(self, stack: Stack) -> None:
         # A repeated request, for lack of an answer, may find that the undo is done.

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from http import HTTPStatus
 from io import StringIO
 from itertools import count
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pytest
 from time_machine import Traveller
@@ -21,6 +21,7 @@ from nextfire.adapters.aws.event_bus import EventBridgeEventBus
 from nextfire.adapters.aws.secrets import AwsSecrets
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.adapters.dynamodb.run_reads import decode_all
@@ -47,22 +48,35 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit, Supervisor
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run, RunState
+from nextfire.domain.target import TargetKind
+from nextfire.targets.by_kind import TargetsByKind
+from nextfire.targets.http.authentication import Authentication
+from nextfire.targets.http.messages import Request, Response
+from nextfire.targets.http.runner import HttpTarget
 from nextfire.targets.script.runner import ScriptTarget
 from nextfire.usecases import many_jobs
-from nextfire.usecases.audit import AuditJobs, AuditReport
+from nextfire.usecases.audit import AuditJobs
+from nextfire.usecases.audit_report import AuditReport
+from nextfire.usecases.check_definition import Limits
 from nextfire.usecases.dispatch.gates import Shares
-from nextfire.usecases.execute_run import ExecutorConfig
+from nextfire.usecases.endpoint_gate import EndpointGate
+from nextfire.usecases.executor_config import ExecutorConfig
+from nextfire.usecases.find_run import FindRun
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_backfills import ManageBackfills
-from nextfire.usecases.manage_jobs import Limits, ManageJobs
+from nextfire.usecases.manage_endpoints import ManageEndpoints
+from nextfire.usecases.manage_jobs import ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
+from nextfire.usecases.request_runs import RequestRuns
 from nextfire.usecases.return_held import Returned, ReturnHeld
 from nextfire.usecases.serve_pool import ServePool, Threads
+from nextfire.usecases.skip_next import SkipNext
 from nextfire.wiring.executor import ExecutorPorts, build_executor
 from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
 from nextfire.wiring.worker import WorkerPorts, build_worker
 from tests.accounting import assert_all_accounted_for
 from tests.builders import LEASE, a_definition, at, job_key
+from tests.callbacks import response
 from tests.crashes.cloud import Cloud, Process
 from tests.fakes import (
     Clock,
@@ -79,6 +93,9 @@ from tests.integration.deployment import (
     identity,
     request_in_a_process,
 )
+
+if TYPE_CHECKING:
+    from nextfire.targets.http.transport import Transport
 
 T = TypeVar("T")
 
@@ -144,6 +161,18 @@ class _Runner:
         return runner.run(call, witness)
 
 
+class _Transport:
+    """The transport of callbacks: the flow's receiver, which reports each request to the stack."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+
+    def send(self, request: Request, **_: Any) -> Response:
+        self._stack.started(request.headers["Nextfire-Execution-Id"], None)
+        self._stack.sent.append(request.headers)
+        return self._stack.respond(request, len(self._stack.sent))
+
+
 class _Witness:
     """A `Supervisor` that reports each checkpoint whose save was acknowledged."""
 
@@ -174,6 +203,9 @@ class Stack:
     `job_role`: the executors have a role for scripts; `pool`: the pool of the executors; `quotas`:
     the quotas of the tenants; `counted`: processes created from now on may die.
 
+    `respond`: the response of the receiver of callbacks to a request and its number, from 1; raises
+    CallFailedError if there is none; `sent`: the headers of these requests.
+
     `answered`: the answer to the flow's caller, None before it; `answers`: the API handler's
     answers to the flow's requests; `audited`: its audit events for changes; `meanwhile`: called
     once while the next script runs; `starts`: starts of scripts by execution; `saved`: the
@@ -195,6 +227,8 @@ class Stack:
     meanwhile: Callable[[], object] | None = None
     starts: Counter[str] = field(default_factory=Counter)
     saved: dict[str, bytes] = field(default_factory=dict)
+    respond: Callable[[Request, int], Response] = lambda *_: response()
+    sent: list[Mapping[str, str]] = field(default_factory=list)
     _ended: dict[RunKey, Run] = field(default_factory=dict)
     _read: tuple[list[Item], dict[RunKey, Run]] = field(default_factory=lambda: ([], {}))
     _names: count[int] = field(default_factory=lambda: count(1))
@@ -202,7 +236,7 @@ class Stack:
     def __post_init__(self) -> None:
         self._adapters = Adapters(self, Process(self.cloud, "test", counted=False))
         self.jobs, self.runs = self._adapters.jobs, self._adapters.runs
-        self.due = self._adapters.due
+        self.due, self.endpoints = self._adapters.due, self._adapters.endpoints
 
     @property
     def now(self) -> datetime:
@@ -499,6 +533,7 @@ class Adapters:
             jobs_table=system.jobs_table,
         )
         self.control = DynamoDbControlStore(database, table=system.control_table)
+        self.endpoints = DynamoDbEndpointStore(database, table=system.endpoints_table)
 
     def queue(self, pools: Collection[str] = (POOL,)) -> SqsRunQueue:
         queues = dict.fromkeys(pools, self.stack.system.queue_url)
@@ -521,19 +556,28 @@ class Adapters:
 
     def executor(self) -> ExecutorPorts:
         stack, system = self.stack, self.stack.system
+        secrets = AwsSecrets(self.process.secrets, self.process.parameters, pool=POOL)
+        scripts = ScriptTarget(
+            scripts=S3ScriptStore(self.process.s3),
+            bucket=system.bucket,
+            runner=_Runner(stack),
+            secrets=secrets,
+            job_role=self._job_role() if stack.job_role else None,
+            clock=self.clock,
+        )
+        callbacks = HttpTarget(
+            transport=cast("Transport", _Transport(stack)),
+            secrets=secrets,
+            authentication=Authentication(secrets, None, None),
+            clock=self.clock,
+            gate=EndpointGate(self.endpoints, POOL, self.clock),
+        )
         return ExecutorPorts(
             jobs=self.jobs,
             runs=self.runs,
             due=self.due,
             files=S3RunFiles(self.process.s3, bucket=system.outputs_bucket),
-            target=ScriptTarget(
-                scripts=S3ScriptStore(self.process.s3),
-                bucket=system.bucket,
-                runner=_Runner(stack),
-                secrets=AwsSecrets(self.process.secrets, self.process.parameters, pool=POOL),
-                job_role=self._job_role() if stack.job_role else None,
-                clock=self.clock,
-            ),
+            target=TargetsByKind({TargetKind.SCRIPT: scripts, TargetKind.HTTP: callbacks}),
             dead_letters=SqsDeadLetters(self.process.sqs, queue_url=system.dlq_url),
             events=EventBridgeEventBus(self.process.events, bus=system.event_bus),
             clock=self.clock,
@@ -600,15 +644,15 @@ class Api:
         self.runs = has.runs
         self.jobs = ManageJobs(has.jobs, limits, unsent)
         self.backfills = ManageBackfills(has.jobs, unsent)
+        self.endpoints = ManageEndpoints(has.endpoints, [POOL])
+        find = FindRun(has.jobs, has.runs, retention=timedelta(days=90), clock=has.clock)
         self.executions = ManageRuns(
-            has.jobs,
-            has.runs,
-            pools=[POOL],
-            retention=timedelta(days=90),
-            clock=has.clock,
-            executor=has.inline,
-            quotas=has.stack.quotas,
+            has.jobs, has.runs, find, pools=[POOL], clock=has.clock, executor=has.inline
         )
+        self.request_runs = RequestRuns(
+            has.jobs, has.runs, find, pools=[POOL], clock=has.clock, quotas=has.stack.quotas
+        )
+        self.skips = SkipNext(has.jobs, has.runs, clock=has.clock)
         has.control.seed_cursors(1, floor_minute(has.clock.now()))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.crashes.call_flows import CALL_FLOWS
 from tests.crashes.explorer import Explorer, Findings
 from tests.crashes.flows import FLOWS, Flow
 from tests.crashes.report import PROPERTY
@@ -18,7 +19,7 @@ SAMPLE = 50
 
 Report = Callable[[str, Findings], None]
 
-each_flow = pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
+each_flow = pytest.mark.parametrize("flow", [*FLOWS, *CALL_FLOWS], ids=lambda flow: flow.name)
 
 
 @pytest.fixture

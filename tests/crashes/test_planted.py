@@ -15,14 +15,16 @@ from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
 from nextfire.adapters.sqs.run_queue import SqsDelivery
-from nextfire.domain.due import DueEntry, Slot
+from nextfire.domain.due import DispatchEntry, DueEntry, Slot
 from nextfire.domain.ports.requests import KeptRequest
 from nextfire.usecases import execute_run
 from nextfire.usecases.cover_missed import Recorded, record_missed
 from nextfire.usecases.dispatch.waiting import Postponer
-from nextfire.usecases.execute_run import ExecuteRun, Handled
+from nextfire.usecases.execute_run import ExecuteRun
+from nextfire.usecases.handled import Handled
 from nextfire.usecases.message_batch import MessageBatch
 from nextfire.usecases.watcher_life import WatcherLife
+from tests.crashes.call_flows import Held
 from tests.crashes.cloud import Fate
 from tests.crashes.explorer import Explorer
 from tests.crashes.flows import (
@@ -122,6 +124,28 @@ def test_a_message_that_is_deleted_before_its_run_is_on_record(
 
     monkeypatch.setattr(ExecuteRun, "handle", acknowledge_first)
     assert explorer(Succeed()).first_lost() == ("DeleteMessage", Fate.AFTER)
+
+
+def test_a_run_that_waits_for_its_endpoint_and_whose_message_is_deleted_first(
+    explorer: Callable[[Flow], Explorer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle, put = ExecuteRun.handle, DynamoDbDueStore.put
+    handled: list[SqsDelivery] = []
+
+    def note(self: ExecuteRun, delivery: SqsDelivery, **more: Any) -> Handled:
+        handled.append(delivery)
+        return handle(self, delivery, **more)
+
+    def delete_first(self: DynamoDbDueStore, entries: Collection[DueEntry], now: datetime) -> Any:
+        if any(isinstance(entry, DispatchEntry) and entry.dispatch > 1 for entry in entries):
+            handled[-1].client.delete_message(
+                QueueUrl=handled[-1].queue_url, ReceiptHandle=handled[-1].receipt_handle
+            )
+        return put(self, entries, now)
+
+    monkeypatch.setattr(ExecuteRun, "handle", note)
+    monkeypatch.setattr(DynamoDbDueStore, "put", delete_first)
+    assert explorer(Held()).first_lost() == ("DeleteMessage", Fate.AFTER)
 
 
 def test_a_run_that_is_claimed_before_what_was_missed_is_on_record(

@@ -71,8 +71,8 @@ class CallbackServer:
 
 
 @contextmanager
-def callback_server(folder: Path) -> Iterator[CallbackServer]:
-    """Run a server on 127.0.0.1 with a certificate of a test authority."""
+def callback_server(folder: Path, scheme: str = "https") -> Iterator[CallbackServer]:
+    """Run a server on 127.0.0.1; with https it has a certificate of a test authority."""
     authority = Authority(folder)
 
     class Handler(BaseHTTPRequestHandler):
@@ -107,10 +107,13 @@ def callback_server(folder: Path) -> Iterator[CallbackServer]:
             """Ignore clients that hang up."""
 
     server = Server(("127.0.0.1", 0), Handler)
-    server.socket = authority.server_context("127.0.0.1").wrap_socket(
-        server.socket, server_side=True, do_handshake_on_connect=False
+    if scheme == "https":
+        server.socket = authority.server_context("127.0.0.1").wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
+    ours = CallbackServer(
+        f"{scheme}://127.0.0.1:{server.server_port}", authority.bundle.read_text()
     )
-    ours = CallbackServer(f"https://127.0.0.1:{server.server_port}", authority.bundle.read_text())
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:

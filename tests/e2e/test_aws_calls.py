@@ -8,6 +8,7 @@ import time
 import zipfile
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -129,7 +130,8 @@ def test_a_message_to_a_fifo_queue_has_a_deduplication_id(
     [message] = resources.sqs.receive_message(
         QueueUrl=resources.fifo, AttributeNames=["MessageDeduplicationId"]
     )["Messages"]
-    assert len(message["Attributes"]["MessageDeduplicationId"]) == 32
+    deduplication_id = message["Attributes"]["MessageDeduplicationId"]
+    assert deduplication_id == str(UUID(deduplication_id))
 
 
 def test_a_state_machine_is_started(stack: Stack, resources: Resources) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,6 +18,7 @@ import httpx
 import pytest
 from standardwebhooks import Webhook
 
+from nextfire_cli.local.cdk import inherited_environment
 from tests.e2e.callback_server import (
     CallbackServer,
     Received,
@@ -82,6 +85,17 @@ class Callbacks:
             time.sleep(0.2)
         raise AssertionError(f"the execution did not end: {items}")
 
+    def replayed(self, execution_id: str, within: float = 60) -> dict[str, Any]:
+        """The execution that replays *execution_id*, once it has ended."""
+        made = self._api.post(f"/v1/executions/{execution_id}/replay").raise_for_status().json()
+        until = time.monotonic() + within
+        while time.monotonic() < until:
+            found = self._api.get(f"/v1/executions/{made['executionId']}").json()
+            if found["state"] not in {"PENDING", "RUNNING"}:
+                return dict(found)
+            time.sleep(0.2)
+        raise AssertionError("the replay did not end")
+
     def job(self, job_id: str) -> dict[str, Any]:
         return dict(self._api.get(f"/v1/jobs/{job_id}").json())
 
@@ -130,6 +144,23 @@ def test_a_callback_arrives_with_its_headers_body_and_signature(
     assert attempt["call"]["address"].startswith("127.0.0.1")
     assert run["result"]["body"] == {"received": True}
     assert TOKEN not in json.dumps(run)
+
+
+def test_a_replay_sends_the_same_bytes(
+    callbacks: Callbacks, server: CallbackServer, path: str
+) -> None:
+    run = callbacks.ended(callbacks.create(path, http={"sign": [{"parameter": "signing"}]}))
+
+    again = callbacks.replayed(run["executionId"])
+
+    assert (again["state"], again["replayOf"]) == ("SUCCEEDED", run["executionId"])
+    first, second = server.received(path)
+    changing = {"traceparent", "webhook-timestamp", "webhook-signature"}
+    assert second.body == first.body
+    assert {name: first.headers[name] for name in first.headers if name not in changing} == {
+        name: second.headers[name] for name in second.headers if name not in changing
+    }
+    Webhook(SECRET).verify(second.body, second.headers)
 
 
 def test_a_callback_is_retried_until_it_succeeds(
@@ -280,3 +311,93 @@ def stored(stack: Stack) -> Iterator[tuple[str, str]]:
                 QueueUrl=queue, MaxNumberOfMessages=10, VisibilityTimeout=0
             )
             yield f"{name} {queue}", str(answer.get("Messages"))
+
+
+def test_calls_at_the_same_time_are_limited(stack: Stack, key: str, tmp_path: Path) -> None:
+    took = 0.5
+    with callback_server(tmp_path) as server, stack.api_with(key) as api:
+        name = f"/nextfire/pools/calls/{CALLER}/ca-limit"
+        stack.client("ssm").put_parameter(Name=name, Value=server.ca, Type="String", Overwrite=True)
+        server.responses["/limited"] = lambda _: Reply(wait=took)
+        destination = server.url.removeprefix("https://")
+        limit = f"/v1/endpoints/calls/{destination}/limit"
+        api.post(limit, json={"parallel": 2}).raise_for_status()
+        callbacks = Callbacks(api, server)
+        tls = {"tls": {"ca": {"parameter": "ca-limit"}}}
+        jobs = [callbacks.create("/limited", http=tls) for _ in range(12)]
+
+        runs = [callbacks.ended(job, within=120) for job in jobs]
+        calls = sorted(one.at for one in server.received("/limited"))
+
+    assert [(run["state"], run["attempt"]) for run in runs] == [("SUCCEEDED", 1)] * 12
+    assert len(calls) == 12
+    # The third call from here on starts after this one has ended.
+    assert all(
+        later - one >= timedelta(seconds=took) for one, later in zip(calls, calls[2:], strict=False)
+    )
+
+
+def output_of_test(
+    stack: Stack, key: str, folder: Path, *args: str
+) -> tuple[subprocess.CompletedProcess[str], Any]:
+    """Run `nextfire endpoints test --json`."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", "from nextfire_cli.main import app; app()", "--json"),
+            *("endpoints", "test", *args),
+        ],
+        env={
+            **inherited_environment(),
+            "HOME": str(folder),
+            "NEXTFIRE_ENDPOINT": stack.info.endpoint,
+            "NEXTFIRE_API_KEY": key,
+        },
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done, json.loads(done.stdout) if done.stdout else None
+
+
+def job_file(folder: Path, server: CallbackServer, path: str, **http: Any) -> str:
+    call = {"url": f"{server.url}{path}", "tls": {"ca": {"parameter": "ca"}}, **http}
+    file = folder / "job.json"
+    file.write_text(json.dumps({"target": {"pool": "calls", "http": call}, "payload": {"id": 7}}))
+    return str(file)
+
+
+def test_a_user_sees_what_the_receiver_gets(
+    stack: Stack, server: CallbackServer, key: str, path: str, tmp_path: Path
+) -> None:
+    auth = {"type": "bearer", "token": {"parameter": "token"}}
+    file = job_file(tmp_path, server, path, auth=auth, sign=[{"parameter": "signing"}])
+
+    done, run = output_of_test(stack, key, tmp_path, "-f", file)
+
+    assert done.returncode == 0, done.stderr
+    [one] = server.received(path)
+    [attempt] = run["attempts"]
+    shown = attempt["call"]["request"]
+    added = {"Host", "Accept-Encoding", "Connection", "Content-Length"}
+    got = {name: value for name, value in one.headers.items() if name not in added}
+    assert shown["headers"] == {**got, "Authorization": "Bearer ***"}
+    assert shown["body"].encode() == one.body
+    assert TOKEN not in done.stdout
+    with stack.api_with(key) as api:
+        assert api.get(f"/v1/jobs/{run['jobId']}").json()["state"] == "CANCELLED"
+
+
+def test_a_test_of_an_endpoint_that_is_down_ends(
+    stack: Stack, server: CallbackServer, key: str, path: str, tmp_path: Path
+) -> None:
+    server.responses[path] = in_turn(503)
+
+    done, run = output_of_test(stack, key, tmp_path, "-f", job_file(tmp_path, server, path))
+
+    assert done.returncode == 1, done.stderr
+    assert run["attempts"][0]["outcome"] == "DEFERRED"
+    with stack.api_with(key) as api:
+        ended = api.get(f"/v1/executions/{run['executionId']}").json()
+    assert ended["state"] == "CANCELLED"
+    assert len(server.received(path)) == 1

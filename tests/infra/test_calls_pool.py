@@ -1,5 +1,6 @@
 """A pool that makes calls: its settings, and what the template deploys for it."""
 
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from infra.pool_settings import PoolSettings
 from infra.settings import Settings
 from nextfire.adapters.scripts.job_role import SESSION_TAGS
 from nextfire.settings import ExecutorSettings
+from nextfire.targets.http.addresses import AddressRules, allows
 from tests.infra.conftest import Template, synthesize
 from tests.infra.policies import Policies, rendered
 
@@ -81,6 +83,26 @@ def test_setting_of_calls_is_refused_in_a_pool_of_scripts(name: str, value: obje
 def test_malformed_limit_of_calls_is_refused(name: str, value: object) -> None:
     with pytest.raises(ValidationError, match=name):
         pool(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        *("169.254.169.254/32", "169.254.0.0/16", "0.0.0.0/8", "224.0.0.0/4", "239.1.0.0/16"),
+        *("168.63.129.16/32", "255.255.255.255/32", "fe80::/10", "fd00:ec2::254/128", "ff02::/16"),
+        *("::/128", "::ffff:10.0.0.0/104", "64:ff9b:1::/48"),
+    ],
+)
+def test_network_that_never_opens_is_refused(network: str) -> None:
+    with pytest.raises(ValidationError, match=r"never opens.*metadata"):
+        pool(callNetworks=[network])
+    rules = AddressRules.of([network], [], http=False)
+    assert not allows(ip_network(network)[0], rules)
+
+
+@pytest.mark.parametrize("network", ["0.0.0.0/0", "::/0", "10.0.0.0/8", "fd00::/8", "169.0.0.0/8"])
+def test_network_that_opens_in_part_is_accepted(network: str) -> None:
+    assert pool(callNetworks=[network]).call_networks == (network,)
 
 
 def test_executor_reads_the_limits_of_its_calls() -> None:

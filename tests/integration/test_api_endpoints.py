@@ -13,6 +13,7 @@ from functions.api import app as api
 from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.domain.endpoints import Endpoint, EndpointKey, EndpointState
 from nextfire.usecases.breaker import Breaker
+from nextfire.usecases.endpoint_gate import EndpointGate
 from tests.builders import NOON
 from tests.fakes import Clock
 from tests.integration.deployment import (
@@ -124,6 +125,48 @@ def test_a_pause_holds_the_runs_of_executors_until_it_is_resumed(
     assert breaker.admit(TENANT, HOST, "run", clock.now()) is None
 
 
+def test_a_limit_holds_runs_of_executors_until_it_is_removed(
+    system: Deployment, store: DynamoDbEndpointStore, clock: Clock
+) -> None:
+    gate = EndpointGate(store, "default", clock)
+
+    def admitted(run: str) -> bool:
+        return not gate.admit(
+            TENANT, HOST, run, clock.now(), first=True, timeout=timedelta(seconds=60)
+        )
+
+    shown = done(system.call("POST", f"{PATH}/limit", {"perMinute": 60, "parallel": 1}))
+    assert shown == CLOSED | {"perMinute": 60, "parallel": 1, "changedAt": "2026-05-24T12:00:00Z"}
+    assert done(system.call("GET", "/v1/endpoints")) == {"items": [shown]}, "without its flow"
+    assert admitted("a")
+    assert not admitted("b")
+    gate.leave(TENANT, HOST, "a")
+    clock.advance(seconds=10)
+    assert admitted("c")
+
+    for change in ("pause", "resume"):
+        assert done(system.call("POST", f"{PATH}/{change}"))["parallel"] == 1
+    removed = done(system.call("POST", f"{PATH}/limit", {}))
+    assert removed == CLOSED | {"changedAt": "2026-05-24T12:00:10Z"}
+    clock.advance(seconds=5)
+    assert admitted("d")
+    assert admitted("e")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *({"perMinute": 0}, {"perMinute": 6001}, {"perMinute": "x"}, {"parallel": 0}),
+        *({"parallel": 101}, {"parallel": 1.5}, {"perSecond": 1}),
+    ],
+)
+def test_an_invalid_limit_is_rejected(system: Deployment, body: dict[str, Any]) -> None:
+    answer = system.call("POST", f"{PATH}/limit", body)
+
+    assert answer.status == 422, answer.document
+    assert [error["field"] for error in answer.document["errors"]] == [*body]
+
+
 def test_resume_ends_an_outage(system: Deployment, breaker: Breaker) -> None:
     fail(breaker)
 
@@ -171,7 +214,7 @@ def test_a_destination_may_be_an_address(system: Deployment, form: str) -> None:
 @pytest.mark.parametrize(
     "form", ["a:0", "a:65536", "a b", "https:", "a:", "-a", "2001:db8::1", "%2F", "a%2Fb", "ä.com"]
 )
-@pytest.mark.parametrize("action", ["", "/pause", "/resume"])
+@pytest.mark.parametrize("action", ["", "/pause", "/resume", "/limit"])
 def test_an_invalid_destination_is_rejected(system: Deployment, form: str, action: str) -> None:
     path = f"/v1/endpoints/default/{form}{action}"
 
@@ -183,7 +226,7 @@ def test_an_invalid_destination_is_rejected(system: Deployment, form: str, actio
     assert "HOST:PORT" in error["remedy"]
 
 
-@pytest.mark.parametrize("action", ["", "/pause", "/resume"])
+@pytest.mark.parametrize("action", ["", "/pause", "/resume", "/limit"])
 def test_an_unknown_pool_is_not_found(system: Deployment, action: str) -> None:
     answer = system.call("POST" if action else "GET", f"/v1/endpoints/nowhere/{HOST}{action}")
 

@@ -509,7 +509,7 @@ class TestLost:
         before = system.job("a").skips
         clock.advance(timedelta(hours=20))
         with monkeypatch.context() as patch:
-            patch.setattr(api.services().executions, "skip_next", die)
+            patch.setattr(api.services().skips, "skip_next", die)
             with pytest.raises(KeyboardInterrupt):
                 system.call("POST", "/v1/jobs/a/skip-next", headers=KEY)
         clock.advance(timedelta(hours=22))
@@ -530,7 +530,7 @@ class TestLost:
 
         system.register(jobId="a", schedule="* * * * *")
         with monkeypatch.context() as patch:
-            patch.setattr(api.services().executions, "skip_next", die)
+            patch.setattr(api.services().skips, "skip_next", die)
             with pytest.raises(KeyboardInterrupt):
                 system.call("POST", "/v1/jobs/a/skip-next", {}, headers=KEY)
         clock.advance(timedelta(seconds=90))

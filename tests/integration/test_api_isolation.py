@@ -79,6 +79,7 @@ WAYS: dict[str, Way] = {
     "listScriptVersions": Way(),
     "listScripts": Way(own=True),
     "listUpcoming": Way(),
+    "limitEndpoint": Way({"parallel": 1}, own=True),
     "pauseEndpoint": Way({"reason": "r"}, own=True),
     "pauseJob": Way({"reason": "r"}),
     "pauseJobs": Way({"labels": {"team": "walled"}, "reason": "r"}, own=True),
@@ -87,6 +88,7 @@ WAYS: dict[str, Way] = {
     "putJob": Way(LIVING | {"name": "put"}, own=True),
     "readLog": Way(),
     "redriveExecution": Way({"reason": "r"}, execution="dead"),
+    "replayExecution": Way({"reason": "r"}, execution="called"),
     "redrivePool": Way({"limit": 10}, own=True),
     "resumeEndpoint": Way({}, own=True),
     "resumeJob": Way({}, before=(("POST", "/v1/jobs/{jobId}/pause", {}),)),
@@ -173,7 +175,7 @@ class Owner:
         first = job.next_after(job.effective_from)
         assert first is not None
         self.executions = {}
-        for number, name in enumerate(("running", "dead", "dead too")):
+        for number, name in enumerate(("running", "dead", "dead too", "called")):
             at = first + (1 + number) * timedelta(minutes=1)  # so that the next one can be skipped
             message = message_for(job, at)
             run = system.runs.claim(
@@ -186,7 +188,8 @@ class Owner:
                 lease_until=at + timedelta(minutes=1),
             ).run
             if name != "running":
-                failed = Result(AttemptOutcome.FAILED, "walled output", 1)
+                call = json.dumps({"digest": "0" * 32}) if name == "called" else None
+                failed = Result(AttemptOutcome.FAILED, "walled output", 1, call=call)
                 system.runs.advance(run, run.ended(RunState.DEAD, failed, job.created_at))
             self.executions[name] = message.key.execution_id
         system.objects.put_bucket_versioning(
@@ -305,6 +308,7 @@ def test_ids_of_another_tenant_lead_nowhere(owner: Owner, name: str) -> None:
 BY_NO_LABEL = {
     *("listScripts", "listScriptVersions", "uploadScript"),
     *("listEndpoints", "getEndpoint", "pauseEndpoint", "resumeEndpoint"),
+    "limitEndpoint",
 }
 """Things that belong to no job; keys restricted by labels have no access to them."""
 CREATES = {"createJob", "putJob"}

@@ -40,6 +40,7 @@ ROUTES = [
     ("GET", "/v1/executions/{}/logs"),
     ("POST", "/v1/executions/{}/cancel"),
     ("POST", "/v1/executions/{}/redrive"),
+    ("POST", "/v1/executions/{}/replay"),
 ]
 
 

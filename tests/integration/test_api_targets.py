@@ -50,6 +50,7 @@ def aws(action: str = "SendMessage", pool: str = "internal", **values: Any) -> d
         http(auth={"type": "bearer", "token": {"secret": "token"}}, sign=[{"parameter": "a"}]),
         http("internal", url="http://10.1.2.3:8443/x"),
         http("internal", auth={"type": "oidc", "audience": "api"}),
+        http("internal", auth={"type": "sigv4", "service": "sqs", "region": "eu-west-1"}),
         aws(),
     ],
 )
@@ -73,6 +74,11 @@ def test_a_call_is_stored_as_it_was_given(system: Deployment, target: dict[str, 
         (http(url="http://api.example.com/"), "target.http.url", "callHttp"),
         (http(url="https://api.example.com:8443/"), "target.http.url", "callPorts"),
         (http(auth={"type": "oidc", "audience": "api"}), "target.http.auth.type", "jobRole"),
+        (
+            http("internal", auth={"type": "sigv4", "service": "lambda", "region": "eu-west-1"}),
+            "target.http.auth.service",
+            "lambda:*",
+        ),
         (http(body="{{payload.idd}}"), "target.http.body", "{{payload.id}}"),
         (aws(pool="calls"), "target.aws", "jobRole"),
         (aws("SendMesage"), "target.aws.action", "SendMessage"),
@@ -98,6 +104,15 @@ def test_a_call_that_cannot_be_made_is_rejected(
     assert answer.status == 422, answer.document
     assert answer.fault["field"] == field
     assert text in json.dumps(answer.document)
+
+
+@pytest.mark.parametrize("target", [http(), aws()])
+def test_exit_codes_of_a_call_are_rejected(system: Deployment, target: dict[str, Any]) -> None:
+    answer = create(system, target, retryPolicy={"retryOn": {"exitCodes": [75]}})
+
+    assert answer.status == 422, answer.document
+    assert answer.fault["field"] == "retryPolicy.retryOn.exitCodes"
+    assert "retryPolicy.retryOn.states" in json.dumps(answer.document)
 
 
 @pytest.mark.parametrize(

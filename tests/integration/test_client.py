@@ -18,7 +18,7 @@ from nextfire import (
     PreconditionFailed,
     RateLimited,
 )
-from nextfire.client import api
+from nextfire.client import operations
 from nextfire.client.calls import LONGEST_WAIT
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
@@ -160,7 +160,7 @@ def test_a_typed_job_is_taken_as_it_is(client: Client) -> None:
 def test_pages_are_gone_through_to_their_end(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api, "_PAGE", 3)
+    monkeypatch.setattr(operations, "_PAGE", 3)
     for number in range(7):
         client.create_job({**REPORT, "jobId": f"job-{number}"})
 

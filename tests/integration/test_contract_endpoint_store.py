@@ -12,7 +12,16 @@ from nextfire.adapters.aws.clients import dynamodb
 from nextfire.adapters.dynamodb.endpoint_items import KEPT
 from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.adapters.dynamodb.items import to_item
-from nextfire.domain.endpoints import Endpoint, EndpointKey, EndpointState, paused, resumed
+from nextfire.domain.call_flow import CallFlow
+from nextfire.domain.call_limit import CallLimit
+from nextfire.domain.endpoints import (
+    Endpoint,
+    EndpointKey,
+    EndpointState,
+    limited,
+    paused,
+    resumed,
+)
 from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.ports.endpoints import EndpointStore
 from tests.builders import NOON, at
@@ -37,6 +46,9 @@ BROKEN: Mapping[str, Mapping[str, object]] = {
     "probes negative": {"failed_probes": -1},
     "opened at no instant": {"opened_at": "never"},
     "probe at a text": {"probe_at": "2026-05-24T12:00:00Z"},
+    "a limit of no calls": {"per_minute": 0},
+    "a limit of too many calls": {"parallel": 101},
+    "a limit a text": {"parallel": "many"},
 }
 
 
@@ -166,6 +178,47 @@ def test_of_concurrent_writes_one_succeeds(store: EndpointStore, was: Endpoint, 
 
     assert sorted(stored) == [False, False, False, True]
     assert store.get(KEY, consistent=True) == made[stored.index(True)]
+
+
+@pytest.mark.parametrize("limit", [CallLimit(60), CallLimit(None, 100), CallLimit(6000, 1)])
+def test_a_limit_is_kept(store: EndpointStore, limit: CallLimit) -> None:
+    endpoint = limited(NEW, limit, NOON)
+
+    assert store.replace(NEW, endpoint)
+
+    assert store.get(KEY, consistent=True) == endpoint
+
+
+def test_the_flow_of_calls_is_kept_beside_the_endpoint(store: EndpointStore) -> None:
+    new = CallFlow(KEY)
+    flow = CallFlow(
+        KEY,
+        free_at=at("12:00:00.000001"),
+        line_at=at("12:00:59.999999"),
+        places={"0a1b2c3d": at("12:01:00.123"), "ff": at("12:02")},
+        usual=timedelta(microseconds=10_001),
+        version=1,
+    )
+    store.replace(NEW, FIRST)
+    assert store.flow(KEY) is None
+
+    assert store.replace_flow(new, flow)
+    assert not store.replace_flow(new, replace(flow, places={}))
+    assert store.flow(KEY) == flow
+    empty = CallFlow(KEY, version=2)
+    assert store.replace_flow(flow, empty)
+    assert store.flow(KEY) == empty
+    assert store.list("acme", "calls", cursor=None, limit=9).items == [FIRST]
+
+
+@pytest.mark.parametrize("_", ROUNDS)
+def test_of_concurrent_writes_of_a_flow_one_succeeds(store: EndpointStore, _: int) -> None:
+    made = [CallFlow(KEY, usual=timedelta(seconds=n), version=1) for n in range(4)]
+
+    stored = at_once(*(lambda to=to: store.replace_flow(CallFlow(KEY), to) for to in made))
+
+    assert sorted(stored) == [False, False, False, True]
+    assert store.flow(KEY) == made[stored.index(True)]
 
 
 def test_endpoints_are_listed_by_destination_page_by_page(store: EndpointStore) -> None:

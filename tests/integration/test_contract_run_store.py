@@ -23,6 +23,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import Claim, RunStore, Written
+from nextfire.domain.replay import Replay
 from nextfire.domain.run import (
     MAX_ATTEMPTS_KEPT,
     AttemptOutcome,
@@ -1047,7 +1048,8 @@ def ask_for(dead: Dead, run: Run) -> Claim:
 
 
 def test_a_run_on_request_is_stored_with_its_due_entry(dead: Dead) -> None:
-    run = asked_for(payload='{"a":1}', request_reason="why not")
+    replay_of = Replay(run_key().run_id, 3, "0123456789abcdef" * 2)
+    run = asked_for(payload='{"a":1}', request_reason="why not", replay_of=replay_of)
 
     claimed = ask_for(dead, run)
 

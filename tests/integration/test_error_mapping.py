@@ -38,6 +38,7 @@ from nextfire.adapters.s3.script_store import S3ScriptStore
 from nextfire.adapters.scripts.job_role import StsJobRole
 from nextfire.adapters.sqs.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, SqsRunQueue
 from nextfire.domain.audit import Audit
+from nextfire.domain.call_flow import CallFlow
 from nextfire.domain.chain import Batch
 from nextfire.domain.due import BrokenEntry, Slot, StoredEntry
 from nextfire.domain.endpoints import Endpoint, EndpointKey, paused
@@ -240,6 +241,10 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "refuse request": lambda c: requests(c).refuse("acme", "k", NOON),
     "finish request": lambda c: requests(c).finish("acme", "k", NOON, "a"),
     "get endpoint": lambda c: endpoints(c).get(ENDPOINT.key),
+    "get flow of calls": lambda c: endpoints(c).flow(ENDPOINT.key),
+    "replace flow of calls": lambda c: endpoints(c).replace_flow(
+        CallFlow(ENDPOINT.key), CallFlow(ENDPOINT.key, version=1)
+    ),
     "list endpoints": lambda c: endpoints(c).list("acme", "calls", cursor=None, limit=1),
     "replace endpoint": lambda c: endpoints(c).replace(
         Endpoint(ENDPOINT.key), paused(ENDPOINT, "reason", NOON)
@@ -491,7 +496,7 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         *("claim", "advance", "cancel", "extend", "skip", "stop", "between"),
         *("peek", "save", "mark_death_published", "redrive", "list_dead"),
         *("request", "skip_next", "unskip"),
-        *("begin", "finish", "refuse", "note", "replace"),
+        *("begin", "finish", "refuse", "note", "replace", "flow", "replace_flow"),
         *("last", "ids_since", "append", "read"),
         *("revoke", "end", "note_use"),
         *("send", "backlog", "hide", "acknowledge", "show", "receive", "fetch"),

@@ -26,10 +26,11 @@ from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports.control import Lease
 from nextfire.domain.run import RunState
 from nextfire.settings import WatcherSettings
+from nextfire.usecases.check_definition import Limits
 from nextfire.usecases.dispatch.tick import Dispatch
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.hold_lease import HoldLease
-from nextfire.usecases.manage_jobs import Limits, ManageJobs
+from nextfire.usecases.manage_jobs import ManageJobs
 from nextfire.usecases.watch import Watch
 from tests.builders import at, job_key
 from tests.fakes import Clock, Faults, Killed, MemoryDueStore, MemoryJobStore

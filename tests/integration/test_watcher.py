@@ -29,12 +29,13 @@ from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.control import Lease
+from nextfire.usecases.check_definition import Limits
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.dispatch.tick import Dispatch
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.hold_lease import HoldLease
-from nextfire.usecases.manage_jobs import Limits, ManageJobs
+from nextfire.usecases.manage_jobs import ManageJobs
 from nextfire.usecases.watch import Watch
 from tests.builders import RUN_ALL, a_definition, a_fire, a_job, a_retry, at, job_key, run_key
 from tests.fakes import Clock, InlineExecutor

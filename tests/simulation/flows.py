@@ -376,7 +376,7 @@ def _run_now(history: History, key: JobKey) -> None:
 
     def do(client: Client, request: str, asked_at: datetime) -> str:
         asked.requests.add(request)
-        run = client.runs.run_now(
+        run = client.request_runs.run_now(
             key, payload=asked.payload, reason=None, request=request, asked_at=asked_at
         )
         return run.key.execution_id
@@ -406,14 +406,14 @@ def skip_next(history: History) -> None:
 
     def ask(client: Client) -> None:
         history.asked_to_skip.add(key)
-        job = client.runs.skip_next(key, None)
+        job = client.skips.skip_next(key, None)
         skipped = [at for at in job.skips if at > client.actor.now() - timedelta(minutes=1)]
         history.skipped.update(RunKey(key, run_id(job.uid, at)) for at in skipped[-1:])
 
     def undo(client: Client) -> None:
         # It may undo a skip that another request is just making.
         history.asked_to_unskip.add(key)
-        client.runs.unskip(key)
+        client.skips.unskip(key)
 
     history.request(key.tenant, f"skip the next of {key.job_id}", ask)
     if history.kernel.dice.random() < 0.5:
@@ -461,7 +461,7 @@ def look(history: History) -> None:
     key = history.any_run(*RunState) or history.recent_run()
     if key is not None:
         history.request(
-            key.job.tenant, f"find {key.execution_id}", lambda client: client.runs.find(key)
+            key.job.tenant, f"find {key.execution_id}", lambda client: client.find_run.find(key)
         )
 
 

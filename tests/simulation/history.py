@@ -21,13 +21,16 @@ from nextfire.domain.ports.runs import Written
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.recurrence import check, occurrences
 from nextfire.domain.run import Run, RunState, Trigger
+from nextfire.domain.target import TargetKind
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.dispatch.gates import Shares
 from tests.accounting import assert_all_accounted_for, assert_chained, settle
 from tests.builders import a_definition, at
 from tests.fakes import InlineExecutor, memory_stores
 from tests.judgement import Evidence, Stored, first_sent, reported_missed
+from tests.simulation.callbacks import URLS, received_at_rest
 from tests.simulation.effects import Effects
+from tests.simulation.endpoint_flows import ENDPOINT_FLOWS
 from tests.simulation.flows import FLOWS, REFUSALS, TENANTS, KeyedCreation, ManualRunRequest
 from tests.simulation.kernel import SECOND, Actor, Kernel, current
 from tests.simulation.monitor import Monitor
@@ -71,6 +74,9 @@ _GAPS = [0, 0, 100_000, SECOND, 2 * SECOND, 4 * SECOND, 8 * SECOND, 20 * SECOND]
 _AUDIT_EVERY = timedelta(minutes=15)
 _WIDE = 10
 """One history of this many has an audit each minute, and jobs as `_more` makes them."""
+CALLING = 20
+"""One history of this many has jobs that make calls, among others."""
+_MOST = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +110,9 @@ def _is_of(run: RunKey, job: Job) -> bool:
 class History:
     """The history of a seed. *interleaves*: see `Kernel`. *logs*: record its events."""
 
-    def __init__(self, seed: int, *, interleaves: bool = True, logs: bool = False) -> None:
+    def __init__(  # noqa: PLR0915 — what is known of a history, one by one
+        self, seed: int, *, interleaves: bool = True, logs: bool = False
+    ) -> None:
         self.seed = seed
         self.kernel = Kernel(seed, START, interleaves=interleaves)
         if logs:
@@ -134,10 +142,14 @@ class History:
         self.wire.watched = self._watched
         self.effects = Effects(self.monitor, self.setting.shares.quotas)
         self.rates = Rates(self.monitor, self.setting.shares.quotas)
-        self.system = System(self.kernel, self.wire, self.stores, self.setting, self.effects)
+        self.system = System(
+            self.kernel, self.wire, self.stores, self.setting, self.monitor, self.effects
+        )
+        self.stores.endpoints.items = Journal(self.kernel, self.system.endpoints.changed)
         self.moments = dice.choice([8, 14, 24, 40])
         self.vandalised = dice.random() < 0.12
         self.wide = seed % _WIDE == 8
+        self.calls = seed % CALLING == 3
         self.changes: Counter[JobKey] = Counter()
         self.cancelled: dict[RunKey, int] = {}
         """The runs whose cancel request was answered, with the number of attempts at that time."""
@@ -194,6 +206,8 @@ class History:
         if call == "queue.send" and (decided_at := current().decides_at) is not None:
             for _, message in args[0]:
                 self.decided[message.key, message.dispatched_at] = decided_at
+        if call.startswith("endpoints."):
+            self.system.endpoints.call(call, args, done)
         if call.startswith("runs."):
             self.effects.call(actor, call, (*args[:2], kwargs), done)
 
@@ -249,6 +263,11 @@ class History:
             ):
                 if dice.random() < odds:
                     fields.update(more)
+            if self.calls and dice.random() < _MOST:
+                pool = dice.choice(["default", "default", "batch"])
+                fields["target"] = {"pool": pool, "http": {"url": dice.choice(URLS)}}
+                if dice.random() < _MOST:
+                    fields |= {"type": "INTERVAL", "schedule": "PT10S"}
             try:
                 definition = a_definition(**fields)
                 check(definition.schedule_from(self.kernel.clock.now()))
@@ -316,14 +335,14 @@ class History:
 
         self.later(timedelta(seconds=seconds), over)
         # The next flow begins after it, during it, or at once.
-        self._patience = timedelta(seconds=self.kernel.dice.choice([0, seconds // 2, seconds]))
+        self.patience = timedelta(seconds=self.kernel.dice.choice([0, seconds // 2, seconds]))
 
     # The course of a history
 
     def play(self) -> Outcome:
         """Play the flows, let the system come to rest, and check it."""
         kernel, aws = self.kernel, self.system.aws
-        self._patience = timedelta()
+        self.patience = timedelta()
         self.stores.control.seed_cursors(self.setting.shards, floor_minute(kernel.clock.now()))
         over = aws.submit(self._begin_flows)
         for group in range(self.setting.groups):
@@ -361,11 +380,12 @@ class History:
         dice, aws = self.kernel.dice, self.system.aws
         for number in range(dice.choice([1, 2, 3])):
             self.register(JobKey(TENANTS[number % 2], f"job{number}"))
-        weights = [flow.weight for flow in FLOWS]
+        flows = [*FLOWS, *ENDPOINT_FLOWS] if self.calls else FLOWS
+        weights = [flow.weight for flow in flows]
         for _ in range(self.moments):
-            aws.sleep(timedelta(microseconds=dice.choice(_GAPS)) + self._patience)
-            self._patience = timedelta()
-            (flow,) = dice.choices(FLOWS, weights)
+            aws.sleep(timedelta(microseconds=dice.choice(_GAPS)) + self.patience)
+            self.patience = timedelta()
+            (flow,) = dice.choices(flows, weights)
             self.kernel.log("dice", flow.name)
             flow.begin(self)
         aws.sleep(timedelta(seconds=5))
@@ -381,9 +401,10 @@ class History:
 
     def _auditor_timer(self) -> None:
         while True:
-            self.system.aws.sleep(MINUTE if self.wide else _AUDIT_EVERY)
+            every = MINUTE if self.wide else 5 * MINUTE if self.calls else _AUDIT_EVERY
+            self.system.aws.sleep(every)
             if self.system.timers:
-                self.system.invoke_auditor(restart=self.wide)
+                self.system.invoke_auditor(restart=self.wide or self.calls)
 
     def _supervise(self) -> None:
         """ECS: keeps the desired number of workers running."""
@@ -434,6 +455,7 @@ class History:
             first_epoch=10**15,
             quotas=_without_rates(self.setting.shares.quotas),
         )
+        world.call_targets[TargetKind.HTTP] = received_at_rest(self.system.receiver, world.clock)
         self.kernel.log("rest", "all processes are new, no faults")
         for key in [*self.stores.jobs.items]:
             self.stores.jobs.repair(key)
@@ -484,6 +506,7 @@ class History:
                 purged=self.vandalised,
             )
         occurrences = sum(run.covered for run in self.stores.runs.items.values())
+        self.system.receiver.check(self.stores.runs.items)
         self._check_cancelled()
         self._check_redriven()
         self._check_asked()
@@ -639,7 +662,7 @@ class History:
         """Skipped occurrences never ran unless the skip was undone. Skips and undos happened only
         to jobs for which they were requested.
         """
-        started = {each.execution_id for each in self.system.scripts_started}
+        started = {each.execution_id for each in self.system.started}
         for key in self.skipped - self.unskipped:
             run = self.stores.runs.items.get(key)
             assert run is not None, f"{key.execution_id} was to be skipped, but has no record"
@@ -661,7 +684,7 @@ class History:
         """
         for job, reported_at in self.drained:
             until = job.effective_from
-            for started in self.system.scripts_started:
+            for started in self.system.started:
                 key = parse_execution_id(job.key.tenant, started.execution_id)
                 if not _is_of(key, job) or started.at <= reported_at or key in self.vanished:
                     continue
@@ -703,7 +726,7 @@ class History:
 
     def _check_payload(self, run: Run, payload: str | None) -> None:
         name = run.key.execution_id
-        for started in self.system.scripts_started:
+        for started in self.system.started:
             if started.execution_id == name and payload is not None:
                 assert started.payload == payload, f"{name} got the payload {started.payload}"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ports.control import Lease
 from nextfire.usecases.dispatch.report import TickReport
-from nextfire.usecases.execute_run import Handled
+from nextfire.usecases.handled import Handled
 from tests.fakes import MemoryDelivery, MemoryFifo, show
 from tests.simulation.kernel import SECOND, Actor, Kernel, SimulatedFuture, current
 

@@ -24,22 +24,31 @@ from nextfire.domain.ports.control import ControlStore
 from nextfire.domain.ports.requests import RequestStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.scripts import ScriptCall, ScriptExit, Supervisor
+from nextfire.domain.target import TargetKind
+from nextfire.targets.by_kind import TargetsByKind
 from nextfire.targets.script.runner import ScriptTarget
-from nextfire.usecases.audit import AuditJobs, AuditReport
+from nextfire.usecases.audit import AuditJobs
+from nextfire.usecases.audit_report import AuditReport
+from nextfire.usecases.check_definition import Limits
 from nextfire.usecases.dispatch.gates import Shares
-from nextfire.usecases.execute_run import ExecutorConfig
+from nextfire.usecases.executor_config import ExecutorConfig
+from nextfire.usecases.find_run import FindRun
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.idempotent_requests import IdempotentRequest, IdempotentRequests
 from nextfire.usecases.manage_backfills import ManageBackfills
-from nextfire.usecases.manage_jobs import Limits, ManageJobs
+from nextfire.usecases.manage_endpoints import ManageEndpoints
+from nextfire.usecases.manage_jobs import ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
+from nextfire.usecases.request_runs import RequestRuns
 from nextfire.usecases.return_held import Returned, ReturnHeld
 from nextfire.usecases.serve_pool import BUSY_POLL, StopWaiting, Threads
+from nextfire.usecases.skip_next import SkipNext
 from nextfire.usecases.watcher_life import WatcherLife
 from nextfire.wiring.executor import ExecutorPorts, build_executor
 from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
 from nextfire.wiring.worker import WorkerPorts, build_worker
 from tests.fakes import Killed, MemoryJournal, MemoryScriptRunner, Script, Stores
+from tests.simulation.callbacks import CallTarget, Endpoints, Receiver
 from tests.simulation.effects import Effects
 from tests.simulation.hosts import (
     DelayedClock,
@@ -53,6 +62,7 @@ from tests.simulation.hosts import (
     WatchedControl,
 )
 from tests.simulation.kernel import SECOND, Actor, Kernel, current
+from tests.simulation.monitor import Monitor
 from tests.simulation.wire import Wire
 from tests.world import BUCKET, POOLS
 
@@ -89,7 +99,7 @@ class Setting:
 
 @dataclass(slots=True)
 class Started:
-    """A script that ran."""
+    """A script that ran, or a request that was sent."""
 
     execution_id: str
     attempt: int
@@ -114,7 +124,13 @@ class System:
     """
 
     def __init__(
-        self, kernel: Kernel, wire: Wire, stores: Stores, setting: Setting, effects: Effects
+        self,
+        kernel: Kernel,
+        wire: Wire,
+        stores: Stores,
+        setting: Setting,
+        monitor: Monitor,
+        effects: Effects,
     ) -> None:
         self.kernel = kernel
         self.wire = wire
@@ -130,10 +146,13 @@ class System:
         """Whether EventBridge and the event sources are running."""
         self.works = True
         """Whether workers are restarted."""
+        self.monitor = monitor
         self.effects = effects
+        self.receiver = Receiver(self)
+        self.endpoints = Endpoints(monitor, stores.endpoints)
         self.returned: list[Returned] = []
         """What supervisors handed back for dead workers."""
-        self.scripts_started: list[Started] = []
+        self.started: list[Started] = []
         self.audits: list[AuditReport] = []
         self._warm: list[Watching] = []
         self._names = count(1)
@@ -238,7 +257,7 @@ class System:
         actor.on_kill = lambda: self._lose_worker(actor, pool, journal)
         self.workers.append(actor)
         ports = WorkerPorts(
-            executor=self._executor_ports(actor),
+            executor=self._executor_ports(actor, pool),
             inbox=SimulatedInbox(self, actor, pool),
             journal=journal,
             service_clock=ServiceClock(actor),
@@ -303,7 +322,9 @@ class System:
         actor = self.process("lambda")
         self.workers.append(actor)
         batch = build_executor(
-            self._executor_ports(actor), _executor_config(actor, pool), RecordedNotices(self, actor)
+            self._executor_ports(actor, pool),
+            _executor_config(actor, pool),
+            RecordedNotices(self, actor),
         )
         end_at = actor.now() + _LAMBDA_TIME
 
@@ -330,26 +351,34 @@ class System:
                 self.escaped.append(f"{actor.name}: {delivery.message_id} was not handed back")
             groups.add(delivery.group)
 
-    def _executor_ports(self, actor: Actor) -> ExecutorPorts:
+    def _executor_ports(self, actor: Actor, pool: str) -> ExecutorPorts:
         port = self.wire.port
+        scripts = ScriptTarget(
+            scripts=port(actor, "scripts"),
+            bucket=BUCKET,
+            runner=_Runner(self, actor),
+            secrets=port(actor, "secrets"),
+            job_role=None,
+            clock=actor,
+        )
         return ExecutorPorts(
             jobs=port(actor, "jobs"),
             runs=port(actor, "runs"),
             due=port(actor, "due"),
             files=port(actor, "files"),
-            target=ScriptTarget(
-                scripts=port(actor, "scripts"),
-                bucket=BUCKET,
-                runner=_Runner(self, actor),
-                secrets=port(actor, "secrets"),
-                job_role=None,
-                clock=actor,
+            target=TargetsByKind(
+                {TargetKind.SCRIPT: scripts, TargetKind.HTTP: CallTarget(self, actor, pool)}
             ),
             dead_letters=port(actor, "dead_letters"),
             events=port(actor, "events"),
             clock=actor,
             background=actor,
         )
+
+    def began(self, actor: Actor, execution_id: str, attempt: int, payload: str) -> None:
+        """Note that *actor* began a script or a call."""
+        now = self.kernel.clock.now()
+        self.started.append(Started(execution_id, attempt, actor.name, payload, now))
 
     # The auditor
 
@@ -414,16 +443,14 @@ class Client:
                 port(actor, "due"), port(actor, "control"), read_shards=system.setting.shards
             ),
         )
+        self.endpoints = ManageEndpoints(port(actor, "endpoints"), [*POOLS])
         self.requests: RequestStore = port(actor, "requests")
         self.runs_port: RunStore = port(actor, "runs")
-        self.runs = ManageRuns(
-            port(actor, "jobs"),
-            self.runs_port,
-            pools=POOLS,
-            retention=timedelta(days=90),
-            clock=actor,
-            executor=actor,
-        )
+        jobs, runs = port(actor, "jobs"), self.runs_port
+        self.find_run = FindRun(jobs, runs, retention=timedelta(days=90), clock=actor)
+        self.runs = ManageRuns(jobs, runs, self.find_run, pools=POOLS, clock=actor, executor=actor)
+        self.request_runs = RequestRuns(jobs, runs, self.find_run, pools=POOLS, clock=actor)
+        self.skips = SkipNext(jobs, runs, clock=actor)
 
     def once(self, key: str, body: str, do: Callable[[IdempotentRequest], str]) -> str:
         """Answer a request with the idempotency key *key*, like `functions/api/idempotency.py`."""
@@ -463,15 +490,7 @@ class _Runner:
         environment = call.environment
         execution_id = environment["NEXTFIRE_EXECUTION_ID"]
         attempt = int(environment["NEXTFIRE_ATTEMPT"])
-        self.system.scripts_started.append(
-            Started(
-                execution_id,
-                attempt,
-                self.actor.name,
-                call.payload,
-                self.system.kernel.clock.now(),
-            )
-        )
+        self.system.began(self.actor, execution_id, attempt, call.payload)
         self.system.kernel.log(
             self.actor.name,
             f"SCRIPT {execution_id} attempt {attempt}: {script.lasts.total_seconds():.0f} s, "

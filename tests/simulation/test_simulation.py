@@ -24,8 +24,9 @@ from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.ports.control import Lease
 from nextfire.domain.ports.runs import Written
 from nextfire.domain.run import Run
-from nextfire.usecases import audit, message_batch
+from nextfire.usecases import message_batch
 from nextfire.usecases.audit import AuditJobs
+from nextfire.usecases.audit_snapshot import DueSnapshot
 from nextfire.usecases.dispatch.actions import Actions
 from nextfire.usecases.dispatch.gates import TenantQuotaGate
 from nextfire.usecases.find_unsent import FindUnsent
@@ -35,8 +36,9 @@ from nextfire.usecases.return_held import ReturnHeld
 from nextfire.usecases.watcher_life import WatcherLife
 from tests.builders import at
 from tests.fakes import Killed, MemoryControlStore, MemoryJobStore, MemoryRunStore
+from tests.simulation.endpoint_flows import ENDPOINT_FLOWS
 from tests.simulation.flows import FLOWS, TENANTS
-from tests.simulation.history import History
+from tests.simulation.history import CALLING, History
 from tests.simulation.kernel import SECOND, Actor, Kernel
 from tests.simulation.system import _Runner
 from tests.simulation.wire import Weather, Wire
@@ -206,7 +208,7 @@ def leave_gaps(patch: pytest.MonkeyPatch) -> None:
 
 def consider_queues_empty(patch: pytest.MonkeyPatch) -> None:
     """The auditor does not check whether a run may still be in a queue."""
-    patch.setattr(audit._DueSnapshot, "is_empty", lambda *_: True)  # noqa: SLF001
+    patch.setattr(DueSnapshot, "is_empty", lambda *_: True)
 
 
 def continue_group(patch: pytest.MonkeyPatch) -> None:
@@ -562,13 +564,14 @@ def test_every_flow_happens_and_every_write_goes_wrong() -> None:
     begun: set[str] = set()
     hit: Counter[tuple[str, str]] = Counter()
     scripts = 0
-    for seed in range(160):
+    calling = range(163, 263, CALLING)
+    for seed in [*range(160), *calling]:
         history = History(seed, logs=True)
         outcome = history.play()
         begun |= {event[32:] for event in history.kernel.events or [] if " dice " in event}
         hit += outcome.hit
         scripts += outcome.scripts
-    assert begun == {flow.name for flow in FLOWS}
+    assert begun == {flow.name for flow in [*FLOWS, *ENDPOINT_FLOWS]}
     assert scripts > 40
     for call in WRITES:
         assert hit[call, "refused"], call

@@ -40,6 +40,7 @@ EVENTUAL: Mapping[str, str] = {
     "runs.peek": "items",
     "runs.list_dead": "items",
     "control.lease": "leases",
+    "endpoints.get": "items",
 }
 """The reads that may be stale, and the attribute of the fake that holds the data. For `due.read`,
 only the reads that are not consistent.

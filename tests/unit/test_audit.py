@@ -5,6 +5,8 @@ system.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
@@ -29,8 +31,11 @@ from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry, Slot
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.targets import AttemptResult, Hold
 from nextfire.domain.run import Run, RunState
-from nextfire.usecases.audit import PAGE, RECHECK_AFTER, AuditJobs, AuditReport
+from nextfire.domain.target import TargetKind
+from nextfire.usecases.audit import PAGE, RECHECK_AFTER, AuditJobs
+from nextfire.usecases.audit_report import AuditReport
 from nextfire.usecases.dispatch.gates import Shares
 from tests.accounting import assert_all_accounted_for, covered, ran, records, settle
 from tests.builders import (
@@ -52,7 +57,7 @@ DAY = timedelta(days=1)
 MINUTE = timedelta(minutes=1)
 
 
-def auditor(world: World, *, every: timedelta = DAY) -> AuditJobs:
+def auditor(world: World, *, every: timedelta = DAY, pools: Collection[str] = POOLS) -> AuditJobs:
     return AuditJobs(
         jobs=world.faults.through(world.jobs, "jobs"),
         due=world.faults.through(world.due, "due"),
@@ -61,7 +66,7 @@ def auditor(world: World, *, every: timedelta = DAY) -> AuditJobs:
         control=world.faults.through(world.control, "control"),
         clock=world.clock,
         executor=InlineExecutor(),
-        pools=set(POOLS),
+        pools=set(pools),
         write_shards=world.shards,
         read_shards=world.shards,
         every=every,
@@ -99,6 +104,22 @@ def audited_a_day_later(world: World) -> AuditReport:
     world.clock.advance(days=1)
     world.tick()
     return audit(world)
+
+
+@dataclass
+class HeldCalls:
+    """A `TargetRunner` whose calls must wait."""
+
+    hold: Hold
+
+    def admit(self, *_: object, **__: object) -> Hold:
+        return self.hold
+
+    def release(self, *_: object) -> None:
+        pass
+
+    def attempt(self, *_: object) -> AttemptResult:
+        raise AssertionError("a run that must wait was attempted")
 
 
 def delete_due_entries(world: World, kind: type[DueEntry] = FireEntry) -> int:
@@ -516,6 +537,23 @@ def test_a_run_whose_message_may_be_in_the_queue_is_left_for_a_day(world: World)
     assert (run.state, run.attempt) == (RunState.SUCCEEDED, 2)
 
 
+def test_a_run_that_waits_for_its_endpoint_is_not_sent_again(world: World) -> None:
+    """The dispatch that replaced its message is due in an hour; others are due within minutes."""
+    hold = Hold(at("12:58"), "the endpoint is paused")
+    world.call_targets[TargetKind.HTTP] = HeldCalls(hold)
+    http = {"pool": "default", "http": {"url": "https://api.example.com/hooks"}}
+    job = world.register(target=http, endAt="2026-05-24T12:00:00Z")
+    world.tick_at("12:00")
+    world.worker().work_one()
+    assert [entry.at for entry in world.entries] == [hold.until]
+    world.tick_at("12:17")
+
+    report = audit(world)
+
+    assert (report.revived, report.repaired) == (0, 0)
+    assert [entry.uid for entry in world.entries] == [job.uid]
+
+
 def test_a_retry_that_was_sent_late_is_not_overtaken_by_what_was_sent_before(world: World) -> None:
     """The watcher was down when the retry was due."""
     job = world.register(schedule="*/5 * * * *", misfire=SKIP)
@@ -684,8 +722,7 @@ def test_a_lost_run_of_a_pool_that_is_gone_is_told(world: World) -> None:
     world.tick_at("12:00")
     purge(world)
     world.tick_at("12:16")
-    gone = auditor(world)
-    gone._pools = {"default"}  # noqa: SLF001 — as if deployed without the pool
+    gone = auditor(world, pools={"default"})
 
     [report] = gone.continue_audit(world.now + DAY)
 
@@ -863,7 +900,7 @@ def test_a_redriven_run_that_was_lost_is_sent_where_its_job_is_now(world: World)
 
 def test_a_run_on_request_may_wait_where_its_job_was(world: World) -> None:
     job = world.register(schedule="0 12 * * *")
-    world.manage_runs.run_now(job.key, payload=None, reason=None, request="r", asked_at=world.now)
+    world.request_runs.run_now(job.key, payload=None, reason=None, request="r", asked_at=world.now)
     world.tick()
     world.change(job, target=BATCH)
     world.tick_at("12:20")

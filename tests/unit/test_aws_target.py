@@ -7,6 +7,7 @@ import json
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from botocore.exceptions import (  # noqa: TID251 - what the SDK raises
@@ -141,7 +142,7 @@ def filled(name: str, values: dict[str, Any]) -> dict[str, Any]:
 def test_idempotency_tokens_are_filled_in_unless_they_are_given(
     name: str, values: dict[str, Any], token: str
 ) -> None:
-    assert filled(name, values)[token] == TOKEN[:32]
+    assert filled(name, values)[token] == str(UUID(TOKEN[:32]))
     assert filled(name, values | {token: "mine"})[token] == "mine"
 
 
@@ -330,7 +331,7 @@ def test_attempts_of_an_execution_have_the_same_token() -> None:
 
     first, second = (parameters["name"] for _, parameters in client.calls)
     assert first == second
-    assert len(first) == 32
+    assert first == str(UUID(first))
     assert run_key().execution_id not in first
 
 

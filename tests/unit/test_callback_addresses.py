@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from nextfire.domain.errors import InvalidInputError
 from nextfire.targets.http.addresses import AddressRules, allows, check_url
-from nextfire.targets.http.transport import CallFailedError, Problem, Request, Transport
+from nextfire.targets.http.messages import CallFailedError, Problem, Request
+from nextfire.targets.http.transport import Transport
 
 RULES = AddressRules(http=True, any_port=True)
 """Nothing but addresses is restricted."""

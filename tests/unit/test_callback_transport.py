@@ -17,14 +17,9 @@ import pytest
 from nextfire.domain.errors import InvalidInputError
 from nextfire.targets.http import transport as module
 from nextfire.targets.http.addresses import AddressRules
-from nextfire.targets.http.transport import (
-    CallFailedError,
-    Problem,
-    Request,
-    Response,
-    TlsSettings,
-    Transport,
-)
+from nextfire.targets.http.messages import CallFailedError, Problem, Request, Response
+from nextfire.targets.http.tls import TlsSettings
+from nextfire.targets.http.transport import Transport
 from tests.integration.certificates import Authority
 
 RULES = AddressRules.of(["127.0.0.0/8"], [0], http=True)
@@ -387,7 +382,7 @@ def test_a_call_that_waits_for_a_thread_is_asked_too(monkeypatch: pytest.MonkeyP
     failed = failure("127.0.0.1:1", timeout=30, ask=lambda: True)
 
     assert (failed.problem, failed.sent) == (Problem.STOPPED, False)
-    assert failure("127.0.0.1:1", timeout=0.3).problem is Problem.TIMEOUT
+    assert failure("127.0.0.1:1", timeout=0.3).problem is Problem.BUSY
 
 
 def test_a_stopped_handshake_leaves_no_thread_behind() -> None:
@@ -447,6 +442,16 @@ def test_a_certificate_of_another_name_or_an_expired_one_is_rejected(
     assert (failed.problem, failed.sent) == (Problem.TLS, False)
 
 
+def test_a_balancer_that_ends_the_handshake_counts_as_no_connection(authority: Authority) -> None:
+    tls = TlsSettings(ca=authority.bundle.read_text())
+    with server(lambda wire: wire.close()) as place:
+        failed = failure(place, scheme="https")
+        with_settings = failure(place, scheme="https", tls=tls)
+
+    assert (failed.problem, failed.sent) == (Problem.CONNECT, False)
+    assert with_settings.problem is Problem.TLS, "the settings of one job do not stop the others"
+
+
 def test_a_server_without_tls_is_a_problem_of_tls() -> None:
     with server(lambda wire: wire.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as place:
         failed = failure(place, scheme="https")
@@ -459,6 +464,18 @@ def test_an_invalid_certificate_setting_is_a_problem_of_tls() -> None:
         assert failure(place, scheme="https", tls=TlsSettings(ca="x")).problem is Problem.TLS
         tls = TlsSettings(certificate="x", key="hunter2")
         assert failure(place, scheme="https", tls=tls).problem is Problem.TLS
+
+
+def test_keys_of_calls_are_not_logged(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "keys"
+    monkeypatch.setenv("SSLKEYLOGFILE", str(log))
+    tls = TlsSettings(ca=authority.bundle.read_text())
+    with server(answering(OK), authority.server_context("127.0.0.1")) as place:
+        assert send(place, scheme="https", tls=tls).status == 200
+
+    assert not log.exists()
 
 
 def test_a_client_certificate_is_shown(authority: Authority, tmp_path: Path) -> None:

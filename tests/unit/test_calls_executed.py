@@ -17,7 +17,7 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.targets import AttemptResult, Hold, RunControl
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 from nextfire.domain.target import TargetKind
-from nextfire.usecases.execute_run import Disposition
+from nextfire.usecases.handled import Disposition
 from tests.builders import at
 from tests.world import World
 
@@ -37,10 +37,16 @@ class Calls:
     results: list[Result] = field(default_factory=lambda: [OK])
     hold: Hold | None = None
     made: list[RunKey] = field(default_factory=list)
+    first: list[bool] = field(default_factory=list)
+    released: list[RunKey] = field(default_factory=list)
     meanwhile: Callable[[], object] = lambda: None
 
-    def admit(self, job: Job, run: RunKey, now: datetime) -> Hold | None:  # noqa: ARG002
+    def admit(self, job: Job, run: RunKey, now: datetime, *, first: bool) -> Hold | None:  # noqa: ARG002
+        self.first.append(first)
         return self.hold
+
+    def release(self, job: Job, run: RunKey) -> None:  # noqa: ARG002
+        self.released.append(run)
 
     def attempt(
         self,
@@ -143,6 +149,31 @@ def test_a_run_that_must_wait_is_not_claimed(world: World, calls: Calls) -> None
 
     run = world.run(job, "12:00")
     assert (run.state, run.attempt, run.dispatch) == (RunState.SUCCEEDED, 1, 2)
+
+
+def test_what_a_run_took_is_released_once(world: World, calls: Calls) -> None:
+    job = dispatched(world)
+    calls.hold = Hold(at("12:01:30"), "down")
+    world.worker("a").work_one()
+    assert calls.released == [], "it took nothing"
+
+    calls.hold = None
+    world.tick_at("12:01:30")
+    world.worker("a").work_one()
+
+    assert calls.released == [key(job)]
+    assert calls.first == [True, False]
+
+
+def test_a_run_that_is_not_claimed_releases_what_it_took(world: World, calls: Calls) -> None:
+    job = dispatched(world)
+    world.faults.refuse("runs.claim")
+
+    with pytest.raises(UnavailableError):
+        world.worker("a").work_one()
+
+    assert calls.released == [key(job)]
+    assert calls.made == []
 
 
 def test_a_waiting_run_that_is_past_its_window_is_skipped(world: World, calls: Calls) -> None:

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
+from nextfire_cli import endpoint_test
 from nextfire_cli.main import app
 
 PAUSED = {
@@ -32,6 +33,7 @@ OPEN = {
     "failedProbes": 0,
     "changedAt": "2026-05-24T12:00:00Z",
 }
+CLOSED = {"pool": "default", "destination": "api.example.com:443", "state": "CLOSED", "failures": 0}
 BROKEN = {"pool": "calls", "destination": "b:1", "state": "UNREADABLE", "reason": "does not decode"}
 
 
@@ -111,6 +113,39 @@ def test_an_endpoint_is_paused_and_resumed(
     assert "PAUSED" in paused.stdout
 
 
+@pytest.mark.parametrize(
+    ("flags", "body"),
+    [
+        (["--per-minute", "60"], {"perMinute": 60}),
+        (["--parallel", "5"], {"parallel": 5}),
+        (["--per-minute", "60", "--parallel", "5"], {"perMinute": 60, "parallel": 5}),
+        (["--none"], {}),
+    ],
+)
+def test_an_endpoint_is_limited(
+    call: Callable[..., Result], api: Api, flags: list[str], body: dict[str, int]
+) -> None:
+    api.answer = CLOSED | body
+
+    result = call("endpoints", "limit", "api.example.com", *flags)
+
+    assert result.exit_code == 0, result.output
+    assert api.asked == [("POST", "/v1/endpoints/default/api.example.com%3A443/limit", body)]
+    assert ("Calls per minute" in result.output) == ("perMinute" in body)
+
+
+@pytest.mark.parametrize(
+    "flags", [[], ["--none", "--parallel", "1"], ["--parallel", "0"], ["--per-minute", "6001"]]
+)
+def test_a_limit_has_at_least_one_part_and_bounds(
+    call: Callable[..., Result], api: Api, flags: list[str]
+) -> None:
+    result = call("endpoints", "limit", "api.example.com", *flags)
+
+    assert result.exit_code == 2
+    assert not api.asked
+
+
 def test_json_is_the_document_of_the_api(call: Callable[..., Result]) -> None:
     assert json.loads(call("--json", "endpoints", "pause", "a").stdout) == PAUSED
 
@@ -125,3 +160,143 @@ def test_an_invalid_host_is_wrong_usage(
     assert result.exit_code == 2
     assert "HOST:PORT" in " ".join(result.output.split())
     assert not api.asked
+
+
+class TestApi:
+    """An API whose jobs make calls: the run is PENDING at first, and then has *attempt*."""
+
+    __test__ = False
+
+    def __init__(self, attempt: dict[str, Any] | None, state: str) -> None:
+        self.attempt, self.state = attempt, state
+        self.asked: list[str] = []
+        self.job: dict[str, Any] = {}
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        path = request.url.path
+        self.asked.append(f"{request.method} {path}")
+        if request.method == "POST" and path == "/v1/jobs":
+            self.job = json.loads(request.content)
+        run: dict[str, Any] = {
+            "executionId": "e1",
+            "jobId": "j",
+            "state": "PENDING",
+            "attempts": [],
+        }
+        if self.asked.count("GET /v1/executions/e1") > 1 and self.attempt is not None:
+            run |= {"state": self.state, "attempts": [self.attempt]}
+        return httpx.Response(
+            200, json=self.job if path.startswith("/v1/jobs") and not path.endswith("/run") else run
+        )
+
+
+ATTEMPT = {
+    "number": 1,
+    "outcome": "SUCCEEDED",
+    "reason": "200 OK",
+    "call": {
+        "method": "POST",
+        "url": "https://api.example.com/hooks",
+        "request": {"headers": {"Authorization": "Bearer ***"}, "body": '{"id":7}'},
+        "status": 200,
+        "headers": {"content-type": "text/plain"},
+        "body": "thanks \x1b[2J",
+        "address": "93.184.216.34:443",
+        "timingsMs": {"total": 12.5},
+    },
+}
+
+
+@pytest.fixture
+def call_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(endpoint_test, "_POLL", 0)
+    environment = {
+        "NEXTFIRE_ENDPOINT": "https://abc123.execute-api.eu-west-1.amazonaws.com",
+        "NEXTFIRE_API_KEY": f"nf.acme.3f9c0a77d1e2b456.{'A' * 43}",
+        "XDG_CONFIG_HOME": str(tmp_path),
+    }
+
+    def run(api: TestApi, *args: str) -> Result:
+        line = ["endpoints", "test", *args]
+        return CliRunner().invoke(app, line, env=environment, obj=httpx.MockTransport(api))
+
+    return run
+
+
+def test_a_url_is_called_once(call_once: Callable[..., Result]) -> None:
+    api = TestApi(ATTEMPT, "SUCCEEDED")
+
+    result = call_once(
+        api, "https://api.example.com/hooks", "--pool", "calls", "--payload", '{"id": 7}',
+        "--timeout", "5s", "--label", "team=etl",
+    )  # fmt: skip
+
+    assert result.exit_code == 0, result.output
+    assert api.job["target"] == {
+        "pool": "calls",
+        "http": {"url": "https://api.example.com/hooks", "recordRequest": True},
+    }
+    assert (api.job["type"], api.job["payload"], api.job["timeoutSec"]) == ("MANUAL", {"id": 7}, 5)
+    assert api.job["retryPolicy"] == {"maxAttempts": 1}
+    assert api.job["labels"] == {"team": "etl"}
+    for text in (
+        "POST https://api.example.com/hooks", "Authorization: Bearer ***", '{"id":7}',
+        "200 from 93.184.216.34:443", "thanks", "total 12.5",
+    ):  # fmt: skip
+        assert text in result.stdout
+    assert "\x1b" not in result.stdout
+    assert api.asked[-1] == f"DELETE /v1/jobs/{api.job['jobId']}"
+
+
+def test_a_call_that_is_deferred_ends_the_test(call_once: Callable[..., Result]) -> None:
+    api = TestApi({"number": 1, "outcome": "DEFERRED", "reason": "503"}, "PENDING")
+
+    result = call_once(api, "https://api.example.com/hooks", "--json")
+
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["attempts"][0]["outcome"] == "DEFERRED"
+    assert api.asked[-2:] == [
+        "POST /v1/executions/e1/cancel", f"DELETE /v1/jobs/{api.job['jobId']}",
+    ]  # fmt: skip
+
+
+def test_a_call_that_is_never_made_ends_the_test(
+    call_once: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint_test, "_STARTS_WITHIN", -1)
+    api = TestApi(None, "PENDING")
+
+    result = call_once(api, "https://api.example.com/hooks", "--pool", "calls", "--timeout", "1s")
+
+    assert result.exit_code == 1
+    assert "nextfire endpoints list --pool calls" in result.stderr
+    assert api.asked[-1] == f"DELETE /v1/jobs/{api.job['jobId']}"
+
+
+def test_the_call_of_a_job_document_is_tested(
+    call_once: Callable[..., Result], tmp_path: Path
+) -> None:
+    http = {"url": "https://api.example.com/hooks", "method": "PUT"}
+    job = {"type": "CRON", "schedule": "* * * * *", "jobId": "nightly", "overlap": "SKIP",
+           "payload": [1], "target": {"pool": "calls", "http": http}}  # fmt: skip
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    api = TestApi(ATTEMPT, "SUCCEEDED")
+
+    result = call_once(api, "-f", "job.json", "--keep")
+
+    assert result.exit_code == 0, result.output
+    assert api.job["target"] == {"pool": "calls", "http": {**http, "recordRequest": True}}
+    assert api.job["jobId"].startswith("endpoint-test-")
+    assert "overlap" not in api.job
+    assert not [each for each in api.asked if each.startswith("DELETE")]
+
+
+def test_a_test_needs_a_url(call_once: Callable[..., Result]) -> None:
+    api = TestApi(ATTEMPT, "SUCCEEDED")
+
+    result = call_once(api, "--pool", "calls")
+
+    assert result.exit_code == 2
+    assert "give the URL" in result.stderr
+    assert api.asked == []

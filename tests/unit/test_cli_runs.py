@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from nextfire.adapters.aws.clients import SystemClock
-from nextfire.client import api as api_module
+from nextfire.client import executions
 from nextfire_cli import runs
 from nextfire_cli.main import app
 
@@ -69,7 +69,7 @@ Call = Callable[..., Result]
 def call(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(runs, "POLL", 0)
-    monkeypatch.setattr(api_module, "CANCEL_CHECK_EVERY", 0)
+    monkeypatch.setattr(executions, "CANCEL_CHECK_EVERY", 0)
     environment = {
         "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
         "AWS_SECRET_ACCESS_KEY": "secret",
@@ -247,6 +247,27 @@ def test_a_refused_cancel_tells_why(call: Call, api: Api) -> None:
     result = call("runs", "cancel", ID)
 
     assert (result.exit_code, result.stderr) == (1, "Error: Conflict (409).\n  Do this.\n")
+
+
+# Replay
+
+
+@pytest.mark.parametrize(("state", "code"), [("SUCCEEDED", 0), ("DEAD", 1)])
+def test_replay_waits_for_the_new_run_if_asked_to(
+    call: Call, api: Api, state: str, code: int
+) -> None:
+    made = DEAD | {"executionId": OTHER, "state": "PENDING", "replayOf": ID}
+    api.routes[f"POST /v1/executions/{ID}/replay"] = [httpx.Response(201, json=made)]
+    api.routes[f"GET /v1/executions/{OTHER}"] = [made, made | {"state": state}]
+
+    asked = call("runs", "replay", ID, "--reason", "lost")
+    waited = call("runs", "replay", ID, "--wait")
+
+    assert api.bodies == [{"reason": "lost"}, {}]
+    assert asked.exit_code == 0
+    assert f"{OTHER}  PENDING" in asked.stdout
+    assert waited.exit_code == code
+    assert f"{OTHER}  {state}" in waited.stdout
 
 
 # Redrive

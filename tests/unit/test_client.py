@@ -32,8 +32,8 @@ from nextfire import (
     UnreachableError,
 )
 from nextfire.client import Bearer
-from nextfire.client.api import up_to
 from nextfire.client.folder import write_private
+from nextfire.client.operations import up_to
 from nextfire.client.signing import Signature
 from nextfire.domain.occurrences import JobState
 from nextfire.responses.jobs import JobResponse

@@ -77,7 +77,7 @@ def arguments(operation: dict[str, Any]) -> Iterator[str]:
 @pytest.mark.parametrize("operation_id", OPERATIONS)
 def test_each_operation_is_a_method_with_all_that_it_takes(operation_id: str) -> None:
     method = getattr(Client, to_snake(operation_id), None)
-    assert method is not None, f"add {to_snake(operation_id)} to nextfire.client.api.Client"
+    assert method is not None, f"add {to_snake(operation_id)} to a module of nextfire.client"
 
     signature = inspect.signature(method)
     assert {*signature.parameters} - {"self"} == {*arguments(OPERATIONS[operation_id])}

@@ -216,6 +216,33 @@ def test_calls_are_deferred_for_a_day_without_a_relevancy_window() -> None:
     assert (first.state, last.state) == (RunState.PENDING, RunState.SKIPPED)
 
 
+def test_a_long_retry_after_does_not_end_a_run_without_a_relevancy_window() -> None:
+    asked = replace(UNAVAILABLE, retry_at=NOON + timedelta(days=1, seconds=30))
+
+    ends = ending_of(a_call(), asked, POLICY, NOON)
+
+    assert (ends.state, ends.deferred) == (RunState.PENDING, True)
+    assert ends.retry_at is not None
+    assert ends.retry_at <= NOON + timedelta(days=1)
+
+
+def test_deferrals_end_within_a_day_whatever_the_retry_policy_says() -> None:
+    policy = RetryPolicy(max_attempts=1, backoff=Backoff.FIXED, initial_delay_ms=0)
+    now, run, ends = NOON, a_call(), None
+    for _ in range(200):
+        ends = ending_of(run, UNAVAILABLE, policy, now)
+        if ends.retry_at is None:
+            break
+        # A record keeps the latest attempts only.
+        deferred = replace(run.attempts[-1], finished_at=now, outcome=AttemptOutcome.DEFERRED)
+        now = ends.retry_at
+        run = replace(run, attempts=(*run.attempts[-99:-1], deferred, Attempt(1, "a", now)))
+
+    assert ends is not None
+    assert ends.state is RunState.SKIPPED
+    assert timedelta(hours=18) < now - NOON <= timedelta(hours=24)
+
+
 @pytest.mark.parametrize("unavailable", [False, True])
 def test_a_retry_is_not_made_before_the_instant_that_the_target_asked_for(
     *, unavailable: bool

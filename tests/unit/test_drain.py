@@ -101,7 +101,7 @@ def test_a_drain_waits_for_runs_requested_before_it_only(
     world: World,
 ) -> None:
     job = world.register()
-    ask = world.manage_runs.run_now
+    ask = world.request_runs.run_now
     ask(job.key, payload=None, reason=None, request="a", asked_at=world.now)
     world.advance(seconds=1)
     drain(world, job)

@@ -240,6 +240,16 @@ def test_with_a_clock_that_went_back_a_retry_after_is_ignored() -> None:
     assert earlier.not_before == BACK + MINUTE
 
 
+def test_a_clock_that_is_a_little_slow_neither_probes_nor_forgets_a_retry_after() -> None:
+    slow = NOON - 2 * SECOND
+    probed = replace(DOWN, probe_at=NOON + PROBE_AT_LEAST_EVERY, failed_probes=5)
+    throttled = replace(NEW, not_before=NOON + RETRY_AFTER_AT_MOST)
+
+    assert isinstance(admit(probed, slow, "run"), Hold)
+    assert isinstance(admit(throttled, slow, "run"), Hold)
+    assert reported(throttled, "throttled", slow, slow + RETRY_AFTER_AT_MOST) is None
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

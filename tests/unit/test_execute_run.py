@@ -20,8 +20,8 @@ from nextfire.domain.message import MAX_RECORDED_REASON, decode_message
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.runs import Claim
 from nextfire.domain.run import MAX_VALUE_BYTES, Attempt, AttemptOutcome, Run, RunState, Value
-from nextfire.usecases import execute_run
-from nextfire.usecases.execute_run import Disposition, Handled
+from nextfire.usecases import record_outcome
+from nextfire.usecases.handled import Disposition, Handled
 from tests.builders import LEASE, a_message, a_retry, at, run_key
 from tests.fakes import Killed
 from tests.world import World
@@ -1398,7 +1398,7 @@ def test_a_refusal_ends_a_run_only_if_a_cancel_was_asked_for(
     run = Run(run_key(), RunState.RUNNING, fence=1, cancel_requested=True)
 
     stored = replace(run, **fields)
-    assert execute_run._refused_for_cancel(Claim(stored, taken=taken), run) is to_end  # noqa: SLF001
+    assert record_outcome._refused_for_cancel(Claim(stored, taken=taken), run) is to_end  # noqa: SLF001
 
 
 def test_a_death_is_told_to_people_before_it_is_marked_as_told(world: World) -> None:

@@ -14,9 +14,9 @@ from nextfire.domain.masking import Masker
 from nextfire.domain.ports.targets import AttemptResult
 from nextfire.domain.run import MAX_CALL_BYTES, AttemptOutcome
 from nextfire.targets.http.document import HttpCall
+from nextfire.targets.http.messages import CallFailedError, Problem, Request
 from nextfire.targets.http.outcome import destination_of, result_of, result_without_response
 from nextfire.targets.http.retry_after import retry_at
-from nextfire.targets.http.transport import CallFailedError, Problem, Request
 from tests.builders import NOON
 from tests.callbacks import response
 
@@ -31,6 +31,10 @@ def judged(
     call = HttpCall(url=URL, success=success)
     masker = Masker([TOKEN])
     return result_of(call, REQUEST, response(status, body, **headers), masker, NOON)
+
+
+def judged_with(masker: Masker, body: bytes) -> AttemptResult:
+    return result_of(HttpCall(url=URL), REQUEST, response(500, body), masker, NOON)
 
 
 @pytest.mark.parametrize("body", [b'{"a": 1e999}', b'{"a": -1e999}', b'{"a": NaN}'])
@@ -77,7 +81,8 @@ def test_throttles_do_not_count(status: int) -> None:
     assert result.retry_at == NOON + timedelta(seconds=30)
 
 
-def test_gone_asks_for_a_pause_unless_it_is_a_success() -> None:
+def test_gone_ends_the_run_and_asks_for_a_pause_unless_it_is_a_success() -> None:
+    assert judged(410).result.permanent
     assert "410 Gone" in (judged(410).result.pause or "")
     assert judged(410, success=("410",)).result.pause is None
     assert judged(410, success=("410",)).result.outcome is AttemptOutcome.SUCCEEDED
@@ -96,6 +101,7 @@ def test_a_redirect_says_that_it_is_not_followed() -> None:
         (Problem.FORBIDDEN, AttemptOutcome.FAILED, False, True),
         (Problem.NAME, AttemptOutcome.FAILED, True, False),
         (Problem.CONNECT, AttemptOutcome.FAILED, True, False),
+        (Problem.BUSY, AttemptOutcome.FAILED, True, False),
         (Problem.TLS, AttemptOutcome.FAILED, False, False),
         (Problem.TIMEOUT, AttemptOutcome.TIMED_OUT, False, False),
         (Problem.PROTOCOL, AttemptOutcome.FAILED, False, False),
@@ -106,7 +112,7 @@ def test_a_call_without_a_response(
 ) -> None:
     error = CallFailedError(problem, "why", sent=problem is Problem.TIMEOUT)
 
-    result = result_without_response(REQUEST, error, Masker()).result
+    result = result_without_response(HttpCall(url=URL), REQUEST, error, Masker()).result
 
     assert (result.outcome, result.unavailable, result.permanent, result.reason) == (
         outcome,
@@ -182,3 +188,88 @@ def test_no_retry_after_is_an_exception(text: str) -> None:
 )
 def test_the_destination_of_a_url(url: str, destination: str) -> None:
     assert destination_of(url) == destination
+
+
+def test_a_recorded_request_has_no_credentials() -> None:
+    auth = {"type": "apiKey", "header": "X-Api-Key", "value": {"secret": "short"}}
+    call = HttpCall.model_validate({"url": URL, "auth": auth, "recordRequest": True})
+    headers = {
+        "User-Agent": "nextfire/1",
+        "Authorization": "AWS4-HMAC-SHA256 Credential=AKIA/x, Signature=abc",
+        "X-Amz-Security-Token": "session",
+        "x-api-key": "short and secret",
+        "X-Other": f"a {TOKEN}",
+    }
+    request = Request("POST", URL, headers, b"x" * 500 + TOKEN.encode() * 3)
+
+    found = result_of(call, request, response(200), Masker([TOKEN]), NOON)
+
+    record = json.loads(found.result.call or "")
+    assert record["request"]["headers"] == {
+        "User-Agent": "nextfire/1",
+        "Authorization": "AWS4-HMAC-SHA256 ***",
+        "X-Amz-Security-Token": "***",
+        "x-api-key": "***",
+        "X-Other": "a ***",
+    }
+    assert record["request"]["body"] == "x" * 500 + "***", "adjacent secrets are one"
+
+
+def test_a_request_is_recorded_only_if_the_job_asks_for_it() -> None:
+    assert "request" not in json.loads(judged(200).result.call or "")
+
+
+def test_a_record_that_is_too_long_keeps_the_request_longest() -> None:
+    call = HttpCall(url=URL, record_request=True)
+    headers = {f"X-Header-{n}": "v" * 100 for n in range(10)}
+    shown: Any = {"x-request-id": "r" * 128, "content-type": "text/plain", "location": "l" * 128}
+    answer = response(200, b"b" * 512, **shown)
+
+    found = result_of(call, Request("POST", URL, headers, b"{}"), answer, Masker(), NOON)
+
+    record = json.loads(found.result.call or "")
+    assert len(found.result.call or "") <= MAX_CALL_BYTES
+    assert {*record["request"]["headers"].values()} == {"v" * 100}
+    assert record["body"] == "b" * 128
+    assert record["cut"] is True
+
+
+def test_a_request_that_is_too_long_is_cut_before_the_response() -> None:
+    call = HttpCall(url=URL, record_request=True)
+    headers = {f"X-Header-{n}": "v" * 60 for n in range(25)}
+    sent = Request("POST", URL, headers, ("語" * 512).encode())
+
+    found = result_of(call, sent, response(200, b"thanks"), Masker(), NOON)
+
+    record = json.loads(found.result.call or "")
+    assert len((found.result.call or "").encode()) <= MAX_CALL_BYTES
+    assert (record["body"], record["cut"]) == ("thanks", True)
+    assert {*record["request"]["headers"].values()} == {"v" * 32}
+
+
+def test_whatever_is_too_long_the_rest_is_recorded() -> None:
+    call = HttpCall(url=URL, record_request=True)
+    headers = {f"X-Header-Of-A-Long-Name-{n}": "v" * 60 for n in range(50)}
+
+    found = result_of(call, Request("POST", URL, headers, b""), response(200), Masker(), NOON)
+
+    record = json.loads(found.result.call or "")
+    assert len((found.result.call or "").encode()) <= MAX_CALL_BYTES
+    assert (record["status"], "request" in record) == (200, False)
+
+
+def test_a_part_of_a_secret_is_not_recorded() -> None:
+    """Masked values are shorter: the text that is kept may come from far behind."""
+    secret = "s" * 30 + "e" * 470
+
+    found = judged_with(Masker([secret]), secret.encode() * 6)
+
+    assert "eeee" not in (found.result.call or "")
+
+
+def test_a_connection_that_timed_out_uses_up_no_attempt() -> None:
+    error = CallFailedError(Problem.TIMEOUT, "no connection in time", sent=False)
+
+    result = result_without_response(HttpCall(url=URL), REQUEST, error, Masker()).result
+
+    assert (result.outcome, result.unavailable) == (AttemptOutcome.TIMED_OUT, True)

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass, field
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from nextfire.domain.ids import JobKey
+from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.masking import Masker
 from nextfire.domain.ports.scripts import Directive
 from nextfire.domain.ports.targets import AttemptResult, Hold
+from nextfire.domain.replay import Replay
 from nextfire.domain.run import AttemptOutcome
+from nextfire.targets.http import authentication as module
 from nextfire.targets.http.authentication import Authentication
+from nextfire.targets.http.messages import CallFailedError, Problem, Request, Response
 from nextfire.targets.http.request import traceparent
 from nextfire.targets.http.runner import HttpTarget
-from nextfire.targets.http.transport import CallFailedError, Problem
 from nextfire.targets.role import Credentials
-from tests.builders import NOON, run_key
+from tests.builders import NOON, job_key, run_key
 from tests.callbacks import (
     LONGEST,
     Control,
@@ -61,10 +66,17 @@ class MemoryGate:
 
     hold: Hold | None = None
     reports: list[tuple[object, ...]] = field(default_factory=list)
+    asked: list[tuple[object, ...]] = field(default_factory=list)
+    left: list[tuple[object, ...]] = field(default_factory=list)
 
-    def admit(self, *asked: object) -> Hold | None:
-        self.reports.append(asked[:2])
+    def admit(self, *asked: object, first: bool, timeout: timedelta) -> Hold | None:
+        assert first
+        assert timeout > timedelta()
+        self.asked.append(asked)
         return self.hold
+
+    def leave(self, *left: object) -> None:
+        self.left.append(left)
 
     def report(self, *reported: object) -> None:
         self.reports.append(reported)
@@ -165,6 +177,35 @@ def test_authentication(callbacks: Callbacks, auth: dict[str, Any], name: str, v
     assert callbacks.headers(auth=auth)[name] == value
 
 
+@pytest.mark.parametrize(
+    ("actions", "signed"),
+    [
+        (("*",), True),
+        (("sqs:*", "execute-api:*"), True),
+        (("execute-api:Invoke*",), False),
+        (("execute-ap*", "sqs:*"), False),
+        ((), False),
+    ],
+)
+def test_a_signature_is_made_if_all_actions_of_its_service_are_allowed(
+    callbacks: Callbacks, actions: tuple[str, ...], *, signed: bool
+) -> None:
+    callbacks.target = HttpTarget(
+        transport=callbacks.transport,  # type: ignore[arg-type] # the part that is used
+        secrets=callbacks.secrets,
+        authentication=Authentication(callbacks.secrets, Role(), None, aws_actions=actions),
+        clock=Clock(NOON),
+    )
+    auth = {"type": "sigv4", "service": "execute-api", "region": "eu-central-1"}
+
+    found = callbacks.attempt(a_callback(auth=auth)).result
+
+    assert (found.outcome is AttemptOutcome.SUCCEEDED) is signed
+    assert len(callbacks.transport.sent) == signed
+    assert found.permanent is not signed
+    assert signed or "Add execute-api:* to awsActions" in found.reason
+
+
 def test_an_aws_signature_covers_the_request(callbacks: Callbacks) -> None:
     auth = {"type": "sigv4", "service": "execute-api", "region": "eu-central-1"}
 
@@ -219,11 +260,90 @@ def test_a_rejected_token_is_not_used_again(callbacks: Callbacks) -> None:
     assert len(callbacks.transport.sent) == 4
 
 
+@pytest.mark.parametrize("life", [b"NaN", b"-1", b"0", b"-Infinity", b'"nan"'])
+def test_a_token_without_a_sensible_life_is_used_once(callbacks: Callbacks, life: bytes) -> None:
+    granted = response(200, b'{"access_token": "granted-9c2e", "expires_in": %s}' % life)
+    callbacks.transport.answers = [granted, response(), granted, response()]
+
+    for _ in range(2):
+        assert callbacks.headers(auth=OAUTH)["authorization"] == "Bearer granted-9c2e"
+
+    assert len(callbacks.transport.sent) == 4
+
+
+@pytest.mark.parametrize("life", [b"null", b'""', b"9" * 400, b"[]"])
+def test_a_token_whose_life_cannot_be_read_is_used_for_minutes(
+    callbacks: Callbacks, life: bytes
+) -> None:
+    granted = response(200, b'{"access_token": "granted-9c2e", "expires_in": %s}' % life)
+    callbacks.transport.answers = [granted, response()]
+
+    for _ in range(2):
+        assert callbacks.headers(auth=OAUTH)["authorization"] == "Bearer granted-9c2e"
+
+    assert len(callbacks.transport.sent) == 3
+
+
+@pytest.mark.parametrize("life", [120, 60, 1, 0])
+def test_calls_at_the_same_time_fetch_one_token(callbacks: Callbacks, life: int) -> None:
+    requests: list[Request] = []
+
+    def send(request: Request) -> Response:
+        requests.append(request)
+        time.sleep(0.05)
+        return response(200, b'{"access_token": "granted-9c2e", "expires_in": %d}' % life)
+
+    def headers(_: int) -> dict[str, str]:
+        auth = a_callback(auth=OAUTH).definition.target.http
+        assert auth is not None
+        return authentication.headers(auth.auth, job_key(), Masker(), send)
+
+    authentication = Authentication(callbacks.secrets, None, None)
+    with ThreadPoolExecutor(10) as threads:
+        found = list(threads.map(headers, range(10)))
+
+    assert found == [{"Authorization": "Bearer granted-9c2e"}] * 10
+    assert len(requests) == 1
+
+
+def test_a_token_server_that_hangs_delays_the_other_calls_only(
+    callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_OTHER_FETCHES_WITHIN", 0.01)
+    auth = a_callback(auth=OAUTH).definition.target.http
+    assert auth is not None
+    released, begun = threading.Event(), threading.Event()
+
+    def hang(_: Request) -> Response:
+        begun.set()
+        released.wait(10)
+        return GRANTED
+
+    authentication = Authentication(callbacks.secrets, None, None)
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(authentication.headers, auth.auth, job_key(), Masker(), hang)
+        assert begun.wait(10)
+        second = authentication.headers(auth.auth, job_key(), Masker(), lambda _: GRANTED)
+        released.set()
+
+    assert first.result() == second == {"Authorization": "Bearer granted-9c2e"}
+
+
+def test_an_unexpected_error_is_recorded_without_secrets(callbacks: Callbacks) -> None:
+    callbacks.transport.answers = [RuntimeError(f"a defect with {TOKEN}")]
+
+    found = callbacks.attempt(a_callback(auth={"type": "bearer", "token": REFERENCE}))
+
+    assert found.result.outcome is AttemptOutcome.FAILED
+    assert found.result.reason == "could not be made: RuntimeError: a defect with ***"
+
+
 @pytest.mark.parametrize(
     ("answer", "permanent"),
     [
-        (response(400, b'{"error": "invalid_client"}'), True),
-        (response(200, b"[]"), True),
+        (response(400, b'{"error": "invalid_client"}'), False),
+        (response(401), False),
+        (response(200, b"[]"), False),
         (response(200, b'{"access_token": "a\\nb"}'), True),
         (response(503), False),
         (response(429), False),
@@ -240,6 +360,8 @@ def test_without_a_token_nothing_is_called(
 
     assert len(callbacks.transport.sent) == 1
     assert (found.result.outcome, found.result.permanent) == (AttemptOutcome.FAILED, permanent)
+    is_outage = "cannot connect" in repr(answer) or getattr(answer, "status", 0) in {429, 503}
+    assert found.result.unavailable is is_outage, "an outage uses up no attempts"
     assert TOKEN not in repr(found)
 
 
@@ -277,6 +399,47 @@ def test_what_cannot_be_sent_is_a_permanent_failure(
     assert TOKEN not in repr(found)
 
 
+def test_a_replay_sends_the_same_request_again(callbacks: Callbacks) -> None:
+    job = a_callback(headers={"X-Own": "1"}, sign=[{"secret": "signing"}])
+    callbacks.attempt(job)
+    [first] = callbacks.transport.sent
+    assert first.digest is not None
+    of = Replay(a_running_run().key.run_id, 1, first.digest)
+    later = RunKey(job.key, a_running_run().key.run_id.replace("T12", "T13"))
+    run = replace(a_running_run(), fence=7, key=later, attempt=2, replay_of=of)
+
+    found = callbacks.target.attempt(job, run, Control(), LONGEST)
+
+    assert found.result.outcome is AttemptOutcome.SUCCEEDED
+    again = callbacks.transport.sent[-1]
+    changing = {"traceparent", "webhook-timestamp", "webhook-signature"}
+    assert (again.url, again.method, again.body) == (first.url, first.method, first.body)
+    assert {name: value for name, value in again.headers.items() if name not in changing} == {
+        name: value for name, value in first.headers.items() if name not in changing
+    }
+    assert again.headers["webhook-id"] == first.headers["webhook-id"]
+    assert json.loads(found.result.call or "")["digest"] == first.digest
+
+
+@pytest.mark.parametrize(
+    "change", [{"headers": {"X-Own": "1"}}, {"body": {"other": 1}}, {"method": "PUT"}]
+)
+def test_a_replay_of_a_job_that_changed_sends_nothing(
+    callbacks: Callbacks, change: dict[str, Any]
+) -> None:
+    callbacks.attempt(a_callback())
+    [first] = callbacks.transport.sent
+    of = Replay(a_running_run().key.run_id, 1, first.digest or "")
+
+    found = callbacks.target.attempt(
+        a_callback(**change), replace(a_running_run(), replay_of=of), Control(), LONGEST
+    )
+
+    assert callbacks.transport.sent == [first]
+    assert (found.result.outcome, found.result.permanent) == (AttemptOutcome.FAILED, True)
+    assert "the job has changed" in found.result.reason
+
+
 @pytest.mark.parametrize(
     ("answer", "outcome"),
     [
@@ -303,7 +466,8 @@ def test_the_gate_learns_how_each_call_ended(
 
 
 @pytest.mark.parametrize(
-    "problem", [Problem.FORBIDDEN, Problem.TLS, Problem.PROTOCOL, Problem.STOPPED]
+    "problem",
+    [Problem.FORBIDDEN, Problem.TLS, Problem.PROTOCOL, Problem.STOPPED, Problem.BUSY],
 )
 def test_other_problems_say_nothing_about_the_destination(
     callbacks: Callbacks, problem: Problem
@@ -318,8 +482,12 @@ def test_other_problems_say_nothing_about_the_destination(
 def test_the_gate_decides_whether_a_run_starts(callbacks: Callbacks) -> None:
     hold = callbacks.gate.hold = Hold(NOON + timedelta(minutes=1), "it is down")
 
-    assert callbacks.target.admit(a_callback(), run_key(), NOON) == hold
-    assert callbacks.gate.reports == [("acme", "api.example.com:443")]
+    assert callbacks.target.admit(a_callback(), run_key(), NOON, first=True) == hold
+    callbacks.target.release(a_callback(), run_key())
+
+    execution = run_key().execution_id
+    assert callbacks.gate.asked == [("acme", "api.example.com:443", execution, NOON)]
+    assert callbacks.gate.left == [("acme", "api.example.com:443", execution)]
 
 
 @pytest.mark.parametrize(
@@ -332,9 +500,16 @@ def test_the_gate_decides_whether_a_run_starts(callbacks: Callbacks) -> None:
 def test_a_call_can_be_stopped(
     callbacks: Callbacks, directive: Directive, outcome: AttemptOutcome, reason: str
 ) -> None:
+    class Stopped(Control):
+        asked = 0
+
+        def ask(self) -> Directive:
+            self.asked += 1
+            return directive if self.asked > 1 else Directive.CONTINUE
+
     callbacks.transport.answers = [CallFailedError(Problem.STOPPED, "stopped", sent=True)]
 
-    found = callbacks.attempt(control=Control(directive))
+    found = callbacks.attempt(control=Stopped())
 
     assert (found.verdict, found.result.outcome, found.result.reason) == (
         directive,
@@ -344,10 +519,23 @@ def test_a_call_can_be_stopped(
     assert json.loads(found.result.call or "")["sent"] is True
 
 
-def test_an_exception_of_the_supervisor_is_raised(callbacks: Callbacks) -> None:
+@pytest.mark.parametrize(
+    "directive", [each for each in Directive if each is not Directive.CONTINUE]
+)
+def test_nothing_is_sent_if_the_lease_ended_before_the_call(
+    callbacks: Callbacks, directive: Directive
+) -> None:
+    found = callbacks.attempt(control=Control(directive))
+
+    assert found.verdict is directive
+    assert callbacks.transport.sent == []
+
+
+def test_an_exception_of_the_supervisor_is_recorded(callbacks: Callbacks) -> None:
     class Broken(Control):
         def ask(self) -> Directive:
-            raise OSError("the lease is gone")
+            raise OSError("a defect")
 
-    with pytest.raises(OSError, match="lease"):
-        callbacks.attempt(control=Broken())
+    found = callbacks.attempt(control=Broken())
+
+    assert found.result.reason == "could not be made: OSError: a defect"

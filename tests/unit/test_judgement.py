@@ -106,7 +106,7 @@ def test_an_occurrence_is_replaced_by_the_next_that_is_to_run(world: World) -> N
     due_at = [f"{job.due_at(at(f'14:0{minute}')):%H:%M:%S}" for minute in (4, 5, 6)]
     assert due_at == ["14:05:07", "14:13:15", "14:08:08"]
     world.at("14:04:30")
-    assert world.manage_runs.skip_next(job.key, None).skips == (at("14:05"),)
+    assert world.skips.skip_next(job.key, None).skips == (at("14:05"),)
     world.at("14:05:10")
     settle(world)
     evidence = replace(evidence_of(world, job), sent={})

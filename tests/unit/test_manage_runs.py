@@ -15,7 +15,8 @@ from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Attempt, AttemptOutcome, Result, Run, RunState
 from nextfire.usecases import manage_runs
-from nextfire.usecases.manage_runs import ManageRuns, PendingOccurrence
+from nextfire.usecases.find_run import FindRun, PendingOccurrence
+from nextfire.usecases.manage_runs import ManageRuns
 from tests.builders import a_job, a_message, at, job_key, run_key
 from tests.fakes import (
     Clock,
@@ -40,11 +41,13 @@ class Harness:
         self.jobs = MemoryJobStore(self.due)
         self.runs = MemoryRunStore(self.due)
         self.job = self.registered()
+        jobs, runs = self.faults.through(self.jobs, "jobs"), self.faults.through(self.runs, "runs")
+        self.find_run = FindRun(jobs, runs, retention=timedelta(days=90), clock=self.clock)
         self.manage = ManageRuns(
-            self.faults.through(self.jobs, "jobs"),
-            self.faults.through(self.runs, "runs"),
+            jobs,
+            runs,
+            self.find_run,
             pools=("default", "batch"),
-            retention=timedelta(days=90),
             clock=self.clock,
             executor=InlineExecutor(),
         )
@@ -151,7 +154,7 @@ def test_a_waiting_run_that_was_to_be_cancelled_when_it_ran_is_cancelled(harness
 def test_an_occurrence_of_a_paused_job_can_be_cancelled(harness: Harness) -> None:
     harness.jobs.put(harness.job.paused(at("11:30"), None))
     key = run_key(at("12:00"))
-    assert isinstance(harness.manage.find(key), PendingOccurrence)
+    assert isinstance(harness.find_run.find(key), PendingOccurrence)
 
     assert harness.manage.cancel(key, None).state is RunState.CANCELLED
     with pytest.raises(NotFoundError):
@@ -190,7 +193,7 @@ def test_an_occurrence_waits_for_an_earlier_run_whose_message_came_first(
     run = harness.started(run_key(at("11:00")))
     harness.runs.advance(run, earlier(run))
 
-    waiting = harness.manage.find(run_key(at("12:00")))
+    waiting = harness.find_run.find(run_key(at("12:00")))
 
     assert isinstance(waiting, PendingOccurrence)
     assert (f"waits for {run.key.execution_id}" in waiting.reason) is blocks

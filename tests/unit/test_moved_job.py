@@ -15,7 +15,7 @@ from nextfire.domain.run import RunState
 from nextfire.domain.script import locate
 from nextfire.domain.target import Target
 from nextfire.usecases import execute_run
-from nextfire.usecases.execute_run import Disposition, Handled
+from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.read_logs import ReadLogs
 from tests.builders import LEASE, at, run_key
 from tests.world import BUCKET, World
@@ -219,7 +219,7 @@ def test_logs_are_read_where_each_attempt_left_them(world: World) -> None:
     world.worker("b", pool="batch").work_one()
 
     run = world.run(job, "12:00")
-    page = ReadLogs(world.manage_runs, world.files).page(run.key, cursor=None, limit=2)
+    page = ReadLogs(world.find_run, world.files).page(run.key, cursor=None, limit=2)
 
     assert [line.text for _, line in page.lines] == ["first", "second"]
     folders = {folder.pool for folder, _ in world.files.stored}

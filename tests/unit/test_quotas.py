@@ -191,7 +191,7 @@ def test_a_payload_beyond_the_quota_is_refused_and_one_from_before_may_stay() ->
     with pytest.raises(BeyondQuotaError):
         later.change(job, payload="y" * 50)
     with pytest.raises(BeyondQuotaError) as refused:
-        later.manage_runs.run_now(
+        later.request_runs.run_now(
             job.key, payload='"' + "x" * 19 + '"', reason=None, request="r", asked_at=later.now
         )
     assert refused.value.quota == "payloadBytes"

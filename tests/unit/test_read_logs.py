@@ -12,12 +12,11 @@ from nextfire.domain.ids import RunFolder
 from nextfire.domain.log import LogLine, Stream, encode_line, part_name
 from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState
 from nextfire.usecases import read_logs
-from nextfire.usecases.manage_runs import ManageRuns
+from nextfire.usecases.find_run import FindRun
 from nextfire.usecases.read_logs import ReadLogs
 from tests.builders import NOON, run_key
 from tests.fakes import (
     Clock,
-    InlineExecutor,
     MemoryDueStore,
     MemoryJobStore,
     MemoryRunFiles,
@@ -35,15 +34,13 @@ class Harness:
     def __init__(self) -> None:
         self.runs = MemoryRunStore()
         self.files = MemoryRunFiles()
-        manage = ManageRuns(
+        find = FindRun(
             MemoryJobStore(MemoryDueStore()),
             self.runs,
-            pools=("default",),
             retention=timedelta(days=90),
             clock=Clock(NOON),
-            executor=InlineExecutor(),
         )
-        self.reader = ReadLogs(manage, self.files)
+        self.reader = ReadLogs(find, self.files)
 
     def record(self, *outcomes: tuple[AttemptOutcome | None, int], **fields: object) -> Run:
         """Store a record. *outcomes*: outcome and number of log parts of each attempt; a last

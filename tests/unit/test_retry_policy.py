@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -9,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from nextfire.domain.decisions import decide_ending
 from nextfire.domain.policies import MAX_RETRY_DELAY_MS, Backoff, RetryJitter, RetryOn, RetryPolicy
-from nextfire.domain.run import AttemptOutcome, Result
+from nextfire.domain.run import AttemptOutcome, Result, RunState
 from nextfire.domain.schedule import MAX_DELAY
 from nextfire.domain.target import Target
+from tests.builders import NOON, a_job
+from tests.callbacks import a_running_run
 
 
 def policy(**fields: object) -> RetryPolicy:
@@ -98,6 +102,18 @@ def test_a_policy_that_goes_on_for_longer_than_any_schedule_is_refused() -> None
     assert policy(maxAttempts=5, backoff="FIXED", initialDelayMs=most).max_attempts == 5
     with pytest.raises(ValidationError, match="add up to"):
         policy(maxAttempts=6, backoff="FIXED", initialDelayMs=most)
+
+
+def test_a_stored_call_is_retried_whatever_exit_codes_its_policy_names() -> None:
+    only_75 = policy(retryOn={"exitCodes": [75]})
+    failed = Result(AttemptOutcome.FAILED, "500")
+    run = a_running_run()
+    target = {"pool": "calls", "http": {"url": "https://api.example.com"}}
+
+    call = decide_ending(a_job(target=target, retry_policy=only_75), run, failed, NOON)
+    script = decide_ending(a_job(retry_policy=only_75), run, replace(failed, exit_code=1), NOON)
+
+    assert (call.state, script.state) == (RunState.PENDING, RunState.DEAD)
 
 
 def test_by_default_every_failure_is_tried_again() -> None:

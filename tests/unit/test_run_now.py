@@ -35,7 +35,7 @@ def world() -> World:
 
 def run_now(world: World, job: Job, request: str = "r", **more: Any) -> Run:
     asked: dict[str, Any] = {"payload": None, "reason": None, "asked_at": world.now} | more
-    return world.manage_runs.run_now(job.key, request=request, **asked)
+    return world.request_runs.run_now(job.key, request=request, **asked)
 
 
 def stored(world: World, run: Run) -> Run:
@@ -183,7 +183,7 @@ def test_a_job_without_an_occurrence_to_come_runs_on_request(world: World, state
 
 def test_jobs_that_cannot_run_now_are_rejected(world: World) -> None:
     with pytest.raises(NotFoundError):
-        world.manage_runs.run_now(
+        world.request_runs.run_now(
             job_key("missing"), payload=None, reason=None, request="r", asked_at=world.now
         )
     gone = world.register("gone")
@@ -267,7 +267,7 @@ def test_it_hides_no_range_from_a_message_that_comes_late(world: World) -> None:
     world.tick()
     before = dict(world.runs.all)
     run_now(world, job, asked_at=at("12:03:30.5"))
-    found = world.manage_runs.find(RunKey(job.key, run_id(job.uid, at("12:04"))))
+    found = world.find_run.find(RunKey(job.key, run_id(job.uid, at("12:04"))))
     assert isinstance(found, Run)
     assert found.key in before
 

@@ -27,7 +27,7 @@ def world() -> World:
 
 
 def skip(world: World, job: Job, reason: str | None = None, **more: Any) -> Job:
-    return world.manage_runs.skip_next(job.key, reason, **more)
+    return world.skips.skip_next(job.key, reason, **more)
 
 
 def tick_and_work(world: World, *times: str) -> None:
@@ -69,7 +69,7 @@ def test_an_undone_skip_runs(world: World) -> None:
     job = world.register()
     skip(world, job)
 
-    undone = world.manage_runs.unskip(job.key)
+    undone = world.skips.unskip(job.key)
     tick_and_work(world, "12:00")
 
     assert undone.skips == ()
@@ -77,7 +77,7 @@ def test_an_undone_skip_runs(world: World) -> None:
     assert ran(world, job) == ["12:00"]
     assert_all_accounted_for(world, job)
     with pytest.raises(NotFoundError):
-        world.manage_runs.unskip(job.key)
+        world.skips.unskip(job.key)
 
 
 @pytest.mark.parametrize(("now", "late"), [("11:59:00", False), ("11:59:00.001", True)])
@@ -86,10 +86,10 @@ def test_an_undoing_comes_a_minute_before_or_not_at_all(world: World, now: str, 
     skip(world, job)
     world.at(now)
     if not late:
-        assert world.manage_runs.unskip(job.key).skips == ()
+        assert world.skips.unskip(job.key).skips == ()
         return
     with pytest.raises(ConflictError, match="too late"):
-        world.manage_runs.unskip(job.key)
+        world.skips.unskip(job.key)
     tick_and_work(world, "12:00")
     assert world.run(job, "12:00").state is RunState.SKIPPED
 
@@ -101,7 +101,7 @@ def test_a_skip_without_its_record_cannot_be_undone_and_says_so(world: World) ->
     world.runs.forget(world.run(job, "12:00").key)
 
     with pytest.raises(ConflictError, match="is not a requested skip"):
-        world.manage_runs.unskip(job.key)
+        world.skips.unskip(job.key)
 
     assert world.job(job.key) == skipping
 
@@ -134,14 +134,14 @@ def test_what_was_sent_and_not_taken_is_skipped(world: World) -> None:
 
 def test_jobs_without_an_occurrence_to_skip_are_rejected(world: World) -> None:
     with pytest.raises(NotFoundError):
-        world.manage_runs.skip_next(job_key("missing"), None)
+        world.skips.skip_next(job_key("missing"), None)
     paused = world.pause(world.register("paused"))
     manual = world.register("manual", type="MANUAL", schedule=None)
     for job in (paused, manual):
         with pytest.raises(ConflictError):
             skip(world, job)
     gone = world.delete(world.register("gone"))
-    for ask in (skip, lambda world, job: world.manage_runs.unskip(job.key)):
+    for ask in (skip, lambda world, job: world.skips.unskip(job.key)):
         with pytest.raises(NotFoundError):
             ask(world, gone)
     assert not world.runs.all
@@ -153,8 +153,8 @@ def test_only_a_job_that_is_as_expected_is_touched(world: World) -> None:
         skip(world, job, expected={"another"})
     skipping = skip(world, job, expected={job.version})
     with pytest.raises(ChangedError):
-        world.manage_runs.unskip(job.key, expected={job.version})
-    world.manage_runs.unskip(job.key, expected={skipping.version})
+        world.skips.unskip(job.key, expected={job.version})
+    world.skips.unskip(job.key, expected={skipping.version})
 
 
 def test_a_change_that_comes_between_is_met_again(world: World) -> None:
@@ -162,7 +162,7 @@ def test_a_change_that_comes_between_is_met_again(world: World) -> None:
     world.faults.call_before_next("runs.skip_next", lambda: world.change(job, timeoutSec=7))
     assert skip(world, job).definition.timeout_sec == 7
     world.faults.call_before_next("runs.unskip", lambda: world.change(job, timeoutSec=8))
-    assert world.manage_runs.unskip(job.key).definition.timeout_sec == 8
+    assert world.skips.unskip(job.key).definition.timeout_sec == 8
     assert not world.runs.all
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from nextfire.domain.run import Run, RunState
-from nextfire.usecases.execute_run import Disposition, Handled
+from nextfire.usecases.handled import Disposition, Handled
 from nextfire.wiring.telemetry import Telemetry
 from tests.builders import run_key
 

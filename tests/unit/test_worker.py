@@ -18,7 +18,7 @@ from nextfire.adapters.sqs.run_queue import SqsDelivery
 from nextfire.adapters.worker.journal import WorkerJournal
 from nextfire.domain.errors import UnavailableError
 from nextfire.usecases.acknowledger import Acknowledger
-from nextfire.usecases.execute_run import Disposition, Handled
+from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.message_batch import MessageBatch
 from nextfire.usecases.serve_pool import ServePool
 from nextfire.wiring.telemetry import WorkerTelemetry

@@ -8,7 +8,7 @@ from nextfire_cli.render.account import health, key, keys, quotas
 from nextfire_cli.render.endpoint_lists import endpoint, endpoints
 from nextfire_cli.render.job_details import backfill, job
 from nextfire_cli.render.job_lists import changed, created, jobs, paused, upcoming
-from nextfire_cli.render.run_details import execution, execution_line, log_line
+from nextfire_cli.render.run_details import execution, execution_line, log_line, tested
 from nextfire_cli.render.run_lists import dead, executions, letters
 from nextfire_cli.render.script_lists import scripts, versions
 from nextfire_cli.render.tables import table
@@ -41,6 +41,7 @@ __all__ = [
     "span",
     "state",
     "table",
+    "tested",
     "upcoming",
     "versions",
 ]

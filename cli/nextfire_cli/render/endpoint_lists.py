@@ -11,21 +11,30 @@ from nextfire_cli.render.text import minute, state
 
 def endpoints(items: Sequence[Document]) -> RenderableType:
     if not items:
-        return "No endpoints: no call has failed in the last 30 days, and none is paused."
+        return "No endpoints: no call has failed in the last 30 days; none is paused or limited."
     return table(
-        ("POOL", "DESTINATION", "STATE", "FAILURES", "SINCE (UTC)", "REASON"),
+        ("POOL", "DESTINATION", "STATE", "FAILURES", "LIMIT", "SINCE (UTC)", "REASON"),
         (
             (
                 item["pool"],
                 item["destination"],
                 state(item["state"]),
                 item.get("failures", ""),
+                _limit(item),
                 minute(item.get("openedAt", item.get("pausedAt", item.get("changedAt")))),
                 item.get("pauseReason", item.get("reason", "")),
             )
             for item in items
         ),
     )
+
+
+def _limit(item: Document) -> str:
+    parts = [
+        f"{item['perMinute']}/min" if "perMinute" in item else "",
+        f"{item['parallel']} parallel" if "parallel" in item else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def endpoint(document: Document) -> RenderableType:
@@ -38,6 +47,8 @@ def endpoint(document: Document) -> RenderableType:
         ("Down since", document.get("openedAt")),
         ("Next probe", document.get("probeAt")),
         ("Not before", document.get("notBefore")),
+        ("Calls per minute", document.get("perMinute")),
+        ("Calls at the same time", document.get("parallel")),
         ("Paused", document.get("pausedAt")),
         ("Reason", document.get("pauseReason")),
         ("Changed", document.get("changedAt")),

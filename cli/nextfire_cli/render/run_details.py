@@ -142,6 +142,38 @@ def _call(run: Document) -> str | None:
     return ", ".join(filter(None, parts))
 
 
+def tested(run: Document) -> RenderableType:
+    """What the receiver of a callback got, and how it responded."""
+    attempt: Document = next(iter(run.get("attempts", [])), {})
+    call = attempt.get("call", {})
+    request = call.get("request", {})
+    parts: list[RenderableType] = []
+    if call:
+        line = f"{call.get('method')} {call.get('url')}"
+        parts += [Text("Request", "bold"), *_message(line, request), ""]
+    if "status" in call:
+        line = f"{call['status']} from {call.get('address')}"
+        parts += [Text("Response", "bold"), *_message(line, call), ""]
+    times = ", ".join(f"{name} {value}" for name, value in call.get("timingsMs", {}).items())
+    parts.append(
+        fields(
+            ("Outcome", state(attempt.get("outcome", run["state"]))),
+            ("Reason", attempt.get("reason", run.get("reason"))),
+            ("Times (ms)", times),
+            ("Cut", "the record has at most 2 KiB" if call.get("cut") else None),
+            ("Execution", run["executionId"]),
+        )
+    )
+    return Group(*parts)
+
+
+def _message(line: str, message: Document) -> list[RenderableType]:
+    """The first line, headers and body of a request or response."""
+    headers = [f"{name}: {value}" for name, value in message.get("headers", {}).items()]
+    body = ["", message["body"]] if message.get("body") else []
+    return [Text("  " + escaped(each)) for each in [line, *headers, *body]]
+
+
 def _logs(run: Document) -> str | None:
     if any("logs" in attempt for attempt in run.get("attempts", [])):
         return f"nextfire runs logs {run['executionId']}"

@@ -1,4 +1,4 @@
-"""Routes that show, pause and resume the endpoints of HTTP callbacks."""
+"""Routes that show, pause, resume and limit the endpoints of HTTP callbacks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from functions.api.app import app, log_unreadable, now, services, tenant
 from functions.api.audit_trail import note
@@ -24,6 +24,7 @@ from functions.api.requests import (
     reading,
 )
 from functions.api.respond import respond
+from nextfire.domain.call_limit import MAX_PARALLEL, MAX_PER_MINUTE, CallLimit
 from nextfire.domain.document import Document
 from nextfire.domain.endpoints import EndpointKey, parse_destination
 from nextfire.domain.errors import InvalidInputError
@@ -57,6 +58,18 @@ class ResumeEndpointRequest(Document):
     """An empty object."""
 
 
+class LimitEndpointRequest(Document):
+    """Limits of the calls of an endpoint. A limit that is absent is removed."""
+
+    per_minute: Annotated[int | None, Field(ge=1, le=MAX_PER_MINUTE)] = None
+    parallel: Annotated[int | None, Field(ge=1, le=MAX_PARALLEL)] = None
+
+
+LimitBody = Annotated[
+    LimitEndpointRequest,
+    Body(openapi_examples={"limit": {"value": {"perMinute": 600, "parallel": 10}}}),
+    reading(LimitEndpointRequest),
+]
 PauseBody = Annotated[
     PauseEndpointRequest, Body(openapi_examples=REASON_EXAMPLE), reading(PauseEndpointRequest)
 ]
@@ -140,6 +153,29 @@ def resume_endpoint(
     key = _key(services().pool(pool), destination)
     _note(key)
     return respond(EndpointResponse.of(services().endpoints.resume(key, now()), now()))
+
+
+@routes.post(
+    "/v1/endpoints/<pool>/<destination>/limit",
+    **operation(
+        "Limit the calls of an endpoint",
+        _ENDPOINT,
+        by_label=_NO_JOB,
+        more="Executions of all your jobs of the pool that call it share the limits. Those that "
+        "must wait use up no attempts. Takes effect within 5 seconds; executions that wait already "
+        "come at their time, within an hour.",
+    ),
+)
+def limit_endpoint(
+    pool: PoolName,
+    destination: Destination,
+    request: LimitBody = LimitEndpointRequest(),  # noqa: B008 — immutable
+) -> Response[str]:
+    key = _key(services().pool(pool), destination)
+    _note(key)
+    limit = CallLimit(request.per_minute, request.parallel)
+    endpoint = services().endpoints.limit(key, limit, now())
+    return respond(EndpointResponse.of(endpoint, now()))
 
 
 def _key(pool: str, destination: str) -> EndpointKey:

@@ -44,8 +44,8 @@ from nextfire.responses.executions import (
     LogResponse,
     UnreadableExecution,
 )
+from nextfire.usecases.find_run import PendingOccurrence
 from nextfire.usecases.list_runs import RunFilter, list_runs
-from nextfire.usecases.manage_runs import PendingOccurrence
 
 _MAX_LOG_LINES = 1000
 _MAX_ATTEMPT = 999_999_999
@@ -63,6 +63,13 @@ class RedriveRequest(Document):
     reason: Reason = None
 
 
+class ReplayRequest(Document):
+    """Send the request of an execution again."""
+
+    reason: Reason = None
+
+
+ReplayBody = Annotated[ReplayRequest, Body(openapi_examples=REASON_EXAMPLE), reading(ReplayRequest)]
 CancelBody = Annotated[CancelRequest, Body(openapi_examples=REASON_EXAMPLE), reading(CancelRequest)]
 RedriveBody = Annotated[
     RedriveRequest, Body(openapi_examples=REASON_EXAMPLE), reading(RedriveRequest)
@@ -184,7 +191,7 @@ def list_all_executions(
     **operation("Get an execution", _EXECUTION, scope=Scope.READ),
 )
 def get_execution(execution_id: ExecutionId) -> Response[str]:
-    found = services().executions.find(_key(execution_id))
+    found = services().find_run.find(_key(execution_id))
     if isinstance(found, PendingOccurrence):
         return respond(ExecutionResponse.of_pending(found.key, found.reason))
     return respond(ExecutionResponse.of(found, _result(found, load=True)))
@@ -231,7 +238,7 @@ def cancel_execution(
         run = executions.cancel(key, request.reason)
     except ConflictError:
         # An earlier try of this request may have cancelled it.
-        found = executions.find(key) if once().again else None
+        found = services().find_run.find(key) if once().again else None
         if not isinstance(found, Run) or found.state is not RunState.CANCELLED:
             raise
         run = found
@@ -252,11 +259,32 @@ def redrive_execution(
         run = executions.redrive(key, request.reason, asked_at=once().first_sent_at)
     except ConflictError:
         # An earlier try of this request may have redriven it.
-        found = executions.find(key) if once().again else None
+        found = services().find_run.find(key) if once().again else None
         if not isinstance(found, Run) or not found.attempt_base or found.state is RunState.DEAD:
             raise
         run = found
     return respond(ExecutionResponse.of(run))
+
+
+@routes.post(
+    "/v1/executions/<execution_id>/replay",
+    **operation(
+        "Replay an execution of an HTTP callback",
+        {HTTPStatus.CREATED: ("The execution is stored and will start.", ExecutionResponse)},
+        problems=(HTTPStatus.CONFLICT,),
+        more="Starts a new execution that sends the latest request again: the same bytes, except "
+        "trace, signatures and authentication. If the job has changed so that they would differ, "
+        "it sends nothing and is DEAD.",
+    ),
+)
+def replay_execution(
+    execution_id: ExecutionId,
+    request: ReplayBody = ReplayRequest(),  # noqa: B008 — immutable
+) -> Response[str]:
+    run = services().request_runs.replay(
+        _key(execution_id), request.reason, request=once().token("replay"), asked_at=once().at
+    )
+    return respond(ExecutionResponse.of(run), HTTPStatus.CREATED)
 
 
 def _key(execution_id: str) -> RunKey:

@@ -105,7 +105,7 @@ _CONFLICT = (HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED)
     ),
 )
 def run_job(job_id: JobId, request: RunNowBody = RunNowRequest()) -> Response[str]:  # noqa: B008 — immutable
-    run = services().executions.run_now(
+    run = services().request_runs.run_now(
         JobKey(tenant(), job_id),
         payload=_as_json(request.payload) if "payload" in request.model_fields_set else None,
         reason=request.reason,
@@ -126,7 +126,7 @@ def skip_next(
 ) -> Response[str]:
     key = JobKey(tenant(), job_id)
     expected = versions(if_match)
-    job = services().executions.skip_next(
+    job = services().skips.skip_next(
         key, request.reason, asked_at=once().first_sent_at, expected=expected
     )
     return respond_job(job)
@@ -138,7 +138,7 @@ def skip_next(
 )
 def undo_skip_next(job_id: JobId, if_match: IfMatch = None) -> Response[str]:
     key = JobKey(tenant(), job_id)
-    return respond_job(services().executions.unskip(key, expected=versions(if_match)))
+    return respond_job(services().skips.unskip(key, expected=versions(if_match)))
 
 
 @routes.post(

@@ -12,20 +12,17 @@ from itertools import islice
 
 from nextfire.domain.due_decisions import MISFIRE_AFTER
 from nextfire.domain.ids import RunKey
-from nextfire.domain.instants import in_seconds, isoformat
+from nextfire.domain.instants import CLOCKS_DIFFER, in_seconds, isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.policies import MisfirePolicy, Overlap, RetryPolicy
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger, runs_of_uid
+from nextfire.domain.target import TargetKind
 
 MIN_RETRY_DELAY = timedelta(seconds=1)
 """Minimum delay of a retry. Its due entry is stored before the run is PENDING again: a dispatch in
 between would find the run RUNNING and wait until the lease expires."""
-
-
-CLOCKS_DIFFER = timedelta(seconds=5)
-"""Maximum assumed difference between the clocks of watchers and executors."""
 
 MAX_OUTSTANDING = 20
 """Maximum number of a job's runs that wait for each other in the queue. Later runs wait in the
@@ -248,6 +245,13 @@ def decide_claim(
 
 DEFERRED_AT_MOST = timedelta(days=1)
 """How long calls are deferred for jobs without a relevancy window."""
+MAX_DEFERRALS = 90
+"""How often, for jobs without a relevancy window: a record keeps only the latest 100 attempts, so
+it does not know when a run was deferred first. With the delays below it takes 19 hours at least.
+"""
+_USUAL_DEFERRALS = 5
+"""After so many, delays double from 1 s, whatever the retry policy and Retry-After say."""
+_DEFERRED_EVERY = timedelta(minutes=15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +275,9 @@ def decide_ending(job: Job, run: Run, result: Result, now: datetime) -> Ending:
         return Ending(RunState.CANCELLED)
     if result.unavailable:
         return _decide_deferral(job, run, result, now)
-    if result.permanent or run.tries >= policy.max_attempts or not policy.retry_on.covers(result):
+    is_script = job.definition.target.kind is TargetKind.SCRIPT
+    covered = policy.retry_on.covers(result, has_exit_codes=is_script)
+    if result.permanent or run.tries >= policy.max_attempts or not covered:
         return Ending(RunState.DEAD)
     delay = policy.delay(run.tries, seed=run.key.execution_id)
     return Ending(RunState.PENDING, _no_sooner(result, now + max(delay, MIN_RETRY_DELAY)))
@@ -282,11 +288,17 @@ def _decide_deferral(job: Job, run: Run, result: Result, now: datetime) -> Endin
     since_redrive = [each for each in run.attempts if each.number > run.attempt_base]
     deferrals = sum(each.outcome is AttemptOutcome.DEFERRED for each in since_redrive)
     delay = job.definition.retry_policy.delay(deferrals + 1, seed=run.key.execution_id)
-    at = _no_sooner(result, now + max(delay, MIN_RETRY_DELAY))
+    doubled = timedelta(seconds=1 << min(max(deferrals - _USUAL_DEFERRALS, 0), 10))
+    delay = max(delay, MIN_RETRY_DELAY, min(doubled, _DEFERRED_EVERY))
+    at = _no_sooner(result, now + delay)
     window = job.definition.misfire.relevancy_window
     began_at = since_redrive[0].started_at if since_redrive else now
     if window is None or run.on_request or run.attempt_base:
         limit, name = began_at + DEFERRED_AT_MOST, "1 day after the first call"
+        if deferrals >= MAX_DEFERRALS:
+            limit, name = now, f"{MAX_DEFERRALS} waits"
+        if now + delay <= limit:  # a long Retry-After does not end the run
+            at = min(at, limit)
     else:
         limit = job.due_at(run.key.scheduled_at) + window
         name = f"relevancyWindowSec {in_seconds(window)}"

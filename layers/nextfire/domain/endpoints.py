@@ -19,8 +19,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
+from nextfire.domain.call_limit import NO_LIMIT, CallLimit
 from nextfire.domain.errors import InvalidInputError
-from nextfire.domain.instants import cut, isoformat, to_ms
+from nextfire.domain.instants import CLOCKS_DIFFER, cut, isoformat, to_ms
 from nextfire.domain.jitter import spread
 from nextfire.domain.ports.targets import Hold
 
@@ -70,6 +71,7 @@ class Endpoint:
       probes since then. A probe counts as failed until a response arrives. Only if OPEN.
     - `not_before`: from a Retry-After.
     - `pause_reason`, `paused_at`: only if PAUSED.
+    - `limit`: set by users; see `call_flow`.
     - `version`: increases with each change; a conditional write compares it.
     """
 
@@ -82,6 +84,7 @@ class Endpoint:
     not_before: datetime | None = None
     pause_reason: str | None = None
     paused_at: datetime | None = None
+    limit: CallLimit = NO_LIMIT
     changed_at: datetime | None = None
     version: int = 0
 
@@ -95,7 +98,7 @@ def admit(endpoint: Endpoint, now: datetime, seed: str) -> Hold | Endpoint | Non
     """
     if endpoint.state is not EndpointState.OPEN:
         return hold(endpoint, now, seed)
-    if endpoint.probe_at is not None and now < endpoint.probe_at <= now + PROBE_AT_LEAST_EVERY:
+    if _lies_ahead(endpoint.probe_at, now, PROBE_AT_LEAST_EVERY):
         return hold(endpoint, now, seed)
     probes = endpoint.failed_probes + 1
     probe_at = cut(now + _interval(probes))
@@ -116,7 +119,7 @@ def hold(endpoint: Endpoint, now: datetime, seed: str) -> Hold | None:
             until = _waits(opened_at, max(probe_at, now), now, seed)
             return Hold(until, f"{_name(endpoint)} is down since {isoformat(opened_at)}")
     earliest = endpoint.not_before
-    if earliest is None or not now < earliest <= now + RETRY_AFTER_AT_MOST:
+    if earliest is None or not _lies_ahead(earliest, now, RETRY_AFTER_AT_MOST):
         return None
     until = earliest + spread(_mixed(seed, earliest), SPREAD_OF_RETRY_AFTER)
     return Hold(cut(until), f"{_name(endpoint)} asked to wait until {isoformat(earliest)}")
@@ -168,7 +171,8 @@ def _new_not_before(
         return None
     wanted = cut(min(retry_at, now + RETRY_AFTER_AT_MOST))
     known = endpoint.not_before
-    if known is not None and wanted - _SAME_RETRY_AFTER <= known <= now + RETRY_AFTER_AT_MOST:
+    same = known is not None and known >= wanted - _SAME_RETRY_AFTER
+    if same and _lies_ahead(known, now, RETRY_AFTER_AT_MOST):
         return None
     return wanted
 
@@ -194,15 +198,31 @@ def resumed(endpoint: Endpoint, now: datetime) -> Endpoint:
     return _closed(endpoint, now)
 
 
+def limited(endpoint: Endpoint, limit: CallLimit, now: datetime) -> Endpoint:
+    """Return *endpoint* with *limit*; unchanged if it has it already."""
+    return endpoint if endpoint.limit == limit else _changed(endpoint, now, limit=limit)
+
+
 def _closed(endpoint: Endpoint, now: datetime, *, not_before: datetime | None = None) -> Endpoint:
     return Endpoint(
-        endpoint.key, not_before=not_before, changed_at=cut(now), version=endpoint.version + 1
+        endpoint.key,
+        not_before=not_before,
+        limit=endpoint.limit,
+        changed_at=cut(now),
+        version=endpoint.version + 1,
     )
 
 
 def _changed(endpoint: Endpoint, now: datetime, **fields: object) -> Endpoint:
     changed = {"changed_at": cut(now), "version": endpoint.version + 1, **fields}
     return replace(endpoint, **changed)  # type: ignore[arg-type]
+
+
+def _lies_ahead(at: datetime | None, now: datetime, longest: timedelta) -> bool:
+    """Whether *at*, which some clock set to at most *longest* ahead, is still to come. One that is
+    further ahead was set by a clock that went backwards since.
+    """
+    return at is not None and now < at <= now + longest + CLOCKS_DIFFER
 
 
 def _interval(probes: int) -> timedelta:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 MINUTE = timedelta(minutes=1)
+CLOCKS_DIFFER = timedelta(seconds=5)
+"""Maximum assumed difference between the clocks of watchers and executors."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOMENT = timedelta(milliseconds=1)
 """The precision of instants."""

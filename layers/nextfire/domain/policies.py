@@ -112,15 +112,19 @@ class RetryOn(Document):
         | None
     ) = Field(
         default=None,
-        description="Retry FAILED attempts only with these exit codes; signals are negative.",
+        description="Retry FAILED attempts only with these exit codes; signals are negative. For "
+        "scripts only.",
     )
 
-    def covers(self, result: Result) -> bool:
-        """Whether an attempt that ended with *result* is retried."""
+    def covers(self, result: Result, *, has_exit_codes: bool = True) -> bool:
+        """Whether an attempt that ended with *result* is retried. *has_exit_codes*: False for
+        calls: `exit_codes` does not apply to them.
+        """
         if result.outcome not in self.states:
             return False
         return (
             self.exit_codes is None
+            or not has_exit_codes
             or result.outcome is not AttemptOutcome.FAILED
             or result.exit_code in self.exit_codes
         )

@@ -19,6 +19,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from nextfire.domain.ids import RunFolder, RunKey
+from nextfire.domain.replay import Replay
 
 
 class RunState(StrEnum):
@@ -164,7 +165,8 @@ class Run:
     - `covered_to`: makes a SKIPPED record a range record, which stands for the `covered`
       occurrences from its own to that one.
     - `trigger`: what created the run. If a user requested the run, or its skip: `request`, an id of
-      the request; `request_reason`; `payload`, JSON that replaces the job's.
+      the request; `request_reason`; `payload`, JSON that replaces the job's; `replay_of`, the
+      request of an earlier run that it sends again.
     """
 
     key: RunKey
@@ -199,6 +201,15 @@ class Run:
     request: str = ""
     request_reason: str | None = None
     payload: str | None = None
+    replay_of: Replay | None = None
+
+    @property
+    def shown(self) -> Run:
+        """The run as its target sees it: a replay has the identity of the run that it repeats."""
+        of = self.replay_of
+        if of is None:
+            return self
+        return replace(self, key=RunKey(self.key.job, of.run_id), attempt=of.attempt)
 
     @property
     def tries(self) -> int:

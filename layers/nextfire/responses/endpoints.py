@@ -36,6 +36,14 @@ class EndpointResponse(ApiResponse):
         ),
         description="End of the Retry-After of a response 429. Executions wait until then.",
     )
+    per_minute: int | None = field(
+        lambda endpoint, _: endpoint.limit.per_minute,
+        description="Limit of calls per minute, if there is one.",
+    )
+    parallel: int | None = field(
+        lambda endpoint, _: endpoint.limit.parallel,
+        description="Limit of calls at the same time, if there is one.",
+    )
     pause_reason: str | None
     paused_at: datetime | None
     changed_at: datetime | None = field(
@@ -64,8 +72,9 @@ def _items(page: Page[Endpoint], now: datetime) -> list[ApiResponse]:
 
 
 class EndpointPage(ApiResponse):
-    """Endpoints that failed, were paused or changed in the last 30 days, ordered by pool and
-    destination. A page may hold fewer items than `limit`: if `cursor` is present, there are more.
+    """Endpoints that failed or changed in the last 30 days, are paused or have a limit, ordered by
+    pool and destination. A page may hold fewer items than `limit`: if `cursor` is present, there
+    are more.
     """
 
     # of(page, now)

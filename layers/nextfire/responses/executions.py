@@ -95,6 +95,10 @@ class ExecutionResponse(ApiResponse):
         lambda run, *_: None if run.payload is None else Json(json.loads(run.payload)),
         description="Payload that replaces that of the job.",
     )
+    replay_of: str | None = field(
+        lambda run, *_: run.replay_of and run.shown.key.execution_id,
+        description="Execution whose request it sends again.",
+    )
     result: JsonValue | None = field(lambda _, result=None: result)
 
     @classmethod

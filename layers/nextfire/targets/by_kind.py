@@ -20,9 +20,14 @@ class TargetsByKind:
     def __init__(self, runners: Mapping[TargetKind, TargetRunner]) -> None:
         self._runners = dict(runners)
 
-    def admit(self, job: Job, run: RunKey, now: datetime) -> Hold | None:
+    def admit(self, job: Job, run: RunKey, now: datetime, *, first: bool) -> Hold | None:
         runner = self._runners.get(job.definition.target.kind)
-        return None if runner is None else runner.admit(job, run, now)
+        return None if runner is None else runner.admit(job, run, now, first=first)
+
+    def release(self, job: Job, run: RunKey) -> None:
+        runner = self._runners.get(job.definition.target.kind)
+        if runner is not None:
+            runner.release(job, run)
 
     def attempt(
         self, job: Job, run: Run, supervisor: RunControl, longest: timedelta

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain, islice
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from nextfire.domain.audit import (
     GRACE,
     Audit,
-    ChainEntry,
     Comparison,
     Missing,
     compare,
@@ -27,19 +25,15 @@ from nextfire.domain.audit import (
     spans,
 )
 from nextfire.domain.due import (
-    PARKED_AT_MOST,
-    BrokenEntry,
     DispatchEntry,
     DueEntry,
     FireEntry,
     ResumeEntry,
-    Slot,
-    bucket_name,
 )
 from nextfire.domain.due_decisions import Cover, decide_misfire, owned
 from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.ids import JobKey, RunKey, first_run_id, run_id
-from nextfire.domain.instants import MINUTE, floor_minute, isoformat
+from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.clocks import Clock
@@ -50,17 +44,14 @@ from nextfire.domain.ports.queues import RunQueue
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run, Trigger, runs_of_uid
 from nextfire.domain.schedule import ScheduleType
+from nextfire.usecases.audit_report import AuditReport, Visits, label
+from nextfire.usecases.audit_snapshot import DueSnapshot, SnapshotReader
 from nextfire.usecases.cover_missed import cover_missed
-from nextfire.usecases.dispatch.reader import STRAGGLER_BUCKETS
 
 PAGE = 100
 """Jobs visited together: the maximum number of keys of one BatchGetItem."""
 RECHECK_AFTER = timedelta(seconds=5)
 """Time until the second look at whatever appears lost."""
-BEHIND = timedelta(minutes=5)
-"""A shard whose cursor is further behind is not judged: its watcher has yet to get there."""
-AHEAD = 2 * MINUTE
-"""How far ahead buckets are read whole; later buckets only for parked entries."""
 SENT_AT_MOST = 1_000
 """Maximum number of runs of one job that one visit sends again."""
 _BEFORE = 5  # records before the look-back that may be ranges that extend into it
@@ -70,55 +61,15 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-@dataclass(slots=True)
-class AuditReport:
-    """What was done. Repairs: `restored` chains, `resent` runs that had no record, occurrences
-    `covered` by a record of their skip, `revived` runs whose message was lost, and `completed` jobs
-    whose last run had ended.
-
-    `waiting`: runs without a record or without a worker that may still be in a queue. `behind`:
-    jobs that were not judged because their shard's watcher is behind. `quarantined`: undecodable
-    jobs and records. `done`: no audit is unfinished.
-    """
-
-    jobs: int = 0
-    restored: int = 0
-    resent: int = 0
-    covered: int = 0
-    revived: int = 0
-    completed: int = 0
-    waiting: int = 0
-    behind: int = 0
-    quarantined: int = 0
-    done: bool = False
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def repaired(self) -> int:
-        return self.restored + self.resent + self.covered + self.revived + self.completed
-
-    def __iadd__(self, other: AuditReport) -> Self:
-        self.jobs += other.jobs
-        self.restored += other.restored
-        self.resent += other.resent
-        self.covered += other.covered
-        self.revived += other.revived
-        self.completed += other.completed
-        self.waiting += other.waiting
-        self.behind += other.behind
-        self.quarantined += other.quarantined
-        self.done = other.done
-        self.notes += other.notes
-        return self
-
-
 class AuditJobs:
     """The auditor. In a healthy system it finds nothing and writes only its own position.
 
     A job costs a share of a Scan, one key of a BatchGetItem (the slot where its next FIRE entry
     must be) and one Query of its runs since the last audit, plus a day. Only suspects are checked a
     second time, `RECHECK_AFTER` later, in the direction in which a run moves: job, due table,
-    queue, records. So whatever moved in the meantime is found further along.
+    queue, records. So whatever moved in the meantime is found further along. For suspects that make
+    calls, the next hour of their shard of the due table is read as well: their runs may wait there
+    for an endpoint.
 
     Every repair is idempotent, also across concurrent auditors: it writes due entries, which the
     watcher sends, and records where they are missing.
@@ -142,14 +93,15 @@ class AuditJobs:
         self._jobs = jobs
         self._due = due
         self._runs = runs
-        self._queue = queue
         self._control = control
         self._clock = clock
         self._executor = executor
         self._pools = pools
         self._write_shards = write_shards
-        self._read_shards = read_shards
         self._every = every
+        self._snapshots = SnapshotReader(
+            due, queue, control, clock, executor, pools, write_shards, read_shards
+        )
 
     def continue_audit(self, until: datetime, *, restart: bool = False) -> Iterator[AuditReport]:
         """Continue the audit, or begin one if it is time (with *restart*: always), until its end
@@ -202,12 +154,12 @@ class AuditJobs:
         scan = self._jobs.scan(audit.after, limit=PAGE)
         for key, problem in scan.unreadable:
             report.quarantined += 1
-            report.notes.append(f"{_label(key)}: {problem}")
+            report.notes.append(f"{label(key)}: {problem}")
         now = self._clock.now()
         since = audit.looks_back_to(now)
-        visited = _Results(scan.jobs, report)
+        visited = Visits(scan.jobs, report)
         following = visited.of(self._submit_all(lambda job: next_entry(job, now), scan.jobs))
-        slots = {key: self._slot(entry, now) for key, entry in following.items() if entry}
+        slots = {key: self._snapshots.slot(entry, now) for key, entry in following.items() if entry}
         there = self._due.occupied(set(slots.values()))
 
         def looks_sound(job: Job) -> bool | None:
@@ -236,13 +188,13 @@ class AuditJobs:
             report.jobs += 1
         return audit.moved(scan.last)
 
-    def _look_again(self, suspects: list[Job], since: datetime, visited: _Results) -> None:
+    def _look_again(self, suspects: list[Job], since: datetime, visited: Visits) -> None:
         """Check *suspects* a second time, and repair what is still wrong."""
         self._clock.sleep(RECHECK_AFTER)
         now = self._clock.now()
         read = visited.of(self._submit_all(lambda job: self._jobs.get(job.key), suspects))
         jobs = [job for job in read.values() if job is not None]
-        table = self._table(jobs, now)
+        table = self._snapshots.read(jobs, now)
 
         def visit(job: Job) -> AuditReport:
             return self._visit(job, now, since, table)
@@ -250,7 +202,7 @@ class AuditJobs:
         for done in visited.of(self._submit_all(visit, jobs)).values():
             visited.report += done
 
-    def _visit(self, job: Job, now: datetime, since: datetime, table: _DueSnapshot) -> AuditReport:
+    def _visit(self, job: Job, now: datetime, since: datetime, table: DueSnapshot) -> AuditReport:
         report = AuditReport()
         if job.key.shard(self._write_shards) in table.behind:
             report.behind = 1
@@ -271,7 +223,7 @@ class AuditJobs:
             found = self._compare(job, now, since, entries, thorough=True)
         except UndecodableError as error:
             report.quarantined += 1
-            report.notes.append(f"{_label(job.key)}: {error}")
+            report.notes.append(f"{label(job.key)}: {error}")
             found = Comparison(now, partial=True)
         missing = found.missing
         if following is not None and not chained:
@@ -281,7 +233,7 @@ class AuditJobs:
             if self._put([entry]):
                 report.restored += 1
                 report.notes.append(
-                    f"{_label(job.key)}: had no due entry; it continues at {isoformat(begins)}"
+                    f"{label(job.key)}: had no due entry; it continues at {isoformat(begins)}"
                 )
         for each in missing:
             self._repair(each, found.lost_before(queue_is_empty=empty), now, report)
@@ -289,9 +241,9 @@ class AuditJobs:
         over = not entries and is_done(job, found, queue_is_empty=empty)
         if over and self._jobs.complete(job, now):
             report.completed += 1
-            report.notes.append(f"{_label(job.key)}: was ACTIVE although its last run had ended")
+            report.notes.append(f"{label(job.key)}: was ACTIVE although its last run had ended")
         if found.partial:
-            report.notes.append(f"{_label(job.key)}: not everything was checked or repaired")
+            report.notes.append(f"{label(job.key)}: not everything was checked or repaired")
         return report
 
     def _repair(
@@ -322,16 +274,16 @@ class AuditJobs:
             if entry is None and owner.is_last(lost.last):
                 self._jobs.complete(owner, now)  # no run will complete it
         if entry is not None:
-            report.notes.append(f"{_label(owner.key)}: more is lost from {entry.occurs_at} on")
+            report.notes.append(f"{label(owner.key)}: more is lost from {entry.occurs_at} on")
         sent = self._send(sends, report)
         report.resent += sent
         report.notes.append(
-            f"{_label(owner.key)}: no record of {lost.count} occurrences from"
+            f"{label(owner.key)}: no record of {lost.count} occurrences from"
             f" {isoformat(lost.first)} to {isoformat(lost.last)}; {sent} are sent again"
         )
 
     def _revive(
-        self, job: Job, found: Comparison, table: _DueSnapshot, since: datetime, report: AuditReport
+        self, job: Job, found: Comparison, table: DueSnapshot, since: datetime, report: AuditReport
     ) -> None:
         """Send runs again whose message was lost, to their job's current pool. Dispatch numbers
         are never reused: the new dispatch is one higher.
@@ -395,116 +347,11 @@ class AuditJobs:
             waiting={_run_of(e) for e in entries if isinstance(e, FireEntry | DispatchEntry)},
         )
 
-    def _table(self, jobs: list[Job], now: datetime) -> _DueSnapshot:
-        """What the due table, and after it the queues, hold of *jobs*."""
-        shards = {job.key.shard(self._write_shards) for job in jobs}
-        cursors = self._control.cursors(shards)
-        table = _DueSnapshot()
-        table.behind = {s for s in shards if s not in cursors or now - cursors[s] > BEHIND}
-        uids = {job.uid for job in jobs}
-        reading = [
-            self._executor.submit(self._read_shard, shard, cursors[shard], now, uids, table)
-            for shard in shards - table.behind
-        ]
-        for each in reading:
-            each.result()
-        # Entries that came due during the read have moved on to successors that were not read.
-        now = self._clock.now()
-        following = {job.key: next_entry(job, now) for job in jobs}
-        table.following = {key: entry for key, entry in following.items() if entry}
-        slots = {
-            slot: entry for entry in table.following.values() for slot in self._slots(entry, now)
-        }
-        table.there = {slots[slot] for slot in self._due.occupied(slots)}
-        for pool in self._pools:
-            try:
-                table.backlogs[pool] = self._queue.backlog(pool)
-            except UnavailableError:
-                raise
-            except Exception:  # noqa: BLE001 — one pool's queue must not stop the audit
-                table.backlogs[pool] = 1  # unknown: nothing in it is treated as lost
-        return table
-
-    def _read_shard(
-        self, shard: int, cursor: datetime, now: datetime, uids: set[str], table: _DueSnapshot
-    ) -> None:
-        """Read, in order of time, everything in *shard* that may be due and is not sent."""
-        first, whole_until = cursor - STRAGGLER_BUCKETS * MINUTE, floor_minute(now) + AHEAD
-        ahead = (floor_minute(now) + PARKED_AT_MOST + MINUTE - first) // MINUTE + 1
-        minutes = [first + n * MINUTE for n in range(ahead)]
-        # The successor of a parked entry may be in the present bucket, which is read again.
-        for minute in [*minutes, *(m for m in minutes if floor_minute(now) <= m <= whole_until)]:
-            before = None if minute <= whole_until else minute
-            for stored in self._due.read(minute, shard, before=before, consistent=True):
-                if isinstance(stored, BrokenEntry):
-                    # Its watcher quarantines it when it is due, and repairs the chain.
-                    table.broken.update({stored.job} if stored.job else ())
-                elif stored.entry.uid in uids:
-                    table.entries.setdefault(stored.entry.uid, []).append(stored.entry)
-
-    def _slot(self, entry: DueEntry, now: datetime) -> Slot:
-        return Slot(entry.bucket(now, self._write_shards), entry.sort_key)
-
-    def _slots(self, entry: DueEntry, now: datetime) -> set[Slot]:
-        """The slots where *entry* may be: with fewer write shards its shard was different."""
-        minute = floor_minute(max(entry.at, now))
-        shards = {entry.job.shard(shards) for shards in range(1, self._read_shards + 1)}
-        return {Slot(bucket_name(minute, shard), entry.sort_key) for shard in shards}
-
     def _submit_all(self, do: Callable[[Job], T], jobs: Iterable[Job]) -> dict[JobKey, Future[T]]:
         return {job.key: self._executor.submit(do, job) for job in jobs}
-
-
-@dataclass(slots=True)
-class _Results:
-    """Results of the visits of a page's jobs. One job's error does not affect the others."""
-
-    jobs: Collection[Job]
-    report: AuditReport
-    unfinished: set[JobKey] = field(default_factory=set)
-
-    def of(self, futures: Mapping[JobKey, Future[T]]) -> dict[JobKey, T]:
-        """The results of the calls that succeeded."""
-        found: dict[JobKey, T] = {}
-        for key, future in futures.items():
-            try:
-                found[key] = future.result()
-            except UnavailableError as error:
-                self.unfinished.add(key)
-                self.report.notes.append(f"{_label(key)}: {error}")
-            except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
-                self.report.quarantined += 1
-                self.report.notes.append(f"{_label(key)}: {type(error).__name__}: {error}")
-        return found
-
-
-@dataclass(slots=True)
-class _DueSnapshot:
-    """What the due table holds of some jobs. `following`: the entry that each job would have if
-    everything due had been sent; `there`: those of them that exist; `entries`: by uid, the entries
-    that are due or will be soon; `backlogs`: what the pools' queues held after that.
-    """
-
-    following: dict[JobKey, ChainEntry] = field(default_factory=dict)
-    there: set[DueEntry] = field(default_factory=set)
-    entries: dict[str, list[DueEntry]] = field(default_factory=dict)
-    broken: set[JobKey] = field(default_factory=set)
-    behind: set[int] = field(default_factory=set)
-    backlogs: dict[str, int] = field(default_factory=dict)
-
-    def is_empty(self, job: Job, since: datetime, pool: str | None = None) -> bool:
-        """Whether no queue can hold a run of *job*, including pools that it may have had before;
-        *pool*: the pool of the run, if known.
-        """
-        pools = {*self.backlogs} if job.changed_after(since) else {job.definition.target.pool, pool}
-        return not any(self.backlogs.get(each, 0) for each in pools if each)
 
 
 def _run_of(entry: FireEntry | DispatchEntry) -> str:
     if isinstance(entry, DispatchEntry):
         return entry.run_id
     return run_id(entry.uid, entry.occurs_at)
-
-
-def _label(key: JobKey) -> str:
-    return f"{key.tenant}/{key.job_id}"

@@ -130,6 +130,10 @@ class Breaker:
                 if changed is None or self._write(known, endpoint, changed, now) is not False:
                     return
 
+    def known(self, tenant: str, destination: str) -> Endpoint | None:
+        """The endpoint as this process knows it, without a read; None if it does not."""
+        return self._of(EndpointKey(self._pool, tenant, destination)).endpoint
+
     def _of(self, key: EndpointKey) -> _Known:
         with self._lock:
             if len(self._known) >= _MAX_KNOWN and key not in self._known:

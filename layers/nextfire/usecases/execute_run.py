@@ -4,76 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from enum import Enum
+from dataclasses import replace
+from datetime import timedelta
 
 from nextfire.domain.decisions import (
     ClaimAction,
-    Ending,
     decide_claim,
     decide_covered,
     decide_ending,
     decide_pickup,
     range_over,
 )
-from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import UnavailableError, UndecodableError, shorten
-from nextfire.domain.events import execution_dead, message_undecodable
-from nextfire.domain.ids import RunFolder, RunKey, content_id, dedup_id, first_run_id
+from nextfire.domain.events import message_undecodable
+from nextfire.domain.ids import RunFolder, RunKey, content_id, first_run_id
 from nextfire.domain.instants import cut, isoformat
 from nextfire.domain.job import Job
-from nextfire.domain.message import MAX_RECORDED_REASON, RunMessage, decode_message
+from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.events import Events
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.queues import DeadLetters, Delivery
-from nextfire.domain.ports.runs import Claim, RunStore
+from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.scripts import Directive, RunFiles
 from nextfire.domain.ports.targets import TargetRunner
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger
+from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 from nextfire.usecases.cover_missed import record_missed
+from nextfire.usecases.executor_config import ExecutorConfig
+from nextfire.usecases.handled import Disposition, Handled
+from nextfire.usecases.record_outcome import RecordOutcome, next_dispatch
 from nextfire.usecases.run_log import RunLog
 from nextfire.usecases.run_supervisor import Host, RunSupervisor
-
-
-class Disposition(Enum):
-    """What the host does with the message."""
-
-    ACKNOWLEDGE = "ACKNOWLEDGE"  # delete it
-    LEAVE = "LEAVE"  # it is redelivered when its visibility timeout, already set, ends
-
-
-@dataclass(frozen=True, slots=True)
-class Handled:
-    """The result of handling a message. `run`: its record, if known; `outcome`: of an attempt made
-    here; `missed`: the new records of occurrences before it that are skipped.
-    """
-
-    disposition: Disposition
-    reason: str
-    run: Run | None = None
-    outcome: AttemptOutcome | None = None
-    started: bool = False
-    lost: bool = False
-    quarantined: bool = False
-    skipped: bool = False
-    missed: tuple[Run, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutorConfig:
-    """The configuration of a worker. `worker`: its name on records. `output_cap`: bytes of each
-    stream that a record keeps; `log_cap`: bytes of an attempt's log.
-    """
-
-    worker: str
-    pool: str
-    lease: timedelta
-    output_cap: int = 16 * 1024
-    log_cap: int = 16 * 1024 * 1024
 
 
 class ExecuteRun:
@@ -103,6 +66,9 @@ class ExecuteRun:
         self._clock = clock
         self._terms = terms
         self._background = background
+        self._outcomes = RecordOutcome(
+            jobs=jobs, runs=runs, due=due, dead_letters=dead_letters, events=events, clock=clock
+        )
 
     def handle(
         self,
@@ -156,7 +122,13 @@ class ExecuteRun:
             run = self._runs.get(message.key)
             if run is None or not run.state.ended:
                 return self._pass_on(job, message, run)
-        return self._defer(job, message) or self._with_job(job, message, host)
+        deferred = self._defer(job, message)
+        if deferred is not None:
+            return deferred
+        try:
+            return self._with_job(job, message, host)
+        finally:
+            self._target.release(job, message.key)
 
     def _pass_on(self, job: Job, message: RunMessage, run: Run | None) -> Handled:
         """Dispatch the run to the pool that its job has moved to: this pool can read neither the
@@ -170,7 +142,7 @@ class ExecuteRun:
                 f"of its queue have NEXTFIRE_POOL={pool}"
             )
             return Handled(Disposition.LEAVE, reason, run, quarantined=True)
-        entry = _dispatch(
+        entry = next_dispatch(
             job, message.key, cut(message.dispatched_at), message.dispatch + 1, held=True
         )
         if not self._due.put([entry], self._clock.now()):
@@ -184,7 +156,7 @@ class ExecuteRun:
             return Handled(Disposition.ACKNOWLEDGE, covered.reason or "", covered)
         run = self._runs.cancel(message, reason="its job was deleted", now=now)
         if run.state is not RunState.RUNNING:
-            self._publish_death(run, exclusive=message.exclusive)
+            self._outcomes.publish_death(run, exclusive=message.exclusive)
             return Handled(Disposition.ACKNOWLEDGE, "its job was deleted", run)
         if run.lease_until is not None and run.lease_until > now:
             delivery.hide(run.lease_until - now)
@@ -197,7 +169,7 @@ class ExecuteRun:
     def _defer(self, job: Job, message: RunMessage) -> Handled | None:
         """Postpone the run without an attempt, if the destination of its call is not available."""
         now = self._clock.now()
-        hold = self._target.admit(job, message.key, now)
+        hold = self._target.admit(job, message.key, now, first=message.dispatch == 1)
         if hold is None:
             return None
         run = self._runs.get(message.key) if message.dispatch > 1 else None
@@ -205,7 +177,7 @@ class ExecuteRun:
             return None  # the claim decides
         if run is not None and message.dispatch < run.dispatch:
             return None
-        entry = _dispatch(job, message.key, cut(hold.until), message.dispatch + 1, held=True)
+        entry = next_dispatch(job, message.key, cut(hold.until), message.dispatch + 1, held=True)
         if not self._due.put([entry], now):
             raise UnavailableError("The deferred dispatch was not stored. Try again.")
         return Handled(
@@ -233,7 +205,7 @@ class ExecuteRun:
                 case ClaimAction.AGAIN:
                     continue
                 case ClaimAction.SETTLE:
-                    self._settle(job, claim.run)
+                    self._outcomes.settle(job, claim.run)
                     return Handled(Disposition.ACKNOWLEDGE, decision.reason, claim.run)
                 case ClaimAction.ACKNOWLEDGE:
                     return Handled(Disposition.ACKNOWLEDGE, decision.reason, claim.run)
@@ -267,7 +239,7 @@ class ExecuteRun:
                         else RunState.DEAD
                     )
                     result = Result(AttemptOutcome.WORKER_LOST, decision.reason)
-                    ended = self._end(job, claim.run, state, result, now)
+                    ended = self._outcomes.end(job, claim.run, state, result, now)
                     if ended is not None:
                         return _mark_lost(ended)
 
@@ -280,7 +252,7 @@ class ExecuteRun:
         # A run that was claimed keeps its record, and this message continues it.
         if covered is not None and self._runs.get(key) is None:
             # The writer of the range may have died before it completed the job.
-            self._settle(job, covered)
+            self._outcomes.settle(job, covered)
             return Handled(Disposition.ACKNOWLEDGE, covered.reason or "", covered)
         reason = decide_pickup(job, key, now, self._before(key))
         if reason is None:
@@ -299,7 +271,7 @@ class ExecuteRun:
                 run = self._runs.skip(passed_over)
         if run.state is not RunState.SKIPPED:
             return None
-        self._settle(job, run)
+        self._outcomes.settle(job, run)
         return Handled(Disposition.ACKNOWLEDGE, run.reason or reason or "", run, skipped=True)
 
     def _was_claimed(self, key: RunKey) -> bool:
@@ -336,10 +308,10 @@ class ExecuteRun:
         parts = supervisor.close_log(followed=followed, at_once=ending is None)
         result = replace(result, log_parts=parts)
         return supervisor.retry_until_lease_ends(
-            lambda: self._record(
+            lambda: self._outcomes.record(
                 job,
                 run,
-                self._with_value(result, attempted.given, run, supervisor),
+                supervisor.with_value(result, attempted.given),
                 ending,
                 host,
                 now,
@@ -368,190 +340,10 @@ class ExecuteRun:
             folder=folder,
         )
 
-    @staticmethod
-    def _with_value(
-        result: Result, given: bytes | None, run: Run, supervisor: RunSupervisor
-    ) -> Result:
-        if given is None:
-            return result
-        try:
-            return replace(result, value=supervisor.keep(given, f"result/{run.fence:06d}.json"))
-        except UnavailableError:
-            raise
-        except Exception as error:  # noqa: BLE001 — the script did its work
-            why = f"{result.reason}; its result could not be stored: {error}"
-            return replace(result, reason=why[:MAX_RECORDED_REASON])
-
-    def _record(
-        self,
-        job: Job,
-        run: Run,
-        result: Result,
-        ending: Ending | None,
-        host: Host,
-        now: datetime,
-    ) -> Handled:
-        """Record the outcome of an attempt. If *ending* is None, the run is handed back.
-        Idempotent: repeated, it finds what it wrote.
-        """
-        self._pause(job, result)
-        handled = (
-            self._hand_back(job, run, result, host, now)
-            if ending is None
-            else self._end(job, run, ending.state, result, now)
-            if ending.retry_at is None
-            else self._retry(job, run, result, ending, now)
-        )
-        if handled is None:
-            return Handled(
-                Disposition.LEAVE,
-                "another worker has the run; nothing is recorded",
-                run,
-                None,
-                True,
-            )
-        return handled
-
-    def _hand_back(
-        self, job: Job, run: Run, result: Result, host: Host, now: datetime
-    ) -> Handled | None:
-        """Give up the run: the next worker that receives its message continues it."""
-        claim = self._runs.advance(run, run.handed_back(result, now))
-        if _refused_for_cancel(claim, run):
-            return self._end(job, run, RunState.CANCELLED, _cancelled(result, claim), now)
-        host.delivery.hide(timedelta())
-        return Handled(Disposition.LEAVE, result.reason, claim.run, None, True)
-
-    def _end(
-        self,
-        job: Job,
-        run: Run,
-        state: RunState,
-        result: Result,
-        now: datetime,
-    ) -> Handled | None:
-        """End the run; None if this worker no longer owns it."""
-        lapsed = result.outcome is AttemptOutcome.WORKER_LOST
-        claim = self._runs.advance(run, run.ended(state, result, now), lapsed=lapsed)
-        if _refused_for_cancel(claim, run):
-            result = _cancelled(result, claim)
-            ended = run.ended(RunState.CANCELLED, result, now)
-            claim = self._runs.advance(run, ended, lapsed=lapsed)
-        if not claim.taken:
-            return None
-        self._settle(job, claim.run)
-        return Handled(
-            Disposition.ACKNOWLEDGE,
-            result.reason,
-            claim.run,
-            result.outcome,
-            result.outcome is not AttemptOutcome.WORKER_LOST,
-        )
-
-    def _retry(
-        self, job: Job, run: Run, result: Result, ending: Ending, now: datetime
-    ) -> Handled | None:
-        """Schedule the next dispatch: first store the due entry, then the record.
-
-        If we die between the two, the entry's message finds the run RUNNING, waits for the lease
-        and takes over. In the reverse order the run would wait for a message that is never sent.
-        """
-        at = ending.retry_at
-        assert at is not None  # noqa: S101 — for the type checker
-        entry = _dispatch(job, run.key, at, run.dispatch + 1)
-        # A repetition may come long after *now*: the bucket of an entry depends on its write time.
-        if not self._due.put([entry], self._clock.now()):
-            raise UnavailableError("The retry could not be stored. Try again.")
-        claim = self._runs.advance(run, run.retrying(result, now, not_before=at))
-        if _refused_for_cancel(claim, run):
-            # Cancelled while it failed. The entry's message finds the run ended.
-            return self._end(job, run, RunState.CANCELLED, _cancelled(result, claim), now)
-        if not claim.taken:
-            return None
-        reason = f"{result.reason}; next attempt at {isoformat(at)}"
-        return Handled(Disposition.ACKNOWLEDGE, reason, claim.run, result.outcome, True)
-
-    def _pause(self, job: Job, result: Result) -> None:
-        """Pause the job if its target asked for it. If the job has changed since it was read, it is
-        not paused: the next run asks again.
-        """
-        if result.pause is not None and job.state is JobState.ACTIVE:
-            self._jobs.pause(job, result.pause, self._clock.now())
-
-    def _settle(self, job: Job, run: Run) -> None:
-        """Do the follow-up of an ended run. Idempotent: a redelivered message repeats it."""
-        self._publish_death(run, exclusive=job.exclusive)
-        if job.state is JobState.ACTIVE and _is_last(job, run):
-            self._jobs.complete(job, self._clock.now())
-
-    def _publish_death(self, run: Run, *, exclusive: bool) -> None:
-        """Publish the death of a DEAD run, once: its message, with the failure, goes to the
-        dead-letter queue, and an event is sent.
-        """
-        if run.state is not RunState.DEAD or run.buried == run.dispatch:
-            return
-        message = RunMessage(
-            tenant=run.key.job.tenant,
-            job_id=run.key.job.job_id,
-            run_id=run.key.run_id,
-            dispatch=run.dispatch,
-            dispatched_at=run.dispatched_at or run.key.scheduled_at,
-            exclusive=exclusive,
-        )
-        self._dead_letters.put(
-            message.encode(), run.reason or "", dedup=dedup_id(run.key, run.dispatch)
-        )
-        self._events.put(execution_dead(run, self._clock.now()))
-        self._runs.mark_death_published(run)
-
 
 _RECORDS = 5  # of a job's latest, per page
 _MAX_MOVES = 1000
 """Maximum number of dispatches in a row without an attempt, before a pass to another pool."""
-
-
-def _dispatch(
-    job: Job, key: RunKey, at: datetime, dispatch: int, *, held: bool = False
-) -> DispatchEntry:
-    """The due entry of the dispatch number *dispatch*, in the pool of *job*. *held*: it was due
-    before, and its watcher was on time.
-    """
-    return DispatchEntry(
-        job.key,
-        job.uid,
-        at,
-        key.run_id,
-        dispatch,
-        job.definition.target.pool,
-        rank=job.definition.priority.rank,
-        held=held,
-        exclusive=job.exclusive,
-    )
-
-
-def _is_last(job: Job, run: Run) -> bool:
-    """Whether *run* is the last occurrence of its job's schedule. False for a manual run, and for a
-    requested run of an earlier version.
-    """
-    at = run.covers_until
-    if run.trigger is Trigger.MANUAL or (run.on_request and at <= job.effective_from):
-        return False
-    return job.is_last(at)
-
-
-def _refused_for_cancel(claim: Claim, run: Run) -> bool:
-    """Whether *claim*, an update of *run*, was refused because a cancel was requested."""
-    there = claim.run
-    return (
-        not claim.taken
-        and there.fence == run.fence
-        and there.state is RunState.RUNNING
-        and there.cancel_requested
-    )
-
-
-def _cancelled(result: Result, claim: Claim) -> Result:
-    return replace(result, reason=claim.run.cancel_reason or result.reason)
 
 
 def _mark_lost(handled: Handled) -> Handled:

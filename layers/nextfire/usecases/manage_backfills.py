@@ -23,7 +23,7 @@ from nextfire.domain.recurrence import next_instant, occurrences
 from nextfire.domain.schedule import ScheduleType
 from nextfire.domain.stretch import stretch
 from nextfire.usecases.find_unsent import FindUnsent
-from nextfire.usecases.manage_jobs import check_version, revised
+from nextfire.usecases.job_revisions import check_version, revised
 
 _TRIES = 5  # of a change that races with other changes of the same job
 _NO_LIMIT = 10**12

@@ -1,4 +1,4 @@
-"""Show, pause and resume endpoints."""
+"""Show, pause, resume and limit endpoints."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from nextfire.domain import endpoints
+from nextfire.domain.call_limit import CallLimit
 from nextfire.domain.endpoints import Endpoint, EndpointKey
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.ports.endpoints import EndpointStore
@@ -78,6 +79,15 @@ class ManageEndpoints:
             UnavailableError: Executors changed the endpoint at the same time, several times.
         """
         return self._change(key, lambda there: endpoints.resumed(there, now))
+
+    def limit(self, key: EndpointKey, limit: CallLimit, now: datetime) -> Endpoint:
+        """Set the limit of the endpoint's calls, in place of the one it has. Idempotent.
+
+        Raises:
+            NotFoundError: The pool does not exist.
+            UnavailableError: Executors changed the endpoint at the same time, several times.
+        """
+        return self._change(key, lambda there: endpoints.limited(there, limit, now))
 
     def _change(self, key: EndpointKey, change: Callable[[Endpoint], Endpoint]) -> Endpoint:
         for _ in range(_TRIES):

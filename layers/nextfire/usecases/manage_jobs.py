@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import islice, pairwise
 
-from nextfire.domain.definition import MAX_PAYLOAD_BYTES, SCHEDULE_FIELDS, JobDefinition
+from nextfire.domain.definition import SCHEDULE_FIELDS, JobDefinition
 from nextfire.domain.due import DueEntry, FireEntry, ResumeEntry
 from nextfire.domain.errors import (
-    BeyondQuotaError,
     ChangedError,
     ConflictError,
     InvalidInputError,
@@ -23,29 +21,14 @@ from nextfire.domain.instants import MOMENT, cut, isoformat, to_ms
 from nextfire.domain.job import MAX_REPLACED, MAX_REPLACED_BYTES, Job, Replaced, bytes_of
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore
-from nextfire.domain.quotas import NO_QUOTAS, Quota, Quotas, TenantQuotas, check_payload
-from nextfire.domain.recurrence import check, occurrences
-from nextfire.domain.schedule import MAX_DELAY, Schedule, ScheduleType
-from nextfire.domain.script import locate
-from nextfire.domain.target import TargetKind
+from nextfire.domain.recurrence import check
+from nextfire.domain.schedule import MAX_DELAY
+from nextfire.usecases.check_definition import Limits, check_definition, check_interval
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.idempotent_requests import IdempotentRequest
+from nextfire.usecases.job_revisions import check_version, revised
 
-_OCCURRENCES_CHECKED = 1_500
-"""Occurrences that are searched for a short gap: more than a day of an every-minute schedule."""
 _TRIES = 5  # of a change that races with other changes of the same job
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits on job definitions. `pools`: the maximum timeout of each existing pool; `quotas`: each
-    tenant's maximums; `check_target`: raises InvalidInputError if the pool cannot run the target.
-    """
-
-    pools: Mapping[str, timedelta]
-    scripts_bucket: str
-    quotas: TenantQuotas = NO_QUOTAS
-    check_target: Callable[[JobDefinition], None] = lambda _: None
 
 
 class ManageJobs:
@@ -94,7 +77,7 @@ class ManageJobs:
                 occurrences that are not sent, or that was created after *asked* was first sent.
             QuotaUsedUpError: The tenant has reached its maximum number of jobs.
         """
-        self._check(definition, key.tenant)
+        self._check(definition, key.tenant, None)
         most = self._limits.quotas.of(key.tenant).jobs
 
         def new_job(at: datetime) -> Job:
@@ -113,7 +96,7 @@ class ManageJobs:
 
         at = cut((asked and asked.first_sent_at) or now)
         job = new_job(at)
-        _check_interval(definition, job.schedule, self._limits.quotas.of(key.tenant))
+        check_interval(definition, job.schedule, self._limits.quotas.of(key.tenant))
         # Stored in the current bucket: the watcher has already passed the earlier minutes.
         now = cut(now)
         there = self._jobs.create(job, _first(job), now, most=most)
@@ -213,7 +196,7 @@ class ManageJobs:
             if all(getattr(definition, f) == getattr(job.definition, f) for f in SCHEDULE_FIELDS):
                 return changed, None
             changed = revised(job.with_new_version(now), now, definition=definition)
-            _check_interval(definition, changed.schedule, self._limits.quotas.of(key.tenant))
+            check_interval(definition, changed.schedule, self._limits.quotas.of(key.tenant))
             if job.state is JobState.PAUSED:
                 check(changed.schedule)
                 return changed, job.unpaused(now)
@@ -340,6 +323,10 @@ class ManageJobs:
 
         return self._revise(key, next_revision, expected)
 
+    def _check(self, definition: JobDefinition, tenant: str, was: JobDefinition | None) -> None:
+        self._check_caller(definition, was)
+        check_definition(definition, self._limits, tenant, was)
+
     def get(self, key: JobKey) -> Job:
         """The job, also if it is CANCELLED.
 
@@ -421,58 +408,11 @@ class ManageJobs:
                 " pool's queue is full.",
             )
 
-    def _check(
-        self, definition: JobDefinition, tenant: str, was: JobDefinition | None = None
-    ) -> None:
-        """Reject a *definition* that cannot run. A value that *was* already has from before a quota
-        is accepted.
-        """
-        self._check_caller(definition, was)
-        pool = definition.target.pool
-        longest = self._limits.pools.get(pool)
-        if longest is None:
-            known = ", ".join(sorted(self._limits.pools))
-            raise InvalidInputError("target.pool", pool, "pool not found", f"Available: {known}.")
-        if definition.timeout > longest:
-            raise InvalidInputError(
-                "timeoutSec",
-                definition.timeout_sec,
-                f"longer than pool {pool!r} allows",
-                f"Use at most {int(longest.total_seconds())}, or a pool of workers.",
-            )
-        size = definition.payload_bytes()
-        if size > MAX_PAYLOAD_BYTES:
-            raise InvalidInputError(
-                "payload",
-                f"{size} bytes",
-                f"larger than {MAX_PAYLOAD_BYTES} bytes as JSON",
-                "Store the data in S3 and put its address into the payload.",
-            )
-        if was is None or was.payload != definition.payload:
-            check_payload(size, self._limits.quotas.of(tenant))
-        if was is None or was.target != definition.target or was.payload != definition.payload:
-            self._limits.check_target(definition)
-        if definition.target.kind is TargetKind.SCRIPT:
-            locate(definition.target, bucket=self._limits.scripts_bucket, tenant=tenant)
-
 
 def _has_room(replaced: tuple[Replaced, ...]) -> bool:
     """Whether *replaced* is within the limits; the latest version is always kept."""
     few = len(replaced) <= MAX_REPLACED and bytes_of(replaced) <= MAX_REPLACED_BYTES
     return few or len(replaced) == 1
-
-
-def check_version(job: Job, expected: Collection[str] | None) -> None:
-    """Check that *job* is in one of the versions *expected*; None accepts any version.
-
-    Raises:
-        ChangedError: It is not.
-    """
-    if expected is not None and job.version not in expected:
-        raise ChangedError(
-            f"Job {job.key.job_id!r} has changed: its version is {job.version}",
-            "Read it again, then decide again.",
-        )
 
 
 def _check_made_before(former: Job, asked: IdempotentRequest) -> None:
@@ -486,31 +426,6 @@ def _check_made_before(former: Job, asked: IdempotentRequest) -> None:
         )
 
 
-def _check_interval(definition: JobDefinition, schedule: Schedule, quotas: Quotas) -> None:
-    """Check that no two of the next occurrences of *definition*'s *schedule* are too close.
-
-    Raises:
-        BeyondQuotaError: Two of them are.
-        InvalidInputError: The schedule cannot be read.
-    """
-    if quotas.shortest_interval_sec is None:
-        return
-    shortest = timedelta(seconds=quotas.shortest_interval_sec)
-    found = occurrences(schedule, schedule.effective_from)
-    # All gaps of an INTERVAL schedule are equal.
-    looked_at = 2 if definition.type is ScheduleType.INTERVAL else _OCCURRENCES_CHECKED
-    for one, other in pairwise(islice(found, looked_at)):
-        if other.at - one.at < shortest:
-            gap = f"{(other.at - one.at) / timedelta(seconds=1):g} s"
-            raise BeyondQuotaError(
-                Quota.SHORTEST_INTERVAL_SEC,
-                "schedule",
-                definition.schedule,
-                f"has occurrences {gap} apart, and your quota is {shortest.total_seconds():g} s",
-                "Use a longer interval.",
-            )
-
-
 def _is_equal(one: JobDefinition, other: JobDefinition) -> bool:
     # As JSON: true is 1 in Python.
     texts = (json.dumps(each.document(), sort_keys=True) for each in (one, other))
@@ -521,13 +436,3 @@ def _first(job: Job) -> FireEntry | None:
     """The first due entry. A MANUAL job has none."""
     at = check(job.schedule)
     return None if at is None else job.fire_entry(at, 1)
-
-
-def revised(job: Job, now: datetime, *, definition: JobDefinition | None = None) -> Job:
-    """The next revision of *job*, changed at *now*."""
-    return replace(
-        job,
-        definition=definition or job.definition,
-        revision=job.revision + 1,
-        updated_at=max(cut(now), job.updated_at),
-    )

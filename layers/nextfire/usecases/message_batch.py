@@ -9,7 +9,8 @@ from typing import Generic, Protocol
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ports.queues import D, FifoDelivery
 from nextfire.domain.ports.worker import Notices
-from nextfire.usecases.execute_run import Disposition, ExecuteRun, Handled
+from nextfire.usecases.execute_run import ExecuteRun
+from nextfire.usecases.handled import Disposition, Handled
 
 
 class MessageNotices(Notices, Protocol):

@@ -13,7 +13,7 @@ from nextfire.domain.ids import RunKey
 from nextfire.domain.log import LogLine, decode_part, part_name, text_lines
 from nextfire.domain.ports.scripts import RunFiles
 from nextfire.domain.run import Attempt, AttemptOutcome, Run
-from nextfire.usecases.manage_runs import ManageRuns, PendingOccurrence
+from nextfire.usecases.find_run import FindRun, PendingOccurrence
 
 MAX_PAGE_BYTES = 1024 * 1024
 """Maximum size of a page's lines as JSON; the line that exceeds it is still included."""
@@ -43,8 +43,8 @@ class LogPage:
 class ReadLogs:
     """Reads the stored logs of runs."""
 
-    def __init__(self, runs: ManageRuns, files: RunFiles) -> None:
-        self._runs = runs
+    def __init__(self, find: FindRun, files: RunFiles) -> None:
+        self._find = find
         self._files = files
 
     def page(
@@ -62,7 +62,7 @@ class ReadLogs:
             UndecodableError: The record does not decode.
         """
         place = _decode_cursor(cursor)
-        run = self._runs.find(key)
+        run = self._find.find(key)
         if isinstance(run, PendingOccurrence):
             return LogPage([], _encode_cursor(place), ended=False)
         chosen = [each for each in run.attempts if attempt in {None, each.number}]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Generic
 
-from nextfire.domain.decisions import CLOCKS_DIFFER
 from nextfire.domain.errors import UnavailableError, UndecodableError
+from nextfire.domain.instants import CLOCKS_DIFFER
 from nextfire.domain.message import decode_message
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.queues import D

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TypeVar
 
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.log import Stream
+from nextfire.domain.message import MAX_RECORDED_REASON
 from nextfire.domain.places import run_place
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.queues import Delivery
@@ -18,6 +19,7 @@ from nextfire.domain.ports.scripts import Directive, RunFiles
 from nextfire.domain.run import (
     MAX_INLINE_BYTES,
     MAX_VALUE_BYTES,
+    Result,
     Run,
     RunState,
     Value,
@@ -167,6 +169,23 @@ class RunSupervisor:
             return Value(len(text), text=text.decode())
         self._files.put(self._folder, name, text)
         return Value(len(text), file=name)
+
+    def with_value(self, result: Result, given: bytes | None) -> Result:
+        """Return *result* with the value *given* by the target, if there is one.
+
+        Raises:
+            UnavailableError: The store did not answer.
+        """
+        if given is None:
+            return result
+        try:
+            kept = self.keep(given, f"result/{self._run.fence:06d}.json")
+        except UnavailableError:
+            raise
+        except Exception as error:  # noqa: BLE001 — the target did its work
+            why = f"{result.reason}; its result could not be stored: {error}"
+            return replace(result, reason=why[:MAX_RECORDED_REASON])
+        return replace(result, value=kept)
 
     def close_log(self, *, followed: bool, at_once: bool) -> int:
         """Store the rest of the log, as long as the lease is not in danger; for 2 s at most if

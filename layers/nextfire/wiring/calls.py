@@ -20,7 +20,7 @@ from nextfire.targets.http.authentication import Authentication
 from nextfire.targets.http.runner import HttpTarget
 from nextfire.targets.http.transport import Transport
 from nextfire.targets.role import RoleCredentials
-from nextfire.usecases.breaker import Breaker
+from nextfire.usecases.endpoint_gate import EndpointGate
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +40,9 @@ def call_target(
         TargetKind.HTTP: HttpTarget(
             transport=Transport(rules),
             secrets=secrets,
-            authentication=Authentication(secrets, role, RoleIdentity(clients)),
+            authentication=Authentication(
+                secrets, role, RoleIdentity(clients), aws_actions=settings.aws_actions
+            ),
             clock=clock,
             gate=_gate(settings, clock),
         ),
@@ -49,11 +51,11 @@ def call_target(
     return TargetsByKind(runners)
 
 
-def _gate(settings: ExecutorSettings, clock: Clock) -> Breaker | None:
+def _gate(settings: ExecutorSettings, clock: Clock) -> EndpointGate | None:
     """None if the stack is older than the table of endpoints."""
     if settings.endpoints_table is None:
         return None
-    return Breaker(
+    return EndpointGate(
         DynamoDbEndpointStore(dynamodb_fail_fast(), table=settings.endpoints_table),
         settings.pool,
         clock,

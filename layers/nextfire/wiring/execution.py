@@ -43,7 +43,7 @@ from nextfire.settings import (
 )
 from nextfire.targets.by_kind import TargetsByKind
 from nextfire.targets.script.runner import ScriptTarget
-from nextfire.usecases.execute_run import ExecutorConfig
+from nextfire.usecases.executor_config import ExecutorConfig
 from nextfire.wiring.calls import call_target
 from nextfire.wiring.executor import ExecutorPorts
 

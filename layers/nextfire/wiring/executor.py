@@ -14,7 +14,8 @@ from nextfire.domain.ports.queues import DeadLetters
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.scripts import RunFiles
 from nextfire.domain.ports.targets import TargetRunner
-from nextfire.usecases.execute_run import ExecuteRun, ExecutorConfig
+from nextfire.usecases.execute_run import ExecuteRun
+from nextfire.usecases.executor_config import ExecutorConfig
 from nextfire.usecases.message_batch import MessageBatch, MessageNotices
 
 

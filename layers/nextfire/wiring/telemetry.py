@@ -17,9 +17,9 @@ from nextfire.domain.metrics import NAMESPACE, Metric
 from nextfire.domain.run import AttemptOutcome, Run, RunState
 
 if TYPE_CHECKING:  # each function imports only the use cases that it needs
-    from nextfire.usecases.audit import AuditReport
+    from nextfire.usecases.audit_report import AuditReport
     from nextfire.usecases.dispatch.report import Dispatched, TickReport
-    from nextfire.usecases.execute_run import Handled
+    from nextfire.usecases.handled import Handled
 
 _NOTES = 20
 """Maximum lines that one step logs; a deleted pool affects thousands of entries at a time."""

@@ -9,7 +9,7 @@ from nextfire.domain.ports.clocks import ServiceClock
 from nextfire.domain.ports.queues import D, Inbox, Journal
 from nextfire.domain.ports.worker import TaskProtection
 from nextfire.usecases.acknowledger import Acknowledger
-from nextfire.usecases.execute_run import ExecutorConfig
+from nextfire.usecases.executor_config import ExecutorConfig
 from nextfire.usecases.message_batch import MessageBatch, MessageNotices
 from nextfire.usecases.serve_pool import ServePool, Threads
 from nextfire.wiring.executor import ExecutorPorts, execute_run_of

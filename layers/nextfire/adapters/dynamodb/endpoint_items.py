@@ -18,11 +18,12 @@ from nextfire.adapters.dynamodb.fields import (
     raw_decoder,
 )
 from nextfire.adapters.dynamodb.items import Item
+from nextfire.domain.call_limit import NO_LIMIT, CallLimit
 from nextfire.domain.endpoints import DESTINATION, Endpoint, EndpointKey, EndpointState
 from nextfire.domain.errors import UndecodableError
 
 KEPT = timedelta(days=30)
-"""How long an endpoint is kept after its last change. Paused endpoints do not expire."""
+"""How long an endpoint without a pause or a limit is kept after its last change."""
 
 
 def _owner(key: EndpointKey) -> str:
@@ -30,7 +31,7 @@ def _owner(key: EndpointKey) -> str:
 
 
 def _expires_at(endpoint: Endpoint) -> int | None:
-    if endpoint.state is EndpointState.PAUSED or endpoint.changed_at is None:
+    if endpoint.state is EndpointState.PAUSED or endpoint.limit or endpoint.changed_at is None:
         return None
     return int((endpoint.changed_at + KEPT).timestamp())
 
@@ -49,6 +50,8 @@ ENDPOINTS_TABLE: tuple[Field[Endpoint], ...] = (
     Field("not_before", MILLISECONDS, EXECUTORS),
     Field("pause_reason", TEXT),
     Field("paused_at", INSTANT),
+    Field("per_minute", INTEGER, EXECUTORS, get=lambda each: each.limit.per_minute, decoded=False),
+    Field("parallel", INTEGER, EXECUTORS, get=lambda each: each.limit.parallel, decoded=False),
     Field("changed_at", INSTANT, EXECUTORS, required=True),
     Field("version", INTEGER, EXECUTORS, required=True),
     Field("expires_at", INTEGER, EXECUTORS, get=_expires_at, decoded=False),
@@ -71,6 +74,16 @@ def encode_key(key: EndpointKey) -> Item:
     }
 
 
+def _decode_limit(item: Mapping[str, Any]) -> CallLimit:
+    if "per_minute" not in item and "parallel" not in item:
+        return NO_LIMIT
+    per_minute, parallel = (
+        INTEGER.decode(item[name]["N"]) if name in item else None
+        for name in ("per_minute", "parallel")
+    )
+    return CallLimit(per_minute, parallel)
+
+
 def decode_endpoint(item: Mapping[str, Any]) -> Endpoint:
     """Decode *item* as an endpoint.
 
@@ -80,9 +93,13 @@ def decode_endpoint(item: Mapping[str, Any]) -> Endpoint:
     try:
         pool, _, tenant = item["owner"]["S"].partition("/")
         key = EndpointKey(pool, tenant, item["destination"]["S"])
-        endpoint = Endpoint(key, **_decode_attributes(item))
+        endpoint = Endpoint(key, **_decode_attributes(item), limit=_decode_limit(item))
         counts = (endpoint.version - 1, endpoint.failures, endpoint.failed_probes)
-        if min(counts) < 0 or not DESTINATION.fullmatch(key.destination):
+        if (
+            min(counts) < 0
+            or not endpoint.limit.is_valid
+            or not DESTINATION.fullmatch(key.destination)
+        ):
             raise ValueError("not an endpoint")
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise UndecodableError(f"endpoint does not decode: {type(error).__name__}") from error

@@ -12,6 +12,9 @@ from nextfire.adapters.dynamodb.endpoint_items import (
     encode_key,
     encode_owner,
 )
+from nextfire.adapters.dynamodb.flow_items import decode_flow, encode_flow, encode_flow_key
+from nextfire.adapters.dynamodb.items import Item
+from nextfire.domain.call_flow import CallFlow
 from nextfire.domain.endpoints import DESTINATION, Endpoint, EndpointKey
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ports.pages import Page, Unreadable
@@ -37,15 +40,28 @@ class DynamoDbEndpointStore:
         return decode_endpoint(answer["Item"]) if "Item" in answer else None
 
     def replace(self, was: Endpoint, to: Endpoint) -> bool:
-        item = encode_endpoint(to)
+        return self._replace("replace endpoint", was.version, encode_endpoint(to))
+
+    def flow(self, key: EndpointKey) -> CallFlow | None:
+        with translated("get flow of calls"):
+            answer = self._client.get_item(
+                TableName=self._table, Key=encode_flow_key(key), ConsistentRead=True
+            )
+        return decode_flow(key, answer["Item"]) if "Item" in answer else None
+
+    def replace_flow(self, was: CallFlow, to: CallFlow) -> bool:
+        return self._replace("replace flow of calls", was.version, encode_flow(to))
+
+    def _replace(self, what: str, version: int, item: Item) -> bool:
+        """Store *item* if the stored one has *version*; 0: is not stored."""
         condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(destination)"}
-        if was.version:
+        if version:
             condition = {
                 "ConditionExpression": "version = :version",
-                "ExpressionAttributeValues": {":version": {"N": str(was.version)}},
+                "ExpressionAttributeValues": {":version": {"N": str(version)}},
             }
         try:
-            with translated("replace endpoint"):
+            with translated(what):
                 self._client.put_item(TableName=self._table, Item=item, **condition)
         except refused() as error:
             if error_code(error) != _REFUSED:

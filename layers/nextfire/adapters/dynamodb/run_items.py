@@ -27,6 +27,7 @@ from nextfire.adapters.dynamodb.items import Item, from_item
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.instants import to_ms
+from nextfire.domain.replay import Replay
 from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState, Trigger, Value
 
 RETENTION = timedelta(days=90)
@@ -222,12 +223,14 @@ SKIPPED: tuple[Field[Run], ...] = (
     Field("covered", _COUNT, EXECUTORS, get=lambda run: run.covered if run.covered > 1 else None),
 )
 """SKIPPED records have these in addition."""
+_REPLAY = nullable(Codec("S", attrgetter("text"), Replay.parse))
 CHECKPOINT = _value("checkpoint", lambda run: run.checkpoint)
 REQUEST: tuple[Field[Run], ...] = (
     Field("trigger", member_of(Trigger), unless=Trigger.SCHEDULE),
     Field("request", TEXT, unless=""),
     Field("request_reason", TEXT),
     Field("payload", TEXT),
+    Field("replay_of", _REPLAY),
 )
 """The request of a user, written once."""
 RUNS_TABLE: tuple[Field[Any], ...] = (

@@ -40,6 +40,8 @@ SESSION_TAGS = ("pool", "tenant", "job")
 _LIFE = timedelta(hours=1)  # the maximum of STS for role chaining
 _RENEWED = timedelta(minutes=15)  # SDKs request new credentials when this or less is left
 _JOBS = 256
+_TURN_SECONDS = 3.0
+"""How long a run waits for the request of another run of its job: less than its lease."""
 _MAX_PENDING = 32
 """Maximum number of connections with an incomplete request; beyond it the oldest is closed."""
 _REQUEST_TIMEOUT = 5  # seconds until a request must be complete
@@ -168,7 +170,9 @@ class StsJobRole:
             self._sessions[job] = session
             if len(self._sessions) > _JOBS:
                 del self._sessions[next(iter(self._sessions))]
-        with session.turn:
+        if not session.turn.acquire(timeout=_TURN_SECONDS):
+            raise UnavailableError("STS has not answered another run yet. Try again.")
+        try:
             latest, now = session.latest, self._clock.now()
             if latest is None or latest.expires_at - now < _RENEWED:
                 try:
@@ -177,6 +181,8 @@ class StsJobRole:
                     if latest is None or latest.expires_at <= now:
                         raise
             return latest
+        finally:
+            session.turn.release()
 
     def _assume(self, job: JobKey) -> _Credentials:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from nextfire.domain.call_flow import CallFlow
 from nextfire.domain.endpoints import Endpoint, EndpointKey
 from nextfire.domain.ports.pages import Page
 
@@ -31,6 +32,17 @@ class EndpointStore(Protocol):
         Raises:
             UnavailableError: The store did not answer. *to* may be stored.
         """
+
+    def flow(self, key: EndpointKey) -> CallFlow | None:
+        """Return the flow of the endpoint's calls, by a consistent read; None if it is not stored.
+
+        Raises:
+            UndecodableError: The stored item is not a valid flow.
+            UnavailableError: The store did not answer.
+        """
+
+    def replace_flow(self, was: CallFlow, to: CallFlow) -> bool:
+        """As `replace`: store *to* if the stored flow has the version of *was*."""
 
     def list(self, tenant: str, pool: str, *, cursor: str | None, limit: int) -> Page[Endpoint]:
         """Return *tenant*'s endpoints in *pool* by destination, by consistent reads. *limit*: page

@@ -48,8 +48,15 @@ class Hold:
 class TargetRunner(Protocol):
     """Runs the targets of one kind."""
 
-    def admit(self, job: Job, run: RunKey, now: datetime) -> Hold | None:
-        """Return why *run* must not start at *now*, or None. Called before the run is claimed."""
+    def admit(self, job: Job, run: RunKey, now: datetime, *, first: bool) -> Hold | None:
+        """Return why *run* must not start at *now*, or None. Called before the run is claimed.
+        *first*: it is the first dispatch of the run. After None, `release` is called once.
+        """
+
+    def release(self, job: Job, run: RunKey) -> None:
+        """Give back what `admit` took for *run*, which has made its attempt or makes none. Never
+        raises.
+        """
 
     def attempt(
         self, job: Job, run: Run, supervisor: RunControl, longest: timedelta

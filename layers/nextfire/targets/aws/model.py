@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from typing import Any
+from uuid import UUID
 
 from botocore.loaders import create_loader
 from botocore.model import ListShape, MapShape, OperationModel, ServiceModel, Shape, StructureShape
@@ -35,8 +36,6 @@ _MAX_DEPTH = 32
 _SERVICES_KEPT = 16
 """Descriptions of services that are kept: all of them would take half a GB."""
 _PLACEHOLDER = re.compile(r"\{\{[^{}]+\}\}")
-_TOKEN_LENGTH = 32
-"""All APIs with idempotency tokens accept this many hexadecimal digits."""
 
 
 def operation_of(call: AwsCall) -> OperationModel:
@@ -127,15 +126,16 @@ def parameters_of(
 def with_tokens(
     call: AwsCall, operation: OperationModel, parameters: dict[str, Any], token: str
 ) -> dict[str, Any]:
-    """Return *parameters* with the idempotency tokens that they lack. *token*: hexadecimal digits
-    that are the same for all attempts of an execution.
+    """Return *parameters* with the idempotency tokens that they lack, as UUIDs, which is what the
+    SDK itself fills in. *token*: 32 hexadecimal digits or more, the same for all attempts of an
+    execution.
     """
     missing = {name for name in token_names(call, operation) if name not in parameters}
     if "MessageDeduplicationId" in missing and not str(parameters.get("QueueUrl", "")).endswith(
         ".fifo"
     ):
         missing.discard("MessageDeduplicationId")
-    return {**parameters, **dict.fromkeys(missing, token[:_TOKEN_LENGTH])}
+    return {**parameters, **dict.fromkeys(missing, str(UUID(token[:32])))}
 
 
 def token_names(call: AwsCall, operation: OperationModel) -> Iterator[str]:

@@ -62,8 +62,11 @@ class AwsTarget:
     ) -> None:
         self._clients, self._allowed, self._monotonic = clients, allowed, monotonic
 
-    def admit(self, job: Job, run: RunKey, now: datetime) -> None:
+    def admit(self, job: Job, run: RunKey, now: datetime, *, first: bool) -> None:
         """AWS calls always start."""
+
+    def release(self, job: Job, run: RunKey) -> None:
+        """AWS calls take nothing."""
 
     def attempt(
         self, job: Job, run: Run, supervisor: RunControl, longest: timedelta
@@ -74,8 +77,10 @@ class AwsTarget:
             attempted = self._call(job, run, supervisor, masker, timeout)
         except (InvalidInputError, NotFoundError, TemplateError) as error:
             attempted = _failed(str(error), permanent=True)
-        except UnavailableError as error:
-            attempted = _failed(str(error))
+        except UnavailableError as error:  # not the job's failure
+            attempted = _failed(str(error), unavailable=True)
+        except Exception as error:  # noqa: BLE001 — it is recorded; the executor continues
+            attempted = _failed(f"could not be made: {type(error).__name__}: {error}")
         reason = masker.text(attempted.result.reason)
         if len(reason) > MAX_RECORDED_REASON:
             reason = f"{reason[: MAX_RECORDED_REASON - 1]}…"
@@ -101,6 +106,9 @@ class AwsTarget:
         token = hashlib.sha256(run.key.execution_id.encode()).hexdigest()
         parameters = with_tokens(call, operation, parameters_of(call, operation, rendered), token)
         client = self._clients.client(job.key, masker, call.service, call.region, timeout)
+        # Assuming the role may have taken as long as the lease.
+        if (verdict := supervisor.ask()) is not Directive.CONTINUE:
+            return _stopped(verdict, supervisor, None)
         exchange = _Exchange(client, call, parameters)
         verdict = self._wait(exchange, supervisor, timeout)
         return _result_of(exchange, call, verdict, supervisor, masker, timeout)
@@ -151,10 +159,7 @@ def _result_of(
 ) -> AttemptResult:
     record = _record(exchange, call)
     if verdict is not Directive.CONTINUE:
-        outcome, reason = AttemptOutcome.HANDED_BACK, "its worker shut down"
-        if verdict is Directive.CANCEL:
-            outcome, reason = AttemptOutcome.CANCELLED, supervisor.cancel_reason
-        return AttemptResult(Result(outcome, reason, call=record), verdict)
+        return _stopped(verdict, supervisor, record)
     if not exchange.done.is_set():
         reason = f"no response within {timeout:g} s; the call may have taken effect"
         return AttemptResult(Result(AttemptOutcome.TIMED_OUT, reason, call=record))
@@ -171,6 +176,13 @@ def _result_of(
         return AttemptResult(Result(AttemptOutcome.SUCCEEDED, reason, call=record))
     reason = f"{call.service}:{call.action}"
     return AttemptResult(Result(AttemptOutcome.SUCCEEDED, reason, call=record), given=given)
+
+
+def _stopped(verdict: Directive, supervisor: RunControl, record: str | None) -> AttemptResult:
+    outcome, reason = AttemptOutcome.HANDED_BACK, "its worker shut down"
+    if verdict is Directive.CANCEL:
+        outcome, reason = AttemptOutcome.CANCELLED, supervisor.cancel_reason
+    return AttemptResult(Result(outcome, reason, call=record), verdict)
 
 
 def _failure(error: Exception, record: str) -> Result:
@@ -224,5 +236,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - of any type
     return str(value)
 
 
-def _failed(reason: str, *, permanent: bool = False) -> AttemptResult:
-    return AttemptResult(Result(AttemptOutcome.FAILED, reason, permanent=permanent))
+def _failed(reason: str, *, permanent: bool = False, unavailable: bool = False) -> AttemptResult:
+    return AttemptResult(
+        Result(AttemptOutcome.FAILED, reason, permanent=permanent, unavailable=unavailable)
+    )

@@ -46,6 +46,8 @@ _NEVER = tuple(
 )
 """Never opened, however wide the networks of a pool: instance metadata, groups, this machine."""
 
+_MAPPED = IPv6Network("::ffff:0:0/96")
+
 NEUTRAL = "the destination is not allowed"
 """The only text about forbidden destinations: callbacks must not help to scan networks."""
 _REMEDY = "Use a public host name with https, or open the network with callNetworks of the pool."
@@ -175,6 +177,14 @@ def _is_public(address: Address) -> bool:
 
 def _is_opened(address: Address, rules: AddressRules) -> bool:
     return _is_in(address, rules.networks) and not _is_in(address, _NEVER)
+
+
+def never_opens(network: Network) -> bool:
+    """Whether no rules allow any address of *network*."""
+    return any(
+        network.version == never.version and network.subnet_of(never)  # type: ignore[arg-type]
+        for never in _NEVER
+    ) or (isinstance(network, IPv6Network) and network.subnet_of(_MAPPED))
 
 
 def _is_in(address: Address, networks: Collection[Network]) -> bool:

@@ -7,8 +7,8 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from urllib.parse import urlencode
 
@@ -25,7 +25,7 @@ from nextfire.targets.http.document import (
     OidcAuth,
     SigV4Auth,
 )
-from nextfire.targets.http.transport import Request, Response
+from nextfire.targets.http.messages import CallFailedError, Problem, Request, Response
 from nextfire.targets.role import RoleCredentials
 
 _EARLY = 60.0
@@ -34,6 +34,8 @@ _USUAL_LIFE = 300.0
 """Seconds for which a token without `expires_in` is used."""
 _LONGEST_LIFE = 86_400.0
 _MAX_TOKENS = 256
+_OTHER_FETCHES_WITHIN = 5.0
+"""Seconds to wait for the token that another call is fetching, before fetching one as well."""
 _OK = 200
 _THROTTLED = 429
 _SERVER_ERROR = 500
@@ -57,12 +59,25 @@ class _Token:
     until: float
 
 
+@dataclass(slots=True)
+class _Cached:
+    """The token of a client, None before the first. `fetching`: held while it is fetched."""
+
+    token: _Token | None = None
+    fetching: threading.Lock = field(default_factory=threading.Lock)
+
+    def valid(self, now: float) -> _Token | None:
+        return self.token if self.token is not None and now < self.token.until else None
+
+
 Send = Callable[[Request], Response]
 """Sends a request within the attempt: by its deadline, and to allowed addresses only."""
 
 
 class Authentication:
-    """Makes the headers that authenticate a call. Thread-safe."""
+    """Makes the headers that authenticate a call. Thread-safe. *aws_actions*: see
+    `check_signature`.
+    """
 
     def __init__(
         self,
@@ -70,21 +85,22 @@ class Authentication:
         role: RoleCredentials | None,
         identity: WebIdentity | None,
         *,
+        aws_actions: Sequence[str] = ("*",),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._secrets, self._role, self._identity = secrets, role, identity
-        self._monotonic = monotonic
+        self._aws_actions, self._monotonic = aws_actions, monotonic
         self._lock = threading.Lock()
-        self._tokens: dict[str, _Token] = {}
+        self._tokens: dict[str, _Cached] = {}
 
     def headers(self, auth: Auth | None, job: JobKey, masker: Masker, send: Send) -> dict[str, str]:
         """Return the headers of *auth* that do not depend on the request.
 
         Raises:
-            InvalidInputError: A secret, the role or the token server's response is not usable.
+            InvalidInputError: A secret or the role is not usable.
             NotFoundError: A secret does not exist.
             UnavailableError: A service did not answer.
-            CallFailedError: The token server did not respond.
+            CallFailedError: The token server did not respond, or not with a token.
         """
         match auth:
             case BearerAuth():
@@ -108,10 +124,12 @@ class Authentication:
         """Return *request* with an AWS signature, if *auth* asks for one.
 
         Raises:
-            InvalidInputError, UnavailableError: As for `RoleCredentials`.
+            InvalidInputError: The pool may not sign for the service; or as for `RoleCredentials`.
+            UnavailableError: As for `RoleCredentials`.
         """
         if not isinstance(auth, SigV4Auth):
             return request
+        check_signature(auth, self._aws_actions)
         if self._role is None:
             raise _no_role("sigv4")
         # The SDK takes a second to import, and few callbacks need it.
@@ -125,7 +143,7 @@ class Authentication:
         )
         keys = Credentials(role.access_key, role.secret_key, role.token)
         Signer(keys, auth.service, auth.region).add_auth(signed)
-        return Request(request.method, request.url, dict(signed.headers.items()), request.body)
+        return replace(request, headers=dict(signed.headers.items()))
 
     def rejected(self, auth: Auth | None, job: JobKey) -> None:
         """Forget the cached token of *auth*: the receiver responded 401."""
@@ -144,15 +162,24 @@ class Authentication:
         # Another secret never gets a token that this one got.
         key = f"{_owner(auth, job)}#{hashlib.sha256(secret.encode()).hexdigest()}"
         with self._lock:
-            cached = self._tokens.get(key)
-        if cached is None or cached.until <= self._monotonic():
-            cached = self._fetch(auth, secret, masker, send)
-            with self._lock:
-                if len(self._tokens) >= _MAX_TOKENS:
-                    self._tokens.pop(next(iter(self._tokens)))
-                self._tokens[key] = cached
-        masker.add(cached.text)
-        return cached.text
+            cached = self._tokens.setdefault(key, _Cached())
+            if len(self._tokens) > _MAX_TOKENS:
+                del self._tokens[next(iter(self._tokens))]
+        token, before = cached.valid(self._monotonic()), cached.token
+        if token is None:
+            # The calls of a batch share one token, but not the fate of one that hangs.
+            is_mine = cached.fetching.acquire(timeout=_OTHER_FETCHES_WITHIN)
+            try:
+                # Also one without a life, if it was fetched while this call waited.
+                fresh = cached.token if cached.token is not before else None
+                token = cached.valid(self._monotonic()) or fresh
+                token = token or self._fetch(auth, secret, masker, send)
+                cached.token = token
+            finally:
+                if is_mine:
+                    cached.fetching.release()
+        masker.add(token.text)
+        return token.text
 
     def _fetch(self, auth: OAuth2Auth, secret: str, masker: Masker, send: Send) -> _Token:
         form = {"grant_type": "client_credentials", "scope": auth.scope, "audience": auth.audience}
@@ -174,25 +201,52 @@ class Authentication:
             raise UnavailableError(f"the token server responded {response.status}. Try again.")
         token, life = _read_token(response)
         if token is None:
-            raise InvalidInputError(
-                "target.http.auth",
-                auth.token_url.partition("?")[0],
-                f"the token server responded {response.status} without an access token",
-                "Check tokenUrl, clientId, clientSecret and scope.",
+            # Not permanent: the secret may have been rotated a moment ago.
+            raise CallFailedError(
+                Problem.PROTOCOL,
+                f"the token server responded {response.status} without an access token. Check"
+                " tokenUrl, clientId, clientSecret and scope.",
+                sent=True,
             )
-        return _Token(token, self._monotonic() + max(life - _EARLY, 0))
+        return _Token(token, self._monotonic() + life - min(_EARLY, life / 2))
+
+
+def check_signature(auth: SigV4Auth, allowed: Sequence[str]) -> None:
+    """Check that a pool may sign requests for the service of *auth*. *allowed*: `awsActions` of the
+    pool. A signature does not tell the action, so all of the service must be allowed.
+
+    Raises:
+        InvalidInputError: It may not.
+    """
+    if not {"*", f"{auth.service}:*"} & {*allowed}:
+        raise InvalidInputError(
+            "target.http.auth.service",
+            auth.service,
+            "the pool may not sign requests for all actions of this service, and a signature does "
+            "not tell the action",
+            f"Add {auth.service}:* to awsActions of the pool (now: "
+            f"{', '.join(allowed)[:200] or 'none'}), or use target.aws for single actions.",
+        )
 
 
 def _read_token(response: Response) -> tuple[str | None, float]:
     """The token and its life in seconds."""
     try:
         document = json.loads(response.body) if response.status == _OK else {}
-        token, life = document.get("access_token"), document.get("expires_in", _USUAL_LIFE)
+        token, life = document.get("access_token"), _life(document.get("expires_in"))
         if not isinstance(token, str) or not token:
             return None, 0
-        return _line(token), min(max(float(life), 0), _LONGEST_LIFE)
+        return _line(token), life
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None, 0
+
+
+def _life(expires_in: object) -> float:
+    try:
+        life = float(expires_in)  # type: ignore[arg-type] # raises TypeError
+    except (ValueError, TypeError, OverflowError):
+        return _USUAL_LIFE
+    return min(life, _LONGEST_LIFE) if life >= 0 else 0  # not NaN
 
 
 def _owner(auth: OAuth2Auth, job: JobKey) -> str:

@@ -178,6 +178,8 @@ class HttpCall(Document):
     `headers` must not have secrets: `auth` does. `body`: a template, see
     `nextfire.targets.template`; None: the payload. `sign`: secrets of Standard Webhooks, two during
     a rotation. `success`: status codes (`409`), classes (`2xx`) and ranges (`200-204`).
+    `recordRequest`: the record of each attempt also has the headers of its request and the first
+    512 characters of its body, without secrets.
     """
 
     url: Annotated[str, Field(min_length=1, max_length=MAX_URL)] = Field(
@@ -190,6 +192,8 @@ class HttpCall(Document):
     sign: Annotated[tuple[Reference, ...], Field(max_length=2)] = ()
     success: Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_SUCCESS)] = ("2xx",)
     tls: Tls | None = None
+    record_request: bool | None = None
+    """None, as in jobs of earlier versions, which do not know the field: False."""
 
     @field_validator("headers")
     @classmethod

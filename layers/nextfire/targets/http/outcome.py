@@ -9,14 +9,20 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
-from nextfire.domain.masking import Masker
+from nextfire.domain.masking import MASK, Masker
 from nextfire.domain.ports.targets import AttemptResult
 from nextfire.domain.run import MAX_CALL_BYTES, AttemptOutcome, Result
 from nextfire.targets import json_values
 from nextfire.targets.http.addresses import DEFAULT_PORTS
-from nextfire.targets.http.document import HttpCall
+from nextfire.targets.http.document import ApiKeyAuth, HttpCall
+from nextfire.targets.http.messages import (
+    CallFailedError,
+    Problem,
+    Request,
+    Response,
+    Timings,
+)
 from nextfire.targets.http.retry_after import retry_at
-from nextfire.targets.http.transport import CallFailedError, Problem, Request, Response, Timings
 
 UNAVAILABLE = frozenset({429, 502, 503, 504})
 """Throttles: the destination does not accept the call now."""
@@ -29,7 +35,19 @@ _SHOWN = frozenset(
 )
 _MAX_HEADER = 128
 _MAX_BODY = 512
-_NOT_SENT = frozenset({Problem.NAME, Problem.CONNECT})
+_NO_CONNECTION = frozenset({Problem.NAME, Problem.CONNECT, Problem.BUSY})
+_CREDENTIALS = frozenset({"authorization", "x-amz-security-token"})
+"""Headers of requests whose values are never recorded: a signature can be used by others, too."""
+_CUT: tuple[tuple[tuple[str, ...], int], ...] = (
+    (("request", "body"), 128),
+    (("body",), 128),
+    (("request", "headers"), 32),
+    (("body",), 0),
+    (("headers",), 0),
+    (("request", "body"), 0),
+    (("request",), 0),
+)
+"""What is cut of a record that is too long, in this order, and to how many characters."""
 _TEXT = ("text/", "application/json", "application/xml", "application/problem+json")
 
 
@@ -38,7 +56,7 @@ def result_of(
 ) -> AttemptResult:
     """The result of *response* to *request*."""
     status = response.status
-    record = _record(request, response, masker)
+    record = _record(call, request, response, masker)
     reason = f"{status} {_phrase(status)}".strip()
     if call.succeeds(status):
         return AttemptResult(
@@ -54,6 +72,7 @@ def result_of(
         AttemptOutcome.FAILED,
         reason,
         call=record,
+        permanent=pause is not None,
         retry_at=retry_at(response.headers, now),
         unavailable=status in UNAVAILABLE,
         pause=pause,
@@ -62,7 +81,7 @@ def result_of(
 
 
 def result_without_response(
-    request: Request, error: CallFailedError, masker: Masker
+    call: HttpCall, request: Request, error: CallFailedError, masker: Masker
 ) -> AttemptResult:
     """The result of a call without a response."""
     outcome = (
@@ -70,7 +89,7 @@ def result_without_response(
     )
     record = _encode(
         {
-            **_sent(request),
+            **_sent(call, request, masker),
             "problem": error.problem.value,
             "sent": error.sent,
             "address": error.address,
@@ -82,9 +101,15 @@ def result_without_response(
         masker.text(error.text),
         call=record,
         permanent=error.problem is Problem.FORBIDDEN,
-        unavailable=error.problem in _NOT_SENT,
+        unavailable=is_unavailable(error),
     )
     return AttemptResult(failed)
+
+
+def is_unavailable(error: CallFailedError) -> bool:
+    """Whether nothing was sent because the destination could not be reached."""
+    in_vain = error.problem is Problem.TIMEOUT and not error.sent
+    return in_vain or error.problem in _NO_CONNECTION
 
 
 def destination_of(url: str) -> str:
@@ -115,13 +140,14 @@ def _body(body: bytes) -> Any:  # noqa: ANN401 - JSON
         return body.decode(errors="replace")
 
 
-def _record(request: Request, response: Response, masker: Masker) -> str:
+def _record(call: HttpCall, request: Request, response: Response, masker: Masker) -> str:
     headers = _headers(response.headers, masker)
     is_text = headers.get("content-type", "text/").lower().startswith(_TEXT)
-    body = masker.text(response.body[: 4 * _MAX_BODY].decode(errors="replace")) if is_text else ""
+    # Masked before it is cut: a part of a secret would not be recognized.
+    body = masker.text(response.body.decode(errors="replace")) if is_text else ""
     return _encode(
         {
-            **_sent(request),
+            **_sent(call, request, masker),
             "status": response.status,
             "headers": headers,
             "body": body[:_MAX_BODY],
@@ -131,10 +157,37 @@ def _record(request: Request, response: Response, masker: Masker) -> str:
     )
 
 
-def _sent(request: Request) -> dict[str, Any]:
+def _sent(call: HttpCall, request: Request, masker: Masker) -> dict[str, Any]:
     parts = urlsplit(request.url)
     query = "?…" if parts.query else ""
-    return {"method": request.method, "url": f"{_origin(request.url)}{parts.path}{query}"[:256]}
+    sent: dict[str, Any] = {
+        "method": request.method,
+        "url": f"{_origin(request.url)}{parts.path}{query}"[:256],
+        "digest": request.digest,
+    }
+    if call.record_request:
+        sent["request"] = _request(call, request, masker)
+    return sent
+
+
+def _request(call: HttpCall, request: Request, masker: Masker) -> dict[str, Any]:
+    """The headers of *request* and the start of its body, without secrets."""
+    own = {call.auth.header.lower()} if isinstance(call.auth, ApiKeyAuth) else set[str]()
+    headers = {
+        name: MASK
+        if name.lower() in own
+        else _without_credentials(value)
+        if name.lower() in _CREDENTIALS
+        else masker.text(value)[:_MAX_HEADER]
+        for name, value in request.headers.items()
+    }
+    body = masker.text(request.body.decode(errors="replace"))[:_MAX_BODY]
+    return {"headers": headers, "body": body}
+
+
+def _without_credentials(value: str) -> str:
+    scheme, space, _ = value.partition(" ")
+    return f"{scheme} {MASK}" if space else MASK
 
 
 def _origin(url: str) -> str:
@@ -162,14 +215,31 @@ def _milliseconds(timings: Timings) -> dict[str, float]:
 
 
 def _encode(record: dict[str, Any]) -> str:
-    """*record* as JSON; without its body and headers if it exceeds `MAX_CALL_BYTES`."""
+    """*record* as JSON. If it exceeds `MAX_CALL_BYTES`, its longest parts are cut."""
     kept = {name: value for name, value in record.items() if value not in (None, "", {})}
-    text = json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
-    data = text.encode(errors="replace")
-    if len(data) > MAX_CALL_BYTES and kept.keys() & {"body", "headers"}:
-        least = "body" if "body" in kept else "headers"
-        return _encode({name: value for name, value in kept.items() if name != least})
-    return data.decode()
+    cuts = iter(_CUT)
+    while True:
+        text = json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
+        data = text.encode(errors="replace")
+        cut = next(cuts, None) if len(data) > MAX_CALL_BYTES else None
+        if cut is None:
+            return data.decode()
+        kept = _shortened(kept, *cut) | {"cut": True}
+
+
+def _shortened(record: dict[str, Any], path: tuple[str, ...], most: int) -> dict[str, Any]:
+    """*record* with the texts at *path* cut to *most* characters; without that part if 0."""
+    name, *inner = path
+    value = record.get(name)
+    if value is None or (inner and not isinstance(value, dict)):
+        return record
+    if inner:
+        return {**record, name: _shortened(value, tuple(inner), most)}
+    if most == 0:
+        return {each: value for each, value in record.items() if each != name}
+    if isinstance(value, dict):
+        return {**record, name: {each: str(text)[:most] for each, text in value.items()}}
+    return {**record, name: str(value)[:most]}
 
 
 def _phrase(status: int) -> str:

@@ -14,8 +14,8 @@ from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run
 from nextfire.targets.http.document import HttpCall
+from nextfire.targets.http.messages import Request
 from nextfire.targets.http.signing import signature_headers
-from nextfire.targets.http.transport import Request
 from nextfire.targets.template import context_of, render
 
 _WITHOUT_BODY = frozenset({"GET", "HEAD", "DELETE"})
@@ -71,11 +71,21 @@ def request_of(
         "Nextfire-Attempt": str(run.attempt),
         "Nextfire-Scheduled-At": isoformat(run.key.scheduled_at),
         "Nextfire-Job-Id": job.key.job_id,
-        "traceparent": traceparent(run),
     }
+    digest = _digest(call, headers, body)
+    headers["traceparent"] = traceparent(run)
     if secrets:
         headers |= signature_headers(secrets, execution_id=execution_id, body=body, now=now)
-    return Request(call.method, call.url, headers | dict(auth), body)
+    return Request(call.method, call.url, headers | dict(auth), body, digest)
+
+
+def _digest(call: HttpCall, headers: Mapping[str, str], body: bytes) -> str:
+    """SHA-256, its first 32 digits, of the request without what differs each time: its trace,
+    signatures and authentication. The version in our User-Agent may differ, too.
+    """
+    same = {name: value for name, value in headers.items() if value != USER_AGENT}
+    parts = json.dumps([call.method, call.url, same], sort_keys=True).encode()
+    return hashlib.sha256(parts + b"\n" + body).hexdigest()[:32]
 
 
 def traceparent(run: Run) -> str:

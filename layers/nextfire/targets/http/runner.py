@@ -25,35 +25,49 @@ from nextfire.domain.references import ParameterReference, SecretReference
 from nextfire.domain.run import AttemptOutcome, Result, Run
 from nextfire.targets.http.authentication import Authentication
 from nextfire.targets.http.document import HttpCall
+from nextfire.targets.http.messages import CallFailedError, Problem, Request, Response
 from nextfire.targets.http.outcome import (
     UNAVAILABLE,
     destination_of,
+    is_unavailable,
     result_of,
     result_without_response,
 )
 from nextfire.targets.http.request import request_of
-from nextfire.targets.http.transport import (
-    CallFailedError,
-    Problem,
-    Request,
-    Response,
-    TlsSettings,
-    Transport,
-)
+from nextfire.targets.http.tls import TlsSettings
+from nextfire.targets.http.transport import Transport
 from nextfire.targets.template import TemplateError
 
 _UNAUTHORIZED = 401
 _DOWN = frozenset({502, 503, 504})
 _UNREACHABLE = frozenset({Problem.NAME, Problem.CONNECT, Problem.TIMEOUT})
 """Not TLS: the settings of one job may be wrong, and must not hold up the others."""
+_NOT_THE_SAME = (
+    "nothing was sent: the request would not be the same, because the job has changed since then. "
+    "Run the job now instead."
+)
 Report = Literal["ok", "throttled", "down"]
 
 
 class Gate(Protocol):
     """Knows which destinations are available, from the reports of all executors."""
 
-    def admit(self, tenant: str, destination: str, seed: str, now: datetime) -> Hold | None:
-        """Return why *destination* must not be called now, or None. *seed*: spreads the waits."""
+    def admit(
+        self,
+        tenant: str,
+        destination: str,
+        run: str,
+        now: datetime,
+        *,
+        first: bool,
+        timeout: timedelta,
+    ) -> Hold | None:
+        """Return why *run* must not call *destination* now, or None. *first*: it is its first
+        dispatch; *timeout*: maximum duration of the call.
+        """
+
+    def leave(self, tenant: str, destination: str, run: str) -> None:
+        """Give back what *run* took when it was admitted. Never raises."""
 
     def report(
         self, tenant: str, destination: str, outcome: Report, retry_at: datetime | None
@@ -81,13 +95,23 @@ class HttpTarget:
         self._gate = gate
         self._monotonic = monotonic
 
-    def admit(self, job: Job, run: RunKey, now: datetime) -> Hold | None:
+    def admit(self, job: Job, run: RunKey, now: datetime, *, first: bool) -> Hold | None:
         call = job.definition.target.http
         if self._gate is None or call is None:
             return None
         return self._gate.admit(
-            job.key.tenant, destination_of(call.url), f"{run.execution_id}#{now}", now
+            job.key.tenant,
+            destination_of(call.url),
+            run.execution_id,
+            now,
+            first=first,
+            timeout=job.definition.timeout,
         )
+
+    def release(self, job: Job, run: RunKey) -> None:
+        call = job.definition.target.http
+        if self._gate is not None and call is not None:
+            self._gate.leave(job.key.tenant, destination_of(call.url), run.execution_id)
 
     def attempt(
         self, job: Job, run: Run, supervisor: RunControl, longest: timedelta
@@ -98,11 +122,15 @@ class HttpTarget:
             attempted = self._call(job, run, masker, line)
         except CallFailedError as error:  # of the token server
             permanent = error.problem is Problem.FORBIDDEN
-            attempted = _failed(f"no token: {error.text}", permanent=permanent)
+            attempted = _failed(
+                f"no token: {error.text}", permanent=permanent, unavailable=is_unavailable(error)
+            )
         except (InvalidInputError, NotFoundError, TemplateError) as error:
             attempted = _failed(str(error), permanent=True)
-        except UnavailableError as error:
-            attempted = _failed(str(error))
+        except UnavailableError as error:  # not the job's failure
+            attempted = _failed(str(error), unavailable=True)
+        except Exception as error:  # noqa: BLE001 — it is recorded; the executor continues
+            attempted = _failed(f"could not be made: {type(error).__name__}: {error}")
         if line.stopped is not Directive.CONTINUE:
             attempted = _stopped(attempted, line.stopped, supervisor)
         reason = masker.text(attempted.result.reason)
@@ -118,14 +146,16 @@ class HttpTarget:
         secrets = [self._secret(job, each, masker) for each in call.sign]
         tls = self._tls(job, call, masker)
         now = self._clock.now()
-        request = request_of(call, job, run, secrets=secrets, auth=auth, now=now)
+        request = request_of(call, job, run.shown, secrets=secrets, auth=auth, now=now)
+        if run.replay_of is not None and request.digest != run.replay_of.digest:
+            return _failed(_NOT_THE_SAME, permanent=True)
         request = self._authentication.sign(call.auth, request, job.key, masker)
         try:
             response = line.send(request, tls)
         except CallFailedError as error:
             if error.problem in _UNREACHABLE:
                 self._report(job, call, "down", None)
-            return result_without_response(request, error, masker)
+            return result_without_response(call, request, error, masker)
         attempted = result_of(call, request, response, masker, self._clock.now())
         if response.status == _UNAUTHORIZED:
             self._authentication.rejected(call.auth, job.key)
@@ -164,6 +194,8 @@ class _Line:
         self.stopped = Directive.CONTINUE
 
     def send(self, request: Request, tls: TlsSettings | None = None) -> Response:
+        if self._ask():  # what came before may have taken as long as the lease
+            raise CallFailedError(Problem.STOPPED, "stopped before the call")
         left = self.until - self._monotonic()
         if left <= 0:
             raise CallFailedError(Problem.TIMEOUT, "no time left for the call")
@@ -174,8 +206,10 @@ class _Line:
         return self.stopped is not Directive.CONTINUE
 
 
-def _failed(reason: str, *, permanent: bool = False) -> AttemptResult:
-    return AttemptResult(Result(AttemptOutcome.FAILED, reason, permanent=permanent))
+def _failed(reason: str, *, permanent: bool = False, unavailable: bool = False) -> AttemptResult:
+    return AttemptResult(
+        Result(AttemptOutcome.FAILED, reason, permanent=permanent, unavailable=unavailable)
+    )
 
 
 def _stopped(attempted: AttemptResult, verdict: Directive, supervisor: RunControl) -> AttemptResult:

@@ -12,17 +12,13 @@ byte a second takes longer.
 from __future__ import annotations
 
 import http.client
-import os
-import re
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from enum import Enum
-from functools import cache
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
 
@@ -35,6 +31,15 @@ from nextfire.targets.http.addresses import (
     check_address,
     check_url,
 )
+from nextfire.targets.http.messages import (
+    CallFailedError,
+    Problem,
+    Request,
+    Response,
+    Timings,
+    check_headers,
+)
+from nextfire.targets.http.tls import TlsSettings, context_of
 from nextfire.targets.http.wire import Connection, MalformedResponseError, Wire
 
 BODY_CAP = 64 * 1024
@@ -44,87 +49,9 @@ _ENDS_WITHIN = 1.0  # seconds; then a thread that hangs in name resolution is le
 _MAX_ADDRESSES = 4
 _MAX_THREADS = 256
 _threads = threading.BoundedSemaphore(_MAX_THREADS)
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 Resolve = Callable[[str, int], list[tuple[Any, ...]]]
 """Returns the addresses of a host and port as `socket.getaddrinfo`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request. `headers` and `body` may have secrets."""
-
-    method: str
-    url: str
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class TlsSettings:
-    """PEM texts: certificates to trust instead of the public ones; a client certificate and key."""
-
-    ca: str | None = None
-    certificate: str | None = None
-    key: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Timings:
-    """Seconds for name lookup, connection, TLS, from the request to the first byte, and in all."""
-
-    dns: float | None = None
-    connect: float | None = None
-    tls: float | None = None
-    first_byte: float | None = None
-    total: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """A response. `truncated`: the body was longer than `body`."""
-
-    status: int
-    headers: tuple[tuple[str, str], ...]
-    body: bytes = field(repr=False)
-    truncated: bool
-    address: str
-    timings: Timings
-
-
-class Problem(Enum):
-    """Why a call failed."""
-
-    FORBIDDEN = "FORBIDDEN"
-    NAME = "NAME"
-    CONNECT = "CONNECT"
-    TLS = "TLS"
-    TIMEOUT = "TIMEOUT"
-    PROTOCOL = "PROTOCOL"
-    STOPPED = "STOPPED"
-
-
-class CallFailedError(Exception):
-    """The call got no response. `sent`: whether a byte of the request may have left. The text
-    contains no part of the request.
-    """
-
-    def __init__(
-        self,
-        problem: Problem,
-        text: str,
-        *,
-        sent: bool = False,
-        address: str | None = None,
-        timings: Timings | None = None,
-    ) -> None:
-        super().__init__(text)
-        self.problem = problem
-        self.text = text
-        self.sent = sent
-        self.address = address
-        self.timings = timings or Timings()
 
 
 def resolve(host: str, port: int) -> list[tuple[Any, ...]]:
@@ -162,18 +89,18 @@ class Transport:
             InvalidInputError: A header is invalid. Nothing was sent.
             Exception: Whatever *ask* raised.
         """
-        _check_headers(request.headers)
+        check_headers(request.headers)
         call = _Call(request, tls, self.rules, self._resolve, time.monotonic() + timeout, cap)
         while not _threads.acquire(timeout=max(min(_ASK_EVERY, call.left()), 0)):
             if ask():
                 raise call.failed(Problem.STOPPED, "the call was stopped")
             if call.left() <= 0:
-                raise call.failed(Problem.TIMEOUT, "too many calls wait for name servers")
+                raise call.failed(Problem.BUSY, "too many calls wait for name servers")
         try:
             threading.Thread(target=call.run, name="call", daemon=True).start()
         except RuntimeError:  # no more threads
             _threads.release()
-            raise call.failed(Problem.TIMEOUT, "the executor has no thread for the call") from None
+            raise call.failed(Problem.BUSY, "the executor has no thread for the call") from None
         try:
             while not call.done.wait(min(_ASK_EVERY, call.left())):
                 if ask():
@@ -326,7 +253,7 @@ class _Call:
             return
         began = time.monotonic()
         try:
-            context = _context_of(self._tls)
+            context = context_of(self._tls)
             plain.settimeout(self._patience())
             # The handshake is a separate step: `plain` has no descriptor after `wrap_socket`.
             secured = context.wrap_socket(
@@ -344,7 +271,10 @@ class _Call:
             except TimeoutError:
                 raise
             except (OSError, ValueError) as error:
-                raise self.failed(Problem.TLS, f"TLS failed: {_text(error)}") from error
+                ended = isinstance(error, ConnectionError | ssl.SSLEOFError)
+                # A balancer without servers. With TLS settings of the job, they may be the cause.
+                problem = Problem.CONNECT if ended and self._tls is None else Problem.TLS
+                raise self.failed(problem, f"TLS failed: {_text(error)}") from error
             self.timings = replace(self.timings, tls=time.monotonic() - began)
             yield secured
 
@@ -397,41 +327,6 @@ class _Call:
         if (left := self.left()) <= 0:
             raise TimeoutError
         return left
-
-
-@cache
-def _public_context() -> ssl.SSLContext:
-    """Loading the public certificates takes 20 ms of CPU, so it is done once."""
-    return ssl.create_default_context()
-
-
-def _context_of(tls: TlsSettings | None) -> ssl.SSLContext:
-    """Raises ssl.SSLError or ValueError if a certificate or the key is invalid."""
-    if tls is None or (tls.ca is None and tls.certificate is None):
-        return _public_context()
-    context = ssl.create_default_context(cadata=tls.ca)
-    if tls.certificate is not None:
-        pem = f"{tls.certificate}\n{tls.key or ''}\n".encode()
-        # The ssl module reads client certificates from files only: this one has no name.
-        descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
-        try:
-            os.write(descriptor, pem)
-            context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=lambda: "")
-        finally:
-            os.close(descriptor)
-    return context
-
-
-def _check_headers(headers: Mapping[str, str]) -> None:
-    """Raises InvalidInputError, which names the header only, if one is not a single line."""
-    for name, value in headers.items():
-        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
-            raise InvalidInputError(
-                "target.http.headers",
-                name,
-                "its value has line breaks, control characters or characters beyond Latin-1",
-                "Use printable characters on one line.",
-            )
 
 
 def _text(error: BaseException) -> str:

@@ -48,8 +48,11 @@ class ScriptTarget:
         self._clock = clock
         self._bucket = bucket
 
-    def admit(self, job: Job, run: RunKey, now: datetime) -> None:
+    def admit(self, job: Job, run: RunKey, now: datetime, *, first: bool) -> None:
         """Scripts always start."""
+
+    def release(self, job: Job, run: RunKey) -> None:
+        """Scripts take nothing."""
 
     def attempt(
         self, job: Job, run: Run, supervisor: RunControl, longest: timedelta

@@ -1,0 +1,146 @@
+"""Operations on executions and their logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from nextfire.client.calls import segment
+from nextfire.client.operations import Instant, Operations, job_path, pages
+from nextfire.client.requests import given
+from nextfire.domain.run import RunState
+from nextfire.responses.executions import (
+    ExecutionPage,
+    ExecutionResponse,
+    LogLineResponse,
+    LogResponse,
+    RedrivenResponse,
+)
+
+CANCEL_CHECK_EVERY = 1.0
+"""Seconds between two looks at a log to which nothing was added."""
+_LINES = 1000
+
+
+class ExecutionOperations(Operations):
+    """The methods of `Client` for executions, their logs and dead ones of a pool."""
+
+    def list_executions(
+        self, job_id: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> ExecutionPage:
+        """Return a page of the job's executions, latest scheduled first. `limit`: 1 to 100."""
+        query = {"limit": limit, "cursor": cursor}
+        return self._read(ExecutionPage, f"{job_path(job_id)}/executions", query)
+
+    def executions(self, job_id: str) -> Iterator[ExecutionResponse]:
+        """Iterate over all executions of the job, latest scheduled first."""
+        return pages(partial(self.list_executions, job_id))
+
+    def list_all_executions(
+        self,
+        *,
+        state: RunState | str | None = None,
+        job_id: str | None = None,
+        pool: str | None = None,
+        from_: Instant | None = None,
+        to: Instant | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> ExecutionPage:
+        """Return a page of executions of all jobs, grouped by job: those scheduled at or after
+        *from_* (default: a day before *to*) and before *to* (default: now). With `state` DEAD
+        and without `job_id`: those that died in that time, latest death first. `limit`: 1 to
+        100.
+        """
+        query = {"state": state, "jobId": job_id, "pool": pool, "from": from_, "to": to}
+        return self._read(
+            ExecutionPage, "/v1/executions", {**query, "limit": limit, "cursor": cursor}
+        )
+
+    def all_executions(
+        self,
+        *,
+        state: RunState | str | None = None,
+        job_id: str | None = None,
+        pool: str | None = None,
+        from_: Instant | None = None,
+        to: Instant | None = None,
+    ) -> Iterator[ExecutionResponse]:
+        """Iterate over all executions that `list_all_executions` lists."""
+        ask = partial(self.list_all_executions, state=state, job_id=job_id, pool=pool)
+        return pages(partial(ask, from_=from_, to=to))
+
+    def get_execution(self, execution_id: str) -> ExecutionResponse:
+        """Return an execution, or what its occurrence waits for."""
+        return self._read(ExecutionResponse, _execution(execution_id))
+
+    def read_log(
+        self,
+        execution_id: str,
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
+        attempt: int | None = None,
+    ) -> LogResponse:
+        """Return the next lines of the log. `limit`: 1 to 1000. `attempt`: only this attempt."""
+        query = {"cursor": cursor, "limit": limit, "attempt": attempt}
+        return self._read(LogResponse, f"{_execution(execution_id)}/logs", query)
+
+    def log(
+        self, execution_id: str, *, attempt: int | None = None, follow: bool = False
+    ) -> Iterator[LogLineResponse]:
+        """Iterate over the lines of the log; with *follow* until the execution has ended."""
+        cursor = None
+        while True:
+            page = self.read_log(execution_id, cursor=cursor, limit=_LINES, attempt=attempt)
+            yield from page.items
+            cursor = page.cursor
+            if cursor is None:
+                return
+            if not page.items and not page.ended:
+                if not follow:
+                    return
+                self._sleep(CANCEL_CHECK_EVERY)
+
+    def cancel_execution(
+        self, execution_id: str, *, reason: str | None = None, idempotency_key: str | None = None
+    ) -> ExecutionResponse:
+        """Cancel an execution. A running script is ended by its worker within seconds."""
+        path = f"{_execution(execution_id)}/cancel"
+        return self._post(ExecutionResponse, path, given({"reason": reason}), idempotency_key)
+
+    def redrive_execution(
+        self, execution_id: str, *, reason: str | None = None, idempotency_key: str | None = None
+    ) -> ExecutionResponse:
+        """Redrive a DEAD execution: it is PENDING again, with new attempts."""
+        path = f"{_execution(execution_id)}/redrive"
+        return self._post(ExecutionResponse, path, given({"reason": reason}), idempotency_key)
+
+    def replay_execution(
+        self, execution_id: str, *, reason: str | None = None, idempotency_key: str | None = None
+    ) -> ExecutionResponse:
+        """Start an execution that sends the latest request of an HTTP callback again."""
+        path = f"{_execution(execution_id)}/replay"
+        return self._post(ExecutionResponse, path, given({"reason": reason}), idempotency_key)
+
+    def redrive_pool(
+        self,
+        pool: str,
+        *,
+        from_: Instant | None = None,
+        to: Instant | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> RedrivenResponse:
+        """Redrive up to *limit* (1 to 100) dead executions of a pool. Pass the `cursor` of the
+        response to the next call to continue.
+        """
+        body = given({"from": from_, "to": to, "limit": limit, "cursor": cursor, "reason": reason})
+        path = f"/v1/pools/{segment(pool)}/redrive"
+        return self._post(RedrivenResponse, path, body, idempotency_key)
+
+
+def _execution(execution_id: str) -> str:
+    return f"/v1/executions/{segment(execution_id)}"

@@ -1,0 +1,148 @@
+"""Reads what the due table and the queues hold of jobs in which an audit suspects a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from nextfire.domain.audit import ChainEntry, next_entry
+from nextfire.domain.due import (
+    PARKED_AT_MOST,
+    BrokenEntry,
+    DispatchEntry,
+    DueEntry,
+    Slot,
+    StoredEntry,
+    bucket_name,
+)
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.ids import JobKey
+from nextfire.domain.instants import MINUTE, floor_minute
+from nextfire.domain.job import Job
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.control import ControlStore
+from nextfire.domain.ports.due import DueStore
+from nextfire.domain.ports.queues import RunQueue
+from nextfire.domain.target import TargetKind
+from nextfire.usecases.dispatch.reader import STRAGGLER_BUCKETS
+
+BEHIND = timedelta(minutes=5)
+"""A shard whose cursor is further behind is not judged: its watcher has yet to get there."""
+AHEAD = 2 * MINUTE
+"""How far ahead buckets are read whole; later buckets only for parked entries."""
+
+
+@dataclass(slots=True)
+class DueSnapshot:
+    """What the due table holds of some jobs. `following`: the entry that each job would have if
+    everything due had been sent; `there`: those of them that exist; `entries`: by uid, the entries
+    that are due or will be soon; `backlogs`: what the pools' queues held after that.
+    """
+
+    following: dict[JobKey, ChainEntry] = field(default_factory=dict)
+    there: set[DueEntry] = field(default_factory=set)
+    entries: dict[str, list[DueEntry]] = field(default_factory=dict)
+    broken: set[JobKey] = field(default_factory=set)
+    behind: set[int] = field(default_factory=set)
+    backlogs: dict[str, int] = field(default_factory=dict)
+
+    def is_empty(self, job: Job, since: datetime, pool: str | None = None) -> bool:
+        """Whether no queue can hold a run of *job*, including pools that it may have had before;
+        *pool*: the pool of the run, if known.
+        """
+        pools = {*self.backlogs} if job.changed_after(since) else {job.definition.target.pool, pool}
+        return not any(self.backlogs.get(each, 0) for each in pools if each)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReader:
+    """Reads snapshots. `write_shards` and `read_shards`: of the due table."""
+
+    due: DueStore
+    queue: RunQueue
+    control: ControlStore
+    clock: Clock
+    executor: Executor
+    pools: Collection[str]
+    write_shards: int
+    read_shards: int
+
+    def read(self, jobs: list[Job], now: datetime) -> DueSnapshot:
+        """Return what the due table, and after it the queues, hold of *jobs*."""
+        shards = {job.key.shard(self.write_shards) for job in jobs}
+        cursors = self.control.cursors(shards)
+        table = DueSnapshot()
+        table.behind = {s for s in shards if s not in cursors or now - cursors[s] > BEHIND}
+        uids = {job.uid for job in jobs}
+        reading = [
+            self.executor.submit(self._read_shard, shard, cursors[shard], now, uids, table)
+            for shard in shards - table.behind
+        ]
+        for each in reading:
+            each.result()
+        # Entries that came due during the read have moved on to successors that were not read.
+        now = self.clock.now()
+        following = {job.key: next_entry(job, now) for job in jobs}
+        table.following = {key: entry for key, entry in following.items() if entry}
+        slots = {
+            slot: entry for entry in table.following.values() for slot in self._slots(entry, now)
+        }
+        table.there = {slots[slot] for slot in self.due.occupied(slots)}
+        for pool in self.pools:
+            try:
+                table.backlogs[pool] = self.queue.backlog(pool)
+            except UnavailableError:
+                raise
+            except Exception:  # noqa: BLE001 — one pool's queue must not stop the audit
+                table.backlogs[pool] = 1  # unknown: nothing in it is treated as lost
+        # Runs whose endpoint is not available go from the queue back into the due table.
+        calling = {
+            job.key.shard(self.write_shards)
+            for job in jobs
+            if job.definition.target.kind is not TargetKind.SCRIPT
+        }
+        held = [
+            self.executor.submit(self._read_held, shard, now, uids, table)
+            for shard in calling - table.behind
+        ]
+        for each in held:
+            each.result()
+        return table
+
+    def _read_held(self, shard: int, now: datetime, uids: set[str], table: DueSnapshot) -> None:
+        """Read the dispatches in *shard* that are not due yet."""
+        for minutes in range(PARKED_AT_MOST // MINUTE + 1):
+            minute = floor_minute(now) + minutes * MINUTE
+            for stored in self.due.read(minute, shard, before=None, consistent=True):
+                entry = stored.entry if isinstance(stored, StoredEntry) else None
+                if isinstance(entry, DispatchEntry) and entry.uid in uids:
+                    table.entries.setdefault(entry.uid, []).append(entry)
+
+    def _read_shard(
+        self, shard: int, cursor: datetime, now: datetime, uids: set[str], table: DueSnapshot
+    ) -> None:
+        """Read, in order of time, everything in *shard* that may be due and is not sent."""
+        first, whole_until = cursor - STRAGGLER_BUCKETS * MINUTE, floor_minute(now) + AHEAD
+        ahead = (floor_minute(now) + PARKED_AT_MOST + MINUTE - first) // MINUTE + 1
+        minutes = [first + n * MINUTE for n in range(ahead)]
+        # The successor of a parked entry may be in the present bucket, which is read again.
+        for minute in [*minutes, *(m for m in minutes if floor_minute(now) <= m <= whole_until)]:
+            before = None if minute <= whole_until else minute
+            for stored in self.due.read(minute, shard, before=before, consistent=True):
+                if isinstance(stored, BrokenEntry):
+                    # Its watcher quarantines it when it is due, and repairs the chain.
+                    table.broken.update({stored.job} if stored.job else ())
+                elif stored.entry.uid in uids:
+                    table.entries.setdefault(stored.entry.uid, []).append(stored.entry)
+
+    def slot(self, entry: DueEntry, now: datetime) -> Slot:
+        """Return the slot where *entry* is written at *now*."""
+        return Slot(entry.bucket(now, self.write_shards), entry.sort_key)
+
+    def _slots(self, entry: DueEntry, now: datetime) -> set[Slot]:
+        """The slots where *entry* may be: with fewer write shards its shard was different."""
+        minute = floor_minute(max(entry.at, now))
+        shards = {entry.job.shard(shards) for shards in range(1, self.read_shards + 1)}
+        return {Slot(bucket_name(minute, shard), entry.sort_key) for shard in shards}

@@ -1,0 +1,103 @@
+"""Checks of job definitions against pools and quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice, pairwise
+
+from nextfire.domain.definition import MAX_PAYLOAD_BYTES, JobDefinition
+from nextfire.domain.errors import BeyondQuotaError, InvalidInputError
+from nextfire.domain.quotas import NO_QUOTAS, Quota, Quotas, TenantQuotas, check_payload
+from nextfire.domain.recurrence import occurrences
+from nextfire.domain.schedule import Schedule, ScheduleType
+from nextfire.domain.script import locate
+from nextfire.domain.target import TargetKind
+
+_OCCURRENCES_CHECKED = 1_500
+"""Occurrences that are searched for a short gap: more than a day of an every-minute schedule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits on job definitions. `pools`: the maximum timeout of each existing pool; `quotas`: each
+    tenant's maximums; `check_target`: raises InvalidInputError if the pool cannot run the target.
+    """
+
+    pools: Mapping[str, timedelta]
+    scripts_bucket: str
+    quotas: TenantQuotas = NO_QUOTAS
+    check_target: Callable[[JobDefinition], None] = lambda _: None
+
+
+def check_definition(
+    definition: JobDefinition, limits: Limits, tenant: str, was: JobDefinition | None
+) -> None:
+    """Check that *definition* can run. A value that *was* already has from before a quota is
+    accepted.
+
+    Raises:
+        InvalidInputError: It cannot.
+        BeyondQuotaError: The payload is larger than the quota of *tenant*.
+    """
+    pool = definition.target.pool
+    longest = limits.pools.get(pool)
+    if longest is None:
+        known = ", ".join(sorted(limits.pools))
+        raise InvalidInputError("target.pool", pool, "pool not found", f"Available: {known}.")
+    if definition.timeout > longest:
+        raise InvalidInputError(
+            "timeoutSec",
+            definition.timeout_sec,
+            f"longer than pool {pool!r} allows",
+            f"Use at most {int(longest.total_seconds())}, or a pool of workers.",
+        )
+    size = definition.payload_bytes()
+    check_payload_size(size)
+    if was is None or was.payload != definition.payload:
+        check_payload(size, limits.quotas.of(tenant))
+    if was is None or was.target != definition.target or was.payload != definition.payload:
+        limits.check_target(definition)
+    if definition.target.kind is TargetKind.SCRIPT:
+        locate(definition.target, bucket=limits.scripts_bucket, tenant=tenant)
+
+
+def check_payload_size(size: int) -> None:
+    """Check the size of a payload, in bytes.
+
+    Raises:
+        InvalidInputError: It is too large.
+    """
+    if size > MAX_PAYLOAD_BYTES:
+        raise InvalidInputError(
+            "payload",
+            f"{size} bytes",
+            f"larger than {MAX_PAYLOAD_BYTES} bytes as JSON",
+            "Store the data in S3 and put its address into the payload.",
+        )
+
+
+def check_interval(definition: JobDefinition, schedule: Schedule, quotas: Quotas) -> None:
+    """Check that no two of the next occurrences of *definition*'s *schedule* are too close.
+
+    Raises:
+        BeyondQuotaError: Two of them are.
+        InvalidInputError: The schedule cannot be read.
+    """
+    if quotas.shortest_interval_sec is None:
+        return
+    shortest = timedelta(seconds=quotas.shortest_interval_sec)
+    found = occurrences(schedule, schedule.effective_from)
+    # All gaps of an INTERVAL schedule are equal.
+    looked_at = 2 if definition.type is ScheduleType.INTERVAL else _OCCURRENCES_CHECKED
+    for one, other in pairwise(islice(found, looked_at)):
+        if other.at - one.at < shortest:
+            gap = f"{(other.at - one.at) / timedelta(seconds=1):g} s"
+            raise BeyondQuotaError(
+                Quota.SHORTEST_INTERVAL_SEC,
+                "schedule",
+                definition.schedule,
+                f"has occurrences {gap} apart, and your quota is {shortest.total_seconds():g} s",
+                "Use a longer interval.",
+            )

@@ -1,0 +1,17 @@
+"""The configuration of an executor."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorConfig:
+    """The configuration of a worker. `worker`: its name on records. `output_cap`: bytes of each
+    stream that a record keeps; `log_cap`: bytes of an attempt's log.
+    """
+
+    worker: str
+    pool: str
+    lease: timedelta
+    output_cap: int = 16 * 1024
+    log_cap: int = 16 * 1024 * 1024

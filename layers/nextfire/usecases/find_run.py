@@ -1,0 +1,123 @@
+"""Find the record of a run, or explain why it has no record yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from nextfire.domain.due_decisions import MISFIRE_AFTER
+from nextfire.domain.errors import NotFoundError, UndecodableError
+from nextfire.domain.ids import RunKey
+from nextfire.domain.instants import isoformat
+from nextfire.domain.job import Job
+from nextfire.domain.job_versions import has_occurrence, version_at
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.run import Run, RunState, Trigger, runs_of_uid
+
+
+@dataclass(frozen=True, slots=True)
+class PendingOccurrence:
+    """An occurrence that is due and has no record yet, and the reason why it waits."""
+
+    key: RunKey
+    reason: str
+
+
+class FindRun:
+    """Finds runs. *retention*: how long records are kept."""
+
+    def __init__(
+        self, jobs: JobStore, runs: RunStore, *, retention: timedelta, clock: Clock
+    ) -> None:
+        self._jobs = jobs
+        self._runs = runs
+        self._retention = retention
+        self._clock = clock
+
+    def find(self, key: RunKey) -> Run | PendingOccurrence:
+        """The record of the run; the range record that covers it; or, for a due occurrence without
+        a record, the reason why it waits.
+
+        Raises:
+            NotFoundError: It is not an occurrence, is not due yet, or its record has expired.
+            UndecodableError: The record, or its job, does not decode.
+        """
+        run = self._runs.get(key)
+        if run is not None:
+            return run
+        try:
+            _ = key.scheduled_at
+        except ValueError as error:  # digits that are not a date
+            raise NotFoundError("execution", key.execution_id) from error
+        return self._explain_missing(key)
+
+    def _explain_missing(self, key: RunKey) -> Run | PendingOccurrence:
+        at, now = key.scheduled_at, self._clock.now()
+        newest = self._runs.between(key.job, "0", key.run_id, newest_first=True, page=1)
+        job: Job | None = None
+        unreadable: UndecodableError | None = None
+        try:
+            job = self._jobs.get(key.job)
+        except UndecodableError as error:
+            unreadable = error
+        # A job has no records from before its creation.
+        made_at = at if job is None else job.created_at
+        mine = runs_of_uid(newest, key.uid, made_at)
+        before = next((run for run in mine if run.trigger is not Trigger.MANUAL), None)
+        covered = before is not None and before.covers_until >= at
+        if unreadable is not None and not covered:
+            raise unreadable
+        owner = version_at(job, at) if job is not None and job.uid == key.uid else None
+        known = None if owner is None else has_occurrence(owner, at)
+        if before is not None and covered and known is not False:
+            return before
+        if job is None or owner is None or not known or at <= now - self._retention:
+            raise NotFoundError("execution", key.execution_id)
+        if any(past.paused and past.effective_from < at <= past.until for past in job.replaced):
+            return PendingOccurrence(
+                key, "due during a pause that a change of the job ended; will be SKIPPED shortly"
+            )
+        paused = job.state is JobState.PAUSED and owner is job
+        due_at = owner.due_at(at)
+        if due_at > now:
+            would = (
+                "It would be due at {}, but its job is paused." if paused else "It is due at {}."
+            )
+            raise NotFoundError("execution", key.execution_id, would.format(isoformat(due_at)))
+        if paused:
+            policy = job.definition.misfire.policy
+            reason = f"its job is paused; misfire policy {policy} decides when it is resumed"
+        else:
+            reason = _why_it_waits(job, due_at, before, now)
+        return PendingOccurrence(key, reason)
+
+
+def _why_it_waits(job: Job, due_at: datetime, before: Run | None, now: datetime) -> str:
+    """Why an occurrence that was due at *due_at* was not taken, as far as that is known. *before*:
+    the latest record of an earlier occurrence.
+    """
+    if before is not None and job.exclusive and _blocks(before, due_at):
+        overlap = job.definition.overlap
+        return (
+            f"waits for {before.key.execution_id}, which has not ended (overlap policy {overlap})"
+        )
+    late = now - due_at
+    if late < MISFIRE_AFTER:
+        return "dispatched or about to be; no executor has taken it yet"
+    return (
+        f"due {late // timedelta(seconds=1)} s ago and not taken by an executor yet: it waits in "
+        "its pool's queue, or in the table for room there or for its job's earlier runs; or no "
+        "watcher runs. See docs/guide/policies.md"
+    )
+
+
+def _blocks(run: Run, due_at: datetime) -> bool:
+    """Whether *run* has not ended and its message precedes one sent at *due_at*: a run that waits
+    for a retry blocks nothing.
+    """
+    if run.state is RunState.PENDING:
+        return run.not_before is None or run.not_before <= due_at
+    return run.state is RunState.RUNNING

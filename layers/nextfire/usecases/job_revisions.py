@@ -1,0 +1,35 @@
+"""Revisions of jobs, and the versions that callers expect."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import datetime
+
+from nextfire.domain.definition import JobDefinition
+from nextfire.domain.errors import ChangedError
+from nextfire.domain.instants import cut
+from nextfire.domain.job import Job
+
+
+def check_version(job: Job, expected: Collection[str] | None) -> None:
+    """Check that *job* is in one of the versions *expected*; None accepts any version.
+
+    Raises:
+        ChangedError: It is not.
+    """
+    if expected is not None and job.version not in expected:
+        raise ChangedError(
+            f"Job {job.key.job_id!r} has changed: its version is {job.version}",
+            "Read it again, then decide again.",
+        )
+
+
+def revised(job: Job, now: datetime, *, definition: JobDefinition | None = None) -> Job:
+    """The next revision of *job*, changed at *now*."""
+    return replace(
+        job,
+        definition=definition or job.definition,
+        revision=job.revision + 1,
+        updated_at=max(cut(now), job.updated_at),
+    )

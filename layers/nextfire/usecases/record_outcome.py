@@ -1,0 +1,212 @@
+"""Record the outcome of an attempt, and do what follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from nextfire.domain.decisions import Ending
+from nextfire.domain.due import DispatchEntry
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.events import execution_dead
+from nextfire.domain.ids import RunKey, dedup_id
+from nextfire.domain.instants import isoformat
+from nextfire.domain.job import Job
+from nextfire.domain.message import RunMessage
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.due import DueStore
+from nextfire.domain.ports.events import Events
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.queues import DeadLetters
+from nextfire.domain.ports.runs import Claim, RunStore
+from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger
+from nextfire.usecases.handled import Disposition, Handled
+from nextfire.usecases.run_supervisor import Host
+
+
+class RecordOutcome:
+    """Records outcomes in the order that a crash at any call survives."""
+
+    def __init__(
+        self,
+        *,
+        jobs: JobStore,
+        runs: RunStore,
+        due: DueStore,
+        dead_letters: DeadLetters,
+        events: Events,
+        clock: Clock,
+    ) -> None:
+        self._jobs = jobs
+        self._runs = runs
+        self._due = due
+        self._dead_letters = dead_letters
+        self._events = events
+        self._clock = clock
+
+    def record(
+        self,
+        job: Job,
+        run: Run,
+        result: Result,
+        ending: Ending | None,
+        host: Host,
+        now: datetime,
+    ) -> Handled:
+        """Record the outcome of an attempt. If *ending* is None, the run is handed back.
+        Idempotent: repeated, it finds what it wrote.
+        """
+        self._pause(job, result)
+        handled = (
+            self._hand_back(job, run, result, host, now)
+            if ending is None
+            else self.end(job, run, ending.state, result, now)
+            if ending.retry_at is None
+            else self._retry(job, run, result, ending, now)
+        )
+        if handled is None:
+            return Handled(
+                Disposition.LEAVE,
+                "another worker has the run; nothing is recorded",
+                run,
+                None,
+                True,
+            )
+        return handled
+
+    def _hand_back(
+        self, job: Job, run: Run, result: Result, host: Host, now: datetime
+    ) -> Handled | None:
+        """Give up the run: the next worker that receives its message continues it."""
+        claim = self._runs.advance(run, run.handed_back(result, now))
+        if _refused_for_cancel(claim, run):
+            return self.end(job, run, RunState.CANCELLED, _cancelled(result, claim), now)
+        host.delivery.hide(timedelta())
+        return Handled(Disposition.LEAVE, result.reason, claim.run, None, True)
+
+    def end(
+        self,
+        job: Job,
+        run: Run,
+        state: RunState,
+        result: Result,
+        now: datetime,
+    ) -> Handled | None:
+        """End the run; None if this worker no longer owns it."""
+        lapsed = result.outcome is AttemptOutcome.WORKER_LOST
+        claim = self._runs.advance(run, run.ended(state, result, now), lapsed=lapsed)
+        if _refused_for_cancel(claim, run):
+            result = _cancelled(result, claim)
+            ended = run.ended(RunState.CANCELLED, result, now)
+            claim = self._runs.advance(run, ended, lapsed=lapsed)
+        if not claim.taken:
+            return None
+        self.settle(job, claim.run)
+        return Handled(
+            Disposition.ACKNOWLEDGE,
+            result.reason,
+            claim.run,
+            result.outcome,
+            result.outcome is not AttemptOutcome.WORKER_LOST,
+        )
+
+    def _retry(
+        self, job: Job, run: Run, result: Result, ending: Ending, now: datetime
+    ) -> Handled | None:
+        """Schedule the next dispatch: first store the due entry, then the record.
+
+        If we die between the two, the entry's message finds the run RUNNING, waits for the lease
+        and takes over. In the reverse order the run would wait for a message that is never sent.
+        """
+        at = ending.retry_at
+        assert at is not None  # noqa: S101 — for the type checker
+        entry = next_dispatch(job, run.key, at, run.dispatch + 1)
+        # A repetition may come long after *now*: the bucket of an entry depends on its write time.
+        if not self._due.put([entry], self._clock.now()):
+            raise UnavailableError("The retry could not be stored. Try again.")
+        claim = self._runs.advance(run, run.retrying(result, now, not_before=at))
+        if _refused_for_cancel(claim, run):
+            # Cancelled while it failed. The entry's message finds the run ended.
+            return self.end(job, run, RunState.CANCELLED, _cancelled(result, claim), now)
+        if not claim.taken:
+            return None
+        reason = f"{result.reason}; next attempt at {isoformat(at)}"
+        return Handled(Disposition.ACKNOWLEDGE, reason, claim.run, result.outcome, True)
+
+    def _pause(self, job: Job, result: Result) -> None:
+        """Pause the job if its target asked for it. If the job has changed since it was read, it is
+        not paused: the next run asks again.
+        """
+        if result.pause is not None and job.state is JobState.ACTIVE:
+            self._jobs.pause(job, result.pause, self._clock.now())
+
+    def settle(self, job: Job, run: Run) -> None:
+        """Do the follow-up of an ended run. Idempotent: a redelivered message repeats it."""
+        self.publish_death(run, exclusive=job.exclusive)
+        if job.state is JobState.ACTIVE and _is_last(job, run):
+            self._jobs.complete(job, self._clock.now())
+
+    def publish_death(self, run: Run, *, exclusive: bool) -> None:
+        """Publish the death of a DEAD run, once: its message, with the failure, goes to the
+        dead-letter queue, and an event is sent.
+        """
+        if run.state is not RunState.DEAD or run.buried == run.dispatch:
+            return
+        message = RunMessage(
+            tenant=run.key.job.tenant,
+            job_id=run.key.job.job_id,
+            run_id=run.key.run_id,
+            dispatch=run.dispatch,
+            dispatched_at=run.dispatched_at or run.key.scheduled_at,
+            exclusive=exclusive,
+        )
+        self._dead_letters.put(
+            message.encode(), run.reason or "", dedup=dedup_id(run.key, run.dispatch)
+        )
+        self._events.put(execution_dead(run, self._clock.now()))
+        self._runs.mark_death_published(run)
+
+
+def next_dispatch(
+    job: Job, key: RunKey, at: datetime, dispatch: int, *, held: bool = False
+) -> DispatchEntry:
+    """The due entry of the dispatch number *dispatch*, in the pool of *job*. *held*: it was due
+    before, and its watcher was on time.
+    """
+    return DispatchEntry(
+        job.key,
+        job.uid,
+        at,
+        key.run_id,
+        dispatch,
+        job.definition.target.pool,
+        rank=job.definition.priority.rank,
+        held=held,
+        exclusive=job.exclusive,
+    )
+
+
+def _is_last(job: Job, run: Run) -> bool:
+    """Whether *run* is the last occurrence of its job's schedule. False for a manual run, and for a
+    requested run of an earlier version.
+    """
+    at = run.covers_until
+    if run.trigger is Trigger.MANUAL or (run.on_request and at <= job.effective_from):
+        return False
+    return job.is_last(at)
+
+
+def _refused_for_cancel(claim: Claim, run: Run) -> bool:
+    """Whether *claim*, an update of *run*, was refused because a cancel was requested."""
+    there = claim.run
+    return (
+        not claim.taken
+        and there.fence == run.fence
+        and there.state is RunState.RUNNING
+        and there.cancel_requested
+    )
+
+
+def _cancelled(result: Result, claim: Claim) -> Result:
+    return replace(result, reason=claim.run.cancel_reason or result.reason)
