@@ -36,7 +36,8 @@ class Table:
         # All names are constants.
         self._get = f"SELECT item FROM {name} WHERE {match}"  # noqa: S608
         self._delete = f"DELETE FROM {name} WHERE {match}"  # noqa: S608
-        self._put = f"REPLACE INTO {name} ({', '.join(self._columns)}, item) VALUES ({places})"
+        names = ", ".join((*self._columns, "item"))
+        self._put = f"REPLACE INTO {name} ({names}) VALUES ({places})"  # noqa: S608
         partition, sort = key[0], key[-1]
         self._query = (
             f"SELECT item FROM {name} WHERE {partition} = ? AND {sort} >= ? AND {sort} < ? "  # noqa: S608
