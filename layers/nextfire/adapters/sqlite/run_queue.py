@@ -107,6 +107,11 @@ class SqliteDelivery:
     def message_id(self) -> str:
         return str(self.number)
 
+    @property
+    def receipt_handle(self) -> str:
+        """Identifies this receive of the message in a worker's journal."""
+        return f"{self.number}:{self.receives}"
+
     def hide(self, duration: timedelta) -> None:
         _hide(self.database, self.clock, [self], duration)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
 from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
-from nextfire.adapters.dynamodb.fields import INSTANT, TEXT, Field, encoder
+from nextfire.adapters.dynamodb.fields import INSTANT, TEXT, Field, encoder, names
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.adapters.dynamodb.run_items import (
     KEY,
@@ -32,12 +32,18 @@ _SET_BY_CLAIMS: dict[str, Field[Run]] = {
     "pool": Field("pool", TEXT),
     "dispatched_at": Field("dispatched_at", INSTANT),
 }
+_NAMES = frozenset(names(RUNS_TABLE))
 _encode = encoder([_SET_BY_CLAIMS.get(each.name, each) for each in RUNS_TABLE[len(KEY) :]])
 
 
 def stored_item(run: Run) -> Item:
     """The item of *run*, complete."""
     return encode_key(run.key) | _encode(run)
+
+
+def unknown_attributes(item: Item | None) -> Item:
+    """The attributes of *item* that a later version wrote. They are kept."""
+    return {name: value for name, value in (item or {}).items() if name not in _NAMES}
 
 
 def run_key(key: RunKey) -> tuple[str, str]:

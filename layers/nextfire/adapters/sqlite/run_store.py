@@ -12,7 +12,7 @@ from nextfire.adapters.dynamodb.job_items import encode_job
 from nextfire.adapters.dynamodb.run_items import decode_run
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.job_store import is_revision_before
-from nextfire.adapters.sqlite.run_reads import RunReads, run_key, stored_item
+from nextfire.adapters.sqlite.run_reads import RunReads, run_key, stored_item, unknown_attributes
 from nextfire.adapters.sqlite.table import DUE, JOBS, RUNS
 from nextfire.domain import run_writes
 from nextfire.domain.due import DueEntry
@@ -140,7 +140,7 @@ class SqliteRunStore:
             if not run_writes.may_redrive(there, run):
                 ours = (there.dispatch, there.attempt_base) == (run.dispatch, run.attempt_base)
                 return Claim(there, taken=ours)
-            RUNS.put(connection, stored_item(run))
+            RUNS.put(connection, unknown_attributes(item) | stored_item(run))
             DUE.put(connection, entry_item(entry, now, self._shards))
         return Claim(run, taken=True)
 
@@ -230,7 +230,7 @@ class SqliteRunStore:
             run = change(there)
             if run is not None:
                 run = run_writes.as_stored(run)
-                RUNS.put(connection, stored_item(run))
+                RUNS.put(connection, unknown_attributes(item) | stored_item(run))
             return there, run
 
 
