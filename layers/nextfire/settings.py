@@ -136,6 +136,22 @@ class ApiSettings(_Settings):
     the AWS account of the caller, with all scopes."""
 
 
+class EmbeddedSettings(_Settings):
+    """Settings that all processes of an embedded stack share, in addition to those of their part.
+    There, names of tables, buckets and queues have no meaning.
+    """
+
+    embedded_folder: Path
+    """Folder of the database, scripts, outputs and secrets."""
+    embedded_url: str
+    """Base URL of the API, for uploads."""
+
+    @classmethod
+    def find(cls) -> Self | None:
+        """The settings; None if this process is not part of an embedded stack."""
+        return cls.read() if f"{_PREFIX}EMBEDDED_FOLDER" in os.environ else None
+
+
 class AuditLogSettings(_Settings):
     jobs_table: str
     runs_table: str
