@@ -126,7 +126,7 @@ class SqliteControlStore:
 
 def _is_lease(item: Item | None, lease: Lease | None) -> bool:
     if item is None or lease is None:
-        return item is lease is None
+        return item is None and lease is None
     if isinstance(lease, BrokenLease):
         return _unchanged(item, lease.raw, LEASE)
     there = decode_lease(item)
@@ -136,7 +136,7 @@ def _is_lease(item: Item | None, lease: Lease | None) -> bool:
 
 def _is_audit(item: Item | None, audit: Audit | None) -> bool:
     if item is None or audit is None:
-        return item is audit is None
+        return item is None and audit is None
     raw = audit.raw if isinstance(audit, BrokenAudit) else encode_audit(audit)
     return _unchanged(item, raw, AUDIT)
 

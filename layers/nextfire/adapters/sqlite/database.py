@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -11,6 +10,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from nextfire.adapters.sqlite.errors import translated
+from nextfire.adapters.sqlite.group_commit import GroupCommit
+from nextfire.adapters.sqlite.own_connection import OwnConnection
 from nextfire.adapters.sqlite.schema import migrate
 
 BUSY = timedelta(seconds=10)
@@ -21,8 +22,8 @@ class Database:
     """One database file, which several processes use at the same time. Thread-safe.
 
     A committed transaction survives the death of all processes and of the machine: the file uses a
-    write-ahead log with `synchronous=FULL`. Each thread has its own connection; connections are not
-    inherited by a forked process.
+    write-ahead log with `synchronous=FULL`. Each thread reads with its own connection; writes share
+    one. A forked process must open the file again.
     """
 
     def __init__(self, path: Path, *, busy: timedelta = BUSY, max_pages: int | None = None) -> None:
@@ -43,7 +44,7 @@ class Database:
         self._busy = busy
         self._max_pages = max_pages
         self._local = threading.local()
-        self._turn = threading.Lock()
+        self._writes = GroupCommit(self._open)
         with translated("open", path):
             migrate(self._connection(), path)
 
@@ -63,17 +64,8 @@ class Database:
         Raises:
             UnavailableError: Nothing was written.
         """
-        # Threads queue here, in order: SQLite's own wait polls.
-        with translated(what, self.path), self._turn:
-            connection = self._connection()
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+        with translated(what, self.path), self._writes.transaction() as connection:
+            yield connection
 
     def version(self) -> int:
         """A number that changes when another connection commits a write."""
@@ -82,13 +74,14 @@ class Database:
         return int(version)
 
     def close(self) -> None:
-        """Close the connection of this thread. Those of other threads close when they end."""
+        """Close the connections. Those with which other threads read close when they end."""
         self._local.own = None
+        self._writes.close()
 
     def _connection(self) -> sqlite3.Connection:
-        own: _OwnConnection | None = getattr(self._local, "own", None)
-        if own is None or own.process != os.getpid():
-            own = self._local.own = _OwnConnection(self._open())
+        own: OwnConnection | None = getattr(self._local, "own", None)
+        if own is None:
+            own = self._local.own = OwnConnection(self._open())
         return own.connection
 
     def _open(self) -> sqlite3.Connection:
@@ -103,15 +96,3 @@ class Database:
         if self._max_pages is not None:
             connection.execute(f"PRAGMA max_page_count = {self._max_pages}")
         return connection
-
-
-class _OwnConnection:
-    """The connection of one thread, closed when the thread ends."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
-        self.process = os.getpid()
-
-    def __del__(self) -> None:
-        if self.process == os.getpid():
-            self.connection.close()
