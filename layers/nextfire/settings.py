@@ -152,6 +152,25 @@ class EmbeddedSettings(_Settings):
         return cls.read() if f"{_PREFIX}EMBEDDED_FOLDER" in os.environ else None
 
 
+class ServerSettings(_Settings):
+    """Settings of the supervisor of an embedded stack."""
+
+    server_parent: int
+    """The process that started the stack. The stack stops when it is gone."""
+    server_port: Annotated[int, Field(ge=1, le=65_535)]
+    server_logs: Path
+    server_pools: Json[dict[str, dict[str, str]]]
+    """Settings of the workers of each pool, as in `ExecutorSettings`."""
+    server_workers: Annotated[int, Field(ge=1)] = 1
+    """Worker processes of each pool."""
+
+
+def set_worker_environment(pool: str) -> None:
+    """Add the settings of a worker of *pool* to the environment of this process."""
+    for name, value in ServerSettings.read().server_pools[pool].items():
+        os.environ[_PREFIX + name.upper()] = value
+
+
 class AuditLogSettings(_Settings):
     jobs_table: str
     runs_table: str

@@ -1,0 +1,102 @@
+"""What both local stacks do with their folder: lock it, check it, and put an API key into it.
+
+Errors:
+    LocalStackError             the stack cannot be started; the message says what to do
+"""
+
+import fcntl
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import IO
+
+from nextfire.client import ClientError as NextfireClientError
+from nextfire.client import folder
+from nextfire.domain.keys import Minted, Scope
+from nextfire.domain.ports.access import KeyStore
+from nextfire.usecases.manage_keys import CheckKey, ManageKeys, new_key_id
+
+_WRITTEN = (
+    *("tmp", "logs", "ministack", "cdk.out", "aws", "lock", "port", "api-key"),
+    *(folder.FILE, "processes.json", "embedded"),
+)
+"""Files of a stack in its folder."""
+_EMF = '"_aws":'  # of CloudWatch's embedded metric format
+_MOST_OF_A_LINE = 500
+_KEY_LIFE, _KEY_LEFT = timedelta(days=365), timedelta(days=30)
+"""Lifetime of the stack's API key, and what remains of it when a new key is created."""
+
+Report = Callable[[str], None]
+
+
+class LocalStackError(Exception):
+    """The local stack cannot be started or used."""
+
+
+def locked(state: Path) -> IO[bytes]:
+    """Create the folder *state* and lock it until the returned file is closed.
+
+    Raises:
+        LocalStackError: Another process has locked it, or it cannot be trusted.
+    """
+    state.mkdir(parents=True, exist_ok=True)
+    check_state(state)
+    state.chmod(state.stat().st_mode & ~0o022)
+    lock = (state / "lock").open("wb")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise LocalStackError(
+            f"Another process runs the local stack of {state}; stop that one first."
+        ) from None
+    return lock
+
+
+def check_state(state: Path) -> None:
+    """Protect files of other users and targets of links from being written or deleted.
+
+    Raises:
+        LocalStackError: The folder belongs to another user, or contains links.
+    """
+    if not state.exists() and not state.is_symlink():
+        return
+    try:
+        folder.check_folder(state)
+    except NextfireClientError as error:
+        raise LocalStackError(str(error)) from error
+    for name in _WRITTEN:
+        if (state / name).is_symlink():
+            raise LocalStackError(
+                f"{state / name} is a symbolic link, which `nextfire` never creates. "
+                "Remove it; its target stays unchanged."
+            )
+
+
+def provide_key(keys: KeyStore, file: Path, *, tenant: str) -> None:
+    """Make sure that *file* has an API key of *tenant* that stays valid for a while."""
+    soon = datetime.now(UTC) + _KEY_LEFT
+    if file.exists():
+        held = file.read_text(encoding="ascii", errors="replace").strip()
+        file.chmod(0o600)
+        if CheckKey(keys).check(f"Bearer {held}", soon).key is not None:
+            return
+    made = ManageKeys(keys).create(
+        tenant,
+        key_id=new_key_id(),
+        name="local stack",
+        scopes=[Scope.ADMIN],
+        now=datetime.now(UTC),
+        life=_KEY_LIFE,
+    )
+    assert isinstance(made, Minted)  # noqa: S101 — the id is new
+    folder.write_private(file, made.text + "\n")
+
+
+def tail(log: Path, lines: int = 10) -> str:
+    """Return the last lines of *log*, shortened, without metrics."""
+    try:
+        found = [each for each in log.read_text(errors="replace").splitlines() if _EMF not in each]
+    except OSError:
+        return ""
+    return "\n".join(line[:_MOST_OF_A_LINE] for line in found[-lines:])
