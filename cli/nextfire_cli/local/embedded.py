@@ -19,12 +19,10 @@ from typing import IO, Any, Literal
 import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from nextfire.adapters.sqlite.database import Database
-from nextfire.adapters.sqlite.key_store import SqliteKeyStore
+from nextfire.adapters.files.stack_folder import DATABASE, UPLOAD_KEY
 from nextfire.client import ClientError as NextfireClientError
 from nextfire.client import folder
 from nextfire.domain.errors import NextfireError
-from nextfire.wiring.embedded import UPLOAD_KEY, database_file
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.processes import (
     Processes,
@@ -37,7 +35,6 @@ from nextfire_cli.local.state import (
     Report,
     check_state,
     locked,
-    provide_key,
     tail,
 )
 
@@ -59,6 +56,15 @@ _CALLS = {
 """As the pool `calls` of the local settings in cdk.json, without AWS."""
 
 
+class EmbeddedPool(BaseModel):
+    """A pool: what it runs, and its executor."""
+
+    model_config = ConfigDict(frozen=True)
+
+    targets: str
+    executor: Literal["worker"] = "worker"
+
+
 class EmbeddedInfo(BaseModel):
     """A running embedded stack."""
 
@@ -71,8 +77,7 @@ class EmbeddedInfo(BaseModel):
     """The tenant of the API key."""
     key_file: Path
     """The API key of the stack; readable by its user only."""
-    pools: dict[str, str]
-    """What runs in each pool: `scripts` or `calls`."""
+    pools: dict[str, EmbeddedPool]
     parts_file: Path
     """State of the parts, see `parts`."""
     processes: list[ProcessRecord]
@@ -213,7 +218,9 @@ class EmbeddedStack:
         port = self._port()
         report(f"starting the API, the watcher and the workers on {_HOST}:{port}")
         endpoint = f"http://{_HOST}:{port}"
-        self._provide_secrets()
+        upload_key = self._data / UPLOAD_KEY
+        if not upload_key.exists():
+            folder.write_private(upload_key, secrets.token_hex(32))
         process = self._processes.spawn(
             _NAME,
             [sys.executable, "-P", "-m", "functions.embedded"],
@@ -221,12 +228,16 @@ class EmbeddedStack:
             cwd=self._territory,
             log=self._logs / f"{_NAME}.log",
         )
+        self._provide_key()  # while the supervisor starts
         self._await_health(endpoint, process)
         info = EmbeddedInfo(
             endpoint=endpoint,
             account_id=TENANT,
             key_file=self._key_file,
-            pools={name: pool.get("targets", "scripts") for name, pool in _pools(lease).items()},
+            pools={
+                name: EmbeddedPool(targets=pool.get("targets", "scripts"))
+                for name, pool in _pools(lease).items()
+            },
             parts_file=self._data / "parts.json",
             processes=self._processes.recorded(),
         )
@@ -252,17 +263,18 @@ class EmbeddedStack:
         file.write_text(str(port))
         return port
 
-    def _provide_secrets(self) -> None:
-        """Create the API key, and the key that signs the URLs of uploads.
+    def _provide_key(self) -> None:
+        """Create the API key.
 
         Raises:
             LocalStackError: The database cannot be used; the message says what to do.
         """
-        upload_key = self._data / UPLOAD_KEY
-        if not upload_key.exists():
-            folder.write_private(upload_key, secrets.token_hex(32))
+        from nextfire.adapters.sqlite.database import Database  # noqa: PLC0415 - takes a while
+        from nextfire.adapters.sqlite.key_store import SqliteKeyStore  # noqa: PLC0415 - the same
+        from nextfire_cli.local.api_key import provide_key  # noqa: PLC0415 - the same
+
         try:
-            database = Database(database_file(self._data))
+            database = Database(self._data / DATABASE)
             provide_key(SqliteKeyStore(database), self._key_file, tenant=TENANT)
             database.close()
         except NextfireError as error:

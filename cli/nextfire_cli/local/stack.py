@@ -15,7 +15,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import boto3
 import httpx
@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.client import ClientError as NextfireClientError
 from nextfire.client import folder
+from nextfire_cli.local.api_key import provide_key
 from nextfire_cli.local.cdk import inherited_environment, installed_cdk
 from nextfire_cli.local.processes import (
     Processes,
@@ -38,7 +39,6 @@ from nextfire_cli.local.state import (
     Report,
     check_state,
     locked,
-    provide_key,
     tail,
 )
 
@@ -71,6 +71,7 @@ class PoolInfo(_Info):
 class StackInfo(_Info):
     """A running local stack: endpoints, parts and credentials."""
 
+    kind: Literal["emulator"] = "emulator"
     endpoint: str
     """Base URL of the API, to which paths such as `/v1/jobs` are added."""
     aws_endpoint: str

@@ -1,4 +1,4 @@
-"""What both local stacks do with their folder: lock it, check it, and put an API key into it.
+"""What both local stacks do with their folder: lock it, check it, and read its logs.
 
 Errors:
     LocalStackError             the stack cannot be started; the message says what to do
@@ -6,15 +6,11 @@ Errors:
 
 import fcntl
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO
 
 from nextfire.client import ClientError as NextfireClientError
 from nextfire.client import folder
-from nextfire.domain.keys import Minted, Scope
-from nextfire.domain.ports.access import KeyStore
-from nextfire.usecases.manage_keys import CheckKey, ManageKeys, new_key_id
 
 _WRITTEN = (
     *("tmp", "logs", "ministack", "cdk.out", "aws", "lock", "port", "api-key"),
@@ -23,9 +19,6 @@ _WRITTEN = (
 """Files of a stack in its folder."""
 _EMF = '"_aws":'  # of CloudWatch's embedded metric format
 _MOST_OF_A_LINE = 500
-_KEY_LIFE, _KEY_LEFT = timedelta(days=365), timedelta(days=30)
-"""Lifetime of the stack's API key, and what remains of it when a new key is created."""
-
 Report = Callable[[str], None]
 
 
@@ -71,26 +64,6 @@ def check_state(state: Path) -> None:
                 f"{state / name} is a symbolic link, which `nextfire` never creates. "
                 "Remove it; its target stays unchanged."
             )
-
-
-def provide_key(keys: KeyStore, file: Path, *, tenant: str) -> None:
-    """Make sure that *file* has an API key of *tenant* that stays valid for a while."""
-    soon = datetime.now(UTC) + _KEY_LEFT
-    if file.exists():
-        held = file.read_text(encoding="ascii", errors="replace").strip()
-        file.chmod(0o600)
-        if CheckKey(keys).check(f"Bearer {held}", soon).key is not None:
-            return
-    made = ManageKeys(keys).create(
-        tenant,
-        key_id=new_key_id(),
-        name="local stack",
-        scopes=[Scope.ADMIN],
-        now=datetime.now(UTC),
-        life=_KEY_LIFE,
-    )
-    assert isinstance(made, Minted)  # noqa: S101 — the id is new
-    folder.write_private(file, made.text + "\n")
 
 
 def tail(log: Path, lines: int = 10) -> str:

@@ -16,6 +16,13 @@ from nextfire.adapters.files.run_files import FileRunFiles
 from nextfire.adapters.files.script_shelf import FileScriptShelf
 from nextfire.adapters.files.script_store import FileScriptStore
 from nextfire.adapters.files.secrets import FileSecrets
+from nextfire.adapters.files.stack_folder import (
+    DATABASE,
+    OUTPUTS,
+    SCRIPTS,
+    SECRETS,
+    UPLOAD_KEY,
+)
 from nextfire.adapters.sqlite.bucket_store import SqliteBucketStore
 from nextfire.adapters.sqlite.control_store import SqliteControlStore
 from nextfire.adapters.sqlite.database import Database
@@ -42,9 +49,6 @@ from nextfire.wiring.execution import script_target
 from nextfire.wiring.executor import ExecutorPorts
 from nextfire.wiring.watcher import WatcherPorts
 
-_DATABASE, _SCRIPTS, _OUTPUTS, _SECRETS = "nextfire.db", "scripts", "outputs", "secrets"
-UPLOAD_KEY = "upload-key"
-"""File of the secret that signs the URLs of uploads."""
 _WATCHER_THREADS = 2
 """SQLite writes one transaction at a time, so more threads would only wait."""
 
@@ -56,14 +60,9 @@ class OneClock:
         return timedelta()
 
 
-def database_file(folder: Path) -> Path:
-    """The database of the embedded stack with its data in *folder*."""
-    return folder / _DATABASE
-
-
 @cache
 def _database(folder: Path) -> Database:
-    return Database(database_file(folder))
+    return Database(folder / DATABASE)
 
 
 def key_store(local: EmbeddedSettings) -> KeyStore:
@@ -79,7 +78,7 @@ def run_store(local: EmbeddedSettings) -> RunStore:
 def script_shelf(settings: ApiSettings, local: EmbeddedSettings) -> FileScriptShelf:
     """The store of scripts that the API and its uploads use."""
     return FileScriptShelf(
-        local.embedded_folder / _SCRIPTS,
+        local.embedded_folder / SCRIPTS,
         bucket=settings.scripts_bucket,
         address=local.embedded_url,
         key=(local.embedded_folder / UPLOAD_KEY).read_bytes(),
@@ -99,7 +98,7 @@ def api_ports(settings: ApiSettings, local: EmbeddedSettings) -> ApiPorts:
         requests=SqliteRequestStore(database),
         buckets=SqliteBucketStore(database),
         endpoints=SqliteEndpointStore(database),
-        files=FileRunFiles(local.embedded_folder / _OUTPUTS),
+        files=FileRunFiles(local.embedded_folder / OUTPUTS),
         shelf=script_shelf(settings, local),
         note_change=lambda *_: None,  # no audit chain
     )
@@ -133,17 +132,17 @@ def executor_ports(settings: ExecutorSettings, local: EmbeddedSettings) -> Execu
     """
     folder, clock = local.embedded_folder, SystemClock()
     database = _database(folder)
-    values = FileSecrets(folder / _SECRETS, pool=settings.pool)
+    values = FileSecrets(folder / SECRETS, pool=settings.pool)
     if settings.targets == "calls":
         endpoints = SqliteEndpointStore(database)
         target = call_target(settings, values, None, clock, endpoints)
     else:
-        target = script_target(settings, FileScriptStore(folder / _SCRIPTS), values, None, clock)
+        target = script_target(settings, FileScriptStore(folder / SCRIPTS), values, None, clock)
     return ExecutorPorts(
         jobs=SqliteJobStore(database),
         runs=SqliteRunStore(database),
         due=SqliteDueStore(database, shards=settings.write_shards),
-        files=FileRunFiles(folder / _OUTPUTS),
+        files=FileRunFiles(folder / OUTPUTS),
         target=target,
         dead_letters=SqliteDeadLetters(database, clock=clock, pool=settings.pool),
         events=SqliteEvents(database),
