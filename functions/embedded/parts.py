@@ -9,13 +9,16 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import waitress
 
 from functions.api import handler as api
+from functions.auditor import handler as auditor
 from functions.authorizer import handler as authorizer
 from functions.embedded.gateway import MAX_REQUEST_BYTES, Gateway
 from functions.embedded.supervisor import Part, Supervisor
@@ -25,6 +28,7 @@ from functions.worker import supervisor as workers
 from functions.worker import worker as _worker  # noqa: F401 — the same
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.adapters.scripts.confinement import PR_SET_PDEATHSIG, prctl
+from nextfire.domain.errors import UnavailableError
 from nextfire.settings import (
     ApiSettings,
     EmbeddedSettings,
@@ -40,6 +44,9 @@ _THREADS = 8
 """Threads that read requests and send responses; the API's handler runs in one at a time."""
 
 
+_AUDIT_EVERY = timedelta(minutes=15)
+
+
 def main() -> int:
     """Run the embedded stack that the environment variables describe. Returns the exit status."""
     server = ServerSettings.read()
@@ -52,6 +59,7 @@ def main() -> int:
         parts = [
             Part("api", partial(_serve, listening)),
             Part("watcher", _watch),
+            Part("auditor", _audit),
             *(
                 Part(f"worker-{pool}-{number}", partial(_work, pool), signal.SIGTERM)
                 for pool in server.server_pools
@@ -105,6 +113,27 @@ def _watch() -> int:
     except SystemExit:
         watcher.end()
         raise
+
+
+def _audit() -> int:
+    """The auditor, every 15 minutes, and the removal of what has expired."""
+    signal.signal(signal.SIGTERM, _stop)
+    clock, local = SystemClock(), EmbeddedSettings.read()
+    invocation: Any = _Invocation()
+    while True:
+        try:
+            auditor.handler({}, invocation)
+            embedded.forget_expired(local)
+        except UnavailableError as error:
+            auditor.telemetry.warn("the audit was interrupted", error)
+        clock.sleep(_AUDIT_EVERY)
+
+
+class _Invocation:
+    """As much of the context of an invocation as the auditor uses."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        return _AUDIT_EVERY // timedelta(milliseconds=1)
 
 
 def _work(pool: str) -> int:

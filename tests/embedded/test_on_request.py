@@ -7,7 +7,6 @@ from tests.e2e.test_on_request import (
     test_an_occurrence_that_is_to_be_skipped_does_not_run_and_the_next_one_does,
     test_occurrences_of_the_past_run_once_each_and_the_backfill_is_over,
     test_the_later_of_two_concurrent_changes_is_rejected,
-    user,
 )
 
 __all__ = [
@@ -17,5 +16,4 @@ __all__ = [
     "test_an_occurrence_that_is_to_be_skipped_does_not_run_and_the_next_one_does",
     "test_occurrences_of_the_past_run_once_each_and_the_backfill_is_over",
     "test_the_later_of_two_concurrent_changes_is_rejected",
-    "user",
 ]

@@ -11,7 +11,6 @@ from tests.e2e.test_path import (
     test_a_script_over_its_timeout_is_ended,
     test_bad_input_is_answered_with_field_value_and_remedy,
     test_the_api_answers_no_one_it_does_not_know,
-    user,
 )
 
 __all__ = [
@@ -25,5 +24,4 @@ __all__ = [
     "test_a_script_over_its_timeout_is_ended",
     "test_bad_input_is_answered_with_field_value_and_remedy",
     "test_the_api_answers_no_one_it_does_not_know",
-    "user",
 ]

@@ -7,7 +7,6 @@ from tests.e2e.test_runs import (
     test_a_script_that_fails_is_tried_again_later_and_later,
     test_fifty_runs_end_once_each_though_their_workers_are_killed,
     test_what_a_script_prints_is_seen_while_it_runs_and_all_of_it_afterwards,
-    user,
 )
 
 __all__ = [
@@ -17,5 +16,4 @@ __all__ = [
     "test_a_script_that_fails_is_tried_again_later_and_later",
     "test_fifty_runs_end_once_each_though_their_workers_are_killed",
     "test_what_a_script_prints_is_seen_while_it_runs_and_all_of_it_afterwards",
-    "user",
 ]

@@ -2,10 +2,8 @@
 
 from tests.e2e.test_schedules import (
     test_each_type_of_schedule_runs_at_the_instants_that_were_named,
-    user,
 )
 
 __all__ = [
     "test_each_type_of_schedule_runs_at_the_instants_that_were_named",
-    "user",
 ]

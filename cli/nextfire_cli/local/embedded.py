@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -19,11 +19,12 @@ from typing import IO, Any, Literal
 import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from nextfire.adapters.files.stack_folder import DATABASE, UPLOAD_KEY
+from nextfire.adapters.files.stack_folder import DATA, DATABASE, UPLOAD_KEY
 from nextfire.client import ClientError as NextfireClientError
 from nextfire.client import folder
 from nextfire.domain.errors import NextfireError
 from nextfire_cli.local.cdk import inherited_environment
+from nextfire_cli.local.embedded_settings import shared_settings, worker_settings
 from nextfire_cli.local.processes import (
     Processes,
     ProcessRecord,
@@ -44,16 +45,6 @@ _HOST = "127.0.0.1"
 _NAME = "embedded"
 _GRACE = timedelta(seconds=20)
 _PATIENCE = 30.0  # seconds
-_SLOTS = 8
-_MAX_TIMEOUT = "PT11H"
-_CALLS = {
-    "targets": "calls",
-    "call_networks": "127.0.0.0/8,::1/128",
-    "call_ports": "0",
-    "call_http": "true",
-    "aws_actions": "",
-}
-"""As the pool `calls` of the local settings in cdk.json, without AWS."""
 
 
 class EmbeddedPool(BaseModel):
@@ -106,15 +97,22 @@ class EmbeddedInfo(BaseModel):
 
 class EmbeddedStack:
     """The embedded stack with its state in the folder *state*. *sources*: a checkout whose code
-    runs; None: the installed code.
+    runs; None: the installed code. *pools*: the pools of scripts.
 
     One process at a time may start it, and it stops when that process ends.
     """
 
-    def __init__(self, state: Path, *, sources: Path | None = None) -> None:
+    def __init__(
+        self,
+        state: Path,
+        *,
+        sources: Path | None = None,
+        pools: Sequence[str] = ("default",),
+    ) -> None:
         self._state = state.absolute()
         self._sources = sources
-        self._data = self._state / "embedded"
+        self._script_pools = pools
+        self._data = self._state / DATA
         self._territory = self._state / "tmp"
         self._logs = self._state / "logs"
         self._info_file = self._state / folder.FILE
@@ -221,6 +219,7 @@ class EmbeddedStack:
         upload_key = self._data / UPLOAD_KEY
         if not upload_key.exists():
             folder.write_private(upload_key, secrets.token_hex(32))
+        self._parts_file.unlink(missing_ok=True)
         process = self._processes.spawn(
             _NAME,
             [sys.executable, "-P", "-m", "functions.embedded"],
@@ -236,14 +235,18 @@ class EmbeddedStack:
             key_file=self._key_file,
             pools={
                 name: EmbeddedPool(targets=pool.get("targets", "scripts"))
-                for name, pool in _pools(lease).items()
+                for name, pool in worker_settings(self._script_pools, lease).items()
             },
-            parts_file=self._data / "parts.json",
+            parts_file=self._parts_file,
             processes=self._processes.recorded(),
         )
         folder.write_private(self._info_file, info.model_dump_json(indent=2))
         report(f"ready in {time.monotonic() - began:.1f} s")
         return info
+
+    @property
+    def _parts_file(self) -> Path:
+        return self._data / "parts.json"
 
     @property
     def _key_file(self) -> Path:
@@ -283,29 +286,10 @@ class EmbeddedStack:
     def _environment(
         self, endpoint: str, port: int, workers: int, lease: timedelta | None
     ) -> dict[str, str]:
-        pools = _pools(lease)
-        deployed = {
-            name: {
-                "queueUrl": name,
-                "maxTimeout": _MAX_TIMEOUT,
-                "targets": pool.get("targets", "scripts"),
-            }
-            for name, pool in pools.items()
-        }
-        deployed["calls"] |= {
-            "callNetworks": _CALLS["call_networks"].split(","),
-            "callPorts": [0],
-            "callHttp": True,
-            "awsActions": [],
-        }
+        """Environment variables of all processes."""
+        pools = worker_settings(self._script_pools, lease)
         settings = {
-            **{f"{name}_table": name for name in _TABLES},
-            "scripts_bucket": "scripts",
-            "outputs_bucket": "outputs",
-            "event_bus": "events",
-            "write_shards": "1",
-            "read_shards": "1",
-            "pools": json.dumps(deployed),
+            **shared_settings(pools),
             "embedded_folder": str(self._data),
             "embedded_url": endpoint,
             "server_parent": str(os.getpid()),
@@ -332,7 +316,8 @@ class EmbeddedStack:
         deadline = time.monotonic() + _PATIENCE
         while process.poll() is None and time.monotonic() < deadline:
             with contextlib.suppress(httpx.TransportError):
-                if httpx.get(f"{endpoint}/v1/health", timeout=5).is_success:
+                healthy = httpx.get(f"{endpoint}/v1/health", timeout=5).is_success
+                if healthy and self._parts_file.exists():
                     return
             time.sleep(0.02)
         log = self._logs / f"{_NAME}.log"
@@ -343,16 +328,3 @@ class EmbeddedStack:
     def _obituary(self, record: ProcessRecord) -> str:
         log = self._logs / f"{record.name}.log"
         return f"{record.name} has ended unexpectedly; see {log}:\n{tail(log)}"
-
-
-_TABLES = ("jobs", "due", "runs", "control", "keys", "requests", "endpoints")
-
-
-def _pools(lease: timedelta | None) -> dict[str, dict[str, str]]:
-    """Settings of the workers of each pool."""
-    shared = {} if lease is None else {"lease": f"PT{int(lease.total_seconds())}S"}
-    pools = {"default": {"slots": str(_SLOTS)}, "calls": {"slots": "16", **_CALLS}}
-    return {
-        name: {**shared, **pool, "pool": name, "queue_url": name, "dlq_url": f"{name}-dlq"}
-        for name, pool in pools.items()
-    }

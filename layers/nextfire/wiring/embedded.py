@@ -29,6 +29,7 @@ from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.due_store import SqliteDueStore
 from nextfire.adapters.sqlite.endpoint_store import SqliteEndpointStore
 from nextfire.adapters.sqlite.events import SqliteEvents
+from nextfire.adapters.sqlite.expiry import remove_expired
 from nextfire.adapters.sqlite.job_store import SqliteJobStore
 from nextfire.adapters.sqlite.key_store import SqliteKeyStore
 from nextfire.adapters.sqlite.request_store import SqliteRequestStore
@@ -42,14 +43,21 @@ from nextfire.adapters.sqlite.run_store import SqliteRunStore
 from nextfire.adapters.worker.journal import HeldMessage
 from nextfire.domain.ports.access import KeyStore
 from nextfire.domain.ports.runs import RunStore
-from nextfire.settings import ApiSettings, EmbeddedSettings, ExecutorSettings, WatcherSettings
+from nextfire.settings import (
+    ApiSettings,
+    AuditorSettings,
+    EmbeddedSettings,
+    ExecutorSettings,
+    WatcherSettings,
+)
+from nextfire.usecases.audit import AuditJobs
 from nextfire.wiring.api import ApiPorts
 from nextfire.wiring.calls import call_target
 from nextfire.wiring.execution import script_target
 from nextfire.wiring.executor import ExecutorPorts
 from nextfire.wiring.watcher import WatcherPorts
 
-_WATCHER_THREADS = 2
+_THREADS = 2
 """SQLite writes one transaction at a time, so more threads would only wait."""
 
 
@@ -118,10 +126,33 @@ def watcher_ports(settings: WatcherSettings, local: EmbeddedSettings) -> Watcher
         queue=SqliteRunQueue(database, clock=clock, pools=settings.pools),
         control=SqliteControlStore(database),
         clock=clock,
-        executor=ThreadPoolExecutor(_WATCHER_THREADS),
-        lanes=ThreadPoolExecutor(_WATCHER_THREADS),
-        at_once=_WATCHER_THREADS,
+        executor=ThreadPoolExecutor(_THREADS),
+        lanes=ThreadPoolExecutor(_THREADS),
+        at_once=_THREADS,
     )
+
+
+def audit_jobs(settings: AuditorSettings, local: EmbeddedSettings) -> AuditJobs:
+    """The use case of the auditor, with its adapters."""
+    database, clock = _database(local.embedded_folder), SystemClock()
+    return AuditJobs(
+        jobs=SqliteJobStore(database, shards=settings.write_shards),
+        due=SqliteDueStore(database, shards=settings.write_shards),
+        runs=SqliteRunStore(database, shards=settings.write_shards),
+        queue=SqliteRunQueue(database, clock=clock, pools=settings.pools),
+        control=SqliteControlStore(database),
+        clock=clock,
+        executor=ThreadPoolExecutor(_THREADS),
+        pools=settings.pools,
+        write_shards=settings.write_shards,
+        read_shards=settings.read_shards,
+        every=settings.audit_every,
+    )
+
+
+def forget_expired(local: EmbeddedSettings) -> int:
+    """Remove records, requests and keys that have expired. Returns the number of removed rows."""
+    return remove_expired(_database(local.embedded_folder), SystemClock().now())
 
 
 def executor_ports(settings: ExecutorSettings, local: EmbeddedSettings) -> ExecutorPorts:
