@@ -17,6 +17,7 @@ from nextfire.client import Auth
 from nextfire.client.folder import FOLDER
 from nextfire_cli import (
     audit,
+    backup,
     dlq,
     endpoints,
     jobs,
@@ -226,14 +227,17 @@ def down(
                 "Nothing was stopped, nothing deleted.", "Ctrl-C in `nextfire up` stops it."
             )
     try:
-        EmbeddedStack(root / FOLDER).remove()
-        LocalStack(root).remove()
+        if (root / FOLDER).exists():
+            EmbeddedStack(root / FOLDER).remove()
+            LocalStack(root).remove()
     except LocalStackError as error:
         raise CliError(str(error)) from error
     session.of(context).say(f"The local stack of {root} is stopped and removed.")
 
 
 app.command("worker")(worker.worker)
+app.command("backup")(backup.backup)
+app.command("restore")(backup.restore)
 
 
 @app.command()

@@ -105,6 +105,16 @@ def test_what_is_no_backup_is_rejected(home: Path, tmp_path: Path) -> None:
             restore(tmp_path / name, tmp_path / f"restored-{name}", database="nextfire.db")
 
 
+def test_a_damaged_backup_is_not_restored(home: Path, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "backup", "w:gz") as tar:
+        tar.add(home / "other", "nextfire.db")
+
+    with pytest.raises(UnusableDatabaseError):
+        restore(tmp_path / "backup", tmp_path / "restored", database="nextfire.db")
+
+    assert not (tmp_path / "restored").exists()
+
+
 def test_a_damaged_database_is_not_backed_up(home: Path, tmp_path: Path) -> None:
     path = home / "nextfire.db"
     store = SqliteJobStore(database := Database(path))
