@@ -35,7 +35,7 @@ def backup(
     data = _data()
     if not (data / DATABASE).is_file():
         raise CliError(
-            f"There is no embedded stack in {data}.",
+            f"The folder {data} has no embedded stack.",
             "Change into the folder in which you ran `nextfire up`.",
         )
     with _reported("back up", file):

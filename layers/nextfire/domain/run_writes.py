@@ -1,6 +1,6 @@
 """The conditional writes of `RunStore` as pure functions, for stores with transactions.
 
-Each takes the stored record, None if there is none, and returns the record to store; None if a
+Each takes the stored record, None if it does not exist, and returns the record to store; None if a
 condition does not hold. DynamoDB has the same conditions as expressions.
 """
 
@@ -112,7 +112,7 @@ def stopped(there: Run, reason: str, now: datetime) -> Run | None:
 
 
 def skipped(there: Run | None, run: Run) -> Run | None:
-    """The SKIPPED record *run*, if there is no record or, for a requested run, if it was never
+    """The SKIPPED record *run*, if no record exists or, for a requested run, if it was never
     claimed.
     """
     if there is None:

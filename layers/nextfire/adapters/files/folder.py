@@ -64,7 +64,7 @@ class Folder:
             _sync_folder(path.parent)
 
     def read(self, path: Path) -> bytes | None:
-        """Return the content of the file at *path*; None if there is none.
+        """Return the content of the file at *path*; None if it does not exist.
 
         Raises:
             UnavailableError: The file cannot be read.

@@ -7,8 +7,8 @@ import sqlite3
 
 
 class OwnConnection:
-    """Owns *connection*: closes it when it is no longer used. A forked process does not: that would
-    damage the locks of its parent.
+    """Owns *connection*: closes it when it is no longer used. A forked process leaves it open:
+    closing it there would damage the locks of its parent.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
