@@ -52,14 +52,18 @@ def interpreter_environment() -> dict[str, str]:
 
 
 def credential_files() -> list[str]:
-    """Paths of the files with AWS credentials that the environment of this process names."""
+    """Paths of the files with AWS credentials that the environment of this process names, and of
+    the database of an embedded stack, which is next to its API key.
+    """
     names = (
         "AWS_SHARED_CREDENTIALS_FILE",
         "AWS_CONFIG_FILE",
         "AWS_WEB_IDENTITY_TOKEN_FILE",
         "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
     )
-    return [os.environ[name] for name in names if os.environ.get(name)]
+    local = EmbeddedSettings.find()
+    database = [] if local is None else [str(local.embedded_folder / "nextfire.db")]
+    return database + [os.environ[name] for name in names if os.environ.get(name)]
 
 
 def ecs_agent() -> str | None:
