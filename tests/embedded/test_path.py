@@ -3,7 +3,6 @@
 from tests.e2e.test_path import (
     test_a_deleted_job_does_not_run_and_its_id_can_be_used_again,
     test_a_failing_script_leaves_its_stderr_and_exit_code,
-    test_a_job_changed_while_its_run_is_queued_runs_once_as_changed,
     test_a_job_runs_at_its_instant_and_leaves_its_record,
     test_a_missing_script_ends_the_run_with_that_reason,
     test_a_run_whose_worker_is_killed_is_run_again,
@@ -16,7 +15,6 @@ from tests.e2e.test_path import (
 __all__ = [
     "test_a_deleted_job_does_not_run_and_its_id_can_be_used_again",
     "test_a_failing_script_leaves_its_stderr_and_exit_code",
-    "test_a_job_changed_while_its_run_is_queued_runs_once_as_changed",
     "test_a_job_runs_at_its_instant_and_leaves_its_record",
     "test_a_missing_script_ends_the_run_with_that_reason",
     "test_a_run_whose_worker_is_killed_is_run_again",

@@ -99,7 +99,7 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
         raise UnusableDatabaseError(
             path,
             "another program wrote it",
-            "Choose another folder, for example with `nextfire up --data DIR`",
+            "Move it away, or run `nextfire up` in another folder",
         )
     if version > len(MIGRATIONS):
         raise UnusableDatabaseError(
