@@ -246,7 +246,9 @@ def status(context: typer.Context) -> None:
     caller = session.of(context)
     health = caller.client().get_health().document
     info = caller.stack()
-    stack = info.model_dump(mode="json", include=_STATUS) if info else {"endpoint": caller.endpoint}
+    stack: dict[str, Any] = {"endpoint": caller.endpoint}
+    if info:
+        stack = info.model_dump(mode="json", include=_STATUS)
     if info and info.kind == "embedded":
         stack["parts"] = info.parts()
     caller.show(health | stack, render.health(health | stack))

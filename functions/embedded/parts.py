@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import waitress
+import waitress  # type: ignore[import-untyped]
 
 from functions.api import handler as api
 from functions.auditor import handler as auditor

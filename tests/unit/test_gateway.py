@@ -123,7 +123,8 @@ def test_an_upload_needs_its_signed_url_and_nothing_else() -> None:
 
 
 def test_a_wsgi_request_keeps_its_escapes_and_headers() -> None:
-    parts, started = Parts(), []
+    parts = Parts()
+    started: list[tuple[str, list[tuple[str, str]]]] = []
     environ = {
         "REQUEST_METHOD": "POST",
         "REQUEST_URI": "/v1/jobs/a%252Fb?x=%26",
