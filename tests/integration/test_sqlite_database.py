@@ -20,9 +20,9 @@ from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.due_store import SqliteDueStore
 from nextfire.adapters.sqlite.errors import UnusableDatabaseError
 from nextfire.adapters.sqlite.job_store import SqliteJobStore
-from nextfire.adapters.sqlite.run_queue import SqliteDeadLetters, SqliteInbox, SqliteRunQueue
+from nextfire.adapters.sqlite.run_queue import SqliteRunQueue
 from nextfire.domain.errors import UnavailableError
-from tests.builders import LEASE, NOON, a_fire, a_job, a_message, run_key
+from tests.builders import NOON, a_fire, a_job, a_message, run_key
 from tests.fakes import Clock
 from tests.integration.sqlite_file import another_process
 
@@ -71,6 +71,45 @@ while found := inbox.receive(3, wait=timedelta(), hidden_for=timedelta(minutes=5
     for each in found:
         print(each.body, flush=True)
     inbox.acknowledge(found)
+"""
+
+CLAIMER = """
+import sys
+from pathlib import Path
+from nextfire.adapters.sqlite.database import Database
+from nextfire.adapters.sqlite.run_store import SqliteRunStore
+from tests.builders import LEASE, NOON, a_message, run_key
+
+runs = SqliteRunStore(Database(Path(sys.argv[1])))
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(40):
+    claim = runs.claim(
+        a_message(run_key(job_id=f"job{number}")), token=sys.argv[2], worker=sys.argv[2],
+        pool="default", job_revision=1, now=NOON, lease_until=NOON + LEASE,
+    )
+    if claim.taken:
+        print(number, flush=True)
+"""
+CREATOR = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from nextfire.adapters.sqlite.database import Database
+from nextfire.adapters.sqlite.job_store import SqliteJobStore
+from nextfire.domain.errors import QuotaUsedUpError
+from tests.builders import NOON, a_job
+
+jobs = SqliteJobStore(Database(Path(sys.argv[1])))
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(20):
+    job = replace(a_job(f"{sys.argv[2]}-{number}"), counted=True)
+    try:
+        jobs.create(job, None, NOON, most=25)
+    except QuotaUsedUpError:
+        break
+    print(job.key.job_id, flush=True)
 """
 
 
@@ -130,17 +169,44 @@ def test_a_writer_killed_between_two_statements_wrote_nothing(path: Path) -> Non
     assert SqliteJobStore(Database(path)).create(a_job("between"), None, NOON) is None
 
 
+def race(program: str, path: Path) -> list[str]:
+    """The lines that three processes print which start their work at the same time."""
+    racers = [start(program, str(path), name) for name in "abc"]
+    for racer in racers:
+        assert racer.stdout is not None
+        assert racer.stdin is not None
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    return [line for racer in racers for line in racer.communicate()[0].splitlines()]
+
+
+def test_of_several_processes_one_claims_each_run(path: Path) -> None:
+    Database(path)
+
+    claimed = race(CLAIMER, path)
+
+    assert sorted(map(int, claimed)) == [*range(40)]
+
+
+def test_several_processes_together_create_as_many_jobs_as_the_quota_allows(path: Path) -> None:
+    store = SqliteJobStore(Database(path))
+
+    created = race(CREATOR, path)
+
+    assert len(created) == store.counted("acme") == 25
+    assert [*store.ids("acme", after=None, limit=99)] == sorted(created)
+
+
 def test_of_several_processes_one_receives_each_message(path: Path) -> None:
     database = Database(path)
     jobs = [f"job{number}" for number in range(60)]
     messages = [("default", a_message(run_key(job_id=job_id))) for job_id in jobs]
     SqliteRunQueue(database, clock=Clock(NOON), pools=["default"]).send(messages)
-    racers = [start(RACER, str(path)) for _ in range(3)]
-    for racer in racers:
-        assert racer.stdout is not None
-        assert racer.stdin is not None
-        assert racer.stdout.readline() == "ready\n"
-    received = [line for racer in racers for line in racer.communicate("go\n")[0].splitlines()]
+
+    received = race(RACER, path)
 
     assert sorted(received) == sorted(message.encode() for _, message in messages)
 
@@ -268,18 +334,3 @@ def test_a_commit_waits_for_the_disk(path: Path) -> None:
     with Database(path).reading("test") as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,), "FULL"
-
-
-def test_a_message_that_is_received_too_often_goes_to_the_dead_letters(path: Path) -> None:
-    database, clock = Database(path), Clock(NOON)
-    queue = SqliteRunQueue(database, clock=clock, pools=["default"])
-    inbox = SqliteInbox(database, clock=clock, pool="default", max_receives=2)
-    letters = SqliteDeadLetters(database, clock=clock, pool="default")
-    queue.send([("default", a_message())])
-    for _ in range(2):
-        assert len(inbox.receive(1, wait=timedelta(), hidden_for=LEASE)) == 1
-        clock.advance(LEASE)
-
-    assert inbox.receive(1, wait=timedelta(), hidden_for=LEASE) == []
-    assert queue.backlog("default") == 0
-    assert letters.list() == [(a_message().encode(), "received too often")]
