@@ -1,5 +1,5 @@
-"""The core of nextfire, shared by all functions: domain, use cases and adapters. If httpx2 is
-installed, it also contains the API client: ``from nextfire import Client``.
+"""The core of nextfire, shared by all functions: domain, use cases and adapters. The installed
+package also contains the API client: ``from nextfire import Client``.
 """
 
 from typing import TYPE_CHECKING, Any

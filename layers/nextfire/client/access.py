@@ -42,7 +42,9 @@ class Bearer(httpx2.Auth):
         self._text = text
         self.kind = kind
 
-    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+    def auth_flow(
+        self, request: httpx2.Request
+    ) -> Generator[httpx2.Request, httpx2.Response, None]:
         request.headers["Authorization"] = f"Bearer {self._text}"
         yield request
 

@@ -15,6 +15,7 @@ import httpx2
 
 from nextfire.client.access import ENDPOINT, Bearer, is_local
 from nextfire.client.errors import MAYBE_DONE, ApiError, ClientError, UnreachableError, error_of
+from nextfire.client.version import version
 
 T = TypeVar("T")
 FIRST_WAIT = 0.2
@@ -59,7 +60,12 @@ class Caller:
     ) -> None:
         self.endpoint = endpoint.rstrip("/")
         self._pace = pace
-        self._http = httpx2.Client(auth=auth, transport=transport, timeout=pace.timeout)
+        self._http = httpx2.Client(
+            auth=auth,
+            transport=transport,
+            timeout=pace.timeout,
+            headers={"User-Agent": f"nextfire/{version()} python-httpx2/{httpx2.__version__}"},
+        )
         self._carried = auth.kind if isinstance(auth, Bearer) else "iam"
 
     def close(self) -> None:

@@ -29,7 +29,9 @@ class Signature(httpx2.Auth):
         self._credentials = credentials
         self._region = region
 
-    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+    def auth_flow(
+        self, request: httpx2.Request
+    ) -> Generator[httpx2.Request, httpx2.Response, None]:
         signed = AWSRequest(request.method, str(request.url), data=request.content)
         frozen = self._credentials.get_frozen_credentials()
         SigV4Auth(frozen, "execute-api", self._region).add_auth(signed)
