@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from nextfire import Client
@@ -40,13 +40,13 @@ class Stack:
         self.info = info
         self.state = state
 
-    def api(self) -> httpx.Client:
+    def api(self) -> httpx2.Client:
         """A client with the stack's initial key."""
         headers = {"Authorization": f"Bearer {self.info.api_key}"}
-        return httpx.Client(base_url=self.info.endpoint, headers=headers, timeout=30)
+        return httpx2.Client(base_url=self.info.endpoint, headers=headers, timeout=30)
 
-    def keyless_api(self) -> httpx.Client:
-        return httpx.Client(base_url=self.info.endpoint, timeout=30)
+    def keyless_api(self) -> httpx2.Client:
+        return httpx2.Client(base_url=self.info.endpoint, timeout=30)
 
     def put_script(self, pool: str, handler: str, source: str) -> None:
         """Upload *source* as script *handler* of *pool*. Pools of calls run none."""

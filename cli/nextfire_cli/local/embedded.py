@@ -16,7 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any, Literal
 
-import httpx
+import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nextfire.adapters.files.stack_folder import DATA, DATABASE, UPLOAD_KEY
@@ -315,8 +315,8 @@ class EmbeddedStack:
     def _await_health(self, endpoint: str, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + _PATIENCE
         while process.poll() is None and time.monotonic() < deadline:
-            with contextlib.suppress(httpx.TransportError):
-                healthy = httpx.get(f"{endpoint}/v1/health", timeout=5).is_success
+            with contextlib.suppress(httpx2.TransportError):
+                healthy = httpx2.get(f"{endpoint}/v1/health", timeout=5).is_success
                 if healthy and self._parts_file.exists():
                     return
             time.sleep(0.02)
