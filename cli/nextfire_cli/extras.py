@@ -13,7 +13,6 @@ _EXTRAS = {
     "urllib3": "worker",
     "cryptography": "signatures",
     "waitress": "local",
-    "waitress": "local",
 }
 
 
