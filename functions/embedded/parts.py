@@ -52,7 +52,7 @@ def main() -> int:
     server = ServerSettings.read()
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if server.server_parent != os.getppid():
-        return 1  # whoever started this stack is gone
+        return 1  # the process that started this stack has ended
     logging.basicConfig(level=logging.WARNING)
     # All parts inherit the socket: while the API restarts, requests wait in its backlog.
     with socket.create_server(("127.0.0.1", server.server_port), backlog=_BACKLOG) as listening:

@@ -174,7 +174,7 @@ class EmbeddedStack:
             shutil.rmtree(each, ignore_errors=True)
 
     def info(self) -> EmbeddedInfo | None:
-        """The stack that was started and not stopped; None if there is none, or another kind.
+        """The embedded stack that was started and not stopped, or None.
 
         Raises:
             ClientError: The files of the folder cannot be trusted.

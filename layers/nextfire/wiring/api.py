@@ -33,7 +33,7 @@ from nextfire.settings import ApiSettings, EmbeddedSettings
 @dataclass(frozen=True, slots=True)
 class ApiPorts:
     """The ports of the API. `note_change` sends the author of a change to the audit chain, for a
-    request that writes no item of its own: id of the request, author, instant.
+    request that writes no item: id of the request, author, instant.
     """
 
     jobs: JobStore

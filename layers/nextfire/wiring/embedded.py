@@ -62,7 +62,7 @@ _THREADS = 2
 
 
 class OneClock:
-    """`ServiceClock` of a stack on one machine: there is no other clock."""
+    """`ServiceClock` of a stack on one machine, whose queues use the same clock."""
 
     def deviation(self) -> timedelta:
         return timedelta()
