@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from nextfire.domain.backfill import Backfill
 from nextfire.domain.definition import JobDefinition, WhenDocument
@@ -63,6 +64,7 @@ class Job(Occurrences):
       asked to drain a PAUSED job; its document then shows until when its runs continue.
     - `backfill`: the latest backfill that has not completed; see `backfilling`.
     - `counted`: the job counts toward its tenant's quota of jobs. Ended jobs do not.
+    - `unknown`: attributes that a newer version stored, unchanged. No decision uses them.
     """
 
     key: JobKey
@@ -83,6 +85,7 @@ class Job(Occurrences):
     counted: bool = False
     drain_asked_at: datetime | None = None
     backfill: Backfill | None = None
+    unknown: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def with_new_version(self, now: datetime) -> Job:
         """Return the job with a new schedule version from *now* on. Version and `effective_from`

@@ -15,7 +15,12 @@ from nextfire.domain.decisions import (
     decide_pickup,
     range_over,
 )
-from nextfire.domain.errors import UnavailableError, UndecodableError, shorten
+from nextfire.domain.errors import (
+    UnavailableError,
+    UndecodableError,
+    UnknownVersionError,
+    shorten,
+)
 from nextfire.domain.events import message_undecodable
 from nextfire.domain.ids import RunFolder, RunKey, content_id, first_run_id
 from nextfire.domain.instants import cut, isoformat
@@ -90,6 +95,9 @@ class ExecuteRun:
         """
         try:
             message = decode_message(delivery.body)
+        except UnknownVersionError as error:
+            delivery.hide(_UNKNOWN_VERSION_FOR)  # an executor of that version can take it then
+            return Handled(Disposition.LEAVE, str(error), quarantined=True)
         except UndecodableError as error:
             failure = shorten(str(error), 500)
             self._dead_letters.put(delivery.body, failure, dedup=content_id(delivery.body))
@@ -342,6 +350,8 @@ class ExecuteRun:
 
 
 _RECORDS = 5  # of a job's latest, per page
+_UNKNOWN_VERSION_FOR = timedelta(minutes=5)
+"""How long a message of a newer version is hidden. SQS keeps it for 1,000 receives: 3.5 days."""
 _MAX_MOVES = 1000
 """Maximum number of dispatches in a row without an attempt, before a pass to another pool."""
 
