@@ -244,7 +244,7 @@ def decide_claim(
 
 
 DEFERRED_AT_MOST = timedelta(days=1)
-"""How long calls are deferred for jobs without a relevancy window."""
+"""How long attempts are deferred for jobs without a relevancy window."""
 MAX_DEFERRALS = 90
 """How often, for jobs without a relevancy window: a record keeps only the latest 100 attempts, so
 it does not know when a run was deferred first. With the delays below it takes 19 hours at least.
@@ -286,7 +286,9 @@ def decide_ending(job: Job, run: Run, result: Result, now: datetime) -> Ending:
 
 
 def _decide_deferral(job: Job, run: Run, result: Result, now: datetime) -> Ending:
-    """Decide when to repeat an attempt whose destination was not available."""
+    """Decide when to repeat an attempt that found its destination, or a service that it needs
+    before its script starts, not available.
+    """
     since_redrive = [each for each in run.attempts if each.number > run.attempt_base]
     deferrals = sum(each.outcome is AttemptOutcome.DEFERRED for each in since_redrive)
     delay = job.definition.retry_policy.delay(deferrals + 1, seed=run.key.execution_id)
@@ -296,7 +298,7 @@ def _decide_deferral(job: Job, run: Run, result: Result, now: datetime) -> Endin
     window = job.definition.misfire.relevancy_window
     began_at = since_redrive[0].started_at if since_redrive else now
     if window is None or run.on_request or run.attempt_base:
-        limit, name = began_at + DEFERRED_AT_MOST, "1 day after the first call"
+        limit, name = began_at + DEFERRED_AT_MOST, "1 day after the first attempt"
         if deferrals >= MAX_DEFERRALS:
             limit, name = now, f"{MAX_DEFERRALS} waits"
         if now + delay <= limit:  # a long Retry-After does not end the run

@@ -54,7 +54,7 @@ class AttemptOutcome(StrEnum):
     WORKER_LOST = "WORKER_LOST"
     CANCELLED = "CANCELLED"
     HANDED_BACK = "HANDED_BACK"
-    DEFERRED = "DEFERRED"  # the destination of a call was not available
+    DEFERRED = "DEFERRED"  # the destination, or a service that a script needs, did not answer
 
     @property
     def counts(self) -> bool:
@@ -131,7 +131,8 @@ class Result:
     """The outcome of an attempt. `permanent`: a retry would end the same way, so none is made.
     `value`: the result that the script set. `call`: see `Attempt`; at most `MAX_CALL_BYTES`.
     `retry_at`: the target asked for no retry before. `unavailable`: the destination of a call did
-    not accept it, so the attempt is deferred. `pause`: the target asked to pause the job, for this
+    not accept it, or a service that a script needs did not answer before the script started; so the
+    attempt is deferred. `pause`: the target asked to pause the job, for this
     reason.
     """
 
