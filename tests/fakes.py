@@ -618,6 +618,7 @@ class _Message:
     message_id: str
     visible_at: datetime
     receipt: int = 0
+    receives: int = 0
 
 
 class MemoryFifo:
@@ -685,8 +686,15 @@ class MemoryFifo:
     def _deliver(self, message: _Message, visible_at: datetime) -> MemoryDelivery:
         self._receipts += 1
         message.receipt, message.visible_at = self._receipts, visible_at
+        message.receives += 1
         return MemoryDelivery(
-            message.body, self, message, self._receipts, message.message_id, message.group
+            message.body,
+            self,
+            message,
+            self._receipts,
+            message.message_id,
+            message.group,
+            message.receives,
         )
 
 
@@ -700,6 +708,7 @@ class MemoryDelivery:
     receipt: int
     message_id: str
     group: str
+    receives: int = 1
 
     @property
     def token(self) -> str:
