@@ -22,6 +22,7 @@ class Function(Construct):
 
     Its role may write only to its own log group, which is encrypted with *key*. *audited*: the log
     holds audit events and has their retention. *network*: the VPC of the function, if any.
+    *reserved*: concurrency that no other function can use.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Function(Construct):
         environment: Mapping[str, str],
         audited: bool = False,
         network: PrivateNetwork | None = None,
+        reserved: int | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         self.folder = folder
@@ -64,6 +66,7 @@ class Function(Construct):
             log_group=log_group,
             memory_size=memory,
             timeout=Duration.seconds(int(timeout.total_seconds())),
+            reserved_concurrent_executions=reserved,
             environment={
                 "POWERTOOLS_SERVICE_NAME": folder,
                 "POWERTOOLS_METRICS_NAMESPACE": NAMESPACE,
