@@ -16,6 +16,7 @@ from aws_cdk import aws_logs as logs
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from infra.concurrency import Shares, share
+from infra.limits import MAX_GROUPS
 from infra.pool_settings import LAMBDA_LIMIT, PoolSettings
 from infra.setting_types import (
     LOG_RETENTIONS,
@@ -166,7 +167,7 @@ class Settings(StrictSettings):
     """Number of shards over which writers spread due entries. Increase `readShards` first."""
     read_shards: Annotated[int, Field(ge=1, le=999)] = 4
     """Number of shards that watchers read; at least `writeShards`."""
-    groups: Annotated[int, Field(ge=1, le=100)] = 1
+    groups: Annotated[int, Field(ge=1, le=MAX_GROUPS)] = 1
     """Number of watcher groups; the shards are divided among them."""
     tenant_weights: Annotated[
         dict[str, Annotated[int, Field(ge=1, le=1000)]], BeforeValidator(json_if_text)
