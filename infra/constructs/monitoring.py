@@ -57,7 +57,7 @@ class Monitoring(Construct):
         self._alarm_on_defects(server_errors)
         self._alarm_on_audit(functions["auditlog"], audit_failures)
         self._alarms.add_summary()
-        self._draw(functions, pools)
+        self._draw(functions, pools, settings.groups)
 
     def _alarm_on_watchers(self, groups: int) -> None:
         self._alarms.add(
@@ -171,7 +171,7 @@ class Monitoring(Construct):
             runbook="auditlog-failures",
         )
 
-    def _draw(self, functions: Mapping[str, Function], pools: Sequence[Pool]) -> None:
+    def _draw(self, functions: Mapping[str, Function], pools: Sequence[Pool], groups: int) -> None:
         lateness = [
             _metric(Metric.DISPATCH_LATENESS, "watcher", statistic)
             for statistic in ("p50", "p99", "Maximum")
@@ -184,7 +184,7 @@ class Monitoring(Construct):
         graphs: dict[str, Sequence[cloudwatch.IMetric]] = {
             "Dispatch lateness (ms)": lateness,
             "Dispatched": [_metric(Metric.DISPATCHED, "watcher")],
-            "Ticks": [_metric(Metric.TICKS, "watcher")],
+            "Ticks": [_metric(Metric.TICKS, "watcher", group=group) for group in range(groups)],
             "Undelivered": [_metric(Metric.UNDELIVERED, "watcher")],
             "Held back": [_metric(Metric.HELD_BACK, "watcher")],
             "Held back for (ms)": [

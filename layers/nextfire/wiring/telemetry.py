@@ -89,7 +89,6 @@ class Telemetry:
         if self.logger.log_level <= logging.DEBUG:
             self._log_dispatched(report.dispatched)
         self.count(Metric.DISPATCHED, len(report.dispatched))
-        self.count(Metric.TICKS, int(report.polled))
         self._ticks += report.polled
         self.count(Metric.UNDELIVERED, report.undelivered)
         self.count(Metric.HELD_BACK, report.held_back)
@@ -180,7 +179,7 @@ class Telemetry:
         ticks, self._ticks = self._ticks, 0
         if ticks and self._group is not None:
             with single_metric(
-                name=Metric.TICKS, unit=MetricUnit.Count, value=ticks, namespace=NAMESPACE
+                name=Metric.TICKS.value, unit=MetricUnit.Count, value=ticks, namespace=NAMESPACE
             ) as metric:
                 metric.add_dimension(name="service", value="watcher")
                 metric.add_dimension(name="group", value=str(self._group))
