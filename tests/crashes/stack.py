@@ -582,6 +582,9 @@ class Adapters:
             events=EventBridgeEventBus(self.process.events, bus=system.event_bus),
             clock=self.clock,
             background=self.inline,
+            joins=self.joins,
+            queue=self.queue(),
+            quotas=NO_QUOTAS,
         )
 
     def watcher(self, pools: Collection[str]) -> WatcherPorts:

@@ -33,6 +33,8 @@ class Replaced:
 
 
 MAX_SKIPS = 8
+MAX_CHILDREN = 1_000
+"""Executors read the list with the job, at the cost of its size."""
 MAX_REPLACED = 8
 """Number of replaced versions that a job keeps. It keeps more only while some have occurrences that
 are not dispatched, which happens if the watcher is behind."""
@@ -62,6 +64,8 @@ class Job(Occurrences):
     - `resumes_at`: when a PAUSED job is resumed automatically. `drain_asked_at`: when the user
       asked to drain a PAUSED job; its document then shows until when its runs continue.
     - `backfill`: the latest backfill that has not completed; see `backfilling`.
+    - `children`: ids of the jobs that have, or had, an edge from this job. Their definitions decide
+      whether they still have.
     - `counted`: the job counts toward its tenant's quota of jobs. Ended jobs do not.
     """
 
@@ -83,6 +87,7 @@ class Job(Occurrences):
     counted: bool = False
     drain_asked_at: datetime | None = None
     backfill: Backfill | None = None
+    children: tuple[str, ...] = ()
 
     def with_new_version(self, now: datetime) -> Job:
         """Return the job with a new schedule version from *now* on. Version and `effective_from`

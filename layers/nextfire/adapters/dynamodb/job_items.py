@@ -140,6 +140,7 @@ def _payload_text(job: Job) -> str | None:
     return _json(payload) if payload != {} else None
 
 
+_IDS = Codec("S", ",".join, lambda text: tuple(text.split(",")))
 _INSTANTS = Codec("L", lambda instants: [{"N": str(to_ms(at))} for at in instants], _instants)
 
 KEY: tuple[Field[JobKey], ...] = (
@@ -164,6 +165,7 @@ _WITHOUT_PAYLOAD: tuple[Field[Job], ...] = (
     Field("counted", FLAG, EXECUTORS, unless=False, decoded=False),
     Field("drain_asked_at", INSTANT),
     Field("backfill", Codec("S", _encode_backfill, _decode_backfill)),
+    Field("children", _IDS, unless=()),
 )
 JOB_FIELDS: tuple[Field[Any], ...] = (
     *KEY,
