@@ -17,9 +17,11 @@ from nextfire_cli.documents import Document, first
 from nextfire_cli.durations import moment
 from nextfire_cli.errors import ApiError, CliError
 from nextfire_cli.flag_kinds import one_of
+from nextfire_cli.run_tree import tree
 from nextfire_cli.session import Session
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+app.command()(tree)
 POLL = 0.5
 """Seconds between two requests."""
 _OVER = {JobState.COMPLETED, JobState.CANCELLED}

@@ -24,6 +24,7 @@ from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.dynamodb.join_store import DynamoDbJoinStore
 from nextfire.adapters.dynamodb.run_reads import decode_all
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.adapters.s3.run_files import S3RunFiles
@@ -534,6 +535,7 @@ class Adapters:
         )
         self.control = DynamoDbControlStore(database, table=system.control_table)
         self.endpoints = DynamoDbEndpointStore(database, table=system.endpoints_table)
+        self.joins = DynamoDbJoinStore(database, table=system.runs_table)
 
     def queue(self, pools: Collection[str] = (POOL,)) -> SqsRunQueue:
         queues = dict.fromkeys(pools, self.stack.system.queue_url)

@@ -9,8 +9,10 @@ import pytest
 
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import ConflictError, InvalidInputError
+from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
+from nextfire.usecases.read_sequence import read_sequence
 from tests.builders import at
 from tests.fakes import Killed
 from tests.world import World
@@ -254,3 +256,28 @@ def test_a_parent_cannot_be_deleted_before_its_children(world: World) -> None:
         world.delete(a)
     world.delete(b)
     world.delete(a)
+
+
+def test_the_runs_of_a_sequence_are_read_from_any_of_them(world: World) -> None:
+    jobs = diamond(world)
+    world.register("other")
+    world.tick_at("12:00")
+    world.worker().work_one()  # a
+    world.worker().work_one()  # other
+    delivery = world.worker().receive()
+    assert delivery is not None
+    world.advance(seconds=5)
+    world.worker("slow").handle(delivery)
+
+    for job in jobs:
+        key = RunKey(job.key, run_id(job.uid, at("12:00")))
+        nodes = read_sequence(world.jobs, world.runs, key)
+        assert [node.key.job.job_id for node in nodes] == ["a", "b", "c", "d"]
+        assert [node.run and node.run.state for node in nodes] == [
+            RunState.SUCCEEDED,
+            RunState.SUCCEEDED,
+            None,
+            None,
+        ]
+        assert [node.critical for node in nodes] == [True, True, False, False]
+        assert [[*node.parents] for node in nodes] == [[], ["a"], ["a"], ["b", "c"]]

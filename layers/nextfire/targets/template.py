@@ -59,7 +59,7 @@ class _Anything(dict[str, JsonValue]):
 
 
 def example_context(payload: JsonValue, parents: Iterable[str] = ()) -> dict[str, JsonValue]:
-    """A context with *payload* and *parents* (job ids), to check a template before there is a run."""
+    """A context with *payload* and *parents* (job ids), to check a template before a run exists."""
     upstream: dict[str, JsonValue] = {
         parent: {"state": "SUCCEEDED", "executionId": "", "result": _Anything()}
         for parent in parents
