@@ -164,7 +164,7 @@ class NextfireStack(Stack):
         # The API counts jobs of tenants with a job quota, and returns the counts.
         allow(
             api.role,
-            dynamodb("GetItem", "PutItem", "Query", "UpdateItem"),
+            dynamodb("GetItem", "BatchGetItem", "PutItem", "Query", "UpdateItem"),
             stores.jobs.table_arn,
         )
         # Before it drops data that watchers may need, it checks that they no longer need it.

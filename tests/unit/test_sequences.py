@@ -141,6 +141,18 @@ def test_a_join_that_is_not_complete_is_skipped_at_its_timeout(world: World) -> 
     assert world.run(d, "12:00").reason == "joinTimeoutSec is 60 s; missing: x"
 
 
+def test_a_parent_that_ends_after_the_timeout_starts_nothing(world: World) -> None:
+    world.register("a")
+    world.register("b", **after() | {"after": [{"job": "a", "delaySec": 120}]})
+    d = world.register("d", **after("a", "b", joinTimeoutSec=60))
+    for time in ("12:00", "12:01", "12:02", "12:03"):
+        world.tick_at(time)
+        world.worker().work()
+
+    assert states(world, d) == [RunState.SKIPPED]
+    assert world.run(d, "12:00").reason == "joinTimeoutSec is 60 s; missing: b"
+
+
 def test_the_timeout_of_a_complete_join_starts_nothing(world: World) -> None:
     jobs = diamond(world, joinTimeoutSec=60)
     world.tick_at("12:00")
@@ -179,6 +191,7 @@ def test_a_redrive_of_a_dead_link_continues_the_chain(world: World) -> None:
     world.worker().work()
     assert states(world, a, b, c) == [RunState.SUCCEEDED, RunState.DEAD, RunState.SKIPPED]
 
+    world.advance(seconds=30)
     world.manage_runs.redrive(world.run(b, "12:00").key, "fixed")
     world.tick()
     world.worker().work()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -73,3 +74,18 @@ def test_a_reason_names_the_parents_that_caused_it() -> None:
 
 def _by_name(states: tuple[ParentState, ...]) -> dict[str, ParentState]:
     return {f"p{number}": state for number, state in enumerate(states)}
+
+
+def test_the_guide_prints_the_whole_table() -> None:
+    names = ("SUCCEEDED", "FAILED", "SKIPPED", "not ended")
+    rows = []
+    for flags in product((True, False), repeat=4):
+        if any(flags):
+            seen = ", ".join(name for name, flag in zip(names, flags, strict=True) if flag)
+            decisions = [decide_rule(rule, Seen(*flags)).value for rule in TriggerRule]
+            rows.append(f"| {' | '.join([seen, *decisions])} |")
+
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "sequences.md").read_text()
+
+    assert f"| seen | {' | '.join(TriggerRule)} |\n" in page
+    assert "\n".join(rows) in page

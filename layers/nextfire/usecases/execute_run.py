@@ -294,7 +294,7 @@ class ExecuteRun:
             return None
         if self._runs.get(message.key) is not None:
             return None
-        run = self._hand_over.expire(job, message.key)
+        run = self._hand_over.expire(job, message)
         if run is None or run.state is not RunState.SKIPPED:
             return None
         self._outcomes.settle(job, run)

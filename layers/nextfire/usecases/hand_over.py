@@ -83,14 +83,14 @@ class HandOver:
                     # An executor finds that the run has ended, and hands it over.
                     self._dispatch_later(skipped[0], skipped[1].key, self.clock.now(), 1)
 
-    def expire(self, job: Job, key: RunKey) -> Run | None:
-        """End the join of a run without record, at its timeout: skip the run if parents are
-        missing.
+    def expire(self, job: Job, message: RunMessage) -> Run | None:
+        """End the join of a run without record, at the *message* of its timeout: skip the run if
+        parents are missing. Parents that end later do not start it.
 
         Returns:
             The SKIPPED record; None if the run can start.
         """
-        definition = job.definition
+        key, definition = message.key, job.definition
         marks = self.joins.read(key, range(group_count(definition.after)))
         states = states_of(definition.after, marks)
         decision = decide_start(definition.trigger_rule, states)
@@ -100,7 +100,14 @@ class HandOver:
         if decision.action is RuleAction.WAIT:
             waited = in_seconds(definition.join_timeout)
             reason = f"joinTimeoutSec is {waited}; missing: {missing(states)}"
-        return self._skip(key, reason)
+        skipped = Run.skipped(
+            key,
+            reason[:MAX_RECORDED_REASON],
+            self.clock.now(),
+            pool=definition.target.pool,
+            dispatched_at=message.dispatched_at,
+        )
+        return self.runs.skip(skipped)
 
     def _hand_to(self, key: JobKey, parent: Job, ended: Run) -> tuple[Job, Run] | None:
         """Hand *ended* over to the child *key*. Returns its job and run if the run is skipped."""
@@ -118,6 +125,8 @@ class HandOver:
             return None
         there = self.runs.get(run)
         if decision.action is RuleAction.RUN and child.state is not JobState.PAUSED:
+            if there is not None and _skipped_before(there, ended_at):
+                there = self.runs.reopen(there.reopened(self.clock.now())).run
             self._start(child, run, there, ends.ready_at, decision.reason)
             return None
         if there is None:
@@ -145,8 +154,6 @@ class HandOver:
 
     def _start(self, child: Job, key: RunKey, there: Run | None, at: datetime, reason: str) -> None:
         dispatch = 1
-        if there is not None and _skipped_here(there):
-            there = self.runs.reopen(there.reopened(self.clock.now())).run
         if there is not None:
             if there.state is not RunState.PENDING or there.claim_token or there.on_request:
                 return  # an executor has it, or it has ended
@@ -184,6 +191,13 @@ class HandOver:
 def _skipped_here(run: Run) -> bool:
     """Whether *run* was skipped because of its parents: by no executor's or user's decision."""
     return run.state is RunState.SKIPPED and run.pool is None and not run.request
+
+
+def _skipped_before(run: Run, ended_at: datetime) -> bool:
+    """Whether *run* was skipped because of its parents before one of them ended at *ended_at*: that
+    parent had failed, and was redriven.
+    """
+    return _skipped_here(run) and run.finished_at is not None and run.finished_at < ended_at
 
 
 def _is_complete(definition: JobDefinition, marks: Collection[str], group: int) -> bool:
