@@ -21,7 +21,6 @@ from nextfire_cli.run_tree import tree
 from nextfire_cli.session import Session
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
-app.command()(tree)
 POLL = 0.5
 """Seconds between two requests."""
 _OVER = {JobState.COMPLETED, JobState.CANCELLED}
@@ -149,6 +148,9 @@ def get(context: typer.Context, execution_id: ExecutionId) -> None:
     caller = session.of(context)
     run = caller.client().get_execution(execution_id).document
     caller.show(run, render.execution(run))
+
+
+app.command()(tree)
 
 
 @app.command()

@@ -14,7 +14,7 @@ from nextfire.domain.definition import JobDefinition
 from nextfire.domain.policies import MisfirePolicy, Overlap
 from nextfire.domain.ports.scripts import ScriptCall, ScriptExit
 from nextfire.domain.recurrence import check
-from nextfire.domain.schedule import ScheduleType
+from nextfire.domain.schedule import UNTIMED, ScheduleType
 from nextfire_cli.definition import definition
 from tests.supervisors import Watch
 
@@ -46,7 +46,7 @@ def test_job_file_can_be_scheduled_and_its_script_is_here(name: str) -> None:
     document = job(name)
     first = check(document.schedule_from(NOW))
 
-    assert (first is None) == (document.type is ScheduleType.MANUAL)
+    assert (first is None) == (document.type in UNTIMED)
     assert first is None or first > NOW
     assert (EXAMPLES / f"{document.target.handler}.py").exists()
 
