@@ -141,6 +141,22 @@ def test_a_join_that_is_not_complete_is_skipped_at_its_timeout(world: World) -> 
     assert world.run(d, "12:00").reason == "joinTimeoutSec is 60 s; missing: x"
 
 
+def test_the_timeout_of_a_join_does_not_cut_a_delay_short(world: World) -> None:
+    world.register("a")
+    world.register("b")
+    late = {"after": [{"job": "a"}, {"job": "b", "delaySec": 300}]}
+    d = world.register("d", **after("a", "b", joinTimeoutSec=60) | late)
+    for time in ("12:00", "12:01", "12:04"):
+        world.tick_at(time)
+        world.worker().work()
+    assert all(key.job != d.key for key in world.runs.all)
+
+    world.tick_at("12:05")
+    world.worker().work()
+
+    assert states(world, d) == [RunState.SUCCEEDED]
+
+
 def test_a_parent_that_ends_after_the_timeout_starts_nothing(world: World) -> None:
     world.register("a")
     world.register("b", **after() | {"after": [{"job": "a", "delaySec": 120}]})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -34,10 +33,10 @@ from nextfire.domain.ports.targets import Hold, TargetRunner
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 from nextfire.usecases.cover_missed import record_missed
 from nextfire.usecases.executor_config import ExecutorConfig
-from nextfire.usecases.hand_over import JOIN_TIMEOUT_DISPATCH, HandOver
+from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.next_dispatch import next_dispatch
-from nextfire.usecases.read_upstream import read_upstream
+from nextfire.usecases.read_upstream import with_upstream
 from nextfire.usecases.record_outcome import RecordOutcome
 from nextfire.usecases.run_log import RunLog
 from nextfire.usecases.run_supervisor import Host, RunSupervisor
@@ -310,13 +309,8 @@ class ExecuteRun:
         return Handled(Disposition.ACKNOWLEDGE, run.reason or reason or "", run, skipped=True)
 
     def _end_join(self, job: Job, message: RunMessage) -> Handled | None:
-        """Skip the run if parents are missing at the timeout of its join. None if it can start."""
-        if len(job.definition.after) <= 1 or message.dispatch != JOIN_TIMEOUT_DISPATCH:
-            return None
-        if self._runs.get(message.key) is not None:
-            return None
-        run = self._hand_over.expire(job, message)
-        if run is None or run.state is not RunState.SKIPPED:
+        run = self._hand_over.end_join(job, message)
+        if run is None:
             return None
         self._outcomes.settle(job, run)
         return Handled(Disposition.ACKNOWLEDGE, run.reason or "", run, skipped=True)
@@ -339,7 +333,7 @@ class ExecuteRun:
         """Make an attempt of a claimed run, and record the outcome."""
         supervisor = self._supervisor(run, host)
         attempted = self._target.attempt(
-            job, self._with_upstream(job, run, supervisor), supervisor, host.longest
+            job, with_upstream(self._runs, job, run, supervisor), supervisor, host.longest
         )
         if attempted.verdict is Directive.LEASE_LOST:
             return Handled(
@@ -366,13 +360,6 @@ class ExecuteRun:
                 now,
             )
         )
-
-    def _with_upstream(self, job: Job, run: Run, supervisor: RunSupervisor) -> Run:
-        """*run* with the runs of its parents, as its target sees it."""
-        if not job.definition.after:
-            return run
-        read = supervisor.retry_until_lease_ends(lambda: read_upstream(self._runs, job, run.key))
-        return replace(run, upstream=json.dumps(read, ensure_ascii=False))
 
     def _supervisor(self, run: Run, host: Host) -> RunSupervisor:
         folder = RunFolder(run.key, self._terms.pool)

@@ -83,14 +83,17 @@ class HandOver:
                     # An executor finds that the run has ended, and hands it over.
                     self._dispatch_later(skipped[0], skipped[1].key, self.clock.now(), 1)
 
-    def expire(self, job: Job, message: RunMessage) -> Run | None:
-        """End the join of a run without record, at the *message* of its timeout: skip the run if
-        parents are missing. Parents that end later do not start it.
+    def end_join(self, job: Job, message: RunMessage) -> Run | None:
+        """Handle the *message* of the end of a join: skip the run if parents are missing. Parents
+        that end later do not start it.
 
         Returns:
-            The SKIPPED record; None if the run can start.
+            The SKIPPED record; None if it is another message, or the run can start or has started.
         """
         key, definition = message.key, job.definition
+        ends = len(definition.after) > 1 and message.dispatch == JOIN_TIMEOUT_DISPATCH
+        if not ends or self.runs.get(key) is not None:
+            return None
         marks = self.joins.read(key, range(group_count(definition.after)))
         states = states_of(definition.after, marks)
         decision = decide_start(definition.trigger_rule, states)
@@ -107,7 +110,8 @@ class HandOver:
             pool=definition.target.pool,
             dispatched_at=message.dispatched_at,
         )
-        return self.runs.skip(skipped)
+        there = self.runs.skip(skipped)
+        return there if there.state is RunState.SKIPPED else None
 
     def _hand_to(self, key: JobKey, parent: Job, ended: Run) -> tuple[Job, Run] | None:
         """Hand *ended* over to the child *key*. Returns its job and run if the run is skipped."""
@@ -144,7 +148,9 @@ class HandOver:
         group = group_of(edges, edge.job)
         if not self.joins.read(run, [group]):
             # Before the first mark: whoever dies in between repeats this.
-            until = ended_at + child.definition.join_timeout
+            # With the longest delay: so it is never before the start of a complete join.
+            longest = max(each.delay for each in edges)
+            until = ended_at + child.definition.join_timeout + longest
             self._dispatch_later(child, run, until, JOIN_TIMEOUT_DISPATCH)
         marks = self.joins.add(run, group, mark(edge, state, ended_at), self.clock.now())
         if _is_complete(child.definition, marks, group):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from pydantic import JsonValue
 
@@ -11,6 +12,7 @@ from nextfire.domain.instants import MOMENT
 from nextfire.domain.job import Job
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run
+from nextfire.usecases.run_supervisor import RunSupervisor
 
 ABSENT = "ABSENT"
 """State of a parent that has no record for this logical time: it did not run, or the record has
@@ -38,6 +40,18 @@ def read_upstream(runs: RunStore, job: Job, key: RunKey) -> dict[str, JsonValue]
         latest = max(records, key=lambda run: (run.finished_at or at, run.key.uid), default=None)
         found[edge.job] = _described(latest)
     return found
+
+
+def with_upstream(runs: RunStore, job: Job, run: Run, supervisor: RunSupervisor) -> Run:
+    """Return the claimed *run* with the runs of its parents, for its target.
+
+    Raises:
+        UnavailableError: The store did not answer until the lease ended.
+    """
+    if not job.definition.after:
+        return run
+    read = supervisor.retry_until_lease_ends(lambda: read_upstream(runs, job, run.key))
+    return replace(run, upstream=json.dumps(read, ensure_ascii=False))
 
 
 def _described(run: Run | None) -> dict[str, JsonValue]:
