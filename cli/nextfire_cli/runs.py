@@ -17,6 +17,7 @@ from nextfire_cli.documents import Document, first
 from nextfire_cli.durations import moment
 from nextfire_cli.errors import ApiError, CliError
 from nextfire_cli.flag_kinds import one_of
+from nextfire_cli.run_tree import tree
 from nextfire_cli.session import Session
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -147,6 +148,9 @@ def get(context: typer.Context, execution_id: ExecutionId) -> None:
     caller = session.of(context)
     run = caller.client().get_execution(execution_id).document
     caller.show(run, render.execution(run))
+
+
+app.command()(tree)
 
 
 @app.command()

@@ -14,7 +14,7 @@ from nextfire.domain.definition import JobDefinition
 from nextfire.domain.policies import MisfirePolicy, Overlap
 from nextfire.domain.ports.scripts import ScriptCall, ScriptExit
 from nextfire.domain.recurrence import check
-from nextfire.domain.schedule import ScheduleType
+from nextfire.domain.schedule import UNTIMED, ScheduleType
 from nextfire.domain.target import TargetKind
 from nextfire.targets.aws.model import check_call
 from nextfire.targets.http.addresses import AddressRules, check_url
@@ -49,7 +49,7 @@ def test_job_file_can_be_scheduled_and_its_script_is_here(name: str) -> None:
     document = job(name)
     first = check(document.schedule_from(NOW))
 
-    assert (first is None) == (document.type is ScheduleType.MANUAL)
+    assert (first is None) == (document.type in UNTIMED)
     assert first is None or first > NOW
     target = document.target
     is_script = target.kind is TargetKind.SCRIPT
