@@ -13,7 +13,7 @@ from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut, to_ms
 from nextfire.domain.occurrences import JobState, Occurrences
 from nextfire.domain.policies import Overlap
-from nextfire.domain.schedule import ScheduleType
+from nextfire.domain.schedule import UNTIMED
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Job(Occurrences):
             self.resumed(now), revision=self.revision + 1, updated_at=max(cut(now), self.updated_at)
         )
         first = resumed.first()
-        if first is None and resumed.definition.type is not ScheduleType.MANUAL:
+        if first is None and resumed.definition.type not in UNTIMED:
             return replace(resumed, state=JobState.COMPLETED, counted=False), None
         return resumed, first
 

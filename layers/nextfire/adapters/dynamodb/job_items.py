@@ -25,7 +25,7 @@ from nextfire.adapters.dynamodb.fields import (
 )
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.domain.backfill import Backfill, Order
-from nextfire.domain.definition import JobDefinition, WhenDocument
+from nextfire.domain.definition import EDGE_FIELDS, JobDefinition, WhenDocument
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import UID, JobKey
 from nextfire.domain.instants import from_ms, isoformat, parse_instant, to_ms
@@ -129,8 +129,10 @@ def _instants(content: Sequence[Mapping[str, str]]) -> tuple[datetime, ...]:
 
 
 def _definition_text(job: Job) -> str:
+    # Jobs without parents have the defaults: their items stay as small as before.
+    left_out = {"payload"} if job.definition.after else {"payload", *EDGE_FIELDS}
     document = job.definition.document()
-    return _json({name: value for name, value in document.items() if name != "payload"})
+    return _json({name: value for name, value in document.items() if name not in left_out})
 
 
 def _payload_text(job: Job) -> str | None:
