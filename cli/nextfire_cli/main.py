@@ -20,6 +20,7 @@ from nextfire_cli import (
     endpoints,
     jobs,
     keys,
+    pipelines,
     render,
     runs,
     schedules,
@@ -213,6 +214,8 @@ def down(
 
 
 app.command("worker")(worker.worker)
+app.command("apply")(pipelines.apply)
+app.command("export")(pipelines.export)
 
 
 @app.command()
