@@ -107,7 +107,8 @@ def definitions(draw: st.DrawFn) -> JobDefinition:
         return JobDefinition.model_validate_json(json.dumps(document))
     except ValidationError as error:
         # Retries of years are the only combination that is invalid.
-        assert "delays add up" in str(error), error
+        if "delays add up" not in str(error):
+            raise
         document["retryPolicy"] = {}
         return JobDefinition.model_validate_json(json.dumps(document))
 
@@ -158,4 +159,4 @@ def test_a_changed_field_is_a_change(path: str, data: st.DataObject) -> None:
 
     assert bool(fields) == (old.document() != new.document())
     for each in fields:
-        assert each.path.startswith(path.split(".")[0])
+        assert each.path.startswith(path.split(".", maxsplit=1)[0])

@@ -70,8 +70,10 @@ def refused(error: pytest.ExceptionInfo[PipelineError]) -> str:
         ),
         (
             "x",
-            "jobs: a pipeline has a list of jobs (got absent). Write `pipeline: NAME` and `jobs:` "
-            "with a list of job documents.",
+            (
+                "jobs: a pipeline has a list of jobs (got absent). Write `pipeline: NAME` and "
+                "`jobs:` with a list of job documents."
+            ),
         ),
         (
             {"jobs": [], "owner": 1},
@@ -79,13 +81,17 @@ def refused(error: pytest.ExceptionInfo[PipelineError]) -> str:
         ),
         (
             {"pipeline": "a b", "jobs": []},
-            "pipeline: not the name of a pipeline (got 'a b'). Use 1 to 64 letters, digits, hyphens"
-            " and underscores. For example `etl`.",
+            (
+                "pipeline: not the name of a pipeline (got 'a b'). Use 1 to 64 letters, digits, "
+                "hyphens and underscores. For example `etl`."
+            ),
         ),
         (
             {"jobs": [MANUAL]},
-            "jobs[0].jobId: not the id of a job (got absent). Each job needs an id of 1 to 64 "
-            "letters, digits, hyphens and underscores.",
+            (
+                "jobs[0].jobId: not the id of a job (got absent). Each job needs an id of 1 to 64 "
+                "letters, digits, hyphens and underscores."
+            ),
         ),
         (
             {"jobs": [{"jobId": "a", **MANUAL}, {"jobId": "a", **MANUAL}]},
@@ -97,21 +103,27 @@ def refused(error: pytest.ExceptionInfo[PipelineError]) -> str:
         ),
         (
             {"jobs": [{"jobId": "a", **MANUAL, "retryPolicy": {"maxAttempts": 101}}]},
-            "a.retryPolicy.maxAttempts: Input should be less than or equal to 100 (got 101). A run "
-            "has 1 to 100 attempts; unlimited retries are not supported. For example `5`.",
+            (
+                "a.retryPolicy.maxAttempts: Input should be less than or equal to 100 (got 101). A "
+                "run has 1 to 100 attempts; unlimited retries are not supported. For example `5`."
+            ),
         ),
         (
             {"pipeline": "etl", "jobs": [{"jobId": "a", **MANUAL, "labels": {OWNER: "b"}}]},
-            "a.labels.nextfire.pipeline: reserved (got 'b'). Omit it: `pipeline: NAME` at the top "
-            "of the file sets it.",
+            (
+                "a.labels.nextfire.pipeline: reserved (got 'b'). Omit it: `pipeline: NAME` at the "
+                "top of the file sets it."
+            ),
         ),
         (
             {
                 "pipeline": "etl",
                 "jobs": [{"jobId": "a", **MANUAL, "labels": {str(n): "" for n in range(32)}}],
             },
-            "a.labels: too many (got 32 labels). A job of a pipeline has at most 31: its owner is "
-            "one more.",
+            (
+                "a.labels: too many (got 32 labels). A job of a pipeline has at most 31: its owner "
+                "is one more."
+            ),
         ),
     ],
 )
@@ -163,9 +175,7 @@ def test_what_is_as_declared_is_unchanged() -> None:
 
 def test_an_update_names_its_fields() -> None:
     was = job(payload={"region": "eu", "n": 1}, labels={"a.b": "1"})
-    found = planned(
-        pipeline(a=job(payload={"region": "us", "n": True}, name="A")), existing(a=was)
-    )
+    found = planned(pipeline(a=job(payload={"region": "us", "n": True}, name="A")), existing(a=was))
 
     fields = found.changes[0].document()["fields"]
     assert {each.pop("field"): each for each in fields} == {
@@ -193,20 +203,26 @@ def test_a_deleted_job_is_created_again_by_a_new_request() -> None:
         (
             "etl",
             "other",
-            "jobId: the job belongs to the pipeline other (got 'a'). To let the pipeline etl own"
-            " it, add --adopt (in Python: adopt=True).",
+            (
+                "jobId: the job belongs to the pipeline other (got 'a'). To let the pipeline etl "
+                "own it, add --adopt (in Python: adopt=True)."
+            ),
         ),
         (
             "etl",
             None,
-            "jobId: the job has no pipeline (got 'a'). To let the pipeline etl own it, add --adopt"
-            " (in Python: adopt=True).",
+            (
+                "jobId: the job has no pipeline (got 'a'). To let the pipeline etl own it, add "
+                "--adopt (in Python: adopt=True)."
+            ),
         ),
         (
             None,
             "etl",
-            "jobId: the job belongs to the pipeline etl (got 'a'). Declare it in a file with"
-            " `pipeline: etl`, or use another id.",
+            (
+                "jobId: the job belongs to the pipeline etl (got 'a'). Declare it in a file with"
+                " `pipeline: etl`, or use another id."
+            ),
         ),
     ],
 )
@@ -247,20 +263,26 @@ def test_a_file_without_a_pipeline_removes_nothing() -> None:
         (
             {"a": job("x")},
             {},
-            "a.after: the parent 'x' does not exist (got 'x'). Declare the parent too, or remove"
-            " the edge.",
+            (
+                "a.after: the parent 'x' does not exist (got 'x'). Declare the parent too, or "
+                "remove the edge."
+            ),
         ),
         (
             {"a": job("x")},
             existing(x=job()),
-            "a.after: the parent 'x' is removed: it left its pipeline's file (got 'x'). Declare"
-            " the parent too, or remove the edge.",
+            (
+                "a.after: the parent 'x' is removed: it left its pipeline's file (got 'x'). Declare"
+                " the parent too, or remove the edge."
+            ),
         ),
         (
             {"a": job()},
             existing(x=job()) | existing("other", y=job("x")),
-            "jobId: the job 'y' of another pipeline waits for it (got 'x'). Keep x, or change y"
-            " first.",
+            (
+                "jobId: the job 'y' of another pipeline waits for it (got 'x'). Keep x, or change y"
+                " first."
+            ),
         ),
     ],
 )
@@ -352,18 +374,29 @@ def test_groups_of_jobs_in_python() -> None:
 
 
 def test_a_pipeline_is_checked_at_the_end_of_its_block() -> None:
-    with pytest.raises(PipelineError, match="wait for each other"), nextfire.pipeline("etl") as p:
-        a, b = (p.job(each, target={"handler": each}) for each in "ab")
-        a >> b >> a
-    with pytest.raises(PipelineError, match="Did you mean `timeoutSec`"):
+    def circle() -> None:
+        with nextfire.pipeline("etl") as p:
+            a, b = (p.job(each, target={"handler": each}) for each in "ab")
+            a >> b >> a
+
+    def misspelt() -> None:
         with nextfire.pipeline("etl") as p:
             p.job("a", MANUAL, timeout_secs=1)
 
+    with pytest.raises(PipelineError, match="wait for each other"):
+        circle()
+    with pytest.raises(PipelineError, match="Did you mean `timeoutSec`"):
+        misspelt()
+
 
 def test_an_error_in_the_block_is_not_hidden() -> None:
-    with pytest.raises(KeyError), nextfire.pipeline("etl") as p:
-        p.job("a", {})
-        raise KeyError
+    def block() -> None:
+        with nextfire.pipeline("etl") as p:
+            p.job("a", {})
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        block()
 
 
 def test_definitions_keep_their_type() -> None:
