@@ -56,7 +56,7 @@ def apply(
     [bold]Examples[/]
       nextfire apply -f pipeline.yaml
       nextfire apply -f pipeline.yaml --dry-run
-      nextfire export --pipeline etl | nextfire apply -f - --yes
+      nextfire apply -f etl.yaml -f reports.yaml --yes
     """
     caller = session.of(context)
     client = caller.client()

@@ -160,3 +160,14 @@ def test_a_changed_field_is_a_change(path: str, data: st.DataObject) -> None:
     assert bool(fields) == (old.document() != new.document())
     for each in fields:
         assert each.path.startswith(path.split(".", maxsplit=1)[0])
+
+
+def test_a_default_that_depends_on_another_field_is_written() -> None:
+    """An absent `maxDelayMs` would be read as `initialDelayMs`, which is longer."""
+    retries = {"initialDelayMs": 7_200_000, "maxDelayMs": 3_600_000}
+    document = {"type": "MANUAL", "target": {"handler": "a"}, "retryPolicy": retries}
+    definition = JobDefinition.model_validate(document)
+
+    again = JobDefinition.model_validate(compact(definition))
+
+    assert again.retry_policy.max_delay_ms == 3_600_000
