@@ -28,7 +28,7 @@ from nextfire_cli import (
     session,
     worker,
 )
-from nextfire_cli.errors import CliError
+from nextfire_cli.errors import EXIT_CODES, CliError, exit_code
 from nextfire_cli.session import Session
 
 _GLOBAL = {"--json": 0, "--endpoint": 1, "--profile": 1, "--region": 1, "--auth": 1}
@@ -51,7 +51,7 @@ class _Group(TyperGroup):
             return super().invoke(ctx)
         except CliError as error:
             session.of(ctx).fail(error)
-            raise typer.Exit(1) from error
+            raise typer.Exit(exit_code(error)) from error
         except _UNUSABLE as error:
             # A value given by a user must not cause a traceback.
             what = CliError(
@@ -80,10 +80,11 @@ def _globals_first(args: list[str]) -> list[str]:
 app = typer.Typer(
     cls=_Group,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Global options may stand anywhere. Exit codes: 0 done, 1 failed, 2 wrong usage.",
+    epilog="Global options can be anywhere in a command. Exit codes: "
+    + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
+    + ".",
 )
 app.add_typer(jobs.app, name="jobs", help="Create, show, change and cancel jobs.")
 app.add_typer(runs.app, name="runs", help="List, show, cancel and redrive runs.")

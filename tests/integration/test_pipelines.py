@@ -403,7 +403,7 @@ def test_an_export_is_applied_by_the_command(call: Command, client: Client) -> N
         ("jobs: [", "is neither JSON nor YAML"),
         ("jobs: []\njobs: []\n", "twice"),
         ("- 1\n", "a pipeline has a list of jobs"),
-        ("jobs: [{jobId: a, type: MANUAL, target: {handler: a}, x: 1}]", "a.x: Extra inputs"),
+        ("jobs: [{jobId: a, type: MANUAL, target: {handler: a}, x: 1}]", "a.x: unknown field"),
     ],
 )
 def test_a_file_that_cannot_be_read(call: Command, text: str, message: str) -> None:

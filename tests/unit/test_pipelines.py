@@ -71,7 +71,7 @@ def refused(error: pytest.ExceptionInfo[PipelineError]) -> str:
         (
             "x",
             (
-                "jobs: a pipeline has a list of jobs (got absent). Write `pipeline: NAME` and "
+                "jobs: a pipeline has a list of jobs. Write `pipeline: NAME` and "
                 "`jobs:` with a list of job documents."
             ),
         ),
@@ -89,7 +89,7 @@ def refused(error: pytest.ExceptionInfo[PipelineError]) -> str:
         (
             {"jobs": [MANUAL]},
             (
-                "jobs[0].jobId: not the id of a job (got absent). Each job needs an id of 1 to 64 "
+                "jobs[0].jobId: not the id of a job. Each job needs an id of 1 to 64 "
                 "letters, digits, hyphens and underscores."
             ),
         ),
@@ -99,7 +99,7 @@ def refused(error: pytest.ExceptionInfo[PipelineError]) -> str:
         ),
         (
             {"jobs": [{"jobId": "a", **MANUAL, "timeuotSec": 5}]},
-            "a.timeuotSec: Extra inputs are not permitted (got 5). Did you mean `timeoutSec`?",
+            "a.timeuotSec: unknown field (got 5). Did you mean `timeoutSec`?",
         ),
         (
             {"jobs": [{"jobId": "a", **MANUAL, "retryPolicy": {"maxAttempts": 101}}]},

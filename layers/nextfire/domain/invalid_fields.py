@@ -13,6 +13,8 @@ from nextfire.domain.errors import shorten
 from nextfire.domain.references import ParameterReference, SecretReference
 from nextfire.domain.remedies import ENV, problem_text, remedy_for
 
+_ABSENT = "absent"
+"""The value of a field that is required and missing."""
 _MAX_ERRORS = 20
 _MAX_VALUE_CHARS = 120
 _MAY_BE_SECRET = frozenset({"auth", "headers", "sign", "tls"})
@@ -29,7 +31,8 @@ class InvalidValue:
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.field}: {self.problem} (got {self.value}). {self.remedy}"
+        got = "" if self.value == _ABSENT else f" (got {self.value})"
+        return f"{self.field}: {self.problem}{got}. {self.remedy}"
 
 
 def invalid_fields(
@@ -41,8 +44,8 @@ def invalid_fields(
     found: dict[str, InvalidValue] = {}  # by its text
     for fault in _relevant(errors):
         field = ".".join(filter(None, [place, *map(str, fault["loc"])])) or "body"
-        value = "absent" if _absent(fault) else _shown(fault["input"])
-        if _is_secret(fault["loc"]) and value != "absent":
+        value = _ABSENT if _absent(fault) else _shown(fault["input"])
+        if _is_secret(fault["loc"]) and value != _ABSENT:
             value = "hidden"
         # The remedy of our own validators is more specific.
         remedy = fault.get("ctx", {}).get("remedy") or remedy_for(fault, model)
