@@ -14,7 +14,7 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx
+import httpx2
 
 from benchmarks.figures import percentile
 from benchmarks.harness import ROOT, Stack
@@ -186,8 +186,8 @@ def _measure_routes(stack: Stack) -> dict[str, list[float]]:
     headers = {"Authorization": f"Bearer {stack.info.api_key}"}
     found: dict[str, list[float]] = defaultdict(list)
     with (
-        httpx.Client(base_url=stack.info.endpoint, headers=headers, timeout=30) as api,
-        httpx.Client(base_url=_empty_api(stack), timeout=30) as empty,
+        httpx2.Client(base_url=stack.info.endpoint, headers=headers, timeout=30) as api,
+        httpx2.Client(base_url=_empty_api(stack), timeout=30) as empty,
     ):
         calls = [(_EMPTY_NAME, "GET", "/", None), *_ROUTES]
         for turn in progress(range(ROUNDS + _WARM_UP), f"{ROUNDS} requests of each route"):
@@ -235,7 +235,7 @@ def _empty_api(stack: Stack) -> str:
     )
     address = f"{stack.info.aws_endpoint}/_aws/execute-api/{http}/$default"
     deadline = datetime.now(UTC) + _PATIENCE
-    while not (answer := httpx.get(f"{address}/", timeout=30)).is_success:
+    while not (answer := httpx2.get(f"{address}/", timeout=30)).is_success:
         if datetime.now(UTC) > deadline:
             raise TimeoutError(f"the empty handler does not answer: {answer.text}")
         time.sleep(0.5)

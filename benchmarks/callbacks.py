@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from benchmarks.harness import Child, Stack, wait_until
 from benchmarks.harness import stack as running_stack
@@ -77,7 +77,7 @@ def measure() -> Result:
     result.add("twice", "calls that arrived twice", sum(n > 1 for n in counts.values()))
     result.notes.append(
         f"A worker with {SLOTS} slots; a server that responds after {WAIT} s over plain HTTP; a "
-        f"bare loop of httpx with {SLOTS} connections. {INVOCATIONS * BATCH} calls in batches of "
+        f"bare loop of httpx2 with {SLOTS} connections. {INVOCATIONS * BATCH} calls in batches of "
         f"{BATCH}, and {INVOCATIONS} one at a time. MiniStack and the server use the same "
         "processors at the same time."
     )
@@ -186,8 +186,8 @@ def _invocations(runs: _Runs, inbox: SqsInbox, batch: Any, size: int, number: in
 
 
 async def _bare_loop(url: str) -> None:
-    limits = httpx.Limits(max_connections=SLOTS, max_keepalive_connections=0)
-    async with httpx.AsyncClient(limits=limits, timeout=60, trust_env=False) as client:
+    limits = httpx2.Limits(max_connections=SLOTS, max_keepalive_connections=0)
+    async with httpx2.AsyncClient(limits=limits, timeout=60, trust_env=False) as client:
         turn = asyncio.Semaphore(SLOTS)  # the client's own queue is slow with many waiting calls
 
         async def call(number: int) -> None:

@@ -154,8 +154,8 @@ class Build:
                 stderr.
         """
         requirements = self._uv(
-            "export", "--frozen", "--no-default-groups", "--no-emit-project", "--no-header",
-            "--no-annotate", "--prune", "boto3", *(["--extra", "signatures"] if signatures else []),
+            "export", "--frozen", "--only-group", "functions", "--no-header", "--no-annotate",
+            "--prune", "boto3", *(["--only-group", "signatures"] if signatures else []),
         )  # fmt: skip
         compiler = self._interpreter(runtime.version)
         compiled = "bytecode" if compiler else "no bytecode"

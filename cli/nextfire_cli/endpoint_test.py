@@ -78,7 +78,8 @@ class EndpointTest:
                 pool = self.job["target"].get("pool", "default")
                 raise CliError(
                     f"The call was not made within {_STARTS_WITHIN + timeout:.0f} s.",
-                    "See whether its endpoint is PAUSED or OPEN: nextfire endpoints list --pool "
+                    "See whether its endpoint is PAUSED or OPEN, or has a limit: "
+                    "nextfire endpoints list --pool "
                     f"{pool}",
                 )
             self.sleep(_POLL)

@@ -14,6 +14,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from nextfire.client import Auth
+from nextfire.client.version import version
 from nextfire_cli import (
     audit,
     dlq,
@@ -29,6 +30,7 @@ from nextfire_cli import (
     worker,
 )
 from nextfire_cli.errors import EXIT_CODES, CliError, exit_code
+from nextfire_cli.extras import missing_package
 from nextfire_cli.session import Session
 
 _GLOBAL = {"--json": 0, "--endpoint": 1, "--profile": 1, "--region": 1, "--auth": 1}
@@ -52,6 +54,11 @@ class _Group(TyperGroup):
         except CliError as error:
             session.of(ctx).fail(error)
             raise typer.Exit(exit_code(error)) from error
+        except ModuleNotFoundError as error:
+            if (lacks := missing_package(error)) is None:
+                raise
+            session.of(ctx).fail(lacks)
+            raise typer.Exit(1) from error
         except _UNUSABLE as error:
             # A value given by a user must not cause a traceback.
             what = CliError(
@@ -98,9 +105,21 @@ app.add_typer(audit.app, name="audit", help="List and verify the audit chain.")
 app.add_typer(keys.app, name="keys", help="Create, list, rotate and revoke API keys.")
 
 
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 — typer calls it
+    if wanted:
+        typer.echo(f"nextfire {version()}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     context: typer.Context,
+    version: Annotated[  # noqa: ARG001 — handled by its callback
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version."
+        ),
+    ] = False,
     endpoint: Annotated[
         str | None,
         typer.Option(

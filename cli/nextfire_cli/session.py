@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-import httpx
+import httpx2
 import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -39,7 +39,7 @@ class Session:
     as_json: bool
     profile: str | None
     region: str | None
-    transport: httpx.BaseTransport | None = None
+    transport: httpx2.BaseTransport | None = None
     auth: Auth | None = None
     quiet: bool = False
     warned: set[str] = field(default_factory=set[str], compare=False)
@@ -171,7 +171,7 @@ class Session:
                 f" {access.ENDPOINT}."
             )
 
-    def _signature(self, endpoint: str, stack: "StackInfo | None") -> httpx.Auth:
+    def _signature(self, endpoint: str, stack: "StackInfo | None") -> httpx2.Auth:
         try:
             return self.account().signature(endpoint, self.region)
         except CliError as error:
@@ -197,8 +197,8 @@ def _key(endpoint: str, stack: "StackInfo | None") -> str | None:
 def _same(named: str, found: str) -> bool:
     """Whether the local endpoints *named* and *found* are the same API."""
     try:
-        first, second = httpx.URL(named.rstrip("/")), httpx.URL(found.rstrip("/"))
-    except httpx.InvalidURL:
+        first, second = httpx2.URL(named.rstrip("/")), httpx2.URL(found.rstrip("/"))
+    except httpx2.InvalidURL:
         return False
     return (first.port, first.path) == (second.port, second.path)
 

@@ -1,5 +1,5 @@
-"""The core of nextfire, shared by all functions: domain, use cases and adapters. If httpx is
-installed, it also contains the API client: ``from nextfire import Client``.
+"""The core of nextfire, shared by all functions: domain, use cases and adapters. The installed
+package also contains the API client: ``from nextfire import Client``.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,7 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker would accept every attribute of this package
 
     def __getattr__(name: str) -> Any:  # noqa: ANN401 — the type depends on the name
-        # Imported on first use: the functions do not need the client and do not install httpx.
+        # Imported on first use: the functions do not need the client and do not install httpx2.
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from nextfire import client  # noqa: PLC0415

@@ -204,7 +204,7 @@ class Stack:
     the quotas of the tenants; `counted`: processes created from now on may die.
 
     `respond`: the response of the receiver of callbacks to a request and its number, from 1; raises
-    CallFailedError if there is none; `sent`: the headers of these requests.
+    CallFailedError if it sends none; `sent`: the headers of these requests.
 
     `answered`: the answer to the flow's caller, None before it; `answers`: the API handler's
     answers to the flow's requests; `audited`: its audit events for changes; `meanwhile`: called

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-import httpx
+import httpx2
 import pytest
 
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
@@ -72,14 +72,14 @@ class Stack:
         self.state = state
         self._workers: list[subprocess.Popen[bytes]] = []
 
-    def api(self) -> httpx.Client:
+    def api(self) -> httpx2.Client:
         """A client with the stack's initial key."""
         return self.api_with(self.info.api_key)
 
-    def api_with(self, key: str) -> httpx.Client:
+    def api_with(self, key: str) -> httpx2.Client:
         """A client with *key*, valid or not."""
         headers = {"Authorization": f"Bearer {key}"}
-        return httpx.Client(base_url=self.info.endpoint, headers=headers, timeout=30)
+        return httpx2.Client(base_url=self.info.endpoint, headers=headers, timeout=30)
 
     def key_of(self, tenant: str) -> str:
         """The text of a new key of *tenant*. The API cannot create it: a caller only knows its own
@@ -97,8 +97,8 @@ class Stack:
         assert isinstance(made, Minted)
         return made.text
 
-    def keyless_api(self) -> httpx.Client:
-        return httpx.Client(base_url=self.info.endpoint, timeout=30)
+    def keyless_api(self) -> httpx2.Client:
+        return httpx2.Client(base_url=self.info.endpoint, timeout=30)
 
     def client(self, service: str, *, role: str | None = None) -> Any:
         """A boto3 client as the root user, or as *role* (a key of `info.roles`)."""

@@ -46,6 +46,6 @@ def test_who_did_what_is_in_the_log(stack: Stack) -> None:
         assert (event["tenant"], event["principal"]) == (stack.info.account_id, key_id)
         assert event["requestId"]
         assert event["sourceIp"]
-        assert "python-httpx" in event["userAgent"]
+        assert "python-httpx2" in event["userAgent"]
     assert found[1]["changed"] == ["name", "revision", "updatedAt"]
     assert "open-sesame" not in json.dumps(found)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx
+import httpx2
 import pytest
 from standardwebhooks import Webhook
 
@@ -57,7 +57,7 @@ def path() -> str:
 class Callbacks:
     """Creates jobs that call *server*, and reads their executions."""
 
-    def __init__(self, api: httpx.Client, server: CallbackServer) -> None:
+    def __init__(self, api: httpx2.Client, server: CallbackServer) -> None:
         self._api, self._server = api, server
 
     def create(self, path: str, *, http: dict[str, Any] | None = None, **fields: Any) -> str:

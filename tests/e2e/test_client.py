@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from nextfire import Client, Conflict, Forbidden, Invalid, NotFound, Unauthorized
@@ -107,21 +107,21 @@ def test_errors_come_as_what_they_are(stack: Stack, client: Client) -> None:
         stranger.get_job("j")
     assert shut_out.value.by_gateway
     assert "wrong, expired or revoked" in shut_out.value.remedy
-    anonymous = Client(stack.info.endpoint, auth=httpx.Auth())
+    anonymous = Client(stack.info.endpoint, auth=httpx2.Auth())
     with anonymous, pytest.raises(Unauthorized):
         anonymous.get_job("j")
 
 
 def test_a_lost_answer_makes_no_second_job(stack: Stack) -> None:
-    class Lossy(httpx.HTTPTransport):
+    class Lossy(httpx2.HTTPTransport):
         lose = 1
 
-        def handle_request(self, request: httpx.Request) -> httpx.Response:
+        def handle_request(self, request: httpx2.Request) -> httpx2.Response:
             response = super().handle_request(request)
             if self.lose:
                 self.lose -= 1
                 response.read()
-                raise httpx.ReadError("the line went dead", request=request)
+                raise httpx2.ReadError("the line went dead", request=request)
             return response
 
     with Client(stack.info.endpoint, stack.info.api_key, transport=Lossy()) as client:

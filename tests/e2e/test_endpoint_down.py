@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.crons import LONG
@@ -42,7 +42,7 @@ def server(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
         yield server
 
 
-def create(api: httpx.Client, url: str, at: datetime, number: int, **fields: Any) -> list[str]:
+def create(api: httpx2.Client, url: str, at: datetime, number: int, **fields: Any) -> list[str]:
     http = {"url": url, "tls": {"ca": {"parameter": "ca-down"}}}
     job = {
         "type": "ONCE",
@@ -59,7 +59,7 @@ def create(api: httpx.Client, url: str, at: datetime, number: int, **fields: Any
     return made
 
 
-def ended(api: httpx.Client, jobs: list[str]) -> list[dict[str, Any]]:
+def ended(api: httpx2.Client, jobs: list[str]) -> list[dict[str, Any]]:
     """The executions of *jobs*, once all have ended."""
     found: dict[str, dict[str, Any]] = {}
     until = time.monotonic() + _ENDED_WITHIN

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from nextfire.domain.key_text import parse, write_key
 from nextfire_cli.local.cdk import inherited_environment
@@ -48,7 +48,7 @@ def test_only_the_bearer_of_a_good_key_is_let_in(stack: Stack) -> None:
 
 def test_credentials_of_aws_are_no_key(stack: Stack) -> None:
     credential = "AWS4-HMAC-SHA256 Credential=test/20260524/us-east-1/execute-api/aws4_request"
-    with httpx.Client(base_url=stack.info.endpoint, timeout=30) as api:
+    with httpx2.Client(base_url=stack.info.endpoint, timeout=30) as api:
         assert api.get("/v1/jobs", headers={"Authorization": credential}).status_code == 403
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from nextfire import Client, ClientError
@@ -86,8 +86,8 @@ def test_an_upload_is_for_what_was_asked_for_and_nothing_else(client: Client) ->
     assert other != upload.upload_url
 
     for url, body in ((upload.upload_url, SOURCE.upper()), (other, SOURCE)):
-        assert not httpx.put(url, content=body, headers=upload.headers).is_success
+        assert not httpx2.put(url, content=body, headers=upload.headers).is_success
 
-    assert httpx.put(upload.upload_url, content=SOURCE, headers=upload.headers).is_success
+    assert httpx2.put(upload.upload_url, content=SOURCE, headers=upload.headers).is_success
     with pytest.raises(ClientError):
         client.list_script_versions("default", "other")

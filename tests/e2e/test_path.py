@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.e2e.conftest import Stack
@@ -43,7 +43,7 @@ def until(check: Callable[[], Any], what: str, *, within: float = LONG) -> Any:
 class User:
     """A user of the deployed stack, with a file in which scripts leave marks."""
 
-    def __init__(self, stack: Stack, http: httpx.Client, folder: Path) -> None:
+    def __init__(self, stack: Stack, http: httpx2.Client, folder: Path) -> None:
         self.stack = stack
         self.http = http
         self.marks = folder / "marks"

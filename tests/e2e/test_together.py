@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
+import httpx2
 
 from tests.e2e.conftest import Stack
 
@@ -21,7 +21,7 @@ def test_requests_with_one_key_make_one_job(stack: Stack) -> None:
 
     with stack.api() as api:
 
-        def create(_: int) -> httpx.Response:
+        def create(_: int) -> httpx2.Response:
             job = MANUAL | {"labels": {"together": label}}
             return api.post("/v1/jobs", json=job, headers=headers, timeout=PATIENCE)
 
@@ -40,7 +40,7 @@ def test_of_changes_of_one_version_one_is_made(stack: Stack) -> None:
         made = api.post("/v1/jobs", json=MANUAL).raise_for_status()
         path = f"/v1/jobs/{made.json()['jobId']}"
 
-        def change(number: int) -> httpx.Response:
+        def change(number: int) -> httpx2.Response:
             body, seen = {"name": f"n{number}"}, {"If-Match": tag}
             return api.patch(path, json=body, headers=seen, timeout=PATIENCE)
 

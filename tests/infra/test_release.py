@@ -148,7 +148,7 @@ def test_sbom_of_the_packages_names_what_they_need(tmp_path: Path, release: dict
     sbom = json.loads(file.read_text())
     assert (sbom["bomFormat"], sbom["specVersion"]) == ("CycloneDX", "1.5")
     named = {each["name"] for each in sbom["components"]}
-    assert {"boto3", "pydantic", "croniter", "httpx", "typer"} <= named
+    assert {"boto3", "pydantic", "croniter", "httpx2", "typer"} <= named
     assert not named & {"pytest", "ministack", "aws-cdk-lib"}
     assert all(each["purl"].startswith("pkg:pypi/") for each in sbom["components"])
 

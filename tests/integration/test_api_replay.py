@@ -85,10 +85,10 @@ def test_a_repeated_request_replays_once(system: Deployment, job: Job) -> None:
     ("state", "call", "text"),
     [
         (RunState.RUNNING, None, "has not ended"),
-        (RunState.SUCCEEDED, None, "sent no HTTP request"),
-        (RunState.DEAD, '{"service": "sqs"}', "sent no HTTP request"),
-        (RunState.DEAD, '{"digest": "x"}', "sent no HTTP request"),
-        (RunState.DEAD, "[]", "sent no HTTP request"),
+        (RunState.SUCCEEDED, None, "has no HTTP request"),
+        (RunState.DEAD, '{"service": "sqs"}', "has no HTTP request"),
+        (RunState.DEAD, '{"digest": "x"}', "has no HTTP request"),
+        (RunState.DEAD, "[]", "has no HTTP request"),
     ],
 )
 def test_other_executions_are_not_replayed(

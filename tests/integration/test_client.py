@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from nextfire import (
@@ -29,7 +29,7 @@ from nextfire.responses.reading import field_types
 from tests.integration.deployment import TENANT, Deployment, http_event, identity
 
 
-class Handler(httpx.BaseTransport):
+class Handler(httpx2.BaseTransport):
     """The API's function behind a gateway that knows the caller."""
 
     def __init__(self, system: Deployment) -> None:
@@ -37,7 +37,7 @@ class Handler(httpx.BaseTransport):
         self.lose = 0
         """The number of answers to lose. Their requests are executed."""
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         event = http_event(
             request.method,
             request.url.path,
@@ -49,8 +49,8 @@ class Handler(httpx.BaseTransport):
         answer = self.system.answer(event)
         if self.lose:
             self.lose -= 1
-            raise httpx.ReadError("the line went dead", request=request)
-        return httpx.Response(
+            raise httpx2.ReadError("the line went dead", request=request)
+        return httpx2.Response(
             answer.status, json=answer.document, headers=dict(answer.headers), request=request
         )
 
@@ -63,7 +63,7 @@ def handler(system: Deployment) -> Handler:
 @pytest.fixture
 def client(handler: Handler) -> Iterator[Client]:
     with Client(
-        "https://api.example.com", auth=httpx.Auth(), transport=handler, sleep=lambda _: None
+        "https://api.example.com", auth=httpx2.Auth(), transport=handler, sleep=lambda _: None
     ) as client:
         yield client
 

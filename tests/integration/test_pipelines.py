@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -38,11 +38,11 @@ class Dying(Handler):
         super().__init__(system)
         self._one_at_a_time = threading.RLock()  # as a function handles requests
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         with self._one_at_a_time:
             return self._handle(request)
 
-    def _handle(self, request: httpx.Request) -> httpx.Response:
+    def _handle(self, request: httpx2.Request) -> httpx2.Response:
         if request.method in {"POST", "PUT", "DELETE"}:
             self.writes -= 1
             if self.writes < 0:
@@ -60,7 +60,7 @@ def handler(system: Deployment) -> Dying:
 @pytest.fixture
 def client(handler: Dying) -> Iterator[Client]:
     with Client(
-        "https://api.example.com", auth=httpx.Auth(), transport=handler, sleep=lambda _: None
+        "https://api.example.com", auth=httpx2.Auth(), transport=handler, sleep=lambda _: None
     ) as client:
         yield client
 
@@ -140,12 +140,12 @@ def test_lost_responses_change_nothing(client: Client, handler: Dying) -> None:
     send = handler.handle_request
     lost: list[bytes] = []
 
-    def lose(request: httpx.Request) -> httpx.Response:
+    def lose(request: httpx2.Request) -> httpx2.Response:
         response = send(request)
         sent = request.method.encode() + request.url.raw_path + request.content
         if request.method != "GET" and sent not in lost:
             lost.append(sent)
-            raise httpx.ReadError("the line went dead", request=request)
+            raise httpx2.ReadError("the line went dead", request=request)
         return response
 
     handler.handle_request = lose  # type: ignore[method-assign]

@@ -32,7 +32,7 @@ HEAVY = (
     *("boto3", "botocore.client", "botocore.auth", "pydantic", "aws_lambda_powertools"),
     *("aws_lambda_powertools.event_handler", "aws_lambda_powertools.utilities.batch"),
     *("pytest", "_pytest.runner", "hypothesis", "hypothesis.strategies", "hypothesis.stateful"),
-    *("coverage", "croniter", "cronsim", "greenlet", "time_machine", "httpx", "yaml"),
+    *("coverage", "croniter", "cronsim", "greenlet", "time_machine", "httpx2", "yaml"),
     *("typer", "rich.console", "rich.table"),
     *(f"moto.{name}" for name in ("core", "dynamodb", "events", "s3", "secretsmanager", "sqs")),
     *(f"moto.{name}.models" for name in ("dynamodb", "events", "s3", "secretsmanager", "sqs")),

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -169,7 +169,7 @@ def plant(clone: Path, endpoint: str, **changes: Any) -> Path:
     return state
 
 
-Seen = list[httpx.Request]
+Seen = list[httpx2.Request]
 
 
 def by_client(seen: Seen | None = None, **options: Any) -> str:
@@ -188,17 +188,17 @@ def by_command(seen: Seen | None = None, *arguments: str) -> str:
     return "" if result.exit_code == 0 else result.output
 
 
-def call(*arguments: str, transport: httpx.BaseTransport | None = None) -> Result:
+def call(*arguments: str, transport: httpx2.BaseTransport | None = None) -> Result:
     return CliRunner().invoke(app, [*arguments], obj=transport)
 
 
-def _keeping(seen: Seen | None) -> httpx.BaseTransport | None:
-    def keep(request: httpx.Request) -> httpx.Response:
+def _keeping(seen: Seen | None) -> httpx2.BaseTransport | None:
+    def keep(request: httpx2.Request) -> httpx2.Response:
         assert seen is not None
         seen.append(request)
-        return httpx.Response(200, json={"status": "ok", "time": "2026-05-24T10:00:00Z"})
+        return httpx2.Response(200, json={"status": "ok", "time": "2026-05-24T10:00:00Z"})
 
-    return None if seen is None else httpx.MockTransport(keep)
+    return None if seen is None else httpx2.MockTransport(keep)
 
 
 CALLS: list[Callable[..., str]] = [by_client, by_command]

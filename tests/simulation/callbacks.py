@@ -203,7 +203,7 @@ class Endpoints:
             self._monitor.wrong(f"{key.destination}: called without a probe, closed since {since}")
 
     def check_places(self, key: EndpointKey, run: RunKey, mine: Admitted) -> None:
-        """The runs that hold a place of *key*, with *run*, are no more than its limit allows."""
+        """The runs that hold a place of *key*, with *run*, do not exceed its limit."""
         endpoint = self._endpoints.items.get(key)
         most = endpoint.limit.parallel if endpoint else None
         if most is None or self._monitor.now - self._limited_at[key] < _SEEN_WITHIN:

@@ -20,7 +20,7 @@ from random import Random
 from subprocess import Popen
 from typing import Any
 
-import httpx
+import httpx2
 
 from nextfire import Client
 from nextfire_cli.local import LocalStack, StackInfo
@@ -142,7 +142,7 @@ class SoakStack:
         """
         return [
             Client(self.info.endpoint, self.info.api_key),
-            Client("http://127.0.0.1", auth=httpx.Auth(), transport=_Invoked(self, OTHER_TENANT)),
+            Client("http://127.0.0.1", auth=httpx2.Auth(), transport=_Invoked(self, OTHER_TENANT)),
         ]
 
     def supervise(self) -> None:
@@ -279,14 +279,14 @@ def _count(database: Any, **scan: Any) -> int:
         start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
 
 
-class _Invoked(httpx.BaseTransport):
+class _Invoked(httpx2.BaseTransport):
     """Sends requests of *tenant* to the API's function as events of an HTTP API with IAM."""
 
     def __init__(self, stack: SoakStack, tenant: str) -> None:
         self._stack = stack
         self._tenant = tenant
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         path, query = request.url.path, dict(request.url.params)
         body = request.read().decode()
         event = {
@@ -310,8 +310,8 @@ class _Invoked(httpx.BaseTransport):
         )
         response = json.loads(answer["Payload"].read())
         if "FunctionError" in answer:
-            return httpx.Response(502, json={"message": "the function failed"}, request=request)
-        return httpx.Response(
+            return httpx2.Response(502, json={"message": "the function failed"}, request=request)
+        return httpx2.Response(
             response["statusCode"],
             content=response.get("body", ""),
             headers=response.get("headers"),

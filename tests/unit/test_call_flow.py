@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import time
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -10,6 +11,7 @@ from itertools import pairwise
 
 import pytest
 
+from nextfire.adapters.aws.clients import SystemClock
 from nextfire.domain.call_flow import (
     WAIT_AT_MOST,
     Caller,
@@ -19,7 +21,7 @@ from nextfire.domain.call_flow import (
 )
 from nextfire.domain.call_limit import BURST, CallLimit
 from nextfire.domain.endpoints import EndpointKey
-from nextfire.domain.errors import UnavailableError
+from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.usecases.call_flows import CallFlows
 from tests.builders import NOON
 from tests.fakes import Clock, MemoryEndpointStore
@@ -110,7 +112,8 @@ def test_few_runs_come_twice_from_the_line(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_runs_come_one_step_apart() -> None:
-    flow, limit = replace(NEW, free_at=NOON + MINUTE), CallLimit(per_minute=60)
+    limit = CallLimit(per_minute=60)
+    flow = replace(NEW, free_at=NOON + MINUTE, limit=limit)
     comes = []
     for number in range(10):
         flow, at = enter(flow, limit, caller(str(number)), NOON)
@@ -120,13 +123,56 @@ def test_runs_come_one_step_apart() -> None:
     assert {later - sooner for sooner, later in pairwise(comes)} == {SECOND}
 
 
-def test_new_runs_do_not_overtake_the_line() -> None:
-    flow = replace(NEW, line_at=NOON + MINUTE)
+@pytest.mark.parametrize("limit", [CallLimit(per_minute=60), CallLimit(parallel=1)], ids=str)
+def test_new_runs_do_not_overtake_the_line(limit: CallLimit) -> None:
+    flow = replace(NEW, line_at=NOON + MINUTE, limit=limit)
 
-    waiting, at = enter(flow, CallLimit(per_minute=60), caller(), NOON)
+    waiting, at = enter(flow, limit, caller(), NOON)
     assert at == NOON + MINUTE + SECOND
     assert waiting.free_at is None
-    assert enter(flow, CallLimit(per_minute=60), caller(first=False), NOON)[1] is None
+    assert enter(flow, limit, caller(first=False), NOON)[1] is None
+
+
+def test_new_runs_overtake_the_line_while_more_than_one_place_is_free() -> None:
+    limit = CallLimit(parallel=3)
+    flow = replace(NEW, line_at=NOON + MINUTE, limit=limit)
+    comes = []
+    for number in range(3):
+        flow, at = enter(flow, limit, caller(str(number)), NOON)
+        comes.append(at)
+
+    assert comes[:2] == [None, None]
+    assert comes[2] is not None
+
+
+def test_a_new_limit_ends_the_line() -> None:
+    slow, fast = CallLimit(per_minute=1), CallLimit(per_minute=6000)
+    flow = NEW
+    for number in range(50):
+        flow, _ = enter(flow, slow, caller(str(number)), NOON)
+
+    changed, at = enter(flow, fast, caller("new"), NOON + 10 * SECOND)
+
+    assert at is None
+    assert (changed.limit, changed.line_at) == (fast, None)
+
+
+def test_calls_that_hang_do_not_slow_the_line_for_hours() -> None:
+    limit = CallLimit(parallel=5)
+    flow = replace(NEW, limit=limit)
+    for number in range(20):
+        flow, _ = enter(flow, limit, caller(str(number), first=False), NOON)
+        flow = leave(flow, {str(number): 15 * MINUTE})
+    for number in range(5):
+        flow, _ = enter(flow, limit, caller(str(number), first=False), NOON)
+
+    waits = []
+    for number in range(10):
+        flow, at = enter(flow, limit, caller(f"w{number}"), NOON)
+        assert at is not None
+        waits.append(at)
+
+    assert waits[-1] <= NOON + 10 * 30 * SECOND + SECOND
 
 
 def test_a_line_of_over_an_hour_does_not_grow() -> None:
@@ -153,12 +199,11 @@ def test_the_place_of_a_lost_executor_ends() -> None:
 
 
 def test_a_clock_that_went_back_delays_no_run_for_long() -> None:
-    year = timedelta(days=365)
-    flow = replace(
-        NEW, free_at=NOON + year, line_at=NOON + year, places={"a": NOON + year}, version=1
-    )
+    year, limit = timedelta(days=365), CallLimit(per_minute=60, parallel=1)
+    ahead = NOON + year
+    flow = CallFlow(KEY, ahead, ahead, {"a": ahead}, limit=limit, version=1)
 
-    _, at = enter(flow, CallLimit(per_minute=60, parallel=1), caller(first=False), NOON)
+    _, at = enter(flow, limit, caller(first=False), NOON)
 
     assert at is not None
     assert at <= NOON + 5 * SECOND
@@ -166,21 +211,21 @@ def test_a_clock_that_went_back_delays_no_run_for_long() -> None:
 
 def test_a_clock_that_is_a_little_slow_keeps_the_line() -> None:
     limit, slow = CallLimit(per_minute=60), NOON - 2 * SECOND
-    flow = replace(NEW, line_at=NOON + WAIT_AT_MOST - SECOND, version=1)
+    flow = replace(NEW, line_at=NOON + WAIT_AT_MOST - SECOND, limit=limit, version=1)
 
     assert enter(flow, limit, caller(), slow)[1] is not None
-    full = replace(NEW, line_at=NOON + WAIT_AT_MOST, version=1)
+    full = replace(NEW, line_at=NOON + WAIT_AT_MOST, limit=limit, version=1)
     assert enter(full, limit, caller(), slow)[0] is full
 
 
 def test_a_call_that_ended_gives_its_place_back_once() -> None:
     flow, _ = enter(NEW, CallLimit(parallel=1), caller("a"), NOON)
 
-    ended = leave(flow, "a", 11 * SECOND)
+    ended = leave(flow, {"a": 11 * SECOND})
 
     assert ended.places == {}
     assert ended.usual == 3 * SECOND, "it follows the durations slowly"
-    assert leave(ended, "a", SECOND) is ended
+    assert leave(ended, {"a": SECOND}) is ended
 
 
 def test_threads_of_processes_that_race_keep_the_limit() -> None:
@@ -205,22 +250,85 @@ def test_threads_of_processes_that_race_keep_the_limit() -> None:
     assert store.flows[KEY].places == {}
 
 
-def test_while_the_store_does_not_answer_runs_start(monkeypatch: pytest.MonkeyPatch) -> None:
+class Slow(MemoryEndpointStore):
+    """A store whose writes take some milliseconds, so that processes conflict."""
+
+    def replace_flow(self, was: CallFlow, to: CallFlow) -> bool:
+        time.sleep(0.003)
+        return super().replace_flow(was, to)
+
+
+def test_no_place_stays_taken_after_processes_that_race() -> None:
+    store, clock = Slow(), SystemClock()
+    limit, processes = CallLimit(parallel=100), [CallFlows(store, clock) for _ in range(8)]
+
+    def call(number: int) -> None:
+        flows = processes[number % 8]
+        until = clock.now() + MINUTE
+        if flows.enter(KEY, limit, str(number), until=until, first=False) is None:
+            flows.leave(KEY, str(number))
+
+    at_once(*(lambda number=number: call(number) for number in range(80)))
+    for number, flows in enumerate(processes):  # what a later call of each process does
+        flows.enter(KEY, limit, f"last-{number}", until=clock.now(), first=False)
+
+    assert len(store.flows[KEY].places) <= len(processes)
+
+
+def test_while_the_store_does_not_answer_runs_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     store, errors = MemoryEndpointStore(), list[Exception]()
+    asked: list[object] = []
+
+    def fail(*_: object) -> None:
+        asked.append(_)
+        raise UnavailableError("no answer")
+
+    flows = CallFlows(store, Clock(NOON), on_error=errors.append)
+    limit = CallLimit(parallel=1)
+    assert flows.enter(KEY, limit, "a", until=NOON + MINUTE, first=True) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "flow", fail)
+        patch.setattr(store, "replace_flow", fail)
+        flows.leave(KEY, "a")
+        held = [flows.enter(KEY, limit, "b", until=NOON + MINUTE, first=False) for _ in range(10)]
+
+    assert all(hold and NOON + 10 * SECOND <= hold.until <= NOON + 20 * SECOND for hold in held)
+    assert len(asked) == len(errors) == 1, "the store is not asked again for 5 s"
+
+
+def test_a_call_whose_end_could_not_be_written_is_taken_out_with_the_next_write(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, clock = MemoryEndpointStore(), Clock(NOON)
+    flows, limit = CallFlows(store, clock), CallLimit(parallel=1)
+    assert flows.enter(KEY, limit, "a", until=NOON + 60 * MINUTE, first=True) is None
 
     def fail(*_: object) -> None:
         raise UnavailableError("no answer")
 
-    flows = CallFlows(store, Clock(NOON), on_error=errors.append)
-    limit = CallLimit(per_minute=1, parallel=1)
-    assert flows.enter(KEY, limit, "a", until=NOON + MINUTE, first=True) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "replace_flow", fail)
+        flows.leave(KEY, "a")
+    assert len(store.flows[KEY].places) == 1
+    clock.advance(10 * SECOND)
+
+    assert flows.enter(KEY, limit, "b", until=NOON + 60 * MINUTE, first=False) is None
+    assert len(store.flows[KEY].places) == 1
+
+
+def test_a_flow_that_does_not_decode_limits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, errors = MemoryEndpointStore(), list[Exception]()
+
+    def fail(*_: object) -> None:
+        raise UndecodableError("not a flow")
+
     monkeypatch.setattr(store, "flow", fail)
-    monkeypatch.setattr(store, "replace_flow", fail)
+    flows = CallFlows(store, Clock(NOON), on_error=errors.append)
 
-    assert flows.enter(KEY, limit, "b", until=NOON + MINUTE, first=False) is None
-    flows.leave(KEY, "a")
-
-    assert errors
+    for run in ("a", "b"):
+        assert flows.enter(KEY, CallLimit(parallel=1), run, until=NOON, first=True) is None
+        flows.leave(KEY, run)
+    assert len(errors) == 1
 
 
 def test_costs() -> None:

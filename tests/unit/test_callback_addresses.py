@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import socket
+import threading
+from collections.abc import Iterator
 from contextlib import suppress
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
@@ -113,6 +115,53 @@ def test_a_forbidden_url_is_not_connected_to(url: str, connections: list[Any]) -
 
     assert connections == []
     assert (failed.problem, failed.sent) == (Problem.FORBIDDEN, False)
+
+
+@pytest.fixture(scope="module")
+def redirecting() -> Iterator[tuple[str, list[str]]]:
+    """The URL of a server that redirects to the last URL of the list."""
+    to: list[str] = []
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError):  # the server is closed
+            while True:
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(4096)
+                    location = to[-1].encode("utf-8").translate(None, b"\r\n\x00")
+                    head = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: "
+                    connection.sendall(head + location + b"\r\n\r\n")
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield f"http://127.0.0.1:{server.getsockname()[1]}/", to
+    server.shutdown(socket.SHUT_RDWR)
+    server.close()
+
+
+@pytest.mark.parametrize("url", urls())
+def test_a_redirect_to_a_forbidden_url_is_not_followed(
+    url: str, redirecting: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, to = redirecting
+    to.append(url)
+    made: list[Any] = []
+    connect = socket.socket.connect
+
+    def recorded(self: socket.socket, address: Any) -> None:
+        made.append(address)
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", recorded)
+    rules = AddressRules(http=True, any_port=True, networks=(ip_network("127.0.0.1/32"),))
+
+    with suppress(CallFailedError):  # the header is invalid
+        response = Transport(rules).send(
+            Request("GET", server, {}, b""), timeout=5, ask=lambda: False
+        )
+        assert response.status == 302
+
+    assert len(made) == 1, "only the server is connected to"
 
 
 @pytest.mark.parametrize("address", ADDRESSES)

@@ -19,6 +19,7 @@ from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 from nextfire.domain.target import TargetKind
 from nextfire.usecases.handled import Disposition
 from tests.builders import at
+from tests.fakes import Killed
 from tests.world import World
 
 HTTP = {"pool": "default", "http": {"url": "https://api.example.com/hooks"}}
@@ -188,6 +189,61 @@ def test_a_waiting_run_that_is_past_its_window_is_skipped(world: World, calls: C
     run = world.run(job, "12:00")
     assert run.state is RunState.SKIPPED
     assert "relevancyWindowSec is 60" in (run.reason or "")
+
+
+def lose_the_worker_of_the_second_attempt(world: World, calls: Calls) -> Job:
+    """The first attempt fails, and the executor of the second one is killed."""
+    job = dispatched(world, retryPolicy={"maxAttempts": 3, "initialDelayMs": 10_000})
+    calls.results = [Result(AttemptOutcome.FAILED, "500", call='{"status":500}'), OK]
+    world.worker("a").work_one()
+    world.tick_at("12:00:10")
+
+    def die() -> None:
+        raise Killed
+
+    calls.meanwhile = die
+    with pytest.raises(Killed):
+        world.worker("a").work_one()
+    calls.meanwhile = lambda: None
+    return job
+
+
+def test_a_lost_run_is_not_taken_over_while_its_destination_is_not_available(
+    world: World, calls: Calls
+) -> None:
+    job = lose_the_worker_of_the_second_attempt(world, calls)
+    calls.hold = Hold(at("12:30"), "the endpoint is paused")
+    world.clock.move_to(at("12:10"))
+
+    handled = world.worker("b").work_one()
+
+    assert (handled.disposition, handled.lost) == (Disposition.ACKNOWLEDGE, True)
+    run = world.run(job, "12:00")
+    assert (len(calls.made), run.state, run.not_before) == (2, RunState.PENDING, at("12:30"))
+    assert run.attempts[-1].outcome is AttemptOutcome.WORKER_LOST
+    assert "the endpoint is paused" in (run.attempts[-1].reason or "")
+
+    calls.hold = None
+    world.tick_at("12:30")
+    world.worker("b").work_one()
+    assert (len(calls.made), world.run(job, "12:00").state) == (3, RunState.SUCCEEDED)
+
+
+def test_a_run_that_becomes_free_is_not_claimed_while_its_destination_is_not_available(
+    world: World, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = lose_the_worker_of_the_second_attempt(world, calls)
+    running = world.run(job, "12:00")
+    handed_back = running.handed_back(Result(AttemptOutcome.HANDED_BACK, "stops"), at("12:00:20"))
+    calls.hold = Hold(at("12:30"), "the endpoint is paused")
+    world.clock.move_to(at("12:10"))
+    records = iter([running, running, handed_back])
+    monkeypatch.setattr(world.runs, "get", lambda _: next(records))
+
+    with pytest.raises(UnavailableError, match="became free"):
+        world.worker("b").work_one()
+
+    assert len(calls.made) == 2
 
 
 def test_a_run_that_waits_can_be_cancelled(world: World, calls: Calls) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from rich.console import Console
 
@@ -39,13 +39,13 @@ class Service:
     def monotonic(self) -> float:
         return self.seconds
 
-    def answer(self, request: httpx.Request) -> httpx.Response:
+    def answer(self, request: httpx2.Request) -> httpx2.Response:
         if request.url.path != "/v1/health":  # open to all, so no key has to be checked
             self.seconds += self.cold_start
             self.cold_start = 0
         match request.method, request.url.path.removeprefix("/v1/").split("/"):
             case "GET", ["health"]:
-                return httpx.Response(200, json={"status": "ok", "time": isoformat(self.now)})
+                return httpx2.Response(200, json={"status": "ok", "time": isoformat(self.now)})
             case "POST", ["jobs"]:
                 job = json.loads(request.content)
                 due = {
@@ -56,18 +56,18 @@ class Service:
                 self.jobs[job["jobId"]] = job, due
                 if self.interrupt == job["name"]:
                     raise KeyboardInterrupt  # the job is stored, but the client gets no answer
-                return httpx.Response(201, json={"nextFireAt": isoformat(due)})
+                return httpx2.Response(201, json={"nextFireAt": isoformat(due)})
             case "GET", ["jobs"]:
-                return httpx.Response(200, json={"items": []})
+                return httpx2.Response(200, json={"items": []})
             case "GET", ["jobs", job_id, "executions"]:
                 due = self.jobs[job_id][1]
-                return httpx.Response(200, json={"items": [self.run(job_id)] * (self.now >= due)})
+                return httpx2.Response(200, json={"items": [self.run(job_id)] * (self.now >= due)})
             case "GET", ["executions", job_id]:
                 name = self.jobs[job_id][0]["name"]
-                return httpx.Response(200, json=self.run(job_id) | {"stdout": f"hello {name}\n"})
+                return httpx2.Response(200, json=self.run(job_id) | {"stdout": f"hello {name}\n"})
             case "DELETE", ["jobs", job_id]:
                 self.cancelled.append(self.jobs[job_id][0]["name"])
-                return httpx.Response(200, json={})
+                return httpx2.Response(200, json={})
         raise AssertionError(f"{request.method} {request.url}")
 
     def run(self, job_id: str) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def output() -> StringIO:
 @pytest.fixture
 def demo(service: Service, output: StringIO) -> Demo:
     client = Client(
-        "http://127.0.0.1:1", auth=httpx.Auth(), transport=httpx.MockTransport(service.answer)
+        "http://127.0.0.1:1", auth=httpx2.Auth(), transport=httpx2.MockTransport(service.answer)
     )
     display = Display(Console(file=output, width=100), service.monotonic)
     return Demo(client, display, service.monotonic, service.sleep)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3  # noqa: TID251 - makes the queues that the command finds
-import httpx
+import httpx2
 import pytest
 from moto import mock_aws
 from typer.testing import CliRunner, Result
@@ -67,20 +67,20 @@ class Api:
         self.redrives: list[Any] = []
         self.asked: list[dict[str, Any]] = []
 
-    def __call__(self, request: httpx.Request) -> httpx.Response:
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
         if request.method == "POST":
             assert request.url.path == "/v1/pools/batch/redrive"
             self.asked.append(json.loads(request.content))
             answer = self.redrives.pop(0)
             return (
-                answer if isinstance(answer, httpx.Response) else httpx.Response(200, json=answer)
+                answer if isinstance(answer, httpx2.Response) else httpx2.Response(200, json=answer)
             )
         execution_id = request.url.path.rpartition("/")[2]
         if execution_id not in self.states:
-            return httpx.Response(404, json={"title": "Not Found", "status": 404, "detail": "-"})
+            return httpx2.Response(404, json={"title": "Not Found", "status": 404, "detail": "-"})
         state, _, dispatch = self.states[execution_id].partition(" #")
         document = {"executionId": execution_id, "state": state, "dispatch": int(dispatch or 1)}
-        return httpx.Response(200, json=document)
+        return httpx2.Response(200, json=document)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def call(api: Api, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return CliRunner().invoke(
             app,
             ["dlq", command, "--pool", "batch", *where, *args],
-            obj=httpx.MockTransport(api),
+            obj=httpx2.MockTransport(api),
             input=more.get("input"),
         )
 
@@ -212,7 +212,7 @@ def test_redrive_goes_through_all_and_clears_what_is_not_dead_any_more(
 def test_a_redrive_that_is_cut_short_says_how_far_it_came(call: Call, api: Api) -> None:
     api.redrives = [
         {"redriven": ["x.1"], "skipped": [], "more": True, "cursor": "c1"},
-        httpx.Response(409, json={"title": "Conflict", "status": 409, "detail": "-"}),
+        httpx2.Response(409, json={"title": "Conflict", "status": 409, "detail": "-"}),
     ]
 
     result = call("redrive")

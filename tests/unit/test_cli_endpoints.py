@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -44,10 +44,10 @@ class Api:
         self.asked: list[tuple[str, str, Any]] = []
         self.answer: Any = PAUSED
 
-    def __call__(self, request: httpx.Request) -> httpx.Response:
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
         body = json.loads(request.content) if request.content else None
         self.asked.append((request.method, request.url.raw_path.decode(), body))
-        return httpx.Response(200, json=self.answer)
+        return httpx2.Response(200, json=self.answer)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def call(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
     }
 
     def run(*args: str) -> Result:
-        return CliRunner().invoke(app, list(args), env=environment, obj=httpx.MockTransport(api))
+        return CliRunner().invoke(app, list(args), env=environment, obj=httpx2.MockTransport(api))
 
     return run
 
@@ -172,7 +172,7 @@ class TestApi:
         self.asked: list[str] = []
         self.job: dict[str, Any] = {}
 
-    def __call__(self, request: httpx.Request) -> httpx.Response:
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
         path = request.url.path
         self.asked.append(f"{request.method} {path}")
         if request.method == "POST" and path == "/v1/jobs":
@@ -185,7 +185,7 @@ class TestApi:
         }
         if self.asked.count("GET /v1/executions/e1") > 1 and self.attempt is not None:
             run |= {"state": self.state, "attempts": [self.attempt]}
-        return httpx.Response(
+        return httpx2.Response(
             200, json=self.job if path.startswith("/v1/jobs") and not path.endswith("/run") else run
         )
 
@@ -219,7 +219,7 @@ def call_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
     def run(api: TestApi, *args: str) -> Result:
         line = ["endpoints", "test", *args]
-        return CliRunner().invoke(app, line, env=environment, obj=httpx.MockTransport(api))
+        return CliRunner().invoke(app, line, env=environment, obj=httpx2.MockTransport(api))
 
     return run
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from nextfire.client import UnreachableError
@@ -33,7 +33,7 @@ CODES = {
 @pytest.mark.parametrize("status", CODES)
 def test_the_exit_code_names_the_kind_of_error(call: Call, api: Api, status: int) -> None:  # noqa: F811
     problem = {"title": "t", "status": status, "detail": "d", "type": "about:blank"}
-    api.routes["DELETE /v1/jobs/job_1"] = [httpx.Response(status, json=problem)]
+    api.routes["DELETE /v1/jobs/job_1"] = [httpx2.Response(status, json=problem)]
 
     result = call("jobs", "delete", "job_1", "--yes")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3  # noqa: TID251 - makes the table that the command finds
-import httpx
+import httpx2
 import pytest
 from moto import mock_aws
 from typer.testing import CliRunner, Result
@@ -39,7 +39,7 @@ Call = Callable[..., Result]
 
 class Api:
     def __init__(self) -> None:
-        self.requests: list[httpx.Request] = []
+        self.requests: list[httpx2.Request] = []
         self.routes: dict[str, Any] = {
             "GET /v1/jobs": {"items": []},
             "POST /v1/keys": MADE,
@@ -51,9 +51,9 @@ class Api:
             },
         }
 
-    def __call__(self, request: httpx.Request) -> httpx.Response:
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
         self.requests.append(request)
-        return httpx.Response(200, json=self.routes[f"{request.method} {request.url.path}"])
+        return httpx2.Response(200, json=self.routes[f"{request.method} {request.url.path}"])
 
     @property
     def authorization(self) -> str:
@@ -95,7 +95,7 @@ def call(api: Api, tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
 
     def run(*args: str, **changes: str | None) -> Result:
         return CliRunner().invoke(
-            app, list(args), env=environment | changes, obj=httpx.MockTransport(api)
+            app, list(args), env=environment | changes, obj=httpx2.MockTransport(api)
         )
 
     return run

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -72,14 +72,14 @@ class Api:
 
     def __init__(self, routes: dict[str, Any]) -> None:
         self.routes = routes
-        self.requests: list[httpx.Request] = []
+        self.requests: list[httpx2.Request] = []
 
-    def __call__(self, request: httpx.Request) -> httpx.Response:
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
         self.requests.append(request)
         answer = self.routes[f"{request.method} {request.url.path}"]
         if callable(answer):
             answer = answer(request)
-        return answer if isinstance(answer, httpx.Response) else httpx.Response(200, json=answer)
+        return answer if isinstance(answer, httpx2.Response) else httpx2.Response(200, json=answer)
 
     @property
     def body(self) -> Any:
@@ -90,14 +90,14 @@ class Api:
 def api() -> Api:
     return Api(
         {
-            "POST /v1/jobs": httpx.Response(201, json=JOB),
+            "POST /v1/jobs": httpx2.Response(201, json=JOB),
             "GET /v1/jobs": {"items": [JOB]},
             "GET /v1/jobs/job_1": JOB,
             "PATCH /v1/jobs/job_1": JOB | {"revision": 2},
             "DELETE /v1/jobs/job_1": JOB | {"state": "CANCELLED"},
             "POST /v1/jobs/job_1/pause": PAUSED,
             "POST /v1/jobs/job_1/drain": PAUSED | {"draining": True},
-            "POST /v1/jobs/job_1/backfill": httpx.Response(202, json=BACKFILL),
+            "POST /v1/jobs/job_1/backfill": httpx2.Response(202, json=BACKFILL),
             "DELETE /v1/jobs/job_1/backfill": JOB,
             "POST /v1/jobs/job_1/resume": JOB | {"revision": 3},
             "GET /v1/jobs/job_1/executions": {"items": [RUN]},
@@ -134,7 +134,7 @@ def call(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
             list(args),
             input=answer,
             env=environment | changes,
-            obj=httpx.MockTransport(api),
+            obj=httpx2.MockTransport(api),
         )
 
     return run
@@ -492,7 +492,7 @@ def test_missing_settings_of_a_command_are_named(
 
 def test_a_refusal_exits_with_its_kind_and_reports_why(call: Call, api: Api) -> None:
     problem = {"title": "Not Found", "status": 404, "detail": "Job 'job_2' not found."}
-    api.routes["GET /v1/jobs/job_2"] = httpx.Response(404, json=problem)
+    api.routes["GET /v1/jobs/job_2"] = httpx2.Response(404, json=problem)
 
     text, as_json = call("jobs", "get", "job_2"), call("jobs", "get", "job_2", "--json")
 
@@ -586,7 +586,7 @@ def test_a_job_without_runs_is_looked_up_to_tell_why(call: Call, api: Api) -> No
 
 def test_control_characters_in_api_errors_are_escaped(call: Call, api: Api) -> None:
     problem = {"title": "a\x1b[2J", "status": 404, "detail": "b\x1b[2J\x07"}
-    api.routes["GET /v1/jobs/job_1"] = httpx.Response(404, json=problem)
+    api.routes["GET /v1/jobs/job_1"] = httpx2.Response(404, json=problem)
 
     stderr = call("jobs", "get", "job_1").stderr
 
@@ -701,15 +701,15 @@ UPLOAD = "https://scripts.s3.eu-west-1.amazonaws.com/acme/default/x?X-Amz-Signat
 def script_api(api: Api) -> Api:
     """An API that accepts scripts, and S3 behind it."""
 
-    def upload(request: httpx.Request) -> httpx.Response:
+    def upload(request: httpx2.Request) -> httpx2.Response:
         asked = json.loads(request.content)
         where = {"pool": asked["pool"], "handler": asked["handler"], "url": "s3://scripts/x"}
         headers = {"x-amz-checksum-sha256": "abc", "Content-Type": "text/x-python"}
         document = where | {"uploadUrl": UPLOAD, "headers": headers, "method": "PUT"}
-        return httpx.Response(201, json=document)
+        return httpx2.Response(201, json=document)
 
     api.routes["POST /v1/scripts/uploads"] = upload
-    api.routes["PUT /acme/default/x"] = httpx.Response(200)
+    api.routes["PUT /acme/default/x"] = httpx2.Response(200)
     return api
 
 
@@ -791,7 +791,7 @@ def test_an_upload_that_is_refused_is_told_without_its_url(
 ) -> None:
     script = tmp_path / "report.py"
     script.touch()
-    script_api.routes["PUT /acme/default/x"] = httpx.Response(403, text="<Error/>")
+    script_api.routes["PUT /acme/default/x"] = httpx2.Response(403, text="<Error/>")
 
     result = call("scripts", "push", str(script))
 

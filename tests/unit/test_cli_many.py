@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.unit.test_cli_runs import Api, Call, api, call  # noqa: F401 — fixtures
@@ -100,11 +100,11 @@ def test_many_are_created_a_few_at_a_time(
     form: str,
     tmp_path: Path,
 ) -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: httpx2.Request) -> httpx2.Response:
         count = len(json.loads(request.content)["jobs"])
         results = [{"status": 201, "job": {"jobId": f"job_{n}"}} for n in range(count)]
         results[-1] = {"status": 409, "problem": PROBLEM}
-        return httpx.Response(200, json={"results": results})
+        return httpx2.Response(200, json={"results": results})
 
     api.routes["POST /v1/jobs:batch"] = [answer]
     (tmp_path / "jobs.json").write_text(form.format(", ".join([json.dumps(CRON)] * 30)))

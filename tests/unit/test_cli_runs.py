@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -38,15 +38,15 @@ class Api:
 
     def __init__(self) -> None:
         self.routes: dict[str, list[Any]] = {}
-        self.requests: list[httpx.Request] = []
+        self.requests: list[httpx2.Request] = []
 
-    def __call__(self, request: httpx.Request) -> httpx.Response:
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
         self.requests.append(request)
         answers = self.routes[f"{request.method} {request.url.path}"]
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if callable(answer):
             answer = answer(request)
-        return answer if isinstance(answer, httpx.Response) else httpx.Response(200, json=answer)
+        return answer if isinstance(answer, httpx2.Response) else httpx2.Response(200, json=answer)
 
     @property
     def bodies(self) -> list[Any]:
@@ -81,13 +81,13 @@ def call(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     }
 
     def run(*args: str) -> Result:
-        return CliRunner().invoke(app, list(args), env=environment, obj=httpx.MockTransport(api))
+        return CliRunner().invoke(app, list(args), env=environment, obj=httpx2.MockTransport(api))
 
     return run
 
 
-def problem(status: int, title: str) -> httpx.Response:
-    return httpx.Response(status, json={"title": title, "status": status, "detail": "Do this."})
+def problem(status: int, title: str) -> httpx2.Response:
+    return httpx2.Response(status, json={"title": title, "status": status, "detail": "Do this."})
 
 
 # Dead runs
@@ -228,7 +228,7 @@ def test_follow_goes_on_until_the_run_has_ended(call: Call, api: Api, flags: lis
 
 
 def test_cancel_sends_why_and_waits_if_asked_to(call: Call, api: Api) -> None:
-    api.routes[f"POST /v1/executions/{ID}/cancel"] = [httpx.Response(202, json=RUNNING)]
+    api.routes[f"POST /v1/executions/{ID}/cancel"] = [httpx2.Response(202, json=RUNNING)]
     api.routes[f"GET /v1/executions/{ID}"] = [RUNNING, CANCELLED]
 
     asked = call("runs", "cancel", ID, "--reason", "why")
@@ -257,7 +257,7 @@ def test_replay_waits_for_the_new_run_if_asked_to(
     call: Call, api: Api, state: str, code: int
 ) -> None:
     made = DEAD | {"executionId": OTHER, "state": "PENDING", "replayOf": ID}
-    api.routes[f"POST /v1/executions/{ID}/replay"] = [httpx.Response(201, json=made)]
+    api.routes[f"POST /v1/executions/{ID}/replay"] = [httpx2.Response(201, json=made)]
     api.routes[f"GET /v1/executions/{OTHER}"] = [made, made | {"state": state}]
 
     asked = call("runs", "replay", ID, "--reason", "lost")
@@ -306,7 +306,7 @@ def test_a_run_is_shown_with_result_and_logs(call: Call, api: Api) -> None:
 
 def test_run_sends_the_payload_and_shows_the_execution(call: Call, api: Api) -> None:
     pending = {"executionId": ID, "jobId": "a", "state": "PENDING", "trigger": "MANUAL"}
-    api.routes["POST /v1/jobs/a/run"] = [httpx.Response(201, json=pending)]
+    api.routes["POST /v1/jobs/a/run"] = [httpx2.Response(201, json=pending)]
 
     plain = call("jobs", "run", "a")
     detailed = call("jobs", "run", "a", "--payload", '{"day": 1}', "--reason", "why")

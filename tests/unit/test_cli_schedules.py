@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -23,7 +23,7 @@ Call = Callable[..., Result]
 
 
 @pytest.fixture
-def asked() -> list[httpx.Request]:
+def asked() -> list[httpx2.Request]:
     return []
 
 
@@ -33,10 +33,10 @@ def items() -> list[dict[str, str]]:
 
 
 @pytest.fixture
-def call(asked: list[httpx.Request], items: list[Any], tmp_path: Path) -> Call:
-    def answer(request: httpx.Request) -> httpx.Response:
+def call(asked: list[httpx2.Request], items: list[Any], tmp_path: Path) -> Call:
+    def answer(request: httpx2.Request) -> httpx2.Response:
         asked.append(request)
-        return httpx.Response(200, json={"items": items})
+        return httpx2.Response(200, json={"items": items})
 
     environment = {
         "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
@@ -49,13 +49,13 @@ def call(asked: list[httpx.Request], items: list[Any], tmp_path: Path) -> Call:
     }
 
     def run(*args: str) -> Result:
-        transport = httpx.MockTransport(answer)
+        transport = httpx2.MockTransport(answer)
         return CliRunner().invoke(app, list(args), env=environment, obj=transport)
 
     return run
 
 
-def sent(asked: list[httpx.Request]) -> Any:
+def sent(asked: list[httpx2.Request]) -> Any:
     [request] = asked
     assert (request.method, request.url.path) == ("POST", "/v1/schedules/preview")
     return json.loads(request.content)
@@ -75,7 +75,7 @@ def sent(asked: list[httpx.Request]) -> Any:
     ],
 )
 def test_preview_sends_what_the_flags_say(
-    call: Call, asked: list[httpx.Request], flags: list[str], document: dict[str, Any]
+    call: Call, asked: list[httpx2.Request], flags: list[str], document: dict[str, Any]
 ) -> None:
     result = call("schedules", "preview", *flags)
 
@@ -84,7 +84,7 @@ def test_preview_sends_what_the_flags_say(
 
 
 def test_preview_sends_all_of_when_and_nothing_else(
-    call: Call, asked: list[httpx.Request], tmp_path: Path
+    call: Call, asked: list[httpx2.Request], tmp_path: Path
 ) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(
@@ -124,7 +124,7 @@ def test_preview_sends_all_of_when_and_nothing_else(
         (["--every", "5m", "--dst", "TWICE"], "--dst"),
     ],
 )
-def test_wrong_usage(call: Call, asked: list[httpx.Request], flags: list[str], named: str) -> None:
+def test_wrong_usage(call: Call, asked: list[httpx2.Request], flags: list[str], named: str) -> None:
     result = call("schedules", "preview", *flags)
 
     assert result.exit_code == 2
@@ -144,7 +144,7 @@ def test_wrong_usage(call: Call, asked: list[httpx.Request], flags: list[str], n
     ],
 )
 def test_a_file_that_create_refuses_is_refused(
-    call: Call, asked: list[httpx.Request], tmp_path: Path, line: str, named: str
+    call: Call, asked: list[httpx2.Request], tmp_path: Path, line: str, named: str
 ) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(f"type: CRON\nschedule: '@daily'\ntarget: {{handler: a}}\n{line}\n")
@@ -157,7 +157,7 @@ def test_a_file_that_create_refuses_is_refused(
 
 
 def test_what_says_when_is_left_to_the_api(
-    call: Call, asked: list[httpx.Request], tmp_path: Path
+    call: Call, asked: list[httpx2.Request], tmp_path: Path
 ) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("type: CRON\nschedule: [a]\njobId: a\nname: b\n")
@@ -166,7 +166,7 @@ def test_what_says_when_is_left_to_the_api(
     assert sent(asked) == {"type": "CRON", "schedule": ["a"], "count": 10}
 
 
-def test_upcoming_asks_for_the_job(call: Call, asked: list[httpx.Request]) -> None:
+def test_upcoming_asks_for_the_job(call: Call, asked: list[httpx2.Request]) -> None:
     result = call("jobs", "upcoming", "job_1", "--count", "3")
 
     assert result.exit_code == 0, result.output

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import httpx
+import httpx2
 import pytest
 from botocore.credentials import Credentials  # noqa: TID251 - the caller's, made up
 
@@ -44,7 +44,7 @@ REMOTE = "https://abc123.execute-api.eu-west-1.amazonaws.com"
 LOCAL = "http://127.0.0.1:4566/_aws/execute-api/abc123/$default"
 
 
-Handler = Callable[[httpx.Request], httpx.Response]
+Handler = Callable[[httpx2.Request], httpx2.Response]
 
 
 class Clock:
@@ -65,7 +65,7 @@ class Clock:
 def client(
     answer: Handler,
     endpoint: str = REMOTE,
-    auth: httpx.Auth | None = None,
+    auth: httpx2.Auth | None = None,
     clock: Clock | None = None,
     retries: int = 3,
 ) -> Client:
@@ -73,14 +73,14 @@ def client(
     return Client(
         endpoint,
         auth=auth or Signature(Credentials("AKIDEXAMPLE", "secret", "token"), "eu-west-1"),
-        transport=httpx.MockTransport(answer),
+        transport=httpx2.MockTransport(answer),
         sleep=clock.sleep,
         monotonic=clock.monotonic,
         retries=retries,
     )
 
 
-def expected_signature(request: httpx.Request) -> str:
+def expected_signature(request: httpx2.Request) -> str:
     """AWS Signature Version 4 as the service computes it from the received request."""
     path, _, query = request.url.raw_path.decode().partition("?")
     fields = dict(
@@ -116,12 +116,12 @@ def expected_signature(request: httpx.Request) -> str:
 
 @pytest.mark.parametrize("endpoint", [REMOTE, LOCAL])
 def test_the_signature_covers_what_is_sent(endpoint: str) -> None:
-    seen: list[httpx.Request] = []
+    seen: list[httpx2.Request] = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: httpx2.Request) -> httpx2.Response:
         seen.append(request)
         first = len(seen) == 1
-        return httpx.Response(
+        return httpx2.Response(
             200, json={"items": [{}] * 60, **({"cursor": "a+b/c= &d~ü"} if first else {})}
         )
 
@@ -139,10 +139,10 @@ def test_the_signature_covers_what_is_sent(endpoint: str) -> None:
 def test_a_list_is_read_page_by_page_up_to_its_limit() -> None:
     asked: list[tuple[str, str | None]] = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: httpx2.Request) -> httpx2.Response:
         limit, cursor = request.url.params["limit"], request.url.params.get("cursor")
         asked.append((limit, cursor))
-        return httpx.Response(
+        return httpx2.Response(
             200, json={"items": [{"jobId": "j"}] * int(limit), "cursor": f"c{len(asked)}"}
         )
 
@@ -166,7 +166,7 @@ def test_an_empty_page_in_the_middle_ends_nothing() -> None:
         {"items": [{"executionId": "e"}]},
     ]
 
-    found = client(lambda _: httpx.Response(200, json=pages.pop(0))).executions("j")
+    found = client(lambda _: httpx2.Response(200, json=pages.pop(0))).executions("j")
 
     assert [each.execution_id for each in found] == ["e"]
 
@@ -187,7 +187,7 @@ def test_a_problem_document_is_told_with_its_fields() -> None:
         ],
     }
     with pytest.raises(ApiError) as refused:
-        client(lambda _: httpx.Response(422, json=problem)).create_job({})
+        client(lambda _: httpx2.Response(422, json=problem)).create_job({})
 
     assert refused.value.problem == "Unprocessable Content (422)."
     assert refused.value.remedy == "schedule: has 3 fields (got '* * *'). Give five."
@@ -213,7 +213,7 @@ def test_the_gateways_own_answers_say_what_to_do(
 ) -> None:
     headers = {"apigw-requestid": "r-1"}
     with pytest.raises(kind) as refused:
-        client(lambda _: httpx.Response(status, json=body, headers=headers)).get_job("j")
+        client(lambda _: httpx2.Response(status, json=body, headers=headers)).get_job("j")
 
     assert (refused.value.status, refused.value.request_id) == (status, "r-1")
     assert refused.value.by_gateway
@@ -223,14 +223,14 @@ def test_the_gateways_own_answers_say_what_to_do(
 
 def test_an_error_page_that_is_no_json_is_an_error_of_its_status() -> None:
     with pytest.raises(ApiError) as refused:
-        client(lambda _: httpx.Response(502, text="<html>")).get_job("j")
+        client(lambda _: httpx2.Response(502, text="<html>")).get_job("j")
     assert refused.value.status == 502
 
 
 @pytest.mark.parametrize("text", ["<html>", json.dumps(["no", "object"])])
 def test_an_answer_that_is_no_document_is_an_error(text: str) -> None:
     with pytest.raises(ClientError, match="nextfire API"):
-        client(lambda _: httpx.Response(200, text=text)).get_job("j")
+        client(lambda _: httpx2.Response(200, text=text)).get_job("j")
 
 
 @pytest.mark.parametrize(
@@ -238,8 +238,8 @@ def test_an_answer_that_is_no_document_is_an_error(text: str) -> None:
     [(LOCAL, "not up: start it with `nextfire up`"), (REMOTE, "NEXTFIRE_ENDPOINT")],
 )
 def test_an_endpoint_that_is_not_there_says_what_to_do(endpoint: str, expected: str) -> None:
-    def refuse(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("refused", request=request)
+    def refuse(request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("refused", request=request)
 
     with pytest.raises(ClientError, match=expected):
         client(refuse, endpoint).get_health()
@@ -250,14 +250,14 @@ def test_pydantics_own_words_are_left_out() -> None:
     problem = {"title": "Unprocessable Content", "status": 422, "errors": [fault]}
 
     with pytest.raises(ApiError) as refused:
-        client(lambda _: httpx.Response(422, json=problem)).create_job({})
+        client(lambda _: httpx2.Response(422, json=problem)).create_job({})
 
     assert refused.value.remedy == "target: give either handler or script."
 
 
 def test_after_a_timeout_nobody_is_told_that_nothing_happened() -> None:
-    def hang(request: httpx.Request) -> httpx.Response:
-        raise httpx.ReadTimeout("slow", request=request)
+    def hang(request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ReadTimeout("slow", request=request)
 
     with pytest.raises(ClientError, match="may have been carried out"):
         client(hang).create_job({})
@@ -271,9 +271,9 @@ def test_a_key_or_token_goes_with_each_request_and_its_refusal_is_told(
 ) -> None:
     sent: list[str] = []
 
-    def refuse(request: httpx.Request) -> httpx.Response:
+    def refuse(request: httpx2.Request) -> httpx2.Response:
         sent.append(request.headers["Authorization"])
-        return httpx.Response(403, json={"message": "Forbidden"})
+        return httpx2.Response(403, json={"message": "Forbidden"})
 
     caller = client(refuse, auth=Bearer("nf.acme.x.y", kind))
     with pytest.raises(ApiError) as refused:
@@ -292,7 +292,7 @@ def test_a_missing_scope_is_reported_in_the_words_of_the_api() -> None:
     }
 
     with pytest.raises(ApiError, match="`write`"):
-        client(lambda _: httpx.Response(403, json=problem)).get_job("j")
+        client(lambda _: httpx2.Response(403, json=problem)).get_job("j")
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_each_status_has_its_error(status: int, kind: type[ApiError]) -> None:
     problem = {"title": "No", "status": status, "detail": "Why.", "quota": "jobs"}
 
     with pytest.raises(kind) as refused:
-        client(lambda _: httpx.Response(status, json=problem)).get_job("j")
+        client(lambda _: httpx2.Response(status, json=problem)).get_job("j")
 
     assert type(refused.value) is kind
     assert (refused.value.title, refused.value.detail) == ("No", "Why.")
@@ -330,21 +330,21 @@ class Api:
 
     def __init__(self, *answers: int | Exception | dict[str, Any]) -> None:
         self.answers = [*answers]
-        self.came: list[httpx.Request] = []
+        self.came: list[httpx2.Request] = []
 
-    def __call__(self, request: httpx.Request) -> httpx.Response:
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
         self.came.append(request)
         match self.answers.pop(0):
             case Exception() as error:
                 raise error
             case int(status):
-                return httpx.Response(status, json={"message": "no"})
+                return httpx2.Response(status, json={"message": "no"})
             case found:
-                return httpx.Response(200, json=found)
+                return httpx2.Response(200, json=found)
 
 
-LOST = httpx.ReadError("gone")
-REFUSED = httpx.ConnectError("refused")
+LOST = httpx2.ReadError("gone")
+REFUSED = httpx2.ConnectError("refused")
 
 
 @pytest.mark.parametrize("failure", [429, 500, 502, 503, 504, LOST, REFUSED])
@@ -373,9 +373,9 @@ def test_the_last_error_is_raised_when_retries_are_used_up() -> None:
 def test_no_retry_begins_after_the_timeout() -> None:
     clock = Clock()
 
-    def slow(_: httpx.Request) -> httpx.Response:
+    def slow(_: httpx2.Request) -> httpx2.Response:
         clock.now += 30
-        raise httpx.ReadTimeout("slow")
+        raise httpx2.ReadTimeout("slow")
 
     with pytest.raises(UnreachableError, match="did not answer within 30 s") as lost:
         client(slow, clock=clock).get_job("j")
@@ -388,12 +388,12 @@ def test_no_retry_begins_after_the_timeout() -> None:
 def test_retry_after_is_honored_up_to_a_limit(asked: int, tries: int) -> None:
     clock, came = Clock(), []
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: httpx2.Request) -> httpx2.Response:
         came.append(request)
         if len(came) > 1:
-            return httpx.Response(200, json={"jobId": "j"})
+            return httpx2.Response(200, json={"jobId": "j"})
         problem = {"title": "Too Many Requests", "quota": "runsPerMinute"}
-        return httpx.Response(429, json=problem, headers={"Retry-After": str(asked)})
+        return httpx2.Response(429, json=problem, headers={"Retry-After": str(asked)})
 
     if tries == 1:
         with pytest.raises(RateLimited) as refused:
@@ -416,9 +416,9 @@ def test_a_refusal_is_not_tried_again(answer: int) -> None:
 def test_a_fault_of_the_api_itself_is_not_tried_again() -> None:
     came = []
 
-    def fault(request: httpx.Request) -> httpx.Response:
+    def fault(request: httpx2.Request) -> httpx2.Response:
         came.append(request)
-        return httpx.Response(500, json={"title": "Internal Server Error", "status": 500})
+        return httpx2.Response(500, json={"title": "Internal Server Error", "status": 500})
 
     with pytest.raises(Unavailable):
         client(fault).get_job("j")
@@ -568,7 +568,7 @@ def test_an_answer_is_read_by_its_types() -> None:
         "retryPolicy": {"retryOn": {"states": ["FAILED"]}},
     }
     headers = {"ETag": '"v1"'}
-    job = client(lambda _: httpx.Response(200, json=document, headers=headers)).get_job("j")
+    job = client(lambda _: httpx2.Response(200, json=document, headers=headers)).get_job("j")
 
     assert (job.job_id, job.etag, job.document) == ("j", '"v1"', document)
     assert job.state is JobState.PAUSED
@@ -646,7 +646,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def url_and_authorization(**given: Any) -> tuple[str, str]:
     """The URL of a request and its Authorization header."""
     api = Api({"status": "ok"})
-    with Client(**given, transport=httpx.MockTransport(api)) as caller:
+    with Client(**given, transport=httpx2.MockTransport(api)) as caller:
         caller.get_health()
     return str(api.came[0].url), api.came[0].headers["Authorization"]
 
@@ -734,7 +734,7 @@ def test_an_invalid_configuration_says_how_to_fix_it(
 
 
 def test_nextfire_itself_imports_no_httpx() -> None:
-    code = "import nextfire, sys; sys.exit('httpx' in sys.modules)"
+    code = "import nextfire, sys; sys.exit('httpx2' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert nextfire.Client is Client

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from pydantic.alias_generators import to_snake
 
@@ -88,11 +88,11 @@ def test_each_operation_is_a_method_with_all_that_it_takes(operation_id: str) ->
 def test_each_operation_calls_its_path_with_what_it_is_given(operation_id: str) -> None:
     asked: list[tuple[str, str]] = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: httpx2.Request) -> httpx2.Response:
         asked.append((request.method, request.url.raw_path.decode()))
-        return httpx.Response(200, json={"items": []})
+        return httpx2.Response(200, json={"items": []})
 
-    caller = Client("http://127.0.0.1:1", auth=Bearer("k"), transport=httpx.MockTransport(answer))
+    caller = Client("http://127.0.0.1:1", auth=Bearer("k"), transport=httpx2.MockTransport(answer))
     method, path = PLACES[operation_id]
     call = getattr(caller, to_snake(operation_id))
     named = {pythonic(name): f"{name}/ü" for name in re.findall(r"{(\w+)}", path)}

@@ -287,10 +287,19 @@ def test_a_token_whose_life_cannot_be_read_is_used_for_minutes(
 @pytest.mark.parametrize("life", [120, 60, 1, 0])
 def test_calls_at_the_same_time_fetch_one_token(callbacks: Callbacks, life: int) -> None:
     requests: list[Request] = []
+    looked: set[int] = set()
+    all_looked = threading.Event()
+
+    def monotonic() -> float:
+        looked.add(threading.get_ident())
+        if len(looked) == 10:
+            all_looked.set()
+        return time.monotonic()
 
     def send(request: Request) -> Response:
         requests.append(request)
-        time.sleep(0.05)
+        assert all_looked.wait(60)  # a call that looks later than this one ends is not concurrent
+        time.sleep(0.1)
         return response(200, b'{"access_token": "granted-9c2e", "expires_in": %d}' % life)
 
     def headers(_: int) -> dict[str, str]:
@@ -298,7 +307,7 @@ def test_calls_at_the_same_time_fetch_one_token(callbacks: Callbacks, life: int)
         assert auth is not None
         return authentication.headers(auth.auth, job_key(), Masker(), send)
 
-    authentication = Authentication(callbacks.secrets, None, None)
+    authentication = Authentication(callbacks.secrets, None, None, monotonic=monotonic)
     with ThreadPoolExecutor(10) as threads:
         found = list(threads.map(headers, range(10)))
 

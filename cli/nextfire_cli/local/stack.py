@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import boto3
-import httpx
+import httpx2
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -393,8 +393,8 @@ class LocalStack:
         while time.monotonic() < deadline:
             if process.poll() is not None:
                 break
-            with contextlib.suppress(httpx.TransportError):
-                if httpx.get(f"{self._aws_endpoint}/_ministack/health").is_success:
+            with contextlib.suppress(httpx2.TransportError):
+                if httpx2.get(f"{self._aws_endpoint}/_ministack/health").is_success:
                     return
             time.sleep(0.05)
         raise LocalStackError(f"MiniStack did not start; see {log}:\n{_tail(log)}")
@@ -558,7 +558,7 @@ class LocalStack:
     def _await_health(self, endpoint: str) -> None:
         deadline = time.monotonic() + 30
         while True:
-            response = httpx.get(f"{endpoint}/v1/health", timeout=30)
+            response = httpx2.get(f"{endpoint}/v1/health", timeout=30)
             if response.is_success:
                 return
             if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""The client of the API. It needs httpx (the extra ``client``). The functions do not contain it."""
+"""The client of the API. The functions do not contain it."""
 
 from nextfire.client.access import Auth, Bearer
 from nextfire.client.api import Client

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from nextfire.client.errors import ClientError
 from nextfire.client.folder import FILE, FOLDER, LOOPBACK, read_private, read_stack
@@ -35,14 +35,16 @@ class Auth(StrEnum):
     JWT = "jwt"
 
 
-class Bearer(httpx.Auth):
+class Bearer(httpx2.Auth):
     """Sends *text*, an API key or a token (*kind* ``key`` or ``token``), with each request."""
 
     def __init__(self, text: str, kind: str = "key") -> None:
         self._text = text
         self.kind = kind
 
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+    def auth_flow(
+        self, request: httpx2.Request
+    ) -> Generator[httpx2.Request, httpx2.Response, None]:
         request.headers["Authorization"] = f"Bearer {self._text}"
         yield request
 
@@ -92,7 +94,7 @@ def local_stack() -> LocalEndpoint | None:
 
 def is_local(endpoint: str) -> bool:
     """Whether *endpoint* is on this machine."""
-    return httpx.URL(endpoint).host in LOOPBACK
+    return httpx2.URL(endpoint).host in LOOPBACK
 
 
 def checked_endpoint(endpoint: str | None) -> str:
@@ -131,8 +133,8 @@ def who_calls(
     auth: Auth | None,
     *,
     key: Callable[[], str | None],
-    sign: Callable[[], httpx.Auth],
-) -> httpx.Auth:
+    sign: Callable[[], httpx2.Auth],
+) -> httpx2.Auth:
     """Return the authentication for the API at *endpoint*: the kind that *auth* names, else an API
     key or a token if one is found, else a signature.
 
@@ -162,7 +164,7 @@ def who_calls(
     return sign()
 
 
-def of_folder(auth: Auth | None, key: Path, sign: Callable[[], httpx.Auth]) -> httpx.Auth:
+def of_folder(auth: Auth | None, key: Path, sign: Callable[[], httpx2.Auth]) -> httpx2.Auth:
     """Return the authentication for a local stack that a folder selected: the stack's own key in
     the file *key*, or for IAM the signature that *sign* creates with the stack's credentials.
 
@@ -232,7 +234,7 @@ def find_key(endpoint: str, local_key: Path | None) -> str | None:
 def key_file(endpoint: str) -> Path:
     """Return the file of the user's API key for *endpoint*. Only the user may read it."""
     home = from_environment("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(home) / "nextfire" / "keys" / (httpx.URL(endpoint).host or "none")
+    return Path(home) / "nextfire" / "keys" / (httpx2.URL(endpoint).host or "none")
 
 
 def checked_key(key: str, place: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
-import httpx
+import httpx2
 
 from nextfire.client import access
 from nextfire.client.access import Auth
@@ -61,12 +61,12 @@ class Client(
         endpoint: str | None = None,
         key: str | None = None,
         *,
-        auth: Auth | str | httpx.Auth | None = None,
+        auth: Auth | str | httpx2.Auth | None = None,
         profile: str | None = None,
         region: str | None = None,
         timeout: float = TIMEOUT,
         retries: int = RETRIES,
-        transport: httpx.BaseTransport | None = None,
+        transport: httpx2.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -97,13 +97,13 @@ class Client(
             stack = access.local_stack()
             endpoint = stack.endpoint if stack else None
         found = access.checked_endpoint(endpoint)
-        if stack is not None and (key is not None or isinstance(auth, httpx.Auth)):
+        if stack is not None and (key is not None or isinstance(auth, httpx2.Auth)):
             raise ClientError(
                 f"`key` or `auth` without an endpoint: the folder selects {found}, which gets its"
                 " own key only.",
                 'Give the endpoint of the key, too: Client("https://…", key).',
             )
-        if not isinstance(auth, httpx.Auth):
+        if not isinstance(auth, httpx2.Auth):
             wanted = access.named(auth or (None if key else access.from_environment(access.AUTH)))
             if stack is not None:
                 auth = access.of_folder(wanted, stack.key_file, partial(_stack_signature, stack))
@@ -154,14 +154,14 @@ def _key(endpoint: str, key: str | None) -> str | None:
     return access.find_key(endpoint, None)
 
 
-def _stack_signature(stack: access.LocalEndpoint) -> httpx.Auth:
+def _stack_signature(stack: access.LocalEndpoint) -> httpx2.Auth:
     from nextfire.client import signing  # noqa: PLC0415 — boto3 takes a second
 
     session = signing.session_of(stack.access_key, stack.secret_key, stack.region)
     return signing.signature(session, stack.endpoint, stack.region)
 
 
-def _signature(endpoint: str, profile: str | None, region: str | None) -> httpx.Auth:
+def _signature(endpoint: str, profile: str | None, region: str | None) -> httpx2.Auth:
     from nextfire.client import signing  # noqa: PLC0415 — boto3 takes a second
 
     return signing.signature(signing.callers_session(profile, region), endpoint, region)

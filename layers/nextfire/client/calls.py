@@ -11,17 +11,18 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
-import httpx
+import httpx2
 
 from nextfire.client.access import ENDPOINT, Bearer, is_local
 from nextfire.client.errors import MAYBE_DONE, ApiError, ClientError, UnreachableError, error_of
+from nextfire.client.version import version
 
 T = TypeVar("T")
 FIRST_WAIT = 0.2
 """Average seconds before the first retry; doubled for each further retry."""
 LONGEST_WAIT = 20.0
 """Seconds. If a response asks for a longer wait, its error is raised instead."""
-_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _PASSING = frozenset(
     {
         HTTPStatus.BAD_GATEWAY,
@@ -55,11 +56,16 @@ class Caller:
     """Calls one endpoint."""
 
     def __init__(
-        self, endpoint: str, auth: httpx.Auth, pace: Pace, transport: httpx.BaseTransport | None
+        self, endpoint: str, auth: httpx2.Auth, pace: Pace, transport: httpx2.BaseTransport | None
     ) -> None:
         self.endpoint = endpoint.rstrip("/")
         self._pace = pace
-        self._http = httpx.Client(auth=auth, transport=transport, timeout=pace.timeout)
+        self._http = httpx2.Client(
+            auth=auth,
+            transport=transport,
+            timeout=pace.timeout,
+            headers={"User-Agent": f"nextfire/{version()} python-httpx2/{httpx2.__version__}"},
+        )
         self._carried = auth.kind if isinstance(auth, Bearer) else "iam"
 
     def close(self) -> None:
@@ -113,13 +119,13 @@ class Caller:
             attempt += 1
 
     def _put(self, url: str, headers: Mapping[str, str], content: bytes) -> None:
-        place = httpx.URL(url).host
+        place = httpx2.URL(url).host
         try:
             response = self._http.request(
                 "PUT", url, content=content, headers=dict(headers), auth=None
             )
             why = f"{response.status_code} {response.reason_phrase}"
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             response, why = None, type(error).__name__
         # The cause of the error contains the signed URL, so it is not chained.
         if response is None or response.is_server_error:
@@ -149,23 +155,23 @@ class Caller:
             raise UnreachableError(
                 f"Cannot reach {self.endpoint}: {error}.", self._remedy(), maybe_done=False
             ) from error
-        except httpx.TimeoutException as error:
+        except httpx2.TimeoutException as error:
             raise UnreachableError(
                 f"{self.endpoint} did not answer within {self._pace.timeout:.0f} s.",
                 MAYBE_DONE,
                 maybe_done=True,
             ) from error
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             raise UnreachableError(
                 f"The connection to {self.endpoint} was lost: {error}.",
                 f"{self._remedy()} {MAYBE_DONE}",
                 maybe_done=True,
             ) from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise ClientError(f"Cannot reach {self.endpoint}: {error}.", self._remedy()) from error
         return self._read(response), response.headers.get("ETag")
 
-    def _read(self, response: httpx.Response) -> dict[str, Any]:
+    def _read(self, response: httpx2.Response) -> dict[str, Any]:
         try:
             body: object = response.json()
         except ValueError:

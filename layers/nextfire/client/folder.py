@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from nextfire.client.errors import ClientError
 
@@ -107,8 +107,8 @@ def on_loopback(address: object) -> bool:
     if not isinstance(address, str) or not _LOCAL.fullmatch(address):
         return False
     try:
-        url = httpx.URL(address)
-    except httpx.InvalidURL:
+        url = httpx2.URL(address)
+    except httpx2.InvalidURL:
         return False
     return url.host in LOOPBACK and not url.userinfo and (url.port or 80) < 2**16
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Generator
 
 import boto3
-import httpx
+import httpx2
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
@@ -20,7 +20,7 @@ REGIONS = ["AWS_REGION", "AWS_DEFAULT_REGION"]
 _API_HOST = re.compile(r".+\.execute-api\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
 
 
-class Signature(httpx.Auth):
+class Signature(httpx2.Auth):
     """Signs each request for API Gateway (SigV4, service ``execute-api``)."""
 
     requires_request_body = True
@@ -29,7 +29,9 @@ class Signature(httpx.Auth):
         self._credentials = credentials
         self._region = region
 
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+    def auth_flow(
+        self, request: httpx2.Request
+    ) -> Generator[httpx2.Request, httpx2.Response, None]:
         signed = AWSRequest(request.method, str(request.url), data=request.content)
         frozen = self._credentials.get_frozen_credentials()
         SigV4Auth(frozen, "execute-api", self._region).add_auth(signed)
@@ -74,7 +76,7 @@ def signature(session: boto3.Session, endpoint: str, region: str | None = None) 
             "No AWS credentials to sign requests with.",
             "Log in (`aws sso login`), set AWS_PROFILE, or give --profile.",
         )
-    match = _API_HOST.fullmatch(httpx.URL(endpoint).host)
+    match = _API_HOST.fullmatch(httpx2.URL(endpoint).host)
     region = region or (match[1] if match else None) or session.region_name
     if region is None:
         raise ClientError(

@@ -2,8 +2,10 @@
 
 Each endpoint with a limit has a flow, which all executors share. Runs that must wait join its line:
 each comes one step after the run before it. A step is what the rate, or the usual duration of a
-call with all places taken, allows. A run that comes from the line needs a place and a free moment
-like all others; if it gets none, it joins the end of the line.
+call with all places taken, allows, and with a limit of places at most 30 s: calls may have become
+quicker. A run that comes from the line needs a place and a free moment like all others; if it gets
+none, it joins the end of the line. New runs wait behind the line, unless more than one place is
+free. A change of the limit ends the line; runs that wait already come at their time.
 
 All functions are pure. The clock may go backwards: no stored instant delays a run for longer than
 the longest wait.
@@ -15,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from nextfire.domain.call_limit import BURST, CallLimit
+from nextfire.domain.call_limit import BURST, MAX_PARALLEL, NO_LIMIT, CallLimit
 from nextfire.domain.endpoints import EndpointKey
 from nextfire.domain.instants import CLOCKS_DIFFER, cut
 from nextfire.domain.jitter import spread
@@ -26,6 +28,8 @@ WAIT_AT_MOST = timedelta(hours=1)
 _MINUTE = timedelta(minutes=1)
 _AT_FIRST = timedelta(seconds=1)
 _LONGEST_PLACE = timedelta(days=1)
+_LONGEST_STEP = timedelta(seconds=30)
+"""Of a line for places. Without it, calls that hang would slow the line for hours afterwards."""
 _WEIGHT = 0.2
 
 
@@ -37,6 +41,7 @@ class CallFlow:
     - `line_at`: when the last run of the line comes.
     - `places`: the calls in progress, and when each is given up if its executor died.
     - `usual`: the usual duration of a call.
+    - `limit`: the limit that `line_at` and `usual` are for.
     - `version`: increases with each change; a conditional write compares it.
     """
 
@@ -45,6 +50,7 @@ class CallFlow:
     line_at: datetime | None = None
     places: Mapping[str, datetime] = field(default_factory=dict)
     usual: timedelta = _AT_FIRST
+    limit: CallLimit = NO_LIMIT
     version: int = 0
 
 
@@ -70,31 +76,43 @@ def enter(
     """
     interval = _MINUTE / limit.per_minute if limit.per_minute else timedelta()
     places = {name: end for name, end in flow.places.items() if now < end <= now + _LONGEST_PLACE}
-    free_at = min(max(flow.free_at or now, now), now + BURST + interval)
-    line_at = flow.line_at or now
+    current = flow
+    if flow.limit != limit:
+        current = replace(flow, limit=limit, free_at=None, line_at=None, usual=_AT_FIRST)
+    free_at = min(max(current.free_at or now, now), now + BURST + interval)
+    line_at = current.line_at or now
     if not now < line_at <= now + WAIT_AT_MOST + CLOCKS_DIFFER:
         line_at = now
-    has_place = limit.parallel is None or len(places) < limit.parallel
-    if has_place and free_at <= now + BURST and not (caller.first and line_at > now):
+    free = MAX_PARALLEL + 1 if limit.parallel is None else limit.parallel - len(places)
+    overtakes = limit.parallel is not None and free > 1 and free_at <= now
+    is_next = not caller.first or line_at <= now or overtakes
+    changed = _changed(current, places=places)
+    if free > 0 and free_at <= now + BURST and is_next:
         if limit.parallel is not None:
             places[caller.name] = cut(caller.until)
-        return _changed(flow, free_at=free_at + interval, places=places), None
-    step = max(interval, flow.usual / limit.parallel if limit.parallel else interval)
+        kept = line_at if line_at > now else None
+        return replace(changed, free_at=free_at + interval, line_at=kept), None
+    step = interval
+    if limit.parallel is not None:
+        step = max(interval, min(current.usual / limit.parallel, _LONGEST_STEP))
     at = max(line_at, now + WAIT_AT_LEAST, free_at - BURST) + step
     if at <= now + WAIT_AT_MOST:
-        return _changed(flow, line_at=at, places=places), cut(at)
+        return replace(changed, line_at=at), cut(at)
     late = spread(f"{caller.name}\x1f{now}", WAIT_AT_MOST / 2)
     return flow, cut(now + WAIT_AT_MOST / 2 + late)
 
 
-def leave(flow: CallFlow, name: str, took: timedelta) -> CallFlow:
-    """Return *flow* after the call with the place *name* ended; unchanged if it has no place.
-    *took*: its duration.
+def leave(flow: CallFlow, ended: Mapping[str, timedelta]) -> CallFlow:
+    """Return *flow* after calls ended; unchanged if they have no place. *ended*: the names of their
+    places, and their durations.
     """
-    if name not in flow.places:
+    places = {each: end for each, end in flow.places.items() if each not in ended}
+    if len(places) == len(flow.places):
         return flow
-    places = {each: end for each, end in flow.places.items() if each != name}
-    usual = flow.usual * (1 - _WEIGHT) + max(took, timedelta()) * _WEIGHT
+    usual = flow.usual
+    for name, took in ended.items():
+        if name in flow.places:
+            usual = usual * (1 - _WEIGHT) + max(took, timedelta()) * _WEIGHT
     return _changed(flow, places=places, usual=usual)
 
 

@@ -250,7 +250,9 @@ MAX_DEFERRALS = 90
 it does not know when a run was deferred first. With the delays below it takes 19 hours at least.
 """
 _USUAL_DEFERRALS = 5
-"""After so many, delays double from 1 s, whatever the retry policy and Retry-After say."""
+"""After this number of deferrals in a row, delays double from 1 s, even if the retry policy and
+Retry-After ask for shorter ones.
+"""
 _DEFERRED_EVERY = timedelta(minutes=15)
 
 

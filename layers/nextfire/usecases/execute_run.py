@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from nextfire.domain.decisions import (
     ClaimAction,
@@ -27,9 +27,9 @@ from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.events import Events
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.queues import DeadLetters, Delivery
-from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.ports.runs import Claim, RunStore
 from nextfire.domain.ports.scripts import Directive, RunFiles
-from nextfire.domain.ports.targets import TargetRunner
+from nextfire.domain.ports.targets import Hold, TargetRunner
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 from nextfire.usecases.cover_missed import record_missed
 from nextfire.usecases.executor_config import ExecutorConfig
@@ -122,13 +122,16 @@ class ExecuteRun:
             run = self._runs.get(message.key)
             if run is None or not run.state.ended:
                 return self._pass_on(job, message, run)
-        deferred = self._defer(job, message)
+        first = message.dispatch == 1
+        hold = self._target.admit(job, message.key, self._clock.now(), first=first)
+        deferred = self._defer(job, message, hold) if hold else None
         if deferred is not None:
             return deferred
         try:
-            return self._with_job(job, message, host)
+            return self._with_job(job, message, host, hold)
         finally:
-            self._target.release(job, message.key)
+            if hold is None:
+                self._target.release(job, message.key)
 
     def _pass_on(self, job: Job, message: RunMessage, run: Run | None) -> Handled:
         """Dispatch the run to the pool that its job has moved to: this pool can read neither the
@@ -166,15 +169,14 @@ class ExecuteRun:
         claim = self._runs.advance(run, ended, lapsed=True)
         return Handled(Disposition.LEAVE, result.reason, claim.run, lost=claim.taken)
 
-    def _defer(self, job: Job, message: RunMessage) -> Handled | None:
-        """Postpone the run without an attempt, if the destination of its call is not available."""
+    def _defer(self, job: Job, message: RunMessage, hold: Hold) -> Handled | None:
+        """Postpone the run without an attempt: the destination of its call is not available.
+        Returns None if it has a record that is not free, or a later dispatch.
+        """
         now = self._clock.now()
-        hold = self._target.admit(job, message.key, now, first=message.dispatch == 1)
-        if hold is None:
-            return None
         run = self._runs.get(message.key) if message.dispatch > 1 else None
         if run is not None and (run.state is not RunState.PENDING or run.cancel_requested):
-            return None  # the claim decides
+            return None
         if run is not None and message.dispatch < run.dispatch:
             return None
         entry = next_dispatch(job, message.key, cut(hold.until), message.dispatch + 1, held=True)
@@ -184,23 +186,16 @@ class ExecuteRun:
             Disposition.ACKNOWLEDGE, f"deferred until {isoformat(hold.until)}: {hold.reason}", run
         )
 
-    def _with_job(self, job: Job, message: RunMessage, host: Host) -> Handled:
-        policy = job.definition.retry_policy
-        token = host.delivery.token
+    def _with_job(self, job: Job, message: RunMessage, host: Host, hold: Hold | None) -> Handled:
+        """Claim the run and make an attempt, or do what its record asks for. With *hold*, no
+        attempt is made.
+        """
         while True:
             now = self._clock.now()
-            claim = self._runs.claim(
-                message,
-                token=token,
-                worker=self._terms.worker,
-                pool=self._terms.pool,
-                job_revision=job.revision,
-                now=now,
-                lease_until=now + self._terms.lease,
-            )
+            claim = self._claim(job, message, host, now, hold)
             if claim.taken:
                 return self._run_attempt(job, claim.run, host)
-            decision = decide_claim(claim.run, message, policy, now)
+            decision = decide_claim(claim.run, message, job.definition.retry_policy, now)
             match decision.action:
                 case ClaimAction.AGAIN:
                     continue
@@ -214,34 +209,60 @@ class ExecuteRun:
                     host.delivery.hide(decision.until - now)
                     return Handled(Disposition.LEAVE, decision.reason, claim.run)
                 case ClaimAction.TAKE_OVER:
-                    was, to = (
-                        claim.run,
-                        claim.run.taken_over(
-                            dispatch=message.dispatch,
-                            token=token,
-                            worker=self._terms.worker,
-                            now=now,
-                            lease_until=now + self._terms.lease,
-                            pool=self._terms.pool,
-                        ),
-                    )
-                    claim = self._runs.advance(was, to, lapsed=True)
-                    if claim.taken:
-                        done = self._run_attempt(job, claim.run, host)
+                    done = self._take_over(job, claim.run, message, host, hold)
+                    if done is not None:
                         return _mark_lost(done)
                 case ClaimAction.CANCEL if claim.run.state is RunState.PENDING:
                     # The next iteration finds the run ended and settles it.
                     self._runs.cancel(message, reason=decision.reason, now=now)
                 case ClaimAction.CANCEL | ClaimAction.BURY:
-                    state = (
-                        RunState.CANCELLED
-                        if decision.action is ClaimAction.CANCEL
-                        else RunState.DEAD
-                    )
+                    state = _ENDS_AS[decision.action]
                     result = Result(AttemptOutcome.WORKER_LOST, decision.reason)
                     ended = self._outcomes.end(job, claim.run, state, result, now)
                     if ended is not None:
                         return _mark_lost(ended)
+
+    def _claim(
+        self, job: Job, message: RunMessage, host: Host, now: datetime, hold: Hold | None
+    ) -> Claim:
+        """Claim the run; with *hold*, only read its record."""
+        if hold is None:
+            return self._runs.claim(
+                message,
+                token=host.delivery.token,
+                worker=self._terms.worker,
+                pool=self._terms.pool,
+                job_revision=job.revision,
+                now=now,
+                lease_until=now + self._terms.lease,
+            )
+        run = self._runs.get(message.key)
+        if run is None or (run.state is RunState.PENDING and not run.cancel_requested):
+            raise UnavailableError("The run became free in the meantime. Try again.")
+        return Claim(run, taken=False)
+
+    def _take_over(
+        self, job: Job, run: Run, message: RunMessage, host: Host, hold: Hold | None
+    ) -> Handled | None:
+        """Make the next attempt of *run*, whose worker was lost; with *hold* it comes later. None:
+        another executor was first.
+        """
+        now = self._clock.now()
+        if hold is not None:
+            latest = replace(run, dispatch=max(run.dispatch, message.dispatch))
+            reason = f"lease of {run.worker} lapsed; {hold.reason}"
+            result = Result(AttemptOutcome.WORKER_LOST, reason)
+            return self._outcomes.retry(job, latest, result, cut(hold.until), now)
+        to = run.taken_over(
+            dispatch=message.dispatch,
+            token=host.delivery.token,
+            worker=self._terms.worker,
+            now=now,
+            lease_until=now + self._terms.lease,
+            pool=self._terms.pool,
+        )
+        claim = self._runs.advance(run, to, lapsed=True)
+        return self._run_attempt(job, claim.run, host) if claim.taken else None
 
     def _skip(self, job: Job, message: RunMessage) -> Handled | None:
         """Record the run as skipped, if it must not start and was never claimed."""
@@ -342,6 +363,7 @@ class ExecuteRun:
 
 
 _RECORDS = 5  # of a job's latest, per page
+_ENDS_AS = {ClaimAction.CANCEL: RunState.CANCELLED, ClaimAction.BURY: RunState.DEAD}
 _MAX_MOVES = 1000
 """Maximum number of dispatches in a row without an attempt, before a pass to another pool."""
 

@@ -63,7 +63,7 @@ class RecordOutcome:
             if ending is None
             else self.end(job, run, ending.state, result, now)
             if ending.retry_at is None
-            else self._retry(job, run, result, ending, now)
+            else self.retry(job, run, result, ending.retry_at, now)
         )
         if handled is None:
             return Handled(
@@ -111,28 +111,28 @@ class RecordOutcome:
             result.outcome is not AttemptOutcome.WORKER_LOST,
         )
 
-    def _retry(
-        self, job: Job, run: Run, result: Result, ending: Ending, now: datetime
+    def retry(
+        self, job: Job, run: Run, result: Result, at: datetime, now: datetime
     ) -> Handled | None:
-        """Schedule the next dispatch: first store the due entry, then the record.
+        """Schedule the next dispatch at *at*: first store the due entry, then the record. None if
+        this worker no longer owns the run.
 
         If we die between the two, the entry's message finds the run RUNNING, waits for the lease
         and takes over. In the reverse order the run would wait for a message that is never sent.
         """
-        at = ending.retry_at
-        assert at is not None  # noqa: S101 — for the type checker
         entry = next_dispatch(job, run.key, at, run.dispatch + 1)
         # A repetition may come long after *now*: the bucket of an entry depends on its write time.
         if not self._due.put([entry], self._clock.now()):
             raise UnavailableError("The retry could not be stored. Try again.")
-        claim = self._runs.advance(run, run.retrying(result, now, not_before=at))
+        lapsed = result.outcome is AttemptOutcome.WORKER_LOST
+        claim = self._runs.advance(run, run.retrying(result, now, not_before=at), lapsed=lapsed)
         if _refused_for_cancel(claim, run):
             # Cancelled while it failed. The entry's message finds the run ended.
             return self.end(job, run, RunState.CANCELLED, _cancelled(result, claim), now)
         if not claim.taken:
             return None
         reason = f"{result.reason}; next attempt at {isoformat(at)}"
-        return Handled(Disposition.ACKNOWLEDGE, reason, claim.run, result.outcome, True)
+        return Handled(Disposition.ACKNOWLEDGE, reason, claim.run, result.outcome, not lapsed)
 
     def _pause(self, job: Job, result: Result) -> None:
         """Pause the job if its target asked for it. If the job has changed since it was read, it is

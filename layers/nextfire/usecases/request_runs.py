@@ -126,7 +126,8 @@ class RequestRuns:
 
         Raises:
             NotFoundError: As for `FindRun.find`.
-            ConflictError: It has not ended, it sent no HTTP request, or its job no longer exists.
+            ConflictError: It has not ended, its record has no HTTP request, or its job no longer
+                exists.
         """
         found = self._find.find(key)
         if isinstance(found, PendingOccurrence) or not found.state.ended:
@@ -138,7 +139,8 @@ class RequestRuns:
         ]
         if not sent:
             raise ConflictError(
-                "The execution sent no HTTP request", "Only HTTP callbacks can be replayed."
+                "The record of the execution has no HTTP request",
+                "Only HTTP callbacks can be replayed.",
             )
         return self.run_now(
             key.job,

@@ -74,7 +74,8 @@ def encode_key(key: EndpointKey) -> Item:
     }
 
 
-def _decode_limit(item: Mapping[str, Any]) -> CallLimit:
+def decode_limit(item: Mapping[str, Any]) -> CallLimit:
+    """The limit in the item of an endpoint or of its flow. Raises LookupError or ValueError."""
     if "per_minute" not in item and "parallel" not in item:
         return NO_LIMIT
     per_minute, parallel = (
@@ -93,7 +94,7 @@ def decode_endpoint(item: Mapping[str, Any]) -> Endpoint:
     try:
         pool, _, tenant = item["owner"]["S"].partition("/")
         key = EndpointKey(pool, tenant, item["destination"]["S"])
-        endpoint = Endpoint(key, **_decode_attributes(item), limit=_decode_limit(item))
+        endpoint = Endpoint(key, **_decode_attributes(item), limit=decode_limit(item))
         counts = (endpoint.version - 1, endpoint.failures, endpoint.failed_probes)
         if (
             min(counts) < 0

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from nextfire.adapters.dynamodb.endpoint_items import decode_limit
 from nextfire.adapters.dynamodb.fields import (
     EXECUTORS,
     INTEGER,
@@ -72,6 +73,8 @@ FLOWS: tuple[Field[CallFlow], ...] = (
     Field("line_at", _MICROSECONDS, EXECUTORS),
     Field("places", _PLACES, EXECUTORS, unless={}),
     Field("usual", _DURATION, EXECUTORS, required=True),
+    Field("per_minute", INTEGER, EXECUTORS, get=lambda flow: flow.limit.per_minute, decoded=False),
+    Field("parallel", INTEGER, EXECUTORS, get=lambda flow: flow.limit.parallel, decoded=False),
     Field("version", INTEGER, EXECUTORS, required=True),
     Field("expires_at", INTEGER, EXECUTORS, get=_expires_at, decoded=False),
 )
@@ -95,7 +98,7 @@ def decode_flow(key: EndpointKey, item: Mapping[str, Any]) -> CallFlow:
         UndecodableError: *item* is not a valid flow.
     """
     try:
-        flow = CallFlow(key, **_decode_attributes(item))
+        flow = CallFlow(key, **_decode_attributes(item), limit=decode_limit(item))
         if flow.version < 1 or flow.usual < timedelta():
             raise ValueError("not a flow")
     except (LookupError, OverflowError, TypeError, ValueError) as error:

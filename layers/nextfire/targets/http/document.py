@@ -27,7 +27,7 @@ _CONNECTION = {
 _OURS = {"idempotency-key", "traceparent", "tracestate", "accept-encoding"}
 _IDENTITY_SERVICES = {
     *("iam", "sts", "organizations", "account", "sso", "sso-oauth", "identitystore"),
-    *("rolesanywhere", "signin"),
+    *("awsssoportal", "rolesanywhere", "signin", "sso-directory"),
 }
 """Names in signatures of the services that AWS calls may not use either: see `targets.aws`."""
 _CREDENTIALS = re.compile(

@@ -1,0 +1,155 @@
+"""The wheel, installed alone in a new environment: what `pip install nextfire` gives a user."""
+
+import json
+import os
+import subprocess
+import threading
+import tomllib
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from uv import find_uv_bin
+
+from infra.app import ROOT
+from nextfire.domain.key_text import secret_of, write_key
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+_ONLY_POSIX = ("fcntl", "grp", "pty", "pwd", "resource", "termios", "tty")
+_KEY = write_key("default", "a" * 16, secret_of(bytes(32)))
+_HEALTH = {"status": "ok", "time": "2026-05-24T10:00:00Z"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    _uv(
+        "build", "--wheel", "--out-dir", str(folder),
+        "--build-constraints", "requirements-build.txt", "--require-hashes",
+    )  # fmt: skip
+    [built] = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module", params=["highest", "lowest-direct"])
+def environment(
+    request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A virtual environment with the wheel, and the newest or the oldest dependencies that its
+    bounds allow.
+    """
+    folder = tmp_path_factory.mktemp(request.param)
+    _uv("venv", "--quiet", str(folder))
+    python = str(folder / "bin" / "python")
+    _uv("pip", "install", "--quiet", "--python", python, "--resolution", request.param, str(wheel))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[str]:
+    """The URL of a server that answers as the health route of an API."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps(_HEALTH | {"agent": self.headers["User-Agent"]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Keep the output of the tests short."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def _uv(*arguments: str) -> None:
+    subprocess.run([find_uv_bin(), *arguments], cwd=ROOT, check=True, capture_output=True)
+
+
+def _run(environment: Path, program: str, *arguments: str, folder: Path) -> str:
+    """The output of *program*, which sees nothing of this checkout."""
+    done = subprocess.run(
+        [environment / "bin" / program, *arguments],
+        cwd=folder,
+        env={"HOME": str(folder), "PATH": os.defpath},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_command_starts(environment: Path, tmp_path: Path) -> None:
+    version = PROJECT["project"]["version"]
+
+    assert _run(environment, "nextfire", "--version", folder=tmp_path) == f"nextfire {version}\n"
+    assert "Schedules jobs" in _run(environment, "nextfire", "--help", folder=tmp_path)
+    assert "--cron" in _run(environment, "nextfire", "jobs", "create", "--help", folder=tmp_path)
+
+
+def test_the_client_calls_an_api(environment: Path, tmp_path: Path, api: str) -> None:
+    call = (
+        "from nextfire import Client\n"
+        f"with Client({api!r}, {_KEY!r}) as client:\n"
+        "    print(client.get_health().document['agent'])"
+    )
+
+    agent = _run(environment, "python", "-c", call, folder=tmp_path)
+
+    assert agent.startswith(f"nextfire/{PROJECT['project']['version']} python-httpx2/")
+
+
+def test_commands_that_need_an_extra_name_it(environment: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [environment / "bin" / "nextfire", "worker", "--help"],
+        cwd=tmp_path, env={"HOME": str(tmp_path)}, check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    code = "from nextfire_cli.extras import missing_package as m\ntry:\n    import boto3\n"
+    code += "except ModuleNotFoundError as error:\n    print(m(error).remedy)"
+
+    remedy = _run(environment, "python", "-c", code, folder=tmp_path)
+
+    assert remedy == "Install it: pip install 'nextfire[aws]'\n"
+
+
+def test_what_needs_no_stack_imports_no_module_of_posix(environment: Path, tmp_path: Path) -> None:
+    """Otherwise the command and the client would not start on Windows."""
+    code = (
+        "import sys\n"
+        f"sys.modules.update(dict.fromkeys({_ONLY_POSIX!r}))\n"  # imports of them fail
+        "import nextfire_cli.main, nextfire\n"
+        "nextfire.Client\n"
+        "print('started')"
+    )
+
+    assert _run(environment, "python", "-c", code, folder=tmp_path) == "started\n"
+
+
+def test_types_are_published(environment: Path) -> None:
+    [packages] = environment.glob("lib/python*/site-packages")
+
+    assert (packages / "nextfire" / "py.typed").exists()
+    assert (packages / "nextfire_cli" / "py.typed").exists()
+
+
+def test_the_functions_have_what_a_worker_outside_the_stack_has() -> None:
+    """The group and the extras list the same packages with the same bounds."""
+    project, groups = PROJECT["project"], PROJECT["dependency-groups"]
+    extras = project["optional-dependencies"]
+    everything = {*project["dependencies"], *extras["aws"], *extras["worker"]}
+
+    assert {*groups["functions"]} <= everything
+    assert groups["signatures"] == extras["signatures"]
+    assert everything - {*groups["functions"], "nextfire[aws]"} == {
+        each
+        for each in project["dependencies"]
+        if each.partition(">")[0] in {"httpx2", "pyyaml", "rich", "typer"}
+    }
