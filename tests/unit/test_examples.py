@@ -17,6 +17,9 @@ from nextfire.domain.policies import MisfirePolicy, Overlap
 from nextfire.domain.ports.scripts import ScriptCall, ScriptExit
 from nextfire.domain.recurrence import check
 from nextfire.domain.schedule import ScheduleType
+from nextfire.domain.target import TargetKind
+from nextfire.targets.aws.model import check_call
+from nextfire.targets.http.addresses import AddressRules, check_url
 from nextfire_cli.definition import definition
 from nextfire_cli.job_files import read_documents
 from tests.supervisors import Watch
@@ -56,7 +59,13 @@ def test_job_file_can_be_scheduled_and_its_script_is_here(name: str) -> None:
 
     assert (first is None) == (document.type is ScheduleType.MANUAL)
     assert first is None or first > NOW
-    assert (EXAMPLES / f"{document.target.handler}.py").exists()
+    target = document.target
+    is_script = target.kind is TargetKind.SCRIPT
+    assert not is_script or (EXAMPLES / f"{target.handler}.py").exists()
+    if target.aws is not None:
+        check_call(target.aws, allowed=["*"])
+    if target.http is not None:
+        check_url(target.http.url, AddressRules())
 
 
 def test_there_is_a_job_file_of_each_type() -> None:
