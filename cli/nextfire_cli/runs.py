@@ -24,7 +24,8 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 POLL = 0.5
 """Seconds between two requests."""
 _OVER = {JobState.COMPLETED, JobState.CANCELLED}
-_SPAN = {"--from", "--to"}
+_SPAN = {"--from": "--since (--from)", "--to": "--to"}
+"""The flags that take a time, as messages name them."""
 _UNDER_WAY = {state for state in RunState if not state.ended}
 
 
@@ -122,7 +123,7 @@ def _list_some(
 ) -> None:
     now = datetime.fromtimestamp(time.time(), UTC)
     asked = {
-        flag.removeprefix("--"): moment(text, flag, now) if text and flag in _SPAN else text
+        flag.removeprefix("--"): moment(text, _SPAN[flag], now) if text and flag in _SPAN else text
         for flag, text in wanted.items()
     }
     find = partial(

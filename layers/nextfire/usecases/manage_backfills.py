@@ -160,7 +160,12 @@ class ManageBackfills:
                 wanted.at_most,
                 f"from {isoformat(first)} to {isoformat(found.last)} there are {found.count}"
                 " occurrences",
-                f"Narrow `from` and `to`, or raise `max`, to {MOST} at most.",
+                "Narrow `from` and `to`"
+                + (
+                    f", or raise `max`, to {MOST} at most."
+                    if wanted.at_most < MOST
+                    else f": a backfill runs {MOST} at most."
+                ),
             )
         return first, found.last, found.count
 
