@@ -169,7 +169,7 @@ class NextfireStack(Stack):
         # The API counts jobs of tenants with a job quota, and returns the counts.
         allow(
             api.role,
-            dynamodb("GetItem", "PutItem", "Query", "UpdateItem"),
+            dynamodb("GetItem", "BatchGetItem", "PutItem", "Query", "UpdateItem"),
             stores.jobs.table_arn,
         )
         # Before it drops data that watchers may need, it checks that they no longer need it.
@@ -403,6 +403,7 @@ class NextfireStack(Stack):
             "NEXTFIRE_SCRIPTS_BUCKET": self._stores.scripts.bucket_name,
             "NEXTFIRE_OUTPUTS_BUCKET": self._stores.outputs.bucket_name,
             "NEXTFIRE_EVENT_BUS": self._events.bus.event_bus_name,
+            "NEXTFIRE_QUOTAS": self._settings.quotas_json,
             "NEXTFIRE_WRITE_SHARDS": str(self._settings.write_shards),
             "NEXTFIRE_LEASE": iso8601(self._settings.lease),
         }

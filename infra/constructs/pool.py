@@ -78,9 +78,13 @@ class Pool(Construct):
         """Grant the permissions of an executor of this pool."""
         operations = [
             "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes",
+            "SendMessage",  # the runs of the children of a run
         ]  # fmt: skip
         if self._target is StackTarget.LOCAL:
-            operations += ["DeleteMessageBatch", "ChangeMessageVisibilityBatch"]  # as above
+            # As above.
+            operations += [
+                "DeleteMessageBatch", "ChangeMessageVisibilityBatch", "SendMessageBatch",
+            ]  # fmt: skip
         grants.allow(grantee, grants.sqs(*operations), self.queue.queue_arn)
         grants.allow(grantee, grants.sqs("SendMessage"), self.dead_letters.queue_arn)
 

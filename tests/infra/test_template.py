@@ -537,7 +537,7 @@ def test_functions_run_the_python_and_the_platform_of_their_layers(template: Tem
                 "NEXTFIRE_POOL", "NEXTFIRE_QUEUE_URL", "NEXTFIRE_DLQ_URL",
                 "NEXTFIRE_SCRIPTS_BUCKET", "NEXTFIRE_WRITE_SHARDS", "NEXTFIRE_LEASE",
                 "NEXTFIRE_OUTPUTS_BUCKET", "NEXTFIRE_EVENT_BUS", "NEXTFIRE_SCRIPT_MEMORY",
-                "NEXTFIRE_PACKAGES",
+                "NEXTFIRE_PACKAGES", "NEXTFIRE_QUOTAS",
                 "NEXTFIRE_EGRESS",
                 "NEXTFIRE_METADATA", "NEXTFIRE_ENDPOINTS_TABLE",
             },

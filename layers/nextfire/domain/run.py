@@ -168,6 +168,7 @@ class Run:
     - `trigger`: what created the run. If a user requested the run, or its skip: `request`, an id of
       the request; `request_reason`; `payload`, JSON that replaces the job's; `replay_of`, the
       request of an earlier run that it sends again.
+    - `upstream`: JSON about the runs of its parents, for its target. Not stored.
     """
 
     key: RunKey
@@ -203,6 +204,7 @@ class Run:
     request_reason: str | None = None
     payload: str | None = None
     replay_of: Replay | None = None
+    upstream: str | None = None
 
     @property
     def shown(self) -> Run:
@@ -360,6 +362,18 @@ class Run:
             covered=covered,
             pool=pool,
             dispatched_at=dispatched_at,
+        )
+
+    def reopened(self, now: datetime) -> Run:
+        """Return the SKIPPED run waiting for a dispatch: a parent that had failed has succeeded."""
+        # The next number may be in flight: that of the end of a join, see `HandOver`.
+        return replace(
+            self,
+            state=RunState.PENDING,
+            dispatch=self.dispatch + 2,
+            not_before=now,
+            finished_at=None,
+            reason=None,
         )
 
     def passed_over(self, reason: str, now: datetime, *, pool: str, dispatched_at: datetime) -> Run:

@@ -26,7 +26,7 @@ from nextfire.adapters.dynamodb.fields import (
 )
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.domain.backfill import Backfill, Order
-from nextfire.domain.definition import JobDefinition, WhenDocument
+from nextfire.domain.definition import EDGE_FIELDS, JobDefinition, WhenDocument
 from nextfire.domain.document import with_unknown
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import UID, JobKey
@@ -133,8 +133,10 @@ def _instants(content: Sequence[Mapping[str, str]]) -> tuple[datetime, ...]:
 
 
 def _definition_text(job: Job) -> str:
+    # Jobs without parents have the defaults: their items stay as small as before.
+    left_out = {"payload"} if job.definition.after else {"payload", *EDGE_FIELDS}
     document = with_unknown(job.definition.document(), job.definition)
-    return _json({name: value for name, value in document.items() if name != "payload"})
+    return _json({name: value for name, value in document.items() if name not in left_out})
 
 
 def _payload_text(job: Job) -> str | None:
@@ -142,6 +144,7 @@ def _payload_text(job: Job) -> str | None:
     return _json(payload) if payload != {} else None
 
 
+_IDS = Codec("S", ",".join, lambda text: tuple(text.split(",")))
 _INSTANTS = Codec("L", lambda instants: [{"N": str(to_ms(at))} for at in instants], _instants)
 
 KEY: tuple[Field[JobKey], ...] = (
@@ -166,6 +169,7 @@ _WITHOUT_PAYLOAD: tuple[Field[Job], ...] = (
     Field("counted", FLAG, EXECUTORS, unless=False, decoded=False),
     Field("drain_asked_at", INSTANT),
     Field("backfill", Codec("S", _encode_backfill, _decode_backfill)),
+    Field("children", _IDS, unless=()),
 )
 JOB_FIELDS: tuple[Field[Any], ...] = (
     *KEY,

@@ -104,6 +104,7 @@ class ScriptTarget:
                         **_context(job, run, self._clock.now() + timeout),
                     },
                     masker=masker,
+                    upstream=run.upstream,
                 )
                 # Nothing has extended the lease so far.
                 verdict = supervisor.ask()
