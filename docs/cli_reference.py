@@ -25,7 +25,7 @@ def page() -> str:
     parts = [PAGE.read_text().partition(_MARK)[0] + _MARK, "## Global options\n"]
     parts.append("\n".join(_parameters(command)) + "\n")
     alone = {name: each for name, each in command.commands.items() if not _is_group(each)}
-    parts.append("## Local stack and status\n")
+    parts.append("## Local stack, status and pipelines\n")
     parts += [_command(f"nextfire {name}", each) for name, each in alone.items()]
     for name, group in command.commands.items():
         if _is_group(group):

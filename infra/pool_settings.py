@@ -140,7 +140,7 @@ class PoolSettings(CallSettings):
     """Maximum number of messages per invocation of a Lambda executor. Default: 1; for calls, which
     are made concurrently, 10."""
     max_concurrency: Annotated[int, Field(ge=2, le=1000)] | None = 50
-    """Maximum concurrency of a Lambda executor; the account's other functions use the rest."""
+    """Maximum concurrency of a Lambda executor; lower if `accountConcurrency` requires it."""
     max_backlog: Annotated[int, Field(ge=1, le=100_000)] = 10_000
     """Maximum number of messages in the queue, in flight or not; other due runs wait in the
     table."""

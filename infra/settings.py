@@ -15,6 +15,8 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
+from infra.concurrency import Shares, share
+from infra.limits import MAX_GROUPS
 from infra.pool_settings import LAMBDA_LIMIT, PoolSettings
 from infra.setting_types import (
     LOG_RETENTIONS,
@@ -165,7 +167,7 @@ class Settings(StrictSettings):
     """Number of shards over which writers spread due entries. Increase `readShards` first."""
     read_shards: Annotated[int, Field(ge=1, le=999)] = 4
     """Number of shards that watchers read; at least `writeShards`."""
-    groups: Annotated[int, Field(ge=1, le=100)] = 1
+    groups: Annotated[int, Field(ge=1, le=MAX_GROUPS)] = 1
     """Number of watcher groups; the shards are divided among them."""
     tenant_weights: Annotated[
         dict[str, Annotated[int, Field(ge=1, le=1000)]], BeforeValidator(json_if_text)
@@ -219,8 +221,19 @@ class Settings(StrictSettings):
     aws_client: Literal["lean", "boto3"] = "lean"
     """The client of DynamoDB and SQS: the functions' own (`lean`) or `boto3`. Worker processes read
     `NEXTFIRE_AWS_CLIENT`."""
+    account_concurrency: Annotated[int, Field(ge=10, le=1_000_000)] = 10
+    """The quota "Concurrent executions" of Lambda in this account and region, which new accounts
+    have: 10. Show yours with `aws lambda get-account-settings`. From about 115, watcher and API
+    reserve a part; in smaller accounts, the concurrency of Lambda pools is limited so that enough
+    remains for them. Other functions of the account are not counted."""
     alarm_topic_arn: str | None = None
-    """The SNS topic that the alarms notify."""
+    """The SNS topic that the alarms notify. Default: none, or a new one if `alarmEmail` is set."""
+    alarm_email: Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+$")] | None = None
+    """The address that gets a mail for each alarm that needs an operator. SNS asks it to confirm
+    the subscription."""
+    alarm_on_dead_runs: bool = False
+    """Whether dead runs, such as a user's failing script, notify `alarmTopicArn` or `alarmEmail`.
+    The alarms exist in either case."""
     remove_data: bool = False
     """Whether deleting the stack also deletes tables, scripts, outputs, the audit log and the audit
     chain."""
@@ -262,6 +275,16 @@ class Settings(StrictSettings):
         return self.target is StackTarget.AWS
 
     @property
+    def concurrency(self) -> Shares:
+        """How the functions share `account_concurrency`.
+
+        Raises:
+            ValueError: It does not suffice.
+        """
+        pools = sum(pool.executor == "lambda" for pool in self.pools.values())
+        return share(self.account_concurrency, groups=self.groups, pools=pools)
+
+    @property
     def watcher_timeout(self) -> timedelta:
         """The timeout of a hung watcher. Other watchers end by themselves after `life`."""
         return self.life + timedelta(seconds=20)
@@ -280,6 +303,8 @@ class Settings(StrictSettings):
                 "because a function's environment is limited to 4 KB: move common values into the "
                 "default"
             )
+        if self.target is StackTarget.AWS:
+            _ = self.concurrency
         if self.life < MIN_LIFE:
             raise ValueError(
                 f"life must be at least {iso8601(MIN_LIFE)}: a watcher is invoked each minute, and "

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from aws_cdk import CfnOutput, IStackSynthesizer, Stack
+from aws_cdk import CfnOutput, Duration, IStackSynthesizer, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
@@ -60,6 +60,7 @@ class NextfireStack(Stack):
             description="nextfire: a serverless distributed job scheduler",
         )
         self._settings = settings
+        self._shares = settings.concurrency if settings.target is StackTarget.AWS else None
         self._build = build
         self._encryption = Encryption(self, "Encryption", settings=settings)
         self._key = self._encryption.key
@@ -133,6 +134,9 @@ class NextfireStack(Stack):
                 **{f"executor-{name}": function for name, function in self._executors.items()},
             },
             pools=self._pools,
+            server_errors=self._api.http_api.metric_server_error(
+                period=Duration.minutes(1), statistic="Sum"
+            ),
             audit_failures=self._audit_log.failures,
             settings=settings,
         )
@@ -150,6 +154,7 @@ class NextfireStack(Stack):
             memory=self._settings.api_memory,
             timeout=_API_TIMEOUT,
             audited=True,
+            reserved=self._shares.api if self._shares else None,
             environment={
                 **self._tables("jobs", "due", "runs", "control", "keys", "requests", "endpoints"),
                 **self._shards(),
@@ -164,7 +169,7 @@ class NextfireStack(Stack):
         # The API counts jobs of tenants with a job quota, and returns the counts.
         allow(
             api.role,
-            dynamodb("GetItem", "PutItem", "Query", "UpdateItem"),
+            dynamodb("GetItem", "BatchGetItem", "PutItem", "Query", "UpdateItem"),
             stores.jobs.table_arn,
         )
         # Before it drops data that watchers may need, it checks that they no longer need it.
@@ -239,6 +244,7 @@ class NextfireStack(Stack):
             key=self._key,
             memory=self._settings.watcher_memory,
             timeout=self._settings.watcher_timeout,
+            reserved=self._shares.watcher if self._shares else None,
             environment={
                 **self._tables("jobs", "due", "runs", "control"),
                 **self._shards(),
@@ -350,7 +356,7 @@ class NextfireStack(Stack):
             network=self._private_network(pool),
         )
         self._grant_execution(executor.role, pool)
-        pool.feed(executor)
+        pool.feed(executor, at_most=self._shares.pool if self._shares else None)
         return executor
 
     def _private_network(self, pool: Pool) -> PrivateNetwork | None:
@@ -397,6 +403,7 @@ class NextfireStack(Stack):
             "NEXTFIRE_SCRIPTS_BUCKET": self._stores.scripts.bucket_name,
             "NEXTFIRE_OUTPUTS_BUCKET": self._stores.outputs.bucket_name,
             "NEXTFIRE_EVENT_BUS": self._events.bus.event_bus_name,
+            "NEXTFIRE_QUOTAS": self._settings.quotas_json,
             "NEXTFIRE_WRITE_SHARDS": str(self._settings.write_shards),
             "NEXTFIRE_LEASE": iso8601(self._settings.lease),
         }

@@ -38,6 +38,7 @@ __all__ = [
     "payload",
     "result",
     "save_checkpoint",
+    "upstream",
 ]
 
 LOCAL_CHECKPOINT = ".nextfire-checkpoint.json"
@@ -122,6 +123,18 @@ def checkpoint() -> Any:  # noqa: ANN401 - any JSON value
         except FileNotFoundError:
             return None
     return _ask({"op": "checkpoint.load"})
+
+
+def upstream() -> Any:  # noqa: ANN401 - any JSON value
+    """Return the runs of the parents of a job of type AFTER, by job id: for each an object with
+    ``state``, ``executionId`` and ``result``, the JSON value that it set.
+
+    Returns ``{}`` for jobs without parents, and outside nextfire.
+
+    Raises:
+        NotKeptError: The runs cannot be read.
+    """
+    return {} if _is_local() else _ask({"op": "upstream"})
 
 
 def save_checkpoint(value: object) -> None:

@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
@@ -619,6 +620,7 @@ class _Message:
     message_id: str
     visible_at: datetime
     receipt: int = 0
+    receives: int = 0
 
 
 class MemoryFifo:
@@ -686,8 +688,15 @@ class MemoryFifo:
     def _deliver(self, message: _Message, visible_at: datetime) -> MemoryDelivery:
         self._receipts += 1
         message.receipt, message.visible_at = self._receipts, visible_at
+        message.receives += 1
         return MemoryDelivery(
-            message.body, self, message, self._receipts, message.message_id, message.group
+            message.body,
+            self,
+            message,
+            self._receipts,
+            message.message_id,
+            message.group,
+            message.receives,
         )
 
 
@@ -701,6 +710,7 @@ class MemoryDelivery:
     receipt: int
     message_id: str
     group: str
+    receives: int = 1
 
     @property
     def token(self) -> str:
@@ -754,6 +764,12 @@ class MemoryRunQueue:
             self.log.append(message)
             sent.add(index)
         return sent
+
+    def of(self, pool: str) -> MemoryRunQueue:
+        """The sending side of the queue of *pool* alone, as executors have it."""
+        alone = copy(self)
+        alone.queues = {pool: self.queues[pool]}
+        return alone
 
     def backlog(self, pool: str) -> int:
         return len(self.queues[pool]) if pool in self.queues else 0
@@ -918,6 +934,17 @@ class MemoryRunStore:
             assert there is not None, "an absent run can be skipped"
             return there
 
+    def reopen(self, run: Run) -> Claim:
+        with self._lock:
+            there = self.get(run.key)
+            if there is None:
+                return Claim(Run(run.key, RunState.CANCELLED), taken=False)
+            skipped = there.state is RunState.SKIPPED and there.pool is None and there.covered == 1
+            if skipped and there.dispatch < run.dispatch:
+                return Claim(self._store(run), taken=True)
+            ours = (there.state, there.dispatch) == (run.state, run.dispatch)
+            return Claim(there, taken=ours)
+
     def skip_next(self, run: Run, job: Job) -> Written:
         assert self._jobs is not None, "a store without a job store skips no occurrence"
         with self._lock:
@@ -1074,6 +1101,25 @@ class MemoryRunStore:
 def _before(run_id: str) -> str:
     """A string that sorts before *run_id* and after all smaller run ids."""
     return f"{run_id[:-1]}{chr(ord(run_id[-1]) - 1)}\uffff"
+
+
+class MemoryJoinStore:
+    """`JoinStore`. `writes`: the number of additions to each item."""
+
+    def __init__(self) -> None:
+        self.items: dict[tuple[RunKey, int], set[str]] = {}
+        self.writes: Counter[tuple[RunKey, int]] = Counter()
+        self._lock = threading.Lock()
+
+    def add(self, run: RunKey, group: int, mark: str, now: datetime) -> Collection[str]:  # noqa: ARG002
+        with self._lock:
+            self.writes[run, group] += 1
+            self.items.setdefault((run, group), set()).add(mark)
+            return sorted(self.items[run, group])
+
+    def read(self, run: RunKey, groups: Collection[int]) -> Collection[str]:
+        with self._lock:
+            return [mark for each in groups for mark in sorted(self.items.get((run, each), ()))]
 
 
 class MemoryRunFiles:
@@ -1517,6 +1563,7 @@ class Stores:
     scripts: MemoryScriptStore = field(default_factory=MemoryScriptStore)
     requests: MemoryRequestStore = field(default_factory=MemoryRequestStore)
     endpoints: MemoryEndpointStore = field(default_factory=MemoryEndpointStore)
+    joins: MemoryJoinStore = field(default_factory=MemoryJoinStore)
 
 
 def memory_stores(clock: Clock, pools: Collection[str], *, shards: int = 1) -> Stores:

@@ -81,6 +81,7 @@ class World:
         self.queue = stores.queue
         self.dead_letters = stores.dead_letters
         self.runs = stores.runs
+        self.joins = stores.joins
         self.files = stores.files
         self.events = stores.events
         self.secrets = stores.secrets
@@ -282,6 +283,9 @@ class Worker:
             events=through(world.events, "events"),
             clock=world.clock,
             background=InlineExecutor(),
+            joins=through(world.joins, "joins"),
+            queue=through(world.queue.of(self.pool), "queue"),
+            quotas=world.shares.quotas,
         )
         config = ExecutorConfig(self.name, self.pool, LEASE, output_cap=world.output_cap)
         execute_run = execute_run_of(ports, config)

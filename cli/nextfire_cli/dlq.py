@@ -119,7 +119,7 @@ def redrive(
     client = caller.client()
     queue = _queue(caller, pool, stack, queue_url)
     tenant = caller.tenant()
-    first = moment(since, "--from", datetime.fromtimestamp(time.time(), UTC))
+    first = moment(since, "--since (--from)", datetime.fromtimestamp(time.time(), UTC))
     done = _Redriven()
     try:
         with _progress(caller, "executions", None) as tell:

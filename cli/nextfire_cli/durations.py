@@ -64,7 +64,7 @@ def whole_seconds(text: str, flag: str, least: int, most: int) -> int:
     if rest or not least <= seconds <= most:
         raise typer.BadParameter(
             f"{text!r} is not a duration in whole seconds from {least} s to {_in_words(most)}. "
-            "Write 30, 30s, 10m, 30d or PT10M.",
+            f"Write {_examples(least, most)}.",
             param_hint=flag,
         )
     return seconds
@@ -113,6 +113,13 @@ def _iso_8601(text: str) -> str:
         return text.upper()
     date = "".join(f"{match[unit]}{unit}" for unit in "WD" if match[unit])
     return f"P{date}" + (f"T{match['T'].upper()}" if match["T"] else "")
+
+
+def _examples(least: int, most: int) -> str:
+    """Durations from *least* to *most* seconds, as a user can type them: ``30, 30s or PT10M``."""
+    known = {"30": 30, "30s": 30, "10m": 600, "2h": 7_200, "30d": 2_592_000, "PT10M": 600}
+    *texts, last = [text for text, seconds in known.items() if least <= seconds <= most]
+    return f"{', '.join(texts)} or {last}"
 
 
 def _in_words(seconds: int) -> str:

@@ -1,8 +1,43 @@
-"""Errors of the command: those of the client. `main` prints them and exits with 1."""
+"""Errors of the command: those of the client, and their exit codes. `main` prints them."""
 
-from nextfire.client import ApiError, ClientError
+from http import HTTPStatus
+
+from nextfire.client import ApiError, ClientError, UnreachableError
 
 CliError = ClientError
 """A problem and its remedy."""
 
-__all__ = ["ApiError", "CliError"]
+FAILED, NOT_FOUND, FORBIDDEN, CONFLICT, UNAVAILABLE = 1, 3, 4, 5, 6
+EXIT_CODES = {
+    0: "done",
+    FAILED: "failed",
+    2: "wrong usage",
+    NOT_FOUND: "not found",
+    FORBIDDEN: "no or wrong credentials, or not permitted",
+    CONFLICT: "the state of the resource does not allow it, or it has changed",
+    UNAVAILABLE: "no response, too many requests, or the API failed: try again later",
+}
+"""The exit codes of the command, and their meaning. Typer itself exits with 2."""
+_BY_STATUS: dict[int, int] = {
+    HTTPStatus.UNAUTHORIZED: FORBIDDEN,
+    HTTPStatus.FORBIDDEN: FORBIDDEN,
+    HTTPStatus.NOT_FOUND: NOT_FOUND,
+    HTTPStatus.CONFLICT: CONFLICT,
+    HTTPStatus.PRECONDITION_FAILED: CONFLICT,
+    HTTPStatus.TOO_MANY_REQUESTS: UNAVAILABLE,
+}
+
+
+def exit_code(error: BaseException | None) -> int:
+    """Return the exit code for *error*, or for the error of the API that caused it."""
+    while error is not None:
+        if isinstance(error, UnreachableError):
+            return UNAVAILABLE
+        if isinstance(error, ApiError):
+            is_defect = error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+            return _BY_STATUS.get(error.status, UNAVAILABLE if is_defect else FAILED)
+        error = error.__cause__
+    return FAILED
+
+
+__all__ = ["ApiError", "CliError", "exit_code"]

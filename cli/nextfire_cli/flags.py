@@ -253,6 +253,9 @@ CALL_FLAGS = [
 
 WITHOUT_FLAG = {
     "type": "The flag for `schedule` selects it: --cron, --at, ...",
+    "after": "Only in a document (--file): a list of objects.",
+    "triggerRule": "Only in a document (--file), with `after`.",
+    "joinTimeoutSec": "Only in a document (--file), with `after`.",
     "target.script": "Only in a document (--file): --handler names a script of the pool.",
 }
 """Fields that no flag sets, and why."""

@@ -3,13 +3,13 @@
 import json
 import sys
 from collections.abc import Sequence
-from datetime import date
 from pathlib import Path
 
 import typer
 import yaml
 
 from nextfire_cli.documents import Document
+from nextfire_cli.yaml_text import read_yaml
 
 
 def read_job(file: str) -> Document:
@@ -55,25 +55,31 @@ def read_labels(pairs: Sequence[str], flag: str = "--label") -> dict[str, str]:
     return labels
 
 
-def _read_any(file: str, flag: str) -> object:
+def read_documents(file: str, flag: str) -> list[object]:
+    """Return the documents in *file*, JSON or YAML; ``-``: standard input.
+
+    Raises:
+        typer.BadParameter: *file* cannot be read. *flag*: names it in the message.
+    """
     text = _read(file, flag)
     try:
         # YAML does not allow tabs, which JSON may be indented with.
         is_json = text.lstrip().startswith(("{", "["))
-        found: object = json.loads(text) if is_json else yaml.safe_load(text)
-        # YAML reads an unquoted instant as a date; the API wants the text.
-        found = json.loads(json.dumps(found, default=_iso))
+        found = [json.loads(text)] if is_json else read_yaml(text)
+        # The members of YAML's objects may have names of other types.
+        return [json.loads(json.dumps(each)) for each in found]
     except (ValueError, TypeError, yaml.YAMLError) as error:
         raise typer.BadParameter(
             f"{file} is neither JSON nor YAML: {error}", param_hint=flag
         ) from error
-    return found
 
 
-def _iso(value: object) -> str:
-    if isinstance(value, date):  # or a datetime, which is one
-        return value.isoformat()
-    raise TypeError(f"{value!r} is not a JSON value")
+def _read_any(file: str, flag: str) -> object:
+    documents = read_documents(file, flag)
+    if len(documents) > 1:
+        problem = f"{file} contains {len(documents)} documents instead of one"
+        raise typer.BadParameter(problem, param_hint=flag)
+    return documents[0] if documents else None
 
 
 def _read(file: str, flag: str) -> str:

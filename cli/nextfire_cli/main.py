@@ -23,6 +23,7 @@ from nextfire_cli import (
     endpoints,
     jobs,
     keys,
+    pipelines,
     render,
     runs,
     schedules,
@@ -30,7 +31,7 @@ from nextfire_cli import (
     session,
     worker,
 )
-from nextfire_cli.errors import CliError
+from nextfire_cli.errors import EXIT_CODES, CliError, exit_code
 from nextfire_cli.extras import missing_package
 from nextfire_cli.session import Session
 
@@ -58,7 +59,7 @@ class _Group(TyperGroup):
             return super().invoke(ctx)
         except CliError as error:
             session.of(ctx).fail(error)
-            raise typer.Exit(1) from error
+            raise typer.Exit(exit_code(error)) from error
         except ModuleNotFoundError as error:
             if (lacks := missing_package(error)) is None:
                 raise
@@ -92,10 +93,11 @@ def _globals_first(args: list[str]) -> list[str]:
 app = typer.Typer(
     cls=_Group,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Global options may stand anywhere. Exit codes: 0 done, 1 failed, 2 wrong usage.",
+    epilog="Global options can be anywhere in a command. Exit codes: "
+    + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
+    + ".",
 )
 app.add_typer(jobs.app, name="jobs", help="Create, show, change and cancel jobs.")
 app.add_typer(runs.app, name="runs", help="List, show, cancel and redrive runs.")
@@ -255,6 +257,8 @@ def down(
 
 
 app.command("worker")(worker.worker)
+app.command("apply")(pipelines.apply)
+app.command("export")(pipelines.export)
 app.command("backup")(backup.backup)
 app.command("restore")(backup.restore)
 

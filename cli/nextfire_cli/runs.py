@@ -17,13 +17,15 @@ from nextfire_cli.documents import Document, first
 from nextfire_cli.durations import moment
 from nextfire_cli.errors import ApiError, CliError
 from nextfire_cli.flag_kinds import one_of
+from nextfire_cli.run_tree import tree
 from nextfire_cli.session import Session
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 POLL = 0.5
 """Seconds between two requests."""
 _OVER = {JobState.COMPLETED, JobState.CANCELLED}
-_SPAN = {"--from", "--to"}
+_SPAN = {"--from": "--since (--from)", "--to": "--to"}
+"""The flags that take a time, as messages name them."""
 _UNDER_WAY = {state for state in RunState if not state.ended}
 
 
@@ -121,7 +123,7 @@ def _list_some(
 ) -> None:
     now = datetime.fromtimestamp(time.time(), UTC)
     asked = {
-        flag.removeprefix("--"): moment(text, flag, now) if text and flag in _SPAN else text
+        flag.removeprefix("--"): moment(text, _SPAN[flag], now) if text and flag in _SPAN else text
         for flag, text in wanted.items()
     }
     find = partial(
@@ -147,6 +149,9 @@ def get(context: typer.Context, execution_id: ExecutionId) -> None:
     caller = session.of(context)
     run = caller.client().get_execution(execution_id).document
     caller.show(run, render.execution(run))
+
+
+app.command()(tree)
 
 
 @app.command()

@@ -34,7 +34,6 @@ from functions.api.problems import (
     problem_of,
     unreadable,
 )
-from functions.api.remedies import nearest
 from functions.api.request_record import RecordingKeyStore, RequestThreadPool
 from functions.api.requests import MAX_PARAMETER_CHARS, too_long
 from functions.api.target_checks import target_check
@@ -55,6 +54,7 @@ from nextfire.domain.ports.pages import Unreadable
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.scripts import RunFiles
 from nextfire.domain.quotas import Quota, too_many_requests
+from nextfire.domain.remedies import nearest
 from nextfire.domain.restriction import RestrictedError
 from nextfire.responses.base import one_line
 from nextfire.settings import ApiSettings

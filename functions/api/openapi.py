@@ -135,14 +135,12 @@ _EXAMPLES: dict[str, Any] = {
         "type": "about:blank",
         "title": "Unprocessable Entity",
         "status": 422,
-        "detail": (
-            "timeout_sec: Extra inputs are not permitted (got 60). Did you mean `timeoutSec`?"
-        ),
+        "detail": ("timeout_sec: unknown field (got 60). Did you mean `timeoutSec`?"),
         "errors": [
             {
                 "field": "timeout_sec",
                 "value": "60",
-                "problem": "Extra inputs are not permitted",
+                "problem": "unknown field",
                 "remedy": "Did you mean `timeoutSec`?",
             }
         ],

@@ -78,7 +78,8 @@ def _check_template(field: str, template: object, definition: JobDefinition) -> 
     is checked when it starts.
     """
     try:
-        render(template, example_context(definition.payload))  # type: ignore[arg-type] # JSON
+        parents = [edge.job for edge in definition.after]
+        render(template, example_context(definition.payload, parents))  # type: ignore[arg-type]
     except TemplateError as error:
         raise InvalidInputError(
             field, "the template", str(error), "For example {{payload.id}} or {{run.executionId}}."

@@ -51,6 +51,7 @@ def _delivery_of(record: dict[str, Any], client: SQSClient, queue_url: str) -> S
         record["receiptHandle"],
         record["messageId"],
         record["attributes"].get("MessageGroupId", ""),
+        receives=int(record["attributes"].get("ApproximateReceiveCount", "1")),
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import timedelta
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -13,6 +13,7 @@ from constructs import Construct
 from infra.constructs.code import Code
 from infra.constructs.grants import allow
 from infra.constructs.private_network import PrivateNetwork
+from infra.limits import check_environment
 from infra.settings import Settings
 from nextfire.domain.metrics import NAMESPACE
 
@@ -22,6 +23,7 @@ class Function(Construct):
 
     Its role may write only to its own log group, which is encrypted with *key*. *audited*: the log
     holds audit events and has their retention. *network*: the VPC of the function, if any.
+    *reserved*: concurrency that no other function can use.
     """
 
     def __init__(
@@ -38,9 +40,18 @@ class Function(Construct):
         environment: Mapping[str, str],
         audited: bool = False,
         network: PrivateNetwork | None = None,
+        reserved: int | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         self.folder = folder
+        environment = {
+            "POWERTOOLS_SERVICE_NAME": folder,
+            "POWERTOOLS_METRICS_NAMESPACE": NAMESPACE,
+            "POWERTOOLS_LOG_LEVEL": settings.log_level,
+            "NEXTFIRE_AWS_CLIENT": settings.aws_client,
+            **environment,
+        }
+        check_environment(Stack.of(self), folder, environment)
         self.role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         log_group = logs.LogGroup(
             self,
@@ -64,13 +75,8 @@ class Function(Construct):
             log_group=log_group,
             memory_size=memory,
             timeout=Duration.seconds(int(timeout.total_seconds())),
-            environment={
-                "POWERTOOLS_SERVICE_NAME": folder,
-                "POWERTOOLS_METRICS_NAMESPACE": NAMESPACE,
-                "POWERTOOLS_LOG_LEVEL": settings.log_level,
-                "NEXTFIRE_AWS_CLIENT": settings.aws_client,
-                **environment,
-            },
+            reserved_concurrent_executions=reserved,
+            environment=environment,
             # Rules invoke their function again a minute later, so retries are not needed.
             retry_attempts=0,
             max_event_age=Duration.minutes(1),

@@ -1,14 +1,15 @@
-"""The dashboard and the alarms. An alarm's id starts with the folder or pool to inspect."""
+"""The dashboard, and which alarms there are. An alarm's id starts with the folder or pool to
+inspect.
+"""
 
 from collections.abc import Mapping, Sequence
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_cloudwatch_actions as actions
-from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra.constructs.alarms import Alarms, Notify
 from infra.constructs.function import Function
 from infra.constructs.pool import Pool
 from infra.settings import Settings
@@ -17,15 +18,18 @@ from nextfire.domain.metrics import NAMESPACE, Metric
 _MINUTE = Duration.minutes(1)
 _LATENESS_LIMIT_MS = 4000
 _AUDIT_AGE_LIMIT_MS = 15 * 60 * 1000
-_IGNORE = cloudwatch.TreatMissingData.NOT_BREACHING
+_WAIT_LIMIT_SECONDS = 15 * 60
 _SERVICES_THAT_DECODE = ("watcher", "executor", "worker", "auditor")
 
 
-def _metric(metric: Metric, service: str, statistic: str = "Sum") -> cloudwatch.Metric:
+def _metric(
+    metric: Metric, service: str, statistic: str = "Sum", group: int | None = None
+) -> cloudwatch.Metric:
+    of_group = {} if group is None else {"group": str(group)}
     return cloudwatch.Metric(
         namespace=NAMESPACE,
         metric_name=metric,
-        dimensions_map={"service": service},
+        dimensions_map={"service": service, **of_group},
         statistic=statistic,
         period=_MINUTE,
     )
@@ -41,114 +45,133 @@ class Monitoring(Construct):
         *,
         functions: Mapping[str, Function],
         pools: Sequence[Pool],
+        server_errors: cloudwatch.IMetric,
         audit_failures: sqs.Queue,
         settings: Settings,
     ) -> None:
         super().__init__(scope, construct_id)
-        topic_arn = settings.alarm_topic_arn
-        self._action = (
-            actions.SnsAction(sns.Topic.from_topic_arn(self, "Topic", topic_arn))
-            if topic_arn
-            else None
+        self._alarms = Alarms(self, settings)
+        self._alarm_on_watchers(settings.groups)
+        self._alarm_on_functions(functions)
+        self._alarm_on_pools(pools, settings)
+        self._alarm_on_defects(server_errors)
+        self._alarm_on_audit(functions["auditlog"], audit_failures)
+        self._alarms.add_summary()
+        self._draw(functions, pools, settings.groups)
+
+    def _alarm_on_watchers(self, groups: int) -> None:
+        self._alarms.add(
+            "watcher-late",
+            _metric(Metric.DISPATCH_LATENESS, "watcher", "p99"),
+            f"The p99 of dispatch lateness exceeds {_LATENESS_LIMIT_MS} ms.",
+            runbook="watcher-late",
+            threshold=_LATENESS_LIMIT_MS,
+            evaluation_periods=3,
+            datapoints_to_alarm=2,
+            notify=Notify.SUMMARY,
         )
-        self._alarm_on_promises()
+        for group in range(groups):
+            self._alarms.add(
+                f"watcher-{group}-silent",
+                _metric(Metric.TICKS, "watcher", group=group),
+                f"No watcher of group {group} has ticked for two minutes: a part of the due runs "
+                "is not dispatched.",
+                runbook="watcher-silent",
+                comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+                threshold=1,
+                evaluation_periods=2,
+                treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
+                notify=Notify.SUMMARY,
+            )
+        self._alarms.add(
+            "watcher-undelivered",
+            _metric(Metric.UNDELIVERED, "watcher"),
+            "Sending due runs to a pool's queue has failed for three minutes.",
+            runbook="watcher-undelivered",
+            evaluation_periods=3,
+            notify=Notify.SUMMARY,
+        )
+
+    def _alarm_on_functions(self, functions: Mapping[str, Function]) -> None:
         for name, function in functions.items():
-            self._alarm(
+            self._alarms.add(
                 f"{name}-errors",
                 function.function.metric_errors(period=_MINUTE),
                 f"The function {name} failed or was killed: see its log group.",
+                runbook="function-errors",
             )
+            dispatches = name == "watcher" or name.startswith("executor-")
+            self._alarms.add(
+                f"{name}-throttled",
+                function.function.metric_throttles(period=_MINUTE),
+                f"Lambda has throttled the function {name} for three minutes: the concurrency of "
+                "the account or of the function is used up.",
+                runbook="function-throttled",
+                evaluation_periods=3,
+                notify=Notify.SUMMARY if dispatches else Notify.ALWAYS,
+            )
+
+    def _alarm_on_pools(self, pools: Sequence[Pool], settings: Settings) -> None:
         for pool in pools:
-            self._alarm(
+            self._alarms.add(
+                f"pool-{pool.name}-waits",
+                pool.queue.metric_approximate_age_of_oldest_message(period=_MINUTE),
+                f"A run of pool {pool.name} has waited for an executor for over "
+                f"{_WAIT_LIMIT_SECONDS // 60} minutes.",
+                runbook="pool-waits",
+                threshold=_WAIT_LIMIT_SECONDS,
+                evaluation_periods=3,
+                notify=Notify.SUMMARY,
+            )
+            self._alarms.add(
                 f"pool-{pool.name}-dead-letters",
                 pool.dead_letters.metric_approximate_number_of_messages_visible(period=_MINUTE),
-                f"Runs of pool {pool.name} are dead or could not be decoded: inspect its DLQ.",
+                f"Runs of pool {pool.name} are dead or could not be decoded: inspect its DLQ. "
+                "Notifies only with alarmOnDeadRuns.",
+                runbook="pool-dead-letters",
+                notify=Notify.ALWAYS if settings.alarm_on_dead_runs else Notify.NEVER,
             )
-        self._alarm_on_audit(functions["auditlog"], audit_failures)
-        self._draw(functions, pools)
+
+    def _alarm_on_defects(self, server_errors: cloudwatch.IMetric) -> None:
+        self._alarms.add(
+            "api-server-errors",
+            server_errors,
+            "The API has answered requests with 5xx for three minutes.",
+            runbook="api-server-errors",
+            evaluation_periods=3,
+        )
+        self._alarms.add(
+            "auditor-repaired",
+            _metric(Metric.REPAIRED, "auditor"),
+            "The auditor repaired an inconsistency that should not occur: see its log group.",
+            runbook="auditor-repaired",
+        )
+        for service in _SERVICES_THAT_DECODE:
+            self._alarms.add(
+                f"{service}-quarantined",
+                _metric(Metric.QUARANTINED, service),
+                f"The {service} quarantined an item or message that it could not decode.",
+                runbook="quarantined",
+            )
 
     def _alarm_on_audit(self, function: Function, failures: sqs.Queue) -> None:
-        self._alarm(
+        self._alarms.add(
             "auditlog-behind",
             function.function.metric("IteratorAge", statistic="Maximum", period=_MINUTE),
-            "The audit chain is more than 15 minutes behind the changes: see the runbook in "
-            "docs/operate/audit.md.",
+            "The audit chain is more than 15 minutes behind the changes.",
+            runbook="auditlog-behind",
             threshold=_AUDIT_AGE_LIMIT_MS,
         )
-        self._alarm(
+        self._alarms.add(
             "auditlog-failures",
             failures.metric_approximate_number_of_messages_visible(period=_MINUTE),
             "Changes could not be appended to the audit chain for 6 hours and were skipped. The "
             "queue's messages name the stream and the records; the stream keeps them for 18 more "
-            "hours. See the runbook in docs/operate/audit.md.",
+            "hours.",
+            runbook="auditlog-failures",
         )
 
-    def _alarm_on_promises(self) -> None:
-        self._alarm(
-            "watcher-late",
-            _metric(Metric.DISPATCH_LATENESS, "watcher", "p99"),
-            f"The p99 of dispatch lateness exceeds {_LATENESS_LIMIT_MS} ms.",
-            threshold=_LATENESS_LIMIT_MS,
-            evaluation_periods=3,
-            datapoints_to_alarm=2,
-        )
-        self._alarm(
-            "watcher-silent",
-            _metric(Metric.TICKS, "watcher"),
-            "No watcher has ticked for two minutes: nothing is being dispatched.",
-            comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
-            threshold=1,
-            evaluation_periods=2,
-            treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
-        )
-        self._alarm(
-            "watcher-undelivered",
-            _metric(Metric.UNDELIVERED, "watcher"),
-            "Sending due runs to a pool's queue has failed for three minutes: see the watcher's "
-            "log group.",
-            evaluation_periods=3,
-        )
-        self._alarm(
-            "auditor-repaired",
-            _metric(Metric.REPAIRED, "auditor"),
-            "The auditor repaired an inconsistency that should not occur: see its log group.",
-        )
-        for service in _SERVICES_THAT_DECODE:
-            self._alarm(
-                f"{service}-quarantined",
-                _metric(Metric.QUARANTINED, service),
-                f"The {service} quarantined an item or message that it could not decode.",
-            )
-
-    def _alarm(
-        self,
-        construct_id: str,
-        metric: cloudwatch.IMetric,
-        description: str,
-        *,
-        threshold: float = 0,
-        comparison_operator: cloudwatch.ComparisonOperator = (
-            cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
-        ),
-        evaluation_periods: int = 1,
-        datapoints_to_alarm: int | None = None,
-        treat_missing_data: cloudwatch.TreatMissingData = _IGNORE,
-    ) -> None:
-        alarm = cloudwatch.Alarm(
-            self,
-            construct_id,
-            metric=metric,
-            alarm_description=description,
-            threshold=threshold,
-            comparison_operator=comparison_operator,
-            evaluation_periods=evaluation_periods,
-            datapoints_to_alarm=datapoints_to_alarm,
-            treat_missing_data=treat_missing_data,
-        )
-        if self._action:
-            alarm.add_alarm_action(self._action)
-
-    def _draw(self, functions: Mapping[str, Function], pools: Sequence[Pool]) -> None:
+    def _draw(self, functions: Mapping[str, Function], pools: Sequence[Pool], groups: int) -> None:
         lateness = [
             _metric(Metric.DISPATCH_LATENESS, "watcher", statistic)
             for statistic in ("p50", "p99", "Maximum")
@@ -161,7 +184,7 @@ class Monitoring(Construct):
         graphs: dict[str, Sequence[cloudwatch.IMetric]] = {
             "Dispatch lateness (ms)": lateness,
             "Dispatched": [_metric(Metric.DISPATCHED, "watcher")],
-            "Ticks": [_metric(Metric.TICKS, "watcher")],
+            "Ticks": [_metric(Metric.TICKS, "watcher", group=group) for group in range(groups)],
             "Undelivered": [_metric(Metric.UNDELIVERED, "watcher")],
             "Held back": [_metric(Metric.HELD_BACK, "watcher")],
             "Held back for (ms)": [

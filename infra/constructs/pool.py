@@ -78,21 +78,28 @@ class Pool(Construct):
         """Grant the permissions of an executor of this pool."""
         operations = [
             "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes",
+            "SendMessage",  # the runs of the children of a run
         ]  # fmt: skip
         if self._target is StackTarget.LOCAL:
-            operations += ["DeleteMessageBatch", "ChangeMessageVisibilityBatch"]  # as above
+            # As above.
+            operations += [
+                "DeleteMessageBatch", "ChangeMessageVisibilityBatch", "SendMessageBatch",
+            ]  # fmt: skip
         grants.allow(grantee, grants.sqs(*operations), self.queue.queue_arn)
         grants.allow(grantee, grants.sqs("SendMessage"), self.dead_letters.queue_arn)
 
-    def feed(self, executor: Function) -> None:
-        """Let Lambda poll the queue and invoke *executor* with its messages."""
+    def feed(self, executor: Function, *, at_most: int | None) -> None:
+        """Let Lambda poll the queue and invoke *executor* with its messages. *at_most*: maximum
+        concurrency, whatever the setting of the pool.
+        """
+        limits = [each for each in (self.settings.max_concurrency, at_most) if each is not None]
         lambda_.EventSourceMapping(
             self,
             "Source",
             target=executor.function,
             event_source_arn=self.queue.queue_arn,
             batch_size=self.settings.batch_size_or_default,
-            max_concurrency=self.settings.max_concurrency,
+            max_concurrency=min(limits, default=None),
             report_batch_item_failures=True,
         )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nextfire.client import (
         ApiError,
+        ApplyError,
         Client,
         ClientError,
         Conflict,
@@ -14,16 +15,19 @@ if TYPE_CHECKING:
         Invalid,
         JobRequest,
         NotFound,
+        PipelineError,
         PreconditionFailed,
         PreviewRequest,
         RateLimited,
         Unauthorized,
         Unavailable,
         UnreachableError,
+        pipeline,
     )
 
 __all__ = [
     "ApiError",
+    "ApplyError",
     "Client",
     "ClientError",
     "Conflict",
@@ -31,12 +35,14 @@ __all__ = [
     "Invalid",
     "JobRequest",
     "NotFound",
+    "PipelineError",
     "PreconditionFailed",
     "PreviewRequest",
     "RateLimited",
     "Unauthorized",
     "Unavailable",
     "UnreachableError",
+    "pipeline",
 ]
 
 if not TYPE_CHECKING:  # a type checker would accept every attribute of this package

@@ -236,6 +236,8 @@ class ExecutorSettings(_Settings):
     """Whether callbacks may use plain HTTP."""
     aws_actions: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ("*",)
     """The AWS actions that calls may use: `service:Action`, `service:*` or `*`."""
+    quotas: Json[TenantQuotas] | None = None
+    """Each tenant's maximums; None: unknown, so that runs of children are sent by watchers only."""
     write_shards: Annotated[int, Field(ge=1, le=999)]
     lease: timedelta = timedelta(seconds=60)
     slots: Annotated[int, Field(ge=1, le=64)] = 4

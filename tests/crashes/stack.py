@@ -24,6 +24,7 @@ from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.dynamodb.join_store import DynamoDbJoinStore
 from nextfire.adapters.dynamodb.run_reads import decode_all
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.adapters.s3.run_files import S3RunFiles
@@ -48,6 +49,7 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit, Supervisor
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run, RunState
+from nextfire.domain.schedule import ScheduleType
 from nextfire.domain.target import TargetKind
 from nextfire.targets.by_kind import TargetsByKind
 from nextfire.targets.http.authentication import Authentication
@@ -347,7 +349,11 @@ class Stack:
             self._is_something_due()
             or any(item["kind"] == "RETRY" for item in self._due_items())
             or bool(self.cloud.messages(_QUEUE))
-            or any(not RunState(item["state"]).ended for item in self.cloud.items("runs"))
+            or any(
+                not RunState(item["state"]).ended
+                for item in self.cloud.items("runs")
+                if "marks" not in item  # items of joins
+            )
         )
 
     def _is_something_due(self) -> bool:
@@ -404,7 +410,7 @@ class Stack:
         self._ended.update({key: run for key, run in runs.items() if run.state.ended})
 
     def _all_runs(self) -> dict[RunKey, Run]:
-        raw = self.cloud.raw(self.system.runs_table)
+        raw = [i for i in self.cloud.raw(self.system.runs_table) if "marks" not in i]
         if raw != self._read[0]:  # it is asked for often
             runs, unreadable = decode_all(raw, str)
             assert not unreadable
@@ -463,6 +469,8 @@ class Stack:
         self.observe()
         books = self.snapshot()
         for job in books.jobs.values():
+            if job.definition.type is ScheduleType.AFTER:
+                continue  # it has no occurrences: its flow checks its runs
             assert_all_accounted_for(books, job, allow_late_starts=allow_late_starts)
         for key, run in books.runs.all.items():
             most = books.jobs[key.job].definition.retry_policy.max_attempts
@@ -534,6 +542,7 @@ class Adapters:
         )
         self.control = DynamoDbControlStore(database, table=system.control_table)
         self.endpoints = DynamoDbEndpointStore(database, table=system.endpoints_table)
+        self.joins = DynamoDbJoinStore(database, table=system.runs_table)
 
     def queue(self, pools: Collection[str] = (POOL,)) -> SqsRunQueue:
         queues = dict.fromkeys(pools, self.stack.system.queue_url)
@@ -582,6 +591,9 @@ class Adapters:
             events=EventBridgeEventBus(self.process.events, bus=system.event_bus),
             clock=self.clock,
             background=self.inline,
+            joins=self.joins,
+            queue=self.queue(),
+            quotas=NO_QUOTAS,
         )
 
     def watcher(self, pools: Collection[str]) -> WatcherPorts:

@@ -162,7 +162,7 @@ def test_the_curl_lines_of_the_reference_work_as_printed(stack: Stack) -> None:
 
 
 @pytest.mark.usefixtures("hello")
-@pytest.mark.parametrize("page", ["README.md", "docs/guide/client.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/guide/client.md", "docs/guide/pipelines.md"])
 def test_the_python_of_the_pages_works_as_printed(stack: Stack, page: str) -> None:
     for block in blocks(page, "python"):
         printed = ran(stack, sys.executable, "-", text=block)

@@ -126,6 +126,8 @@ def test_commands_and_their_options_exist(page: Path) -> None:
         names = iter(words)
         while hasattr(command, "commands"):
             name = next(names, None)
+            if name in known:  # an option of `nextfire` itself, such as --version
+                break
             assert name in command.commands, line
             command = command.commands[name]
         known |= {name for option in command.params for name in option.opts}

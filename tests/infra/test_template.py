@@ -537,7 +537,7 @@ def test_functions_run_the_python_and_the_platform_of_their_layers(template: Tem
                 "NEXTFIRE_POOL", "NEXTFIRE_QUEUE_URL", "NEXTFIRE_DLQ_URL",
                 "NEXTFIRE_SCRIPTS_BUCKET", "NEXTFIRE_WRITE_SHARDS", "NEXTFIRE_LEASE",
                 "NEXTFIRE_OUTPUTS_BUCKET", "NEXTFIRE_EVENT_BUS", "NEXTFIRE_SCRIPT_MEMORY",
-                "NEXTFIRE_PACKAGES",
+                "NEXTFIRE_PACKAGES", "NEXTFIRE_QUOTAS",
                 "NEXTFIRE_EGRESS",
                 "NEXTFIRE_METADATA", "NEXTFIRE_ENDPOINTS_TABLE",
             },
@@ -617,15 +617,20 @@ def test_alarms_watch_the_promises(template: Template) -> None:
         assert f"function {function} failed" in alarms
 
 
-def test_silence_of_the_watcher_is_an_alarm(template: Template) -> None:
-    [silent] = [
+def test_silence_of_each_watcher_group_is_an_alarm(template: Template) -> None:
+    silent = [
         alarm
         for alarm in properties(template, "CloudWatch::Alarm")
         if alarm.get("MetricName") == "Ticks"
     ]
 
-    assert silent["TreatMissingData"] == "breaching"
-    assert silent["Period"] * silent["EvaluationPeriods"] == 120
+    assert [each["Dimensions"] for each in silent] == [
+        [{"Name": "group", "Value": str(group)}, {"Name": "service", "Value": "watcher"}]
+        for group in range(2)
+    ]
+    for each in silent:
+        assert each["TreatMissingData"] == "breaching"
+        assert each["Period"] * each["EvaluationPeriods"] == 120
 
 
 def test_local_stack_is_the_same_app_with_a_pool_of_each_kind(local_template: Template) -> None:

@@ -730,6 +730,27 @@ class TestPatch:
 
         assert changed == created | {"revision": 2, "updatedAt": changed["updatedAt"]}
 
+    def test_fields_of_a_newer_version_survive_a_patch(self, system: Deployment) -> None:
+        system.register(jobId="a", target={"handler": "hello", "env": {"A": {"secret": "a"}}})
+        key = {"tenant": {"S": TENANT}, "job_id": {"S": "a"}}
+        item = system.database.get_item(TableName=system.jobs_table, Key=key)["Item"]
+        text = item["definition"]["S"].replace('{"secret":"a"}', '{"secret":"a","new":1}')
+        text = text.replace('{"type"', '{"newer":{"b":[2]},"type"')
+        new: Any = {"definition": {"S": text}, "newest": {"S": "c"}}
+        system.database.put_item(TableName=system.jobs_table, Item=item | new)
+
+        changed = system.call("PATCH", "/v1/jobs/a", {"timeoutSec": 7})
+
+        assert changed.status == 200
+        assert "newer" not in changed.document
+        assert changed.document["target"]["env"] == {"A": {"secret": "a"}}
+        after = system.database.get_item(TableName=system.jobs_table, Key=key)["Item"]
+        stored = json.loads(after["definition"]["S"])
+        assert (stored["timeoutSec"], stored["newer"]) == (7, {"b": [2]})
+        assert stored["target"]["env"] == {"A": {"secret": "a", "new": 1}}
+        assert after["newest"] == {"S": "c"}
+        assert system.call("PATCH", "/v1/jobs/a", {"newer": {"b": []}}).status == 422
+
     def test_default_returns_where_a_field_is_null(self, system: Deployment) -> None:
         system.register(jobId="a", timeoutSec=7, timezone="Asia/Tokyo")
 

@@ -922,7 +922,7 @@ class TestPolicies:
             ({"A": None}, "target.env.A", "neither a string nor a reference"),
             ({"A": {"secret": "../x"}}, "target.env.A.secret", "not a reference"),
             ({"A": {"parameter": "/x"}}, "target.env.A.parameter", "not a reference"),
-            ({"A": {"secret": "x", "more": 1}}, "target.env.A.more", "Extra inputs"),
+            ({"A": {"secret": "x", "more": 1}}, "target.env.A.more", "unknown field"),
             ({"A": "x" * 4097}, "target.env.A", "at most 4096"),
             ({f"A{n}": "x" * 4096 for n in range(5)}, "target.env", "more than 16384"),
             ({f"A{n}": "x" for n in range(65)}, "target.env", "more than 64"),

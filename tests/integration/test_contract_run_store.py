@@ -587,6 +587,35 @@ def test_a_run_that_was_skipped_is_never_taken(store: RunStore) -> None:
     assert store.cancel(a_message(), reason="its job was deleted", now=NOON) == record
 
 
+def test_a_run_that_was_skipped_because_of_a_parent_is_reopened_once(store: RunStore) -> None:
+    skipped = store.skip(Run.skipped(run_key(), "trigger rule ALL_SUCCEEDED: a FAILED", NOON))
+
+    first = store.reopen(skipped.reopened(at("12:01")))
+    again = store.reopen(skipped.reopened(at("12:01")))
+
+    assert first.taken
+    assert again.run == first.run == store.get(run_key())
+    assert (first.run.state, first.run.dispatch) == (RunState.PENDING, 3)
+    assert (first.run.reason, first.run.finished_at) == (None, None)
+    taken = claim(store, a_message(dispatch=3), now=at("12:01"))
+    assert taken.taken
+    assert not store.reopen(skipped.reopened(at("12:02"))).taken
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Run.skipped(run_key(), "picked up late", NOON, pool="default", dispatched_at=at("11:59")),
+        Run.skipped(run_key(), "noticed late", NOON, covered_to=at("12:05"), covered=5),
+    ],
+)
+def test_other_skipped_runs_are_not_reopened(store: RunStore, record: Run) -> None:
+    store.skip(record)
+
+    assert not store.reopen(record.reopened(at("12:01"))).taken
+    assert store.get(run_key()) == record
+
+
 def test_of_twenty_skips_and_claims_one_has_the_run(store: RunStore) -> None:
     def race(n: int) -> Run:
         if n % 2:

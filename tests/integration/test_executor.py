@@ -209,7 +209,7 @@ class TestBatches:
         system.upload("print('hi')")
         job = system.register()
         good = [send(system, job, minutes=n) for n in range(3)]
-        rubbish = ["not json", "{}", json.dumps(json.loads(good[0].encode()) | {"v": 2})]
+        rubbish = ["not json", "{}", json.dumps(json.loads(good[0].encode()) | {"v": "2"})]
         for n, body in enumerate(rubbish):
             system.send(body, group=f"rubbish-{n}", dedup=f"rubbish-{n}")
 
@@ -301,6 +301,9 @@ class TestBatches:
             for name, request in queues.calls
             if name == "change_message_visibility"
         ]
+        again = hidden.pop(1)
+        assert again[0] == received[0]["ReceiptHandle"]
+        assert 2 <= again[1] <= 4
         assert hidden == [
             (received[0]["ReceiptHandle"], LEASE),
             (received[2]["ReceiptHandle"], LEASE),

@@ -93,12 +93,13 @@ def emitted(output: str) -> Iterator[tuple[Series, str, list[float]]]:
 
 
 def service_of(series: Iterable[Series]) -> dict[str, set[str]]:
-    """The names of *series* by their service, the only allowed dimension."""
+    """The names of *series* by their service, the only dimension except for the ticks of groups."""
     found: dict[str, set[str]] = {}
     for name, dimensions in series:
-        [(dimension, service)] = dimensions
-        assert dimension == "service"
-        found.setdefault(service, set()).add(name)
+        assert {dimension for dimension, _ in dimensions} == (
+            {"service", "group"} if name == Metric.TICKS else {"service"}
+        )
+        found.setdefault(dict(dimensions)["service"], set()).add(name)
     return found
 
 
@@ -216,8 +217,7 @@ def test_numbers_and_units_are_as_the_alarms_read_them(
     for (name, dimensions), unit, values in lines:
         durations = {Metric.DISPATCH_LATENESS, Metric.HELD_BACK_FOR}
         assert unit == ("Milliseconds" if name in durations else "Count")
-        [(_, service)] = dimensions
-        of_service = totals.setdefault(service, {})
+        of_service = totals.setdefault(dict(dimensions)["service"], {})
         of_service[name] = of_service.get(name, 0) + sum(values)
 
     attempts = {"Started": 3, "Succeeded": 2, "Failed": 1, "Lost": 1}

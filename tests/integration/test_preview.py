@@ -86,6 +86,7 @@ class TestPreview:
             ),
             ({"type": "MANUAL"}, []),
             ({"type": "MANUAL", "schedule": None}, []),
+            ({"type": "AFTER"}, []),
         ],
     )
     def test_of_each_type(
@@ -130,7 +131,7 @@ class TestPreview:
             ({"type": "DATES", "schedule": ["2030-01-01"] * 1001}, "schedule"),
             ({"type": "DATES", "schedule": ["2030-01-01", "soon"]}, "schedule.1"),
             ({"type": "INTERVAL", "schedule": "PT0.2S"}, "schedule"),
-            ({"type": "AFTER"}, "type"),
+            ({"type": "LATER"}, "type"),
             ({"timezone": "Mars/Olympus"}, "timezone"),
             ({"startAt": "soon"}, "startAt"),
             ({"endAt": 5}, "endAt"),

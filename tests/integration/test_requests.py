@@ -154,9 +154,29 @@ def test_the_rest_of_a_batch_that_was_not_read_is_asked_for_again(
     whole.due.put(entries, NOON)
     slots = {Slot("2026-05-24T12:00Z#000", entry.sort_key) for entry in entries}
     whole.control.seed_cursors(3, NOON)
+    jobs = [a_job(f"job-{n}", uid=f"uid{n:05d}") for n in range(3)]
+    for job in jobs:
+        whole.jobs.create(job, None, NOON)
 
+    found = sparing.jobs.get_many([*(job.key for job in jobs), job_key("absent")])
+    assert found == {job.key: job for job in jobs}
     assert sparing.due.occupied([*slots, slot(1)]) == slots
     assert sparing.control.cursors([0, 1, 2, 3]) == dict.fromkeys(range(3), NOON)
+
+
+def test_a_key_that_stays_throttled_is_not_absent(dynamodb: DynamoDBClient, tables: Tables) -> None:
+    class Throttling(FirstOnly):
+        def batch_get_item(self, RequestItems: dict[str, Any]) -> Any:  # noqa: N803 — as AWS has it
+            return {"Responses": {}, "UnprocessedKeys": RequestItems}
+
+    throttled = Adapters(Throttling(dynamodb), tables)
+
+    found = throttled.jobs.get_many([job_key()])
+    assert {key: type(each) for key, each in found.items()} == {job_key(): UnavailableError}
+    with pytest.raises(UnavailableError, match="check slots: throttled"):
+        throttled.due.occupied([slot(1)])
+    with pytest.raises(UnavailableError, match="read cursors: throttled"):
+        throttled.control.cursors([0])
 
 
 def test_ids_are_read_to_the_end_though_a_page_holds_few(

@@ -30,6 +30,7 @@ TABLES: dict[str, tuple[Field[Any], ...]] = {
     "endpoint_store": ENDPOINTS_TABLE,
     "job_pause": JOBS_TABLE,
     "job_store": JOBS_TABLE,
+    "join_store": RUNS_TABLE,
     "key_store": KEYS_TABLE,
     "request_store": REQUESTS_TABLE,
     "run_reads": RUNS_TABLE,

@@ -226,8 +226,11 @@ class TestDispatch:
         stand.store(job)
         stand.clock.move_to(at("11:59:30"))
 
+        throttled = [True] * 7  # five requests in a row fail a read
+
         def nothing_read(real: Callable[..., Any], request: dict[str, Any]) -> Any:
-            if stand.system.jobs_table in request["RequestItems"]:
+            if stand.system.jobs_table in request["RequestItems"] and throttled:
+                throttled.pop()
                 return {"Responses": {}, "UnprocessedKeys": request["RequestItems"]}
             return real(**request)
 

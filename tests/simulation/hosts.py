@@ -110,6 +110,7 @@ class SimulatedDelivery:
         self.token = delivery.token
         self.message_id = delivery.message_id
         self.group = delivery.group
+        self.receives = delivery.receives
         self.delivery = delivery
         self.handed_back = False
         self._port = system.wire.port(actor, "delivery", delivery)

@@ -373,6 +373,9 @@ class System:
             events=port(actor, "events"),
             clock=actor,
             background=actor,
+            joins=port(actor, "joins"),
+            queue=port(actor, "queue", self.stores.queue.of(pool)),
+            quotas=self.setting.shares.quotas,
         )
 
     def began(self, actor: Actor, execution_id: str, attempt: int, payload: str) -> None:

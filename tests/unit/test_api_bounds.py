@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from functions.api import problems, remedies
 from functions.api.body import _without_duplicates, read_body
 from functions.api.job_requests import JobRequest, read_job
 from functions.api.problems import MalformedError, from_validation
+from nextfire.domain import invalid_fields, remedies
 
 
 class Name(str):
@@ -51,7 +51,7 @@ def test_remedies_are_computed_only_for_reported_faults(
         sought.append(str(fault["loc"]))
         return remedy(fault, model)
 
-    monkeypatch.setattr(problems, "remedy_for", counted)
+    monkeypatch.setattr(invalid_fields, "remedy_for", counted)
     monkeypatch.setattr("functions.api.requests.check_bounds", lambda *_: None)
     with pytest.raises(ValidationError) as refused:
         read_job({"jobId": "a"} | {f"field{number}": 1 for number in range(500)})

@@ -217,7 +217,7 @@ def test_a_redrive_that_is_cut_short_says_how_far_it_came(call: Call, api: Api) 
 
     result = call("redrive")
 
-    assert result.exit_code == 1
+    assert result.exit_code == 5
     assert "1 are redriven so far: repeat the command to continue." in result.stderr
 
 

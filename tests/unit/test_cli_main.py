@@ -490,13 +490,13 @@ def test_missing_settings_of_a_command_are_named(
     assert not api.requests
 
 
-def test_a_refusal_exits_with_1_and_tells_why(call: Call, api: Api) -> None:
+def test_a_refusal_exits_with_its_kind_and_reports_why(call: Call, api: Api) -> None:
     problem = {"title": "Not Found", "status": 404, "detail": "Job 'job_2' not found."}
     api.routes["GET /v1/jobs/job_2"] = httpx2.Response(404, json=problem)
 
     text, as_json = call("jobs", "get", "job_2"), call("jobs", "get", "job_2", "--json")
 
-    assert (text.exit_code, as_json.exit_code) == (1, 1)
+    assert (text.exit_code, as_json.exit_code) == (3, 3)
     assert text.stderr == "Error: Not Found (404).\n  Job 'job_2' not found.\n"
     assert not as_json.stdout
     assert json.loads(as_json.stderr) == problem

@@ -246,7 +246,7 @@ def test_a_refused_cancel_tells_why(call: Call, api: Api) -> None:
 
     result = call("runs", "cancel", ID)
 
-    assert (result.exit_code, result.stderr) == (1, "Error: Conflict (409).\n  Do this.\n")
+    assert (result.exit_code, result.stderr) == (5, "Error: Conflict (409).\n  Do this.\n")
 
 
 # Replay

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -10,19 +11,26 @@ from pathlib import Path
 import pytest
 
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
+from nextfire.client.pipelines.document import read
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.policies import MisfirePolicy, Overlap
 from nextfire.domain.ports.scripts import ScriptCall, ScriptExit
 from nextfire.domain.recurrence import check
-from nextfire.domain.schedule import ScheduleType
+from nextfire.domain.schedule import UNTIMED, ScheduleType
 from nextfire.domain.target import TargetKind
 from nextfire.targets.aws.model import check_call
 from nextfire.targets.http.addresses import AddressRules, check_url
 from nextfire_cli.definition import definition
+from nextfire_cli.job_files import read_documents
 from tests.supervisors import Watch
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-JOBS = sorted(path.name for path in EXAMPLES.iterdir() if path.suffix in {".json", ".yaml"})
+PIPELINE = EXAMPLES / "pipeline.yaml"
+JOBS = sorted(
+    path.name
+    for path in EXAMPLES.iterdir()
+    if path.suffix in {".json", ".yaml"} and path != PIPELINE
+)
 NOW = datetime(2026, 5, 5, 10, tzinfo=UTC)
 
 
@@ -49,7 +57,7 @@ def test_job_file_can_be_scheduled_and_its_script_is_here(name: str) -> None:
     document = job(name)
     first = check(document.schedule_from(NOW))
 
-    assert (first is None) == (document.type is ScheduleType.MANUAL)
+    assert (first is None) == (document.type in UNTIMED)
     assert first is None or first > NOW
     target = document.target
     is_script = target.kind is TargetKind.SCRIPT
@@ -61,7 +69,8 @@ def test_job_file_can_be_scheduled_and_its_script_is_here(name: str) -> None:
 
 
 def test_there_is_a_job_file_of_each_type() -> None:
-    assert {job(name).type.value for name in JOBS} == {kind.value for kind in ScheduleType}
+    kinds = {kind.value for kind in ScheduleType} - {ScheduleType.AFTER.value}  # in the pipeline
+    assert {job(name).type.value for name in JOBS} == kinds
 
 
 def test_there_is_one_with_policies() -> None:
@@ -71,6 +80,17 @@ def test_there_is_one_with_policies() -> None:
     assert report.misfire.relevancy_window == timedelta(hours=1)
     assert isinstance(report.payload, dict)
     assert run("slow", report.payload | {"secondsPerStep": 0}).exit_code == 0
+
+
+def test_the_pipeline_is_the_same_in_yaml_and_in_python() -> None:
+    [document] = read_documents(str(PIPELINE), "--file")
+    [in_yaml] = read(document)
+    in_python = runpy.run_path(str(EXAMPLES / "pipeline.py"))["p"].pipeline()
+
+    assert in_python.name == in_yaml.name
+    assert in_python.jobs == in_yaml.jobs
+    for each in in_yaml.jobs.values():
+        assert (EXAMPLES / f"{each.target.handler}.py").exists()
 
 
 def test_hello() -> None:

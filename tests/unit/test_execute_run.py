@@ -204,18 +204,56 @@ def test_a_script_that_may_not_be_read_is_dead_at_once(world: World) -> None:
     assert world.run(job, "12:00").state is RunState.DEAD
 
 
-def test_a_script_that_cannot_be_fetched_now_is_tried_again(world: World) -> None:
-    job = dispatched(world)
-    world.faults.refuse("scripts.fetch")
+@pytest.mark.parametrize("call", ["scripts.fetch", "secrets.resolve"])
+def test_an_outage_before_the_script_starts_uses_up_no_attempt(world: World, call: str) -> None:
+    world.secrets.values["acme/db"] = "hunter2"
+    job = dispatched(
+        world,
+        target={"handler": "report", "env": {"PASSWORD": {"secret": "db"}}},
+        retryPolicy={"maxAttempts": 1, "retryOn": {"exitCodes": [75]}},
+    )
+    world.faults.refuse(call)
 
     world.worker().work_one()
+    assert world.run(job, "12:00").not_before == at("12:00:10")
     world.tick_at("12:00:10")
     world.worker().work_one()
 
-    assert [a.outcome for a in world.run(job, "12:00").attempts] == [
-        AttemptOutcome.FAILED,
-        AttemptOutcome.SUCCEEDED,
+    run = world.run(job, "12:00")
+    assert outcomes(run) == [
+        (1, "a", AttemptOutcome.DEFERRED),
+        (1, "a", AttemptOutcome.SUCCEEDED),
     ]
+    assert (run.state, len(world.runner.calls)) == (RunState.SUCCEEDED, 1)
+
+
+def test_an_outage_that_does_not_end_ends_the_run_within_a_day(world: World) -> None:
+    job = dispatched(world, **NOON_ONLY)
+    world.faults.refuse("scripts.fetch", times=1000)
+
+    world.worker().work_one()
+    while not (run := world.run(job, "12:00")).state.ended:
+        assert run.not_before is not None
+        world.clock.move_to(run.not_before)
+        world.tick()
+        world.worker().work_one()
+
+    assert run.state is RunState.SKIPPED
+    assert run.reason is not None
+    assert "not repeated: past" in run.reason
+    assert world.now <= at("12:00") + timedelta(days=1)
+
+
+def test_an_outage_after_the_script_started_counts(world: World) -> None:
+    def fail() -> None:
+        raise UnavailableError("the store does not answer")
+
+    job = dispatched(world)
+    world.script(meanwhile=fail)
+
+    world.worker().work_one()
+
+    assert outcomes(world.run(job, "12:00")) == [(1, "a", AttemptOutcome.FAILED)]
 
 
 def test_a_retry_that_cannot_be_stored_leaves_the_message(world: World) -> None:

@@ -75,6 +75,8 @@ def another(field: JobField) -> object:
         one = next(each for each in field.value["enum"] if each != field.default)
     else:
         one = field.value.get("maximum", "x")
+    if field.path == "after":
+        return [{"job": one}]
     if field.is_list:
         return [one]
     return {"x": "y"} if field.is_object else one

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextfire.domain.errors import UndecodableError
+from nextfire.domain.errors import UndecodableError, UnknownVersionError
 from nextfire.domain.message import RunMessage, decode_message
 from tests.builders import a_message, run_key
 
@@ -34,8 +34,8 @@ def test_a_message_is_written_as_other_versions_of_this_code_read_it() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"v": 2},
-        {"extra": 1},
+        {"v": 0},
+        {"v": "2"},
         {"tenant": ""},
         {"tenant": "a/b"},
         {"tenant": "a#b"},
@@ -93,3 +93,12 @@ def test_any_digits_are_an_instant_or_refused(run_id: str) -> None:
     with suppress(UndecodableError):
         message = decode_message(json.dumps(GOOD | {"runId": run_id}))
         assert message.key.scheduled_at.tzinfo is UTC
+
+
+def test_an_unknown_field_is_ignored() -> None:
+    assert decode_message(json.dumps(GOOD | {"extra": 1})) == a_message()
+
+
+def test_a_later_version_is_an_error_of_its_own() -> None:
+    with pytest.raises(UnknownVersionError, match="version 2"):
+        decode_message(json.dumps(GOOD | {"v": 2, "dispatch": "odd"}))

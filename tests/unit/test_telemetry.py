@@ -7,6 +7,7 @@ import json
 import pytest
 
 from nextfire.domain.run import Run, RunState
+from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.handled import Disposition, Handled
 from nextfire.wiring.telemetry import Telemetry
 from tests.builders import run_key
@@ -33,3 +34,21 @@ def test_deaths_and_undecodable_messages_are_logged_as_errors(
 
     [line] = capsys.readouterr().out.splitlines()
     assert json.loads(line)["level"] == level
+
+
+def test_the_ticks_of_each_watcher_group_are_counted_separately(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    telemetry = Telemetry("watcher")
+    for group, ticks in ((0, 2), (1, 3)):
+        telemetry.took_lease(group, 1)
+        for _ in range(ticks):
+            telemetry.tick(TickReport(polled=True))
+    telemetry.flush()
+
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    counted = [(each["service"], each["group"], each["Ticks"]) for each in lines if "Ticks" in each]
+    assert counted == [("watcher", "0", [2.0]), ("watcher", "1", [3.0])]
+    for each in lines:
+        for directive in each.get("_aws", {}).get("CloudWatchMetrics", []):
+            assert directive["Dimensions"] == [["service", "group"]]

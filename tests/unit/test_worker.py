@@ -128,7 +128,8 @@ def test_messages_after_an_unacknowledged_one_are_handed_back(raised: Exception)
 
     assert queue.handled == ["a", "b"]
     assert queue.done == ["a"]
-    assert queue.hidden == ["c", "d"]
+    again = ["b"] if isinstance(raised, UnavailableError) else []  # sooner than after a lease
+    assert queue.hidden == [*again, "c", "d"]
 
 
 def test_told_to_stop_in_a_run_it_hands_back_what_follows_and_not_what_is_done() -> None:

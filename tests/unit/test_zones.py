@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from datetime import UTC, datetime, timedelta
 from importlib import resources
@@ -84,4 +85,4 @@ def test_an_invalid_zone_is_rejected(name: str) -> None:
         zone(name)
 
     assert refused.value.field == "timezone"
-    assert "`Europe/Berlin`" in refused.value.remedy
+    assert re.search("(For example|Did you mean) `[A-Za-z/_]+`", refused.value.remedy)

@@ -57,7 +57,7 @@ def _next(job: Document) -> str | None:
     """The next run, or why a job has no next run."""
     if "nextFireAt" in job:
         return str(job["nextFireAt"])
-    if job.get("state") == "ACTIVE" and job.get("type") != "MANUAL":
+    if job.get("state") == "ACTIVE" and job.get("type") not in {"MANUAL", "AFTER"}:
         return "none later; the last one is due and about to be dispatched"
     return "none: no occurrence is left" if job.get("state") == "COMPLETED" else None
 
@@ -108,6 +108,13 @@ def _attempts(job: Document) -> str | None:
     return text + (f"; exit codes {', '.join(map(str, codes))}" if codes else "")
 
 
+def _parents(job: Document) -> str:
+    return ", ".join(
+        str(edge["job"]) + (f" + {edge['delaySec']} s" if edge.get("delaySec") else "")
+        for edge in job.get("after", ())
+    )
+
+
 def _window(job: Document) -> str | None:
     window = _value(job, "misfire.relevancyWindowSec")
     return f"more than {window} s late" if window else None
@@ -126,6 +133,7 @@ _STATE = (
 )
 _DEFINITION = (
     Row("Schedule", schedule, ("type", "schedule", "timezone")),
+    Row("After", _parents, ("after",)),
     Row(
         "Target",
         target,

@@ -46,6 +46,8 @@ def _why_none(job: Document) -> str:
             return "The job is cancelled: it never runs again."
         case "ACTIVE" if job.get("type") == "MANUAL":
             return "A MANUAL job has no schedule."
+        case "ACTIVE" if job.get("type") == "AFTER":
+            return "It runs when the runs of its parents end."
         case "ACTIVE":
             return f"The last one is due and about to be dispatched; {due}. --follow waits for it."
         case "COMPLETED":

@@ -32,7 +32,7 @@ from functions.api.requests import (
 )
 from functions.api.respond import respond
 from nextfire.domain.definition import InstantText, JobDefinition
-from nextfire.domain.document import Document
+from nextfire.domain.document import Document, with_unknown
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
@@ -181,7 +181,9 @@ def put_job(
 )
 def change_job(job_id: JobId, patch: JobPatchBody, if_match: IfMatch = None) -> Response[str]:
     def edit(definition: JobDefinition) -> JobDefinition:
-        return read_as(JobDefinition, _merged(definition.document(), patch))
+        changed = read_as(JobDefinition, _merged(definition.document(), patch))
+        # Fields of a newer version are not the caller's: they are neither checked nor removed.
+        return JobDefinition.stored_values(with_unknown(changed.document(), definition))
 
     expected = versions(if_match)
     return respond_job(services().jobs.change(_key(job_id), edit, now=now(), expected=expected))

@@ -16,10 +16,14 @@ from nextfire.client.errors import (
     Unavailable,
     UnreachableError,
 )
+from nextfire.client.pipelines.apply import ApplyError
+from nextfire.client.pipelines.builder import pipeline
+from nextfire.client.pipelines.document import PipelineError
 from nextfire.client.requests import JobRequest, PreviewRequest
 
 __all__ = [
     "ApiError",
+    "ApplyError",
     "Auth",
     "Bearer",
     "Client",
@@ -30,10 +34,12 @@ __all__ = [
     "Invalid",
     "JobRequest",
     "NotFound",
+    "PipelineError",
     "PreconditionFailed",
     "PreviewRequest",
     "RateLimited",
     "Unauthorized",
     "Unavailable",
     "UnreachableError",
+    "pipeline",
 ]

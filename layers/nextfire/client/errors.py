@@ -62,7 +62,7 @@ class Fault:
     remedy: str
 
     def __str__(self) -> str:
-        got = "" if self.value is None else f" (got {self.value})"
+        got = "" if self.value in {None, "absent"} else f" (got {self.value})"
         return f"{self.field}: {self.problem}{got}. {self.remedy}".strip()
 
 

@@ -15,6 +15,7 @@ from nextfire.responses.executions import (
     LogLineResponse,
     LogResponse,
     RedrivenResponse,
+    SequenceResponse,
 )
 
 CANCEL_CHECK_EVERY = 1.0
@@ -73,6 +74,12 @@ class ExecutionOperations(Operations):
     def get_execution(self, execution_id: str) -> ExecutionResponse:
         """Return an execution, or what its occurrence waits for."""
         return self._read(ExecutionResponse, _execution(execution_id))
+
+    def get_chain(self, execution_id: str) -> SequenceResponse:
+        """Return the executions of the sequence that this execution belongs to, each after its
+        parents.
+        """
+        return self._read(SequenceResponse, f"{_execution(execution_id)}/chain")
 
     def read_log(
         self,

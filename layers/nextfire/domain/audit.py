@@ -19,7 +19,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.recurrence import occurrences
 from nextfire.domain.run import Run, RunState, Trigger
-from nextfire.domain.schedule import ScheduleType
+from nextfire.domain.schedule import UNTIMED
 
 GRACE = timedelta(minutes=15)
 """The auditor ignores a run for this long after it was due or became free again. Well above the
@@ -91,7 +91,7 @@ def next_entry(job: Job, now: datetime) -> ChainEntry | None:
     """
     if job.state is JobState.PAUSED:
         return job.resume_entry()
-    if job.state is not JobState.ACTIVE or job.definition.type is ScheduleType.MANUAL:
+    if job.state is not JobState.ACTIVE or job.definition.type in UNTIMED:
         return None
     at = job.next_after(now - job.definition.jitter_width)
     while at is not None and job.due_at(at) <= now:

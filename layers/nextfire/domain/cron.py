@@ -331,7 +331,9 @@ class _Reader:
                 "Name the weekday.",
                 self.with_item(field, item, "5L"),
             )
-        return self.refused(f"{item!r} in the {field.name} field", f"Use {field.forms}.")
+        return self.refused(
+            f"{item!r} is not valid in the {field.name} field", f"Use {field.forms}."
+        )
 
     def with_item(self, field: _Field, item: str, other: str) -> str:
         """The expression with *item* replaced by *other*."""

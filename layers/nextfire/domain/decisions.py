@@ -18,6 +18,7 @@ from nextfire.domain.message import RunMessage
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.policies import MisfirePolicy, Overlap, RetryPolicy
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger, runs_of_uid
+from nextfire.domain.schedule import ScheduleType
 from nextfire.domain.target import TargetKind
 
 MIN_RETRY_DELAY = timedelta(seconds=1)
@@ -118,6 +119,8 @@ def decide_covered(
         before: Returns the records of earlier occurrences, latest first. Called only if the run is
             late enough to be covered.
     """
+    if job.definition.type is ScheduleType.AFTER:
+        return None  # its runs are not occurrences of a schedule
     at = key.scheduled_at
     in_pause = job.resumed_at is not None and at <= job.resumed_at
     if not in_pause and at > job.effective_from:  # not for occurrences of replaced versions
@@ -149,6 +152,7 @@ def decide_pickup(
     before: Callable[[], Iterable[Run]],
     *,
     trigger: Trigger = Trigger.SCHEDULE,
+    dispatched_at: datetime | None = None,
 ) -> str | None:
     """Return why a run that an executor receives for the first time must not start, or None.
 
@@ -160,6 +164,8 @@ def decide_pickup(
             is SKIP.
         trigger: What created the run. MANUAL runs are never too late. BACKFILL runs wait for their
             turn, whatever the overlap policy.
+        dispatched_at: When it was dispatched. Runs of AFTER jobs are due then, for the overlap
+            policy: their logical time is when the first job of the sequence was due.
     """
     if trigger is Trigger.BACKFILL:
         return None
@@ -169,6 +175,8 @@ def decide_pickup(
     if window is not None and now - due_at > window and not asked_for:
         late = in_seconds(now - due_at)
         return f"picked up {late} late; relevancyWindowSec is {in_seconds(window)}"
+    if job.definition.type is ScheduleType.AFTER:
+        due_at = dispatched_at or due_at
     overlap = job.definition.overlap
     if overlap is Overlap.SKIP:
         for run in runs_of_uid(before(), job.uid, job.created_at):
@@ -244,7 +252,7 @@ def decide_claim(
 
 
 DEFERRED_AT_MOST = timedelta(days=1)
-"""How long calls are deferred for jobs without a relevancy window."""
+"""How long attempts are deferred for jobs without a relevancy window."""
 MAX_DEFERRALS = 90
 """How often, for jobs without a relevancy window: a record keeps only the latest 100 attempts, so
 it does not know when a run was deferred first. With the delays below it takes 19 hours at least.
@@ -286,7 +294,9 @@ def decide_ending(job: Job, run: Run, result: Result, now: datetime) -> Ending:
 
 
 def _decide_deferral(job: Job, run: Run, result: Result, now: datetime) -> Ending:
-    """Decide when to repeat an attempt whose destination was not available."""
+    """Decide when to repeat an attempt that found its destination, or a service that it needs
+    before its script starts, not available.
+    """
     since_redrive = [each for each in run.attempts if each.number > run.attempt_base]
     deferrals = sum(each.outcome is AttemptOutcome.DEFERRED for each in since_redrive)
     delay = job.definition.retry_policy.delay(deferrals + 1, seed=run.key.execution_id)
@@ -296,7 +306,7 @@ def _decide_deferral(job: Job, run: Run, result: Result, now: datetime) -> Endin
     window = job.definition.misfire.relevancy_window
     began_at = since_redrive[0].started_at if since_redrive else now
     if window is None or run.on_request or run.attempt_base:
-        limit, name = began_at + DEFERRED_AT_MOST, "1 day after the first call"
+        limit, name = began_at + DEFERRED_AT_MOST, "1 day after the first attempt"
         if deferrals >= MAX_DEFERRALS:
             limit, name = now, f"{MAX_DEFERRALS} waits"
         if now + delay <= limit:  # a long Retry-After does not end the run

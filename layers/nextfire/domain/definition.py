@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta
-from typing import Annotated, Any, TypeGuard
+from typing import Annotated, Any, Self, TypeGuard
 
-from pydantic import ConfigDict, Field, JsonValue, ValidationInfo, field_serializer, field_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from nextfire.domain.document import Document
+from nextfire.domain.edges import USUAL_JOIN_TIMEOUT_SEC, Edge, Edges, JoinTimeoutSec, TriggerRule
 from nextfire.domain.policies import Misfire, Overlap, Priority, RetryPolicy
 from nextfire.domain.preview import upcoming
 from nextfire.domain.schedule import (
@@ -18,6 +27,7 @@ from nextfire.domain.schedule import (
     MAX_DELAY,
     MAX_JITTER,
     MAX_RUNS,
+    UNTIMED,
     Dst,
     Schedule,
     ScheduleType,
@@ -46,7 +56,7 @@ _ScheduleForm = (
 
 class WhenDocument(Document):
     """The schedule of a job document. `schedule`: a string; for DATES a list of strings; absent for
-    MANUAL.
+    MANUAL and AFTER.
 
     Checks types and lengths. `Schedule` parses the values.
     """
@@ -58,8 +68,8 @@ class WhenDocument(Document):
         description="ONCE: a future ISO 8601 instant; without an offset it is in `timezone`. "
         f"DELAY: an ISO 8601 duration from now, at most {MAX_DELAY.days:,} days. CRON: minute, "
         "hour, day of month, month, day of week, or a macro such as `@daily`. INTERVAL: an "
-        "ISO 8601 duration of a second or more. DATES: a list of instants. MANUAL: absent; "
-        "all other types require it.",
+        "ISO 8601 duration of a second or more. DATES: a list of instants. MANUAL, AFTER: "
+        "absent; all other types require it.",
     )
     timezone: Annotated[str, Field(min_length=1, max_length=64)] = Field(
         default="UTC", description="IANA time zone, e.g. Europe/Berlin."
@@ -90,15 +100,13 @@ class WhenDocument(Document):
     @classmethod
     def _check_form(cls, value: object, info: ValidationInfo) -> str | tuple[str, ...] | None:
         kind = info.data.get("type")
-        if value is None and kind is ScheduleType.MANUAL:
+        if value is None and kind in UNTIMED:
             return None
         if isinstance(value, list | tuple) and kind in {None, ScheduleType.DATES}:
             texts = tuple(each for each in value if _is_text(each, MAX_INSTANT))
             if 1 <= len(value) == len(texts) <= MAX_DATES:
                 return texts
-        if kind not in {ScheduleType.DATES, ScheduleType.MANUAL} and _is_text(
-            value, MAX_EXPRESSION
-        ):
+        if kind not in {ScheduleType.DATES, *UNTIMED} and _is_text(value, MAX_EXPRESSION):
             return value
         problem, remedy = _form(kind)
         details = {"problem": problem, "remedy": remedy}
@@ -149,8 +157,8 @@ def _is_text(value: object, longest: int) -> TypeGuard[str]:
 
 def _form(kind: ScheduleType | None) -> tuple[str, str]:
     """Return the problem of a `schedule` that does not fit its type, and the remedy."""
-    if kind is ScheduleType.MANUAL:
-        return "a MANUAL job has no schedule", "Leave it out, or in a PATCH set it to null."
+    if kind in UNTIMED:
+        return f"jobs of type {kind} have no schedule", "Omit it, or in a PATCH set it to null."
     if kind is ScheduleType.DATES:
         what = f"not a list of 1 to {MAX_DATES} texts, each an instant"
     else:
@@ -188,14 +196,60 @@ class JobDefinition(WhenDocument):
         description="What to do if a run is due while an earlier one has not ended: run both, "
         "wait, skip it, or cancel the earlier one.",
     )
+    after: Edges = Field(
+        default=(),
+        description="Parents of an AFTER job: it runs once for each logical time at which they "
+        "run.",
+    )
+    trigger_rule: TriggerRule = Field(
+        default=TriggerRule.ALL_SUCCEEDED,
+        description="When a run starts, given the states in which the runs of its parents ended.",
+    )
+    join_timeout_sec: JoinTimeoutSec = Field(
+        default=USUAL_JOIN_TIMEOUT_SEC,
+        description="How long a run waits for the other parents after the first one has ended, in "
+        "seconds. Then it is SKIPPED.",
+    )
     labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=MAX_LABELS)] = Field(
         default_factory=dict,
         description="Texts by name, for listings, changes of many jobs and restricted API keys.",
     )
 
+    @model_validator(mode="after")
+    def _check_edges(self) -> Self:
+        problem, remedy = "", ""
+        names = [edge.job for edge in self.after]
+        changed = self.trigger_rule is not TriggerRule.ALL_SUCCEEDED
+        changed = changed or self.join_timeout_sec != USUAL_JOIN_TIMEOUT_SEC
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if (self.type is ScheduleType.AFTER) != bool(names):
+            problem = (
+                "an AFTER job needs parents"
+                if not names
+                else f"a job of type {self.type} has no parents"
+            )
+            remedy = 'For example `"type": "AFTER", "after": [{"job": "extract"}]`.'
+        elif changed and not names:
+            problem = "triggerRule and joinTimeoutSec need parents"
+            remedy = "Omit them, or add `after`."
+        elif twice is not None:
+            problem, remedy = f"{twice} is listed twice", "List each parent once."
+        if problem:
+            details = {"problem": f"after: {problem}", "remedy": remedy}
+            raise PydanticCustomError("after", "{problem}", details)
+        return self
+
     @property
     def timeout(self) -> timedelta:
         return timedelta(seconds=self.timeout_sec)
+
+    @property
+    def join_timeout(self) -> timedelta:
+        return timedelta(seconds=self.join_timeout_sec)
+
+    def edge_from(self, parent: str) -> Edge | None:
+        """Return the edge from the job *parent*, or None."""
+        return next((edge for edge in self.after if edge.job == parent), None)
 
     def document(self) -> dict[str, Any]:
         """Return the JSON document: camelCase, without unset fields."""
@@ -206,6 +260,9 @@ class JobDefinition(WhenDocument):
     def payload_bytes(self) -> int:
         return len(json.dumps(self.payload, ensure_ascii=False, separators=(",", ":")).encode())
 
+
+EDGE_FIELDS = frozenset({"after", "triggerRule", "joinTimeoutSec"})
+"""Members of the document of a job that matter only for jobs with parents."""
 
 SCHEDULE_FIELDS = frozenset(WhenDocument.model_fields)
 """Fields of a definition. A change of one of them creates a new `schedule_version`."""

@@ -24,6 +24,7 @@ from nextfire.domain.missed import Missed, missed_row, without_skips
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.policies import MisfirePolicy
 from nextfire.domain.run import Trigger
+from nextfire.domain.schedule import ScheduleType
 
 ORPHAN_AGE = timedelta(seconds=60)
 """How long after its due instant an entry whose job (or schedule version) is not found is kept.
@@ -63,8 +64,8 @@ class Fire:
 @dataclass(frozen=True, slots=True)
 class Resend:
     """Send dispatch number `dispatch` of `run`. `cause`: SCHEDULE for a retry, MANUAL or BACKFILL
-    for a requested run. `owner`: the job, for a MANUAL run whose overlap policy was not checked
-    yet.
+    for a requested run. `owner`: the job, for a run on request or of an AFTER job whose overlap
+    policy was not checked yet.
     """
 
     run: RunKey
@@ -76,6 +77,8 @@ class Resend:
 
     @property
     def reason(self) -> str:
+        if self.cause is Trigger.SCHEDULE and self.dispatch == 1:
+            return "first dispatch is due"
         return _WHY_SENT[self.cause]
 
 
@@ -141,8 +144,8 @@ def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> Decision:
     """
     match entry:
         case DispatchEntry():
-            # The first dispatch of a MANUAL run: its overlap policy was not checked yet.
-            waits = entry.trigger is Trigger.MANUAL and job is not None and job.uid == entry.uid
+            # The first dispatch of the run: its overlap policy was not checked yet.
+            waits = job is not None and job.uid == entry.uid and _is_unchecked(entry, job)
             return Resend(
                 RunKey(entry.job, entry.run_id),
                 entry.dispatch,
@@ -163,6 +166,12 @@ def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> Decision:
             return Drop("the backfill was stopped")
         case FireEntry():
             return _decide_fire(entry, job, now)
+
+
+def _is_unchecked(entry: DispatchEntry, job: Job) -> bool:
+    if entry.trigger is Trigger.SCHEDULE:
+        return entry.dispatch == 1 and job.definition.type is ScheduleType.AFTER
+    return entry.trigger is Trigger.MANUAL
 
 
 def is_certain(decision: Decision) -> bool:

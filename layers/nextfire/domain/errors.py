@@ -4,7 +4,8 @@
     ├── InvalidInputError      400/422 at the API; at the queue: dead-letter queue, immediately
     │   ├── BeyondQuotaError   422, with the quota's name: waiting does not help
     │   └── UndecodableError   a stored item or message that does not decode; kept, with an
-    │                          alarm, without blocking others
+    │       │                  alarm, without blocking others
+    │       └── UnknownVersionError   a message of a newer version; it stays in the queue
     ├── ForbiddenError         403; the caller lacks the permission
     ├── NotFoundError          404; at the queue: acknowledged and logged
     ├── ConflictError          409; the caller decides
@@ -68,6 +69,17 @@ class BeyondQuotaError(InvalidInputError):
 
 class UndecodableError(NextfireError):
     """A stored item or a message does not decode."""
+
+
+class UnknownVersionError(UndecodableError):
+    """A message has a later *version* than this code knows."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        super().__init__(
+            f"the message has version {version}, which this version of nextfire does not know: "
+            "update the executors of the pool"
+        )
 
 
 class ForbiddenError(NextfireError):

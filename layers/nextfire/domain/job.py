@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from nextfire.domain.backfill import Backfill
 from nextfire.domain.definition import JobDefinition, WhenDocument
@@ -13,7 +14,7 @@ from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut, to_ms
 from nextfire.domain.occurrences import JobState, Occurrences
 from nextfire.domain.policies import Overlap
-from nextfire.domain.schedule import ScheduleType
+from nextfire.domain.schedule import UNTIMED
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class Replaced:
 
 
 MAX_SKIPS = 8
+MAX_CHILDREN = 1_000
+"""Executors read the list with the job, at the cost of its size."""
 MAX_REPLACED = 8
 """Number of replaced versions that a job keeps. It keeps more only while some have occurrences that
 are not dispatched, which happens if the watcher is behind."""
@@ -62,7 +65,10 @@ class Job(Occurrences):
     - `resumes_at`: when a PAUSED job is resumed automatically. `drain_asked_at`: when the user
       asked to drain a PAUSED job; its document then shows until when its runs continue.
     - `backfill`: the latest backfill that has not completed; see `backfilling`.
+    - `children`: ids of the jobs that have, or had, an edge from this job. Their definitions decide
+      whether they still have.
     - `counted`: the job counts toward its tenant's quota of jobs. Ended jobs do not.
+    - `unknown`: attributes that a newer version stored, unchanged. No decision uses them.
     """
 
     key: JobKey
@@ -83,6 +89,8 @@ class Job(Occurrences):
     counted: bool = False
     drain_asked_at: datetime | None = None
     backfill: Backfill | None = None
+    children: tuple[str, ...] = ()
+    unknown: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def with_new_version(self, now: datetime) -> Job:
         """Return the job with a new schedule version from *now* on. Version and `effective_from`
@@ -139,7 +147,7 @@ class Job(Occurrences):
             self.resumed(now), revision=self.revision + 1, updated_at=max(cut(now), self.updated_at)
         )
         first = resumed.first()
-        if first is None and resumed.definition.type is not ScheduleType.MANUAL:
+        if first is None and resumed.definition.type not in UNTIMED:
             return replace(resumed, state=JobState.COMPLETED, counted=False), None
         return resumed, first
 

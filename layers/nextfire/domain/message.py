@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import AwareDatetime, Field, ValidationError
 
 from nextfire.domain.document import Document
-from nextfire.domain.errors import UndecodableError
+from nextfire.domain.errors import UndecodableError, UnknownVersionError
 from nextfire.domain.ids import RUN_ID, TENANT, JobKey, RunKey, group_id
 
 ORDINARY = "occurrence is due"
@@ -74,18 +74,31 @@ class RunMessage(Document):
 
 
 def decode_message(body: str) -> RunMessage:
-    """Decode a message body.
+    """Decode a message body. Unknown fields are ignored: a newer version may send them.
 
     Raises:
-        UndecodableError: *body* is not a run message, or has an unknown version.
+        UnknownVersionError: *body* has a version (`v`) that this code does not know.
+        UndecodableError: *body* is not a run message.
     """
     try:
-        message = RunMessage.model_validate_json(body)
+        message = RunMessage.model_validate_json(body, extra="ignore")
         _ = message.key.scheduled_at  # reject an invalid date here, not during the run
     except ValidationError as error:
+        version = _unknown_version(error)
+        if version is not None:
+            raise UnknownVersionError(version) from error
         raise UndecodableError(
             f"not a run message: {error.error_count()} errors, {error}"
         ) from error
     except ValueError as error:
         raise UndecodableError(f"not a run message: {error}") from error
     return message
+
+
+def _unknown_version(error: ValidationError) -> int | None:
+    """The version of a message that fails with *error*, if it is a later one."""
+    for each in error.errors():
+        version = each["input"]
+        if each["loc"] == ("v",) and type(version) is int and version > 1:
+            return version
+    return None

@@ -8,7 +8,9 @@ NAMESPACE = "nextfire"
 
 
 class Metric(StrEnum):
-    """A CloudWatch metric in the namespace ``nextfire``, with the dimension ``service``."""
+    """A CloudWatch metric in the namespace ``nextfire``, with the dimension ``service``; TICKS also
+    has ``group``.
+    """
 
     DISPATCH_LATENESS = (
         "DispatchLateness"  # ms from a run's due instant to its message's acceptance

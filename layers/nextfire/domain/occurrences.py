@@ -11,7 +11,7 @@ from nextfire.domain.due import FireEntry, fire
 from nextfire.domain.ids import JobKey
 from nextfire.domain.jitter import jitter
 from nextfire.domain.recurrence import next_instant, occurrences
-from nextfire.domain.schedule import MAX_RUNS, Schedule, ScheduleType, Upcoming
+from nextfire.domain.schedule import MAX_RUNS, UNTIMED, Schedule, ScheduleType, Upcoming
 from nextfire.domain.schedule_text import parse_duration
 from nextfire.domain.stretch import Stretch, count_occurrences, stretch
 
@@ -158,12 +158,12 @@ class Occurrences:
         return count_occurrences(self.schedule, occurrence, at_most=most + 1)
 
     def is_last(self, occurrence: datetime) -> bool:
-        """Whether the occurrence at *occurrence* is the last one. False for a MANUAL job.
+        """Whether the occurrence at *occurrence* is the last one. False without a schedule.
 
         Raises:
             InvalidInputError: The schedule is invalid.
         """
-        if self.definition.type is ScheduleType.MANUAL:
+        if self.definition.type in UNTIMED:
             return False
         most = self.definition.max_runs
         return self.next_after(occurrence) is None or (

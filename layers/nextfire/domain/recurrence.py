@@ -16,6 +16,7 @@ from nextfire.domain.schedule import (
     EXAMPLES,
     MAX_DATES,
     MIN_INTERVAL,
+    UNTIMED,
     Dst,
     Occurrence,
     Schedule,
@@ -67,7 +68,8 @@ def next_occurrences(schedule: Schedule, after: datetime, count: int) -> list[Oc
 
 
 def check(schedule: Schedule) -> datetime | None:
-    """Validate a schedule before it is stored. Returns its first occurrence; None for MANUAL only.
+    """Validate a schedule before it is stored. Returns its first occurrence; None for types without
+    a schedule.
 
     Raises:
         InvalidInputError: The schedule is invalid, or never fires after `effective_from`.
@@ -81,7 +83,7 @@ def check(schedule: Schedule) -> datetime | None:
             f"Use a later instant. For example `{isoformat(start + timedelta(days=1))}`.",
         )
     first = next_instant(schedule, schedule.effective_from)
-    if first is None and schedule.type is not ScheduleType.MANUAL:
+    if first is None and schedule.type not in UNTIMED:
         raise _never(schedule, start, end)
     return first
 
@@ -260,6 +262,7 @@ _SOURCES: dict[ScheduleType, Callable[[Schedule, datetime], Iterator[Occurrence]
     ScheduleType.INTERVAL: _interval,
     ScheduleType.DATES: _dates,
     ScheduleType.MANUAL: _manual,
+    ScheduleType.AFTER: _manual,
 }
 
 

@@ -54,7 +54,7 @@ class AttemptOutcome(StrEnum):
     WORKER_LOST = "WORKER_LOST"
     CANCELLED = "CANCELLED"
     HANDED_BACK = "HANDED_BACK"
-    DEFERRED = "DEFERRED"  # the destination of a call was not available
+    DEFERRED = "DEFERRED"  # the destination, or a service that a script needs, did not answer
 
     @property
     def counts(self) -> bool:
@@ -131,7 +131,8 @@ class Result:
     """The outcome of an attempt. `permanent`: a retry would end the same way, so none is made.
     `value`: the result that the script set. `call`: see `Attempt`; at most `MAX_CALL_BYTES`.
     `retry_at`: the target asked for no retry before. `unavailable`: the destination of a call did
-    not accept it, so the attempt is deferred. `pause`: the target asked to pause the job, for this
+    not accept it, or a service that a script needs did not answer before the script started; so the
+    attempt is deferred. `pause`: the target asked to pause the job, for this
     reason.
     """
 
@@ -167,6 +168,7 @@ class Run:
     - `trigger`: what created the run. If a user requested the run, or its skip: `request`, an id of
       the request; `request_reason`; `payload`, JSON that replaces the job's; `replay_of`, the
       request of an earlier run that it sends again.
+    - `upstream`: JSON about the runs of its parents, for its target. Not stored.
     """
 
     key: RunKey
@@ -202,6 +204,7 @@ class Run:
     request_reason: str | None = None
     payload: str | None = None
     replay_of: Replay | None = None
+    upstream: str | None = None
 
     @property
     def shown(self) -> Run:
@@ -359,6 +362,18 @@ class Run:
             covered=covered,
             pool=pool,
             dispatched_at=dispatched_at,
+        )
+
+    def reopened(self, now: datetime) -> Run:
+        """Return the SKIPPED run waiting for a dispatch: a parent that had failed has succeeded."""
+        # The next number may be in flight: that of the end of a join, see `HandOver`.
+        return replace(
+            self,
+            state=RunState.PENDING,
+            dispatch=self.dispatch + 2,
+            not_before=now,
+            finished_at=None,
+            reason=None,
         )
 
     def passed_over(self, reason: str, now: datetime, *, pool: str, dispatched_at: datetime) -> Run:

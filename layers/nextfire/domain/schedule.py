@@ -35,6 +35,11 @@ class ScheduleType(StrEnum):
     INTERVAL = "INTERVAL"  # a duration, repeated from `startAt`, else from `effective_from`
     DATES = "DATES"  # a list of instants
     MANUAL = "MANUAL"  # no schedule
+    AFTER = "AFTER"  # no schedule: runs follow those of other jobs
+
+
+UNTIMED = frozenset({ScheduleType.MANUAL, ScheduleType.AFTER})
+"""The types without a schedule: their jobs never have a FIRE entry."""
 
 
 class Dst(StrEnum):

@@ -63,15 +63,16 @@ def read_instant(
 
 def instant_or_wall_time(text: str, field: str, whose: str = "of the timezone") -> datetime:
     """*text* as an instant in UTC, or naive if it has no offset; rounded down to milliseconds."""
+    has_form = _INSTANT.fullmatch(text)
     try:
-        if not _INSTANT.fullmatch(text):
+        if not has_form:
             raise ValueError("another form")
         at = datetime.fromisoformat(text)
     except ValueError as error:
         raise InvalidInputError(
             field,
             text,
-            "not an ISO 8601 instant",
+            "not an ISO 8601 instant" + (": no such date or time" if has_form else ""),
             f"Without an offset it is {whose}. For example `2030-05-24T10:00:00Z`.",
         ) from error
     # One day of margin at both ends, so that zone offsets stay in range.

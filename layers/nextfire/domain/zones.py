@@ -55,9 +55,11 @@ def zone(name: str) -> ZoneInfo:
         file = resources.files("tzdata").joinpath("zoneinfo", *name.split("/"))
         with file.open("rb") as data:
             return ZoneInfo.from_file(data, key=name)
-    raise InvalidInputError(
-        "timezone", name, "no such time zone", "Use an IANA name. For example `Europe/Berlin`."
-    )
+    from nextfire.domain.remedies import nearest  # noqa: PLC0415 — only for an error
+
+    like = nearest(name, _names())
+    remedy = like or "Use an IANA name. For example `Europe/Berlin`."
+    raise InvalidInputError("timezone", name, "time zone not found", remedy)
 
 
 @lru_cache(maxsize=1)

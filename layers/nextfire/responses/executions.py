@@ -113,6 +113,34 @@ class ExecutionResponse(ApiResponse):
         )
 
 
+class SequenceNode(ApiResponse):
+    """A job of a sequence and its execution. `state`: WAITING before it has a record. `after`: its
+    parents. `critical`: it is on the critical path, the executions that determined when the last
+    one ended.
+    """
+
+    # of(node)
+    job_id: str = field(lambda node: node.key.job.job_id)
+    execution_id: str = field(lambda node: node.key.execution_id)
+    state: RunState | Literal["WAITING"] = field(
+        lambda node: "WAITING" if node.run is None else node.run.state
+    )
+    after: list[str] = field(lambda node: [*node.parents])
+    critical: bool
+    started_at: datetime | None = field(lambda node: node.run and node.run.started_at)
+    finished_at: datetime | None = field(lambda node: node.run and node.run.finished_at)
+    attempt: int | None = field(lambda node: node.run and node.run.attempt)
+    reason: str | None = field(lambda node: node.run and node.run.reason)
+
+
+class SequenceResponse(ApiResponse):
+    """The executions of a sequence with one logical time, each after its parents."""
+
+    # of(nodes, logical time)
+    scheduled_at: datetime = field(lambda _, at: at)
+    items: list[SequenceNode] = field(lambda nodes, _: [SequenceNode.of(each) for each in nodes])
+
+
 class UnreadableExecution(ApiResponse):
     """A stored execution that cannot be decoded."""
 

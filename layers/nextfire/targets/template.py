@@ -1,16 +1,16 @@
 """Templates: JSON values whose texts have placeholders such as `{{payload.customer.id}}`.
 
-A placeholder is a path of names and list indexes into the context: `payload`, `run` and `job`. A
-text that is a single placeholder becomes the value; in a longer text, texts are inserted as they
-are and other values as compact JSON. Expressions, filters and escapes are not supported: a text
-with literal braces belongs into the payload.
+A placeholder is a path of names and list indexes into the context: `payload`, `run`, `job` and, for
+jobs with parents, `upstream`. A text that is a single placeholder becomes the value; in a longer
+text, texts are inserted as they are and other values as compact JSON. Expressions, filters and
+escapes are not supported: a text with literal braces belongs into the payload.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -36,7 +36,8 @@ def context_of(job: Job, run: Run) -> dict[str, JsonValue]:
     """The values that placeholders can name, for an attempt of *run*."""
     definition = job.definition
     payload = definition.payload if run.payload is None else json.loads(run.payload)
-    return {
+    upstream = {} if run.upstream is None else {"upstream": json.loads(run.upstream)}
+    return upstream | {
         "payload": payload,
         "run": {
             "executionId": run.key.execution_id,
@@ -47,14 +48,29 @@ def context_of(job: Job, run: Run) -> dict[str, JsonValue]:
     }
 
 
-def example_context(payload: JsonValue) -> dict[str, JsonValue]:
-    """A context with *payload*, to check a template before there is a run."""
+class _Anything(dict[str, JsonValue]):
+    """A result that is not known yet: it has every member."""
+
+    def __contains__(self, _name: object) -> bool:
+        return True
+
+    def __missing__(self, _name: str) -> JsonValue:
+        return self
+
+
+def example_context(payload: JsonValue, parents: Iterable[str] = ()) -> dict[str, JsonValue]:
+    """A context with *payload* and *parents* (job ids), to check a template before a run exists."""
+    upstream: dict[str, JsonValue] = {
+        parent: {"state": "SUCCEEDED", "executionId": "", "result": _Anything()}
+        for parent in parents
+    }
     run: dict[str, JsonValue] = {
         "executionId": "job.20260101T000000000Z-0000000000000000",
         "attempt": 1,
         "scheduledAt": "2026-01-01T00:00:00Z",
     }
-    return {"payload": payload, "run": run, "job": {"id": "job", "tenant": "tenant"}}
+    context: dict[str, JsonValue] = {"upstream": upstream} if upstream else {}
+    return context | {"payload": payload, "run": run, "job": {"id": "job", "tenant": "tenant"}}
 
 
 def render(value: JsonValue, context: Mapping[str, JsonValue]) -> JsonValue:

@@ -43,7 +43,7 @@ from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.queues import RunQueue
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run, Trigger, runs_of_uid
-from nextfire.domain.schedule import ScheduleType
+from nextfire.domain.schedule import UNTIMED
 from nextfire.usecases.audit_report import AuditReport, Visits, label
 from nextfire.usecases.audit_snapshot import DueSnapshot, SnapshotReader
 from nextfire.usecases.cover_missed import cover_missed
@@ -169,7 +169,7 @@ class AuditJobs:
             if entry is not None and slots[job.key] not in there:
                 return False
             # For a job that may be over, its last record decides, however old it is.
-            scheduled = job.definition.type is not ScheduleType.MANUAL
+            scheduled = job.definition.type not in UNTIMED
             thorough = entry is None and job.state is JobState.ACTIVE and scheduled
             found = self._compare(job, now, since, [entry] if entry else [], thorough=thorough)
             return found.clean and not is_done(job, found, queue_is_empty=True)

@@ -15,7 +15,12 @@ from nextfire.domain.decisions import (
     decide_pickup,
     range_over,
 )
-from nextfire.domain.errors import UnavailableError, UndecodableError, shorten
+from nextfire.domain.errors import (
+    UnavailableError,
+    UndecodableError,
+    UnknownVersionError,
+    shorten,
+)
 from nextfire.domain.events import message_undecodable
 from nextfire.domain.ids import RunFolder, RunKey, content_id, first_run_id
 from nextfire.domain.instants import cut, isoformat
@@ -33,8 +38,11 @@ from nextfire.domain.ports.targets import Hold, TargetRunner
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 from nextfire.usecases.cover_missed import record_missed
 from nextfire.usecases.executor_config import ExecutorConfig
+from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.handled import Disposition, Handled
-from nextfire.usecases.record_outcome import RecordOutcome, next_dispatch
+from nextfire.usecases.next_dispatch import next_dispatch
+from nextfire.usecases.read_upstream import with_upstream
+from nextfire.usecases.record_outcome import RecordOutcome
 from nextfire.usecases.run_log import RunLog
 from nextfire.usecases.run_supervisor import Host, RunSupervisor
 
@@ -55,7 +63,9 @@ class ExecuteRun:
         clock: Clock,
         terms: ExecutorConfig,
         background: Executor,
+        hand_over: HandOver,
     ) -> None:
+        self._hand_over = hand_over
         self._jobs = jobs
         self._runs = runs
         self._due = due
@@ -67,7 +77,13 @@ class ExecuteRun:
         self._terms = terms
         self._background = background
         self._outcomes = RecordOutcome(
-            jobs=jobs, runs=runs, due=due, dead_letters=dead_letters, events=events, clock=clock
+            jobs=jobs,
+            runs=runs,
+            due=due,
+            dead_letters=dead_letters,
+            events=events,
+            clock=clock,
+            hand_over=hand_over,
         )
 
     def handle(
@@ -90,6 +106,9 @@ class ExecuteRun:
         """
         try:
             message = decode_message(delivery.body)
+        except UnknownVersionError as error:
+            delivery.hide(_UNKNOWN_VERSION_FOR)  # an executor of that version can take it then
+            return Handled(Disposition.LEAVE, str(error), quarantined=True)
         except UndecodableError as error:
             failure = shorten(str(error), 500)
             self._dead_letters.put(delivery.body, failure, dedup=content_id(delivery.body))
@@ -115,7 +134,7 @@ class ExecuteRun:
     def _carry_out(self, job: Job | None, message: RunMessage, host: Host) -> Handled:
         if job is None or job.uid != message.key.uid or job.state is JobState.CANCELLED:
             return self._without_job(message, host.delivery)
-        skipped = self._skip(job, message)
+        skipped = self._end_join(job, message) or self._skip(job, message)
         if skipped is not None:
             return skipped
         if job.definition.target.pool != self._terms.pool:
@@ -275,7 +294,9 @@ class ExecuteRun:
             # The writer of the range may have died before it completed the job.
             self._outcomes.settle(job, covered)
             return Handled(Disposition.ACKNOWLEDGE, covered.reason or "", covered)
-        reason = decide_pickup(job, key, now, self._before(key))
+        reason = decide_pickup(
+            job, key, now, self._before(key), dispatched_at=message.dispatched_at
+        )
         if reason is None:
             return None
         skipped = Run.skipped(
@@ -295,6 +316,13 @@ class ExecuteRun:
         self._outcomes.settle(job, run)
         return Handled(Disposition.ACKNOWLEDGE, run.reason or reason or "", run, skipped=True)
 
+    def _end_join(self, job: Job, message: RunMessage) -> Handled | None:
+        run = self._hand_over.end_join(job, message)
+        if run is None:
+            return None
+        self._outcomes.settle(job, run)
+        return Handled(Disposition.ACKNOWLEDGE, run.reason or "", run, skipped=True)
+
     def _was_claimed(self, key: RunKey) -> bool:
         """Whether an executor has had the run. A second dispatch may be the first to reach one:
         the auditor repeats lost messages, and runs of moved jobs are passed on.
@@ -312,7 +340,9 @@ class ExecuteRun:
     def _run_attempt(self, job: Job, run: Run, host: Host) -> Handled:
         """Make an attempt of a claimed run, and record the outcome."""
         supervisor = self._supervisor(run, host)
-        attempted = self._target.attempt(job, run, supervisor, host.longest)
+        attempted = self._target.attempt(
+            job, with_upstream(self._runs, job, run, supervisor), supervisor, host.longest
+        )
         if attempted.verdict is Directive.LEASE_LOST:
             return Handled(
                 Disposition.LEAVE, "lost the lease; nothing is recorded", run, None, True
@@ -363,6 +393,8 @@ class ExecuteRun:
 
 
 _RECORDS = 5  # of a job's latest, per page
+_UNKNOWN_VERSION_FOR = timedelta(minutes=5)
+"""How long a message of a newer version is hidden. SQS keeps it for 1,000 receives: 3.5 days."""
 _ENDS_AS = {ClaimAction.CANCEL: RunState.CANCELLED, ClaimAction.BURY: RunState.DEAD}
 _MAX_MOVES = 1000
 """Maximum number of dispatches in a row without an attempt, before a pass to another pool."""

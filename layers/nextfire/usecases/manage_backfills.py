@@ -20,7 +20,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.recurrence import next_instant, occurrences
-from nextfire.domain.schedule import ScheduleType
+from nextfire.domain.schedule import UNTIMED
 from nextfire.domain.stretch import stretch
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.job_revisions import check_version, revised
@@ -160,7 +160,12 @@ class ManageBackfills:
                 wanted.at_most,
                 f"from {isoformat(first)} to {isoformat(found.last)} there are {found.count}"
                 " occurrences",
-                f"Narrow `from` and `to`, or raise `max`, to {MOST} at most.",
+                "Narrow `from` and `to`"
+                + (
+                    f", or raise `max`, to {MOST} at most."
+                    if wanted.at_most < MOST
+                    else f": a backfill runs {MOST} at most."
+                ),
             )
         return first, found.last, found.count
 
@@ -201,7 +206,8 @@ def _check_may_begin(job: Job) -> None:
         )
     if job.state is JobState.PAUSED:
         raise ConflictError("The job is PAUSED", "Resume it first: a pause ends a backfill.")
-    if job.definition.type is ScheduleType.MANUAL:
+    if job.definition.type in UNTIMED:
         raise ConflictError(
-            "A MANUAL job has no occurrences", "Run it now: POST /v1/jobs/{jobId}/run."
+            f"A job of type {job.definition.type} has no occurrences",
+            "Run it now: POST /v1/jobs/{jobId}/run.",
         )

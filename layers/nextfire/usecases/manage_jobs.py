@@ -26,6 +26,7 @@ from nextfire.domain.schedule import MAX_DELAY
 from nextfire.usecases.check_definition import Limits, check_definition, check_interval
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.idempotent_requests import IdempotentRequest
+from nextfire.usecases.job_edges import JobEdges
 from nextfire.usecases.job_revisions import check_version, revised
 
 _TRIES = 5  # of a change that races with other changes of the same job
@@ -53,6 +54,7 @@ class ManageJobs:
         """
         self._check_caller = check
         self._jobs = jobs
+        self._edges = JobEdges(jobs, check)
         self._limits = limits
         self._unsent = unsent
 
@@ -78,6 +80,7 @@ class ManageJobs:
             QuotaUsedUpError: The tenant has reached its maximum number of jobs.
         """
         self._check(definition, key.tenant, None)
+        self._edges.attach(key, definition, None, now)
         most = self._limits.quotas.of(key.tenant).jobs
 
         def new_job(at: datetime) -> Job:
@@ -192,6 +195,7 @@ class ManageJobs:
         def next_revision(job: Job) -> tuple[Job, FireEntry | None]:
             definition = edit(job.definition)
             self._check(definition, key.tenant, job.definition)
+            self._edges.attach(key, definition, job.definition, now)
             changed = revised(job, now, definition=definition)
             if all(getattr(definition, f) == getattr(job.definition, f) for f in SCHEDULE_FIELDS):
                 return changed, None
@@ -315,9 +319,11 @@ class ManageJobs:
 
         Raises:
             NotFoundError: The job does not exist, or it is CANCELLED.
+            ConflictError: Another job has it as a parent.
         """
 
         def next_revision(job: Job) -> tuple[Job, FireEntry | None]:
+            self._edges.check_deletable(job)
             cancelled = revised(job.with_new_version(now), now, definition=job.definition)
             return replace(cancelled, state=JobState.CANCELLED), job.unpaused(now)
 

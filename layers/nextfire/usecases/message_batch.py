@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Generic, Protocol
 
 from nextfire.domain.errors import UnavailableError
+from nextfire.domain.jitter import spread
 from nextfire.domain.ports.queues import D, FifoDelivery
 from nextfire.domain.ports.worker import Notices
 from nextfire.usecases.execute_run import ExecuteRun
@@ -78,7 +79,7 @@ class MessageBatch(Generic[D]):
                 behind.append(message)
             stopped = stopped or stopping()
         for message in behind:
-            self._hand_back(message)
+            self._hide(message, timedelta())
         return stay
 
     def _carry_out_one(self, message: D, stopping: Callable[[], bool], longest: timedelta) -> bool:
@@ -90,6 +91,7 @@ class MessageBatch(Generic[D]):
             self._notices.handled(handled)
         except UnavailableError as error:
             self._notices.warn("stays in the queue", error)
+            self._hide(message, _again_after(message))
             return False
         except Exception as error:  # noqa: BLE001 — the messages of other groups continue
             self._notices.fail("stays in the queue", error)
@@ -99,8 +101,21 @@ class MessageBatch(Generic[D]):
         self._done(message)
         return True
 
-    def _hand_back(self, message: FifoDelivery) -> None:
+    def _hide(self, message: FifoDelivery, duration: timedelta) -> None:
         try:
-            message.hide(timedelta())
+            message.hide(duration)
         except Exception as error:  # noqa: BLE001 — redelivered when its visibility timeout ends
             self._notices.warn("not handed back", error)
+
+
+_FIRST_AGAIN = timedelta(seconds=4)
+_LAST_AGAIN = timedelta(seconds=60)
+
+
+def _again_after(message: FifoDelivery) -> timedelta:
+    """How long *message* stays hidden after a service did not answer: 2 to 4 s at first, doubled
+    with each receive up to 30 to 60 s. SQS gives up a message after 1,000 receives: after 12 hours
+    of this. Random, so that the messages of an outage do not return together.
+    """
+    longest = min(_FIRST_AGAIN * (1 << min(message.receives - 1, 10)), _LAST_AGAIN)
+    return longest / 2 + spread(message.token, longest / 2)

@@ -6,10 +6,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from nextfire.domain.decisions import Ending
-from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.events import execution_dead
-from nextfire.domain.ids import RunKey, dedup_id
+from nextfire.domain.ids import dedup_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
@@ -21,7 +20,9 @@ from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.queues import DeadLetters
 from nextfire.domain.ports.runs import Claim, RunStore
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger
+from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.handled import Disposition, Handled
+from nextfire.usecases.next_dispatch import next_dispatch
 from nextfire.usecases.run_supervisor import Host
 
 
@@ -37,7 +38,9 @@ class RecordOutcome:
         dead_letters: DeadLetters,
         events: Events,
         clock: Clock,
+        hand_over: HandOver,
     ) -> None:
+        self._hand_over = hand_over
         self._jobs = jobs
         self._runs = runs
         self._due = due
@@ -144,6 +147,7 @@ class RecordOutcome:
     def settle(self, job: Job, run: Run) -> None:
         """Do the follow-up of an ended run. Idempotent: a redelivered message repeats it."""
         self.publish_death(run, exclusive=job.exclusive)
+        self._hand_over.follow(job, run)
         if job.state is JobState.ACTIVE and _is_last(job, run):
             self._jobs.complete(job, self._clock.now())
 
@@ -166,25 +170,6 @@ class RecordOutcome:
         )
         self._events.put(execution_dead(run, self._clock.now()))
         self._runs.mark_death_published(run)
-
-
-def next_dispatch(
-    job: Job, key: RunKey, at: datetime, dispatch: int, *, held: bool = False
-) -> DispatchEntry:
-    """The due entry of the dispatch number *dispatch*, in the pool of *job*. *held*: it was due
-    before, and its watcher was on time.
-    """
-    return DispatchEntry(
-        job.key,
-        job.uid,
-        at,
-        key.run_id,
-        dispatch,
-        job.definition.target.pool,
-        rank=job.definition.priority.rank,
-        held=held,
-        exclusive=job.exclusive,
-    )
 
 
 def _is_last(job: Job, run: Run) -> bool:

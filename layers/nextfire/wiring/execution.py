@@ -22,6 +22,7 @@ from nextfire.adapters.aws.secrets import AwsSecrets
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.dynamodb.join_store import DynamoDbJoinStore
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.adapters.packages.index_secret import IndexSecret
 from nextfire.adapters.packages.package_index import PackageIndex
@@ -31,7 +32,7 @@ from nextfire.adapters.s3.signatures import VerifyingScriptStore
 from nextfire.adapters.scripts.job_role import StsJobRole
 from nextfire.adapters.scripts.metadata_block import close_metadata
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner, ScriptLimits
-from nextfire.adapters.sqs.run_queue import SqsDeadLetters
+from nextfire.adapters.sqs.run_queue import SqsDeadLetters, SqsRunQueue
 from nextfire.domain.packages import PUBLIC_INDEX
 from nextfire.domain.ports.access import JobRole, Secrets
 from nextfire.domain.ports.clocks import Clock
@@ -93,6 +94,11 @@ def executor_ports(settings: ExecutorSettings) -> ExecutorPorts:
         events=EventBridgeEventBus(events(), bus=settings.event_bus),
         clock=clock,
         background=ThreadPoolExecutor(settings.slots, thread_name_prefix="log"),
+        joins=DynamoDbJoinStore(database, table=settings.runs_table),
+        queue=SqsRunQueue(
+            sqs(), queues={settings.pool: settings.queue_url}, executor=ThreadPoolExecutor(1)
+        ),
+        quotas=settings.quotas,
     )
 
 

@@ -10,18 +10,23 @@ from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.events import Events
 from nextfire.domain.ports.jobs import JobStore
-from nextfire.domain.ports.queues import DeadLetters
+from nextfire.domain.ports.joins import JoinStore
+from nextfire.domain.ports.queues import DeadLetters, RunQueue
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.scripts import RunFiles
 from nextfire.domain.ports.targets import TargetRunner
+from nextfire.domain.quotas import TenantQuotas
 from nextfire.usecases.execute_run import ExecuteRun
 from nextfire.usecases.executor_config import ExecutorConfig
+from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.message_batch import MessageBatch, MessageNotices
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutorPorts:
-    """The ports of an executor. `background` writes the logs."""
+    """The ports of an executor. `background` writes the logs. `queue`: of its pool, for the runs of
+    children; `quotas`: each tenant's maximums; None: unknown, so that only watchers send them.
+    """
 
     jobs: JobStore
     runs: RunStore
@@ -32,6 +37,9 @@ class ExecutorPorts:
     events: Events
     clock: Clock
     background: Executor
+    joins: JoinStore
+    queue: RunQueue
+    quotas: TenantQuotas | None = None
 
 
 def execute_run_of(ports: ExecutorPorts, terms: ExecutorConfig) -> ExecuteRun:
@@ -47,6 +55,15 @@ def execute_run_of(ports: ExecutorPorts, terms: ExecutorConfig) -> ExecuteRun:
         clock=ports.clock,
         terms=terms,
         background=ports.background,
+        hand_over=HandOver(
+            jobs=ports.jobs,
+            runs=ports.runs,
+            due=ports.due,
+            joins=ports.joins,
+            queue=ports.queue,
+            clock=ports.clock,
+            quotas=ports.quotas,
+        ),
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools import Logger, Metrics, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
 
 from nextfire.domain.errors import UnavailableError
@@ -59,6 +59,8 @@ class Telemetry:
         self._metrics = Metrics(namespace=NAMESPACE, service=service)
         self._pending = False
         self._lateness: dict[Metric, list[timedelta]] = defaultdict(list)
+        self._group: int | None = None
+        self._ticks = 0  # of the watcher of `_group`
         self._turn = threading.RLock()  # executors of calls handle messages concurrently
 
     def count(self, metric: Metric, value: int = 1) -> None:
@@ -75,6 +77,8 @@ class Telemetry:
         self.logger.error(what, **_details(why))
 
     def took_lease(self, group: int, epoch: int) -> None:
+        self._flush_ticks()  # a process can serve several groups, one after the other
+        self._group = group
         self.logger.info("holds the lease", group=group, epoch=epoch)
 
     def tick(self, report: TickReport) -> None:
@@ -85,7 +89,7 @@ class Telemetry:
         if self.logger.log_level <= logging.DEBUG:
             self._log_dispatched(report.dispatched)
         self.count(Metric.DISPATCHED, len(report.dispatched))
-        self.count(Metric.TICKS, int(report.polled))
+        self._ticks += report.polled
         self.count(Metric.UNDELIVERED, report.undelivered)
         self.count(Metric.HELD_BACK, report.held_back)
         self._count_skipped(report.skipped)
@@ -165,9 +169,20 @@ class Telemetry:
                 )
                 self._pending = True
         self._lateness.clear()
+        self._flush_ticks()
         if self._pending:
             self._pending = False
             self._metrics.flush_metrics()
+
+    def _flush_ticks(self) -> None:
+        """Write the ticks of the watcher's group, which has its own alarm."""
+        ticks, self._ticks = self._ticks, 0
+        if ticks and self._group is not None:
+            with single_metric(
+                name=Metric.TICKS.value, unit=MetricUnit.Count, value=ticks, namespace=NAMESPACE
+            ) as metric:
+                metric.add_dimension(name="service", value="watcher")
+                metric.add_dimension(name="group", value=str(self._group))
 
 
 class WorkerTelemetry(Telemetry):

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.clients import chunks
 from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.adapters.dynamodb.batch_reads import read_all
 from nextfire.adapters.dynamodb.control_items import (
     AUDIT,
     CLOCK_SKEW,
@@ -40,7 +40,6 @@ from nextfire.domain.ports.control import Lease
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_GET_LIMIT = 100  # keys of one BatchGetItem, a limit of DynamoDB
 _AUDIT_KEY = encode_id("audit")
 _REFUSED = "ConditionalCheckFailedException"
 _TRIES = 8  # attempts of a write that conflicts with other watchers' writes for the same tenant
@@ -241,20 +240,11 @@ class DynamoDbControlStore:
         return True
 
     def _read_cursors(self, shards: Collection[int]) -> dict[int, Item]:
-        items: dict[int, Item] = {}
         by_id = {_cursor_key(shard)["id"]["S"]: shard for shard in shards}
-        for chunk in chunks([*shards], _GET_LIMIT):
-            keys: list[Any] = [_cursor_key(shard) for shard in chunk]
-            while keys:
-                with translated("read cursors"):
-                    answer = self._client.batch_get_item(
-                        RequestItems={self._table: {"Keys": keys, "ConsistentRead": True}}
-                    )
-                for item in answer["Responses"].get(self._table, []):
-                    items[by_id[item["id"]["S"]]] = dict(item)
-                left = answer["UnprocessedKeys"].get(self._table)
-                keys = list(left["Keys"]) if left else []
-        return items
+        keys = [_cursor_key(shard) for shard in by_id.values()]
+        request = {"ConsistentRead": True}
+        items = read_all(self._client, self._table, keys, request, "read cursors")
+        return {by_id[item["id"]["S"]]: dict(item) for item in items}
 
     def _set_cursor(
         self, shard: int, minute: datetime, epoch: int, condition: Mapping[str, Any]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.clients import chunks, one_by_one
 from nextfire.adapters.aws.errors import error_code, is_transient, refused, translated, unanswered
+from nextfire.adapters.dynamodb.batch_reads import read_all
 from nextfire.adapters.dynamodb.due_items import (
     ENTRY,
     decode_entry,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _WRITE_LIMIT = 25  # requests of one BatchWriteItem, a limit of DynamoDB
-_GET_LIMIT = 100  # keys of one BatchGetItem, a limit of DynamoDB
 _MAX_SORT_KEY = 1024  # bytes, a limit of DynamoDB
 _QUARANTINE = "quarantine"
 
@@ -89,29 +89,14 @@ class DynamoDbDueStore:
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
     def occupied(self, slots: Collection[Slot]) -> set[Slot]:
-        found: set[Slot] = set()
-        for chunk in chunks([*dict.fromkeys(slots)], _GET_LIMIT):
-            keys: list[Any] = [encode_key(slot) for slot in chunk]
-            while keys:
-                with translated("check slots"):
-                    answer = self._client.batch_get_item(
-                        RequestItems={
-                            self._table: {
-                                "Keys": keys,
-                                "ConsistentRead": True,
-                                "ProjectionExpression": "#bucket, #entry",
-                                "ExpressionAttributeNames": {
-                                    "#bucket": "bucket",
-                                    "#entry": "entry",
-                                },
-                            }
-                        }
-                    )
-                items = answer["Responses"].get(self._table, [])
-                found.update(Slot(item["bucket"]["S"], item["entry"]["S"]) for item in items)
-                left = answer["UnprocessedKeys"].get(self._table)
-                keys = list(left["Keys"]) if left else []
-        return found
+        keys = [encode_key(slot) for slot in dict.fromkeys(slots)]
+        request = {
+            "ConsistentRead": True,
+            "ProjectionExpression": "#bucket, #entry",
+            "ExpressionAttributeNames": {"#bucket": "bucket", "#entry": "entry"},
+        }
+        items = read_all(self._client, self._table, keys, request, "check slots")
+        return {Slot(item["bucket"]["S"], item["entry"]["S"]) for item in items}
 
     def put(self, entries: Collection[DueEntry], now: datetime) -> set[DueEntry]:
         slots = [Slot(entry.bucket(now, self._shards), entry.sort_key) for entry in entries]

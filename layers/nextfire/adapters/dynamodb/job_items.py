@@ -20,12 +20,14 @@ from nextfire.adapters.dynamodb.fields import (
     Field,
     encoder,
     member_of,
+    names,
     projection,
     raw_decoder,
 )
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.domain.backfill import Backfill, Order
-from nextfire.domain.definition import JobDefinition, WhenDocument
+from nextfire.domain.definition import EDGE_FIELDS, JobDefinition, WhenDocument
+from nextfire.domain.document import with_unknown
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import UID, JobKey
 from nextfire.domain.instants import from_ms, isoformat, parse_instant, to_ms
@@ -75,7 +77,9 @@ def _encode_replaced(past: Replaced) -> dict[str, Any]:
         "counted_from": past.counted_from and isoformat(past.counted_from),
         "resumed_at": past.resumed_at and isoformat(past.resumed_at),
         "paused": past.paused,
-        "when": past.when.model_dump(mode="json", by_alias=True, exclude_none=True),
+        "when": with_unknown(
+            past.when.model_dump(mode="json", by_alias=True, exclude_none=True), past.when
+        ),
     }
 
 
@@ -84,7 +88,7 @@ def _decode_replaced(values: Mapping[str, Any]) -> Replaced:
         version=int(values["version"]),
         effective_from=parse_instant(values["effective_from"]),
         until=parse_instant(values["until"]),
-        when=WhenDocument.model_validate(values["when"]),
+        when=WhenDocument.stored_values(values["when"]),
         counted_from=_from_text(values.get("counted_from")),
         resumed_at=_from_text(values.get("resumed_at")),
         paused=bool(values.get("paused", False)),
@@ -129,8 +133,10 @@ def _instants(content: Sequence[Mapping[str, str]]) -> tuple[datetime, ...]:
 
 
 def _definition_text(job: Job) -> str:
-    document = job.definition.document()
-    return _json({name: value for name, value in document.items() if name != "payload"})
+    # Jobs without parents have the defaults: their items stay as small as before.
+    left_out = {"payload"} if job.definition.after else {"payload", *EDGE_FIELDS}
+    document = with_unknown(job.definition.document(), job.definition)
+    return _json({name: value for name, value in document.items() if name not in left_out})
 
 
 def _payload_text(job: Job) -> str | None:
@@ -138,6 +144,7 @@ def _payload_text(job: Job) -> str | None:
     return _json(payload) if payload != {} else None
 
 
+_IDS = Codec("S", ",".join, lambda text: tuple(text.split(",")))
 _INSTANTS = Codec("L", lambda instants: [{"N": str(to_ms(at))} for at in instants], _instants)
 
 KEY: tuple[Field[JobKey], ...] = (
@@ -162,6 +169,7 @@ _WITHOUT_PAYLOAD: tuple[Field[Job], ...] = (
     Field("counted", FLAG, EXECUTORS, unless=False, decoded=False),
     Field("drain_asked_at", INSTANT),
     Field("backfill", Codec("S", _encode_backfill, _decode_backfill)),
+    Field("children", _IDS, unless=()),
 )
 JOB_FIELDS: tuple[Field[Any], ...] = (
     *KEY,
@@ -197,8 +205,11 @@ _encode_attributes = encoder(JOB_FIELDS[len(KEY) :])
 _decode_attributes = raw_decoder(JOB_FIELDS)
 
 
+_KNOWN = frozenset(names(JOBS_TABLE))
+
+
 def encode_job(job: Job) -> Item:
-    return encode_key(job.key) | _encode_attributes(job)
+    return {**job.unknown, **encode_key(job.key), **_encode_attributes(job)}
 
 
 def decode_key(item: Mapping[str, Any]) -> JobKey:
@@ -208,7 +219,7 @@ def decode_key(item: Mapping[str, Any]) -> JobKey:
 def _definition(item: Mapping[str, Any]) -> JobDefinition:
     text = item["definition"]["S"]
     # Watchers read the same definitions repeatedly, so small ones are cached.
-    read = _parsed if len(text) <= _CACHED else JobDefinition.model_validate_json
+    read = _parsed if len(text) <= _CACHED else JobDefinition.stored
     definition = read(text)
     if "payload" not in item:
         return definition
@@ -217,7 +228,7 @@ def _definition(item: Mapping[str, Any]) -> JobDefinition:
 
 @lru_cache(maxsize=512)
 def _parsed(text: str) -> JobDefinition:
-    return JobDefinition.model_validate_json(text)
+    return JobDefinition.stored(text)
 
 
 def decode_job(item: Mapping[str, Any]) -> Job:
@@ -231,6 +242,7 @@ def decode_job(item: Mapping[str, Any]) -> Job:
             decode_key(item),
             definition=_definition(item),
             counted="counted" in item,
+            unknown={name: value for name, value in item.items() if name not in _KNOWN},
             **_decode_attributes(item),
         )
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:

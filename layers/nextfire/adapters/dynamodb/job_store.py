@@ -8,8 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.clients import chunks, transact, transact_all
+from nextfire.adapters.aws.clients import transact, transact_all
 from nextfire.adapters.aws.errors import TransactionConflictError, error_code, refused, translated
+from nextfire.adapters.dynamodb.batch_reads import read_batches, throttled
 from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
 from nextfire.adapters.dynamodb.due_items import entry_item
 from nextfire.adapters.dynamodb.items import Item, to_item
@@ -33,8 +34,6 @@ from nextfire.domain.quotas import too_many_jobs
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
-_GET_LIMIT = 100  # keys of one BatchGetItem, a limit of DynamoDB
 
 _COUNT = "#"
 """Prefix of a tenant's name in the partition of the tenant's job count. Tenant names do not start
@@ -110,21 +109,15 @@ class DynamoDbJobStore:
         self, keys: Collection[JobKey], *, consistent: bool = False
     ) -> Mapping[JobKey, Job | Exception]:
         found: dict[JobKey, Job | Exception] = {}
-        for chunk in chunks([*dict.fromkeys(keys)], _GET_LIMIT):
-            with translated("get jobs"):
-                answer = self._client.batch_get_item(
-                    RequestItems={
-                        self._table: WITHOUT_PAYLOAD
-                        | {"Keys": [*map(encode_key, chunk)], "ConsistentRead": consistent}
-                    }
-                )
-            for item in answer["Responses"].get(self._table, []):
-                key = JobKey(item["tenant"]["S"], item["job_id"]["S"])
-                try:
-                    found[key] = decode_job(item)
-                except UndecodableError as error:
-                    found[key] = error
-        return found
+        asked = [*map(encode_key, dict.fromkeys(keys))]
+        request = WITHOUT_PAYLOAD | {"ConsistentRead": consistent}
+        items, unread = read_batches(self._client, self._table, asked, request, "get jobs")
+        for item in items:
+            try:
+                found[decode_key(item)] = decode_job(item)
+            except UndecodableError as error:
+                found[decode_key(item)] = error
+        return found | {decode_key(key): throttled("get jobs") for key in unread}
 
     def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[Job]:
         request: dict[str, Any] = {

@@ -233,6 +233,7 @@ REQUEST: tuple[Field[Run], ...] = (
     Field("replay_of", _REPLAY),
 )
 """The request of a user, written once."""
+MARKS: Field[Any] = Field("marks", Codec("SS", list, list), EXECUTORS, decoded=False)
 RUNS_TABLE: tuple[Field[Any], ...] = (
     *KEY,
     *STEP,
@@ -246,6 +247,8 @@ RUNS_TABLE: tuple[Field[Any], ...] = (
     # Executors do not set it: conditions of their writes use it.
     Field("cancel_requested", FLAG, EXECUTORS, unless=False),
     Field("cancel_reason", TEXT),
+    # Only the items of joins have it.
+    MARKS,
 )
 """All attributes of the table. Those outside of a group have their own updates."""
 

@@ -3,6 +3,7 @@
     request                                 response
     {"op": "checkpoint.load"}               {"ok": true, "value": …}; null if none was saved
     {"op": "checkpoint.save", "value": …}   {"ok": true} after it was stored
+    {"op": "upstream"}                      {"ok": true, "value": {…}}
     {"op": "result", "value": …}            {"ok": true}; the last result counts
     anything else                           {"ok": false, "error": "…"}
 
@@ -31,10 +32,18 @@ _SAVE_EVERY = 0.1  # seconds per save after a burst: each save costs a write to 
 class Channel:
     """The executor's end. Never blocks on the script; buffers at most one request and one reply.
 
-    `result`: the JSON of the last result, masked; or None.
+    *upstream*: JSON about the runs of the parents; None: the job has no parents. `result`: the JSON
+    of the last result, masked; or None.
     """
 
-    def __init__(self, end: socket.socket, supervisor: Supervisor, masker: Masker) -> None:
+    def __init__(
+        self,
+        end: socket.socket,
+        supervisor: Supervisor,
+        masker: Masker,
+        upstream: str | None = None,
+    ) -> None:
+        self._upstream = upstream
         end.setblocking(False)
         self._socket = end
         self._supervisor = supervisor
@@ -105,6 +114,9 @@ class Channel:
             case {"op": "checkpoint.load"}:
                 kept = self._supervisor.checkpoint()
                 return {"ok": True, "value": None if kept is None else json.loads(kept)}
+            case {"op": "upstream"}:
+                runs = self._upstream
+                return {"ok": True, "value": {} if runs is None else json.loads(runs)}
             case {"op": "checkpoint.save", "value": value}:
                 data = _bounded(_encode(value))
                 self._slow_down()

@@ -205,7 +205,7 @@ class ProcessScriptRunner:
                 network = stack.enter_context(network_for(self._egress, environment))
             except OSError as error:
                 return self._not_started(f"cannot create its network: {error}")
-            channel = Channel(near, supervisor, call.masker)
+            channel = Channel(near, supervisor, call.masker, call.upstream)
 
             def ask() -> Directive:
                 while network.notices:

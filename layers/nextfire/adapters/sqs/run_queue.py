@@ -112,7 +112,7 @@ def _parameters(message: RunMessage) -> Any:
 
 @dataclass(slots=True)
 class SqsDelivery:
-    """`Delivery` of a message received from *queue_url*. `group` is its message group."""
+    """`FifoDelivery` of a message received from *queue_url*."""
 
     client: SQSClient
     queue_url: str
@@ -121,6 +121,7 @@ class SqsDelivery:
     message_id: str
     group: str
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    receives: int = 1
 
     def hide(self, duration: timedelta) -> None:
         # Rounded up: a message that reappears a moment too early would have to be hidden again.
@@ -155,7 +156,7 @@ class SqsInbox:
                 MaxNumberOfMessages=most,
                 WaitTimeSeconds=int(wait.total_seconds()),
                 VisibilityTimeout=int(hidden_for.total_seconds()),
-                MessageSystemAttributeNames=["MessageGroupId"],
+                MessageSystemAttributeNames=["MessageGroupId", "ApproximateReceiveCount"],
             )
         return [
             SqsDelivery(
@@ -165,6 +166,7 @@ class SqsInbox:
                 message["ReceiptHandle"],
                 message["MessageId"],
                 message.get("Attributes", {}).get("MessageGroupId", ""),
+                receives=int(message.get("Attributes", {}).get("ApproximateReceiveCount", "1")),
             )
             for message in answer.get("Messages", [])
         ]

@@ -64,10 +64,9 @@ class JobStore(Protocol):
         self, keys: Collection[JobKey], *, consistent: bool = False
     ) -> Mapping[JobKey, Job | Exception]:
         """Return the jobs among *keys*, without payloads. A job that does not decode maps to its
-        error.
+        error; one that the store did not return this time, to an UnavailableError.
 
-        A key can be missing because the job does not exist or because it could not be read this
-        time; `get` distinguishes the two.
+        A job that was just created can be missing, unless *consistent*; `get` distinguishes this.
         """
 
     def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[Job]:

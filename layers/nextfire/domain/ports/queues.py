@@ -42,11 +42,12 @@ class Delivery(Protocol):
 
 class FifoDelivery(Delivery, Protocol):
     """One received message of a FIFO queue. `group`: its message group, within which messages are
-    delivered in order.
+    delivered in order. `receives`: how often it was received so far, this time included.
     """
 
     message_id: str
     group: str
+    receives: int
 
 
 D = TypeVar("D", bound=FifoDelivery)

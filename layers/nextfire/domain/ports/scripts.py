@@ -116,7 +116,8 @@ class ScriptCall:
     `name`: its file name, ending in ``.py`` or ``.zip``. `payload`: JSON, for standard input.
     `environment`: variables in addition to those that the runner sets for every script. `timeout`:
     measured from the start of the script, or from the unpacking of its archive. `tenant`: the owner
-    of the packages it may use. `masker`: masks the secrets in `environment`.
+    of the packages it may use. `masker`: masks the secrets in `environment`. `upstream`: JSON about
+    the runs of its parents; None: it has no parents.
     """
 
     name: str
@@ -126,6 +127,7 @@ class ScriptCall:
     tenant: str
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     masker: Masker = field(default_factory=Masker, compare=False)
+    upstream: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,7 @@ class ScriptTarget:
         definition = job.definition
         began_at = self._clock.now()
         timeout = definition.timeout
+        started = False
         try:
             source = locate(definition.target, bucket=self._bucket, tenant=job.key.tenant)
             script = self._scripts.fetch(source)
@@ -103,18 +104,22 @@ class ScriptTarget:
                         **_context(job, run, self._clock.now() + timeout),
                     },
                     masker=masker,
+                    upstream=run.upstream,
                 )
                 # Nothing has extended the lease so far.
                 verdict = supervisor.ask()
+                started = verdict is Directive.CONTINUE
                 ended = (
                     self._runner.run(call, supervisor)
-                    if verdict is Directive.CONTINUE
+                    if started
                     else ScriptExit(None, "", "", stopped=verdict)
                 )
         except (NotFoundError, InvalidInputError) as error:
             return AttemptResult(Result(AttemptOutcome.FAILED, str(error), permanent=True))
         except UnavailableError as error:
-            return AttemptResult(Result(AttemptOutcome.FAILED, str(error)))
+            # S3, Secrets Manager, Parameter Store or STS did not answer.
+            failed = Result(AttemptOutcome.FAILED, str(error), unavailable=not started)
+            return AttemptResult(failed)
         except Exception as error:  # noqa: BLE001 — it is recorded; the worker continues
             why = f"could not be run: {type(error).__name__}: {error}"
             return AttemptResult(Result(AttemptOutcome.FAILED, why))

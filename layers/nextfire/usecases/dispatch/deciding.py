@@ -151,7 +151,8 @@ def _depends_on_job(entry: DueEntry) -> bool:
     """Whether the decision depends on the job. A retry is already decided."""
     if not isinstance(entry, DispatchEntry):
         return True
-    return entry.trigger is Trigger.MANUAL and entry.exclusive
+    is_first = entry.trigger is Trigger.MANUAL or entry.dispatch == 1
+    return is_first and entry.exclusive
 
 
 def misses(due: DecidedEntry) -> bool:

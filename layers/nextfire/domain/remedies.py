@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from nextfire.domain.policies import MAX_RETRY_DELAY_MS, MAX_WINDOW_SEC, RETRIED
+from nextfire.domain.schedule import ScheduleType
 from nextfire.domain.target import MAX_ENV
 
 _MIN_SIMILARITY = 0.6
@@ -79,6 +80,8 @@ _IN_JSON = {
     "model_type": "Input should be an object",
     "list_type": "Input should be a valid array",
     "tuple_type": "Input should be a valid array",
+    "extra_forbidden": "unknown field",
+    "missing": "required field is missing",
 }
 """Messages in JSON terms for errors that pydantic words in Python terms."""
 ENV = ("target", "env")
@@ -108,6 +111,8 @@ def problem_text(fault: ErrorDetails) -> str:
         return "not the name of a variable" if fault["loc"][-1] == "[key]" else "not a reference"
     if kind == "string_type" and fault["loc"][:2] == ENV:
         return "neither a string nor a reference"
+    if kind == "too_short" and fault.get("ctx", {}).get("actual_length") == 0:
+        return "an empty list"
     ours = _PROBLEMS.get((_INDEX.sub("", field), kind))
     return ours or _IN_JSON.get(kind) or fault["msg"].removeprefix(_VALUE_ERROR)
 
@@ -167,6 +172,8 @@ def remedy_for(fault: ErrorDetails, model: type[BaseModel] | None) -> str:
         return like or f"Use one of these values. For example `{allowed[0]}`."
     if (bound := context.get("ge", context.get("le"))) is not None:
         return f"For example `{bound}`."
+    if kind == "missing" and field == "type":
+        return f"Add one of {', '.join(ScheduleType)}. For example `CRON`."
     remedies = {
         "missing": "Add this field.",
         "int_parsing": _WHOLE_NUMBER,

@@ -1,0 +1,31 @@
+"""Asks before changes."""
+
+import sys
+
+import typer
+
+from nextfire_cli.errors import CliError
+from nextfire_cli.session import Session
+
+
+def in_terminal() -> bool:
+    """Whether a person can answer."""
+    return sys.stdin.isatty()
+
+
+def confirm(caller: Session, question: str, *, yes: bool) -> None:
+    """Ask *question* in a terminal, unless *yes*.
+
+    Raises:
+        CliError: The answer is no, or there is no terminal to ask in.
+    """
+    if yes:
+        return
+    if caller.as_json or not in_terminal():
+        why = "--json does not ask" if caller.as_json else "standard input is not a terminal"
+        raise CliError(
+            f"Nothing was changed: this needs a confirmation, and {why}.",
+            "To confirm it in advance, add --yes.",
+        )
+    if not typer.confirm(question, err=True):
+        raise CliError("Nothing was changed.")

@@ -1,0 +1,131 @@
+"""The commands `nextfire apply` and `nextfire export`."""
+
+import json
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from nextfire.client.pipelines.apply import apply_plan, make_plan
+from nextfire.client.pipelines.diagram import dot, mermaid
+from nextfire.client.pipelines.document import Pipeline, read
+from nextfire.client.pipelines.export import export as export_jobs
+from nextfire.client.pipelines.plan import Change
+from nextfire_cli import session
+from nextfire_cli.confirmation import confirm
+from nextfire_cli.job_files import read_documents, read_labels
+from nextfire_cli.render.pipelines import plan as shown_plan
+from nextfire_cli.render.pipelines import summary
+from nextfire_cli.yaml_text import write_yaml
+
+
+class Format(StrEnum):
+    """The formats of an export."""
+
+    YAML = "yaml"
+    JSON = "json"
+    MERMAID = "mermaid"
+    DOT = "dot"
+
+
+def apply(
+    context: typer.Context,
+    file: Annotated[
+        list[str],
+        typer.Option(
+            "--file",
+            "-f",
+            metavar="FILE",
+            help="The file of a pipeline, in YAML or JSON; [bold]-[/] for standard input. May be "
+            "repeated.",
+        ),
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the changes and make none.")
+    ] = False,
+    adopt: Annotated[
+        bool,
+        typer.Option("--adopt", help="Take over jobs that belong to another pipeline, or to none."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
+) -> None:
+    """Create, change and remove jobs until they are as declared in the files of pipelines.
+
+    Shows the changes and asks for confirmation. May be repeated, also after an interruption.
+
+    [bold]Examples[/]
+      nextfire apply -f pipeline.yaml
+      nextfire apply -f pipeline.yaml --dry-run
+      nextfire apply -f etl.yaml -f reports.yaml --yes
+    """
+    caller = session.of(context)
+    client = caller.client()
+    declared = [each for name in file for each in _pipelines(name)]
+    changes = make_plan(client, declared, adopt=adopt)
+    if dry_run or not changes:
+        caller.show({**changes.document(), "applied": False}, shown_plan(changes))
+        return
+    if not caller.as_json:
+        caller.out.print(shown_plan(changes), crop=False, soft_wrap=True)
+    confirm(caller, "Apply these changes?", yes=yes)
+
+    def report(change: Change) -> None:
+        caller.say(f"{change.job_id}: {change.action}")
+
+    apply_plan(client, changes, report=report)
+    caller.show({**changes.document(), "applied": True}, summary(changes, done=True))
+
+
+def export(
+    context: typer.Context,
+    pipeline: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only the jobs of this pipeline.")
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Only jobs with this label, and the other jobs of their pipelines. Repeat the "
+            "option: only jobs with all of them.",
+        ),
+    ] = None,
+    output: Annotated[
+        Format, typer.Option("--output", "-o", help="Format: a file for apply, or a diagram.")
+    ] = Format.YAML,
+) -> None:
+    """Print jobs as the file of their pipeline, for `nextfire apply`, or as a diagram.
+
+    [bold]Examples[/]
+      nextfire export > all.yaml
+      nextfire export --pipeline etl > pipeline.yaml
+      nextfire export --pipeline etl -o mermaid
+    """
+    caller = session.of(context)
+    found = export_jobs(caller.client(), pipeline=pipeline, labels=read_labels(label or ()))
+    for name in found.added:
+        caller.warn(
+            f"The pipeline {name} has jobs without these labels. They are included, because a file"
+            " declares all jobs of its pipeline."
+        )
+    for job_id in found.unreadable:
+        caller.warn(f"The job {job_id} cannot be read and is left out. See: nextfire jobs list")
+    text = _text(found.pipelines, Format.JSON if caller.as_json else output)
+    typer.echo(text, nl=False)
+
+
+def _text(pipelines: list[Pipeline], output: Format) -> str:
+    if output is Format.MERMAID:
+        return mermaid(pipelines)
+    if output is Format.DOT:
+        return dot(pipelines)
+    documents: list[object] = [each.document() for each in pipelines]
+    if output is Format.YAML:
+        return write_yaml(documents)
+    one = documents[0] if len(documents) == 1 else documents
+    return json.dumps(one, indent=2, ensure_ascii=False) + "\n"
+
+
+def _pipelines(file: str) -> list[Pipeline]:
+    source = "standard input" if file == "-" else file
+    documents = [each for each in read_documents(file, "--file") if each is not None]
+    return [found for each in documents for found in read(each, source)]

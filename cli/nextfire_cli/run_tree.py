@@ -1,0 +1,55 @@
+"""The command `nextfire runs tree`."""
+
+import time
+from typing import Annotated
+
+import typer
+from rich.live import Live
+
+from nextfire_cli import render, session
+from nextfire_cli.documents import Document
+
+_POLL = 1.0
+"""Seconds between two requests."""
+_UNDER_WAY = {"PENDING", "RUNNING"}
+
+
+def tree(
+    context: typer.Context,
+    execution_id: Annotated[str, typer.Argument(metavar="EXECUTION_ID", show_default=False)],
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Update until no run is in progress.")
+    ] = False,
+) -> None:
+    """Show the runs of a sequence that belong together: each below its first parent, with state and
+    duration. The critical path, marked with *, determined when the last run ended.
+
+    [bold]Examples[/]
+      nextfire runs tree EXECUTION_ID --follow
+    """
+    caller = session.of(context)
+    client = caller.client()
+    found = client.get_chain(execution_id).document
+    if follow and not caller.as_json:
+        with Live(render.run_tree(found), console=caller.out, auto_refresh=False) as live:
+            while _is_under_way(found):
+                time.sleep(_POLL)
+                found = client.get_chain(execution_id).document
+                live.update(render.run_tree(found), refresh=True)
+        return
+    while follow and _is_under_way(found):
+        time.sleep(_POLL)
+        found = client.get_chain(execution_id).document
+    caller.show(found, render.run_tree(found))
+
+
+def _is_under_way(found: Document) -> bool:
+    """Whether a run is in progress, or waits for one that has just ended."""
+    states = {each["jobId"]: each["state"] for each in found["items"]}
+    handed = any(
+        each["state"] == "WAITING" and any(states.get(p) == "SUCCEEDED" for p in each["after"])
+        for each in found["items"]
+        if all(states.get(parent) not in {"WAITING", None} for parent in each["after"])
+        and each["after"]
+    )
+    return handed or bool({*states.values()} & _UNDER_WAY)

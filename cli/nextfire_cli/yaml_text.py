@@ -1,0 +1,70 @@
+"""YAML as it stands for JSON: read without surprises, and written for people.
+
+PyYAML is used, with its safe loader only: it is maintained, and already reads job files.
+"""
+
+from collections.abc import Hashable
+from typing import Any
+
+import yaml
+
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+class _Loader(yaml.SafeLoader):
+    """Leaves unquoted instants as they are written, and rejects members that occur twice."""
+
+    def construct_mapping(
+        self,
+        node: yaml.MappingNode,
+        deep: bool = False,  # noqa: FBT001 — PyYAML's own
+    ) -> dict[Hashable, Any]:
+        names = [str(key.value) for key, _ in node.value if key.tag != _MERGE]
+        for name in names:
+            if names.count(name) > 1:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{name!r} occurs twice", node.start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, form) for tag, form in resolvers if tag != _TIMESTAMP]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Indents lists, and writes no anchors."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: FBT001
+        del indentless
+        super().increase_indent(flow, indentless=False)
+
+    def ignore_aliases(self, data: object) -> bool:
+        del data
+        return True  # anchors are hard to read, and equal values are not the same value
+
+
+def read_yaml(text: str) -> list[object]:
+    """Return the documents in *text*. Instants are texts.
+
+    Raises:
+        yaml.YAMLError: *text* is not YAML, or an object has a member twice.
+    """
+    return [*yaml.load_all(text, _Loader)]
+
+
+def write_yaml(documents: list[object]) -> str:
+    """Return *documents*, JSON values, as YAML that `read_yaml` reads back."""
+    return str(
+        yaml.dump_all(
+            documents,
+            Dumper=_Dumper,
+            sort_keys=False,
+            allow_unicode=True,
+            width=100,
+            explicit_start=len(documents) > 1,
+        )
+    )

@@ -1,0 +1,50 @@
+"""How the functions of a stack share the Lambda concurrency of its account."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIN_UNRESERVED = 100
+"""Lambda rejects a reservation that leaves less than this to the functions without one."""
+WATCHERS_PER_GROUP = 3
+"""One holds the lease, one stands by, and one ends while its successor starts."""
+_API = 2
+_OTHERS = 2  # authorizer, auditor and audit log: short or rare
+_MIN_POOL = 2  # of an event source mapping
+_API_SHARE = 10  # the API gets a tenth of a large account
+
+
+@dataclass(frozen=True)
+class Shares:
+    """`watcher` and `api`: reserved concurrency; None: the account is too small to reserve any.
+    `pool`: maximum concurrency of each Lambda pool; its own setting may be lower.
+    """
+
+    watcher: int | None
+    api: int | None
+    pool: int
+
+
+def share(account: int, *, groups: int, pools: int) -> Shares:
+    """Divide *account*, its concurrent executions, among the functions of a stack with *groups*
+    watcher groups and *pools* pools on Lambda, so that executors never stop the watcher or the API.
+
+    Raises:
+        ValueError: It does not suffice.
+    """
+    watcher = WATCHERS_PER_GROUP * groups
+    api = max(_API, account // _API_SHARE)
+    if account >= watcher + api + MIN_UNRESERVED:
+        left = account - watcher - api - _OTHERS
+        return Shares(watcher, api, max(left // max(pools, 1), _MIN_POOL))
+    left = account - watcher - _API - _OTHERS
+    each = max(left // max(pools, 1), _MIN_POOL)
+    needed = watcher + 1 + _MIN_POOL * pools
+    if needed > account:
+        raise ValueError(
+            f"accountConcurrency is {account}, and {groups} watcher groups with {pools} pools on "
+            f'Lambda need {needed} at least: request a higher quota "Concurrent executions" of '
+            "Lambda (code L-B99A9384) and set accountConcurrency to it, or use fewer groups, or "
+            'pools with "executor": "worker"'
+        )
+    return Shares(None, None, each)

@@ -1,0 +1,1 @@
+"""Pipelines: jobs and their edges that are declared, compared and applied together."""

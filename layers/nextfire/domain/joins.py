@@ -1,0 +1,73 @@
+"""Joins: how the ends of several parents' runs are collected for one run of their child.
+
+Each parent that ends adds a mark to the join of the child's run. Marks are added and never removed,
+so a repeated addition changes nothing. A join has one item for each group of `GROUP` parents: so
+few parents write the same item, and items stay below 1 KB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from nextfire.domain.edges import Edge
+from nextfire.domain.instants import from_ms, to_ms
+from nextfire.domain.trigger_rules import ParentState
+
+GROUP = 64
+"""Maximum number of parents that share an item."""
+
+_LETTERS = {
+    ParentState.SUCCEEDED: "S",
+    ParentState.FAILED: "F",
+    ParentState.SKIPPED: "K",
+}
+_INSTANT = 2  # of the parts of a mark
+_BEST = "SFK"
+"""A parent can end twice: a DEAD run is redriven, and a SKIPPED one starts after all."""
+
+
+def mark(edge: Edge, state: ParentState, ended_at: datetime) -> str:
+    """The mark of the parent of *edge*, whose run ended in *state*: ``extract:S``, or with the
+    instant from which the child may run ``extract:S:1764000000000``.
+    """
+    text = f"{edge.job}:{_LETTERS[state]}"
+    return f"{text}:{to_ms(ended_at + edge.delay)}" if edge.delay_sec else text
+
+
+def ready_at(marks: Iterable[str]) -> datetime | None:
+    """The latest instant of *marks*; None if they have none."""
+    parts = [each.split(":") for each in marks]
+    return max((from_ms(int(part[_INSTANT])) for part in parts if part[_INSTANT:]), default=None)
+
+
+def group_of(edges: Sequence[Edge], parent: str) -> int:
+    """The number of the item for the mark of *parent*."""
+    return next(index for index, edge in enumerate(edges) if edge.job == parent) // GROUP
+
+
+def edges_of(edges: Sequence[Edge], group: int) -> Sequence[Edge]:
+    """Those of *edges* whose parents share the item *group*."""
+    return edges[group * GROUP : (group + 1) * GROUP]
+
+
+def group_count(edges: Sequence[Edge]) -> int:
+    """The number of items of a join."""
+    return (len(edges) + GROUP - 1) // GROUP
+
+
+def states_of(edges: Iterable[Edge], marks: Iterable[str]) -> Mapping[str, ParentState]:
+    """The state of each parent in *edges* according to *marks*. Marks of other parents, from before
+    a change of the job, are ignored.
+    """
+    letters: dict[str, str] = {}
+    for each in marks:
+        parent, letter = each.split(":")[:_INSTANT]
+        known = letters.get(parent)
+        if letter in _BEST and (known is None or _BEST.index(letter) < _BEST.index(known)):
+            letters[parent] = letter
+    states = {letter: state for state, letter in _LETTERS.items()}
+    return {
+        edge.job: states[letters[edge.job]] if edge.job in letters else ParentState.WAITING
+        for edge in edges
+    }

@@ -1,0 +1,216 @@
+"""Hand over: start, or skip, the runs of the children of a run that has ended."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from nextfire.domain.definition import JobDefinition
+from nextfire.domain.edges import Edge
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.ids import JobKey, RunKey, run_id
+from nextfire.domain.instants import cut, in_seconds
+from nextfire.domain.job import Job
+from nextfire.domain.joins import edges_of, group_count, group_of, mark, ready_at, states_of
+from nextfire.domain.message import MAX_RECORDED_REASON, RunMessage
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.due import DueStore
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.joins import JoinStore
+from nextfire.domain.ports.queues import RunQueue
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.quotas import TenantQuotas
+from nextfire.domain.run import Run, RunState
+from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start, missing
+from nextfire.usecases.next_dispatch import next_dispatch
+
+JOIN_TIMEOUT_DISPATCH = 2
+"""Number of the dispatch that ends a join. It differs from that of the first dispatch, so the queue
+does not merge their messages."""
+_MAX_SKIPPED = 100
+"""Maximum number of runs that one call skips. It leaves the children of the others to executors,
+through the due table."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """How the runs of the parents of a run ended. `ready_at`: when it may start."""
+
+    states: Mapping[str, ParentState]
+    ready_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Hands the run of a parent over to the runs of its children, with the same logical time.
+
+    Every call is idempotent: a child has one run for each logical time, because its run id is
+    derived from it. If the caller dies, the message of the parent is redelivered and the call is
+    repeated. `quotas`: each tenant's maximums; None: unknown.
+    """
+
+    jobs: JobStore
+    runs: RunStore
+    due: DueStore
+    joins: JoinStore
+    queue: RunQueue
+    clock: Clock
+    quotas: TenantQuotas | None
+
+    def follow(self, job: Job, run: Run) -> None:
+        """Hand over *run* of *job*, which has ended. Does nothing for a range of occurrences.
+
+        Raises:
+            UnavailableError: A store did not answer. Repeat the call.
+            UndecodableError: The job or the run of a child does not decode.
+        """
+        if not job.children or run.covered > 1 or not run.state.ended:
+            return
+        work, seen = deque([(job, run)]), {run.key}
+        while work:
+            parent, ended = work.popleft()
+            for child in parent.children:
+                skipped = self._hand_to(JobKey(parent.key.tenant, child), parent, ended)
+                if skipped is None or skipped[1].key in seen:
+                    continue
+                seen.add(skipped[1].key)
+                if len(seen) <= _MAX_SKIPPED:
+                    work.append(skipped)
+                elif skipped[0].children:
+                    # An executor finds that the run has ended, and hands it over.
+                    self._dispatch_later(skipped[0], skipped[1].key, self.clock.now(), 1)
+
+    def end_join(self, job: Job, message: RunMessage) -> Run | None:
+        """Handle the *message* of the end of a join: skip the run if parents are missing. Parents
+        that end later do not start it.
+
+        Returns:
+            The SKIPPED record; None if it is another message, or the run can start or has started.
+        """
+        key, definition = message.key, job.definition
+        ends = len(definition.after) > 1 and message.dispatch == JOIN_TIMEOUT_DISPATCH
+        if not ends or self.runs.get(key) is not None:
+            return None
+        marks = self.joins.read(key, range(group_count(definition.after)))
+        states = states_of(definition.after, marks)
+        decision = decide_start(definition.trigger_rule, states)
+        if decision.action is RuleAction.RUN:
+            return None
+        reason = decision.reason
+        if decision.action is RuleAction.WAIT:
+            waited = in_seconds(definition.join_timeout)
+            reason = f"joinTimeoutSec is {waited}; missing: {missing(states)}"
+        skipped = Run.skipped(
+            key,
+            reason[:MAX_RECORDED_REASON],
+            self.clock.now(),
+            pool=definition.target.pool,
+            dispatched_at=message.dispatched_at,
+        )
+        there = self.runs.skip(skipped)
+        return there if there.state is RunState.SKIPPED else None
+
+    def _hand_to(self, key: JobKey, parent: Job, ended: Run) -> tuple[Job, Run] | None:
+        """Hand *ended* over to the child *key*. Returns its job and run if the run is skipped."""
+        child = self.jobs.get(key)
+        edge = None if child is None else child.definition.edge_from(parent.key.job_id)
+        if child is None or edge is None or child.state is JobState.CANCELLED:
+            return None
+        ended_at = ended.finished_at or self.clock.now()
+        if child.created_at > ended_at:
+            return None  # a repeated call: the job did not exist when the run ended
+        run = RunKey(key, run_id(child.uid, ended.key.scheduled_at))
+        ends = self._ends(child, edge, run, ParentState.of(ended.state), ended_at)
+        decision = decide_start(child.definition.trigger_rule, ends.states)
+        if decision.action is RuleAction.WAIT:
+            return None
+        there = self.runs.get(run)
+        if decision.action is RuleAction.RUN and child.state is not JobState.PAUSED:
+            if there is not None and _skipped_before(there, ended_at):
+                there = self.runs.reopen(there.reopened(self.clock.now())).run
+            self._start(child, run, there, ends.ready_at, decision.reason)
+            return None
+        if there is None:
+            paused = decision.action is RuleAction.RUN
+            there = self._skip(run, "its job was paused" if paused else decision.reason)
+        return (child, there) if _skipped_here(there) else None
+
+    def _ends(
+        self, child: Job, edge: Edge, run: RunKey, state: ParentState, ended_at: datetime
+    ) -> _Ends:
+        """Record that the parent of *edge* ended, and return what is known about all parents."""
+        edges = child.definition.after
+        if len(edges) == 1:
+            return _Ends({edge.job: state}, ended_at + edge.delay)
+        group = group_of(edges, edge.job)
+        if not self.joins.read(run, [group]):
+            # Before the first mark: whoever dies in between repeats this.
+            # With the longest delay: so it is never before the start of a complete join.
+            longest = max(each.delay for each in edges)
+            until = ended_at + child.definition.join_timeout + longest
+            self._dispatch_later(child, run, until, JOIN_TIMEOUT_DISPATCH)
+        marks = self.joins.add(run, group, mark(edge, state, ended_at), self.clock.now())
+        if _is_complete(child.definition, marks, group):
+            # Of concurrent callers that complete a group, the last one sees all groups complete.
+            marks = [*marks, *self.joins.read(run, _others(child.definition, group))]
+        return _Ends(states_of(edges, marks), ready_at(marks) or ended_at)
+
+    def _start(self, child: Job, key: RunKey, there: Run | None, at: datetime, reason: str) -> None:
+        dispatch = 1
+        if there is not None:
+            if there.state is not RunState.PENDING or there.claim_token or there.on_request:
+                return  # an executor has it, or it has ended
+            dispatch = there.dispatch
+        now = self.clock.now()
+        if at > now or not self._send(child, key, dispatch, reason):
+            self._dispatch_later(child, key, max(at, now), dispatch)
+
+    def _send(self, child: Job, key: RunKey, dispatch: int, reason: str) -> bool:
+        """Send the run to its queue now, if this executor can and no watcher must decide first."""
+        if child.exclusive or self.quotas is None:
+            return False
+        quota = self.quotas.of(key.job.tenant)
+        if quota.concurrent_runs is not None or quota.runs_per_minute is not None:
+            return False
+        message = RunMessage(
+            tenant=key.job.tenant,
+            job_id=key.job.job_id,
+            run_id=key.run_id,
+            dispatch=dispatch,
+            dispatched_at=self.clock.now(),
+            reason=reason[:MAX_RECORDED_REASON],
+        )
+        return bool(self.queue.send([(child.definition.target.pool, message)]))
+
+    def _dispatch_later(self, child: Job, key: RunKey, at: datetime, dispatch: int) -> None:
+        entry = next_dispatch(child, key, cut(at), dispatch)
+        if not self.due.put([entry], self.clock.now()):
+            raise UnavailableError("The dispatch of a child was not stored. Try again.")
+
+    def _skip(self, key: RunKey, reason: str) -> Run:
+        return self.runs.skip(Run.skipped(key, reason[:MAX_RECORDED_REASON], self.clock.now()))
+
+
+def _skipped_here(run: Run) -> bool:
+    """Whether *run* was skipped because of its parents: by no executor's or user's decision."""
+    return run.state is RunState.SKIPPED and run.pool is None and not run.request
+
+
+def _skipped_before(run: Run, ended_at: datetime) -> bool:
+    """Whether *run* was skipped because of its parents before one of them ended at *ended_at*: that
+    parent had failed, and was redriven.
+    """
+    return _skipped_here(run) and run.finished_at is not None and run.finished_at < ended_at
+
+
+def _is_complete(definition: JobDefinition, marks: Collection[str], group: int) -> bool:
+    """Whether all parents of *group* have ended."""
+    states = states_of(edges_of(definition.after, group), marks)
+    return ParentState.WAITING not in states.values()
+
+
+def _others(definition: JobDefinition, group: int) -> list[int]:
+    return [each for each in range(group_count(definition.after)) if each != group]

@@ -1,0 +1,160 @@
+"""The graph of jobs: check the edges of a job before it is stored, and note them at its parents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from datetime import datetime
+
+from nextfire.domain.definition import JobDefinition
+from nextfire.domain.errors import ConflictError, InvalidInputError, UnavailableError
+from nextfire.domain.ids import JobKey
+from nextfire.domain.job import MAX_CHILDREN, Job
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.usecases.job_revisions import revised
+
+_TRIES = 10  # of a change that races with other changes of the same parent
+_MAX_GRAPH = 5_000
+"""Maximum number of ancestors of a job."""
+
+
+class JobEdges:
+    """Checks and stores the edges of jobs. The executors read the children of a job from the job
+    itself; whether an edge exists is decided by the definition of the child.
+    """
+
+    def __init__(
+        self, jobs: JobStore, check: Callable[[JobDefinition, JobDefinition | None], None]
+    ) -> None:
+        """*check*: raises if the caller may not use a job with this definition."""
+        self._jobs = jobs
+        self._check_caller = check
+
+    def attach(
+        self, key: JobKey, definition: JobDefinition, was: JobDefinition | None, now: datetime
+    ) -> None:
+        """Check the edges of *definition*, which the job *key* gets in place of *was*, and add the
+        job to the children of its new parents. Call it before the job is stored: if the job is not
+        stored then, the addition has no effect. Idempotent.
+
+        Raises:
+            InvalidInputError: A parent does not exist, or has too many children; or the edges form
+                a cycle, which the message shows.
+        """
+        known = {edge.job for edge in was.after} if was is not None else set()
+        added = [edge.job for edge in definition.after if edge.job not in known]
+        if not added:
+            return
+        self._check_acyclic(key, added)
+        for parent in added:
+            self._add_child(JobKey(key.tenant, parent), key.job_id, now)
+
+    def check_deletable(self, job: Job) -> None:
+        """Check that no job has *job* as a parent.
+
+        Raises:
+            ConflictError: One has.
+        """
+        for child in self._living(job.key.tenant, job.children):
+            if child.definition.edge_from(job.key.job_id) is not None:
+                raise ConflictError(
+                    f"Job {job.key.job_id!r} is a parent of {child.key.job_id!r}"
+                    f" ({job.key.job_id} → {child.key.job_id})",
+                    f"Delete {child.key.job_id!r} first, or remove the parent from its `after`.",
+                )
+
+    def _check_acyclic(self, key: JobKey, added: Collection[str]) -> None:
+        """Walk from the parents *added* to their ancestors: none may be the job itself."""
+        below = dict.fromkeys(added, key.job_id)
+        level = list(below)
+        if key.job_id in below:
+            raise _cycle([key.job_id, key.job_id])
+        while level:
+            above: list[str] = []
+            for job in self._existing(key, level, below):
+                for edge in job.definition.after:
+                    if edge.job == key.job_id:
+                        path = [key.job_id, job.key.job_id]
+                        while path[-1] != key.job_id:
+                            path.append(below[path[-1]])
+                        raise _cycle(path)
+                    if edge.job not in below:
+                        below[edge.job] = job.key.job_id
+                        above.append(edge.job)
+            if len(below) > _MAX_GRAPH:
+                raise InvalidInputError(
+                    "after",
+                    key.job_id,
+                    f"has more than {_MAX_GRAPH:,} ancestors",
+                    "Split the sequence.",
+                )
+            level = above
+
+    def _existing(self, key: JobKey, names: Collection[str], below: dict[str, str]) -> list[Job]:
+        """The jobs *names*. Only a parent of *key* must exist: deleted jobs further up have no
+        effect.
+        """
+        found = {job.key.job_id: job for job in self._living(key.tenant, names)}
+        for name in names:
+            if name not in found and below[name] == key.job_id:
+                raise InvalidInputError(
+                    "after",
+                    name,
+                    "job not found",
+                    "Create the parent first, or use the id of an existing job.",
+                )
+        return [*found.values()]
+
+    def _living(self, tenant: str, names: Collection[str]) -> list[Job]:
+        """Those of the jobs *names* that exist and are not CANCELLED."""
+        keys = [JobKey(tenant, name) for name in names]
+        found = self._jobs.get_many(keys, consistent=True) if keys else {}
+        living = []
+        for key in keys:
+            # A key can be missing because it could not be read this time.
+            job = found.get(key) or self._jobs.get(key)
+            if isinstance(job, Exception):
+                raise job
+            if job is not None and job.state is not JobState.CANCELLED:
+                living.append(job)
+        return living
+
+    def _add_child(self, key: JobKey, child: str, now: datetime) -> None:
+        for _ in range(_TRIES):
+            parent = self._jobs.get(key)
+            if parent is None or parent.state is JobState.CANCELLED:
+                raise InvalidInputError(
+                    "after", key.job_id, "job not found", "Create the parent first."
+                )
+            self._check_caller(parent.definition, parent.definition)
+            if child in parent.children:
+                return
+            children = parent.children
+            if len(children) >= MAX_CHILDREN:  # some may have been deleted
+                children = tuple(
+                    job.key.job_id
+                    for job in self._living(key.tenant, children)
+                    if job.definition.edge_from(key.job_id) is not None
+                )
+            if len(children) >= MAX_CHILDREN:
+                raise InvalidInputError(
+                    "after",
+                    key.job_id,
+                    f"already has {MAX_CHILDREN:,} children",
+                    "Use another parent.",
+                )
+            changed = replace(revised(parent, now), children=(*children, child))
+            if self._jobs.update(changed, None, changed.updated_at):
+                return
+        raise UnavailableError(f"Job {key.job_id!r} is being changed by other requests. Try again.")
+
+
+def _cycle(path: list[str]) -> InvalidInputError:
+    """*path*: from the job, parent by parent, back to it."""
+    return InvalidInputError(
+        "after",
+        path[-2] if len(path) > 1 else path[0],
+        f"forms a cycle: {' → '.join(path)}",
+        "Remove one of these edges.",
+    )

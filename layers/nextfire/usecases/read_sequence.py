@@ -1,0 +1,68 @@
+"""Read the runs of a whole sequence at one logical time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from nextfire.domain.errors import NotFoundError
+from nextfire.domain.ids import JobKey, RunKey, run_id
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.run_graph import RunNode, critical_path, in_order
+
+MAX_NODES = 1_000
+"""Maximum number of jobs of a sequence that are read."""
+
+
+def read_sequence(jobs: JobStore, runs: RunStore, key: RunKey) -> list[RunNode]:
+    """Return the runs with the logical time of *key* of all jobs connected to its job by edges:
+    each after its parents. At most `MAX_NODES`, the nearest ones.
+
+    The graph is that of the current definitions: jobs that were deleted are not part of it.
+
+    Raises:
+        NotFoundError: The job of *key* does not exist, or it has another uid.
+    """
+    first = jobs.get(key.job)
+    if first is None or first.uid != key.uid:
+        raise NotFoundError("execution", key.execution_id)
+    found = _connected(jobs, first)
+    nodes: dict[str, RunNode] = {}
+    for name, job in found.items():
+        run = RunKey(job.key, run_id(job.uid, key.scheduled_at))
+        parents = [edge.job for edge in job.definition.after if edge.job in found]
+        nodes[name] = RunNode(run, runs.get(run), parents)
+    critical = critical_path(nodes)
+    return [replace(nodes[name], critical=name in critical) for name in in_order(nodes)]
+
+
+def _connected(jobs: JobStore, first: Job) -> dict[str, Job]:
+    """The jobs connected to *first* by edges, by id."""
+    found = {first.key.job_id: first}
+    level = [first]
+    while level:
+        near = {name for job in level for name in _neighbours(job)} - found.keys()
+        near = {*sorted(near)[: MAX_NODES - len(found)]}
+        level = [job for job in _read(jobs, first.key.tenant, near) if _is_edge(job, found)]
+        found |= {job.key.job_id: job for job in level}
+    return found
+
+
+def _neighbours(job: Job) -> list[str]:
+    return [*job.children, *(edge.job for edge in job.definition.after)]
+
+
+def _is_edge(job: Job, found: dict[str, Job]) -> bool:
+    """Whether *job* is connected to one of *found*: not if it only had an edge once."""
+    name = job.key.job_id
+    above = any(edge.job in found for edge in job.definition.after)
+    return above or any(other.definition.edge_from(name) for other in found.values())
+
+
+def _read(jobs: JobStore, tenant: str, names: Collection[str]) -> list[Job]:
+    read = jobs.get_many([JobKey(tenant, name) for name in sorted(names)], consistent=True)
+    readable = [job for job in read.values() if isinstance(job, Job)]
+    return [job for job in readable if job.state is not JobState.CANCELLED]

@@ -1,0 +1,69 @@
+"""What the target of a run is passed about the runs of its parents."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from pydantic import JsonValue
+
+from nextfire.domain.ids import JobKey, RunKey, first_run_id
+from nextfire.domain.instants import MOMENT
+from nextfire.domain.job import Job
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.run import Run
+from nextfire.usecases.run_supervisor import RunSupervisor
+
+ABSENT = "ABSENT"
+"""State of a parent that has no record for this logical time: it did not run, or the record has
+expired."""
+
+
+def read_upstream(runs: RunStore, job: Job, key: RunKey) -> dict[str, JsonValue]:
+    """Return the runs of the parents of *job* with the logical time of *key*, by consistent reads:
+    by parent, an object with `state`, `executionId` and `result`.
+
+    `result` is null if the parent set none, or one that is not on its record: then `resultBytes` is
+    its size, and the API returns it.
+
+    Raises:
+        UndecodableError: A record does not decode.
+        UnavailableError: The store did not answer.
+    """
+    found: dict[str, JsonValue] = {}
+    for edge in job.definition.after:
+        parent = JobKey(key.job.tenant, edge.job)
+        at = key.scheduled_at
+        # A parent that was deleted and recreated can have two: the later one is decisive.
+        first, last = first_run_id(at), first_run_id(at + MOMENT)
+        records = [*runs.between(parent, first, last)]
+        latest = max(records, key=lambda run: (run.finished_at or at, run.key.uid), default=None)
+        found[edge.job] = _described(latest)
+    return found
+
+
+def with_upstream(runs: RunStore, job: Job, run: Run, supervisor: RunSupervisor) -> Run:
+    """Return the claimed *run* with the runs of its parents, for its target.
+
+    Raises:
+        UnavailableError: The store did not answer until the lease ended.
+    """
+    if not job.definition.after:
+        return run
+    read = supervisor.retry_until_lease_ends(lambda: read_upstream(runs, job, run.key))
+    return replace(run, upstream=json.dumps(read, ensure_ascii=False))
+
+
+def _described(run: Run | None) -> dict[str, JsonValue]:
+    if run is None:
+        return {"state": ABSENT, "executionId": None, "result": None}
+    described: dict[str, JsonValue] = {
+        "state": run.state.value,
+        "executionId": run.key.execution_id,
+        "result": None,
+    }
+    if run.result is not None and run.result.text is not None:
+        described["result"] = json.loads(run.result.text)
+    elif run.result is not None:
+        described["resultBytes"] = run.result.size
+    return described

@@ -1,0 +1,118 @@
+"""Sequences on the deployed stack: chains, joins, results passed on. IAM is enforced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import Stack
+from tests.e2e.test_path import Document, User, until
+
+STEP = """
+import os, sys
+import nextfire_job as job
+
+payload, upstream = job.payload(), job.upstream()
+if payload.get("fails") and job.context().attempt == 1:
+    sys.exit("failed once")
+if payload.get("broken") and not os.path.exists(payload["broken"]):
+    sys.exit("broken")
+job.result({"sum": payload["adds"] + sum(each["result"]["sum"] for each in upstream.values())})
+"""
+
+
+@pytest.fixture
+def user(stack: Stack, scratch: Path) -> Iterator[User]:
+    for pool in ("default", "lambda"):
+        stack.put_script(pool, "step", STEP)
+    with stack.api() as http:
+        yield User(stack, http, scratch)
+
+
+def step(user: User, *parents: Document, pool: str = "default", **more: Any) -> Document:
+    """A job that adds 1 to the sum of its parents' results."""
+    kind: dict[str, Any] = {"type": "MANUAL"}
+    if parents:
+        kind = {"type": "AFTER", "after": [{"job": parent["jobId"]} for parent in parents]}
+    payload = {"adds": 1} | more.pop("payload", {})
+    target = {"pool": pool, "handler": "step"}
+    return user.create(target=target, payload=payload, **kind, **more)
+
+
+def start(user: User, job: Document) -> None:
+    user.call("POST", f"/v1/jobs/{job['jobId']}/run", {}, 201)
+
+
+def run_of(user: User, job: Document, *states: str) -> Document:
+    """The only run of *job*, once it is in one of *states*."""
+
+    def check() -> Document | None:
+        runs = user.runs(job)
+        return runs[0] if len(runs) == 1 and runs[0]["state"] in states else None
+
+    found: Document = until(check, f"a run of {job['jobId']} in {states}")
+    return found
+
+
+def result_of(user: User, run: Document) -> Any:
+    return user.call("GET", f"/v1/executions/{run['executionId']}")["result"]
+
+
+@pytest.mark.parametrize("pools", [("default",) * 3, ("default", "lambda", "default")])
+def test_a_chain_passes_results_on(user: User, pools: tuple[str, ...]) -> None:
+    first = step(user, pool=pools[0])
+    second = step(user, first, pool=pools[1])
+    third = step(user, second, pool=pools[2])
+
+    start(user, first)
+
+    last = run_of(user, third, "SUCCEEDED")
+    assert result_of(user, last) == {"sum": 3}
+    times = [run_of(user, job, "SUCCEEDED")["scheduledAt"] for job in (first, second, third)]
+    assert len({*times}) == 1
+
+
+def test_a_diamond_whose_branch_fails_once_runs_its_end_once(user: User) -> None:
+    a = step(user)
+    retries = {"maxAttempts": 2, "initialDelayMs": 1000}
+    b = step(user, a, payload={"fails": True}, retryPolicy=retries)
+    c = step(user, a, pool="lambda")
+    d = step(user, b, c)
+
+    start(user, a)
+
+    last = run_of(user, d, "SUCCEEDED")
+    assert result_of(user, last) == {"sum": 5}
+    assert run_of(user, b, "SUCCEEDED")["attempt"] == 2
+    assert run_of(user, d, "SUCCEEDED")["attempt"] == 1
+
+
+def test_a_dead_link_is_fixed_and_the_chain_continues_from_there(user: User, scratch: Path) -> None:
+    fixed = scratch / "fixed"
+    a = step(user)
+    b = step(user, a, payload={"broken": str(fixed)}, retryPolicy={"maxAttempts": 1})
+    c = step(user, b)
+    start(user, a)
+    dead = run_of(user, b, "DEAD")
+    skipped = run_of(user, c, "SKIPPED")
+    assert skipped["reason"] == f"trigger rule ALL_SUCCEEDED: {b['jobId']} FAILED"
+
+    fixed.touch()
+    fixed.chmod(0o666)
+    user.call("POST", f"/v1/executions/{dead['executionId']}/redrive", {}, 200)
+
+    assert result_of(user, run_of(user, c, "SUCCEEDED")) == {"sum": 3}
+    assert run_of(user, a, "SUCCEEDED")["attempt"] == 1
+
+
+def test_a_parent_of_another_job_is_not_deleted(user: User) -> None:
+    a = step(user)
+    b = step(user, a)
+
+    refused = user.http.delete(f"/v1/jobs/{a['jobId']}")
+
+    assert refused.status_code == 409
+    assert f"{a['jobId']} → {b['jobId']}" in refused.text

@@ -1,0 +1,111 @@
+"""Alarms: whom they notify, and the runbook that they name."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from click import Group
+
+from infra.app import ROOT
+from infra.constructs.alarms import RUNBOOK
+from nextfire_cli.main import app
+from tests.infra.conftest import Template, synthesize
+
+_RUNBOOK = (ROOT / RUNBOOK).read_text()
+_SECTIONS = {
+    re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-"): body
+    for title, body in re.findall(r"^### (.+)\n((?:(?!##).*\n)*)", _RUNBOOK, re.MULTILINE)
+}
+_COMMANDS = sorted(set(re.findall(r"(?<![\w./-])nextfire ([a-z][a-z -]*[a-z])", _RUNBOOK)))
+
+
+@pytest.fixture(scope="module")
+def mailed(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    """The template with a mail address."""
+    context = {"alarmEmail": "ops@example.com", "groups": 2}
+    return synthesize(tmp_path_factory.mktemp("mailed"), context)[2]
+
+
+def alarms(template: Template) -> dict[str, Any]:
+    """The properties of the alarms by logical id without its hash."""
+    return {
+        re.sub(r"^Monitoring|[0-9A-F]{8}$", "", name): resource["Properties"]
+        for name, resource in template["Resources"].items()
+        if resource["Type"] in {"AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm"}
+    }
+
+
+def test_every_alarm_has_its_section_of_the_runbook(template: Template) -> None:
+    for name, alarm in alarms(template).items():
+        _, _, section = alarm["AlarmDescription"].rpartition(f" Runbook: {RUNBOOK}#")
+        assert section in _SECTIONS, name
+        for part in ("**Means.**", "**Check.**", "**Fix.**"):
+            assert part in _SECTIONS[section], (section, part)
+
+
+def test_every_section_about_an_alarm_has_an_alarm(template: Template) -> None:
+    named = {each["AlarmDescription"].rpartition("#")[2] for each in alarms(template).values()}
+
+    assert named == {name for name, body in _SECTIONS.items() if "**Means.**" in body}
+
+
+@pytest.mark.parametrize("words", _COMMANDS)
+def test_every_command_of_the_runbook_exists(words: str) -> None:
+    command: Any = typer.main.get_command(app)
+    for word in words.split():
+        if not isinstance(command, Group):
+            break
+        assert word in command.commands, words
+        command = command.commands[word]
+
+
+def test_every_make_target_of_the_runbook_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", Path(ROOT, "Makefile").read_text(), re.MULTILINE))
+
+    assert set(re.findall(r"(?m)(?:`|^)make ([a-z-]+)", _RUNBOOK)) <= targets
+
+
+def test_one_composite_alarm_notifies_about_jobs_that_are_late(mailed: Template) -> None:
+    by_name = alarms(mailed)
+    [topic] = [
+        name
+        for name, resource in mailed["Resources"].items()
+        if resource["Type"] == "AWS::SNS::Topic"
+    ]
+    summary = by_name["jobsnotontime"]
+
+    assert summary["AlarmActions"] == [{"Ref": topic}]
+    rule = json.dumps(summary["AlarmRule"])
+    for member in ("watcherlate", "watcher0silent", "watcher1silent", "watcherundelivered"):
+        assert f"Monitoring{member}" in rule
+        assert "AlarmActions" not in by_name[member]
+    for member in ("watcherthrottled", "executordefaultthrottled", "pooldefaultwaits"):
+        assert f"Monitoring{member}" in rule
+    for alone in ("apiservererrors", "apithrottled", "authorizererrors", "watchererrors"):
+        assert by_name[alone]["AlarmActions"] == [{"Ref": topic}]
+
+
+def test_an_address_gets_mails(mailed: Template) -> None:
+    [subscription] = [
+        resource["Properties"]
+        for resource in mailed["Resources"].values()
+        if resource["Type"] == "AWS::SNS::Subscription"
+    ]
+
+    assert (subscription["Protocol"], subscription["Endpoint"]) == ("email", "ops@example.com")
+
+
+def test_a_users_failing_script_notifies_only_if_enabled(mailed: Template, tmp_path: Path) -> None:
+    enabled = synthesize(tmp_path, {"alarmEmail": "ops@example.com", "alarmOnDeadRuns": True})[2]
+
+    assert "AlarmActions" not in alarms(mailed)["pooldefaultdeadletters"]
+    assert "AlarmActions" in alarms(enabled)["pooldefaultdeadletters"]
+
+
+def test_without_a_topic_nothing_is_notified(template: Template) -> None:
+    assert all("AlarmActions" not in alarm for alarm in alarms(template).values())

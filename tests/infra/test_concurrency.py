@@ -1,0 +1,71 @@
+"""The shares of the account's Lambda concurrency."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from infra.concurrency import MIN_UNRESERVED, share
+from infra.settings import Settings
+from tests.infra.conftest import Template, synthesize
+
+
+def executors_at_most(template: Template) -> list[Any]:
+    return [
+        resource["Properties"]["ScalingConfig"]["MaximumConcurrency"]
+        for resource in template["Resources"].values()
+        if resource["Type"] == "AWS::Lambda::EventSourceMapping"
+        and "StartingPosition" not in resource["Properties"]
+    ]
+
+
+def reserved(template: Template) -> dict[str, int]:
+    """The reserved concurrency by folder of the function."""
+    return {
+        properties["Handler"].split(".")[1]: properties["ReservedConcurrentExecutions"]
+        for resource in template["Resources"].values()
+        if resource["Type"] == "AWS::Lambda::Function"
+        and "ReservedConcurrentExecutions" in (properties := resource["Properties"])
+    }
+
+
+def test_a_new_account_keeps_enough_for_watcher_and_api(template: Template) -> None:
+    # Two groups need 6 of 10, and Lambda accepts no less than 2 for a queue.
+    assert executors_at_most(template) == [2]
+    assert reserved(template) == {}, "Lambda rejects reservations in a small account"
+
+
+def test_a_large_account_reserves_for_watcher_and_api(tmp_path: Path) -> None:
+    template = synthesize(tmp_path, {"accountConcurrency": 1000})[2]
+
+    assert reserved(template) == {"watcher": 3, "api": 100}
+    assert executors_at_most(template) == [50]
+
+
+@pytest.mark.parametrize("groups", [1, 2, 10])
+@pytest.mark.parametrize("pools", [0, 1, 2, 7])
+@pytest.mark.parametrize("account", [10, 40, 99, 114, 150, 1000, 10_000])
+def test_executors_never_use_it_up(account: int, groups: int, pools: int) -> None:
+    try:
+        shares = share(account, groups=groups, pools=pools)
+    except ValueError:
+        assert 3 * groups + 2 * pools >= account
+        return
+    others = account - shares.pool * pools
+    if shares.watcher is not None and shares.api is not None:
+        assert account - shares.watcher - shares.api >= MIN_UNRESERVED
+        assert others >= shares.watcher + shares.api or shares.pool == 2
+    else:
+        assert others > 3 * groups, "the watchers and one request"
+
+
+def test_an_account_that_is_too_small_is_rejected_with_the_setting_to_change() -> None:
+    with pytest.raises(ValidationError, match="set accountConcurrency"):
+        Settings.from_context({"groups": 4})
+
+
+def test_the_local_stack_has_no_limit() -> None:
+    assert Settings.from_context({"groups": 4, "target": "local"}).groups == 4

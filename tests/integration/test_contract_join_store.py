@@ -1,0 +1,68 @@
+"""The contract of `JoinStore`, on the fake and on every emulator of DynamoDB."""
+
+from __future__ import annotations
+
+import pytest
+
+from nextfire.adapters.aws.clients import dynamodb
+from nextfire.adapters.dynamodb.join_store import DynamoDbJoinStore
+from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
+from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.ports.joins import JoinStore
+from tests.builders import NOON, job_key
+from tests.fakes import MemoryJoinStore
+from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
+from tests.integration.races import at_once
+
+CONTRACT_OF = (JoinStore,)
+RUN = RunKey(job_key("child"), run_id("uid00001", NOON))
+
+
+@pytest.fixture(params=(MEMORY, *DYNAMODB))
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def store(backend: str, request: pytest.FixtureRequest) -> JoinStore:
+    if backend == MEMORY:
+        return MemoryJoinStore()
+    table = request.getfixturevalue("tables").runs
+    return DynamoDbJoinStore(dynamodb(), table=table)
+
+
+def test_marks_are_kept_by_run_and_group(store: JoinStore) -> None:
+    other = RunKey(RUN.job, run_id("uid00002", NOON))
+
+    assert {*store.add(RUN, 0, "a:S", NOON)} == {"a:S"}
+    assert {*store.add(RUN, 0, "b:F", NOON)} == {"a:S", "b:F"}
+    assert {*store.add(RUN, 1, "c:K", NOON)} == {"c:K"}
+    assert {*store.add(other, 0, "d:S", NOON)} == {"d:S"}
+
+    assert {*store.read(RUN, [0, 1, 2])} == {"a:S", "b:F", "c:K"}
+    assert {*store.read(RUN, [1])} == {"c:K"}
+    assert not store.read(RUN, [])
+
+
+def test_a_repeated_mark_changes_nothing(store: JoinStore) -> None:
+    store.add(RUN, 0, "a:S", NOON)
+
+    assert [*store.add(RUN, 0, "a:S", NOON)] == ["a:S"]
+
+
+def test_of_concurrent_callers_one_sees_the_marks_of_all(store: JoinStore) -> None:
+    marks = {f"p{number}:S" for number in range(8)}
+
+    seen = at_once(*(lambda mark=mark: store.add(RUN, 0, mark, NOON) for mark in sorted(marks)))
+
+    assert any({*each} == marks for each in seen)
+    assert {*store.read(RUN, [0])} == marks
+
+
+@on_dynamodb
+def test_an_item_of_a_join_is_in_no_list_of_runs(store: JoinStore, tables: object) -> None:
+    store.add(RUN, 0, "a:S", NOON)
+
+    runs = DynamoDbRunStore(dynamodb(), table=tables.runs)  # type: ignore[attr-defined]
+    assert not [*runs.between(RUN.job, "0", "9")]
+    assert not runs.list(RUN.job, cursor=None, limit=10).items

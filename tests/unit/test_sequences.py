@@ -1,0 +1,312 @@
+"""Sequences: each child runs once for each logical time, after its parents."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from nextfire.domain.due import DispatchEntry
+from nextfire.domain.errors import ConflictError, InvalidInputError
+from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.job import Job
+from nextfire.domain.run import Run, RunState
+from nextfire.usecases.read_sequence import read_sequence
+from tests.builders import at
+from tests.fakes import Killed
+from tests.world import World
+
+ONE_ATTEMPT: dict[str, Any] = {"retryPolicy": {"maxAttempts": 1}}
+
+
+@pytest.fixture
+def world() -> World:
+    world = World("11:58:30")
+    world.tick()
+    return world
+
+
+def after(*parents: str, **fields: Any) -> dict[str, Any]:
+    edges = [{"job": parent} for parent in parents]
+    return {"type": "AFTER", "schedule": None, "after": edges} | fields
+
+
+def chain(world: World, *names: str, **fields: Any) -> list[Job]:
+    """Jobs, each after the one before; the first is hourly."""
+    jobs = [world.register(names[0], **fields)]
+    for parent, name in pairwise(names):
+        jobs.append(world.register(name, **after(parent), **fields))
+    return jobs
+
+
+def diamond(world: World, **fields: Any) -> list[Job]:
+    a = world.register("a")
+    b, c = (world.register(name, **after("a")) for name in "bc")
+    return [a, b, c, world.register("d", **after("b", "c"), **fields)]
+
+
+def states(world: World, *jobs: Job) -> list[RunState]:
+    return [world.run(job, "12:00").state for job in jobs]
+
+
+def test_a_chain_runs_link_by_link(world: World) -> None:
+    jobs = chain(world, "a", "b", "c")
+
+    world.tick_at("12:00")
+    world.worker().work()
+
+    assert world.sent == ["a 12:00", "b 12:00", "c 12:00"]
+    assert states(world, *jobs) == [RunState.SUCCEEDED] * 3
+    assert world.run(jobs[1], "12:00").dispatch_reason == "ALL_SUCCEEDED: a SUCCEEDED"
+
+
+def test_a_job_without_children_costs_no_call_more(world: World) -> None:
+    world.register("a")
+    world.tick_at("12:00")
+
+    world.faults.refuse("joins.read")
+    world.faults.refuse("queue.send")
+    world.worker().work()
+
+    assert world.queued == []
+
+
+def test_a_child_in_another_pool_goes_through_the_due_table(world: World) -> None:
+    world.register("a")
+    b = world.register("b", **after("a"), target={"handler": "b", "pool": "batch"})
+
+    world.tick_at("12:00")
+    world.worker().work()
+    (entry,) = (entry for entry in world.entries if isinstance(entry, DispatchEntry))
+    assert (entry.pool, entry.dispatch, entry.at) == ("batch", 1, at("12:00"))
+    world.tick()
+    world.worker(pool="batch").work()
+
+    assert states(world, b) == [RunState.SUCCEEDED]
+
+
+def test_a_child_with_a_delay_starts_later(world: World) -> None:
+    world.register("a")
+    b = world.register("b", **after() | {"after": [{"job": "a", "delaySec": 60}]})
+
+    world.tick_at("12:00")
+    world.worker().work()
+    assert world.sent == ["a 12:00"]
+    world.tick_at("12:01")
+    world.worker().work()
+
+    assert states(world, b) == [RunState.SUCCEEDED]
+
+
+def test_a_failure_is_recorded_down_the_chain(world: World) -> None:
+    a, b, c = chain(world, "a", "b", "c", **ONE_ATTEMPT)
+    world.script(exit_code=1)
+
+    world.tick_at("12:00")
+    world.worker().work()
+
+    assert states(world, a, b, c) == [RunState.DEAD, RunState.SKIPPED, RunState.SKIPPED]
+    reasons = [world.run(job, "12:00").reason for job in (b, c)]
+    assert reasons == [
+        "trigger rule ALL_SUCCEEDED: a FAILED",
+        "trigger rule ALL_SUCCEEDED: b SKIPPED",
+    ]
+
+
+def test_a_diamond_runs_its_end_once_after_both(world: World) -> None:
+    jobs = diamond(world)
+    world.script()
+    world.tick_at("12:00")
+
+    world.worker().work()
+
+    assert states(world, *jobs) == [RunState.SUCCEEDED] * 4
+    assert world.sent.count("d 12:00") == 1
+    assert world.sent[-1] == "d 12:00"
+
+
+def test_a_join_that_is_not_complete_is_skipped_at_its_timeout(world: World) -> None:
+    world.register("a")
+    world.register("x", type="MANUAL", schedule=None)
+    d = world.register("d", **after("a", "x", joinTimeoutSec=60))
+    e = world.register("e", **after("d"))
+    world.tick_at("12:00")
+    world.worker().work()
+
+    world.tick_at("12:01")
+    world.worker().work()
+
+    assert states(world, d, e) == [RunState.SKIPPED] * 2
+    assert world.run(d, "12:00").reason == "joinTimeoutSec is 60 s; missing: x"
+
+
+def test_the_timeout_of_a_join_does_not_cut_a_delay_short(world: World) -> None:
+    world.register("a")
+    world.register("b")
+    late = {"after": [{"job": "a"}, {"job": "b", "delaySec": 300}]}
+    d = world.register("d", **after("a", "b", joinTimeoutSec=60) | late)
+    for time in ("12:00", "12:01", "12:04"):
+        world.tick_at(time)
+        world.worker().work()
+    assert all(key.job != d.key for key in world.runs.all)
+
+    world.tick_at("12:05")
+    world.worker().work()
+
+    assert states(world, d) == [RunState.SUCCEEDED]
+
+
+def test_a_parent_that_ends_after_the_timeout_starts_nothing(world: World) -> None:
+    world.register("a")
+    world.register("b", **after() | {"after": [{"job": "a", "delaySec": 120}]})
+    d = world.register("d", **after("a", "b", joinTimeoutSec=60))
+    for time in ("12:00", "12:01", "12:02", "12:03"):
+        world.tick_at(time)
+        world.worker().work()
+
+    assert states(world, d) == [RunState.SKIPPED]
+    assert world.run(d, "12:00").reason == "joinTimeoutSec is 60 s; missing: b"
+
+
+def test_the_timeout_of_a_complete_join_starts_nothing(world: World) -> None:
+    jobs = diamond(world, joinTimeoutSec=60)
+    world.tick_at("12:00")
+    world.worker().work()
+    sent = len(world.sent)
+
+    world.tick_at("12:01")
+    world.worker().work()
+
+    assert world.sent[sent:] == ["d 12:00 #2"]
+    assert states(world, *jobs) == [RunState.SUCCEEDED] * 4
+    assert world.run(jobs[3], "12:00").attempt == 1
+
+
+def test_a_wide_join_spreads_its_writes(world: World) -> None:
+    world.register("a")
+    names = [f"p{number}" for number in range(150)]
+    for name in names:
+        world.register(name, **after("a"))
+    d = world.register("d", **after(*names))
+
+    world.tick_at("12:00")
+    world.worker().work()
+
+    assert states(world, d) == [RunState.SUCCEEDED]
+    assert world.sent.count("d 12:00") == 1
+    assert max(world.joins.writes.values()) == 64
+    assert len(world.joins.writes) == 3
+
+
+def test_a_redrive_of_a_dead_link_continues_the_chain(world: World) -> None:
+    a, b, c = chain(world, "a", "b", "c", **ONE_ATTEMPT)
+    world.script()
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+    world.worker().work()
+    assert states(world, a, b, c) == [RunState.SUCCEEDED, RunState.DEAD, RunState.SKIPPED]
+
+    world.advance(seconds=30)
+    world.manage_runs.redrive(world.run(b, "12:00").key, "fixed")
+    world.tick()
+    world.worker().work()
+
+    assert states(world, a, b, c) == [RunState.SUCCEEDED] * 3
+    assert world.sent.count("a 12:00") == 1
+
+
+def test_a_child_of_a_paused_job_is_skipped_and_says_so(world: World) -> None:
+    _, b, c = chain(world, "a", "b", "c")
+    world.pause(b)
+
+    world.tick_at("12:00")
+    world.worker().work()
+
+    assert states(world, b, c) == [RunState.SKIPPED] * 2
+    assert world.run(b, "12:00").reason == "its job was paused"
+
+
+def test_a_worker_that_dies_anywhere_loses_no_link() -> None:
+    for calls in range(1, 1000):
+        world = World("11:58:30")
+        world.tick()
+        jobs = [*diamond(world), world.register("e", **after("d"))]
+        world.tick_at("12:00")
+        world.faults.kill_after(calls)
+        killed = False
+        try:
+            world.worker("a").work()
+        except Killed:
+            killed = True
+        world.faults.clear()
+        for _ in range(6):
+            world.advance(seconds=61)
+            world.tick()
+            world.worker("b").work()
+        runs = [world.run(job, "12:00") for job in jobs]
+        assert [run.state for run in runs] == [RunState.SUCCEEDED] * 5, calls
+        assert_in_order(runs)
+        if not killed:
+            assert calls > 30
+            return
+    raise AssertionError("the worker never finished")
+
+
+def assert_in_order(runs: list[Run]) -> None:
+    """*runs* of a diamond and its child: each started after its parents ended."""
+    a, b, c, d, e = runs
+    for parent, child in [(a, b), (a, c), (b, d), (c, d), (d, e)]:
+        assert parent.finished_at is not None
+        assert child.attempts[0].started_at >= parent.finished_at
+
+
+def test_a_cycle_is_rejected_with_its_path(world: World) -> None:
+    _, b, _ = chain(world, "a", "b", "c")
+    world.register("m", **after("c"))
+
+    with pytest.raises(InvalidInputError, match="cycle: b → c → m → b"):
+        world.change(b, **after("a", "m"))
+    with pytest.raises(InvalidInputError, match="cycle: x → x"):
+        world.register("x", **after("x"))
+
+
+def test_an_unknown_parent_is_rejected(world: World) -> None:
+    world.register("a", tenant="other")
+
+    with pytest.raises(InvalidInputError, match="job not found"):
+        world.register("b", **after("a"))
+
+
+def test_a_parent_cannot_be_deleted_before_its_children(world: World) -> None:
+    a, b = chain(world, "a", "b")
+
+    with pytest.raises(ConflictError, match="a → b"):
+        world.delete(a)
+    world.delete(b)
+    world.delete(a)
+
+
+def test_the_runs_of_a_sequence_are_read_from_any_of_them(world: World) -> None:
+    jobs = diamond(world)
+    world.register("other")
+    world.tick_at("12:00")
+    world.worker().work_one()  # a
+    world.worker().work_one()  # other
+    delivery = world.worker().receive()
+    assert delivery is not None
+    world.advance(seconds=5)
+    world.worker("slow").handle(delivery)
+
+    for job in jobs:
+        key = RunKey(job.key, run_id(job.uid, at("12:00")))
+        nodes = read_sequence(world.jobs, world.runs, key)
+        assert [node.key.job.job_id for node in nodes] == ["a", "b", "c", "d"]
+        assert [node.run and node.run.state for node in nodes] == [
+            RunState.SUCCEEDED,
+            RunState.SUCCEEDED,
+            None,
+            None,
+        ]
+        assert [node.critical for node in nodes] == [True, True, False, False]
+        assert [[*node.parents] for node in nodes] == [[], ["a"], ["a"], ["b", "c"]]

@@ -1,0 +1,91 @@
+"""Trigger rules: the whole truth table."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from nextfire.domain.edges import TriggerRule
+from nextfire.domain.trigger_rules import (
+    ParentState,
+    RuleAction,
+    Seen,
+    decide_rule,
+    decide_start,
+    missing,
+)
+
+S, F, K, W = ParentState
+RUN, WAIT, SKIP = RuleAction
+
+
+def test_every_rule_decides_on_every_combination() -> None:
+    for rule, states in product(TriggerRule, product((False, True), repeat=4)):
+        assert decide_rule(rule, Seen(*states)) in RuleAction
+
+
+@pytest.mark.parametrize("rule", TriggerRule)
+def test_a_decision_is_final(rule: TriggerRule) -> None:
+    """However the parents that are waiting end, RUN stays RUN and SKIP stays SKIP."""
+    for states in product(ParentState, repeat=3):
+        decided = decide_rule(rule, Seen.of(_by_name(states)))
+        ended = [product([each] if each is not W else [S, F, K]) for each in states]
+        for later in product(*([x for (x,) in each] for each in ended)):
+            after = decide_rule(rule, Seen.of(_by_name(later)))
+            assert after is not WAIT
+            assert decided in {WAIT, after}
+
+
+@pytest.mark.parametrize(
+    ("rule", "states", "expected"),
+    [
+        (TriggerRule.ALL_SUCCEEDED, (S, S), RUN),
+        (TriggerRule.ALL_SUCCEEDED, (S, W), WAIT),
+        (TriggerRule.ALL_SUCCEEDED, (W, F), SKIP),
+        (TriggerRule.ALL_SUCCEEDED, (S, K), SKIP),
+        (TriggerRule.ALL_DONE, (F, K), RUN),
+        (TriggerRule.ALL_DONE, (F, W), WAIT),
+        (TriggerRule.ANY_FAILED, (W, F), RUN),
+        (TriggerRule.ANY_FAILED, (S, W), WAIT),
+        (TriggerRule.ANY_FAILED, (S, K), SKIP),
+        (TriggerRule.ANY_SUCCEEDED, (W, S), RUN),
+        (TriggerRule.ANY_SUCCEEDED, (F, W), WAIT),
+        (TriggerRule.ANY_SUCCEEDED, (F, K), SKIP),
+        (TriggerRule.NONE_FAILED, (S, K), RUN),
+        (TriggerRule.NONE_FAILED, (S, W), WAIT),
+        (TriggerRule.NONE_FAILED, (W, F), SKIP),
+    ],
+)
+def test_the_rules(
+    rule: TriggerRule, states: tuple[ParentState, ...], expected: RuleAction
+) -> None:
+    assert decide_start(rule, _by_name(states)).action is expected
+
+
+def test_a_reason_names_the_parents_that_caused_it() -> None:
+    found = decide_start(TriggerRule.ALL_SUCCEEDED, {"a": S, "b": F, "c": W})
+    assert found.reason == "trigger rule ALL_SUCCEEDED: b FAILED"
+    found = decide_start(TriggerRule.ANY_SUCCEEDED, dict.fromkeys("abcde", K))
+    assert found.reason == "trigger rule ANY_SUCCEEDED: a, b, c and 2 more SKIPPED"
+    assert missing({"a": S, "b": W, "c": W}) == "b, c"
+
+
+def _by_name(states: tuple[ParentState, ...]) -> dict[str, ParentState]:
+    return {f"p{number}": state for number, state in enumerate(states)}
+
+
+def test_the_guide_prints_the_whole_table() -> None:
+    names = ("SUCCEEDED", "FAILED", "SKIPPED", "not ended")
+    rows = []
+    for flags in product((True, False), repeat=4):
+        if any(flags):
+            seen = ", ".join(name for name, flag in zip(names, flags, strict=True) if flag)
+            decisions = [decide_rule(rule, Seen(*flags)).value for rule in TriggerRule]
+            rows.append(f"| {' | '.join([seen, *decisions])} |")
+
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "sequences.md").read_text()
+
+    assert f"| seen | {' | '.join(TriggerRule)} |\n" in page
+    assert "\n".join(rows) in page
