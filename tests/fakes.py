@@ -939,9 +939,9 @@ class MemoryRunStore:
             there = self.get(run.key)
             if there is None:
                 return Claim(Run(run.key, RunState.CANCELLED), taken=False)
-            skipped = there.state is RunState.SKIPPED and there.pool is None and there.covered == 1
-            if skipped and there.dispatch < run.dispatch:
-                return Claim(self._store(run), taken=True)
+            to = run_writes.reopened(there, run)
+            if to is not None:
+                return Claim(self._store(to), taken=True)
             ours = (there.state, there.dispatch) == (run.state, run.dispatch)
             return Claim(there, taken=ours)
 

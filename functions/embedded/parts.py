@@ -22,7 +22,7 @@ from functions.auditor import handler as auditor
 from functions.authorizer import handler as authorizer
 from functions.embedded.gateway import MAX_REQUEST_BYTES, Gateway
 from functions.embedded.supervisor import Part, Supervisor
-from functions.watcher.handler import config_of, telemetry, watcher_ports
+from functions.watcher.handler import config_of, telemetry
 from functions.worker import return_held as _return_held  # noqa: F401 — imported once, for all
 from functions.worker import supervisor as workers
 from functions.worker import worker as _worker  # noqa: F401 — the same
@@ -38,6 +38,7 @@ from nextfire.settings import (
 )
 from nextfire.wiring import embedded
 from nextfire.wiring.watcher import build_watcher
+from nextfire.wiring.watcher_ports import watcher_ports
 
 _BACKLOG = 256
 _THREADS = 8

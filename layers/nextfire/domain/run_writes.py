@@ -121,6 +121,14 @@ def skipped(there: Run | None, run: Run) -> Run | None:
     return run if run.on_request and never_claimed else None
 
 
+def reopened(there: Run, run: Run) -> Run | None:
+    """The SKIPPED run as *run*, if neither an executor nor a user skipped it; see
+    `RunStore.reopen`.
+    """
+    by_parent = there.state is RunState.SKIPPED and there.pool is None and there.covered == 1
+    return run if by_parent and there.dispatch < run.dispatch else None
+
+
 def may_redrive(there: Run, run: Run) -> bool:
     """Whether *there* is DEAD and of the dispatch before that of *run*."""
     same = there.attempt == run.attempt_base and there.dispatch < run.dispatch
