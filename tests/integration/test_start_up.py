@@ -15,7 +15,7 @@ from functions.api.areas import AREAS
 
 ROOT = Path(__file__).parents[2]
 BUILDS = {
-    "watcher": "handler._watcher_of(0).turn(handler.SystemClock().now())",
+    "watcher": "handler._watcher_of(0).turn(SystemClock().now())",
     "api": "app.services()",
     "authorizer": "handler.services()",
     "auditor": "handler._audit_jobs()",
@@ -26,6 +26,7 @@ import importlib, sys
 from contextlib import suppress
 handler = importlib.import_module("functions.{function}.handler")
 app = sys.modules.get("functions.api.app")
+from nextfire.adapters.aws.clients import SystemClock
 from nextfire.domain.errors import UnavailableError
 with suppress(UnavailableError):  # nothing listens: the request was attempted
     {build}
