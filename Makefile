@@ -6,7 +6,7 @@ CDK := $(BIN)/python -m infra
 PROVE := PYTHONPATH=layers:cli:. $(BIN)/python -m tests
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down test test-long simulate crashes model mutants fuzz soak check docs site bench synth deploy bootstrap destroy clean
+.PHONY: help install demo demo-aws up down test test-long simulate crashes model mutants fuzz soak check docs site bench synth deploy bootstrap destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ $(BIN)/.installed: pyproject.toml uv.lock | .nextfire/uv/bin/uv
 
 demo: install ## Start a local stack and watch a job run on it
 	$(BIN)/nextfire demo
+
+demo-aws: install ## The same on the AWS app, deployed into an emulator
+	$(BIN)/nextfire demo --emulator
 
 up: install ## Start the local stack; Ctrl-C stops it and keeps its data
 	$(BIN)/nextfire up

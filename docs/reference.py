@@ -9,7 +9,6 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-import functions.api.handler  # noqa: F401 — includes the routes
 from functions.api.openapi import BY_THE_GATEWAY, description
 from nextfire.client.errors import BY_GATEWAY
 

@@ -20,6 +20,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar, cast
 
+from nextfire.domain import run_writes
 from nextfire.domain.audit import Audit
 from nextfire.domain.call_flow import CallFlow
 from nextfire.domain.chain import Batch
@@ -47,7 +48,7 @@ from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit, Sup
 from nextfire.domain.quotas import too_many_jobs
 from nextfire.domain.references import ParameterReference, SecretReference
 from nextfire.domain.request_limits import RequestLimit, Taken, take, to_us
-from nextfire.domain.run import Attempt, Run, RunState, Value
+from nextfire.domain.run import Run, RunState, Value
 from nextfire.domain.script import (
     FetchedScript,
     ScriptKey,
@@ -876,70 +877,42 @@ class MemoryRunStore:
     ) -> Claim:
         with self._lock:
             there = self.get(message.key)
-            if there is not None and not _free(there, message, cut(now)):
-                ours = there.state is RunState.RUNNING and there.claim_token == token
-                return Claim(there, taken=ours)
-            was = there or Run(message.key, RunState.PENDING)
-            run = replace(
-                was,
-                state=RunState.RUNNING,
-                dispatch=message.dispatch,
-                attempt=was.attempt + 1,
-                fence=was.fence + 1,
-                claim_token=token,
+            run = run_writes.claimed(
+                there,
+                message,
+                token=token,
                 worker=worker,
-                lease_until=lease_until,
-                not_before=None,
-                exit_code=None,
-                stdout=None,
-                stderr=None,
-                reason=None,
                 pool=pool,
                 job_revision=job_revision,
-                dispatched_at=message.dispatched_at,
-                dispatch_reason=message.reason,
-                started_at=now,
-                attempts=(*was.attempts, Attempt(was.attempt + 1, worker, now, pool=pool)),
+                now=now,
+                lease_until=lease_until,
             )
-            return Claim(self._store(run), taken=True)
+            if run is not None:
+                return Claim(self._store(run), taken=True)
+            assert there is not None, "an absent run is free"
+            ours = there.state is RunState.RUNNING and there.claim_token == token
+            return Claim(there, taken=ours)
 
     def advance(self, was: Run, to: Run, *, lapsed: bool = False) -> Claim:
         with self._lock:
             there = self.get(was.key)
             if there is None:
                 raise UnavailableError("advance run: the record is gone. Try again.")
-            tried_again = {RunState.PENDING, RunState.RUNNING, RunState.DEAD}
-            stopped = there.cancel_requested and to.state in tried_again
-            stopped = stopped or (lapsed and there.lease_until != was.lease_until)
-            if (there.fence, there.state) == (was.fence, RunState.RUNNING) and not stopped:
-                kept = replace(
-                    to,
-                    cancel_requested=there.cancel_requested,
-                    cancel_reason=there.cancel_reason,
-                    checkpoint=there.checkpoint,
-                    pool=there.pool,
-                    job_revision=there.job_revision,
-                    dispatched_at=there.dispatched_at,
-                    dispatch_reason=there.dispatch_reason,
-                )
+            kept = run_writes.advanced(there, was, to, lapsed=lapsed)
+            if kept is not None:
                 return Claim(self._store(kept), taken=True)
-            written = _cut_run(to)
+            written = run_writes.as_stored(to)
             ours = (there.state, there.attempts) == (written.state, written.attempts)
             return Claim(there, taken=ours)
 
     def cancel(self, message: RunMessage, *, reason: str, now: datetime) -> Run:
         with self._lock:
             there = self.get(message.key)
-            if there is not None and there.state is not RunState.PENDING:
-                return there
-            run = replace(
-                there or Run(message.key, RunState.PENDING, dispatch=message.dispatch),
-                state=RunState.CANCELLED,
-                reason=reason,
-                finished_at=now,
-                not_before=None,
-            )
-            return self._store(run)
+            run = run_writes.cancelled(there, message, reason, now)
+            if run is not None:
+                return self._store(run)
+            assert there is not None, "an absent run can be cancelled"
+            return there
 
     def request(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
         assert self._due is not None, "a store without a due store takes no requests"
@@ -953,21 +926,22 @@ class MemoryRunStore:
     def skip(self, run: Run) -> Run:
         with self._lock:
             there = self.get(run.key)
-            if there is None:
-                if run.on_request:
-                    raise UnavailableError("skip run: the record is gone. Try again.")
-                return self._store(run)
-            waits = there.state is RunState.PENDING and not there.claim_token
-            return self._store(run) if run.on_request and waits else there
+            if there is None and run.on_request:
+                raise UnavailableError("skip run: the record is gone. Try again.")
+            to = run_writes.skipped(there, run)
+            if to is not None:
+                return self._store(to)
+            assert there is not None, "an absent run can be skipped"
+            return there
 
     def reopen(self, run: Run) -> Claim:
         with self._lock:
             there = self.get(run.key)
             if there is None:
                 return Claim(Run(run.key, RunState.CANCELLED), taken=False)
-            skipped = there.state is RunState.SKIPPED and there.pool is None and there.covered == 1
-            if skipped and there.dispatch < run.dispatch:
-                return Claim(self._store(run), taken=True)
+            to = run_writes.reopened(there, run)
+            if to is not None:
+                return Claim(self._store(to), taken=True)
             ours = (there.state, there.dispatch) == (run.state, run.dispatch)
             return Claim(there, taken=ours)
 
@@ -1005,17 +979,8 @@ class MemoryRunStore:
             there = self.get(run.key)
             if there is None:
                 return replace(run, state=RunState.CANCELLED)
-            if there.state is RunState.PENDING:
-                there = replace(
-                    there,
-                    state=RunState.CANCELLED,
-                    reason=reason,
-                    finished_at=now,
-                    not_before=None,
-                )
-            elif there.state is RunState.RUNNING:
-                there = replace(there, cancel_requested=True, cancel_reason=reason)
-            return self._store(there)
+            to = run_writes.stopped(there, reason, now)
+            return there if to is None else self._store(to)
 
     def between(
         self,
@@ -1045,14 +1010,14 @@ class MemoryRunStore:
     def extend(self, run: Run, *, lease_until: datetime) -> Run | None:
         with self._lock:
             there = self.get(run.key)
-            if there is None or (there.fence, there.state) != (run.fence, RunState.RUNNING):
+            if there is None or not run_writes.is_held(there, run):
                 return None
             return self._store(replace(there, lease_until=lease_until))
 
     def save(self, run: Run, checkpoint: Value) -> Run | None:
         with self._lock:
             there = self.get(run.key)
-            if there is None or (there.fence, there.state) != (run.fence, RunState.RUNNING):
+            if there is None or not run_writes.is_held(there, run):
                 return None
             return self._store(replace(there, checkpoint=checkpoint))
 
@@ -1068,8 +1033,7 @@ class MemoryRunStore:
             there = self.get(run.key)
             if there is None:
                 return Claim(replace(run, state=RunState.CANCELLED), taken=False)
-            of_the_one_before = there.attempt == run.attempt_base and there.dispatch < run.dispatch
-            if there.state is RunState.DEAD and of_the_one_before:
+            if run_writes.may_redrive(there, run):
                 self._due.put([entry], now)
                 return Claim(self._store(run), taken=True)
             ours = (there.dispatch, there.attempt_base) == (run.dispatch, run.attempt_base)
@@ -1130,44 +1094,13 @@ class MemoryRunStore:
         return Page([runs[i] for i in page], _CURSOR + page[-1] if len(ids) > limit else None)
 
     def _store(self, run: Run) -> Run:
-        self.items[run.key] = _cut_run(run)
+        self.items[run.key] = run_writes.as_stored(run)
         return self.items[run.key]
 
 
 def _before(run_id: str) -> str:
     """A string that sorts before *run_id* and after all smaller run ids."""
     return f"{run_id[:-1]}{chr(ord(run_id[-1]) - 1)}\uffff"
-
-
-def _free(run: Run, message: RunMessage, now: datetime) -> bool:
-    return (
-        run.state is RunState.PENDING
-        and run.dispatch <= message.dispatch
-        and (run.not_before is None or run.not_before <= now)
-        and not run.cancel_requested
-    )
-
-
-def _cut_run(run: Run) -> Run:
-    return replace(
-        run,
-        lease_until=_cut(run.lease_until),
-        not_before=_cut(run.not_before),
-        dispatched_at=_cut(run.dispatched_at),
-        started_at=_cut(run.started_at),
-        finished_at=_cut(run.finished_at),
-        covered_to=_cut(run.covered_to),
-        stdout=run.stdout or None,
-        stderr=run.stderr or None,
-        attempts=tuple(
-            replace(a, started_at=cut(a.started_at), finished_at=_cut(a.finished_at))
-            for a in run.attempts
-        ),
-    )
-
-
-def _cut(at: datetime | None) -> datetime | None:
-    return None if at is None else cut(at)
 
 
 class MemoryJoinStore:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -42,6 +43,14 @@ def definitions(now: datetime) -> list[Document]:
             (_RECURRING, "CRON", "* * * * *"),
         )
     ]
+
+
+def script() -> bytes:
+    """The source of the script: an example, which is part of an installation too."""
+    package = Path(__file__).parent
+    installed = package / f"{HANDLER}_example.py"
+    in_checkout = package.parents[1] / "examples" / f"{HANDLER}.py"
+    return (installed if installed.exists() else in_checkout).read_bytes()
 
 
 class Display:

@@ -333,7 +333,7 @@ def _queue(
     Raises:
         CliError: The URL of the queue is unknown.
     """
-    local = caller.stack() if stack is None else None
+    local = caller.emulator() if stack is None else None
     if queue_url is not None:
         return caller.account().dead_letters(queue_url)
     if local is not None:

@@ -12,6 +12,7 @@ _EXTRAS = {
     "standardwebhooks": "worker",
     "urllib3": "worker",
     "cryptography": "signatures",
+    "waitress": "local",
 }
 
 

@@ -7,16 +7,18 @@ import contextlib
 import sys
 import time
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 from typer.core import TyperGroup
 
 from nextfire.client import Auth
+from nextfire.client.folder import FOLDER
 from nextfire.client.version import version
 from nextfire_cli import (
     audit,
+    backup,
     dlq,
     endpoints,
     jobs,
@@ -32,6 +34,10 @@ from nextfire_cli import (
 from nextfire_cli.errors import EXIT_CODES, CliError, exit_code
 from nextfire_cli.extras import missing_package
 from nextfire_cli.session import Session
+
+if TYPE_CHECKING:
+    from nextfire_cli.local.embedded import EmbeddedStack
+    from nextfire_cli.local.stack import LocalStack
 
 _GLOBAL = {"--json": 0, "--endpoint": 1, "--profile": 1, "--region": 1, "--auth": 1}
 """The global options and their number of values."""
@@ -169,16 +175,20 @@ def options(
 def up(
     context: typer.Context,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes of each pool.")] = 1,
+    emulator: Annotated[
+        bool, typer.Option(help="Deploy the AWS app into an emulator. Needs a checkout.")
+    ] = False,
 ) -> None:
     """Start the local stack in the foreground. Ctrl-C stops it and keeps its jobs, runs and
     scripts.
+
+    By default the embedded stack: the API, the watcher and the workers, on SQLite.
     """
     from nextfire_cli.local.processes import InterruptedBySignal
-    from nextfire_cli.local.stack import LocalStack, LocalStackError
+    from nextfire_cli.local.state import LocalStackError
 
     caller = session.of(context)
-    root = session.project()
-    stack = LocalStack(root)
+    stack = _local_stack(emulator=emulator)
     try:
         with stack.running(caller.say, workers=workers) as info:
             caller.show({"endpoint": info.endpoint}, Text(f"nextfire is up: {info.endpoint}"))
@@ -186,21 +196,30 @@ def up(
             with contextlib.suppress(KeyboardInterrupt, InterruptedBySignal):
                 while stack.status() is not None:
                     time.sleep(1)
-                raise _ended(stack.casualties())
+                raise _ended(stack.casualties(), emulator=emulator)
     except LocalStackError as error:
         raise CliError(str(error)) from error
     caller.say("Stopped. Jobs, runs and scripts are kept; `nextfire down` removes them.")
 
 
-def _ended(casualties: list[str]) -> CliError:
+def _local_stack(*, emulator: bool) -> "EmbeddedStack | LocalStack":
+    if emulator:
+        from nextfire_cli.local.stack import LocalStack
+
+        return LocalStack(session.project())
+    from nextfire_cli.local.embedded import EmbeddedStack
+
+    return EmbeddedStack(session.local_root() / FOLDER, sources=session.sources())
+
+
+def _ended(casualties: list[str], *, emulator: bool) -> CliError:
     """Why the stack has ended."""
     if not casualties:
         return CliError("The stack has ended: `nextfire down` came.")
     return CliError(
         "\n".join(casualties),
         "The rest of the stack was stopped, and its data are kept. Start it again with"
-        " `nextfire up`.\nIf it was the emulator that ended, changes since the last clean stop are"
-        " lost: it saves its data then.",
+        " `nextfire up`." + (session.LOST_IN_EMULATOR if emulator else ""),
     )
 
 
@@ -217,9 +236,11 @@ def down(
 
     Asks for confirmation in a terminal.
     """
-    from nextfire_cli.local.stack import LocalStack, LocalStackError
+    from nextfire_cli.local.embedded import EmbeddedStack
+    from nextfire_cli.local.stack import LocalStack
+    from nextfire_cli.local.state import LocalStackError
 
-    root = session.project()
+    root = session.local_root()
     if not yes and _in_terminal():
         what = f"Delete all jobs, runs, scripts and logs of the local stack of {root}?"
         if not typer.confirm(what, err=True):
@@ -227,7 +248,9 @@ def down(
                 "Nothing was stopped, nothing deleted.", "Ctrl-C in `nextfire up` stops it."
             )
     try:
-        LocalStack(root).remove()
+        if (root / FOLDER).exists():
+            EmbeddedStack(root / FOLDER).remove()
+            LocalStack(root).remove()
     except LocalStackError as error:
         raise CliError(str(error)) from error
     session.of(context).say(f"The local stack of {root} is stopped and removed.")
@@ -236,6 +259,8 @@ def down(
 app.command("worker")(worker.worker)
 app.command("apply")(pipelines.apply)
 app.command("export")(pipelines.export)
+app.command("backup")(backup.backup)
+app.command("restore")(backup.restore)
 
 
 @app.command()
@@ -244,7 +269,11 @@ def status(context: typer.Context) -> None:
     caller = session.of(context)
     health = caller.client().get_health().document
     info = caller.stack()
-    stack = info.model_dump(mode="json", include=_STATUS) if info else {"endpoint": caller.endpoint}
+    stack: dict[str, Any] = {"endpoint": caller.endpoint}
+    if info:
+        stack = info.model_dump(mode="json", include=_STATUS)
+    if info and info.kind == "embedded":
+        stack["parts"] = info.parts()
     caller.show(health | stack, render.health(health | stack))
 
 
@@ -257,17 +286,22 @@ def quotas(context: typer.Context) -> None:
 
 
 @app.command()
-def demo(context: typer.Context) -> None:
+def demo(
+    context: typer.Context,
+    emulator: Annotated[
+        bool, typer.Option(help="Deploy the AWS app into an emulator. Needs a checkout.")
+    ] = False,
+) -> None:
     """Run one job of each type on the local stack and show when each was due and when it ran.
 
     Starts the stack if it is not running, and stops it at the end. Takes up to two minutes.
     """
     from nextfire_cli import demo as play
     from nextfire_cli.local.processes import interrupts_raised
-    from nextfire_cli.local.stack import LocalStack, LocalStackError
+    from nextfire_cli.local.state import LocalStackError
 
     caller = replace(session.of(context), endpoint=None, quiet=True)
-    root = session.project()
+    root = session.local_root()
     display = play.Display(caller.err)
 
     def report(text: str) -> None:
@@ -275,15 +309,13 @@ def demo(context: typer.Context) -> None:
 
     try:
         with interrupts_raised(), display.shown(), contextlib.ExitStack() as ending:
-            info = caller.stack()
-            if info is None:
+            if caller.stack() is None:
                 ending.callback(report, "stopped")
-                info = ending.enter_context(LocalStack(root).running(report))
+                ending.enter_context(_local_stack(emulator=emulator).running(report))
                 ending.callback(report, "stopping")
-            display.tell("local stack", f"up at {info.aws_endpoint}", done=True)
-            script = root / "examples" / f"{play.HANDLER}.py"
-            caller.client().push_script(play.HANDLER, script.read_bytes())
-            display.tell("script", f"uploaded {script.relative_to(root)}", done=True)
+            display.tell("local stack", f"up at {caller.api_endpoint()}", done=True)
+            caller.client().push_script(play.HANDLER, play.script())
+            display.tell("script", f"uploaded examples/{play.HANDLER}.py", done=True)
             done = play.Demo(caller.client(), display).play()
     except (LocalStackError, CliError) as error:
         problem, remedy = (

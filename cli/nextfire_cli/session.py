@@ -15,7 +15,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from nextfire import Client
-from nextfire.client import access
+from nextfire.client import access, folder
 from nextfire.client.access import Auth, above, is_local, key_file
 from nextfire.domain.key_text import parse
 from nextfire_cli import render
@@ -23,10 +23,18 @@ from nextfire_cli.errors import CliError
 
 if TYPE_CHECKING:
     from nextfire_cli.aws import Account
+    from nextfire_cli.local.embedded import EmbeddedInfo
     from nextfire_cli.local.stack import StackInfo
 
 _PIPE_WIDTH = 500
 """Width of output that is not a terminal: wide enough for any table, so that ids stay whole."""
+
+
+_CHECKOUT = "infra/app.py"
+LOST_IN_EMULATOR = (
+    " If it was the emulator that ended, changes since the last clean stop are lost: it saves its"
+    " data then."
+)
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ class Session:
             for line in error.remedy.split("\n") if error.remedy else ():
                 self.err.print(Text("  " + render.escaped(line, keep="\t")))
 
-    def stack(self) -> "StackInfo | None":
+    def stack(self) -> "StackInfo | EmbeddedInfo | None":
         """The local stack, or None if this call uses another endpoint.
 
         Raises:
@@ -93,11 +101,8 @@ class Session:
         root = above(Path.cwd(), access.STACK_FILE)
         if root is None:
             return None
-        from nextfire_cli.local.stack import LocalStack
-
-        local = LocalStack(root)
         try:
-            info = local.info()
+            info = _info(root)
         except CliError:
             if self.endpoint:
                 return None  # the caller names the API: the folder is not used
@@ -107,10 +112,24 @@ class Session:
         if not info.alive:
             raise CliError(
                 f"The local stack of {root} has lost one of its processes.",
-                "Stop `nextfire up`, if it still runs, and start it again. If it was the emulator"
-                " that ended, changes since the last clean stop are lost: it saves its data then.",
+                "Stop `nextfire up`, if it still runs, and start it again."
+                + (LOST_IN_EMULATOR if info.kind == "emulator" else ""),
             )
         return info
+
+    def emulator(self) -> "StackInfo | None":
+        """The local stack on the emulator; None if this call uses another endpoint.
+
+        Raises:
+            CliError: As `stack`; or the local stack is the embedded one.
+        """
+        stack = self.stack()
+        if stack is not None and stack.kind == "embedded":
+            raise CliError(
+                "The embedded stack has no AWS account, which this command needs.",
+                "Use a stack that is deployed to AWS, or the emulator: nextfire up --emulator",
+            )
+        return stack
 
     def account(self) -> "Account":
         """The AWS credentials of this call, and the endpoint of AWS.
@@ -120,7 +139,7 @@ class Session:
         """
         from nextfire_cli.aws import Account
 
-        stack = self.stack()
+        stack = self.emulator()
         if stack is None:
             return Account.of_caller(self.profile, self.region)
         return Account.of_stack(
@@ -171,7 +190,7 @@ class Session:
                 f" {access.ENDPOINT}."
             )
 
-    def _signature(self, endpoint: str, stack: "StackInfo | None") -> httpx2.Auth:
+    def _signature(self, endpoint: str, stack: "StackInfo | EmbeddedInfo | None") -> httpx2.Auth:
         try:
             return self.account().signature(endpoint, self.region)
         except CliError as error:
@@ -190,7 +209,23 @@ class Session:
             ) from error
 
 
-def _key(endpoint: str, stack: "StackInfo | None") -> str | None:
+def _info(root: Path) -> "StackInfo | EmbeddedInfo | None":
+    """The local stack in the folder *root*.
+
+    Raises:
+        CliError: Its files cannot be trusted.
+    """
+    from nextfire_cli.local.embedded import EmbeddedStack
+
+    embedded = EmbeddedStack(root / folder.FOLDER).info()
+    if embedded is not None:
+        return embedded
+    from nextfire_cli.local.stack import LocalStack
+
+    return LocalStack(root).info()
+
+
+def _key(endpoint: str, stack: "StackInfo | EmbeddedInfo | None") -> str | None:
     return access.find_key(endpoint, stack.key_file if stack else None)
 
 
@@ -207,17 +242,30 @@ def of(context: typer.Context) -> Session:
     return cast("Session", context.obj)
 
 
+def local_root() -> Path:
+    """The folder of the local stack: the checkout that contains the working folder, else the
+    nearest folder with a running stack, else the working folder.
+    """
+    here = Path.cwd()
+    return above(here, _CHECKOUT) or above(here, access.STACK_FILE) or here
+
+
+def sources() -> Path | None:
+    """The checkout that contains the working folder, whose code runs; None: the installed code."""
+    return above(Path.cwd(), _CHECKOUT)
+
+
 def project() -> Path:
     """The root of the checkout that contains the working folder.
 
     Raises:
         CliError: The working folder is not in a checkout.
     """
-    root = above(Path.cwd(), "infra/app.py")
+    root = sources()
     if root is None:
         raise CliError(
             f"{Path.cwd()} is not in a checkout of nextfire.",
-            "The local stack is deployed from its sources: change into the checkout first.",
+            "The emulator's stack is deployed from its sources: change into the checkout first.",
         )
     return root
 

@@ -23,6 +23,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.keys import Scope
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.pages import Page
+from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.restriction import UNRESTRICTED, RestrictedError, Restriction
 from nextfire.domain.run import Run
 from nextfire.domain.script import code_variables
@@ -116,13 +117,13 @@ class AccessibleJobs(RecordingJobStore):
     def get_many(
         self, keys: Collection[JobKey], *, consistent: bool = False
     ) -> Mapping[JobKey, Job | Exception]:
-        reach, found = _now(), super().get_many(keys, consistent=consistent)
+        reach, found = _now(), self._store.get_many(keys, consistent=consistent)
         if not reach.limited:
             return found
         return {k: job for k, job in found.items() if isinstance(job, Job) and reach.has(job)}
 
     def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[Job]:
-        reach, page = _now(), super().list(tenant, cursor=cursor, limit=limit)
+        reach, page = _now(), self._store.list(tenant, cursor=cursor, limit=limit)
         if not reach.limited:
             return page
         return Page([job for job in page.items if reach.has(job)], page.cursor, [])
@@ -151,8 +152,8 @@ def _check_free(reach: CallerAccess, there: Job | None) -> None:
 class AccessibleRuns(RecordingRunStore):
     """The runs of the jobs that the caller may access."""
 
-    def __init__(self, *given: Any, jobs: JobStore, **named: Any) -> None:  # noqa: ANN401 — as given
-        super().__init__(*given, **named)
+    def __init__(self, runs: RunStore, jobs: JobStore) -> None:
+        super().__init__(runs)
         self._reached = jobs
 
     def get(self, key: RunKey) -> Run | None:
@@ -170,24 +171,24 @@ class AccessibleRuns(RecordingRunStore):
         before: datetime | None = None,
     ) -> Page[Run]:
         if not _now().limited:
-            return super().list(job, cursor=cursor, limit=limit, first=first, before=before)
+            return self._store.list(job, cursor=cursor, limit=limit, first=first, before=before)
         uid = self._uid(job)
         if uid is None:
             return Page([], None, [])
-        page = super().list(job, cursor=cursor, limit=limit, first=first, before=before)
+        page = self._store.list(job, cursor=cursor, limit=limit, first=first, before=before)
         unreadable = [each for each in page.unreadable if each.identity.endswith(f"-{uid}")]
         return Page([run for run in page.items if run.key.uid == uid], page.cursor, unreadable)
 
     def between(self, job: JobKey, *given: Any, **named: Any) -> Iterator[Run]:  # noqa: ANN401 — as given
         if not _now().limited:
-            return super().between(job, *given, **named)
+            return self._store.between(job, *given, **named)
         uid = self._uid(job)
         if uid is None:
             return iter(())
-        return (run for run in super().between(job, *given, **named) if run.key.uid == uid)
+        return (run for run in self._store.between(job, *given, **named) if run.key.uid == uid)
 
     def list_dead(self, tenant: str, **named: Any) -> Page[Run]:  # noqa: ANN401 — as given
-        page = super().list_dead(tenant, **named)
+        page = self._store.list_dead(tenant, **named)
         if not _now().limited:
             return page
         uids = {job: self._uid(job) for job in {run.key.job for run in page.items}}

@@ -5,11 +5,10 @@ from __future__ import annotations
 import binascii
 import json
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import cache
 from http import HTTPStatus
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError as RouteNotFoundError
@@ -38,22 +37,8 @@ from functions.api.problems import (
 from functions.api.request_record import RecordingKeyStore, RequestThreadPool
 from functions.api.requests import MAX_PARAMETER_CHARS, too_long
 from functions.api.target_checks import target_check
-from nextfire.adapters.aws.clients import (
-    SystemClock,
-    dynamodb,
-    dynamodb_fail_fast,
-    s3,
-    s3_presigner,
-)
-from nextfire.adapters.dynamodb.bucket_store import DynamoDbBucketStore
-from nextfire.adapters.dynamodb.change_stamp import with_changed_by
-from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
-from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
-from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
-from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
+from nextfire.adapters.aws.clients import SystemClock
 from nextfire.adapters.dynamodb.run_items import RETENTION
-from nextfire.adapters.s3.run_files import S3RunFiles
-from nextfire.adapters.s3.script_shelf import S3ScriptShelf
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.errors import (
     InvalidInputError,
@@ -63,6 +48,7 @@ from nextfire.domain.errors import (
     shorten,
 )
 from nextfire.domain.instants import floor_minute
+from nextfire.domain.ports.access import KeyStore
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.pages import Unreadable
 from nextfire.domain.ports.runs import RunStore
@@ -87,6 +73,7 @@ from nextfire.usecases.read_logs import ReadLogs
 from nextfire.usecases.read_quotas import ReadQuotas
 from nextfire.usecases.request_runs import RequestRuns
 from nextfire.usecases.skip_next import SkipNext
+from nextfire.wiring.api import api_ports
 from nextfire.wiring.telemetry import Telemetry
 
 _SIDE_BY_SIDE = 10
@@ -102,26 +89,11 @@ class Services:
     """The use cases and stores of the routes, built on the first request of a process."""
 
     def __init__(self, settings: ApiSettings) -> None:
-        database = with_changed_by(
-            dynamodb(),
-            tables=[settings.jobs_table, settings.runs_table, settings.keys_table],
-            changed_by=changed_by,
-        )
-        self.job_store: JobStore = AccessibleJobs(
-            database,
-            table=settings.jobs_table,
-            due_table=settings.due_table,
-            shards=settings.write_shards,
-        )
-        self.runs: RunStore = AccessibleRuns(
-            database,
-            jobs=self.job_store,
-            table=settings.runs_table,
-            due_table=settings.due_table,
-            jobs_table=settings.jobs_table,
-            shards=settings.write_shards,
-        )
-        self.files: RunFiles = S3RunFiles(s3(), bucket=settings.outputs_bucket)
+        ports = api_ports(settings, changed_by)
+        # The wrappers pass on what they do not define, which no type says.
+        self.job_store = cast("JobStore", AccessibleJobs(ports.jobs))
+        self.runs = cast("RunStore", AccessibleRuns(ports.runs, self.job_store))
+        self.files: RunFiles = ports.files
         self.pools = sorted(settings.pools)
         limits = Limits(
             {name: pool.max_timeout for name, pool in settings.pools.items()},
@@ -129,14 +101,7 @@ class Services:
             settings.quotas,
             target_check(settings.pools),
         )
-        control = DynamoDbControlStore(database, table=settings.control_table)
-        due = DynamoDbDueStore(
-            database,
-            table=settings.due_table,
-            shards=settings.write_shards,
-            executor=ThreadPoolExecutor(1),
-        )
-        unsent = FindUnsent(due, control, read_shards=settings.read_shards)
+        unsent = FindUnsent(ports.due, ports.control, read_shards=settings.read_shards)
         self.jobs = ManageJobs(self.job_store, limits, unsent, check=check_code)
         self.backfills = ManageBackfills(self.job_store, unsent)
         side_by_side = RequestThreadPool(_SIDE_BY_SIDE)
@@ -159,24 +124,24 @@ class Services:
             quotas=settings.quotas,
         )
         self.skips = SkipNext(self.job_store, self.runs, clock=clock)
-        self.quotas = ReadQuotas(self.job_store, control, settings.quotas, settings.tenant_weights)
+        self.quotas = ReadQuotas(
+            self.job_store, ports.control, settings.quotas, settings.tenant_weights
+        )
         self.logs = ReadLogs(self.find_run, self.files)
-        shelf = S3ScriptShelf(s3(), s3_presigner, bucket=settings.scripts_bucket)
-        self.scripts = ManageScripts(shelf, self.pools)
+        self.scripts = ManageScripts(ports.shelf, self.pools)
         self.scripts_bucket = settings.scripts_bucket
-        endpoints = DynamoDbEndpointStore(database, table=settings.endpoints_table)
-        self.endpoints = ManageEndpoints(endpoints, self.pools)
-        self.requests = DynamoDbRequestStore(database, table=settings.requests_table)
+        self.endpoints = ManageEndpoints(ports.endpoints, self.pools)
+        self.requests = ports.requests
+        self.note_change = ports.note_change
         self.tenant_quotas = settings.quotas
-        buckets = DynamoDbBucketStore(dynamodb_fail_fast(), table=settings.requests_table)
-        self.limit_requests = LimitRequests(buckets, _report_uncounted)
+        self.limit_requests = LimitRequests(ports.buckets, _report_uncounted)
         self.auth = settings.auth
         self.tenant_claim = settings.tenant_claim
         self.iam_rules = settings.iam_rules
-        self.keys = ManageKeys(RecordingKeyStore(database, table=settings.keys_table))
+        self.keys = ManageKeys(cast("KeyStore", RecordingKeyStore(ports.keys)))
         # Before the first due entry is written there is a cursor at or before its bucket, so the
         # watcher finds it however late it first comes.
-        control.seed_cursors(settings.read_shards, floor_minute(clock.now()))
+        ports.control.seed_cursors(settings.read_shards, floor_minute(clock.now()))
 
     def pool(self, name: str) -> str:
         """Return *name* if the pool exists.

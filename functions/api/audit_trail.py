@@ -81,7 +81,7 @@ def note(request_id: str, **more: Any) -> None:  # noqa: ANN401 — any JSON
         UnavailableError: The event may or may not have been recorded.
     """
     if (text := changed_by(**more)) is not None:
-        services().requests.note(request_id, text, now())
+        services().note_change(request_id, text, now())
 
 
 def note_rejection(
@@ -107,7 +107,7 @@ def note_rejection(
             return
         more = {"omitted": omitted} if omitted else {}
         request_id = str(event["requestContext"].get("requestId"))
-        services().requests.note(request_id, request.text(status=status, **more), now())
+        services().note_change(request_id, request.text(status=status, **more), now())
     except Exception:  # noqa: BLE001 — any error
         if budget is not None and omitted is not None:
             budget.add_omitted(omitted + 1)

@@ -14,35 +14,20 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from functions.api.access import without_access
 from functions.api.app import app, telemetry
+from functions.api.areas import include, include_for
 from functions.api.audit import audit
 from functions.api.audit_trail import description, note_rejection
 from functions.api.current_request import changing
 from functions.api.request_record import noting
-from functions.api.routes import (
-    endpoints,
-    executions,
-    jobs,
-    keys,
-    many_jobs,
-    meta,
-    on_request,
-    pools,
-    quotas,
-    schedules,
-    scripts,
-)
 
-for area in (
-    *(meta, jobs, many_jobs, on_request, schedules, executions, scripts, pools, endpoints),
-    *(keys, quotas),
-):
-    app.include_router(area.routes)
+include("jobs")
 gc.freeze()
 gc.enable()
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Handle one HTTP request (payload format 2.0)."""
+    include_for(event["rawPath"])
     with (
         noting() as record,
         without_access(),

@@ -17,6 +17,7 @@ from pydantic.alias_generators import to_camel
 
 from functions.api import job_requests, response_schemas
 from functions.api.app import app
+from functions.api.areas import include_all
 from functions.api.idempotency import KEY_PATTERN
 from functions.api.operation import NOT_STORED, OPEN, PROBLEMS, RESPONSES, SCOPE
 from nextfire.domain.definition import MAX_EXPRESSION
@@ -162,6 +163,7 @@ _IDEMPOTENCY_KEY = {
 @cache
 def description() -> dict[str, Any]:
     """The OpenAPI document. Do not modify it: it is cached."""
+    include_all()
     read: dict[str, Any] = json.loads(
         app.get_openapi_json_schema(
             title="nextfire",

@@ -11,12 +11,12 @@ from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
-from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
-from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
-from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.keys import ApiKey
+from nextfire.domain.ports.access import KeyStore
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run
 
 P = ParamSpec("P")
@@ -57,37 +57,59 @@ class RequestThreadPool(ThreadPoolExecutor):
         return super().submit(lambda: context.run(call, *given, **named))
 
 
-class RecordingJobStore(DynamoDbJobStore):
+class _Wrapper:
+    """Passes everything on to a store, except for the methods that a subclass defines."""
+
+    def __init__(self, store: Any) -> None:  # noqa: ANN401 — the port of the subclass
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 — as above
+        return getattr(self._store, name)
+
+
+class RecordingJobStore(_Wrapper):
+    """Wraps a `JobStore`."""
+
+    _store: JobStore
+
     def get(self, key: JobKey) -> Job | None:
-        job, seen = super().get(key), _seen.get()
+        job, seen = self._store.get(key), _seen.get()
         if seen is not None and job is not None:
             seen.jobs[key.job_id] = job
         return job
 
     def create(self, job: Job, *given: Any, **named: Any) -> Job | None:  # noqa: ANN401 — as is given
-        there, seen = super().create(job, *given, **named), _seen.get()
+        there, seen = self._store.create(job, *given, **named), _seen.get()
         if seen is not None and (there is None or there.uid == job.uid):
             seen.written.add(job.key.job_id)
         return there
 
     def update(self, job: Job, *given: Any, **named: Any) -> bool:  # noqa: ANN401 — as is given
-        done, seen = super().update(job, *given, **named), _seen.get()
+        done, seen = self._store.update(job, *given, **named), _seen.get()
         if seen is not None and done:
             seen.written.add(job.key.job_id)
         return done
 
 
-class RecordingRunStore(DynamoDbRunStore):
+class RecordingRunStore(_Wrapper):
+    """Wraps a `RunStore`."""
+
+    _store: RunStore
+
     def get(self, key: RunKey) -> Run | None:
-        run, seen = super().get(key), _seen.get()
+        run, seen = self._store.get(key), _seen.get()
         if seen is not None and run is not None:
             seen.runs[key.execution_id] = run
         return run
 
 
-class RecordingKeyStore(DynamoDbKeyStore):
+class RecordingKeyStore(_Wrapper):
+    """Wraps a `KeyStore`."""
+
+    _store: KeyStore
+
     def get(self, tenant: str, key_id: str) -> ApiKey | None:
-        key, seen = super().get(tenant, key_id), _seen.get()
+        key, seen = self._store.get(tenant, key_id), _seen.get()
         if seen is not None and key is not None:
             seen.keys[key_id] = key
         return key

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import timedelta
 from functools import cache
@@ -10,46 +9,22 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from nextfire.adapters.aws.clients import SystemClock, dynamodb, sqs
-from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
-from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
-from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
-from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
-from nextfire.adapters.sqs.run_queue import SqsRunQueue
+from nextfire.adapters.aws.clients import SystemClock
 from nextfire.settings import AuditorSettings
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.audit_report import AuditReport
+from nextfire.wiring.auditor import audit_jobs
 from nextfire.wiring.telemetry import Telemetry
 
 _STOP_BEFORE = timedelta(minutes=1)
 """Time reserved at the end of an invocation for the jobs that are being checked."""
-_THREADS = 16
 
 telemetry = Telemetry("auditor")
 
 
 @cache
 def _audit_jobs() -> AuditJobs:
-    settings = AuditorSettings.read()
-    # Batches have a separate pool, so that a check never waits for a task in its own pool.
-    batches = ThreadPoolExecutor(_THREADS)
-    database = dynamodb()
-    queues = {name: pool.queue_url for name, pool in settings.pools.items()}
-    return AuditJobs(
-        jobs=DynamoDbJobStore(database, table=settings.jobs_table),
-        due=DynamoDbDueStore(
-            database, table=settings.due_table, shards=settings.write_shards, executor=batches
-        ),
-        runs=DynamoDbRunStore(database, table=settings.runs_table),
-        queue=SqsRunQueue(sqs(), queues=queues, executor=batches),
-        control=DynamoDbControlStore(database, table=settings.control_table),
-        clock=SystemClock(),
-        executor=ThreadPoolExecutor(_THREADS),
-        pools=settings.pools,
-        write_shards=settings.write_shards,
-        read_shards=settings.read_shards,
-        every=settings.audit_every,
-    )
+    return audit_jobs(AuditorSettings.read())
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:

@@ -20,12 +20,12 @@ from typing import Any
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from nextfire.adapters.aws.clients import SystemClock, dynamodb
-from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
+from nextfire.adapters.aws.clients import SystemClock
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.keys import ApiKey, Scope, implied
 from nextfire.settings import AuthorizerSettings
 from nextfire.usecases.manage_keys import CheckKey, RecordKeyUse
+from nextfire.wiring.authorizer import key_store
 
 gc.freeze()
 gc.enable()
@@ -38,7 +38,7 @@ class _Services:
     """The use cases, built for the first request of a process."""
 
     def __init__(self, settings: AuthorizerSettings) -> None:
-        keys = DynamoDbKeyStore(dynamodb(), table=settings.keys_table)
+        keys = key_store(settings)
         self.check = CheckKey(keys)
         self.note = RecordKeyUse(keys, executor=ThreadPoolExecutor(1))
 

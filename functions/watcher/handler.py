@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from nextfire.adapters.aws.clients import SystemClock, dynamodb, sqs
-from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
-from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
-from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
-from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
-from nextfire.adapters.sqs.run_queue import SqsRunQueue
 from nextfire.settings import WatcherSettings, function_memory
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.dispatch.tick import BUDGET
 from nextfire.usecases.watcher_life import WatcherLife
 from nextfire.wiring.telemetry import Telemetry
-from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
+from nextfire.wiring.watcher import WatcherConfig, build_watcher
+from nextfire.wiring.watcher_ports import watcher_ports
 
-_THREADS = 16
-_BATCHES = 16
-"""Batches in flight. One takes a quarter of a second on AWS, and 20 ms of CPU time."""
-_REQUESTS = 32
 _CODE_MIB = 100
 _BUDGET_AT_LEAST = 5_000
 
@@ -37,30 +27,6 @@ def _watcher_of(group: int) -> WatcherLife:
     """The watcher of *group* in this process. Invocations in one process are sequential."""
     settings = WatcherSettings.read()
     return build_watcher(watcher_ports(settings), config_of(settings, group), telemetry)
-
-
-def watcher_ports(settings: WatcherSettings) -> WatcherPorts:
-    """The adapters of a watcher."""
-    database, shards = dynamodb(), settings.write_shards
-    # Three thread pools, so that no task waits for a task of the same pool (deadlock): batches in
-    # flight submit single calls, and both submit concurrent requests.
-    batches = ThreadPoolExecutor(_REQUESTS)
-    queues = {name: pool.queue_url for name, pool in settings.pools.items()}
-    return WatcherPorts(
-        jobs=DynamoDbJobStore(
-            database, table=settings.jobs_table, due_table=settings.due_table, shards=shards
-        ),
-        due=DynamoDbDueStore(database, table=settings.due_table, shards=shards, executor=batches),
-        runs=DynamoDbRunStore(
-            database, table=settings.runs_table, due_table=settings.due_table, shards=shards
-        ),
-        queue=SqsRunQueue(sqs(), queues=queues, executor=batches),
-        control=DynamoDbControlStore(database, table=settings.control_table),
-        clock=SystemClock(),
-        executor=ThreadPoolExecutor(_THREADS),
-        lanes=ThreadPoolExecutor(_BATCHES),
-        at_once=_BATCHES,
-    )
 
 
 def config_of(settings: WatcherSettings, group: int) -> WatcherConfig:

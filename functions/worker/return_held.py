@@ -7,14 +7,12 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 
-from nextfire.adapters.aws.clients import SystemClock, dynamodb, sqs
-from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
-from nextfire.adapters.sqs.run_queue import SqsDelivery, SqsInbox
+from nextfire.adapters.aws.clients import SystemClock
 from nextfire.adapters.worker.journal import HeldMessage
 from nextfire.settings import ExecutorSettings
-from nextfire.usecases.return_held import ReturnHeld
 from nextfire.usecases.serve_pool import BUSY_POLL
 from nextfire.wiring.telemetry import WorkerTelemetry
+from nextfire.wiring.worker_ports import return_ports
 
 _MARGIN = timedelta(milliseconds=500)
 """A poll takes a little longer than its wait time."""
@@ -27,25 +25,8 @@ def return_held(held: Sequence[HeldMessage], died_at: float) -> None:
     """
     settings = ExecutorSettings.read()
     signal.alarm(int(settings.lease.total_seconds()) + 1)  # even if a call hangs
-    telemetry, clock, client = WorkerTelemetry("worker"), SystemClock(), sqs()
-    deliveries = [
-        SqsDelivery(
-            client,
-            settings.queue_url,
-            each.body,
-            each.receipt_handle,
-            each.message_id,
-            each.group,
-            each.token,
-        )
-        for each in held
-    ]
-    use_case = ReturnHeld(
-        DynamoDbRunStore(dynamodb(), table=settings.runs_table),
-        SqsInbox(client, queue_url=settings.queue_url).show,
-        clock,
-        telemetry,
-    )
+    telemetry, clock = WorkerTelemetry("worker"), SystemClock()
+    use_case, deliveries = return_ports(settings, held, telemetry)
     now = clock.now()
     returned = use_case.give_back(
         deliveries,

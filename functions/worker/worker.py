@@ -14,20 +14,18 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from pydantic import ValidationError
 
-from nextfire.adapters.aws.clients import SystemClock, sqs
 from nextfire.adapters.aws.errors import failed
-from nextfire.adapters.aws.service_clock import SqsServiceClock
-from nextfire.adapters.sqs.run_queue import SqsDelivery, SqsInbox
-from nextfire.adapters.worker.task_protection import EcsTaskProtection
 from nextfire.domain.ports.queues import Journal
-from nextfire.settings import ExecutorSettings, ecs_agent
+from nextfire.settings import ExecutorSettings
 from nextfire.usecases.serve_pool import ServePool, StopWaiting, Threads, clock_fault
-from nextfire.wiring.execution import executor_config, executor_ports
+from nextfire.wiring.execution import executor_config
 from nextfire.wiring.telemetry import WorkerTelemetry
 from nextfire.wiring.worker import WorkerPorts, build_worker
+from nextfire.wiring.worker_ports import service_clock, worker_ports
 
 
 @contextmanager
@@ -46,7 +44,7 @@ def threads(slots: int) -> Iterator[Threads]:
         )
 
 
-def stopper(pool: ServePool[SqsDelivery]) -> Callable[[int, FrameType | None], None]:
+def stopper(pool: ServePool[Any]) -> Callable[[int, FrameType | None], None]:
     """The signal handler that stops *pool*, which the main thread serves."""
 
     def stop(_signum: int, _frame: FrameType | None) -> None:
@@ -56,7 +54,7 @@ def stopper(pool: ServePool[SqsDelivery]) -> Callable[[int, FrameType | None], N
     return stop
 
 
-def main(journal: Journal[SqsDelivery]) -> None:
+def main(journal: Journal[Any]) -> None:
     """Serve the pool in the environment variables until SIGTERM or SIGINT, or for one run.
 
     The messages that it holds are listed in *journal*.
@@ -87,28 +85,18 @@ def main(journal: Journal[SqsDelivery]) -> None:
 def _ports(
     settings: ExecutorSettings,
     its_threads: Threads,
-    journal: Journal[SqsDelivery],
+    journal: Journal[Any],
     telemetry: WorkerTelemetry,
-) -> WorkerPorts[SqsDelivery]:
+) -> WorkerPorts[Any]:
     """The adapters of a worker.
 
     Raises:
         SystemExit: The worker cannot run on this host. Holds the reason.
     """
     try:
-        service_clock = SqsServiceClock(sqs(), SystemClock(), queue_url=settings.queue_url)
-        if wrong := clock_fault(service_clock):
+        if wrong := clock_fault(service_clock(settings)):
             sys.exit(wrong)
-        return WorkerPorts(
-            executor=executor_ports(settings),
-            inbox=SqsInbox(sqs(long_poll=True), queue_url=settings.queue_url),
-            journal=journal,
-            service_clock=service_clock,
-            protection=EcsTaskProtection(
-                ecs_agent(), monotonic=time.monotonic, warn=telemetry.logger.warning
-            ),
-            threads=its_threads,
-        )
+        return worker_ports(settings, its_threads, journal, telemetry)
     except ValueError as error:
         sys.exit(f"This host cannot run scripts: {error}")
     except failed() as error:

@@ -52,14 +52,18 @@ def interpreter_environment() -> dict[str, str]:
 
 
 def credential_files() -> list[str]:
-    """Paths of the files with AWS credentials that the environment of this process names."""
+    """Paths of the files with AWS credentials that the environment of this process names, and of
+    the database of an embedded stack, which is next to its API key.
+    """
     names = (
         "AWS_SHARED_CREDENTIALS_FILE",
         "AWS_CONFIG_FILE",
         "AWS_WEB_IDENTITY_TOKEN_FILE",
         "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
     )
-    return [os.environ[name] for name in names if os.environ.get(name)]
+    local = EmbeddedSettings.find()
+    database = [] if local is None else [str(local.embedded_folder / "nextfire.db")]
+    return database + [os.environ[name] for name in names if os.environ.get(name)]
 
 
 def ecs_agent() -> str | None:
@@ -134,6 +138,41 @@ class ApiSettings(_Settings):
     iam_rules: Json[tuple[IamRule, ...]] = ()
     """With `auth` iam: the rules that map a role to a tenant and scopes. If empty, the tenant is
     the AWS account of the caller, with all scopes."""
+
+
+class EmbeddedSettings(_Settings):
+    """Settings that all processes of an embedded stack share, in addition to those of their part.
+    There, names of tables, buckets and queues have no meaning.
+    """
+
+    embedded_folder: Path
+    """Folder of the database, scripts, outputs and secrets."""
+    embedded_url: str
+    """Base URL of the API, for uploads."""
+
+    @classmethod
+    def find(cls) -> Self | None:
+        """The settings; None if this process is not part of an embedded stack."""
+        return cls.read() if f"{_PREFIX}EMBEDDED_FOLDER" in os.environ else None
+
+
+class ServerSettings(_Settings):
+    """Settings of the supervisor of an embedded stack."""
+
+    server_parent: int
+    """The process that started the stack. The stack stops when it is gone."""
+    server_port: Annotated[int, Field(ge=1, le=65_535)]
+    server_logs: Path
+    server_pools: Json[dict[str, dict[str, str]]]
+    """Settings of the workers of each pool, as in `ExecutorSettings`."""
+    server_workers: Annotated[int, Field(ge=1)] = 1
+    """Worker processes of each pool."""
+
+
+def set_worker_environment(pool: str) -> None:
+    """Add the settings of a worker of *pool* to the environment of this process."""
+    for name, value in ServerSettings.read().server_pools[pool].items():
+        os.environ[_PREFIX + name.upper()] = value
 
 
 class AuditLogSettings(_Settings):

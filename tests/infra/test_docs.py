@@ -15,9 +15,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from rich.console import Console
 
-import functions.api.handler  # noqa: F401 — includes the routes
 from docs import cli_reference, client_reference, job_reference, settings_reference
 from functions.api.app import app as api
+from functions.api.areas import include_all
 from infra.pool_settings import PoolSettings
 from nextfire.domain.decisions import MAX_OUTSTANDING
 from nextfire.domain.definition import JobDefinition
@@ -212,6 +212,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_routes_are_those_of_the_api() -> None:
+    include_all()
     routes = {
         f"{route.method} {re.sub(r'<(.+?)>', lambda name: braced(name[1]), route.path)}"
         for route in [*api._static_routes, *api._dynamic_routes]  # noqa: SLF001

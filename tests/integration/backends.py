@@ -18,6 +18,10 @@ from typing import Any
 import pytest
 
 MEMORY = "memory"
+SQLITE = "sqlite"
+FILES = "files"
+LOCAL = frozenset({SQLITE, FILES})
+"""The adapters of the stack on one machine. Each contract runs on the fake and on one of these."""
 MOTO = "moto"
 MINISTACK = "ministack"
 DYNAMODB_LOCAL = "dynamodb-local"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, cached_property
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import boto3  # noqa: TID251 — see `_client`
@@ -21,6 +22,7 @@ from moto.core.botocore_stubber import BotocoreStubber
 
 from nextfire.adapters.aws import clients
 from nextfire.adapters.aws.lean import json_client
+from nextfire.adapters.sqlite.database import Database
 from tests.crons import LONG
 from tests.integration import emulators
 from tests.integration.backends import (
@@ -262,6 +264,12 @@ def bucket(s3: S3Client, backend: str) -> str:
 def outputs_bucket(s3: S3Client, backend: str) -> str:
     """The bucket for data that is too large for a run record."""
     return _bucket(s3, "outputs", backend)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    """A new SQLite database."""
+    return Database(tmp_path / "nextfire.db")
 
 
 @pytest.fixture

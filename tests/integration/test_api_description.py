@@ -20,8 +20,8 @@ from functions.api.operation import OPEN, SCOPE
 from nextfire.domain.keys import Scope
 from tests.integration.deployment import Answer, Deployment
 
+DOCUMENT = description()  # includes all routes
 ROUTES: list[Any] = [*app._static_routes, *app._dynamic_routes]  # noqa: SLF001
-DOCUMENT = description()
 OPERATIONS = {
     operation["operationId"]: operation
     for methods in DOCUMENT["paths"].values()

@@ -17,6 +17,7 @@ from nextfire.domain.instants import cut, floor_minute, isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.run import AttemptOutcome, Result, RunState
 from nextfire.usecases import audit as audit_jobs
+from nextfire.wiring import auditor as wiring
 from tests.integration.deployment import SHARDS, TENANT, Context, Deployment, Proxy, message_for
 
 MINUTE = timedelta(minutes=1)
@@ -167,7 +168,7 @@ def test_woken_too_early_it_reads_one_item(
     system.register()
     assert audit({})["jobs"] == 1
     proxy = Proxy(system.database)
-    monkeypatch.setattr(auditor, "dynamodb", lambda: proxy)
+    monkeypatch.setattr(wiring, "dynamodb", lambda: proxy)
     auditor._audit_jobs.cache_clear()  # noqa: SLF001 — like a new process
 
     assert audit({}) == IDLE | {"done": True}
@@ -203,7 +204,7 @@ def test_a_table_that_throttles_is_come_back_to(
     job = system.register(schedule="0 0 1 1 *")
     lose_entries(system, job)
     proxy = Proxy(system.database)
-    monkeypatch.setattr(auditor, "dynamodb", lambda: proxy)
+    monkeypatch.setattr(wiring, "dynamodb", lambda: proxy)
     auditor._audit_jobs.cache_clear()  # noqa: SLF001 — like a new process
 
     def refuse(_real: object, _request: object) -> None:

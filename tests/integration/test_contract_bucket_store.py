@@ -1,7 +1,8 @@
-"""The contract of `BucketStore`, on the fake and on every emulator of DynamoDB."""
+"""The contract of `BucketStore`, on the fake, in SQLite and on every emulator of DynamoDB."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 
@@ -10,35 +11,48 @@ import pytest
 from nextfire.adapters.aws.clients import dynamodb
 from nextfire.adapters.dynamodb.bucket_store import DynamoDbBucketStore
 from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
+from nextfire.adapters.sqlite.bucket_store import SqliteBucketStore
 from nextfire.domain.ports.requests import BucketStore
 from nextfire.domain.request_limits import RequestLimit
 from tests.builders import NOON
 from tests.fakes import MemoryBucketStore
-from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
+from tests.integration.backends import DYNAMODB, MEMORY, SQLITE, on_dynamodb
 from tests.integration.deployment import Proxy
 from tests.integration.races import ROUNDS, at_once
+from tests.integration.sqlite_file import another_process
 
 CONTRACT_OF = (BucketStore,)
 SECOND = timedelta(seconds=1)
 LIMIT = RequestLimit(10, 20)
 
 
-@pytest.fixture(params=(MEMORY, *DYNAMODB))
+@pytest.fixture(params=(MEMORY, SQLITE, *DYNAMODB))
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture
 def table(backend: str, request: pytest.FixtureRequest) -> str:
-    return "" if backend == MEMORY else str(request.getfixturevalue("tables").requests)
+    local = backend in {MEMORY, SQLITE}
+    return "" if local else str(request.getfixturevalue("tables").requests)
 
 
 @pytest.fixture
-def stores(table: str) -> list[BucketStore]:
+def process(backend: str, table: str, request: pytest.FixtureRequest) -> Callable[[], BucketStore]:
+    """Returns the store as seen by another process on each call."""
+    if backend == MEMORY:
+        shared = MemoryBucketStore()
+        return lambda: shared
+    if backend == SQLITE:
+        database = request.getfixturevalue("database")
+        return lambda: SqliteBucketStore(another_process(database))
+    return lambda: DynamoDbBucketStore(dynamodb(), table=table)
+
+
+@pytest.fixture
+def stores(process: Callable[[], BucketStore]) -> list[BucketStore]:
     """The store as seen by two processes."""
-    if not table:
-        return [MemoryBucketStore()] * 2
-    return [DynamoDbBucketStore(dynamodb(), table=table) for _ in range(2)]
+    return [process() for _ in range(2)]
 
 
 def test_a_bucket_holds_its_burst_and_is_refilled(stores: list[BucketStore]) -> None:
@@ -63,12 +77,9 @@ def test_a_clock_that_is_behind_takes_nothing_twice(stores: list[BucketStore]) -
     assert other.take("t", LIMIT, 1, NOON - SECOND).tokens == 0
 
 
-def test_of_many_at_once_none_gets_anothers_token(table: str) -> None:
-    shared = MemoryBucketStore()
+def test_of_many_at_once_none_gets_anothers_token(process: Callable[[], BucketStore]) -> None:
     for number in ROUNDS:
-        processes: list[BucketStore] = [
-            DynamoDbBucketStore(dynamodb(), table=table) if table else shared for _ in range(8)
-        ]
+        processes = [process() for _ in range(8)]
         name = f"race {number}"
         taken = at_once(*(partial(each.take, name, LIMIT, 5, NOON) for each in processes[:4]))
         taken += [each.take(name, LIMIT, 5, NOON) for each in processes[4:]]

@@ -1,4 +1,4 @@
-"""The contract of `ControlStore`, on the fake and on every emulator of DynamoDB."""
+"""The contract of `ControlStore`, on the fake, in SQLite and on every emulator of DynamoDB."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ import pytest
 from nextfire.adapters.aws.clients import dynamodb
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.adapters.dynamodb.items import from_item, to_item
+from nextfire.adapters.sqlite.control_store import SqliteControlStore
+from nextfire.adapters.sqlite.database import Database
+from nextfire.adapters.sqlite.table import CONTROL
 from nextfire.domain.audit import Audit, next_audit
 from nextfire.domain.ports.control import ControlStore, Lease
 from tests.builders import NOON, at, job_key
 from tests.fakes import MemoryControlStore
-from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
+from tests.integration.backends import DYNAMODB, MEMORY, SQLITE, on_dynamodb
 from tests.integration.races import ROUNDS, at_once
+from tests.integration.sqlite_file import put
 
 CONTRACT_OF = (ControlStore,)
 DAY = timedelta(days=1)
@@ -68,6 +72,7 @@ class Table:
 
     store: ControlStore
     name: str = ""
+    database: Database | None = None
 
     def spoil_lease(self, group: int, values: Mapping[str, object]) -> None:
         if isinstance(self.store, MemoryControlStore):
@@ -88,10 +93,13 @@ class Table:
             self._put(f"runs#{tenant}", values)
 
     def _put(self, item_id: str, values: Mapping[str, object]) -> None:
+        if self.database is not None:
+            put(self.database, CONTROL, id=item_id, **values)
+            return
         dynamodb().put_item(TableName=self.name, Item=to_item({"id": item_id, **values}))
 
 
-@pytest.fixture(params=(MEMORY, *DYNAMODB))
+@pytest.fixture(params=(MEMORY, SQLITE, *DYNAMODB))
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -100,6 +108,9 @@ def backend(request: pytest.FixtureRequest) -> str:
 def table(backend: str, request: pytest.FixtureRequest) -> Table:
     if backend == MEMORY:
         return Table(MemoryControlStore())
+    if backend == SQLITE:
+        database = request.getfixturevalue("database")
+        return Table(SqliteControlStore(database), database=database)
     name = request.getfixturevalue("tables").control
     return Table(DynamoDbControlStore(dynamodb(), table=name), name)
 

@@ -1,4 +1,4 @@
-"""The contract of `DueStore`, on the fake and on every emulator of DynamoDB."""
+"""The contract of `DueStore`, on the fake, in SQLite and on every emulator of DynamoDB."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import pytest
 from nextfire.adapters.aws.clients import dynamodb
 from nextfire.adapters.dynamodb.due_items import entry_item
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.sqlite.due_store import SqliteDueStore
+from nextfire.adapters.sqlite.table import DUE
 from nextfire.domain.due import (
     BackfillEntry,
     BrokenEntry,
@@ -28,9 +30,10 @@ from nextfire.domain.ports.due import DueStore
 from nextfire.domain.run import Trigger
 from tests.builders import NOON, UID, a_fire, a_job, a_retry, at, job_key, run_key
 from tests.fakes import InlineExecutor, MemoryDueStore
-from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
+from tests.integration.backends import DYNAMODB, MEMORY, SQLITE, on_dynamodb
 from tests.integration.conftest import Tables
 from tests.integration.races import ROUNDS, at_once
+from tests.integration.sqlite_file import put
 
 CONTRACT_OF = (DueStore,)
 QUARANTINE = "quarantine"
@@ -57,7 +60,7 @@ class Held:
         return [stored.entry for stored in found if isinstance(stored, StoredEntry)]
 
 
-@pytest.fixture(params=(MEMORY, *DYNAMODB))
+@pytest.fixture(params=(MEMORY, SQLITE, *DYNAMODB))
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -70,6 +73,22 @@ def held(backend: str, request: pytest.FixtureRequest) -> Held:
             memory,
             memory.spoil,
             lambda: [f"{e.slot.bucket}/{e.slot.sort_key}" for e in memory.quarantined],
+        )
+    if backend == SQLITE:
+        database = request.getfixturevalue("database")
+
+        def kept() -> list[str]:
+            with database.reading("test") as connection:
+                items = DUE.query(connection, QUARANTINE, limit=9)
+            assert all("error" in item and "quarantined_at" in item for item in items)
+            return [item["entry"]["S"] for item in items]
+
+        return Held(
+            SqliteDueStore(database, shards=4),
+            lambda slot, **values: put(
+                database, DUE, **{"bucket": slot.bucket, "entry": slot.sort_key} | values
+            ),
+            kept,
         )
     table = request.getfixturevalue("tables").due
     client = dynamodb()

@@ -1,4 +1,4 @@
-"""The contract of `EndpointStore`, on the fake and on every emulator of DynamoDB."""
+"""The contract of `EndpointStore`, on the fake, in SQLite and on every emulator of DynamoDB."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from nextfire.adapters.aws.clients import dynamodb
 from nextfire.adapters.dynamodb.endpoint_items import KEPT
 from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.adapters.dynamodb.items import to_item
+from nextfire.adapters.sqlite.database import Database
+from nextfire.adapters.sqlite.endpoint_store import SqliteEndpointStore
+from nextfire.adapters.sqlite.table import ENDPOINTS
 from nextfire.domain.call_flow import CallFlow
 from nextfire.domain.call_limit import CallLimit
 from nextfire.domain.endpoints import (
@@ -26,8 +29,9 @@ from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.ports.endpoints import EndpointStore
 from tests.builders import NOON, at
 from tests.fakes import MemoryEndpointStore
-from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
+from tests.integration.backends import DYNAMODB, MEMORY, SQLITE, on_dynamodb
 from tests.integration.races import ROUNDS, at_once
+from tests.integration.sqlite_file import put
 
 CONTRACT_OF = (EndpointStore,)
 HOSTS = [f"host-{number}.example.com:443" for number in range(5)]
@@ -58,6 +62,7 @@ class Table:
 
     store: EndpointStore
     name: str = ""
+    database: Database | None = None
 
     def spoil(self, key: EndpointKey, values: Mapping[str, object]) -> None:
         if isinstance(self.store, MemoryEndpointStore):
@@ -70,10 +75,13 @@ class Table:
             "destination": key.destination,
             **({**sound, **values} if values else {}),
         }
+        if self.database is not None:
+            put(self.database, ENDPOINTS, **item)
+            return
         dynamodb().put_item(TableName=self.name, Item=to_item(item))
 
 
-@pytest.fixture(params=(MEMORY, *DYNAMODB))
+@pytest.fixture(params=(MEMORY, SQLITE, *DYNAMODB))
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -82,6 +90,9 @@ def backend(request: pytest.FixtureRequest) -> str:
 def table(backend: str, request: pytest.FixtureRequest) -> Table:
     if backend == MEMORY:
         return Table(MemoryEndpointStore())
+    if backend == SQLITE:
+        database = request.getfixturevalue("database")
+        return Table(SqliteEndpointStore(database), database=database)
     name = request.getfixturevalue("tables").endpoints
     return Table(DynamoDbEndpointStore(dynamodb(), table=name), name)
 

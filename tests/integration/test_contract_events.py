@@ -1,4 +1,4 @@
-"""The contract of `Events`, on the fake and on every emulator of EventBridge."""
+"""The contract of `Events`, on the fake, in SQLite and on every emulator of EventBridge."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import pytest
 from nextfire.adapters.aws import clients
 from nextfire.adapters.aws.errors import RefusedError
 from nextfire.adapters.aws.event_bus import EventBridgeEventBus
+from nextfire.adapters.sqlite.events import SqliteEvents
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.events import Event, EventKind
 from nextfire.domain.ports.events import Events
 from tests.builders import NOON
 from tests.fakes import MemoryEvents
-from tests.integration.backends import AWS, MEMORY, TIME_OF_AN_EVENT
+from tests.integration.backends import AWS, MEMORY, SQLITE, TIME_OF_AN_EVENT
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -38,7 +39,7 @@ class Held:
     received: Callable[[], list[Event]]
 
 
-@pytest.fixture(params=(MEMORY, *AWS))
+@pytest.fixture(params=(MEMORY, SQLITE, *AWS))
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -48,6 +49,9 @@ def held(backend: str, request: pytest.FixtureRequest) -> Held:
     if backend == MEMORY:
         events = MemoryEvents()
         return Held(events, lambda: events.published)
+    if backend == SQLITE:
+        stored = SqliteEvents(request.getfixturevalue("database"))
+        return Held(stored, lambda: [event for _, event in stored.list()])
     sqs: SQSClient = request.getfixturevalue("sqs")
     client = clients.events()
     client.create_event_bus(Name="bus")

@@ -1,4 +1,4 @@
-"""The contract of `JobStore`, on the fake and on every emulator of DynamoDB."""
+"""The contract of `JobStore`, on the fake, in SQLite and on every emulator of DynamoDB."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from nextfire.adapters.aws.clients import dynamodb
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.dynamodb.job_items import decode_job, encode_job
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.sqlite.due_store import SqliteDueStore
+from nextfire.adapters.sqlite.job_store import SqliteJobStore
+from nextfire.adapters.sqlite.table import JOBS
 from nextfire.domain.backfill import Backfill, Order
 from nextfire.domain.due import DueEntry, StoredEntry
 from nextfire.domain.errors import (
@@ -31,8 +34,9 @@ from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.jobs import JobStore
 from tests.builders import NOON, a_definition, a_fire, a_job, at, job_key
 from tests.fakes import InlineExecutor, MemoryDueStore, MemoryJobStore
-from tests.integration.backends import DYNAMODB, MEMORY
+from tests.integration.backends import DYNAMODB, MEMORY, SQLITE
 from tests.integration.races import ROUNDS, at_once
+from tests.integration.sqlite_file import put
 
 CONTRACT_OF = (JobStore,)
 
@@ -55,7 +59,7 @@ class Held:
         return [stored.entry for stored in found if isinstance(stored, StoredEntry)]
 
 
-@pytest.fixture(params=(MEMORY, *DYNAMODB))
+@pytest.fixture(params=(MEMORY, SQLITE, *DYNAMODB))
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -66,6 +70,13 @@ def held(backend: str, request: pytest.FixtureRequest) -> Held:
         memory = MemoryDueStore()
         jobs = MemoryJobStore(memory)
         return Held(jobs, memory, jobs.spoil)
+    if backend == SQLITE:
+        database = request.getfixturevalue("database")
+        return Held(
+            SqliteJobStore(database),
+            SqliteDueStore(database),
+            lambda key: put(database, JOBS, tenant=key.tenant, job_id=key.job_id, uid=7),
+        )
     tables = request.getfixturevalue("tables")
     client = dynamodb()
     due = DynamoDbDueStore(client, table=tables.due, shards=1, executor=InlineExecutor())

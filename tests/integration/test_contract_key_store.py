@@ -1,4 +1,4 @@
-"""The contract of `KeyStore`, on the fake and on every emulator of DynamoDB."""
+"""The contract of `KeyStore`, on the fake, in SQLite and on every emulator of DynamoDB."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ import pytest
 from nextfire.adapters.aws.clients import dynamodb
 from nextfire.adapters.dynamodb.items import to_item
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
+from nextfire.adapters.sqlite.database import Database
+from nextfire.adapters.sqlite.key_store import SqliteKeyStore
+from nextfire.adapters.sqlite.table import KEYS
 from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.keys import KEPT, ApiKey, Scope
 from nextfire.domain.ports.access import KeyStore
 from tests.builders import NOON, a_key, at
 from tests.fakes import MemoryKeyStore
-from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
+from tests.integration.backends import DYNAMODB, MEMORY, SQLITE, on_dynamodb
 from tests.integration.races import ROUNDS, at_once
+from tests.integration.sqlite_file import put
 
 CONTRACT_OF = (KeyStore,)
 DAY = timedelta(days=1)
@@ -43,6 +47,7 @@ class Table:
 
     store: KeyStore
     name: str = ""
+    database: Database | None = None
 
     def spoil(self, key: ApiKey, values: Mapping[str, object]) -> None:
         if isinstance(self.store, MemoryKeyStore):
@@ -61,10 +66,13 @@ class Table:
             "key_id": key.key_id,
             **({**sound, **values} if values else {}),
         }
+        if self.database is not None:
+            put(self.database, KEYS, **item)
+            return
         dynamodb().put_item(TableName=self.name, Item=to_item(item))
 
 
-@pytest.fixture(params=(MEMORY, *DYNAMODB))
+@pytest.fixture(params=(MEMORY, SQLITE, *DYNAMODB))
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -73,6 +81,9 @@ def backend(request: pytest.FixtureRequest) -> str:
 def table(backend: str, request: pytest.FixtureRequest) -> Table:
     if backend == MEMORY:
         return Table(MemoryKeyStore())
+    if backend == SQLITE:
+        database = request.getfixturevalue("database")
+        return Table(SqliteKeyStore(database), database=database)
     name = request.getfixturevalue("tables").keys
     return Table(DynamoDbKeyStore(dynamodb(), table=name), name)
 

@@ -1,4 +1,4 @@
-"""The contract of `RequestStore`, on the fake and on every emulator of DynamoDB."""
+"""The contract of `RequestStore`, on the fake, in SQLite and on every emulator of DynamoDB."""
 
 from __future__ import annotations
 
@@ -10,44 +10,57 @@ import pytest
 
 from nextfire.adapters.aws.clients import dynamodb
 from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
+from nextfire.adapters.sqlite.request_store import SqliteRequestStore
+from nextfire.adapters.sqlite.table import REQUESTS
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ports.requests import REQUESTS_KEPT, KeptRequest, RequestStore
 from tests.builders import NOON
 from tests.fakes import MemoryRequestStore
-from tests.integration.backends import DYNAMODB, MEMORY
+from tests.integration.backends import DYNAMODB, MEMORY, SQLITE
 from tests.integration.races import at_once
+from tests.integration.sqlite_file import put
 
 CONTRACT_OF = (RequestStore,)
 SECOND = timedelta(seconds=1)
 
 
-@pytest.fixture(params=(MEMORY, *DYNAMODB))
+@pytest.fixture(params=(MEMORY, SQLITE, *DYNAMODB))
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture
 def table(backend: str, request: pytest.FixtureRequest) -> str:
-    return "" if backend == MEMORY else str(request.getfixturevalue("tables").requests)
+    local = backend in {MEMORY, SQLITE}
+    return "" if local else str(request.getfixturevalue("tables").requests)
 
 
 @pytest.fixture
-def store(table: str) -> RequestStore:
+def store(table: str, backend: str, request: pytest.FixtureRequest) -> RequestStore:
+    if backend == SQLITE:
+        return SqliteRequestStore(request.getfixturevalue("database"))
     return DynamoDbRequestStore(dynamodb(), table=table) if table else MemoryRequestStore()
 
 
 @pytest.fixture
-def spoil(store: RequestStore, table: str) -> Callable[[str, str], None]:
+def spoil(
+    store: RequestStore, table: str, request: pytest.FixtureRequest
+) -> Callable[[str, str], None]:
     """Store a request that does not decode."""
     if isinstance(store, MemoryRequestStore):
         return store.spoil
 
-    def put(tenant: str, key: str) -> None:
-        later = str(int((NOON + REQUESTS_KEPT).timestamp()))
-        item = {"request": {"S": f"{tenant}#{key}"}, "expires_at": {"N": later}}
+    later = int((NOON + REQUESTS_KEPT).timestamp())
+
+    def damage(tenant: str, key: str) -> None:
+        item = {"request": {"S": f"{tenant}#{key}"}, "expires_at": {"N": str(later)}}
         dynamodb().put_item(TableName=table, Item=item)
 
-    return put
+    def damage_row(tenant: str, key: str) -> None:
+        database = request.getfixturevalue("database")
+        put(database, REQUESTS, request=f"{tenant}#{key}", expires_at=later)
+
+    return damage if table else damage_row
 
 
 def test_the_first_request_is_kept_and_the_others_find_it(store: RequestStore) -> None:

@@ -1,4 +1,4 @@
-"""The contract of `RunFiles`, on the fake and on every emulator of S3."""
+"""The contract of `RunFiles`, on the fake, in files and on every emulator of S3."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nextfire.adapters.files.run_files import FileRunFiles
 from nextfire.adapters.s3.run_files import S3RunFiles
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.ports.scripts import RunFiles
 from tests.builders import at, run_key
 from tests.fakes import MemoryRunFiles
-from tests.integration.backends import AWS, MEMORY, on_aws
+from tests.integration.backends import AWS, FILES, MEMORY, on_aws
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -21,7 +22,7 @@ RUN = run_key()
 FOLDER = RunFolder(RUN, "default")
 
 
-@pytest.fixture(params=(MEMORY, *AWS))
+@pytest.fixture(params=(MEMORY, FILES, *AWS))
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -30,6 +31,8 @@ def backend(request: pytest.FixtureRequest) -> str:
 def files(backend: str, request: pytest.FixtureRequest) -> RunFiles:
     if backend == MEMORY:
         return MemoryRunFiles()
+    if backend == FILES:
+        return FileRunFiles(request.getfixturevalue("tmp_path") / "outputs")
     bucket = request.getfixturevalue("bucket")
     return S3RunFiles(request.getfixturevalue("s3"), bucket=bucket)
 

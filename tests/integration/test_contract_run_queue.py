@@ -1,4 +1,4 @@
-"""The contract of `RunQueue`, `Delivery` and `DeadLetters`, on the fakes and emulators of SQS."""
+"""The contract of `RunQueue`, `Delivery` and `DeadLetters`: on fakes, SQLite, emulators of SQS."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import time_machine
 
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.adapters.aws.clients import sqs as sqs_client
+from nextfire.adapters.sqlite.run_queue import SqliteDeadLetters, SqliteInbox, SqliteRunQueue
 from nextfire.adapters.sqs.run_queue import SqsDeadLetters, SqsInbox, SqsRunQueue
 from nextfire.domain.ids import RunKey
 from nextfire.domain.message import RunMessage, decode_message
@@ -36,6 +37,7 @@ from tests.integration.backends import (
     MOTO,
     ORDER_OF_WHAT_IS_SHOWN,
     RECEIPTS_OF_BEFORE,
+    SQLITE,
     SQS,
     takes_minutes,
 )
@@ -139,6 +141,23 @@ class SqsPool:
         ]
 
 
+class SqlitePool:
+    def __init__(self, inbox: SqliteInbox, letters: SqliteDeadLetters) -> None:
+        self._inbox, self._letters = inbox, letters
+
+    def take(self, most: int, hidden_for: timedelta) -> Sequence[Delivery]:
+        return self._inbox.receive(most, wait=timedelta(), hidden_for=hidden_for)
+
+    def acknowledge(self, delivery: Any) -> None:
+        self._inbox.acknowledge([delivery])
+
+    def show(self, deliveries: Sequence[Any]) -> list[str]:
+        return self._inbox.show(deliveries)
+
+    def letters(self) -> Sequence[tuple[str, str]]:
+        return self._letters.list()
+
+
 class Travel:
     """Moves the machine's clock."""
 
@@ -152,7 +171,7 @@ class Travel:
         self._traveller.shift(duration)
 
 
-@pytest.fixture(params=(MEMORY, *SQS))
+@pytest.fixture(params=(MEMORY, SQLITE, *SQS))
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -163,6 +182,18 @@ def held(backend: str, request: pytest.FixtureRequest) -> Iterator[Held]:
         clock = Clock(NOON)
         queue, letters = MemoryRunQueue(clock), MemoryDeadLetters(clock)
         yield Held(queue, letters, MemoryPool(queue, letters), clock, LEASE)
+        return
+    if backend == SQLITE:
+        clock, database = Clock(NOON), request.getfixturevalue("database")
+        inbox = SqliteInbox(database, clock=clock, pool="default")
+        dead = SqliteDeadLetters(database, clock=clock, pool="default")
+        yield Held(
+            SqliteRunQueue(database, clock=clock, pools=["default"]),
+            dead,
+            SqlitePool(inbox, dead),
+            clock,
+            LEASE,
+        )
         return
     with ExitStack() as stack:
         time: Time = SystemClock()

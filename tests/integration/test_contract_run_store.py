@@ -1,4 +1,4 @@
-"""The contract of `RunStore`, on the fake and on every emulator of DynamoDB."""
+"""The contract of `RunStore`, on the fake, in SQLite and on every emulator of DynamoDB."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.adapters.dynamodb.run_items import ATTEMPT
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
+from nextfire.adapters.sqlite.due_store import SqliteDueStore
+from nextfire.adapters.sqlite.job_store import SqliteJobStore
+from nextfire.adapters.sqlite.run_reads import run_key as item_key
+from nextfire.adapters.sqlite.run_store import SqliteRunStore
+from nextfire.adapters.sqlite.table import RUNS
 from nextfire.domain.due import DispatchEntry, DueEntry, StoredEntry
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.ids import RunKey, first_run_id
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
+from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import Claim, RunStore, Written
 from nextfire.domain.replay import Replay
@@ -35,8 +41,9 @@ from nextfire.domain.run import (
 )
 from tests.builders import LEASE, NOON, a_job, a_message, a_retry, at, job_key, run_key
 from tests.fakes import InlineExecutor, MemoryDueStore, MemoryJobStore, MemoryRunStore
-from tests.integration.backends import DYNAMODB, MEMORY
+from tests.integration.backends import DYNAMODB, MEMORY, SQLITE
 from tests.integration.races import ROUNDS, at_once
+from tests.integration.sqlite_file import put
 
 CONTRACT_OF = (RunStore,)
 FAILED = Result(AttemptOutcome.FAILED, "exit code 1", 1, "out", "err")
@@ -55,7 +62,7 @@ class Held:
     spoil: Callable[[RunKey], object]
 
 
-@pytest.fixture(params=(MEMORY, *DYNAMODB))
+@pytest.fixture(params=(MEMORY, SQLITE, *DYNAMODB))
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -65,6 +72,20 @@ def held(backend: str, request: pytest.FixtureRequest) -> Held:
     if backend == MEMORY:
         memory = MemoryRunStore()
         return Held(memory, memory.request_cancel, memory.spoil)
+    if backend == SQLITE:
+        database = request.getfixturevalue("database")
+
+        def ask(run: RunKey) -> None:
+            with database.writing("test") as connection:
+                item = RUNS.get(connection, *item_key(run))
+                assert item is not None
+                RUNS.put(connection, item | {"cancel_requested": {"BOOL": True}})
+
+        def damage(run: RunKey) -> None:
+            job, run_id = item_key(run)
+            put(database, RUNS, job=job, run_id=run_id, state="ASLEEP")
+
+        return Held(SqliteRunStore(database), ask, damage)
     table = request.getfixturevalue("tables").runs
     client = dynamodb()
 
@@ -858,10 +879,16 @@ def dead(backend: str, request: pytest.FixtureRequest) -> Dead:
     if backend == MEMORY:
         due = MemoryDueStore(shards=1)
         return Dead(MemoryRunStore(due), lambda: due.entries)
-    tables = request.getfixturevalue("tables")
-    client = dynamodb()
-    store = DynamoDbRunStore(client, table=tables.runs, due_table=tables.due, shards=1)
-    stored = DynamoDbDueStore(client, table=tables.due, shards=1, executor=InlineExecutor())
+    store: RunStore
+    stored: DueStore
+    if backend == SQLITE:
+        database = request.getfixturevalue("database")
+        store, stored = SqliteRunStore(database), SqliteDueStore(database)
+    else:
+        tables = request.getfixturevalue("tables")
+        client = dynamodb()
+        store = DynamoDbRunStore(client, table=tables.runs, due_table=tables.due, shards=1)
+        stored = DynamoDbDueStore(client, table=tables.due, shards=1, executor=InlineExecutor())
 
     def entries() -> list[DueEntry]:
         found = stored.read(NOON, 0, before=None, consistent=True)
@@ -1188,6 +1215,9 @@ def both(backend: str, request: pytest.FixtureRequest) -> Both:
         due = MemoryDueStore(shards=1)
         jobs = memory = MemoryJobStore(due)
         runs = MemoryRunStore(due, memory)
+    elif backend == SQLITE:
+        database = request.getfixturevalue("database")
+        jobs, runs = SqliteJobStore(database), SqliteRunStore(database)
     else:
         tables = request.getfixturevalue("tables")
         jobs = DynamoDbJobStore(dynamodb(), table=tables.jobs, due_table=tables.due)
@@ -1270,7 +1300,11 @@ def test_the_record_of_a_skip_outlives_its_occurrence(
     assert both.skip(run=run) is Written.DONE
     if backend == MEMORY:  # it never expires records
         return
-    (item,) = dynamodb().scan(TableName=request.getfixturevalue("tables").runs)["Items"]
+    if backend == SQLITE:
+        with request.getfixturevalue("database").reading("test") as connection:
+            (item,) = RUNS.select(connection, "", ())
+    else:
+        (item,) = dynamodb().scan(TableName=request.getfixturevalue("tables").runs)["Items"]
     assert int(item["expires_at"]["N"]) > far.timestamp()
 
 

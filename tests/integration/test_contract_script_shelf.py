@@ -1,4 +1,4 @@
-"""The contract of `ScriptShelf`, on the fake and on every emulator of S3."""
+"""The contract of `ScriptShelf`, on the fake, in files and on every emulator of S3."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import pytest
 import requests
 
 from nextfire.adapters.aws.clients import s3_presigner
+from nextfire.adapters.files.script_shelf import FileScriptShelf
 from nextfire.adapters.s3.script_shelf import S3ScriptShelf
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ports.scripts import ScriptShelf
 from nextfire.domain.script import ScriptKey, ScriptVersion, Upload
 from tests.builders import NOON
 from tests.fakes import Clock, MemoryScriptShelf
-from tests.integration.backends import AWS, MEMORY, MINISTACK, SIGNED_URLS
+from tests.integration.backends import AWS, FILES, MEMORY, MINISTACK, SIGNED_URLS
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -53,7 +54,7 @@ class Held:
         assert self.put(upload.url, upload.headers, source)
 
 
-@pytest.fixture(params=(MEMORY, *AWS))
+@pytest.fixture(params=(MEMORY, FILES, *AWS))
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -64,6 +65,15 @@ def held(backend: str, request: pytest.FixtureRequest, monkeypatch: pytest.Monke
         clock = Clock(NOON)
         memory = MemoryScriptShelf(clock)
         return Held(memory, memory.put, memory.delete)
+    if backend == FILES:
+        files = FileScriptShelf(
+            request.getfixturevalue("tmp_path"),
+            bucket="scripts",
+            address="http://127.0.0.1:8099",
+            key=b"x" * 32,
+            clock=Clock(NOON),
+        )
+        return Held(files, lambda url, _, body: files.accept(url, body), files.delete)
     s3: S3Client = request.getfixturevalue("s3")
     bucket: str = request.getfixturevalue("bucket")
     s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})

@@ -1,23 +1,27 @@
-"""The contract of `ScriptStore`, on the fake and on every emulator of S3."""
+"""The contract of `ScriptStore`, on the fake, in files and on every emulator of S3."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from botocore.exceptions import ClientError  # noqa: TID251 - what the SDK raises
 
+from nextfire.adapters.files.script_store import FileScriptStore
+from nextfire.adapters.files.script_versions import ScriptVersions
 from nextfire.adapters.s3 import script_store
 from nextfire.adapters.s3.script_store import S3ScriptStore
 from nextfire.domain.errors import InvalidInputError, NotFoundError
 from nextfire.domain.ports.scripts import ScriptStore
 from nextfire.domain.script import ScriptSource, split_url
 from tests.fakes import MemoryScriptStore
-from tests.integration.backends import AWS, MEMORY, on_aws
+from tests.integration.backends import AWS, FILES, MEMORY, on_aws
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -65,7 +69,7 @@ class Held:
         return f"s3://{self.bucket}/pools/default/acme/{name}"
 
 
-@pytest.fixture(params=(MEMORY, *AWS))
+@pytest.fixture(params=(MEMORY, FILES, *AWS))
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -86,6 +90,8 @@ def held(backend: str, request: pytest.FixtureRequest) -> Held:
             memory.missing.add,
             memory.forbidden.add,
         )
+    if backend == FILES:
+        return kept_in_files(request.getfixturevalue("tmp_path"))
     there: Bucket = request.getfixturevalue("there")
     client: Any = there
     return Held(
@@ -95,6 +101,22 @@ def held(backend: str, request: pytest.FixtureRequest) -> Held:
         lambda _: None,
         lambda url: there.forbidden.add(split_url(url)[1]),
     )
+
+
+def kept_in_files(root: Path) -> Held:
+    versions = ScriptVersions(root)
+
+    def upload(url: str) -> bytes:
+        content = b"\x00\xff" + url.encode()
+        versions.add(url.removeprefix("s3://"), content, hashlib.sha256(content).hexdigest(), None)
+        return content
+
+    def damage(url: str) -> None:
+        """Change the file of the script, the only one that this store refuses."""
+        (latest, *_) = versions.list(url.removeprefix("s3://"))
+        latest.path.write_bytes(b"other bytes")
+
+    return Held(FileScriptStore(root), "scripts", upload, lambda _: None, damage)
 
 
 def test_a_script_is_fetched_as_it_was_uploaded(held: Held) -> None:

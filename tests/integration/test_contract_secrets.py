@@ -1,4 +1,4 @@
-"""The contract of `Secrets`, on the fake and on emulators of Secrets Manager and SSM."""
+"""The contract of `Secrets`, on the fake, in files and on emulators of Secrets Manager and SSM."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nextfire.adapters.aws import clients
 from nextfire.adapters.aws.secrets import AwsSecrets
+from nextfire.adapters.files.secrets import FileSecrets
 from nextfire.domain.errors import InvalidInputError, NotFoundError
 from nextfire.domain.ports.access import Secrets
 from nextfire.domain.references import ParameterReference, SecretReference
 from tests.fakes import MemorySecrets
-from tests.integration.backends import AWS, MEMORY, on_aws
+from tests.integration.backends import AWS, FILES, MEMORY, on_aws
 
 CONTRACT_OF = (Secrets,)
 DB = SecretReference(secret="team/db")
@@ -34,7 +36,7 @@ class Held:
     parameter: Callable[[str, str, str], object]
 
 
-@pytest.fixture(params=(MEMORY, *AWS))
+@pytest.fixture(params=(MEMORY, FILES, *AWS))
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -51,8 +53,23 @@ def held(backend: str, request: pytest.FixtureRequest) -> Held:
                     memory.values[f"{tenant}/{name}#{key}"] = member
 
         return Held(memory, remember, remember)
+    if backend == FILES:
+        return kept_in_files(request.getfixturevalue("tmp_path"))
     request.getfixturevalue("aws")
     return kept_by_aws()
+
+
+def kept_in_files(root: Path) -> Held:
+    def store(kind: str) -> Callable[[str, str, str], object]:
+        def write(tenant: str, name: str, value: str) -> None:
+            path = root / kind / "pools/default" / tenant / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+            path.write_bytes(value.encode("utf-8", "surrogatepass"))
+
+        return write
+
+    return Held(FileSecrets(root, pool="default"), store("secrets"), store("parameters"))
 
 
 def kept_by_aws() -> Held:

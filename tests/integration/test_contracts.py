@@ -26,6 +26,7 @@ from tests.integration.backends import (
     COLLECTED,
     DEVIATIONS,
     DYNAMODB,
+    LOCAL,
     MEMORY,
     SQS,
     Deviation,
@@ -116,7 +117,8 @@ class Case:
     @property
     def passes_on(self) -> set[str]:
         deviating = {deviation.backend for deviation in self.deviations}
-        return {each for each in self.backends if server_of(each) not in deviating} - {MEMORY}
+        there = {each for each in self.backends if server_of(each) not in deviating}
+        return there - {MEMORY} - LOCAL
 
 
 @pytest.fixture
@@ -138,11 +140,20 @@ def cases(request: pytest.FixtureRequest) -> Mapping[tuple[object, ...], Case]:
 def test_a_case_runs_on_all_that_plays_its_service(
     cases: Mapping[tuple[object, ...], Case],
 ) -> None:
-    assert {frozenset(case.backends - {MEMORY}) for case in cases.values()} == {
+    assert {frozenset(case.backends - {MEMORY} - LOCAL) for case in cases.values()} == {
         frozenset(DYNAMODB),
         frozenset(SQS),
         frozenset(AWS),
     }
+
+
+def test_a_case_of_the_fake_runs_on_the_stack_on_one_machine(
+    cases: Mapping[tuple[object, ...], Case],
+) -> None:
+    by_fake = {key: case for key, case in cases.items() if MEMORY in case.backends}
+
+    assert by_fake
+    assert {key for key, case in by_fake.items() if not case.backends & LOCAL} == set()
 
 
 def test_every_deviation_concerns_a_case_that_runs_there(

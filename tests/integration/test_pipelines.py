@@ -71,7 +71,7 @@ def job(*parents: str, **fields: Any) -> dict[str, Any]:
     return MANUAL | fields
 
 
-def pipelines(name: str | None = "etl", **jobs: dict[str, Any]) -> Sequence[Pipeline]:
+def pipelines(name: str | None = "etl", **jobs: Any) -> Sequence[Pipeline]:
     return read({"pipeline": name, "jobs": [{"jobId": each, **jobs[each]} for each in jobs]})
 
 

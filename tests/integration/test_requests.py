@@ -195,7 +195,7 @@ def test_ids_are_read_to_the_end_though_a_page_holds_few(
 def test_a_job_that_the_sdk_writes_twice_is_noted_as_written(
     dynamodb: DynamoDBClient, tables: Tables
 ) -> None:
-    jobs = RecordingJobStore(dynamodb, table=tables.jobs, due_table=tables.due)
+    jobs = RecordingJobStore(DynamoDbJobStore(dynamodb, table=tables.jobs, due_table=tables.due))
     jobs.create(a_job(), None, NOON)
 
     with noting() as seen:

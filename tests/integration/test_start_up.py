@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from functions.api.areas import AREAS
 
 ROOT = Path(__file__).parents[2]
 BUILDS = {
@@ -101,6 +105,52 @@ def test_the_api_starts_without_what_only_its_description_needs() -> None:
 
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_api_imports_the_routes_of_a_path_with_its_first_request() -> None:
+    program = """
+import sys
+from functions.api.handler import include_for
+def included():
+    loaded = {name.rpartition(".")[2] for name in sys.modules if ".api.routes." in name}
+    return " ".join(sorted(loaded))
+print(included())
+include_for("/api/v1/keys/k")
+print(included())
+include_for("/v1/key")
+print(included())
+"""
+
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env={
+            "PYTHONPATH": f"{ROOT / 'layers'}:{ROOT}",
+            "PATH": "/usr/bin:/bin",
+            "AWS_REGION": "eu-central-1",
+        },
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == ["jobs", "jobs keys", " ".join(sorted(AREAS))]
+
+
+@pytest.mark.parametrize("name", AREAS)
+def test_the_pattern_of_an_area_has_the_paths_of_its_routes(name: str) -> None:
+    module = importlib.import_module(f"functions.api.routes.{name}")
+    paths = [re.sub("<.*?>", "x:1", key[0]) for key in module.routes._routes]  # noqa: SLF001
+
+    assert paths
+    assert [path for path in paths if not AREAS[name].fullmatch(path)] == []
+
+
+def test_every_module_of_routes_is_an_area() -> None:
+    modules = {path.stem for path in (ROOT / "functions/api/routes").glob("[a-z]*.py")}
+
+    assert modules == set(AREAS)
 
 
 @pytest.mark.parametrize("function", ["api", "authorizer"])

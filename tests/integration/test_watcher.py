@@ -37,6 +37,7 @@ from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.manage_jobs import ManageJobs
 from nextfire.usecases.watch import Watch
+from nextfire.wiring import watcher_ports
 from tests.builders import RUN_ALL, a_definition, a_fire, a_job, a_retry, at, job_key, run_key
 from tests.fakes import Clock, InlineExecutor
 from tests.integration.deployment import SHARDS, Context, Deployment, Proxy
@@ -790,7 +791,7 @@ def test_handler_outlives_a_store_that_does_not_answer(
     system.due.put([a_fire(job, now + SECOND / 2)], now)
     proxy = Proxy(system.database)
     once(proxy, "query", refusal("ThrottlingException"))
-    monkeypatch.setattr(watcher, "dynamodb", lambda: proxy)
+    monkeypatch.setattr(watcher_ports, "dynamodb", lambda: proxy)
 
     assert watcher.handler({"group": 0}, Context()) == {"dispatched": 1}
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from functions.worker import worker as worker_module
 from functions.worker.worker import main, stopper, threads
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.adapters.aws.service_clock import SqsServiceClock
@@ -32,6 +31,7 @@ from nextfire.settings import ExecutorSettings
 from nextfire.usecases import serve_pool
 from nextfire.usecases.serve_pool import ServePool, StopWaiting
 from nextfire.wiring import worker as wiring
+from nextfire.wiring import worker_ports
 from nextfire.wiring.execution import executor_config, executor_ports
 from nextfire.wiring.telemetry import WorkerTelemetry
 from nextfire.wiring.worker import WorkerPorts, build_worker
@@ -359,7 +359,7 @@ def test_process_with_a_wrong_clock_does_not_begin(
 ) -> None:
     queues = Proxy(system.queues)
     queues.instead["get_queue_attributes"] = answering(-timedelta(hours=1))
-    monkeypatch.setattr(worker_module, "sqs", lambda **_: queues)
+    monkeypatch.setattr(worker_ports, "sqs", lambda **_: queues)
 
     with pytest.raises(SystemExit, match=r"clock is 3\d\d\d s ahead of AWS's"):
         main(WorkerJournal())

@@ -15,8 +15,7 @@ from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.domain.key_text import parse
 from nextfire.domain.keys import ApiKey, Scope
 from nextfire.usecases.manage_keys import CheckKey
-from nextfire_cli.local import LocalStack
-from nextfire_cli.local import stack as local
+from nextfire_cli.local import LocalStack, api_key
 from tests.builders import NOON
 from tests.fakes import Clock
 
@@ -34,7 +33,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
             assert tz is UTC
             return clock.now()
 
-    monkeypatch.setattr(local, "datetime", At)
+    monkeypatch.setattr(api_key, "datetime", At)
     return clock
 
 

@@ -901,12 +901,23 @@ def test_a_script_that_does_not_compile_is_told_and_pushed(
     assert len(script_api.requests) == 2
 
 
-@pytest.mark.parametrize("command", ["up", "down", "demo"])
-def test_the_local_stack_needs_a_checkout(call: Call, command: str) -> None:
-    result = call(command)
+@pytest.mark.parametrize("command", ["up", "demo"])
+def test_the_emulator_needs_a_checkout(call: Call, command: str) -> None:
+    result = call(command, "--emulator")
 
     assert result.exit_code == 1
     assert "not in a checkout" in result.stderr
+
+
+def test_down_without_a_stack_leaves_no_files(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    result = call("down", "--yes")
+
+    assert result.exit_code == 0, result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_module_is_the_command_too() -> None:

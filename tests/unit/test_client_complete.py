@@ -11,7 +11,6 @@ import httpx2
 import pytest
 from pydantic.alias_generators import to_snake
 
-import functions.api.handler  # noqa: F401 — includes the routes
 from functions.api import openapi
 from functions.api.openapi import description
 from functions.api.operation import RESPONSES

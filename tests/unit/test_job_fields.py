@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-import functions.api.handler  # noqa: F401 — includes the routes
 from docs import job_reference
 from functions.api import openapi
 from nextfire_cli import render

@@ -1,5 +1,19 @@
-"""The local stack: MiniStack, the same CDK app deployed into it, and worker processes."""
+"""The local stacks: the embedded stack, and the CDK app deployed into an emulator (MiniStack)."""
 
-from nextfire_cli.local.stack import LocalStack, LocalStackError, PoolInfo, StackInfo
+from typing import TYPE_CHECKING
+
+from nextfire_cli.local.state import LocalStackError
+
+if TYPE_CHECKING:
+    from nextfire_cli.local.stack import LocalStack, PoolInfo, StackInfo
 
 __all__ = ["LocalStack", "LocalStackError", "PoolInfo", "StackInfo"]
+
+
+def __getattr__(name: str) -> object:
+    # The emulator's stack needs boto3, which takes a second to import.
+    if name in __all__:
+        from nextfire_cli.local import stack  # noqa: PLC0415
+
+        return getattr(stack, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,7 +5,6 @@ Errors:
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import shutil
@@ -13,10 +12,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Generator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import boto3
 import httpx2
@@ -27,14 +26,20 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.client import ClientError as NextfireClientError
 from nextfire.client import folder
-from nextfire.domain.keys import Minted, Scope
-from nextfire.usecases.manage_keys import CheckKey, ManageKeys, new_key_id
+from nextfire_cli.local.api_key import provide_key
 from nextfire_cli.local.cdk import inherited_environment, installed_cdk
 from nextfire_cli.local.processes import (
     Processes,
     ProcessRecord,
     interrupts_deferred,
     interrupts_raised,
+)
+from nextfire_cli.local.state import (
+    LocalStackError,
+    Report,
+    check_state,
+    locked,
+    tail,
 )
 
 REGION = "us-east-1"
@@ -43,27 +48,12 @@ ROOT_KEY = "test"
 """Id and secret of the emulated account's root user; valid on this machine only."""
 
 _STACK_NAME = "Nextfire"
-_WRITTEN = (
-    *("tmp", "logs", "ministack", "cdk.out", "aws", "lock", "port", "api-key"),
-    *(folder.FILE, "processes.json"),
-)
-"""Files of a stack in its folder."""
 _HOST = "127.0.0.1"
 _ASSETS_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
 _DEPLOYED_KEY = "nextfire/deployed"
 _DEPLOYED_FROM = ("cdk.json", "uv.lock", "functions", "infra", "layers")
 _WORKER_GRACE = timedelta(seconds=10)
-_EMF = '"_aws":'  # of CloudWatch's embedded metric format
-_MOST_OF_A_LINE = 500
 _EMULATOR_GRACE = timedelta(seconds=20)
-_KEY_LIFE, _KEY_LEFT = timedelta(days=365), timedelta(days=30)
-"""Lifetime of the stack's API key, and what remains of it when a new key is created."""
-
-Report = Callable[[str], None]
-
-
-class LocalStackError(Exception):
-    """The local stack cannot be started or used."""
 
 
 class _Info(BaseModel):
@@ -81,6 +71,7 @@ class PoolInfo(_Info):
 class StackInfo(_Info):
     """A running local stack: endpoints, parts and credentials."""
 
+    kind: Literal["emulator"] = "emulator"
     endpoint: str
     """Base URL of the API, to which paths such as `/v1/jobs` are added."""
     aws_endpoint: str
@@ -125,7 +116,7 @@ class LocalStack:
     def __init__(self, root: Path, *, state: Path | None = None) -> None:
         self._root = root.resolve()
         self._cache = self._root / ".nextfire"
-        # The folder itself must not be a link, see `_check_folder`.
+        # The folder itself must not be a link, see `check_state`.
         self._state = state.resolve() if state else self._cache
         self._territory = self._state / "tmp"
         self._logs = self._state / "logs"
@@ -183,7 +174,7 @@ class LocalStack:
         Raises:
             LocalStackError: The folder belongs to another user, or contains links.
         """
-        self._check_folder()
+        check_state(self._state)
         with interrupts_deferred():
             records = self._processes.recorded()
             emulators = [record for record in records if record.name == "ministack"]
@@ -274,17 +265,7 @@ class LocalStack:
     def _take_lock(self) -> None:
         if self._lock:
             raise LocalStackError("This LocalStack has been started already; stop it first.")
-        self._state.mkdir(parents=True, exist_ok=True)
-        self._check_folder()
-        self._state.chmod(self._state.stat().st_mode & ~0o022)
-        lock = (self._state / "lock").open("wb")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.close()
-            raise LocalStackError(
-                f"Another process runs the local stack of {self._state}; stop that one first."
-            ) from None
+        lock = locked(self._state)
         self._lock = lock
 
     def _start(self, report: Report, workers: int, context: Sequence[str]) -> StackInfo:
@@ -327,25 +308,6 @@ class LocalStack:
     def _publish(self, info: str) -> None:
         """Write the file that describes the stack. Clients trust it: only its user can read it."""
         folder.write_private(self._info_file, info)
-
-    def _check_folder(self) -> None:
-        """Protect files of other users and targets of links from being written or deleted.
-
-        Raises:
-            LocalStackError: The folder belongs to another user, or contains links.
-        """
-        if not self._state.exists() and not self._state.is_symlink():
-            return
-        try:
-            folder.check_folder(self._state)
-        except NextfireClientError as error:
-            raise LocalStackError(str(error)) from error
-        for name in _WRITTEN:
-            if (self._state / name).is_symlink():
-                raise LocalStackError(
-                    f"{self._state / name} is a symbolic link, which `nextfire` never creates. "
-                    "Remove it; its target stays unchanged."
-                )
 
     def _choose_port(self) -> None:
         """Keep the port that is part of addresses in the data; without data take a free one."""
@@ -397,7 +359,7 @@ class LocalStack:
                 if httpx2.get(f"{self._aws_endpoint}/_ministack/health").is_success:
                     return
             time.sleep(0.05)
-        raise LocalStackError(f"MiniStack did not start; see {log}:\n{_tail(log)}")
+        raise LocalStackError(f"MiniStack did not start; see {log}:\n{tail(log)}")
 
     def _fingerprint(self, context: Sequence[str]) -> str:
         """Return a hash of everything that a deployment depends on."""
@@ -460,7 +422,7 @@ class LocalStack:
             grace=timedelta(0),
         )
         if status != 0:
-            raise LocalStackError(f"The deployment failed; see {log}:\n{_tail(log)}")
+            raise LocalStackError(f"The deployment failed; see {log}:\n{tail(log)}")
 
     def _outputs(self) -> dict[str, str]:
         """The deployed stack's outputs.
@@ -497,22 +459,7 @@ class LocalStack:
     def _provide_key(self, outputs: dict[str, str]) -> None:
         """Make sure that the file has an API key that stays valid for a while."""
         keys = DynamoDbKeyStore(self.client("dynamodb"), table=outputs["KeysTable"])
-        soon = datetime.now(UTC) + _KEY_LEFT
-        if self._key_file.exists():
-            held = self._key_file.read_text(encoding="ascii", errors="replace").strip()
-            self._key_file.chmod(0o600)
-            if CheckKey(keys).check(f"Bearer {held}", soon).key is not None:
-                return
-        made = ManageKeys(keys).create(
-            ACCOUNT,
-            key_id=new_key_id(),
-            name="local stack",
-            scopes=[Scope.ADMIN],
-            now=datetime.now(UTC),
-            life=_KEY_LIFE,
-        )
-        assert isinstance(made, Minted)  # noqa: S101 — the id is new
-        folder.write_private(self._key_file, made.text + "\n")
+        provide_key(keys, self._key_file, tenant=ACCOUNT)
 
     @property
     def _aws_config(self) -> Path:
@@ -575,7 +522,7 @@ class LocalStack:
 
     def _obituary(self, record: ProcessRecord) -> str:
         log = self._logs / f"{record.name}.log"
-        return f"{record.name} has ended unexpectedly; see {log}:\n{_tail(log)}"
+        return f"{record.name} has ended unexpectedly; see {log}:\n{tail(log)}"
 
     def _describe(self, endpoint: str, outputs: dict[str, str]) -> StackInfo:
         pools = {
@@ -629,12 +576,3 @@ def _context(lease: timedelta | None, settings: Mapping[str, str]) -> list[str]:
 def _pascal(pool: str) -> str:
     """Return the name of *pool* as in the keys of the stack's outputs."""
     return "".join(part.capitalize() for part in pool.split("-"))
-
-
-def _tail(log: Path, lines: int = 10) -> str:
-    """Return the last lines of *log*, shortened, without metrics."""
-    try:
-        found = [each for each in log.read_text(errors="replace").splitlines() if _EMF not in each]
-    except OSError:
-        return ""
-    return "\n".join(line[:_MOST_OF_A_LINE] for line in found[-lines:])

@@ -80,4 +80,13 @@ def health(document: Document) -> RenderableType:
             for name, pool in document.get("pools", {}).items()
         ),
         *((each["name"], f"pid {each['pid']}") for each in document.get("processes", [])),
+        *((name, _part(part)) for name, part in document.get("parts", {}).items()),
     )
+
+
+def _part(part: Document) -> str:
+    """A part of the embedded stack."""
+    state = "is being started" if part["pid"] is None else f"pid {part['pid']}"
+    if not part["deaths"]:
+        return state
+    return f"{state}, started again {part['deaths']} times, last {part['lastDeath']}"

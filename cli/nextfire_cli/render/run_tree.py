@@ -13,7 +13,7 @@ def run_tree(found: Document) -> RenderableType:
     nodes = {node["jobId"]: node for node in found["items"]}
     depths: dict[str, int] = {}
     children: dict[str, list[str]] = {}
-    roots = []
+    roots: list[str] = []
     for name, node in nodes.items():  # parents come first
         parent = next((each for each in node["after"] if each in depths), None)
         depths[name] = 0 if parent is None else depths[parent] + 1

@@ -51,7 +51,9 @@ class Bearer(httpx2.Auth):
 
 @dataclass(frozen=True, slots=True)
 class LocalEndpoint:
-    """The endpoint of a local stack, the file with its API key, and its own AWS credentials."""
+    """The endpoint of a local stack, the file with its API key, and its own AWS credentials, which
+    are empty for an embedded stack.
+    """
 
     endpoint: str
     key_file: Path
@@ -86,9 +88,7 @@ def local_stack() -> LocalEndpoint | None:
     return LocalEndpoint(
         found["endpoint"],
         Path(found["key_file"]),
-        found["region"],
-        found["access_key"],
-        found["secret_key"],
+        *(str(found.get(name, "")) for name in ("region", "access_key", "secret_key")),
     )
 
 

@@ -18,6 +18,8 @@ from nextfire.client.errors import ClientError
 
 FOLDER = ".nextfire"
 FILE = "stack.json"
+EMBEDDED = "embedded"
+"""The `kind` of an embedded stack. The emulator's has none."""
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -114,10 +116,12 @@ def on_loopback(address: object) -> bool:
 
 
 def _check(stack: dict[str, Any], folder: Path) -> None:
-    needed = {name: stack.get(name) for name in ("endpoint", "aws_endpoint")}
+    embedded = stack.get("kind") == EMBEDDED
+    addresses = ("endpoint",) if embedded else ("endpoint", "aws_endpoint")
+    needed = {name: stack.get(name) for name in addresses}
     queues = {
         f"pools.{pool}.{name}": urls.get(name) if isinstance(urls, dict) else None
-        for pool, urls in _items(stack.get("pools"))
+        for pool, urls in _items({} if embedded else stack.get("pools"))
         for name in ("queue_url", "dlq_url")
     }
     for name, address in (needed | queues).items():
@@ -127,7 +131,8 @@ def _check(stack: dict[str, Any], folder: Path) -> None:
                 f"{folder / FILE}: {name}: not on this machine (got {address!r}).",
                 "A local stack is at http://127.0.0.1:PORT.\n",
             )
-    for name in ("region", "access_key", "secret_key", "key_file"):
+    names = () if embedded else ("region", "access_key", "secret_key")
+    for name in (*names, "key_file"):
         if not isinstance(stack.get(name), str) or not stack[name]:
             raise _untrusted(folder, f"{folder / FILE} has no {name}.")
     # Without links, those of parents too: `/tmp` is one on some machines.

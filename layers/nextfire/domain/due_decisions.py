@@ -77,8 +77,6 @@ class Resend:
 
     @property
     def reason(self) -> str:
-        if self.cause is Trigger.SCHEDULE and self.dispatch == 1:
-            return "first dispatch is due"
         return _WHY_SENT[self.cause]
 
 

@@ -107,6 +107,7 @@ class CallFlows:
         """
         caller = Caller(secrets.token_hex(4), until, first)
         known = self._of(key)
+        now = self._clock.now()
         with known.lock:
             for attempt in range(_TRIES):
                 now = self._clock.now()

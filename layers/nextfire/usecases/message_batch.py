@@ -117,5 +117,5 @@ def _again_after(message: FifoDelivery) -> timedelta:
     with each receive up to 30 to 60 s. SQS gives up a message after 1,000 receives: after 12 hours
     of this. Random, so that the messages of an outage do not return together.
     """
-    longest = min(_FIRST_AGAIN * 2 ** min(message.receives - 1, 10), _LAST_AGAIN)
+    longest = min(_FIRST_AGAIN * (1 << min(message.receives - 1, 10)), _LAST_AGAIN)
     return longest / 2 + spread(message.token, longest / 2)

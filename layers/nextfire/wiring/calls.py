@@ -6,10 +6,9 @@ import logging
 from typing import Any
 
 from nextfire.adapters.aws.calls import RoleClients, RoleIdentity
-from nextfire.adapters.aws.clients import dynamodb_fail_fast
-from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.domain.ports.access import Secrets
 from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.endpoints import EndpointStore
 from nextfire.domain.ports.targets import TargetRunner
 from nextfire.domain.target import TargetKind
 from nextfire.settings import ExecutorSettings, region_environment
@@ -26,9 +25,14 @@ _log = logging.getLogger(__name__)
 
 
 def call_target(
-    settings: ExecutorSettings, secrets: Secrets, role: RoleCredentials | None, clock: Clock
+    settings: ExecutorSettings,
+    secrets: Secrets,
+    role: RoleCredentials | None,
+    clock: Clock,
+    endpoints: EndpointStore | None,
 ) -> TargetRunner:
-    """The runner of the targets of a pool of calls.
+    """The runner of the targets of a pool of calls. *endpoints*: None if the stack is older than
+    the table of endpoints.
 
     Raises:
         ValueError: A network of `call_networks` is invalid.
@@ -44,19 +48,20 @@ def call_target(
                 secrets, role, RoleIdentity(clients), aws_actions=settings.aws_actions
             ),
             clock=clock,
-            gate=_gate(settings, clock),
+            gate=_gate(settings, clock, endpoints),
         ),
         TargetKind.AWS: AwsTarget(clients, settings.aws_actions),
     }
     return TargetsByKind(runners)
 
 
-def _gate(settings: ExecutorSettings, clock: Clock) -> EndpointGate | None:
-    """None if the stack is older than the table of endpoints."""
-    if settings.endpoints_table is None:
+def _gate(
+    settings: ExecutorSettings, clock: Clock, endpoints: EndpointStore | None
+) -> EndpointGate | None:
+    if endpoints is None:
         return None
     return EndpointGate(
-        DynamoDbEndpointStore(dynamodb_fail_fast(), table=settings.endpoints_table),
+        endpoints,
         settings.pool,
         clock,
         on_error=lambda error: _log.warning("endpoint not read or written: %s", error),

@@ -9,6 +9,7 @@ from pathlib import Path
 from nextfire.adapters.aws.clients import (
     SystemClock,
     dynamodb,
+    dynamodb_fail_fast,
     events,
     s3,
     secretsmanager,
@@ -19,6 +20,7 @@ from nextfire.adapters.aws.clients import (
 from nextfire.adapters.aws.event_bus import EventBridgeEventBus
 from nextfire.adapters.aws.secrets import AwsSecrets
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.adapters.dynamodb.join_store import DynamoDbJoinStore
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
@@ -32,11 +34,13 @@ from nextfire.adapters.scripts.metadata_block import close_metadata
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner, ScriptLimits
 from nextfire.adapters.sqs.run_queue import SqsDeadLetters, SqsRunQueue
 from nextfire.domain.packages import PUBLIC_INDEX
+from nextfire.domain.ports.access import JobRole, Secrets
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.scripts import ScriptStore
 from nextfire.domain.ports.targets import TargetRunner
 from nextfire.domain.target import TargetKind
 from nextfire.settings import (
+    EmbeddedSettings,
     ExecutorSettings,
     credential_files,
     interpreter_environment,
@@ -70,6 +74,10 @@ def executor_ports(settings: ExecutorSettings) -> ExecutorPorts:
     Raises:
         ValueError: Scripts cannot run here; the message says how to fix that.
     """
+    if (local := EmbeddedSettings.find()) is not None:
+        from nextfire.wiring import embedded  # noqa: PLC0415 - functions do without SQLite
+
+        return embedded.executor_ports(settings, local)
     database, clock = dynamodb(), SystemClock()
     return ExecutorPorts(
         jobs=DynamoDbJobStore(database, table=settings.jobs_table),
@@ -98,11 +106,28 @@ def _target(settings: ExecutorSettings, clock: Clock) -> TargetRunner:
     role = _job_role(settings, clock)
     secrets = AwsSecrets(secretsmanager(), ssm(), pool=settings.pool)
     if settings.targets == "calls":
-        return call_target(settings, secrets, role, clock)
+        table = settings.endpoints_table
+        endpoints = table and DynamoDbEndpointStore(dynamodb_fail_fast(), table=table)
+        return call_target(settings, secrets, role, clock, endpoints or None)
+    return script_target(settings, S3ScriptStore(s3()), secrets, role, clock)
+
+
+def script_target(
+    settings: ExecutorSettings,
+    scripts: ScriptStore,
+    secrets: Secrets,
+    role: JobRole | None,
+    clock: Clock,
+) -> TargetRunner:
+    """The runner of the targets of a pool of scripts.
+
+    Raises:
+        ValueError: Scripts cannot run here; the message says how to fix that.
+    """
     if settings.metadata == "closed" and (still_open := close_metadata()):
         _log.warning("metadata is open to scripts: %s", still_open.reason)
     script = ScriptTarget(
-        scripts=_scripts(settings, S3ScriptStore(s3())),
+        scripts=_scripts(settings, scripts),
         bucket=settings.scripts_bucket,
         runner=_runner(settings),
         secrets=secrets,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from nextfire.adapters.aws.errors import error_code, refused, translated
-from nextfire.domain.errors import InvalidInputError, NotFoundError
+from nextfire.adapters.secret_values import invalid_secret, usable_text
+from nextfire.domain.errors import NotFoundError
 from nextfire.domain.places import tenant_place
 from nextfire.domain.references import ParameterReference, SecretReference
 
@@ -60,13 +60,9 @@ class AwsSecrets:
             if code in _ABSENT:
                 raise NotFoundError(noun, name, f"Create the {noun}.") from error
             if code in _REFUSED:
-                raise _invalid(noun, name, _REFUSED[code]) from error
+                raise invalid_secret(noun, name, _REFUSED[code]) from error
             raise
-        if isinstance(reference, SecretReference) and reference.key is not None:
-            value = _member(value, reference.key, name)
-        if not isinstance(value, str) or not _fits_environment(value):
-            raise _invalid(noun, name, "its value is not text")
-        return value
+        return usable_text(value, reference, noun, name)
 
     def _latest(self, name: str) -> _Cache:
         """The current cache, with a lock for *name*. Threads that use an older one continue."""
@@ -119,28 +115,3 @@ def _named(place: str, reference: SecretReference | ParameterReference) -> tuple
     if isinstance(reference, SecretReference):
         return "secret", f"nextfire/{place}{reference.secret}"
     return "parameter", f"/nextfire/{place}{reference.parameter}"
-
-
-def _member(value: object, key: str, name: str) -> object:
-    """The value of *key* in a JSON object; numbers keep their notation."""
-    try:
-        document = json.loads(str(value), parse_int=str, parse_float=str)
-    except (ValueError, RecursionError):
-        document = None  # the error contains the secret, so it is not raised further
-    if not isinstance(document, dict):
-        raise _invalid("secret", name, "it is not a JSON object, so it has no keys")
-    if key not in document:
-        raise _invalid("secret", name, f"it has no key {key!r}")
-    member = document[key]
-    return json.dumps(member) if isinstance(member, bool) else member
-
-
-def _fits_environment(value: str) -> bool:
-    try:
-        return b"\x00" not in value.encode()
-    except UnicodeEncodeError:
-        return False
-
-
-def _invalid(noun: str, name: str, problem: str) -> InvalidInputError:
-    return InvalidInputError(noun, name, problem, f"Fix the {noun}, or the job's target.env.")

@@ -43,8 +43,9 @@ def read_batches(
         while left and failures < _TRIES:
             if failures:
                 time.sleep(random.uniform(0, _FIRST_WAIT * 2 ** (failures - 1)))  # noqa: S311 — not a secret
+            asked: Any = {**request, "Keys": left}
             with translated(what):
-                answer = client.batch_get_item(RequestItems={table: {**request, "Keys": left}})
+                answer = client.batch_get_item(RequestItems={table: asked})
             found += answer["Responses"].get(table, [])
             again = answer.get("UnprocessedKeys", {}).get(table)
             rest = list(again["Keys"]) if again else []

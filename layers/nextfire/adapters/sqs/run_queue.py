@@ -31,7 +31,7 @@ _GONE = frozenset(
 )
 _MAX_HIDE = timedelta(hours=11, minutes=59)  # SQS counts its 12 h from the receive
 _MAX_FAILURE = 1000
-_REFUSED = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_REFUSED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """Characters that SQS rejects in messages and attributes: all but those of XML 1.0."""
 
 

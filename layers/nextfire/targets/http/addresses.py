@@ -57,7 +57,7 @@ _HOST = re.compile(
 _NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*")
 """A last label that makes many clients read a host as an IPv4 address."""
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]]*)(:[0-9]*)?")
-_UNSAFE = re.compile(r"[\x00-\x20\x7f-\U0010ffff\\]")
+_UNSAFE = re.compile(r"[^\x21-\x5b\x5d-\x7e]")  # anything but printable ASCII without a backslash
 
 
 class ForbiddenAddressError(Exception):

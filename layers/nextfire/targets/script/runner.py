@@ -118,8 +118,8 @@ class ScriptTarget:
             return AttemptResult(Result(AttemptOutcome.FAILED, str(error), permanent=True))
         except UnavailableError as error:
             # S3, Secrets Manager, Parameter Store or STS did not answer.
-            why = Result(AttemptOutcome.FAILED, str(error), unavailable=not started)
-            return AttemptResult(why)
+            failed = Result(AttemptOutcome.FAILED, str(error), unavailable=not started)
+            return AttemptResult(failed)
         except Exception as error:  # noqa: BLE001 — it is recorded; the worker continues
             why = f"could not be run: {type(error).__name__}: {error}"
             return AttemptResult(Result(AttemptOutcome.FAILED, why))

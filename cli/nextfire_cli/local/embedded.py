@@ -1,0 +1,330 @@
+"""Starts and stops the embedded stack: the API, the watcher and the workers on this machine, with
+their data in SQLite and in files. Needs no AWS, no Node and no emulator.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import httpx2
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from nextfire.adapters.files.stack_folder import DATA, DATABASE, UPLOAD_KEY
+from nextfire.client import ClientError as NextfireClientError
+from nextfire.client import folder
+from nextfire.domain.errors import NextfireError
+from nextfire_cli.local.cdk import inherited_environment
+from nextfire_cli.local.embedded_settings import shared_settings, worker_settings
+from nextfire_cli.local.processes import (
+    Processes,
+    ProcessRecord,
+    interrupts_deferred,
+    interrupts_raised,
+)
+from nextfire_cli.local.state import (
+    LocalStackError,
+    Report,
+    check_state,
+    locked,
+    tail,
+)
+
+TENANT = "local"
+"""The tenant of the API key."""
+_HOST = "127.0.0.1"
+_NAME = "embedded"
+_GRACE = timedelta(seconds=20)
+_PATIENCE = 30.0  # seconds
+
+
+class EmbeddedPool(BaseModel):
+    """A pool: what it runs, and its executor."""
+
+    model_config = ConfigDict(frozen=True)
+
+    targets: str
+    executor: Literal["worker"] = "worker"
+
+
+class EmbeddedInfo(BaseModel):
+    """A running embedded stack."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["embedded"] = "embedded"
+    endpoint: str
+    """Base URL of the API, to which paths such as `/v1/jobs` are added."""
+    account_id: str
+    """The tenant of the API key."""
+    key_file: Path
+    """The API key of the stack; readable by its user only."""
+    pools: dict[str, EmbeddedPool]
+    parts_file: Path
+    """State of the parts, see `parts`."""
+    processes: list[ProcessRecord]
+    """The supervisor of the parts."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the supervisor runs."""
+        return all(record.alive for record in self.processes)
+
+    @property
+    def api_key(self) -> str:
+        """An API key with all permissions of the tenant."""
+        return self.key_file.read_text(encoding="ascii").strip()
+
+    def parts(self) -> dict[str, Any]:
+        """The parts by name: `pid` (None: being restarted), `deaths` since the start, and
+        `lastDeath` in words.
+        """
+        try:
+            found: dict[str, Any] = json.loads(self.parts_file.read_text())
+        except (OSError, ValueError):
+            return {}
+        return found
+
+
+class EmbeddedStack:
+    """The embedded stack with its state in the folder *state*. *sources*: a checkout whose code
+    runs; None: the installed code. *pools*: the pools of scripts.
+
+    One process at a time may start it, and it stops when that process ends.
+    """
+
+    def __init__(
+        self,
+        state: Path,
+        *,
+        sources: Path | None = None,
+        pools: Sequence[str] = ("default",),
+    ) -> None:
+        self._state = state.absolute()
+        self._sources = sources
+        self._script_pools = pools
+        self._data = self._state / DATA
+        self._territory = self._state / "tmp"
+        self._logs = self._state / "logs"
+        self._info_file = self._state / folder.FILE
+        self._processes = Processes(self._state / "processes.json", territory=self._territory)
+        self._lock: IO[bytes] | None = None
+
+    @contextlib.contextmanager
+    def running(
+        self, report: Report, *, workers: int = 1, lease: timedelta | None = None
+    ) -> Generator[EmbeddedInfo]:
+        """Start the stack and stop it at the end, also when interrupted by a signal."""
+        with interrupts_raised():
+            try:
+                yield self.start(report, workers=workers, lease=lease)
+            finally:
+                if self._lock:  # otherwise the stack is not ours: another process holds it
+                    self.stop()
+
+    def start(
+        self, report: Report, *, workers: int = 1, lease: timedelta | None = None
+    ) -> EmbeddedInfo:
+        """Start the stack and wait until the API answers. Data of an earlier start are kept.
+
+        *workers*: worker processes of each pool. *lease*: of runs; None: the default.
+
+        Raises:
+            LocalStackError: The state is in use or damaged, or a part did not start.
+        """
+        if self._lock:
+            raise LocalStackError("This stack has been started already; stop it first.")
+        self._lock = locked(self._state)
+        with interrupts_raised():
+            try:
+                return self._start(report, workers, lease)
+            except BaseException:
+                self.stop()
+                raise
+
+    def stop(self) -> None:
+        """Stop all processes and keep the data. Does nothing if nothing runs.
+
+        Raises:
+            LocalStackError: The folder belongs to another user, or contains links.
+        """
+        check_state(self._state)
+        with interrupts_deferred():
+            self._info_file.unlink(missing_ok=True)
+            self._processes.end(self._processes.recorded(), grace=_GRACE)
+            self._processes.end_strays()
+            shutil.rmtree(self._territory, ignore_errors=True)
+            if self._lock:
+                self._lock.close()
+                self._lock = None
+
+    def remove(self) -> None:
+        """Stop, and delete jobs, runs, scripts and logs."""
+        self.stop()
+        for each in (self._data, self._logs):
+            shutil.rmtree(each, ignore_errors=True)
+
+    def info(self) -> EmbeddedInfo | None:
+        """The embedded stack that was started and not stopped, or None.
+
+        Raises:
+            ClientError: The files of the folder cannot be trusted.
+        """
+        try:
+            found = folder.read_stack(self._state)
+        except FileNotFoundError:
+            return None
+        if found.get("kind") != _NAME:
+            return None
+        try:
+            return EmbeddedInfo.model_validate(found)
+        except ValidationError as error:
+            raise NextfireClientError(
+                f"{self._info_file} does not describe a local stack.",
+                "Stop `nextfire up` and start it again: it writes the file.",
+            ) from error
+
+    def status(self) -> EmbeddedInfo | None:
+        """The running stack; None if it does not run."""
+        info = self.info()
+        return info if info and info.alive else None
+
+    def casualties(self) -> list[str]:
+        """Processes that ended although the stack was not stopped, with the end of their logs."""
+        if not self._info_file.exists():
+            return []
+        return [self._obituary(record) for record in self._processes.recorded() if not record.alive]
+
+    def _start(self, report: Report, workers: int, lease: timedelta | None) -> EmbeddedInfo:
+        began = time.monotonic()
+        if self._processes.recorded():
+            report("ending processes of an earlier start")
+            self._processes.end(self._processes.recorded(), grace=_GRACE)
+            self._processes.end_strays()
+        for each in (self._data, self._territory, self._logs):
+            each.mkdir(parents=True, exist_ok=True)
+        self._data.chmod(0o700)
+        port = self._port()
+        report(f"starting the API, the watcher and the workers on {_HOST}:{port}")
+        endpoint = f"http://{_HOST}:{port}"
+        upload_key = self._data / UPLOAD_KEY
+        if not upload_key.exists():
+            folder.write_private(upload_key, secrets.token_hex(32))
+        self._parts_file.unlink(missing_ok=True)
+        process = self._processes.spawn(
+            _NAME,
+            [sys.executable, "-P", "-m", "functions.embedded"],
+            environment=self._environment(endpoint, port, workers, lease),
+            cwd=self._territory,
+            log=self._logs / f"{_NAME}.log",
+        )
+        self._provide_key()  # while the supervisor starts
+        self._await_health(endpoint, process)
+        info = EmbeddedInfo(
+            endpoint=endpoint,
+            account_id=TENANT,
+            key_file=self._key_file,
+            pools={
+                name: EmbeddedPool(targets=pool.get("targets", "scripts"))
+                for name, pool in worker_settings(self._script_pools, lease).items()
+            },
+            parts_file=self._parts_file,
+            processes=self._processes.recorded(),
+        )
+        folder.write_private(self._info_file, info.model_dump_json(indent=2))
+        report(f"ready in {time.monotonic() - began:.1f} s")
+        return info
+
+    @property
+    def _parts_file(self) -> Path:
+        return self._data / "parts.json"
+
+    @property
+    def _key_file(self) -> Path:
+        return self._data / "api-key"
+
+    def _port(self) -> int:
+        """The port of the last start if it is free, so that the address stays; else a free one."""
+        file = self._data / "port"
+        wanted = int(file.read_text()) if file.exists() else 0
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((_HOST, wanted))
+            except OSError:
+                probe.bind((_HOST, 0))
+            port: int = probe.getsockname()[1]
+        file.write_text(str(port))
+        return port
+
+    def _provide_key(self) -> None:
+        """Create the API key.
+
+        Raises:
+            LocalStackError: The database cannot be used; the message says what to do.
+        """
+        from nextfire.adapters.sqlite.database import Database  # noqa: PLC0415 - takes a while
+        from nextfire.adapters.sqlite.key_store import SqliteKeyStore  # noqa: PLC0415 - the same
+        from nextfire_cli.local.api_key import provide_key  # noqa: PLC0415 - the same
+
+        try:
+            database = Database(self._data / DATABASE)
+            provide_key(SqliteKeyStore(database), self._key_file, tenant=TENANT)
+            database.close()
+        except NextfireError as error:
+            raise LocalStackError(str(error)) from error
+
+    def _environment(
+        self, endpoint: str, port: int, workers: int, lease: timedelta | None
+    ) -> dict[str, str]:
+        """Environment variables of all processes."""
+        pools = worker_settings(self._script_pools, lease)
+        settings = {
+            **shared_settings(pools),
+            "embedded_folder": str(self._data),
+            "embedded_url": endpoint,
+            "server_parent": str(os.getpid()),
+            "server_port": str(port),
+            "server_logs": str(self._logs),
+            "server_pools": json.dumps(pools),
+            "server_workers": str(workers),
+        }
+        path = {} if self._sources is None else {"PYTHONPATH": str(self._sources)}
+        return {
+            **inherited_environment(),
+            **{f"NEXTFIRE_{name.upper()}": value for name, value in settings.items()},
+            **path,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "POWERTOOLS_METRICS_DISABLED": "true",
+            "POWERTOOLS_METRICS_NAMESPACE": "nextfire",
+            "POWERTOOLS_LOG_LEVEL": "INFO",
+            "HOME": str(self._state / "none"),
+            "PYTHONNOUSERSITE": "1",
+            "TMPDIR": str(self._territory),
+        }
+
+    def _await_health(self, endpoint: str, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while process.poll() is None and time.monotonic() < deadline:
+            with contextlib.suppress(httpx2.TransportError):
+                healthy = httpx2.get(f"{endpoint}/v1/health", timeout=5).is_success
+                if healthy and self._parts_file.exists():
+                    return
+            time.sleep(0.02)
+        log = self._logs / f"{_NAME}.log"
+        logs = [each for each in (log, self._logs / "api.log") if each.exists()]
+        texts = "\n".join(f"{each}:\n{tail(each)}" for each in logs)
+        raise LocalStackError(f"The embedded stack did not start; see {texts}")
+
+    def _obituary(self, record: ProcessRecord) -> str:
+        log = self._logs / f"{record.name}.log"
+        return f"{record.name} has ended unexpectedly; see {log}:\n{tail(log)}"

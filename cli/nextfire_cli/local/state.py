@@ -1,0 +1,75 @@
+"""What both local stacks do with their folder: lock it, check it, and read its logs.
+
+Errors:
+    LocalStackError             the stack cannot be started; the message says what to do
+"""
+
+import fcntl
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from nextfire.client import ClientError as NextfireClientError
+from nextfire.client import folder
+
+_WRITTEN = (
+    *("tmp", "logs", "ministack", "cdk.out", "aws", "lock", "port", "api-key"),
+    *(folder.FILE, "processes.json", "embedded"),
+)
+"""Files of a stack in its folder."""
+_EMF = '"_aws":'  # of CloudWatch's embedded metric format
+_MOST_OF_A_LINE = 500
+Report = Callable[[str], None]
+
+
+class LocalStackError(Exception):
+    """The local stack cannot be started or used."""
+
+
+def locked(state: Path) -> IO[bytes]:
+    """Create the folder *state* and lock it until the returned file is closed.
+
+    Raises:
+        LocalStackError: Another process has locked it, or it cannot be trusted.
+    """
+    state.mkdir(parents=True, exist_ok=True)
+    check_state(state)
+    state.chmod(state.stat().st_mode & ~0o022)
+    lock = (state / "lock").open("wb")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise LocalStackError(
+            f"Another process runs the local stack of {state}; stop that one first."
+        ) from None
+    return lock
+
+
+def check_state(state: Path) -> None:
+    """Protect files of other users and targets of links from being written or deleted.
+
+    Raises:
+        LocalStackError: The folder belongs to another user, or contains links.
+    """
+    if not state.exists() and not state.is_symlink():
+        return
+    try:
+        folder.check_folder(state)
+    except NextfireClientError as error:
+        raise LocalStackError(str(error)) from error
+    for name in _WRITTEN:
+        if (state / name).is_symlink():
+            raise LocalStackError(
+                f"{state / name} is a symbolic link, which `nextfire` never creates. "
+                "Remove it; its target stays unchanged."
+            )
+
+
+def tail(log: Path, lines: int = 10) -> str:
+    """Return the last lines of *log*, shortened, without metrics."""
+    try:
+        found = [each for each in log.read_text(errors="replace").splitlines() if _EMF not in each]
+    except OSError:
+        return ""
+    return "\n".join(line[:_MOST_OF_A_LINE] for line in found[-lines:])

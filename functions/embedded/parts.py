@@ -1,0 +1,143 @@
+"""The parts of the embedded stack: the API, the watcher, and the workers of each pool."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import waitress  # type: ignore[import-untyped]
+
+from functions.api import handler as api
+from functions.auditor import handler as auditor
+from functions.authorizer import handler as authorizer
+from functions.embedded.gateway import MAX_REQUEST_BYTES, Gateway
+from functions.embedded.supervisor import Part, Supervisor
+from functions.watcher.handler import config_of, telemetry
+from functions.worker import return_held as _return_held  # noqa: F401 — imported once, for all
+from functions.worker import supervisor as workers
+from functions.worker import worker as _worker  # noqa: F401 — the same
+from nextfire.adapters.aws.clients import SystemClock
+from nextfire.adapters.scripts.confinement import PR_SET_PDEATHSIG, prctl
+from nextfire.domain.errors import UnavailableError
+from nextfire.settings import (
+    ApiSettings,
+    EmbeddedSettings,
+    ServerSettings,
+    WatcherSettings,
+    set_worker_environment,
+)
+from nextfire.wiring import embedded
+from nextfire.wiring.watcher import build_watcher
+from nextfire.wiring.watcher_ports import watcher_ports
+
+_BACKLOG = 256
+_THREADS = 8
+"""Threads that read requests and send responses; the API's handler runs in one at a time."""
+
+
+_AUDIT_EVERY = timedelta(minutes=15)
+
+
+def main() -> int:
+    """Run the embedded stack that the environment variables describe. Returns the exit status."""
+    server = ServerSettings.read()
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if server.server_parent != os.getppid():
+        return 1  # the process that started this stack has ended
+    logging.basicConfig(level=logging.WARNING)
+    # All parts inherit the socket: while the API restarts, requests wait in its backlog.
+    with socket.create_server(("127.0.0.1", server.server_port), backlog=_BACKLOG) as listening:
+        parts = [
+            Part("api", partial(_serve, listening)),
+            Part("watcher", _watch),
+            Part("auditor", _audit),
+            *(
+                Part(f"worker-{pool}-{number}", partial(_work, pool), signal.SIGTERM)
+                for pool in server.server_pools
+                for number in range(server.server_workers)
+            ),
+        ]
+        folder = EmbeddedSettings.read().embedded_folder
+        report = partial(_report, folder / "parts.json")
+        return Supervisor(parts, logs=server.server_logs, report=report).run()
+
+
+def _report(file: Path, parts: Mapping[str, object]) -> None:
+    fresh = file.with_name(f"{file.name}.new")
+    fresh.write_text(json.dumps(parts))
+    fresh.replace(file)
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    sys.exit(0)
+
+
+def _serve(listening: socket.socket) -> int:
+    """The API."""
+    signal.signal(signal.SIGTERM, _stop)
+    shelf = embedded.script_shelf(ApiSettings.read(), EmbeddedSettings.read())
+    gateway = Gateway(
+        api=api.handler,
+        authorizer=authorizer.handler,
+        accept=shelf.accept,
+        now=SystemClock().now,
+    )
+    waitress.serve(
+        gateway,
+        sockets=[listening],
+        threads=_THREADS,
+        max_request_body_size=MAX_REQUEST_BYTES,
+        ident=None,
+        _quiet=True,
+    )
+    return 0
+
+
+def _watch() -> int:
+    """The watcher."""
+    signal.signal(signal.SIGTERM, _stop)
+    settings = WatcherSettings.read()
+    watcher = build_watcher(watcher_ports(settings), config_of(settings, 0), telemetry)
+    try:
+        while True:
+            watcher.live(settings.life)
+    except SystemExit:
+        watcher.end()
+        raise
+
+
+def _audit() -> int:
+    """The auditor, every 15 minutes, and the removal of what has expired."""
+    signal.signal(signal.SIGTERM, _stop)
+    clock, local = SystemClock(), EmbeddedSettings.read()
+    invocation: Any = _Invocation()
+    while True:
+        try:
+            auditor.handler({}, invocation)
+            embedded.forget_expired(local)
+        except UnavailableError as error:
+            auditor.telemetry.warn("the audit was interrupted", error)
+        clock.sleep(_AUDIT_EVERY)
+
+
+class _Invocation:
+    """As much of the context of an invocation as the auditor uses."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        return _AUDIT_EVERY // timedelta(milliseconds=1)
+
+
+def _work(pool: str) -> int:
+    """A worker of *pool*, below its own supervisor."""
+    set_worker_environment(pool)
+    return workers.main()

@@ -1,0 +1,190 @@
+"""The supervisor of the embedded stack: starts its parts as child processes, and starts those that
+die again.
+
+It imports the code of all parts once and forks them, so that the stack starts quickly and the parts
+share memory. If the supervisor dies, the kernel ends the parts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from functions.embedded.restarts import cause_of_death, pause_before_restart
+from nextfire.adapters.scripts.confinement import PR_SET_PDEATHSIG, prctl
+
+_STOPS = (signal.SIGTERM, signal.SIGINT)
+_WAITED_FOR = {*_STOPS, signal.SIGCHLD}
+_GRACE = 10.0
+"""Seconds that the parts have to stop. Then they are killed."""
+_LONGEST_WAIT = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part: what its process calls. `dies_by`: the signal that it gets if the supervisor dies."""
+
+    name: str
+    run: Callable[[], int]
+    dies_by: signal.Signals = signal.SIGKILL
+
+
+@dataclass(slots=True)
+class _State:
+    part: Part
+    pid: int | None = None
+    restart_at: float = 0.0
+    deaths: list[float] = field(default_factory=list)
+    last_death: str | None = None
+
+
+class Supervisor:
+    """Runs *parts* until SIGTERM or SIGINT, or until one of them dies too often.
+
+    Args:
+        parts: The parts, in the order of their start. They stop in the reverse order.
+        logs: Folder of the parts' output, one file each.
+        report: Called with the state of the parts after each change, by name: `pid` (None while it
+            does not run), `deaths`, and `lastDeath` in words.
+    """
+
+    def __init__(
+        self, parts: Sequence[Part], *, logs: Path, report: Callable[[Mapping[str, object]], None]
+    ) -> None:
+        self._states = [_State(part) for part in parts]
+        self._logs = logs
+        self._report = report
+
+    def run(self) -> int:
+        """Supervise. Returns the exit status: 0 if stopped, 1 if a part died too often."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
+        try:
+            while True:
+                self._start_due()
+                number = signal.sigtimedwait(_WAITED_FOR, self._until_restart())
+                if number is not None and number.si_signo in _STOPS:
+                    return 0
+                if not self._reap():
+                    return 1
+        finally:
+            self._stop()
+
+    def _start_due(self) -> None:
+        now, changed = time.monotonic(), False
+        for state in self._states:
+            if state.pid is None and state.restart_at <= now:
+                state.pid = self._fork(state.part)
+                changed = True
+        if changed:
+            self._tell()
+
+    def _until_restart(self) -> float:
+        """Seconds until the next restart is due."""
+        now = time.monotonic()
+        due = [state.restart_at - now for state in self._states if state.pid is None]
+        return max(min(due, default=_LONGEST_WAIT), 0.0)
+
+    def _reap(self) -> bool:
+        """Note which parts have died. Returns False if one of them is not to be started again."""
+        going_on = True
+        for state in self._states:
+            status = _ended(state.pid)
+            if status is None:
+                continue
+            now = time.monotonic()
+            state.pid, state.last_death = None, cause_of_death(status)
+            state.deaths.append(now)
+            pause = pause_before_restart(state.deaths)
+            if pause is None:
+                going_on = False
+                _log("ERROR", f"{state.part.name} died too often", cause=state.last_death)
+            else:
+                state.restart_at = now + pause
+                _log("ERROR", f"{state.part.name} died", cause=state.last_death, restart_in=pause)
+            self._tell()
+        return going_on
+
+    def _stop(self) -> None:
+        """Stop all parts, those that were started last first; kill those that do not stop."""
+        for state in reversed(self._states):
+            _kill(state.pid, signal.SIGTERM)
+        deadline = time.monotonic() + _GRACE
+        for state in reversed(self._states):
+            while state.pid is not None and _ended(state.pid) is None:
+                if time.monotonic() > deadline:
+                    _kill(state.pid, signal.SIGKILL)
+                signal.sigtimedwait({signal.SIGCHLD}, 0.1)
+            state.pid = None
+
+    def _fork(self, part: Part) -> int:
+        """Start *part*. In the child this does not return."""
+        supervisor = os.getpid()
+        pid = os.fork()
+        if not pid:
+            self._become(part, supervisor)
+        return pid
+
+    def _become(self, part: Part, supervisor: int) -> NoReturn:
+        status = 1
+        try:
+            prctl(PR_SET_PDEATHSIG, part.dies_by)
+            if os.getppid() == supervisor:  # it may have died before
+                _redirect(self._logs / f"{part.name}.log")
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED_FOR)
+                status = part.run()
+        except SystemExit as exit_:
+            status = exit_.code if isinstance(exit_.code, int) else 1
+            if isinstance(exit_.code, str):
+                _log("ERROR", exit_.code)
+        except BaseException:  # noqa: BLE001 — the process ends here
+            sys.excepthook(*sys.exc_info())
+        finally:
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(status)
+
+    def _tell(self) -> None:
+        self._report(
+            {
+                state.part.name: {
+                    "pid": state.pid,
+                    "deaths": len(state.deaths),
+                    "lastDeath": state.last_death,
+                }
+                for state in self._states
+            }
+        )
+
+
+def _ended(pid: int | None) -> int | None:
+    """The status of the child *pid* if it has ended, negative for a signal; else None."""
+    if pid is None:
+        return None
+    reaped, raw = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(raw) if reaped else None
+
+
+def _kill(pid: int | None, number: signal.Signals) -> None:
+    if pid is not None:
+        os.kill(pid, number)  # not reaped yet, so the pid is still valid
+
+
+def _redirect(log: Path) -> None:
+    handle = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+
+
+def _log(level: str, message: str, **fields: object) -> None:
+    line = {"level": level, "message": message, "service": "supervisor", **fields}
+    with suppress(OSError):
+        os.write(1, json.dumps(line).encode() + b"\n")

@@ -1,0 +1,1 @@
+"""Ports on files of the local file system, for a stack on one machine."""

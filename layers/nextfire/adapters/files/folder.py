@@ -1,0 +1,116 @@
+"""A folder of durable files with names from users."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote
+
+from nextfire.domain.errors import UnavailableError
+
+_SPECIAL = re.compile(r"[%/\0]|^\.")
+_ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+TEMPORARY = ".new-"
+"""Prefix of files that are being written. No file name starts with a full stop, see `file_name`."""
+
+
+def file_name(text: str) -> str:
+    """A file name for *text*, readable and different for different texts: no *text* leaves its
+    folder or names a hidden file.
+    """
+    return _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", text)
+
+
+def text_of(name: str) -> str:
+    """The text for which `file_name` returned *name*."""
+    return unquote(name)
+
+
+class Folder:
+    """The folder *root*. Its files are replaced atomically, and survive the death of the machine
+    once written.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def path(self, place: str) -> Path:
+        """The path of *place*, names separated by slashes."""
+        return self._root.joinpath(*map(file_name, filter(None, place.split("/"))))
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Store *data* as the file at *path*, in new folders if necessary, replacing any there.
+
+        Raises:
+            UnavailableError: The disk is full or the folder is not writable. The file is unchanged.
+        """
+        with translated("write", path):
+            _make_folder(path.parent)
+            handle, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                Path(temporary).replace(path)
+            except BaseException:
+                Path(temporary).unlink(missing_ok=True)
+                raise
+            _sync_folder(path.parent)
+
+    def read(self, path: Path) -> bytes | None:
+        """Return the content of the file at *path*; None if it does not exist.
+
+        Raises:
+            UnavailableError: The file cannot be read.
+        """
+        with translated("read", path):
+            try:
+                return path.read_bytes()
+            except _ABSENT:
+                return None
+
+    def names(self, path: Path) -> list[str]:
+        """Return the names in the folder at *path*, without files that are being written."""
+        with translated("list", path):
+            try:
+                return [each.name for each in path.iterdir() if each.name[0] != "."]
+            except _ABSENT:
+                return []
+
+
+@contextmanager
+def translated(what: str, path: Path) -> Iterator[None]:
+    """Translate errors of the operating system while doing *what* with *path*.
+
+    Raises:
+        UnavailableError: With the problem and a remedy.
+    """
+    try:
+        yield
+    except OSError as error:
+        remedy = f"Check its permissions, for example with `ls -ld {path.parent}`, and try again."
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            remedy = f"Free some space, for example see `df -h {path.parent}`, and try again."
+        raise UnavailableError(f"{what} {path}: {error.strerror}. {remedy}") from error
+
+
+def _make_folder(path: Path) -> None:
+    """Create the folder at *path* and those above it, durably."""
+    if not path.is_dir():
+        _make_folder(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+        _sync_folder(path.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,52 @@
+"""Secrets and parameters in files."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from nextfire.adapters.files.folder import Folder, translated
+from nextfire.adapters.secret_values import invalid_secret, usable_text
+from nextfire.domain.errors import NotFoundError
+from nextfire.domain.places import tenant_place
+from nextfire.domain.references import ParameterReference, SecretReference
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+class FileSecrets:
+    """`Secrets` in the folder *root*: ``secrets/pools/<pool>/<tenant>/<secret>`` and
+    ``parameters/pools/<pool>/<tenant>/<parameter>``.
+
+    A file holds the value; a line break at its end is not part of it. Only the owner may have
+    access to the file.
+    """
+
+    def __init__(self, root: Path, *, pool: str) -> None:
+        self._folder = Folder(root)
+        self._pool = pool
+
+    def resolve(self, tenant: str, reference: SecretReference | ParameterReference) -> str:
+        place = tenant_place(self._pool, tenant)
+        if isinstance(reference, SecretReference):
+            noun, name = "secret", f"secrets/{place}{reference.secret}"
+        else:
+            noun, name = "parameter", f"parameters/{place}{reference.parameter}"
+        path = self._folder.path(name)
+        content = self._folder.read(path)
+        if content is None:
+            raise NotFoundError(
+                noun, name, f"Create the {noun}, for example with: install -m 600 FILE {path}"
+            )
+        with translated("read", path):
+            if path.stat().st_mode & _OTHERS:
+                problem = f"other users have access to its file. Run: chmod 600 {path}"
+                raise invalid_secret(noun, name, problem)
+        return usable_text(_text(content), reference, noun, name)
+
+
+def _text(content: bytes) -> str | None:
+    try:
+        return content.decode().removesuffix("\n")
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,1 @@
+"""Ports on one SQLite database file, for a stack on one machine."""

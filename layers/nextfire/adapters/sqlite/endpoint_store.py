@@ -1,0 +1,69 @@
+"""Endpoints and flows of calls in SQLite."""
+
+from __future__ import annotations
+
+from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
+from nextfire.adapters.dynamodb.endpoint_items import decode_endpoint, encode_endpoint, encode_key
+from nextfire.adapters.dynamodb.flow_items import decode_flow, encode_flow, encode_flow_key
+from nextfire.adapters.dynamodb.items import Item
+from nextfire.adapters.sqlite.database import Database
+from nextfire.adapters.sqlite.table import ENDPOINTS, after
+from nextfire.domain.call_flow import CallFlow
+from nextfire.domain.endpoints import DESTINATION, Endpoint, EndpointKey
+from nextfire.domain.errors import UndecodableError
+from nextfire.domain.ports.pages import Page, Unreadable
+
+
+class SqliteEndpointStore:
+    """`EndpointStore` in *database*. `remove_expired` removes what has expired."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self, key: EndpointKey, *, consistent: bool = False) -> Endpoint | None:  # noqa: ARG002
+        item = self._get("get endpoint", encode_key(key))
+        return None if item is None else decode_endpoint(item)
+
+    def replace(self, was: Endpoint, to: Endpoint) -> bool:
+        return self._replace("replace endpoint", was.version, encode_endpoint(to))
+
+    def flow(self, key: EndpointKey) -> CallFlow | None:
+        item = self._get("get flow of calls", encode_flow_key(key))
+        return None if item is None else decode_flow(key, item)
+
+    def replace_flow(self, was: CallFlow, to: CallFlow) -> bool:
+        return self._replace("replace flow of calls", was.version, encode_flow(to))
+
+    def list(self, tenant: str, pool: str, *, cursor: str | None, limit: int) -> Page[Endpoint]:
+        low = "" if cursor is None else after(decode_cursor(cursor, DESTINATION))
+        with self._database.reading("list endpoints") as connection:
+            items = ENDPOINTS.query(connection, f"{pool}/{tenant}", low, limit=limit + 1)
+        endpoints: list[Endpoint] = []
+        unreadable: list[Unreadable] = []
+        for item in items[:limit]:
+            try:
+                endpoints.append(decode_endpoint(item))
+            except UndecodableError as error:
+                unreadable.append(Unreadable(item["destination"]["S"], str(error)))
+        more = len(items) > limit
+        last = encode_cursor(items[limit - 1]["destination"]["S"]) if more else None
+        return Page(endpoints, last, unreadable)
+
+    def _get(self, what: str, key: Item) -> Item | None:
+        with self._database.reading(what) as connection:
+            return ENDPOINTS.get(connection, *_texts(key))
+
+    def _replace(self, what: str, version: int, item: Item) -> bool:
+        """Store *item* if the stored one has *version*; 0: is not stored."""
+        key = {name: item[name] for name in ("owner", "destination")}
+        with self._database.writing(what) as connection:
+            there = ENDPOINTS.get(connection, *_texts(key))
+            expected = None if there is None else there.get("version")
+            if expected != ({"N": str(version)} if version else None) or (there and not version):
+                return False
+            ENDPOINTS.put(connection, item)
+            return True
+
+
+def _texts(key: Item) -> tuple[str, str]:
+    return key["owner"]["S"], key["destination"]["S"]

@@ -1,0 +1,76 @@
+"""API keys in SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date, datetime
+
+from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
+from nextfire.adapters.dynamodb.key_items import decode_api_key, encode_api_key
+from nextfire.adapters.sqlite.database import Database
+from nextfire.adapters.sqlite.table import KEYS, after
+from nextfire.domain.errors import UndecodableError
+from nextfire.domain.key_text import KEY_ID
+from nextfire.domain.keys import ApiKey, ending, revoked
+from nextfire.domain.ports.pages import Page, Unreadable
+
+
+class SqliteKeyStore:
+    """`KeyStore` in *database*. `remove_expired` removes keys some time after they expire."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create(self, key: ApiKey) -> bool:
+        item = encode_api_key(key)
+        with self._database.writing("create key") as connection:
+            there = KEYS.get(connection, key.tenant, key.key_id)
+            if there is not None:
+                return there == item
+            KEYS.put(connection, item)
+            return True
+
+    def get(self, tenant: str, key_id: str) -> ApiKey | None:
+        with self._database.reading("get key") as connection:
+            item = KEYS.get(connection, tenant, key_id)
+        return None if item is None else decode_api_key(item)
+
+    def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
+        low = "" if cursor is None else after(decode_cursor(cursor, KEY_ID))
+        with self._database.reading("list keys") as connection:
+            items = KEYS.query(connection, tenant, low, limit=limit + 1)
+        keys: list[ApiKey] = []
+        unreadable: list[Unreadable] = []
+        for item in items[:limit]:
+            try:
+                keys.append(decode_api_key(item))
+            except UndecodableError as error:
+                unreadable.append(Unreadable(item["key_id"]["S"], str(error)))
+        more = len(items) > limit
+        last = encode_cursor(items[limit - 1]["key_id"]["S"]) if more else None
+        return Page(keys, last, unreadable)
+
+    def revoke(self, tenant: str, key_id: str, now: datetime) -> ApiKey | None:
+        return self._change("revoke key", tenant, key_id, lambda key: revoked(key, now))
+
+    def end(self, tenant: str, key_id: str, at: datetime) -> ApiKey | None:
+        return self._change("end key", tenant, key_id, lambda key: ending(key, at))
+
+    def note_use(self, tenant: str, key_id: str, day: date) -> None:
+        def noted(key: ApiKey) -> ApiKey:
+            there = key.last_used_on
+            return key if there and there >= day else replace(key, last_used_on=day)
+
+        self._change("record use of key", tenant, key_id, noted)
+
+    def _change(
+        self, what: str, tenant: str, key_id: str, do: Callable[[ApiKey], ApiKey]
+    ) -> ApiKey | None:
+        with self._database.writing(what) as connection:
+            item = KEYS.get(connection, tenant, key_id)
+            if item is None:
+                return None
+            item = encode_api_key(do(decode_api_key(item)))
+            KEYS.put(connection, item)
+        return decode_api_key(item)

@@ -1,0 +1,152 @@
+"""Reads of run records, and the items of complete records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+
+from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
+from nextfire.adapters.dynamodb.fields import INSTANT, TEXT, Field, encoder, names
+from nextfire.adapters.dynamodb.items import Item
+from nextfire.adapters.dynamodb.run_items import (
+    KEY,
+    MARKS,
+    RUNS_TABLE,
+    dead_runs,
+    decode_run,
+    encode_key,
+    partition,
+)
+from nextfire.adapters.sqlite.database import Database
+from nextfire.adapters.sqlite.table import END, RUNS, after
+from nextfire.domain.errors import UndecodableError
+from nextfire.domain.ids import JOB_ID, RUN_ID, JobKey, RunKey, first_run_id
+from nextfire.domain.instants import to_ms
+from nextfire.domain.ports.pages import Page, Unreadable
+from nextfire.domain.run import Run, RunState
+
+_ATTENTION_AT = re.compile(rf"[0-9]{{13}}#{JOB_ID.pattern}\.{RUN_ID.pattern}")
+# The list of the table says for two attributes that only SKIPPED records write them: on DynamoDB
+# the claim sets them on others.
+_SET_BY_CLAIMS: dict[str, Field[Run]] = {
+    "pool": Field("pool", TEXT),
+    "dispatched_at": Field("dispatched_at", INSTANT),
+}
+_NAMES = frozenset(names(RUNS_TABLE))
+_encode = encoder(
+    [_SET_BY_CLAIMS.get(each.name, each) for each in RUNS_TABLE[len(KEY) :] if each is not MARKS]
+)
+
+
+def stored_item(run: Run) -> Item:
+    """The item of *run*, complete."""
+    return encode_key(run.key) | _encode(run)
+
+
+def unknown_attributes(item: Item | None) -> Item:
+    """The attributes of *item* that a later version wrote. They are kept."""
+    return {name: value for name, value in (item or {}).items() if name not in _NAMES}
+
+
+def run_key(key: RunKey) -> tuple[str, str]:
+    """The key of the item of a run."""
+    return partition(key.job), key.run_id
+
+
+class RunReads:
+    """The reads of `RunStore` in *database*."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self, key: RunKey) -> Run | None:
+        with self._database.reading("get run") as connection:
+            item = RUNS.get(connection, *run_key(key))
+        return None if item is None else decode_run(item)
+
+    def between(
+        self, job: JobKey, first: str, last: str, *, newest_first: bool, page: int, lenient: bool
+    ) -> Iterator[Run]:
+        """See `RunStore.between`."""
+        low, high = first, after(last)
+        while True:
+            items = self._query(job, low, high, limit=page, newest_first=newest_first)
+            for item in items:
+                try:
+                    yield decode_run(item)
+                except UndecodableError:
+                    run_id = item["run_id"]["S"]
+                    if not lenient:
+                        raise
+                    if RUN_ID.fullmatch(run_id):
+                        yield Run(RunKey(job, run_id), RunState.DEAD)
+            if len(items) < page:
+                return
+            reached = items[-1]["run_id"]["S"]
+            low, high = (low, reached) if newest_first else (after(reached), high)
+
+    def list(
+        self,
+        job: JobKey,
+        *,
+        cursor: str | None,
+        limit: int,
+        first: datetime | None,
+        before: datetime | None,
+    ) -> Page[Run]:
+        """See `RunStore.list`."""
+        low, high = "", END
+        if first is not None and before is not None:
+            low, high = first_run_id(first), first_run_id(before)
+        if cursor is not None:
+            high = min(high, decode_cursor(cursor, RUN_ID))
+        items = self._query(job, low, high, limit=limit + 1, newest_first=True)
+        return _page(items, limit, lambda item: str(item["run_id"]["S"]), lambda name: name)
+
+    def list_dead(
+        self, tenant: str, *, first: datetime, last: datetime, cursor: str | None, limit: int
+    ) -> Page[Run]:
+        """See `RunStore.list_dead`."""
+        low, high = f"{to_ms(first):013d}", f"{to_ms(last):013d}~"
+        if cursor is not None:
+            high = min(high, decode_cursor(cursor, _ATTENTION_AT))
+        with self._database.reading("list dead runs") as connection:
+            items = RUNS.select(
+                connection,
+                "WHERE attention = ? AND attention_at >= ? AND attention_at < ? "
+                "ORDER BY attention_at DESC LIMIT ?",
+                (dead_runs(tenant), low, high, limit + 1),
+            )
+        return _page(
+            items,
+            limit,
+            lambda item: str(item["attention_at"]["S"]),
+            lambda name: name.partition("#")[2],
+        )
+
+    def _query(
+        self, job: JobKey, low: str, high: str, *, limit: int, newest_first: bool
+    ) -> Sequence[Item]:
+        with self._database.reading("read runs") as connection:
+            return RUNS.query(
+                connection, partition(job), low, high, limit=limit, newest_first=newest_first
+            )
+
+
+def _page(
+    items: Sequence[Item],
+    limit: int,
+    sort_key: Callable[[Item], str],
+    identity: Callable[[str], str],
+) -> Page[Run]:
+    """The page of the first *limit* of *items*."""
+    runs: list[Run] = []
+    unreadable: list[Unreadable] = []
+    for item in items[:limit]:
+        try:
+            runs.append(decode_run(item))
+        except UndecodableError as error:
+            unreadable.append(Unreadable(identity(sort_key(item)), str(error)))
+    more = len(items) > limit
+    return Page(runs, encode_cursor(sort_key(items[limit - 1])) if more else None, unreadable)

@@ -1,0 +1,251 @@
+"""Run records in SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime
+
+from nextfire.adapters.dynamodb.due_items import entry_item
+from nextfire.adapters.dynamodb.job_items import encode_job
+from nextfire.adapters.dynamodb.run_items import decode_run
+from nextfire.adapters.sqlite.database import Database
+from nextfire.adapters.sqlite.job_store import is_revision_before
+from nextfire.adapters.sqlite.run_reads import RunReads, run_key, stored_item, unknown_attributes
+from nextfire.adapters.sqlite.table import DUE, JOBS, RUNS
+from nextfire.domain import run_writes
+from nextfire.domain.due import DueEntry
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.job import Job
+from nextfire.domain.message import RunMessage
+from nextfire.domain.ports.pages import Page
+from nextfire.domain.ports.runs import Claim, Written
+from nextfire.domain.run import Run, RunState, Value
+
+_Change = Callable[[Run | None], Run | None]
+"""From the stored record, returns the record to store; None: a condition does not hold."""
+
+
+class SqliteRunStore:
+    """`RunStore` in *database*. Due entries are stored in one of *shards* shards.
+    `remove_expired` removes records 90 days after their last change.
+    """
+
+    def __init__(self, database: Database, *, shards: int = 1) -> None:
+        self._database = database
+        self._shards = shards
+        self._reads = RunReads(database)
+
+    def claim(
+        self,
+        message: RunMessage,
+        *,
+        token: str,
+        worker: str,
+        pool: str,
+        job_revision: int,
+        now: datetime,
+        lease_until: datetime,
+    ) -> Claim:
+        there, stored = self._change(
+            "claim run",
+            message.key,
+            lambda there: run_writes.claimed(
+                there,
+                message,
+                token=token,
+                worker=worker,
+                pool=pool,
+                job_revision=job_revision,
+                now=now,
+                lease_until=lease_until,
+            ),
+        )
+        if stored is not None:
+            return Claim(stored, taken=True)
+        run = _existing("claim run", there)
+        return Claim(run, taken=run.state is RunState.RUNNING and run.claim_token == token)
+
+    def advance(self, was: Run, to: Run, *, lapsed: bool = False) -> Claim:
+        there, stored = self._change(
+            "advance run",
+            was.key,
+            lambda there: there and run_writes.advanced(there, was, to, lapsed=lapsed),
+        )
+        if stored is not None:
+            return Claim(stored, taken=True)
+        run, written = _existing("advance run", there), run_writes.as_stored(to)
+        # Each claim starts a new attempt, so equal attempts mean that this write succeeded.
+        return Claim(run, taken=(run.state, run.attempts) == (written.state, written.attempts))
+
+    def cancel(self, message: RunMessage, *, reason: str, now: datetime) -> Run:
+        there, stored = self._change(
+            "cancel run",
+            message.key,
+            lambda there: run_writes.cancelled(there, message, reason, now),
+        )
+        return stored or _existing("cancel run", there)
+
+    def skip(self, run: Run) -> Run:
+        def skipped(there: Run | None) -> Run | None:
+            if there is None and run.on_request:
+                return None
+            return run_writes.skipped(there, run)
+
+        there, stored = self._change("skip run", run.key, skipped)
+        return stored or _existing("skip run", there)
+
+    def reopen(self, run: Run) -> Claim:
+        there, stored = self._change(
+            "reopen run", run.key, lambda there: there and run_writes.reopened(there, run)
+        )
+        if stored is not None:
+            return Claim(stored, taken=True)
+        if there is None:
+            return Claim(replace(run, state=RunState.CANCELLED), taken=False)
+        ours = (there.state, there.dispatch) == (run.state, run.dispatch)
+        return Claim(there, taken=ours)
+
+    def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
+        there, stored = self._change(
+            "stop run", run.key, lambda there: there and run_writes.stopped(there, reason, now)
+        )
+        return stored or there or replace(run, state=RunState.CANCELLED)
+
+    def extend(self, run: Run, *, lease_until: datetime) -> Run | None:
+        return self._change_held(
+            "extend lease", run, lambda there: replace(there, lease_until=lease_until)
+        )
+
+    def save(self, run: Run, checkpoint: Value) -> Run | None:
+        return self._change_held(
+            "save checkpoint", run, lambda there: replace(there, checkpoint=checkpoint)
+        )
+
+    def mark_death_published(self, run: Run) -> None:
+        def published(there: Run | None) -> Run | None:
+            if there is None or (there.state, there.dispatch) != (RunState.DEAD, run.dispatch):
+                return None
+            return replace(there, buried=run.dispatch)
+
+        self._change("mark death", run.key, published)
+
+    def request(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
+        with self._database.writing("request run") as connection:
+            item = RUNS.get(connection, *run_key(run.key))
+            if item is not None:
+                there = decode_run(item)
+                return Claim(there, taken=there.on_request and there.request == run.request)
+            RUNS.put(connection, stored_item(run))
+            DUE.put(connection, entry_item(entry, now, self._shards))
+        return Claim(run, taken=True)
+
+    def redrive(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
+        with self._database.writing("redrive run") as connection:
+            item = RUNS.get(connection, *run_key(run.key))
+            if item is None:
+                return Claim(replace(run, state=RunState.CANCELLED), taken=False)
+            there = decode_run(item)
+            if not run_writes.may_redrive(there, run):
+                ours = (there.dispatch, there.attempt_base) == (run.dispatch, run.attempt_base)
+                return Claim(there, taken=ours)
+            RUNS.put(connection, unknown_attributes(item) | stored_item(run))
+            DUE.put(connection, entry_item(entry, now, self._shards))
+        return Claim(run, taken=True)
+
+    def skip_next(self, run: Run, job: Job) -> Written:
+        def skip(connection: sqlite3.Connection) -> bool:
+            if RUNS.get(connection, *run_key(run.key)) is not None:
+                return False
+            RUNS.put(connection, stored_item(run))
+            return True
+
+        return self._write_with(job, skip, "skip occurrence")
+
+    def unskip(self, run: RunKey, job: Job) -> Written:
+        def unskip(connection: sqlite3.Connection) -> bool:
+            item = RUNS.get(connection, *run_key(run))
+            if item is None or not decode_run(item).skip_requested:
+                return False
+            RUNS.delete(connection, run_key(run))
+            return True
+
+        return self._write_with(job, unskip, "unskip occurrence")
+
+    def get(self, key: RunKey) -> Run | None:
+        return self._reads.get(key)
+
+    def peek(self, key: RunKey) -> Run | None:
+        return self._reads.get(key)
+
+    def between(
+        self,
+        job: JobKey,
+        first: str,
+        last: str,
+        *,
+        newest_first: bool = False,
+        page: int = 100,
+        lenient: bool = False,
+    ) -> Iterator[Run]:
+        return self._reads.between(
+            job, first, last, newest_first=newest_first, page=page, lenient=lenient
+        )
+
+    def list(
+        self,
+        job: JobKey,
+        *,
+        cursor: str | None,
+        limit: int,
+        first: datetime | None = None,
+        before: datetime | None = None,
+    ) -> Page[Run]:
+        return self._reads.list(job, cursor=cursor, limit=limit, first=first, before=before)
+
+    def list_dead(
+        self, tenant: str, *, first: datetime, last: datetime, cursor: str | None, limit: int
+    ) -> Page[Run]:
+        return self._reads.list_dead(tenant, first=first, last=last, cursor=cursor, limit=limit)
+
+    def _write_with(
+        self, job: Job, write: Callable[[sqlite3.Connection], bool], what: str
+    ) -> Written:
+        """Replace the previous revision by *job*, if *write* returns True, in one transaction."""
+        new = encode_job(job)
+        with self._database.writing(what) as connection:
+            there = JOBS.get(connection, job.key.tenant, job.key.job_id)
+            if not is_revision_before(there, job):
+                return Written.DONE if there == new else Written.CHANGED
+            if not write(connection):
+                return Written.REFUSED
+            JOBS.put(connection, new)
+        return Written.DONE
+
+    def _change_held(self, what: str, run: Run, do: Callable[[Run], Run]) -> Run | None:
+        def change(there: Run | None) -> Run | None:
+            return do(there) if there is not None and run_writes.is_held(there, run) else None
+
+        _, stored = self._change(what, run.key, change)
+        return stored
+
+    def _change(self, what: str, key: RunKey, change: _Change) -> tuple[Run | None, Run | None]:
+        """Apply *change* to the record of *key*. Returns the record before, and the stored one, if
+        any.
+        """
+        with self._database.writing(what) as connection:
+            item = RUNS.get(connection, *run_key(key))
+            there = None if item is None else decode_run(item)
+            run = change(there)
+            if run is not None:
+                run = run_writes.as_stored(run)
+                RUNS.put(connection, unknown_attributes(item) | stored_item(run))
+            return there, run
+
+
+def _existing(what: str, there: Run | None) -> Run:
+    if there is None:
+        raise UnavailableError(f"{what}: the record is gone. Try again.")
+    return there

@@ -1,0 +1,158 @@
+"""The conditional writes of `RunStore` as pure functions, for stores with transactions.
+
+Each takes the stored record, None if it does not exist, and returns the record to store; None if a
+condition does not hold. DynamoDB has the same conditions as expressions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from nextfire.domain.instants import cut
+from nextfire.domain.message import RunMessage
+from nextfire.domain.run import Attempt, Run, RunState
+
+_TRIED_AGAIN = frozenset({RunState.PENDING, RunState.RUNNING, RunState.DEAD})
+"""States that a run with a cancel request must not enter: it would be retried."""
+
+
+def claimed(
+    there: Run | None,
+    message: RunMessage,
+    *,
+    token: str,
+    worker: str,
+    pool: str,
+    job_revision: int,
+    now: datetime,
+    lease_until: datetime,
+) -> Run | None:
+    """The run leased to *worker*, if it is free; see `RunStore.claim`."""
+    if there is not None and not _is_free(there, message, cut(now)):
+        return None
+    was = there or Run(message.key, RunState.PENDING)
+    return replace(
+        was,
+        state=RunState.RUNNING,
+        dispatch=message.dispatch,
+        attempt=was.attempt + 1,
+        fence=was.fence + 1,
+        claim_token=token,
+        worker=worker,
+        lease_until=lease_until,
+        not_before=None,
+        exit_code=None,
+        stdout=None,
+        stderr=None,
+        reason=None,
+        pool=pool,
+        job_revision=job_revision,
+        dispatched_at=message.dispatched_at,
+        dispatch_reason=message.reason,
+        started_at=now,
+        attempts=(*was.attempts, Attempt(was.attempt + 1, worker, now, pool=pool)),
+    )
+
+
+def _is_free(run: Run, message: RunMessage, now: datetime) -> bool:
+    return (
+        run.state is RunState.PENDING
+        and run.dispatch <= message.dispatch
+        and (run.not_before is None or run.not_before <= now)
+        and not run.cancel_requested
+    )
+
+
+def advanced(there: Run, was: Run, to: Run, *, lapsed: bool) -> Run | None:
+    """The run *to*, if *there* is still *was*; see `RunStore.advance`."""
+    stopped = there.cancel_requested and to.state in _TRIED_AGAIN
+    extended = lapsed and there.lease_until != was.lease_until
+    if not is_held(there, was) or stopped or extended:
+        return None
+    return replace(
+        to,
+        cancel_requested=there.cancel_requested,
+        cancel_reason=there.cancel_reason,
+        checkpoint=there.checkpoint,
+        pool=there.pool,
+        job_revision=there.job_revision,
+        dispatched_at=there.dispatched_at,
+        dispatch_reason=there.dispatch_reason,
+    )
+
+
+def is_held(there: Run, run: Run) -> bool:
+    """Whether *there* is RUNNING under the fence of *run*."""
+    return (there.fence, there.state) == (run.fence, RunState.RUNNING)
+
+
+def cancelled(there: Run | None, message: RunMessage, reason: str, now: datetime) -> Run | None:
+    """The run CANCELLED, if it is absent or PENDING."""
+    if there is not None and there.state is not RunState.PENDING:
+        return None
+    return replace(
+        there or Run(message.key, RunState.PENDING, dispatch=message.dispatch),
+        state=RunState.CANCELLED,
+        reason=reason,
+        finished_at=now,
+        not_before=None,
+    )
+
+
+def stopped(there: Run, reason: str, now: datetime) -> Run | None:
+    """The run CANCELLED if it is PENDING, or with a cancel request if it is RUNNING."""
+    if there.state is RunState.PENDING:
+        return replace(
+            there, state=RunState.CANCELLED, reason=reason, finished_at=now, not_before=None
+        )
+    if there.state is RunState.RUNNING:
+        return replace(there, cancel_requested=True, cancel_reason=reason)
+    return None
+
+
+def skipped(there: Run | None, run: Run) -> Run | None:
+    """The SKIPPED record *run*, if no record exists or, for a requested run, if it was never
+    claimed.
+    """
+    if there is None:
+        return run
+    never_claimed = there.state is RunState.PENDING and not there.claim_token
+    return run if run.on_request and never_claimed else None
+
+
+def reopened(there: Run, run: Run) -> Run | None:
+    """The SKIPPED run as *run*, if neither an executor nor a user skipped it; see
+    `RunStore.reopen`.
+    """
+    by_parent = there.state is RunState.SKIPPED and there.pool is None and there.covered == 1
+    return run if by_parent and there.dispatch < run.dispatch else None
+
+
+def may_redrive(there: Run, run: Run) -> bool:
+    """Whether *there* is DEAD and of the dispatch before that of *run*."""
+    same = there.attempt == run.attempt_base and there.dispatch < run.dispatch
+    return there.state is RunState.DEAD and same
+
+
+def as_stored(run: Run) -> Run:
+    """*run* as it is read back: instants in milliseconds, empty output as None."""
+    return replace(
+        run,
+        lease_until=_cut(run.lease_until),
+        not_before=_cut(run.not_before),
+        dispatched_at=_cut(run.dispatched_at),
+        started_at=_cut(run.started_at),
+        finished_at=_cut(run.finished_at),
+        covered_to=_cut(run.covered_to),
+        stdout=run.stdout or None,
+        stderr=run.stderr or None,
+        attempts=tuple(
+            replace(each, started_at=cut(each.started_at), finished_at=_cut(each.finished_at))
+            for each in run.attempts
+        ),
+    )
+
+
+def _cut(at: datetime | None) -> datetime | None:
+    return None if at is None else cut(at)

@@ -1,0 +1,87 @@
+"""The adapters of the API and of its authorizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+
+from nextfire.adapters.aws.clients import dynamodb, dynamodb_fail_fast, s3, s3_presigner
+from nextfire.adapters.dynamodb.bucket_store import DynamoDbBucketStore
+from nextfire.adapters.dynamodb.change_stamp import with_changed_by
+from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
+from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
+from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
+from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
+from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
+from nextfire.adapters.s3.run_files import S3RunFiles
+from nextfire.adapters.s3.script_shelf import S3ScriptShelf
+from nextfire.domain.ports.access import KeyStore
+from nextfire.domain.ports.control import ControlStore
+from nextfire.domain.ports.due import DueStore
+from nextfire.domain.ports.endpoints import EndpointStore
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.requests import BucketStore, RequestStore
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.ports.scripts import RunFiles, ScriptShelf
+from nextfire.settings import ApiSettings, EmbeddedSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ApiPorts:
+    """The ports of the API. `note_change` sends the author of a change to the audit chain, for a
+    request that writes no item: id of the request, author, instant.
+    """
+
+    jobs: JobStore
+    runs: RunStore
+    due: DueStore
+    control: ControlStore
+    keys: KeyStore
+    requests: RequestStore
+    buckets: BucketStore
+    endpoints: EndpointStore
+    files: RunFiles
+    shelf: ScriptShelf
+    note_change: Callable[[str, str, datetime], None]
+
+
+def api_ports(settings: ApiSettings, changed_by: Callable[[], str | None]) -> ApiPorts:
+    """The adapters of the API. *changed_by*: the author of the next write, for the audit chain."""
+    if (local := EmbeddedSettings.find()) is not None:
+        from nextfire.wiring import embedded  # noqa: PLC0415 - functions do without SQLite
+
+        return embedded.api_ports(settings, local)
+    database = with_changed_by(
+        dynamodb(),
+        tables=[settings.jobs_table, settings.runs_table, settings.keys_table],
+        changed_by=changed_by,
+    )
+    due_table, shards = settings.due_table, settings.write_shards
+    requests = DynamoDbRequestStore(database, table=settings.requests_table)
+    return ApiPorts(
+        jobs=DynamoDbJobStore(
+            database, table=settings.jobs_table, due_table=due_table, shards=shards
+        ),
+        runs=DynamoDbRunStore(
+            database,
+            table=settings.runs_table,
+            due_table=due_table,
+            jobs_table=settings.jobs_table,
+            shards=shards,
+        ),
+        due=DynamoDbDueStore(
+            database, table=due_table, shards=shards, executor=ThreadPoolExecutor(1)
+        ),
+        control=DynamoDbControlStore(database, table=settings.control_table),
+        keys=DynamoDbKeyStore(database, table=settings.keys_table),
+        requests=requests,
+        buckets=DynamoDbBucketStore(dynamodb_fail_fast(), table=settings.requests_table),
+        endpoints=DynamoDbEndpointStore(database, table=settings.endpoints_table),
+        files=S3RunFiles(s3(), bucket=settings.outputs_bucket),
+        shelf=S3ScriptShelf(s3(), s3_presigner, bucket=settings.scripts_bucket),
+        note_change=requests.note,
+    )

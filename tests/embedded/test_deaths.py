@@ -1,0 +1,145 @@
+"""Parts of the embedded stack die, and the whole of it."""
+
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nextfire import Client
+from nextfire.client.access import Bearer
+from nextfire_cli.local import LocalStackError
+from nextfire_cli.local.embedded import EmbeddedStack
+from nextfire_cli.local.processes import started
+from tests.e2e.test_path import until
+from tests.embedded.conftest import LEASE, ROOT, Stack
+from tests.places import host_folder
+from tests.process_tree import children_of
+
+KILLS = 6
+MARKS = """
+import json, os, sys
+with open(json.load(sys.stdin)["marks"], "a") as marks:
+    marks.write(os.environ["NEXTFIRE_JOB_ID"] + "\\n")
+"""
+
+
+def _quiet(_line: str) -> None:
+    pass
+
+
+def _all_below(pid: int) -> list[int]:
+    return [pid, *(each for child in children_of(pid) for each in _all_below(child))]
+
+
+@pytest.fixture
+def state() -> Iterator[Path]:
+    folder = host_folder("deaths-nextfire-")
+    folder.chmod(0o711)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("part", ["api", "watcher", "worker-default-0"])
+def test_a_part_that_dies_is_started_again_and_named_with_its_signal(
+    stack: Stack, part: str
+) -> None:
+    pid = stack.pid_of(part)
+    assert pid is not None
+    before = stack.info.parts()[part]["deaths"]
+
+    os.kill(pid, signal.SIGKILL)
+
+    until(lambda: stack.pid_of(part) not in {None, pid}, "the restart")
+    found = stack.info.parts()[part]
+    assert (found["deaths"], found["lastDeath"]) == (before + 1, "killed by SIGKILL")
+    with stack.api() as api:
+        assert api.get("/v1/jobs").status_code == 200
+
+
+def test_no_process_outlives_the_supervisor(state: Path) -> None:
+    stack = EmbeddedStack(state, sources=ROOT)
+    info = stack.start(_quiet)
+    try:
+        [supervisor] = info.processes
+        tree = [(pid, started(pid)) for pid in _all_below(supervisor.pid)]
+
+        os.kill(supervisor.pid, signal.SIGKILL)
+
+        until(lambda: all(started(pid) != born for pid, born in tree), "the end of all parts")
+        assert stack.status() is None
+    finally:
+        stack.stop()
+
+
+def test_a_database_that_is_damaged_is_reported_with_a_remedy(state: Path) -> None:
+    stack = EmbeddedStack(state, sources=ROOT)
+    with stack.running(_quiet):
+        pass
+    for file in (state / "embedded").glob("nextfire.db*"):
+        file.write_bytes(b"not a database" * 1000)
+
+    with pytest.raises(LocalStackError, match=r"nextfire\.db"):
+        stack.start(_quiet)
+
+
+def test_nothing_acknowledged_is_lost_though_everything_is_killed_at_random(state: Path) -> None:
+    """Jobs are created while all processes are killed at random moments; each start continues."""
+    marks = state / "marks"
+    marks.touch()
+    marks.chmod(0o666)
+    acknowledged: list[str] = []
+    chance = random.Random(24)  # noqa: S311
+    for kill in range(KILLS):
+        stack = EmbeddedStack(state, sources=ROOT)
+        info = stack.start(_quiet, lease=LEASE)
+        try:
+            with Client(info.endpoint, auth=Bearer(info.api_key)) as client:
+                if kill == 0:
+                    client.push_script("marks", MARKS.encode())
+                deadline = time.monotonic() + chance.uniform(0.5, 3)
+                while time.monotonic() < deadline:
+                    acknowledged.append(_create(client, f"job-{len(acknowledged)}", marks))
+            tree = _all_below(info.processes[0].pid)
+            for pid in chance.sample(tree, len(tree)):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+        finally:
+            stack.stop()
+
+    with (
+        EmbeddedStack(state, sources=ROOT).running(_quiet, lease=LEASE) as info,
+        Client(info.endpoint, auth=Bearer(info.api_key)) as client,
+    ):
+        for job in acknowledged:
+            until(partial(_ended, client, job), f"the end of the run of {job}")
+            [run] = client.list_executions(job).items
+            assert run.document["state"] == "SUCCEEDED", run.document
+    # At least once: an attempt may have died after its mark. No run has two records.
+    assert set(marks.read_text().split()) == set(acknowledged)
+
+
+def _create(client: Client, job_id: str, marks: Path) -> str:
+    definition: dict[str, Any] = {
+        "jobId": job_id,
+        "type": "DELAY",
+        "schedule": "PT1S",
+        "target": {"handler": "marks"},
+        "payload": {"marks": str(marks)},
+        "retryPolicy": {"maxAttempts": 10},
+    }
+    client.create_job(definition)
+    return job_id
+
+
+def _ended(client: Client, job_id: str) -> bool:
+    runs = client.list_executions(job_id).items
+    return bool(runs) and runs[0].document["state"] in {"SUCCEEDED", "DEAD", "SKIPPED"}

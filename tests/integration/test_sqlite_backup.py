@@ -1,0 +1,163 @@
+"""Backups of a running stack, restoring them, and the removal of what has expired."""
+
+from __future__ import annotations
+
+import tarfile
+import threading
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from nextfire.adapters.files.run_files import FileRunFiles
+from nextfire.adapters.sqlite.backup import back_up, restore
+from nextfire.adapters.sqlite.database import Database
+from nextfire.adapters.sqlite.endpoint_store import SqliteEndpointStore
+from nextfire.adapters.sqlite.errors import UnusableDatabaseError
+from nextfire.adapters.sqlite.events import SqliteEvents
+from nextfire.adapters.sqlite.expiry import remove_expired
+from nextfire.adapters.sqlite.job_store import SqliteJobStore
+from nextfire.adapters.sqlite.key_store import SqliteKeyStore
+from nextfire.adapters.sqlite.request_store import SqliteRequestStore
+from nextfire.adapters.sqlite.run_store import SqliteRunStore
+from nextfire.domain.call_limit import CallLimit
+from nextfire.domain.endpoints import Endpoint, EndpointKey
+from nextfire.domain.errors import ConflictError, InvalidInputError
+from nextfire.domain.events import Event, EventKind
+from nextfire.domain.ids import RunFolder
+from nextfire.domain.run import Run
+from tests.builders import NOON, a_job, a_key, run_key
+
+FOLDER = RunFolder(run_key(), "default")
+PARTS = ("outputs", "absent")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """The folder of a stack with a job and an output."""
+    home = tmp_path / "home"
+    home.mkdir()
+    SqliteJobStore(Database(home / "nextfire.db")).create(a_job(), None, NOON)
+    FileRunFiles(home / "outputs").put(FOLDER, "result", b"42")
+    (home / "other").write_bytes(b"not a part")
+    return home
+
+
+def test_a_restored_backup_has_all_that_was_there(home: Path, tmp_path: Path) -> None:
+    archive, restored = tmp_path / "backup", tmp_path / "restored"
+
+    back_up(Database(home / "nextfire.db"), home, archive, parts=PARTS)
+    restore(archive, restored, database="nextfire.db")
+
+    assert SqliteJobStore(Database(restored / "nextfire.db")).get(a_job().key) == a_job()
+    assert FileRunFiles(restored / "outputs").get(FOLDER, "result") == b"42"
+    assert not (restored / "other").exists()
+    assert archive.stat().st_mode & 0o077 == 0, "it holds secrets"
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+
+
+def test_a_backup_while_jobs_are_written_is_one_state(home: Path, tmp_path: Path) -> None:
+    database, done = Database(home / "nextfire.db"), threading.Event()
+    store = SqliteJobStore(database)
+    before = [a_job(f"before{number}") for number in range(50)]
+    for job in before:
+        store.create(job, None, NOON)
+
+    def write() -> None:
+        number = 0
+        while not done.is_set():
+            store.create(a_job(f"job{number:05d}"), None, NOON)
+            number += 1
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    back_up(database, home, tmp_path / "backup", parts=PARTS)
+    done.set()
+    writer.join()
+    restore(tmp_path / "backup", tmp_path / "restored", database="nextfire.db")
+
+    ids = SqliteJobStore(Database(tmp_path / "restored/nextfire.db")).ids(
+        "acme", after=None, limit=100_000
+    )
+    written = sorted(each for each in ids if each.startswith("job"))
+    assert written == [f"job{number:05d}" for number in range(len(written))], "none is left out"
+    assert {*ids} >= {job.key.job_id for job in before}
+
+
+def test_a_folder_in_use_is_not_overwritten(home: Path, tmp_path: Path) -> None:
+    back_up(Database(home / "nextfire.db"), home, tmp_path / "backup", parts=PARTS)
+
+    with pytest.raises(ConflictError, match=r"not empty.*mv "):
+        restore(tmp_path / "backup", home, database="nextfire.db")
+
+
+def test_what_is_no_backup_is_rejected(home: Path, tmp_path: Path) -> None:
+    back_up(Database(home / "nextfire.db"), home, tmp_path / "backup", parts=PARTS)
+    whole = (tmp_path / "backup").read_bytes()
+    with tarfile.open(tmp_path / "other", "w:gz") as tar:
+        tar.add(home / "other", "other")
+    (tmp_path / "half").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "text").write_bytes(b"text")
+
+    for name in ("other", "half", "text"):
+        with pytest.raises(InvalidInputError, match="not a complete backup"):
+            restore(tmp_path / name, tmp_path / f"restored-{name}", database="nextfire.db")
+
+
+def test_a_damaged_backup_is_not_restored(home: Path, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "backup", "w:gz") as tar:
+        tar.add(home / "other", "nextfire.db")
+
+    with pytest.raises(UnusableDatabaseError):
+        restore(tmp_path / "backup", tmp_path / "restored", database="nextfire.db")
+
+    assert not (tmp_path / "restored").exists()
+
+
+def test_a_damaged_database_is_not_backed_up(home: Path, tmp_path: Path) -> None:
+    path = home / "nextfire.db"
+    store = SqliteJobStore(database := Database(path))
+    for number in range(200):
+        store.create(a_job(f"job{number:03d}", payload={"text": "x" * 1_000}), None, NOON)
+    with database.reading("test") as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.close()
+    content = path.read_bytes()
+    path.write_bytes(content[: 8 * 4096] + b"\xff" * (len(content) - 8 * 4096))
+
+    with pytest.raises(UnusableDatabaseError, match="damaged"):
+        back_up(Database(path), home, tmp_path / "backup", parts=PARTS)
+
+    assert not (tmp_path / "backup").exists()
+
+
+def test_what_has_expired_is_removed_and_nothing_else(database: Database) -> None:
+    day = timedelta(days=1)
+    runs, requests = SqliteRunStore(database), SqliteRequestStore(database)
+    keys, endpoints = SqliteKeyStore(database), SqliteEndpointStore(database)
+    events = SqliteEvents(database)
+    for at in (NOON, NOON + 80 * day):
+        runs.skip(Run.skipped(run_key(at), "a reason", at))
+        events.put(Event(EventKind.EXECUTION_DEAD, {"id": "1"}, at))
+    requests.begin("acme", "k", "f", NOON)
+    requests.begin("acme", "l", "f", NOON + 100 * day)
+    key = a_key()
+    keys.create(replace(key, expires_at=NOON))
+    for name, limit in (("a", None), ("b", 5)):
+        there = EndpointKey("calls", "acme", f"{name}.example.com:443")
+        to = Endpoint(there, changed_at=NOON, version=1, limit=CallLimit(limit, None))
+        endpoints.replace(Endpoint(there), to)
+
+    removed = remove_expired(database, NOON + 100 * day)
+
+    assert [run.key for run in runs.list(run_key().job, cursor=None, limit=9).items] == [
+        run_key(NOON + 80 * day)
+    ]
+    assert [event.at for _, event in events.list()] == [NOON + 80 * day]
+    assert requests.begin("acme", "l", "f", NOON + 100 * day) is not None
+    assert keys.get(key.tenant, key.key_id) is None
+    left = endpoints.list("acme", "calls", cursor=None, limit=9).items
+    assert [each.key.destination for each in left] == ["b.example.com:443"]
+    assert removed == 5
+    assert remove_expired(database, NOON + 100 * day) == 0

@@ -1,0 +1,69 @@
+"""`nextfire backup` and `nextfire restore`."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from nextfire.adapters.sqlite.database import Database
+from nextfire.adapters.sqlite.job_store import SqliteJobStore
+from nextfire_cli import main
+from tests.builders import NOON, a_job
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def data(here: Path) -> Path:
+    """The data of a stack with a job."""
+    data = here / ".nextfire" / "embedded"
+    data.mkdir(parents=True)
+    SqliteJobStore(Database(data / "nextfire.db")).create(a_job(), None, NOON)
+    return data
+
+
+def nextfire(*arguments: str) -> Result:
+    return CliRunner().invoke(main.app, arguments)
+
+
+def test_what_was_backed_up_is_restored(here: Path, data: Path) -> None:
+    assert nextfire("backup", "copy").exit_code == 0
+    data.rename(here / "old")
+
+    restored = nextfire("restore", "copy")
+
+    assert restored.exit_code == 0
+    assert "nextfire up" in restored.output
+    assert SqliteJobStore(Database(data / "nextfire.db")).get(a_job().key) == a_job()
+
+
+def test_a_stack_is_not_overwritten(data: Path) -> None:
+    nextfire("backup", "copy")
+
+    refused = nextfire("restore", "copy")
+
+    assert refused.exit_code == 1
+    assert f"mv {data}" in refused.output.replace("\n", "")
+
+
+def test_without_a_stack_there_is_nothing_to_back_up(here: Path) -> None:
+    refused = nextfire("backup", "copy")
+
+    assert refused.exit_code == 1
+    assert "has no embedded stack" in refused.output.replace("\n", " ")
+    assert not (here / "copy").exists()
+
+
+@pytest.mark.parametrize("command", ["backup", "restore"])
+def test_a_path_that_cannot_be_used_is_reported(data: Path, command: str) -> None:
+    if command == "restore":
+        data.rename(data.with_name("old"))
+
+    refused = nextfire(command, "nowhere/copy")
+
+    assert refused.exit_code == 1
+    assert "Check the path" in refused.output
