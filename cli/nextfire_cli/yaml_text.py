@@ -3,12 +3,14 @@
 PyYAML is used, with its safe loader only: it is maintained, and already reads job files.
 """
 
+import re
 from collections.abc import Hashable
 from typing import Any
 
 import yaml
 
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_LINE_ENDS = re.compile("[\x85\u2028\u2029]")
 _MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -45,6 +47,15 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: object) -> bool:
         del data
         return True  # anchors are hard to read, and equal values are not the same value
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    # PyYAML writes these line ends verbatim, and reads them as a space or a line feed.
+    style = '"' if _LINE_ENDS.search(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
 
 
 def read_yaml(text: str) -> list[object]:

@@ -112,6 +112,14 @@ def test_apply_change_and_remove(client: Client) -> None:
     assert applied(client, pipelines()) == [f"remove {each}" for each in reversed(BEFORE)]
 
 
+def test_a_parent_is_removed_after_its_children_left_it(client: Client) -> None:
+    applied(client, pipelines(old=job(), child=job("old")))
+
+    assert applied(client, pipelines(new=job(), child=job("new"))) == [
+        *("create new", "update child", "remove old"),
+    ]
+
+
 @pytest.mark.parametrize("takes_effect", [False, True])
 @pytest.mark.parametrize("writes", range(5))
 def test_an_apply_that_stops_at_any_write_is_completed_by_the_next(
@@ -131,7 +139,7 @@ def test_an_apply_that_stops_at_any_write_is_completed_by_the_next(
     assert len(steps) == 5 - writes - takes_effect
     assert applied(client, pipelines(**AFTER)) == []
     assert {*stored(client)} == {*AFTER}
-    assert all(client.get_job(each).revision <= 2 for each in AFTER)
+    assert client.get_job("c").revision == 1
 
 
 def test_lost_responses_change_nothing(client: Client, handler: Dying) -> None:
@@ -153,7 +161,7 @@ def test_lost_responses_change_nothing(client: Client, handler: Dying) -> None:
 
     assert len(lost) == 5
     assert {*stored(client)} == {*AFTER}
-    assert all(client.get_job(each).revision <= 2 for each in AFTER)
+    assert client.get_job("c").revision == 1
 
 
 def test_a_job_that_changed_since_the_plan_is_not_overwritten(client: Client) -> None:

@@ -20,7 +20,23 @@ from tests.fuzz.items import SCHEDULES, payloads
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
 """Any text of JSON: control characters, line ends, words that YAML reads as something else."""
 words = texts | st.sampled_from(
-    ["no", "null", "1e3", "012", "12:30", "2027-03-01", "~", "<<", "=", "- a", "a: b", "#", " x "]
+    [
+        "no",
+        "null",
+        "1e3",
+        "012",
+        "12:30",
+        "2027-03-01",
+        "~",
+        "<<",
+        "=",
+        "- a",
+        "a: b",
+        "#",
+        " x ",
+        "\x85",
+        "\u2028",
+    ]
 )
 JSON_VALUES = payloads | st.floats(allow_nan=False, allow_infinity=False) | words
 WHEN = (
