@@ -939,8 +939,7 @@ class MemoryRunStore:
             there = self.get(run.key)
             if there is None:
                 return Claim(Run(run.key, RunState.CANCELLED), taken=False)
-            skipped = there.state is RunState.SKIPPED and there.pool is None and there.covered == 1
-            if skipped and there.dispatch < run.dispatch:
+            if run_writes.may_reopen(there, run):
                 return Claim(self._store(run), taken=True)
             ours = (there.state, there.dispatch) == (run.state, run.dispatch)
             return Claim(there, taken=ours)

@@ -1,4 +1,4 @@
-"""The contract of `JoinStore`, on the fake and on every emulator of DynamoDB."""
+"""The contract of `JoinStore`, on the fake, in SQLite and on every emulator of DynamoDB."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import pytest
 from nextfire.adapters.aws.clients import dynamodb
 from nextfire.adapters.dynamodb.join_store import DynamoDbJoinStore
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
+from nextfire.adapters.sqlite.join_store import SqliteJoinStore
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.ports.joins import JoinStore
 from tests.builders import NOON, job_key
 from tests.fakes import MemoryJoinStore
-from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
+from tests.integration.backends import DYNAMODB, MEMORY, SQLITE, on_dynamodb
 from tests.integration.races import at_once
 
 CONTRACT_OF = (JoinStore,)
 RUN = RunKey(job_key("child"), run_id("uid00001", NOON))
 
 
-@pytest.fixture(params=(MEMORY, *DYNAMODB))
+@pytest.fixture(params=(MEMORY, SQLITE, *DYNAMODB))
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -27,6 +28,8 @@ def backend(request: pytest.FixtureRequest) -> str:
 def store(backend: str, request: pytest.FixtureRequest) -> JoinStore:
     if backend == MEMORY:
         return MemoryJoinStore()
+    if backend == SQLITE:
+        return SqliteJoinStore(request.getfixturevalue("database"))
     table = request.getfixturevalue("tables").runs
     return DynamoDbJoinStore(dynamodb(), table=table)
 

@@ -31,6 +31,7 @@ from nextfire.adapters.sqlite.endpoint_store import SqliteEndpointStore
 from nextfire.adapters.sqlite.events import SqliteEvents
 from nextfire.adapters.sqlite.expiry import remove_expired
 from nextfire.adapters.sqlite.job_store import SqliteJobStore
+from nextfire.adapters.sqlite.join_store import SqliteJoinStore
 from nextfire.adapters.sqlite.key_store import SqliteKeyStore
 from nextfire.adapters.sqlite.request_store import SqliteRequestStore
 from nextfire.adapters.sqlite.run_queue import (
@@ -179,6 +180,9 @@ def executor_ports(settings: ExecutorSettings, local: EmbeddedSettings) -> Execu
         events=SqliteEvents(database),
         clock=clock,
         background=ThreadPoolExecutor(settings.slots, thread_name_prefix="log"),
+        joins=SqliteJoinStore(database),
+        queue=SqliteRunQueue(database, clock=clock, pools=[settings.pool]),
+        quotas=settings.quotas,
     )
 
 

@@ -11,6 +11,7 @@ from nextfire.adapters.dynamodb.fields import INSTANT, TEXT, Field, encoder, nam
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.adapters.dynamodb.run_items import (
     KEY,
+    MARKS,
     RUNS_TABLE,
     dead_runs,
     decode_run,
@@ -33,7 +34,9 @@ _SET_BY_CLAIMS: dict[str, Field[Run]] = {
     "dispatched_at": Field("dispatched_at", INSTANT),
 }
 _NAMES = frozenset(names(RUNS_TABLE))
-_encode = encoder([_SET_BY_CLAIMS.get(each.name, each) for each in RUNS_TABLE[len(KEY) :]])
+_encode = encoder(
+    _SET_BY_CLAIMS.get(each.name, each) for each in RUNS_TABLE[len(KEY) :] if each is not MARKS
+)
 
 
 def stored_item(run: Run) -> Item:

@@ -97,6 +97,18 @@ class SqliteRunStore:
         there, stored = self._change("skip run", run.key, skipped)
         return stored or _existing("skip run", there)
 
+    def reopen(self, run: Run) -> Claim:
+        there, stored = self._change(
+            "reopen run",
+            run.key,
+            lambda there: run if there and run_writes.may_reopen(there, run) else None,
+        )
+        if stored is not None:
+            return Claim(stored, taken=True)
+        if there is None:
+            return Claim(Run(run.key, RunState.CANCELLED), taken=False)
+        return Claim(there, taken=(there.state, there.dispatch) == (run.state, run.dispatch))
+
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
         there, stored = self._change(
             "stop run", run.key, lambda there: there and run_writes.stopped(there, reason, now)
