@@ -939,9 +939,8 @@ class MemoryRunStore:
             there = self.get(run.key)
             if there is None:
                 return Claim(Run(run.key, RunState.CANCELLED), taken=False)
-            to = run_writes.reopened(there, run)
-            if to is not None:
-                return Claim(self._store(to), taken=True)
+            if run_writes.may_reopen(there, run):
+                return Claim(self._store(run), taken=True)
             ours = (there.state, there.dispatch) == (run.state, run.dispatch)
             return Claim(there, taken=ours)
 

@@ -1,4 +1,4 @@
-"""The contract of `JoinStore`, on the fake, on SQLite and on every emulator of DynamoDB."""
+"""The contract of `JoinStore`, on the fake, in SQLite and on every emulator of DynamoDB."""
 
 from __future__ import annotations
 

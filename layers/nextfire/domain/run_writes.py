@@ -121,12 +121,10 @@ def skipped(there: Run | None, run: Run) -> Run | None:
     return run if run.on_request and never_claimed else None
 
 
-def reopened(there: Run, run: Run) -> Run | None:
-    """The SKIPPED run as *run*, if neither an executor nor a user skipped it; see
-    `RunStore.reopen`.
-    """
+def may_reopen(there: Run, run: Run) -> bool:
+    """Whether *there* was SKIPPED because of a parent, before the dispatch of *run*."""
     by_parent = there.state is RunState.SKIPPED and there.pool is None and there.covered == 1
-    return run if by_parent and there.dispatch < run.dispatch else None
+    return by_parent and there.dispatch < run.dispatch
 
 
 def may_redrive(there: Run, run: Run) -> bool:

@@ -14,7 +14,6 @@ _BUCKETS_KEPT = timedelta(hours=1)
 _EVENTS_KEPT = timedelta(days=90)
 _EXPIRED = {
     "runs": "rowid IN (SELECT rowid FROM runs WHERE expires_at < :seconds LIMIT :most)",
-    "joins": "rowid IN (SELECT rowid FROM joins WHERE expires_at < :seconds LIMIT :most)",
     "requests": "rowid IN (SELECT rowid FROM requests WHERE expires_at < :seconds LIMIT :most)",
     "endpoints": (
         "(owner, destination) IN "
@@ -30,8 +29,8 @@ _EXPIRED = {
 
 
 def remove_expired(database: Database, now: datetime) -> int:
-    """Remove the records, joins, requests, keys, endpoints, token buckets and events that expired
-    before *now*, in small transactions. Returns the number of removed rows.
+    """Remove the records, requests, keys, endpoints, token buckets and events that expired before
+    *now*, in small transactions. Returns the number of removed rows.
     """
     values = {
         "seconds": to_ms(now) // 1000,

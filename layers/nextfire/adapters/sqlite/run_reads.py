@@ -35,7 +35,7 @@ _SET_BY_CLAIMS: dict[str, Field[Run]] = {
 }
 _NAMES = frozenset(names(RUNS_TABLE))
 _encode = encoder(
-    [_SET_BY_CLAIMS.get(each.name, each) for each in RUNS_TABLE[len(KEY) :] if each is not MARKS]
+    _SET_BY_CLAIMS.get(each.name, each) for each in RUNS_TABLE[len(KEY) :] if each is not MARKS
 )
 
 

@@ -99,14 +99,15 @@ class SqliteRunStore:
 
     def reopen(self, run: Run) -> Claim:
         there, stored = self._change(
-            "reopen run", run.key, lambda there: there and run_writes.reopened(there, run)
+            "reopen run",
+            run.key,
+            lambda there: run if there and run_writes.may_reopen(there, run) else None,
         )
         if stored is not None:
             return Claim(stored, taken=True)
         if there is None:
-            return Claim(replace(run, state=RunState.CANCELLED), taken=False)
-        ours = (there.state, there.dispatch) == (run.state, run.dispatch)
-        return Claim(there, taken=ours)
+            return Claim(Run(run.key, RunState.CANCELLED), taken=False)
+        return Claim(there, taken=(there.state, there.dispatch) == (run.state, run.dispatch))
 
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
         there, stored = self._change(

@@ -31,11 +31,6 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         """CREATE INDEX runs_attention ON runs (attention, attention_at)
             WHERE attention IS NOT NULL""",
         "CREATE INDEX runs_expiry ON runs (expires_at) WHERE expires_at IS NOT NULL",
-        """CREATE TABLE joins (
-            run TEXT NOT NULL, part INTEGER NOT NULL, mark TEXT NOT NULL,
-            expires_at INTEGER NOT NULL,
-            PRIMARY KEY (run, part, mark)) STRICT""",
-        "CREATE INDEX joins_expiry ON joins (expires_at)",
         "CREATE TABLE control (id TEXT PRIMARY KEY, item TEXT NOT NULL) STRICT, WITHOUT ROWID",
         """CREATE TABLE keys (
             tenant TEXT NOT NULL, key_id TEXT NOT NULL, item TEXT NOT NULL, forget_at INTEGER,
