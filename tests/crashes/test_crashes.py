@@ -10,6 +10,7 @@ from tests.crashes.call_flows import CALL_FLOWS
 from tests.crashes.explorer import Explorer, Findings
 from tests.crashes.flows import FLOWS, Flow
 from tests.crashes.report import PROPERTY
+from tests.crashes.sequence_flows import SEQUENCE_FLOWS
 from tests.crashes.stack import TravelClock
 from tests.crons import LONG
 from tests.integration.deployment import Deployment
@@ -19,7 +20,9 @@ SAMPLE = 50
 
 Report = Callable[[str, Findings], None]
 
-each_flow = pytest.mark.parametrize("flow", [*FLOWS, *CALL_FLOWS], ids=lambda flow: flow.name)
+each_flow = pytest.mark.parametrize(
+    "flow", [*FLOWS, *CALL_FLOWS, *SEQUENCE_FLOWS], ids=lambda flow: flow.name
+)
 
 
 @pytest.fixture
