@@ -59,9 +59,19 @@ def _short() -> _Plan:
     """All tests except the long ones. The timing-sensitive ones start first."""
     histories = [*_PYTHON, "tests.simulation", "--seeds", "400"]
     return _Plan(
-        {"tests": [*_PYTEST, *_SIDE_BY_SIDE, "--ignore", "tests/e2e"]},
+        {
+            "tests": [
+                *_PYTEST,
+                *_SIDE_BY_SIDE,
+                "--ignore",
+                "tests/e2e",
+                "--ignore",
+                "tests/embedded",
+            ]
+        },
         [
             _Background("end to end", [*_PYTEST, "tests/e2e"]),
+            _Background("embedded", [*_PYTEST, "tests/embedded"]),
             _Background("histories", ["nice", "-n", "15", *histories]),
         ],
     )
