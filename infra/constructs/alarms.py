@@ -8,7 +8,7 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
-from infra.settings import Settings
+from infra.settings import Settings, StackTarget
 
 RUNBOOK = "docs/operate/runbook.md"
 
@@ -28,6 +28,7 @@ class Alarms:
 
     def __init__(self, scope: Construct, settings: Settings) -> None:
         self._scope = scope
+        self._is_local = settings.target is StackTarget.LOCAL
         self._delaying: list[cloudwatch.IAlarm] = []
         topic = _topic(scope, settings)
         self._action = actions.SnsAction(topic) if topic else None
@@ -69,6 +70,8 @@ class Alarms:
 
     def add_summary(self) -> None:
         """Add the composite alarm over the alarms that notify through it."""
+        if self._is_local:
+            return  # MiniStack has no composite alarms
         summary = cloudwatch.CompositeAlarm(
             self._scope,
             "jobs-not-on-time",
