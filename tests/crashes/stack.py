@@ -696,7 +696,7 @@ class Handler:
         process, quotas = self._has.process, self._has.stack.quotas
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("NEXTFIRE_QUOTAS", quotas.model_dump_json(by_alias=True))
-            patch.setattr(api, "dynamodb", lambda: process.dynamodb)
+            patch.setattr("nextfire.wiring.api.dynamodb", lambda: process.dynamodb)
             patch.setattr(api, "s3", lambda: process.s3)
             for executor in ("RequestThreadPool", "ThreadPoolExecutor"):
                 patch.setattr(api, executor, lambda _: self._has.inline)

@@ -61,6 +61,15 @@ def _send(stack: Stack, client: Any) -> None:
     )
 
 
+def _send_to_others(stack: Stack, client: Any) -> None:
+    client.send_message(
+        QueueUrl=stack.info.pools["calls"].queue_url,
+        MessageBody="{}",
+        MessageGroupId="none",
+        MessageDeduplicationId="none",
+    )
+
+
 def _write_script(stack: Stack, client: Any) -> None:
     client.put_object(Bucket=stack.info.scripts_bucket, Key="none.py", Body=b"")
 
@@ -207,7 +216,7 @@ def _list_dead(stack: Stack, client: Any) -> None:
         ("worker-default", "dynamodb", _put_job),
         ("worker-default", "dynamodb", _delete_job),
         ("worker-default", "dynamodb", _read_request),
-        ("worker-default", "sqs", _send),
+        ("worker-default", "sqs", _send_to_others),
         ("worker-default", "s3", _write_script),
         ("api", "s3", _write_output),
         ("api", "s3", _read_script),

@@ -138,10 +138,10 @@ def test_from_the_first_key_to_the_next_by_the_command(stack: Stack, tmp_path: P
     listed = nextfire(tmp_path, "--json", "jobs", "list", **reader)
     assert listed.returncode == 0, listed.stderr
     refused = nextfire(tmp_path, "jobs", "create", "--in", "1h", "--handler", "hello", **reader)
-    assert refused.returncode == 1
+    assert refused.returncode == 4
     assert "`run`" in refused.stderr
     rejected = nextfire(tmp_path, "jobs", "list", **admin | {"NEXTFIRE_API_KEY": _wrong(admin)})
-    assert rejected.returncode == 1
+    assert rejected.returncode == 4
     assert "wrong, expired or revoked" in rejected.stderr
     for done in (first, made, listed, refused, rejected):
         assert kept.read_text().strip() not in done.stdout + done.stderr

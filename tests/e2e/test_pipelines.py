@@ -6,12 +6,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nextfire import Client
+from nextfire import Client, Conflict
 from nextfire.client.pipelines.document import OWNER
 from nextfire_cli.local.cdk import inherited_environment
 from tests.e2e.conftest import Stack
@@ -66,9 +67,11 @@ def command(stack: Stack) -> Command:
 def client(stack: Stack) -> Iterator[Client]:
     with Client(stack.info.endpoint, stack.info.api_key) as client:
         yield client
-        for job in client.jobs():
-            if job.state != "CANCELLED" and OWNER in job.document.get("labels", {}):
-                client.delete_job(job.job_id)
+        for _ in range(5):  # children first: parents are rejected until they have none
+            for job in client.jobs():
+                if job.state != "CANCELLED" and OWNER in job.document.get("labels", {}):
+                    with suppress(Conflict):
+                        client.delete_job(job.job_id)
 
 
 def job(job_id: str, *parents: str, **fields: Any) -> dict[str, Any]:

@@ -323,7 +323,7 @@ class Deployment:
         operations = ("get_item", "put_item", "update_item", "query", "transact_write_items")
         proxy.instead = dict.fromkeys(operations, step)
         with monkeypatch.context() as patch:
-            patch.setattr(api, "dynamodb", lambda: proxy)
+            patch.setattr("nextfire.wiring.api.dynamodb", lambda: proxy)
             api.services.cache_clear()
             api.services()
             with ThreadPoolExecutor(len(calls)) as threads:

@@ -615,7 +615,7 @@ class TestRefusals:
             )
 
         proxy.instead["get_item"] = throttle
-        monkeypatch.setattr(api, "dynamodb", lambda: proxy)
+        monkeypatch.setattr("nextfire.wiring.api.dynamodb", lambda: proxy)
         api.services.cache_clear()
 
         answer = system.call("GET", "/v1/jobs/a")
@@ -823,7 +823,7 @@ class TestPatch:
             return real(**request)
 
         proxy.instead["transact_write_items"] = overtaken
-        monkeypatch.setattr(api, "dynamodb", lambda: proxy)
+        monkeypatch.setattr("nextfire.wiring.api.dynamodb", lambda: proxy)
         api.services.cache_clear()
 
         changed = system.call("PATCH", "/v1/jobs/a", {"labels": {"ours": "1"}})

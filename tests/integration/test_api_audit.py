@@ -132,7 +132,7 @@ class TestWhatItTells:
             system.call("PATCH", "/v1/jobs/a", {"name": "meanwhile"})
             return real(**request)
 
-        monkeypatch.setattr(api, "dynamodb", lambda: proxy)
+        monkeypatch.setattr("nextfire.wiring.api.dynamodb", lambda: proxy)
         api.services.cache_clear()
         events()
         proxy.instead["transact_write_items"] = meanwhile
@@ -280,7 +280,7 @@ def test_an_event_that_cannot_be_made_is_no_failure_of_the_request(
 def test_it_costs_no_call(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     system.call("POST", "/v1/jobs", JOB)
     proxy = Proxy(system.database)
-    monkeypatch.setattr(api, "dynamodb", lambda: proxy)
+    monkeypatch.setattr("nextfire.wiring.api.dynamodb", lambda: proxy)
     api.services.cache_clear()
     system.call("GET", "/v1/jobs/a")
 

@@ -229,7 +229,7 @@ class TestAgain:
         self, system: Deployment, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         proxy = Proxy(system.database)
-        monkeypatch.setattr(api, "dynamodb", lambda: proxy)
+        monkeypatch.setattr("nextfire.wiring.api.dynamodb", lambda: proxy)
         api.services.cache_clear()
 
         system.call("POST", "/v1/jobs", CRON)

@@ -65,6 +65,7 @@ WAYS: dict[str, Way] = {
     "deleteJob": Way(),
     "drainJob": Way({"reason": "r"}),
     "getDescription": Way(own=True),
+    "getChain": Way(),
     "getEndpoint": Way(own=True),
     "getExecution": Way(),
     "getHealth": Way(own=True),

@@ -148,7 +148,7 @@ def test_a_tenant_without_quotas_gets_an_answer_without_a_read(
     system: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy = Proxy(system.database)
-    monkeypatch.setattr(api, "dynamodb", lambda: proxy)
+    monkeypatch.setattr("nextfire.wiring.api.dynamodb", lambda: proxy)
     api.services.cache_clear()
     system.call("GET", "/v1/health")
     api.services()

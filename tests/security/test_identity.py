@@ -462,7 +462,7 @@ class TestRequestLimits:
         self, limited: Deployment, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         database = Proxy(limited.database)
-        monkeypatch.setattr(api, "dynamodb", lambda: database)
+        monkeypatch.setattr("nextfire.wiring.api.dynamodb", lambda: database)
         monkeypatch.setattr(api, "dynamodb_fail_fast", lambda: database)
         api.services.cache_clear()
         who = self.key()
