@@ -64,7 +64,7 @@ def test_one_job_too_many_is_refused_until_one_is_deleted(
         file = tmp_path / "job.json"
         file.write_text(json.dumps(YEARLY))
         ran = nextfire(stack, key, "jobs", "create", "-f", str(file))
-        assert ran.returncode == 1
+        assert ran.returncode == 6
         assert "quota" in ran.stderr
         assert json.loads(nextfire(stack, key, "quotas", "--json").stdout)["used"] == {"jobs": 1}
     finally:
