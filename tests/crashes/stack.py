@@ -697,7 +697,7 @@ class Handler:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("NEXTFIRE_QUOTAS", quotas.model_dump_json(by_alias=True))
             patch.setattr("nextfire.wiring.api.dynamodb", lambda: process.dynamodb)
-            patch.setattr(api, "s3", lambda: process.s3)
+            patch.setattr("nextfire.wiring.api.s3", lambda: process.s3)
             for executor in ("RequestThreadPool", "ThreadPoolExecutor"):
                 patch.setattr(api, executor, lambda _: self._has.inline)
             patch.setattr(many_jobs, "TOGETHER", 2)

@@ -159,7 +159,8 @@ SCOPES: dict[str, str] = {
     **dict.fromkeys(["getHealth"], "none"),
     **dict.fromkeys(
         [
-            "getDescription", "getExecution", "getJob", "getQuotas", "listAllExecutions",
+            "getChain", "getDescription", "getExecution", "getJob", "getQuotas",
+            "listAllExecutions",
             "listExecutions", "listJobs", "listScriptVersions", "listScripts", "listUpcoming",
             "previewSchedule", "readLog", "getEndpoint", "listEndpoints",
         ],
@@ -463,7 +464,7 @@ class TestRequestLimits:
     ) -> None:
         database = Proxy(limited.database)
         monkeypatch.setattr("nextfire.wiring.api.dynamodb", lambda: database)
-        monkeypatch.setattr(api, "dynamodb_fail_fast", lambda: database)
+        monkeypatch.setattr("nextfire.wiring.api.dynamodb_fail_fast", lambda: database)
         api.services.cache_clear()
         who = self.key()
         while limited.call("GET", "/v1/jobs", authorizer=who).status == 200:
@@ -486,7 +487,7 @@ class TestRequestLimits:
 
         database = Proxy(limited.database)
         database.instead = {"update_item": throttle}
-        monkeypatch.setattr(api, "dynamodb_fail_fast", lambda: database)
+        monkeypatch.setattr("nextfire.wiring.api.dynamodb_fail_fast", lambda: database)
         api.services.cache_clear()
         who = self.key()
 
