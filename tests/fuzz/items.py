@@ -19,7 +19,7 @@ from nextfire.adapters.dynamodb.endpoint_items import encode_endpoint
 from nextfire.adapters.dynamodb.fields import encoder
 from nextfire.adapters.dynamodb.items import to_item
 from nextfire.adapters.dynamodb.job_items import encode_job
-from nextfire.adapters.dynamodb.run_items import KEY, RUNS_TABLE, encode_key
+from nextfire.adapters.dynamodb.run_items import KEY, MARKS, RUNS_TABLE, encode_key
 from nextfire.domain.backfill import Backfill, Order
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry
@@ -223,7 +223,7 @@ def runs(draw: st.DrawFn) -> Run:
     return run
 
 
-_encode_run = encoder(RUNS_TABLE[len(KEY) :])
+_encode_run = encoder([each for each in RUNS_TABLE[len(KEY) :] if each is not MARKS])
 
 
 def job_item(job: Job) -> Item:
