@@ -698,8 +698,11 @@ class Handler:
             patch.setenv("NEXTFIRE_QUOTAS", quotas.model_dump_json(by_alias=True))
             patch.setattr("nextfire.wiring.api.dynamodb", lambda: process.dynamodb)
             patch.setattr("nextfire.wiring.api.s3", lambda: process.s3)
-            for executor in ("RequestThreadPool", "ThreadPoolExecutor"):
-                patch.setattr(api, executor, lambda _: self._has.inline)
+            for executor in (
+                "functions.api.app.RequestThreadPool",
+                "nextfire.wiring.api.ThreadPoolExecutor",
+            ):
+                patch.setattr(executor, lambda _: self._has.inline)
             patch.setattr(many_jobs, "TOGETHER", 2)
             patch.setattr(many_jobs, "PAGES_AT_MOST", 1)
             api.services.cache_clear()
