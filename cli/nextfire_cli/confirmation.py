@@ -17,7 +17,7 @@ def confirm(caller: Session, question: str, *, yes: bool) -> None:
     """Ask *question* in a terminal, unless *yes*.
 
     Raises:
-        CliError: The answer is no, or there is no terminal to ask in.
+        CliError: The answer is no, or the input is not a terminal.
     """
     if yes:
         return

@@ -147,7 +147,7 @@ class HandOver:
             return _Ends({edge.job: state}, ended_at + edge.delay)
         group = group_of(edges, edge.job)
         if not self.joins.read(run, [group]):
-            # Before the first mark: whoever dies in between repeats this.
+            # Before the first mark: an executor that dies in between repeats this.
             # With the longest delay: so it is never before the start of a complete join.
             longest = max(each.delay for each in edges)
             until = ended_at + child.definition.join_timeout + longest

@@ -7,7 +7,7 @@ import sqlite3
 
 
 class OwnConnection:
-    """Owns *connection*: closes it when it is no longer used. A forked process leaves it open:
+    """Owns *connection*: closes it after its last use. A forked process leaves it open:
     closing it there would damage the locks of its parent.
     """
 
