@@ -71,8 +71,8 @@ def read_job(body: object) -> JobRequest:
         job = read_as(ShortJob, long)
     except ValidationError as error:
         faults = error.errors(include_url=False)
-        if "target" not in body and any(fault["loc"][0] == "jobId" for fault in faults):
-            faults = [fault for fault in faults if fault["loc"][0] != "target"]
+        if "target" not in body and any(fault["loc"][:1] == ("jobId",) for fault in faults):
+            faults = [fault for fault in faults if fault["loc"][:1] != ("target",)]
         errors = [_as_spelt(fault, "target" in body) for fault in faults]
         raise ModelValidationError(errors, ShortJob) from error
     if job.job_id is None:
@@ -81,6 +81,8 @@ def read_job(body: object) -> JobRequest:
 
 
 def _as_spelt(fault: ErrorDetails, has_target: bool) -> ErrorDetails:  # noqa: FBT001
+    if not fault["loc"]:  # a fault of several fields together
+        return fault
     first, *rest = fault["loc"]
     if first == "target" and not has_target:
         return {**fault, "loc": ("taskId",)}  # which is its handler

@@ -151,8 +151,9 @@ class Stack:
         return worker.pid
 
     def workers(self) -> list[int]:
-        """The process ids of the live workers, each a child of its supervisor."""
-        theirs = [each.pid for each in self.info.processes if "worker" in each.name and each.alive]
+        """The process ids of the pool default's live workers, each a child of its supervisor."""
+        parts = [each for each in self.info.processes if "worker-default-" in each.name]
+        theirs = [each.pid for each in parts if each.alive]
         ours = [worker.pid for worker in self._workers if worker.poll() is None]
         return [child for supervisor in (*theirs, *ours) for child in children_of(supervisor)]
 

@@ -64,8 +64,9 @@ class Stack:
         return Database(self.state / "embedded" / DATABASE)
 
     def workers(self) -> list[int]:
-        """The process ids of the live workers, each a child of its supervisor."""
-        supervisors = [p["pid"] for name, p in self.info.parts().items() if "worker" in name]
+        """The process ids of the pool default's live workers, each a child of its supervisor."""
+        parts = self.info.parts().items()
+        supervisors = [each["pid"] for name, each in parts if "worker-default-" in name]
         return [child for pid in supervisors if pid for child in children_of(pid)]
 
     def kill_worker(self, pid: int) -> None:

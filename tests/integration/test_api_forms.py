@@ -88,6 +88,8 @@ def test_short_form_without_params(system: Deployment) -> None:
         (SHORT | {"schedule": "* * * * *"}, {"schedule"}),
         (SHORT | {"payload": {}}, {"payload"}),
         (SHORT | {"jobId": "a"}, {"jobId"}),
+        (SHORT | {"triggerRule": "ALL_DONE"}, {"after"}),
+        ({"cron": "* * * * *", "triggerRule": "ALL_DONE"}, {"after", "taskId"}),
     ],
 )
 def test_what_is_wrong_is_told_in_the_callers_words(

@@ -162,12 +162,6 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "They are independent, and both are done before anything is deleted.",
     ),
     Equivalent(
-        "layers/nextfire/usecases/execute_run.py",
-        "ExecuteRun._with_job",
-        "False for decision.action is ClaimAction.CANCEL",
-        "The store refuses DEAD after a cancel request, and the run then ends as here.",
-    ),
-    Equivalent(
         "layers/nextfire/usecases/record_outcome.py",
         "RecordOutcome.settle",
         "first if job.state is JobState.ACTIVE…",

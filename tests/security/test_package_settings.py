@@ -127,7 +127,7 @@ def test_the_policy_of_a_pool_is_what_its_executor_reads() -> None:
         | {"lease": "PT1M", "packages": "inline", "package_index": INDEX, "trusted_signers": "[]"}
         | {"output_cap": "1024", "log_cap": "2048", "script_memory": "64"}
         | {"egress": "open", "metadata": "closed", "visible_folders": "/srv"}
-        | {"isolation": "process", "targets": "scripts"}
+        | {"isolation": "process", "targets": "scripts", "quotas": "{}"}
     ).package_policy
 
     assert (read.allow, read.require_hashes, read.builds) == (("a",), True, False)

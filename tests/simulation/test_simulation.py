@@ -222,7 +222,14 @@ def continue_group(patch: pytest.MonkeyPatch) -> None:
 
 
 def skip_hand_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(MessageBatch, "_hand_back", lambda *_: None)
+    """What the batch did not start stays hidden until its visibility timeout ends."""
+
+    def hide(batch: Any, message: Any, duration: timedelta) -> None:
+        if duration:
+            whole(batch, message, duration)
+
+    whole = MessageBatch._hide  # noqa: SLF001
+    patch.setattr(MessageBatch, "_hide", hide)
 
 
 def name_only_the_first(patch: pytest.MonkeyPatch) -> None:
