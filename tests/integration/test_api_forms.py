@@ -89,7 +89,7 @@ def test_short_form_without_params(system: Deployment) -> None:
         (SHORT | {"payload": {}}, {"payload"}),
         (SHORT | {"jobId": "a"}, {"jobId"}),
         (SHORT | {"triggerRule": "ALL_DONE"}, {"after"}),
-        ({"cron": "* * * * *", "triggerRule": "ALL_DONE"}, {"after", "taskId"}),
+        ({"cron": "* * * * *", "triggerRule": "ALL_DONE"}, {"taskId"}),
     ],
 )
 def test_what_is_wrong_is_told_in_the_callers_words(

@@ -235,7 +235,7 @@ class JobDefinition(WhenDocument):
         elif twice is not None:
             problem, remedy = f"{twice} is listed twice", "List each parent once."
         if problem:
-            details = {"problem": f"after: {problem}", "remedy": remedy}
+            details = {"field": "after", "problem": problem, "remedy": remedy}
             raise PydanticCustomError("after", "{problem}", details)
         return self
 

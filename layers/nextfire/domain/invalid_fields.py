@@ -42,7 +42,7 @@ def invalid_fields(
     document, or of its part at *place*; provides the names of known fields.
     """
     found: dict[str, InvalidValue] = {}  # by its text
-    for fault in _relevant(errors):
+    for fault in map(_of_member, _relevant(errors)):
         field = ".".join(filter(None, [place, *map(str, fault["loc"])])) or "body"
         value = _ABSENT if _absent(fault) else _shown(fault["input"])
         if _is_secret(fault["loc"]) and value != _ABSENT:
@@ -83,6 +83,16 @@ def _relevant(faults: Sequence[ErrorDetails]) -> Iterator[ErrorDetails]:
             yield {**fault, "loc": (*loc[:3], *loc[4:])}
 
 
+def _of_member(fault: ErrorDetails) -> ErrorDetails:
+    """*fault*; as one of the member that its context names, if it concerns several members."""
+    member = fault.get("ctx", {}).get("field")
+    if member is None:
+        return fault
+    document = fault["input"]
+    value = document.get(member) if isinstance(document, dict) else None
+    return {**fault, "loc": (*fault["loc"], member), "input": value}
+
+
 def _is_secret(loc: tuple[int | str, ...]) -> bool:
     """Whether the value at *loc* may be a secret that a reference should replace."""
     return any(name in _MAY_BE_SECRET for name in loc) and "http" in loc
@@ -98,5 +108,5 @@ def _shown(value: object) -> str:
 
 def _absent(fault: ErrorDetails) -> bool:
     return fault["type"] == "missing" or (
-        fault["type"] == "schedule_form" and fault["input"] is None
+        fault["type"] in {"schedule_form", "after"} and fault["input"] is None
     )
