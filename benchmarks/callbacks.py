@@ -1,10 +1,12 @@
-"""HTTP callbacks due in one second, next to a bare loop of an async client; and Lambda's share."""
+"""HTTP callbacks due at one instant, next to a bare loop of an async client; and Lambda's share."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,11 +18,14 @@ from typing import Any
 
 import httpx2
 
+from benchmarks.embedded import state_folder
 from benchmarks.harness import Child, Stack, wait_until
 from benchmarks.harness import stack as running_stack
 from benchmarks.report import Result, tell
+from nextfire import Client
 from nextfire.adapters.aws.clients import sqs
 from nextfire.adapters.sqs.run_queue import SqsInbox, SqsRunQueue
+from nextfire.client.access import Bearer
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.message import RunMessage
 from nextfire.settings import ExecutorSettings
@@ -28,6 +33,7 @@ from nextfire.usecases.concurrent_batch import ConcurrentBatch
 from nextfire.usecases.handled import Disposition, Handled
 from nextfire.wiring.execution import executor_config, executor_ports
 from nextfire.wiring.executor import build_executor
+from nextfire_cli.local.embedded import EmbeddedStack
 
 POOL = "calls"
 CALLS = 2000
@@ -39,49 +45,120 @@ BATCH = 10
 BOUND_LAST_START = 2.0
 BOUND_LAMBDA = 1 / 6
 _LEASE = timedelta(seconds=60)
+_SHORT_LEAD, _LEAD = timedelta(seconds=3), timedelta(seconds=20)
+"""Time to create jobs before they are due."""
+_MOST = timedelta(minutes=10)
+_PER_REQUEST = 100
 
 
 def measure() -> Result:
-    """Run a real worker of a pool of calls against a real server, with the deployed tables and
-    queue; then batches as the Lambda function processes them.
+    """Run the embedded stack, and then a worker on the emulated one, against a real server; then
+    batches as the Lambda function processes them.
     """
     result = Result()
+    _embedded(result)
     with running_stack(watcher=False) as stack, receiver(stack) as (url, log):
         worker = _worker(stack)
         runs = _Runs(stack, f"{url}/callback")
         runs.await_all(runs.send(SLOTS), worker)  # starts threads, loads the job's definition
-        tell(f"{CALLS} calls due at once")
-        due_at = time.time()
+        tell(f"{CALLS} calls sent at once to the emulated queue")
+        sent_at = time.time()
         sent = runs.send(CALLS)
         runs.await_all(sent, worker)
         stack.end(worker)
-        ids = {key.execution_id for key in sent}
-        arrived = [(at, key) for at, key in arrivals(log) if key in ids]
-        tell("the same calls by a bare loop of an async client")
-        bare_at = time.time()
-        asyncio.run(_bare_loop(f"{url}/bare"))
-        bare = max(at for at, key in arrivals(log) if key.startswith("bare-")) - bare_at
+        last = _Calls(log, {key.execution_id for key in sent}).last - sent_at
+        bare = _bare(url, log)
         concurrent, alone = _lambda_seconds(stack, runs)
-    counts = Counter(key for _, key in arrived)
-    last = max(at for at, _ in arrived) - due_at
-    result.add("last_start_s", f"{CALLS} due → last request arrived", last, unit="s")
-    result.add("bare_last_start_s", "the same by a bare loop", bare, unit="s")
-    result.add("last_start_ratio", "of the two", last / bare, most=BOUND_LAST_START)
+    result.add("emulated_last_start_ratio", "the same on the emulated stack", last / bare)
     result.add(
         "lambda_seconds_ratio",
         f"seconds of an invocation per call, in batches of {BATCH}; of one call at a time",
         concurrent / alone,
         most=BOUND_LAMBDA,
     )
-    result.add("lost", "calls that did not arrive", len(ids - counts.keys()), most=0)
-    result.add("twice", "calls that arrived twice", sum(n > 1 for n in counts.values()))
     result.notes.append(
-        f"A worker with {SLOTS} slots; a server that responds after {WAIT} s over plain HTTP; a "
-        f"bare loop of httpx2 with {SLOTS} connections. {INVOCATIONS * BATCH} calls in batches of "
-        f"{BATCH}, and {INVOCATIONS} one at a time. MiniStack and the server use the same "
-        "processors at the same time."
+        f"Embedded: {CALLS} jobs due at one instant, sent by the watcher, called by a worker with "
+        f"{SLOTS} slots. Emulated: {CALLS} messages sent at once, called by a worker with {SLOTS} "
+        "slots; MiniStack serves one request after the other, about seven for each run. A server "
+        f"that responds after {WAIT} s over plain HTTP; a bare loop of httpx2 with {SLOTS} "
+        f"connections. {INVOCATIONS * BATCH} calls in batches of {BATCH}, and {INVOCATIONS} one at "
+        "a time. Everything shares the processors."
     )
     return result
+
+
+class _Calls:
+    """The calls of *expected* in the file of arrivals *log*."""
+
+    def __init__(self, log: Path, expected: set[str]) -> None:
+        arrived = [(at, key) for at, key in arrivals(log) if key in expected]
+        self.last = max(at for at, _ in arrived)
+        counts = Counter(key for _, key in arrived)
+        self.lost = len(expected - counts.keys())
+        self.twice = sum(count > 1 for count in counts.values())
+
+
+def _embedded(result: Result) -> None:
+    with (
+        state_folder("bench-callbacks-") as state,
+        EmbeddedStack(state, sources=Path.cwd()).running(tell) as info,
+        Client(info.endpoint, auth=Bearer(info.api_key)) as client,
+        local_receiver(state) as (url, log),
+    ):
+        _await_calls(client, _create(client, url, SLOTS, _SHORT_LEAD))
+        tell(f"{CALLS} calls due at once")
+        jobs = _create(client, url, CALLS, _LEAD)
+        # Without the API, which would take processor time from the calls.
+        wait_until(lambda: len(arrivals(log)) >= SLOTS + CALLS, most=_MOST, what="the calls")
+        executions = _await_calls(client, jobs)
+        calls = _Calls(log, set(executions))
+        due = max(datetime.fromisoformat(each["scheduledAt"]) for each in executions.values())
+        last = calls.last - due.timestamp()
+        bare = _bare(url, log)
+    result.add("last_start_s", f"{CALLS} due → last request arrived", last, unit="s")
+    result.add("bare_last_start_s", "the same by a bare loop", bare, unit="s")
+    result.add("last_start_ratio", "of the two", last / bare, most=BOUND_LAST_START)
+    result.add("lost", "calls that did not arrive", calls.lost, most=0)
+    result.add("twice", "calls that arrived twice", calls.twice)
+
+
+def _create(client: Client, url: str, count: int, lead: timedelta) -> list[str]:
+    """Create *count* jobs that call *url* once, all *lead* from now. Returns their ids."""
+    at = (datetime.now(UTC) + lead).replace(microsecond=0)
+    job = {
+        "type": "ONCE",
+        "schedule": at.isoformat(),
+        "target": {"pool": POOL, "http": {"url": f"{url}/callback"}},
+    }
+    ids = []
+    for first in range(0, count, _PER_REQUEST):
+        made = client.create_jobs([job] * min(_PER_REQUEST, count - first))
+        ids += [each.job.job_id for each in made.results]
+    return ids
+
+
+def _await_calls(client: Client, jobs: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The executions of *jobs*, by id, once all have ended."""
+    found: dict[str, dict[str, Any]] = {}
+
+    def over() -> bool:
+        for job in jobs[len(found) :]:
+            items = client.list_executions(job).items
+            if not items or items[0].finished_at is None:
+                return False
+            found[items[0].execution_id] = items[0].document
+        return True
+
+    wait_until(over, most=_MOST, what=f"{len(jobs)} runs")
+    return found
+
+
+def _bare(url: str, log: Path) -> float:
+    """Seconds until the last request of the bare loop arrives."""
+    tell("the same calls by a bare loop of an async client")
+    began = time.time()
+    asyncio.run(_bare_loop(f"{url}/bare"))
+    return max(at for at, key in arrivals(log) if key.startswith("bare-")) - began
 
 
 class _Quiet:
@@ -144,7 +221,7 @@ class _Runs:
                 left.pop()
             return True
 
-        wait_until(over, most=timedelta(minutes=10), what=f"{len(keys)} runs; see {worker.log}")
+        wait_until(over, most=_MOST, what=f"{len(keys)} runs; see {worker.log}")
 
 
 def _lambda_seconds(stack: Stack, runs: _Runs) -> tuple[float, float]:
@@ -205,6 +282,17 @@ def _worker(stack: Stack) -> Child:
         "POWERTOOLS_LOG_LEVEL": "WARNING",
     }
     return stack.spawn("functions.worker", name="worker", environment=environment)
+
+
+@contextmanager
+def local_receiver(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Run the server in its own process, which keeps the file of arrivals in *folder*."""
+    log = folder / "arrivals"
+    program = [sys.executable, "-m", "benchmarks.receiver", str(log), str(WAIT)]
+    with subprocess.Popen(program) as process:
+        wait_until(log.exists, most=timedelta(seconds=20), what="the server")
+        yield log.read_text().splitlines()[0], log
+        process.terminate()
 
 
 @contextmanager

@@ -44,10 +44,10 @@ os.write(marks, (os.environ["NEXTFIRE_EXECUTION_ID"] + "\\n").encode())
 def measure() -> Result:
     """Run the real stack with one worker of 16 slots, and scripts in processes."""
     result = Result()
-    with _folder() as state:
+    with state_folder() as state:
         result.add("start_s", "`nextfire up`", _start(state), most=MAX_START, unit="s")
     with (
-        _folder() as state,
+        state_folder() as state,
         EmbeddedStack(state, sources=ROOT).running(tell) as info,
         Client(info.endpoint, auth=Bearer(info.api_key)) as client,
     ):
@@ -66,9 +66,10 @@ def measure() -> Result:
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def state_folder(prefix: str = "bench-embedded-") -> Iterator[Path]:
+    """A folder for the state of a stack, which is removed at the end."""
     # Scripts of dedicated users must be able to enter it.
-    state = Path(tempfile.mkdtemp(prefix="bench-embedded-", dir="/var/tmp"))
+    state = Path(tempfile.mkdtemp(prefix=prefix, dir="/var/tmp"))
     state.chmod(0o711)
     try:
         yield state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections import defaultdict
@@ -43,11 +44,14 @@ class Reply:
 
 
 class CallbackServer:
-    """`responses`: the function that makes the responses, by path; by default 200."""
+    """`responses`: the function that makes the responses, by path; by default 200. `client`: a
+    certificate and key of *authority*, in PEM, for clients that must show one.
+    """
 
-    def __init__(self, url: str, ca: str) -> None:
+    def __init__(self, url: str, authority: Authority) -> None:
         self.url = url
-        self.ca = ca
+        self.ca = authority.bundle.read_text()
+        self.client = authority.issue("client")
         self.responses: dict[str, Responses] = {}
         self._received: defaultdict[str, list[Received]] = defaultdict(list)
         self._lock = threading.Lock()
@@ -71,8 +75,12 @@ class CallbackServer:
 
 
 @contextmanager
-def callback_server(folder: Path, scheme: str = "https") -> Iterator[CallbackServer]:
-    """Run a server on 127.0.0.1; with https it has a certificate of a test authority."""
+def callback_server(
+    folder: Path, scheme: str = "https", *, mutual: bool = False
+) -> Iterator[CallbackServer]:
+    """Run a server on 127.0.0.1; with https it has a certificate of a test authority. *mutual*:
+    clients must show a certificate of that authority too.
+    """
     authority = Authority(folder)
 
     class Handler(BaseHTTPRequestHandler):
@@ -108,12 +116,14 @@ def callback_server(folder: Path, scheme: str = "https") -> Iterator[CallbackSer
 
     server = Server(("127.0.0.1", 0), Handler)
     if scheme == "https":
-        server.socket = authority.server_context("127.0.0.1").wrap_socket(
+        context = authority.server_context("127.0.0.1")
+        if mutual:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(authority.bundle)
+        server.socket = context.wrap_socket(
             server.socket, server_side=True, do_handshake_on_connect=False
         )
-    ours = CallbackServer(
-        f"{scheme}://127.0.0.1:{server.server_port}", authority.bundle.read_text()
-    )
+    ours = CallbackServer(f"{scheme}://127.0.0.1:{server.server_port}", authority)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import subprocess
 import sys
@@ -27,20 +28,27 @@ from tests.e2e.callback_server import (
     json_of,
 )
 from tests.e2e.conftest import CALLER, Stack
+from tests.e2e.test_path import until
 
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef01234567").decode()
 TOKEN = "planted-token-8d1f"
+OAUTH_SECRET = "planted-secret-of-the-client-52c0"
+ISSUED_TOKEN = "planted-access-token-a911"
+BROKEN_KEY = "-----BEGIN PRIVATE KEY-----\nplanted-key-77e3\n-----END PRIVATE KEY-----\n"
 
 
 @pytest.fixture(scope="module")
 def server(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CallbackServer]:
     with callback_server(tmp_path_factory.mktemp("authority")) as server:
-        parameters, place = stack.client("ssm"), f"pools/calls/{CALLER}"
         for name, value in {"ca": server.ca, "signing": SECRET, "token": TOKEN}.items():
-            parameters.put_parameter(
-                Name=f"/nextfire/{place}/{name}", Value=value, Type="SecureString", Overwrite=True
-            )
+            put_secret(stack, name, value)
         yield server
+
+
+def put_secret(stack: Stack, name: str, value: str) -> None:
+    """Store *value* where calls of `CALLER` find the parameter *name*."""
+    path = f"/nextfire/pools/calls/{CALLER}/{name}"
+    stack.client("ssm").put_parameter(Name=path, Value=value, Type="SecureString", Overwrite=True)
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +103,17 @@ class Callbacks:
                 return dict(found)
             time.sleep(0.2)
         raise AssertionError("the replay did not end")
+
+    def executions(self, job_id: str) -> list[dict[str, Any]]:
+        """The job's executions, oldest first."""
+        items: list[dict[str, Any]] = self._api.get(f"/v1/jobs/{job_id}/executions").json()["items"]
+        return items[::-1]
+
+    def cancel(self, execution_id: str) -> None:
+        self._api.post(f"/v1/executions/{execution_id}/cancel").raise_for_status()
+
+    def delete(self, job_id: str) -> None:
+        self._api.delete(f"/v1/jobs/{job_id}").raise_for_status()
 
     def job(self, job_id: str) -> dict[str, Any]:
         return dict(self._api.get(f"/v1/jobs/{job_id}").json())
@@ -226,6 +245,48 @@ def test_a_status_can_be_declared_a_success(
     assert (run["state"], run["attempts"][0]["call"]["status"]) == ("SUCCEEDED", 409)
 
 
+@pytest.mark.parametrize(
+    ("overlap", "states"),
+    [
+        ("QUEUE", {"SUCCEEDED"}),
+        ("SKIP", {"SUCCEEDED", "SKIPPED"}),
+        ("REPLACE", {"CANCELLED"}),
+    ],
+)
+def test_calls_that_overlap_follow_the_policy(
+    callbacks: Callbacks, server: CallbackServer, path: str, overlap: str, states: set[str]
+) -> None:
+    took = timedelta(seconds=3)
+    server.responses[path] = lambda _: Reply(wait=took.total_seconds())
+    job = callbacks.create(path, type="INTERVAL", schedule="PT2S", overlap=overlap)
+
+    def ended() -> list[dict[str, Any]]:
+        runs = [each for each in callbacks.executions(job) if "finishedAt" in each]
+        return runs if len(runs) >= 3 else []
+
+    runs = until(ended, "three executions that ended")
+    callbacks.delete(job)
+
+    assert {each["state"] for each in runs} == states
+    calls = [one.at for one in server.received(path)]
+    if overlap != "REPLACE":
+        assert all(later - one >= took for one, later in itertools.pairwise(calls))
+
+
+def test_a_call_is_cancelled_and_not_retried(
+    callbacks: Callbacks, server: CallbackServer, path: str
+) -> None:
+    server.responses[path] = lambda _: Reply(wait=15)
+    job = callbacks.create(path)
+    [one] = until(lambda: server.received(path), "the call")
+
+    callbacks.cancel(one.headers["Idempotency-Key"])
+    run = callbacks.ended(job, within=12)
+
+    assert (run["state"], run["attempt"]) == ("CANCELLED", 1)
+    assert len(server.received(path)) == 1
+
+
 def test_gone_pauses_the_job(callbacks: Callbacks, server: CallbackServer, path: str) -> None:
     server.responses[path] = in_turn(410)
     job = callbacks.create(path, type="INTERVAL", schedule="PT1H", retryPolicy={"maxAttempts": 1})
@@ -271,24 +332,76 @@ def test_a_callback_needs_a_pool_of_calls(stack: Stack) -> None:
     assert "target.pool" in answer.text
 
 
-def test_a_secret_that_a_server_echoes_is_stored_nowhere(
-    callbacks: Callbacks, server: CallbackServer, stack: Stack, path: str
+def echo(one: Received) -> Reply:
+    """A rejection that quotes what the request had."""
+    sent = one.headers["Authorization"]
+    body = json.dumps({"got": sent, "body": one.body.decode()}).encode()
+    return Reply(500, body, {"Location": f"/{sent}"})
+
+
+def test_secrets_that_servers_echo_are_stored_nowhere(
+    callbacks: Callbacks, server: CallbackServer, stack: Stack, path: str, tmp_path: Path
 ) -> None:
-    """Searched for in logs, tables, objects and dead letters, after all tests above."""
+    """Searched for in logs, tables, objects and dead letters, after all tests above. Echoed: a
+    bearer token; the secret of an OAuth client, by the token server; the token that it issued, by
+    the receiver. Not sent: the keys of the signature and of the client certificate.
+    """
+    with callback_server(tmp_path, mutual=True) as mutual:
+        certificate, private = mutual.client
+        planted = {
+            "client": OAUTH_SECRET,
+            "mutual-ca": mutual.ca,
+            "certificate": certificate,
+            "key": private,
+            "broken-key": BROKEN_KEY,
+        }
+        for name, value in planted.items():
+            put_secret(stack, name, value)
+        issued = json.dumps({"access_token": ISSUED_TOKEN, "expires_in": 600}).encode()
+        server.responses |= {path: echo, f"{path}/no-token": echo}
+        server.responses[f"{path}/token"] = lambda _: Reply(body=issued)
+        pair = {"ca": {"parameter": "mutual-ca"}, "certificate": {"parameter": "certificate"}}
+        shown = pair | {"key": {"parameter": "key"}}
+        broken = pair | {"key": {"parameter": "broken-key"}}
+        calls: dict[str, dict[str, Any]] = {
+            "bearer": {"auth": {"type": "bearer", "token": {"parameter": "token"}}},
+            "signed": {"auth": oauth2(server, f"{path}/token"), "sign": [{"parameter": "signing"}]},
+            "no token": {"auth": oauth2(server, f"{path}/no-token")},
+            "mutual": {"url": f"{mutual.url}{path}", "tls": shown},
+            "broken": {"url": f"{mutual.url}{path}", "tls": broken},
+        }
+        once = {"maxAttempts": 1}
+        jobs = {
+            name: callbacks.create(path, http=http, retryPolicy=once)
+            for name, http in calls.items()
+        }
+        runs = {name: callbacks.ended(job) for name, job in jobs.items()}
+        assert len(mutual.received(path)) == 1
 
-    def echo(one: Received) -> Reply:
-        body = json.dumps({"got": one.headers["Authorization"]}).encode()
-        return Reply(500, body, {"Location": f"/{one.headers['Authorization']}"})
-
-    server.responses[path] = echo
-    http = {"auth": {"type": "bearer", "token": {"parameter": "token"}}}
-    run = callbacks.ended(callbacks.create(path, http=http, retryPolicy={"maxAttempts": 1}))
-
-    assert run["state"] == "DEAD"
-    assert "***" in json.dumps(run)
+    states = {name: run["state"] for name, run in runs.items()}
+    assert states == {**dict.fromkeys(calls, "DEAD"), "mutual": "SUCCEEDED"}, runs
+    for name in ("bearer", "signed"):
+        assert "***" in json.dumps(runs[name])
+    assert server.received(path)[-1].headers["Authorization"] in {
+        f"Bearer {TOKEN}",
+        f"Bearer {ISSUED_TOKEN}",
+    }
+    basic = base64.b64encode(f"me:{OAUTH_SECRET}".encode()).decode()
+    secrets = [TOKEN, SECRET, SECRET.removeprefix("whsec_"), OAUTH_SECRET, basic, ISSUED_TOKEN]
+    secrets += [private.splitlines()[1], BROKEN_KEY.splitlines()[1]]
     places = dict(stored(stack))
     assert len(places) > 20
-    assert [name for name, text in places.items() if TOKEN in text] == []
+    found = {name for name, text in places.items() for secret in secrets if secret in text}
+    assert found == set()
+
+
+def oauth2(server: CallbackServer, path: str) -> dict[str, Any]:
+    return {
+        "type": "oauth2",
+        "tokenUrl": f"{server.url}{path}",
+        "clientId": "me",
+        "clientSecret": {"parameter": "client"},
+    }
 
 
 def stored(stack: Stack) -> Iterator[tuple[str, str]]:
@@ -316,8 +429,7 @@ def stored(stack: Stack) -> Iterator[tuple[str, str]]:
 def test_calls_at_the_same_time_are_limited(stack: Stack, key: str, tmp_path: Path) -> None:
     took = 0.5
     with callback_server(tmp_path) as server, stack.api_with(key) as api:
-        name = f"/nextfire/pools/calls/{CALLER}/ca-limit"
-        stack.client("ssm").put_parameter(Name=name, Value=server.ca, Type="String", Overwrite=True)
+        put_secret(stack, "ca-limit", server.ca)
         server.responses["/limited"] = lambda _: Reply(wait=took)
         destination = server.url.removeprefix("https://")
         limit = f"/v1/endpoints/calls/{destination}/limit"

@@ -36,6 +36,14 @@ class Authority:
 
     def server_context(self, host: str, *, valid_for: timedelta = _YEAR) -> ssl.SSLContext:
         """The TLS settings of a server named *host*; it has expired if *valid_for* is negative."""
+        file = self._folder / "server.pem"
+        file.write_text("".join(self.issue(host, valid_for=valid_for)))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(file)
+        return context
+
+    def issue(self, host: str, *, valid_for: timedelta = _YEAR) -> tuple[str, str]:
+        """A certificate of *host* and its private key, in PEM."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
         names: list[x509.GeneralName] = [x509.DNSName(host)]
@@ -44,12 +52,8 @@ class Authority:
         builder = self._builder(subject, _now() + valid_for, key.public_key())
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
-        file = self._folder / "server.pem"
         secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        file.write_bytes(secret + certificate.public_bytes(Encoding.PEM))
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(file)
-        return context
+        return certificate.public_bytes(Encoding.PEM).decode(), secret.decode()
 
     def _builder(
         self, subject: x509.Name, until: datetime, key: ec.EllipticCurvePublicKey

@@ -4,7 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-_SLOTS, _CALL_SLOTS = 16, 16
+_SLOTS = 16
+_CALL_SLOTS = 64
+"""Calls mostly wait."""
 _MAX_TIMEOUT = "PT11H"
 _TABLES = ("jobs", "due", "runs", "control", "keys", "requests", "endpoints")
 _CALLS = {
