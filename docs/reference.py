@@ -19,6 +19,7 @@ _AREAS = {
     "on_request": "Jobs, on request",
     "schedules": "Schedules",
     "executions": "Executions",
+    "sequences": "Sequences",
     "scripts": "Scripts",
     "pools": "Pools",
     "endpoints": "Endpoints",

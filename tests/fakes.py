@@ -944,6 +944,15 @@ class MemoryRunStore:
             ours = (there.state, there.dispatch) == (run.state, run.dispatch)
             return Claim(there, taken=ours)
 
+    def await_parents(self, was: Run, to: Run) -> Claim:
+        with self._lock:
+            there = self.get(was.key)
+            if there is None:
+                return Claim(Run(to.key, RunState.CANCELLED), taken=False)
+            if run_writes.may_await_parents(there, was):
+                return Claim(self._store(to), taken=True)
+            return Claim(there, taken=there.skipped_by_parents and there.dispatch == to.dispatch)
+
     def skip_next(self, run: Run, job: Job) -> Written:
         assert self._jobs is not None, "a store without a job store skips no occurrence"
         with self._lock:
@@ -1026,13 +1035,15 @@ class MemoryRunStore:
             if there and (there.state, there.dispatch) == (RunState.DEAD, run.dispatch):
                 self._store(replace(there, buried=run.dispatch))
 
-    def redrive(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
+    def redrive(
+        self, run: Run, entry: DueEntry, now: datetime, *, was: RunState = RunState.DEAD
+    ) -> Claim:
         assert self._due is not None, "a store without a due store does not redrive"
         with self._lock:
             there = self.get(run.key)
             if there is None:
                 return Claim(replace(run, state=RunState.CANCELLED), taken=False)
-            if run_writes.may_redrive(there, run):
+            if run_writes.may_redrive(there, run, was):
                 self._due.put([entry], now)
                 return Claim(self._store(run), taken=True)
             ours = (there.dispatch, there.attempt_base) == (run.dispatch, run.attempt_base)

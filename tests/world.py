@@ -35,6 +35,7 @@ from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
+from nextfire.usecases.redrive_sequence import RedriveSequence
 from nextfire.usecases.request_runs import RequestRuns
 from nextfire.usecases.skip_next import SkipNext
 from nextfire.wiring.executor import ExecutorPorts, execute_run_of
@@ -119,6 +120,9 @@ class World:
         )
         self.request_runs = RequestRuns(
             jobs, runs, self.find_run, pools=POOLS, clock=self.clock, quotas=quotas
+        )
+        self.sequences = RedriveSequence(
+            jobs, runs, pools=POOLS, clock=self.clock, executor=InlineExecutor()
         )
         self.skips = SkipNext(jobs, runs, clock=self.clock)
         self.watcher = self.new_watcher()

@@ -71,6 +71,7 @@ from nextfire.usecases.manage_scripts import ManageScripts
 from nextfire.usecases.many_jobs import BulkJobs
 from nextfire.usecases.read_logs import ReadLogs
 from nextfire.usecases.read_quotas import ReadQuotas
+from nextfire.usecases.redrive_sequence import RedriveSequence
 from nextfire.usecases.request_runs import RequestRuns
 from nextfire.usecases.skip_next import SkipNext
 from nextfire.wiring.api import api_ports
@@ -114,6 +115,9 @@ class Services:
             pools=self.pools,
             clock=clock,
             executor=side_by_side,
+        )
+        self.sequences = RedriveSequence(
+            self.job_store, self.runs, pools=self.pools, clock=clock, executor=side_by_side
         )
         self.request_runs = RequestRuns(
             self.job_store,

@@ -21,6 +21,7 @@ AREAS = {
         "many_jobs": "/v1/jobs:.*",
         "on_request": f"{_JOB}/(run|skip-next|backfill)",
         "schedules": "/v1/schedules/.*",
+        "sequences": "/v1/executions/[^/]+/chain(/.*)?",
         "executions": f"/v1/executions(/.*)?|{_JOB}/executions",
         "scripts": "/v1/scripts(/.*)?",
         "pools": "/v1/pools/.*",

@@ -112,6 +112,12 @@ JobId = Annotated[str, BeforeValidator(check_job_id), JOB_ID_SCHEMA]
 """Job id: chosen by the caller, or `job_` and 16 hexadecimal digits."""
 
 
+ExecutionId = Annotated[
+    str,
+    WithJsonSchema({"type": "string", "examples": ["daily-invoices.20260524T100000000Z-k3x9m2ab"]}),
+]
+
+
 def read_utc(text: str, field: str) -> datetime:
     """Parse *text* as an instant, in UTC if it has no offset.
 

@@ -88,6 +88,7 @@ WAYS: dict[str, Way] = {
     # Each tenant chooses the ids of its jobs.
     "putJob": Way(LIVING | {"name": "put"}, own=True),
     "readLog": Way(),
+    "redriveChain": Way({"from": JOB}, execution="dead"),
     "redriveExecution": Way({"reason": "r"}, execution="dead"),
     "replayExecution": Way({"reason": "r"}, execution="called"),
     "redrivePool": Way({"limit": 10}, own=True),

@@ -1330,3 +1330,72 @@ def test_an_attempts_pool_does_not_lead_to_the_files_of_another_tenant() -> None
 
     with pytest.raises(ValueError, match="has no slash"):
         pool.codec.decode("default/other")
+
+
+def test_a_run_that_was_cancelled_or_skipped_is_redriven(dead: Dead) -> None:
+    early, skipped = run_key(at("13:00")), run_key(at("14:00"))
+    ended = [
+        dead.store.cancel(a_message(early), reason="wrong input", now=NOON),
+        dead.store.skip(Run.skipped(skipped, "too late", NOON, pool="default", dispatched_at=NOON)),
+    ]
+
+    for run in ended:
+        assert not redrive(dead, run).taken, "only DEAD without the other state"
+        to = run.redriven("again", NOON)
+        entry = a_retry(run.key, NOON, dispatch=to.dispatch)
+        for _ in range(2):
+            assert dead.store.redrive(to, entry, NOON, was=run.state).taken
+        there = dead.store.get(run.key)
+        assert (there.state, there.dispatch, there.finished_at) == (RunState.PENDING, 3, None)
+        assert claim(dead.store, a_message(run.key, dispatch=3)).taken
+    assert len(dead.entries()) == 2
+
+
+def test_a_range_record_is_not_redriven(dead: Dead) -> None:
+    run = dead.store.skip(Run.skipped(run_key(), "missed", NOON, covered_to=at("14:00"), covered=3))
+    to = run.redriven("again", NOON)
+    entry = a_retry(run.key, NOON, dispatch=to.dispatch)
+
+    assert not dead.store.redrive(to, entry, NOON, was=RunState.SKIPPED).taken
+    assert not dead.store.await_parents(run, run.awaiting_parents("again", NOON)).taken
+
+
+def test_a_dead_run_that_awaits_its_parents_can_be_reopened(dead: Dead) -> None:
+    run = dead.die(run_key())
+    waiting = run.awaiting_parents("runs again after a", NOON)
+
+    for _ in range(2):
+        assert dead.store.await_parents(run, waiting) == Claim(dead.store.get(run.key), taken=True)
+
+    there = dead.store.get(run.key)
+    assert there.skipped_by_parents
+    assert (there.reason, there.attempt, there.tries) == ("runs again after a", 1, 0)
+    assert (
+        dead.store.list_dead(run.key.job.tenant, first=NOON, last=NOON, cursor=None, limit=10).items
+        == []
+    )
+    assert dead.store.reopen(there.reopened(NOON)).taken
+    taken = claim(dead.store, a_message(dispatch=3), mark="t2", worker="b")
+    assert (taken.taken, taken.run.attempt, taken.run.tries) == (True, 2, 1)
+
+
+def test_a_run_that_an_executor_skipped_can_await_its_parents(dead: Dead) -> None:
+    skipped = Run.skipped(run_key(), "missing: a", NOON, pool="default", dispatched_at=NOON)
+    run = dead.store.skip(skipped)
+    assert not dead.store.reopen(run.reopened(NOON)).taken
+
+    there = dead.store.await_parents(run, run.awaiting_parents("again", NOON)).run
+
+    assert dead.store.reopen(there.reopened(NOON)).taken
+
+
+def test_a_run_that_has_moved_on_does_not_await_its_parents(dead: Dead) -> None:
+    run = dead.die(run_key())
+    redriven = redrive(dead, run).run
+    running = claim(dead.store, a_message(run_key(at("13:00")))).run
+
+    for old, there in ((run, redriven), (running, running)):
+        refused = dead.store.await_parents(old, old.awaiting_parents("again", NOON))
+        assert (refused.taken, refused.run) == (False, there)
+    absent = replace(run, key=run_key(at("14:00")))
+    assert not dead.store.await_parents(absent, absent.awaiting_parents("again", NOON)).taken

@@ -171,9 +171,9 @@ SCOPES: dict[str, str] = {
         [
             "beginBackfill", "cancelExecution", "cancelJobs", "changeJob", "createJob",
             "createJobs", "deleteJob", "drainJob", "pauseJob", "pauseJobs", "putJob",
-            "redriveExecution", "redrivePool", "resumeJob", "resumeJobs", "runJob", "skipNext",
-            "stopBackfill", "undoSkipNext", "pauseEndpoint", "resumeEndpoint", "limitEndpoint",
-            "replayExecution",
+            "redriveChain", "redriveExecution", "redrivePool", "resumeJob", "resumeJobs", "runJob",
+            "skipNext", "stopBackfill", "undoSkipNext", "pauseEndpoint", "resumeEndpoint",
+            "limitEndpoint", "replayExecution",
         ],
         "run",
     ),

@@ -19,6 +19,7 @@ from functions.api.requests import (
     JOB_ID_SCHEMA,
     REASON_EXAMPLE,
     Cursor,
+    ExecutionId,
     From,
     JobId,
     Limit,
@@ -42,12 +43,10 @@ from nextfire.responses.executions import (
     ExecutionPage,
     ExecutionResponse,
     LogResponse,
-    SequenceResponse,
     UnreadableExecution,
 )
 from nextfire.usecases.find_run import PendingOccurrence
 from nextfire.usecases.list_runs import RunFilter, list_runs
-from nextfire.usecases.read_sequence import MAX_NODES, read_sequence
 
 _MAX_LOG_LINES = 1000
 _MAX_ATTEMPT = 999_999_999
@@ -75,12 +74,6 @@ ReplayBody = Annotated[ReplayRequest, Body(openapi_examples=REASON_EXAMPLE), rea
 CancelBody = Annotated[CancelRequest, Body(openapi_examples=REASON_EXAMPLE), reading(CancelRequest)]
 RedriveBody = Annotated[
     RedriveRequest, Body(openapi_examples=REASON_EXAMPLE), reading(RedriveRequest)
-]
-
-
-ExecutionId = Annotated[
-    str,
-    WithJsonSchema({"type": "string", "examples": ["daily-invoices.20260524T100000000Z-k3x9m2ab"]}),
 ]
 Lines = Annotated[
     int,
@@ -197,22 +190,6 @@ def get_execution(execution_id: ExecutionId) -> Response[str]:
     if isinstance(found, PendingOccurrence):
         return respond(ExecutionResponse.of_pending(found.key, found.reason))
     return respond(ExecutionResponse.of(found, _result(found, load=True)))
-
-
-@routes.get(
-    "/v1/executions/<execution_id>/chain",
-    **operation(
-        "Get the executions of a sequence",
-        {HTTPStatus.OK: ("The executions, each after its parents.", SequenceResponse)},
-        scope=Scope.READ,
-        more="Returns the executions with the same logical time of all jobs that are connected to "
-        f"the job of this execution by `after`, at most {MAX_NODES:,}.",
-    ),
-)
-def get_chain(execution_id: ExecutionId) -> Response[str]:
-    key = _key(execution_id)
-    nodes = read_sequence(services().job_store, services().runs, key)
-    return respond(SequenceResponse.of(nodes, key.scheduled_at))
 
 
 @routes.get(

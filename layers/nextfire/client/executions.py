@@ -15,6 +15,7 @@ from nextfire.responses.executions import (
     LogLineResponse,
     LogResponse,
     RedrivenResponse,
+    SequenceRedriveResponse,
     SequenceResponse,
 )
 
@@ -80,6 +81,25 @@ class ExecutionOperations(Operations):
         parents.
         """
         return self._read(SequenceResponse, f"{_execution(execution_id)}/chain")
+
+    def redrive_chain(
+        self,
+        execution_id: str,
+        *,
+        from_: str,
+        downstream: bool | None = None,
+        dry_run: bool | None = None,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> SequenceRedriveResponse:
+        """Start executions of the sequence that this execution belongs to again, from the job
+        *from_* on. Those that succeeded stay. *downstream*: below it, dead ones
+        and those that an executor skipped start again too.
+        *dry_run*: return the plan and change nothing.
+        """
+        body = {"from": from_, "downstream": downstream, "dryRun": dry_run, "reason": reason}
+        path = f"{_execution(execution_id)}/chain/redrive"
+        return self._post(SequenceRedriveResponse, path, given(body), idempotency_key)
 
     def read_log(
         self,

@@ -229,6 +229,14 @@ class Run:
         return self.state is RunState.SKIPPED and bool(self.request) and not self.on_request
 
     @property
+    def skipped_by_parents(self) -> bool:
+        """Whether it was SKIPPED because of its parents, not by an executor or a user: it starts
+        after all if they end again.
+        """
+        by_parents = self.state is RunState.SKIPPED and self.pool is None and self.covered == 1
+        return by_parents and not self.request
+
+    @property
     def on_request(self) -> bool:
         """Whether a user requested this run; it is not part of the order of scheduled runs."""
         return self.trigger is not Trigger.SCHEDULE
@@ -322,8 +330,8 @@ class Run:
         )
 
     def redriven(self, reason: str, now: datetime) -> Run:
-        """Return the DEAD run redriven: with all attempts of its job's policy, keeping its
-        history.
+        """Return the run, which has ended without success, redriven: with all attempts of its job's
+        policy, keeping its history.
         """
         return replace(
             self,
@@ -374,6 +382,27 @@ class Run:
             not_before=now,
             finished_at=None,
             reason=None,
+        )
+
+    def awaiting_parents(self, reason: str, now: datetime) -> Run:
+        """Return the DEAD or SKIPPED run as if it had been SKIPPED because of its parents: it
+        starts again, with all attempts of its job's policy, if they end again and its rule allows
+        it.
+        """
+        return replace(
+            self,
+            state=RunState.SKIPPED,
+            attempt_base=self.attempt,
+            # Without a claim, and without an executor that decided to skip it.
+            claim_token="",
+            worker=None,
+            pool=None,
+            dispatched_at=None,
+            not_before=None,
+            cancel_requested=False,
+            cancel_reason=None,
+            finished_at=now,
+            reason=reason,
         )
 
     def passed_over(self, reason: str, now: datetime, *, pool: str, dispatched_at: datetime) -> Run:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from nextfire.domain.edges import TriggerRule
 from nextfire.domain.ids import RunKey
 from nextfire.domain.run import Run
 
@@ -13,13 +14,14 @@ from nextfire.domain.run import Run
 @dataclass(frozen=True, slots=True)
 class RunNode:
     """A job of the sequence at one logical time: its run key, its record or None if it has none
-    yet, and its parents. `critical`: on the critical path.
+    yet, its parents, and the trigger rule of its job. `critical`: on the critical path.
     """
 
     key: RunKey
     run: Run | None
     parents: Sequence[str]
     critical: bool = False
+    rule: TriggerRule = TriggerRule.ALL_SUCCEEDED
 
 
 def critical_path(nodes: Mapping[str, RunNode]) -> frozenset[str]:

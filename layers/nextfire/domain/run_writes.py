@@ -127,10 +127,16 @@ def may_reopen(there: Run, run: Run) -> bool:
     return by_parent and there.dispatch < run.dispatch
 
 
-def may_redrive(there: Run, run: Run) -> bool:
-    """Whether *there* is DEAD and of the dispatch before that of *run*."""
+def may_redrive(there: Run, run: Run, was: RunState) -> bool:
+    """Whether *there* is in the state *was* and of the dispatch before that of *run*."""
     same = there.attempt == run.attempt_base and there.dispatch < run.dispatch
-    return there.state is RunState.DEAD and same
+    return there.state is was and there.covered == 1 and same
+
+
+def may_await_parents(there: Run, was: Run) -> bool:
+    """Whether *there* is still *was*, a DEAD or SKIPPED run."""
+    same = (there.state, there.dispatch, there.attempt) == (was.state, was.dispatch, was.attempt)
+    return there.state in {RunState.DEAD, RunState.SKIPPED} and there.covered == 1 and same
 
 
 def as_stored(run: Run) -> Run:

@@ -136,7 +136,7 @@ class HandOver:
         if there is None:
             paused = decision.action is RuleAction.RUN
             there = self._skip(run, "its job was paused" if paused else decision.reason)
-        return (child, there) if _skipped_here(there) else None
+        return (child, there) if there.skipped_by_parents else None
 
     def _ends(
         self, child: Job, edge: Edge, run: RunKey, state: ParentState, ended_at: datetime
@@ -194,16 +194,11 @@ class HandOver:
         return self.runs.skip(Run.skipped(key, reason[:MAX_RECORDED_REASON], self.clock.now()))
 
 
-def _skipped_here(run: Run) -> bool:
-    """Whether *run* was skipped because of its parents: by no executor's or user's decision."""
-    return run.state is RunState.SKIPPED and run.pool is None and not run.request
-
-
 def _skipped_before(run: Run, ended_at: datetime) -> bool:
     """Whether *run* was skipped because of its parents before one of them ended at *ended_at*: that
     parent had failed, and was redriven.
     """
-    return _skipped_here(run) and run.finished_at is not None and run.finished_at < ended_at
+    return run.skipped_by_parents and run.finished_at is not None and run.finished_at < ended_at
 
 
 def _is_complete(definition: JobDefinition, marks: Collection[str], group: int) -> bool:

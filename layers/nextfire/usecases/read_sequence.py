@@ -34,7 +34,8 @@ def read_sequence(jobs: JobStore, runs: RunStore, key: RunKey) -> list[RunNode]:
     for name, job in found.items():
         run = RunKey(job.key, run_id(job.uid, key.scheduled_at))
         parents = [edge.job for edge in job.definition.after if edge.job in found]
-        nodes[name] = RunNode(run, runs.get(run), parents)
+        rule = job.definition.trigger_rule
+        nodes[name] = RunNode(run, runs.get(run), parents, rule=rule)
     critical = critical_path(nodes)
     return [replace(nodes[name], critical=name in critical) for name in in_order(nodes)]
 

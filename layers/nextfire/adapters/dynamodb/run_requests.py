@@ -1,4 +1,4 @@
-"""Requests of users for runs: each commits a run record together with its due entry or its job."""
+"""Requests of users for runs: most commit a run record together with its due entry or its job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from nextfire.adapters.aws.clients import transact, transact_all
 from nextfire.adapters.dynamodb.due_items import entry_item
 from nextfire.adapters.dynamodb.items import to_item
 from nextfire.adapters.dynamodb.job_store import replacing
-from nextfire.adapters.dynamodb.run_items import decode_run, encode_key, encode_run, expiry
+from nextfire.adapters.dynamodb.run_items import (
+    SKIPPED,
+    STEP,
+    decode_run,
+    encode_key,
+    encode_run,
+    encode_step,
+    expiry,
+)
+from nextfire.adapters.dynamodb.run_updates import RunUpdates, set_or_remove
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import RunKey
@@ -21,6 +30,9 @@ from nextfire.domain.run import Run, RunState
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+_NO_ATTEMPT = "(attribute_not_exists(attempt) OR attempt = :base)"
+"""A run that was cancelled before its first dispatch has no attribute `attempt`."""
+
 
 class RunRequests:
     """The transactions of `RunStore`, on the tables `runs`, `due` and `jobs`."""
@@ -29,6 +41,7 @@ class RunRequests:
         self, client: DynamoDBClient, *, table: str, due_table: str, jobs_table: str, shards: int
     ) -> None:
         self._client = client
+        self._updates = RunUpdates(client, table)
         self._table = table
         self._due_table = due_table
         self._jobs_table = jobs_table
@@ -82,7 +95,10 @@ class RunRequests:
         # The SDK may have sent the request twice: then the first one succeeded.
         return Written.DONE if there == put["Item"] else Written.CHANGED
 
-    def redrive(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
+    def redrive(
+        self, run: Run, entry: DueEntry, now: datetime, *, was: RunState = RunState.DEAD
+    ) -> Claim:
+        attempts = "attempt = :base" if run.attempt_base else _NO_ATTEMPT
         update = {
             "TableName": self._table,
             "Key": encode_key(run.key),
@@ -91,12 +107,15 @@ class RunRequests:
                 "not_before = :not_before, reason = :reason, expires_at = :expires_at "
                 "REMOVE finished_at, attention, attention_at, cancel_requested, cancel_reason"
             ),
-            "ConditionExpression": "#state = :dead AND dispatch < :dispatch AND attempt = :base",
+            "ConditionExpression": (
+                f"#state = :was AND dispatch < :dispatch AND {attempts}"
+                " AND attribute_not_exists(covered)"
+            ),
             "ExpressionAttributeNames": {"#state": "state"},
             "ExpressionAttributeValues": to_item(
                 {
                     ":pending": RunState.PENDING.value,
-                    ":dead": RunState.DEAD.value,
+                    ":was": was.value,
                     ":dispatch": run.dispatch,
                     ":base": run.attempt_base,
                     ":not_before": to_ms(run.not_before or now),
@@ -116,3 +135,28 @@ class RunRequests:
         there = decode_run(refused)
         ours = (there.dispatch, there.attempt_base) == (run.dispatch, run.attempt_base)
         return Claim(there, taken=ours)
+
+    def await_parents(self, was: Run, to: Run) -> Claim:
+        fields = encode_step(to)
+        update = set_or_remove((*STEP, *SKIPPED), fields)
+        sets, removes = update.split(" REMOVE ")
+        return self._updates.change(
+            to.key,
+            what="await parents",
+            update=(
+                f"{sets}, attempt_base = :base REMOVE {removes}, cancel_requested, cancel_reason"
+            ),
+            condition=(
+                "#state = :was AND #state IN (:dead, :skipped) AND #dispatch = :dispatch"
+                " AND #attempt = :attempt AND attribute_not_exists(covered)"
+            ),
+            values={
+                ":was": was.state.value,
+                ":dead": RunState.DEAD.value,
+                ":skipped": RunState.SKIPPED.value,
+                ":base": to.attempt_base,
+            },
+            fields=fields,
+            ours=lambda there: there.skipped_by_parents and there.dispatch == to.dispatch,
+            absent_ok=True,
+        )

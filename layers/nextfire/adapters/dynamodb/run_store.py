@@ -289,8 +289,13 @@ class DynamoDbRunStore:
     def request(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
         return self._requests.request(run, entry, now)
 
-    def redrive(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
-        return self._requests.redrive(run, entry, now)
+    def redrive(
+        self, run: Run, entry: DueEntry, now: datetime, *, was: RunState = RunState.DEAD
+    ) -> Claim:
+        return self._requests.redrive(run, entry, now, was=was)
+
+    def await_parents(self, was: Run, to: Run) -> Claim:
+        return self._requests.await_parents(was, to)
 
     def skip_next(self, run: Run, job: Job) -> Written:
         return self._requests.skip_next(run, job)

@@ -109,6 +109,18 @@ class SqliteRunStore:
             return Claim(Run(run.key, RunState.CANCELLED), taken=False)
         return Claim(there, taken=(there.state, there.dispatch) == (run.state, run.dispatch))
 
+    def await_parents(self, was: Run, to: Run) -> Claim:
+        there, stored = self._change(
+            "await parents",
+            was.key,
+            lambda there: to if there and run_writes.may_await_parents(there, was) else None,
+        )
+        if stored is not None:
+            return Claim(stored, taken=True)
+        if there is None:
+            return Claim(Run(to.key, RunState.CANCELLED), taken=False)
+        return Claim(there, taken=there.skipped_by_parents and there.dispatch == to.dispatch)
+
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
         there, stored = self._change(
             "stop run", run.key, lambda there: there and run_writes.stopped(there, reason, now)
@@ -143,13 +155,15 @@ class SqliteRunStore:
             DUE.put(connection, entry_item(entry, now, self._shards))
         return Claim(run, taken=True)
 
-    def redrive(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
+    def redrive(
+        self, run: Run, entry: DueEntry, now: datetime, *, was: RunState = RunState.DEAD
+    ) -> Claim:
         with self._database.writing("redrive run") as connection:
             item = RUNS.get(connection, *run_key(run.key))
             if item is None:
                 return Claim(replace(run, state=RunState.CANCELLED), taken=False)
             there = decode_run(item)
-            if not run_writes.may_redrive(there, run):
+            if not run_writes.may_redrive(there, run, was):
                 ours = (there.dispatch, there.attempt_base) == (run.dispatch, run.attempt_base)
                 return Claim(there, taken=ours)
             RUNS.put(connection, unknown_attributes(item) | stored_item(run))

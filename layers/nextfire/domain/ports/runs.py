@@ -13,7 +13,7 @@ from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.pages import Page
-from nextfire.domain.run import Run, Value
+from nextfire.domain.run import Run, RunState, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +89,19 @@ class RunStore(Protocol):
     def mark_death_published(self, run: Run) -> None:
         """Record that the death of the DEAD *run* was published, unless it has been redriven."""
 
-    def redrive(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
-        """Replace a DEAD run with *run*, made by `Run.redriven`, and store the due entry of its
-        dispatch, in one transaction. `taken`: the stored run was DEAD and had the previous
-        dispatch. A repeated call returns the record that it wrote.
+    def redrive(
+        self, run: Run, entry: DueEntry, now: datetime, *, was: RunState = RunState.DEAD
+    ) -> Claim:
+        """Replace a run in the state *was* (DEAD, CANCELLED or SKIPPED) with *run*, made by
+        `Run.redriven`, and store the due entry of its dispatch, in one transaction. `taken`: the
+        stored run was in that state, had the previous dispatch, and was not a range record. A
+        repeated call returns the record that it wrote.
+        """
+
+    def await_parents(self, was: Run, to: Run) -> Claim:
+        """Replace *was*, which is DEAD or SKIPPED, with *to*, made by `Run.awaiting_parents`, if
+        the stored run has its state, dispatch and attempts, and is not a range record. A repeated
+        call returns the record that it wrote.
         """
 
     def list_dead(

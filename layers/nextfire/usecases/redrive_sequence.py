@@ -1,0 +1,112 @@
+"""Redrive a sequence from one of its runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from concurrent.futures import Executor
+from datetime import datetime
+
+from nextfire.domain.errors import NotFoundError
+from nextfire.domain.ids import RunKey
+from nextfire.domain.instants import cut
+from nextfire.domain.job import Job
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.redrive_plan import RedriveAction, RedriveStep, plan_redrive
+from nextfire.domain.run import Run
+from nextfire.usecases.manage_runs import REDRIVEN
+from nextfire.usecases.next_dispatch import next_dispatch
+from nextfire.usecases.read_sequence import read_sequence
+from nextfire.usecases.request_runs import pool_of
+
+
+class RedriveSequence:
+    """Starts runs of a sequence again, and keeps what succeeded."""
+
+    def __init__(
+        self,
+        jobs: JobStore,
+        runs: RunStore,
+        *,
+        pools: Collection[str],
+        clock: Clock,
+        executor: Executor,
+    ) -> None:
+        """*executor*: writes several runs concurrently."""
+        self._jobs = jobs
+        self._runs = runs
+        self._pools = pools
+        self._clock = clock
+        self._executor = executor
+
+    def plan(self, key: RunKey, link: str, *, downstream: bool) -> list[RedriveStep]:
+        """What `redrive` would do now. Changes nothing.
+
+        Raises:
+            NotFoundError: The job of *key* does not exist, or it has another uid.
+            InvalidInputError: *link* is not a job of the sequence of *key*.
+        """
+        return plan_redrive(read_sequence(self._jobs, self._runs, key), link, downstream=downstream)
+
+    def redrive(
+        self,
+        key: RunKey,
+        link: str,
+        *,
+        downstream: bool,
+        reason: str | None,
+        asked_at: datetime | None = None,
+    ) -> list[RedriveStep]:
+        """Carry out `plan`, and return it: first the runs that follow are made to await their
+        parents, then the others start. If the call ends in between, those await parents that have
+        not started again yet: repeat it. Of concurrent calls, one starts a run. *asked_at*: when
+        this request was first sent, if it is a repetition; it does not start a run again that has
+        started since then.
+
+        Raises:
+            NotFoundError, InvalidInputError: As `plan`.
+            ConflictError: The pool of a job no longer exists. Nothing was changed.
+        """
+        steps = self.plan(key, link, downstream=downstream)
+        starts = [
+            step
+            for step in steps
+            if step.action is RedriveAction.RUN and not _has_started(step.node.run, asked_at)
+        ]
+        jobs = [self._job(step.node.key) for step in starts]
+        for job in jobs:
+            pool_of(job, self._pools)
+        because = f"redriven from {link}: starts again when its parents have ended again"
+        waiting = [step.node.run for step in steps if step.must_await and step.node.run]
+        # All of them before the first start: a parent may end at once.
+        list(self._executor.map(lambda run: self._await_parents(run, because), waiting))
+        ended = [step.node.run for step in starts if step.node.run]
+        list(self._executor.map(lambda run, job: self._start(run, job, reason), ended, jobs))
+        return steps
+
+    def _job(self, key: RunKey) -> Job:
+        job = self._jobs.get(key.job)
+        if job is None or job.uid != key.uid:
+            raise NotFoundError("execution", key.execution_id)
+        return job
+
+    def _await_parents(self, run: Run, reason: str) -> None:
+        self._runs.await_parents(run, run.awaiting_parents(reason, self._clock.now()))
+
+    def _start(self, run: Run, job: Job, reason: str | None) -> None:
+        now = cut(self._clock.now())
+        to = run.redriven(reason or REDRIVEN, now)
+        entry = next_dispatch(job, run.key, now, to.dispatch)
+        # If it is refused, another request has started the run.
+        self._runs.redrive(to, entry, now, was=run.state)
+
+
+def _has_started(run: Run | None, since: datetime | None) -> bool:
+    """Whether the first attempt of *run*, or the first since its last redrive, was made since
+    *since*.
+    """
+    if run is None or since is None:
+        return False
+    begun = [each.started_at for each in run.attempts if each.number > run.attempt_base]
+    return bool(begun) and min(begun) >= cut(since)

@@ -1,0 +1,306 @@
+"""Redrive of a sequence from one of its jobs on: what succeeded stays, the rest runs again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nextfire.domain.errors import ConflictError, InvalidInputError, NotFoundError
+from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.job import Job
+from nextfire.domain.redrive_plan import RedriveAction, RedriveStep
+from nextfire.domain.run import RunState
+from nextfire.usecases.redrive_sequence import RedriveSequence
+from tests.builders import a_message, at
+from tests.fakes import InlineExecutor, Killed
+from tests.unit.test_sequences import ONE_ATTEMPT, after, chain, states
+from tests.world import World
+
+RUN, FOLLOW, KEEP = RedriveAction.RUN, RedriveAction.FOLLOW, RedriveAction.KEEP
+DEAD, SKIPPED, SUCCEEDED = RunState.DEAD, RunState.SKIPPED, RunState.SUCCEEDED
+
+
+@pytest.fixture
+def world() -> World:
+    return started()
+
+
+def started() -> World:
+    world = World("11:58:30")
+    world.tick()
+    return world
+
+
+def work(world: World, *, seconds: int = 30) -> None:
+    world.advance(seconds=seconds)
+    world.tick()
+    world.worker().work()
+
+
+def redrive(
+    world: World, job: Job, link: str, *, downstream: bool = False, **more: Any
+) -> dict[str, tuple[RedriveAction, str]]:
+    key = world.run(job, "12:00").key
+    return plan_of(
+        world.sequences.redrive(key, link, downstream=downstream, reason="fixed", **more)
+    )
+
+
+def plan_of(steps: list[RedriveStep]) -> dict[str, tuple[RedriveAction, str]]:
+    return {step.node.key.job.job_id: (step.action, step.reason) for step in steps}
+
+
+def failed_middle(world: World) -> list[Job]:
+    """a succeeds, b dies, c and d are skipped."""
+    jobs = chain(world, "a", "b", "c", "d", **ONE_ATTEMPT)
+    world.script()
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+    world.worker().work()
+    assert states(world, *jobs) == [SUCCEEDED, DEAD, SKIPPED, SKIPPED]
+    return jobs
+
+
+def cleanup_after_failure(world: World) -> list[Job]:
+    """b dies, so does its clean-up, which runs whatever b did; its report is skipped."""
+    a = world.register("a", **ONE_ATTEMPT)
+    b = world.register("b", **after("a"), **ONE_ATTEMPT)
+    cleanup = world.register("cleanup", **after("b", triggerRule="ALL_DONE"), **ONE_ATTEMPT)
+    report = world.register("report", **after("cleanup"))
+    world.script()
+    world.script(exit_code=1)
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+    world.worker().work()
+    assert states(world, a, b, cleanup, report) == [SUCCEEDED, DEAD, DEAD, SKIPPED]
+    return [a, b, cleanup, report]
+
+
+def test_a_dead_link_runs_again_and_what_it_caused_follows(world: World) -> None:
+    jobs = failed_middle(world)
+    world.advance(seconds=30)
+
+    done = redrive(world, jobs[3], "b")
+
+    assert done == {
+        "a": (KEEP, "not below b"),
+        "b": (RUN, "DEAD: exit code 1"),
+        "c": (FOLLOW, "after b, if ALL_SUCCEEDED allows it"),
+        "d": (FOLLOW, "after c, if ALL_SUCCEEDED allows it"),
+    }
+    work(world)
+    assert states(world, *jobs) == [SUCCEEDED] * 4
+    assert world.sent.count("a 12:00") == 1
+    assert world.run(jobs[1], "12:00").attempt_base == 1
+
+
+def test_a_plan_changes_nothing(world: World) -> None:
+    jobs = cleanup_after_failure(world)
+    before = dict(world.runs.all)
+
+    plan = world.sequences.plan(world.run(jobs[0], "12:00").key, "b", downstream=True)
+
+    assert plan_of(plan)["b"][0] is RUN
+    assert (world.runs.all, world.queued) == (before, [])
+
+
+def test_a_dead_run_below_stays_unless_downstream_is_asked_for(world: World) -> None:
+    a, b, cleanup, report = cleanup_after_failure(world)
+    world.advance(seconds=30)
+
+    done = redrive(world, b, "b")
+
+    assert done["cleanup"] == (KEEP, "DEAD: starts again only with downstream")
+    assert done["report"] == (KEEP, "none of its parents starts again")
+    work(world)
+    assert states(world, a, b, cleanup, report) == [SUCCEEDED, SUCCEEDED, DEAD, SKIPPED]
+
+
+def test_downstream_runs_dead_runs_below_again_after_their_parents(world: World) -> None:
+    a, b, cleanup, report = cleanup_after_failure(world)
+    world.advance(seconds=30)
+
+    done = redrive(world, b, "b", downstream=True)
+
+    assert [action for action, _ in done.values()] == [KEEP, RUN, FOLLOW, FOLLOW]
+    assert world.run(cleanup, "12:00").reason == (
+        "redriven from b: starts again when its parents have ended again"
+    )
+    work(world)
+    assert states(world, a, b, cleanup, report) == [SUCCEEDED] * 4
+    again, parent = world.run(cleanup, "12:00"), world.run(b, "12:00")
+    assert again.attempts[-1].started_at >= (parent.finished_at or at("13:00"))
+    assert (again.attempt, again.tries) == (2, 1)
+
+
+def test_a_link_that_succeeded_stays_and_dead_runs_below_it_start_now(world: World) -> None:
+    a, b, c, d = failed_middle(world)
+    world.advance(seconds=30)
+
+    assert redrive(world, a, "a")["b"][0] is KEEP
+    done = redrive(world, a, "a", downstream=True)
+
+    assert done["a"] == (KEEP, "has succeeded")
+    assert [done[name][0] for name in "bcd"] == [RUN, FOLLOW, FOLLOW]
+    work(world)
+    assert states(world, a, b, c, d) == [SUCCEEDED] * 4
+
+
+def test_a_link_starts_again_whatever_its_parents_did(world: World) -> None:
+    a, b, c, d = failed_middle(world)
+    world.advance(seconds=30)
+
+    assert redrive(world, a, "c")["c"][0] is RUN
+
+    work(world)
+    assert states(world, a, b, c, d) == [SUCCEEDED, DEAD, SUCCEEDED, SUCCEEDED]
+
+
+def test_a_cancelled_link_starts_again_only_if_it_is_named(world: World) -> None:
+    a, b, c = chain(world, "a", "b", "c")
+    world.tick_at("12:00")
+    world.worker().work_one()
+    world.runs.cancel(a_message(run_key(b)), reason="wrong input", now=world.now)
+    world.worker().work()
+    assert states(world, a, b, c) == [SUCCEEDED, RunState.CANCELLED, SKIPPED]
+    world.advance(seconds=30)
+
+    kept = redrive(world, a, "a", downstream=True)
+    assert kept["b"] == (KEEP, "was cancelled: redrive from it to start it again")
+    assert redrive(world, a, "b")["b"] == (RUN, "CANCELLED: wrong input")
+
+    work(world)
+    assert states(world, a, b, c) == [SUCCEEDED] * 3
+
+
+def test_a_run_that_was_skipped_at_the_timeout_of_a_join_follows_downstream(world: World) -> None:
+    a = world.register("a", **ONE_ATTEMPT)
+    x = world.register("x", **after() | {"after": [{"job": "a", "delaySec": 600}]})
+    b = world.register("b", **after("a"), **ONE_ATTEMPT)
+    d = world.register("d", **after("b", "x", joinTimeoutSec=60, triggerRule="ALL_DONE"))
+    world.script()
+    world.script(exit_code=1)
+    for time in ("12:00", "12:11"):
+        world.tick_at(time)
+        world.worker().work()
+    assert states(world, a, b, x, d) == [SUCCEEDED, DEAD, SUCCEEDED, SKIPPED]
+    assert world.run(d, "12:00").pool is not None
+
+    kept = redrive(world, b, "b")
+    assert kept["d"] == (KEEP, "SKIPPED: starts again only with downstream")
+    done = redrive(world, b, "b", downstream=True)
+    assert done["d"] == (FOLLOW, "after b, if ALL_DONE allows it")
+
+    work(world)
+    assert states(world, b, d) == [SUCCEEDED] * 2
+
+
+def test_what_an_executor_or_a_user_skipped_below_stays(world: World) -> None:
+    a, b, c = chain(world, "a", "b", "c", **ONE_ATTEMPT)
+    world.change(b, **after("a", misfire={"relevancyWindowSec": 10}, **ONE_ATTEMPT))
+    world.script()
+    world.tick_at("12:00")
+    world.worker().work_one()
+    world.advance(seconds=30)
+    world.worker().work()
+    assert states(world, a, b, c) == [SUCCEEDED, SKIPPED, SKIPPED]
+
+    kept = redrive(world, a, "a", downstream=True)
+    assert kept["b"] == (KEEP, "none of its parents starts again")
+    assert redrive(world, a, "b")["b"][0] is RUN
+
+    work(world)
+    assert states(world, a, b, c) == [SUCCEEDED] * 3
+
+
+def test_a_redrive_that_is_repeated_starts_nothing_twice(world: World) -> None:
+    a, b, c, d = failed_middle(world)
+    asked_at = world.now
+    world.advance(seconds=30)
+    redrive(world, a, "b", downstream=True)
+
+    again = redrive(world, a, "b", downstream=True)
+    assert again["b"] == (KEEP, "has not ended: PENDING")
+    assert again["c"][0] is FOLLOW
+    world.script(exit_code=1)
+    work(world)
+    assert states(world, a, b, c, d) == [SUCCEEDED, DEAD, SKIPPED, SKIPPED]
+    redrive(world, a, "b", asked_at=asked_at)  # the same request, sent again
+    work(world)
+
+    assert world.sent.count("b 12:00 #3") == 1
+    assert states(world, a, b, c, d) == [SUCCEEDED, DEAD, SKIPPED, SKIPPED]
+    redrive(world, a, "b", asked_at=world.now)
+    work(world)
+    assert states(world, a, b, c, d) == [SUCCEEDED] * 4
+
+
+def test_a_redrive_that_dies_anywhere_is_completed_by_a_repetition() -> None:
+    for calls in range(100):
+        world = started()
+        jobs = cleanup_after_failure(world)
+        world.advance(seconds=30)
+        world.faults.kill_after(calls)
+        killed = False
+        try:
+            redrive(world, jobs[0], "b", downstream=True)
+        except Killed:
+            killed = True
+        world.faults.clear()
+        first_died = world.run(jobs[1], "12:00").state is DEAD
+
+        redrive(world, jobs[0], "b", downstream=True)
+        work(world)
+
+        assert states(world, *jobs) == [SUCCEEDED] * 4, calls
+        assert [world.run(job, "12:00").attempt for job in jobs] == [1, 2, 2, 1], calls
+        if not killed:
+            assert calls > 5
+            assert not first_died
+            return
+    raise AssertionError("the redrive never finished")
+
+
+def test_a_job_or_a_pool_that_does_not_exist_is_reported_before_anything_changes(
+    world: World,
+) -> None:
+    jobs = cleanup_after_failure(world)
+    before = dict(world.runs.all)
+
+    with pytest.raises(InvalidInputError, match="Available: a, b, cleanup, report"):
+        redrive(world, jobs[0], "x")
+    world.change(jobs[1], **after("a"), target={"handler": "b", "pool": "batch"})
+    world.sequences = RedriveSequence(
+        world.jobs, world.runs, pools=["default"], clock=world.clock, executor=InlineExecutor()
+    )
+    with pytest.raises(ConflictError, match="no longer exists"):
+        redrive(world, jobs[0], "b", downstream=True)
+    with pytest.raises(NotFoundError):
+        world.sequences.plan(replace(run_key(jobs[0]), run_id=OTHER_UID), "b", downstream=False)
+    assert world.runs.all == before
+
+
+def test_a_parent_that_cannot_allow_it_any_more_is_named(world: World) -> None:
+    a = world.register("a", **ONE_ATTEMPT)
+    b, c = (world.register(name, **after("a"), **ONE_ATTEMPT) for name in "bc")
+    d = world.register("d", **after("b", "c"))
+    world.script()
+    world.script(exit_code=1)
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+    world.worker().work()
+    assert states(world, a, b, c, d) == [SUCCEEDED, DEAD, DEAD, SKIPPED]
+
+    done = plan_of(world.sequences.plan(run_key(a), "b", downstream=True))
+
+    assert done["c"] == (KEEP, "not below b")
+    assert done["d"] == (KEEP, "trigger rule ALL_SUCCEEDED: c FAILED")
+
+
+def run_key(job: Job) -> RunKey:
+    return RunKey(job.key, run_id(job.uid, at("12:00")))
+
+
+OTHER_UID = "20260524T120000000Z-uid99999"
