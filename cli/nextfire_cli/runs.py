@@ -15,8 +15,8 @@ from nextfire.domain.run import RunState
 from nextfire_cli import render, session
 from nextfire_cli.documents import Document, first
 from nextfire_cli.durations import moment
-from nextfire_cli.errors import ApiError, CliError
 from nextfire_cli.flag_kinds import one_of
+from nextfire_cli.run_redrive import Reason, redrive
 from nextfire_cli.run_tree import tree
 from nextfire_cli.session import Session
 
@@ -30,10 +30,6 @@ _UNDER_WAY = {state for state in RunState if not state.ended}
 
 
 ExecutionId = Annotated[str, typer.Argument(metavar="EXECUTION_ID", show_default=False)]
-Reason = Annotated[
-    str | None,
-    typer.Option(metavar="TEXT", help="Reason, stored with the change; at most 256 characters."),
-]
 
 
 @app.command("list")
@@ -257,40 +253,7 @@ def replay(
         raise typer.Exit(1)
 
 
-@app.command()
-def redrive(
-    context: typer.Context,
-    execution_ids: Annotated[
-        list[str], typer.Argument(metavar="EXECUTION_ID...", show_default=False)
-    ],
-    reason: Reason = None,
-) -> None:
-    """Redrive dead runs, with as many attempts as their jobs allow. Exit code 1: some were not
-    redriven.
-
-    To redrive a whole pool: nextfire dlq redrive --pool POOL.
-
-    [bold]Examples[/]
-      nextfire runs redrive EXECUTION_ID --reason 'disk replaced'
-    """
-    caller = session.of(context)
-    client = caller.client()
-    items: list[Document] = []
-    refused: list[ApiError] = []
-    for execution_id in execution_ids:
-        try:
-            run = client.redrive_execution(execution_id, reason=reason).document
-        except ApiError as error:
-            refused.append(error)
-            caller.fail(CliError(f"{execution_id}: {error.problem}", error.remedy))
-            continue
-        items.append(run)
-        if not caller.as_json:
-            caller.out.print(render.execution_line(run), soft_wrap=True)
-    if caller.as_json:
-        typer.echo(json.dumps({"items": items}, indent=2, ensure_ascii=False))
-    if refused:
-        raise typer.Exit(1)
+app.command()(redrive)
 
 
 def changes(

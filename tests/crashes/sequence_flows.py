@@ -6,8 +6,8 @@ from typing import Any
 
 from nextfire.domain.ports.scripts import ScriptCall
 from nextfire.domain.run import RunState
-from tests.crashes.flows import ONCE, Flow
-from tests.crashes.stack import Stack
+from tests.crashes.flows import ONCE, Flow, RequestFlow, attempt, run_key, watch
+from tests.crashes.stack import Api, Stack
 from tests.fakes import Script
 
 
@@ -73,4 +73,37 @@ class SkipDown(Flow):
         assert (c.state, c.reason) == (RunState.SKIPPED, "trigger rule ALL_SUCCEEDED: b SKIPPED")
 
 
-SEQUENCE_FLOWS: list[Flow] = [HandOver(), SkipDown()]
+class RedriveDown(RequestFlow):
+    """A link died, and so did its clean-up: both run again, the clean-up last."""
+
+    name = "sequence: redrive downstream"
+    jobs = ("report", "b", "cleanup", "last")
+
+    def prepare(self, stack: Stack) -> None:
+        once = {"retryPolicy": {"maxAttempts": 1}}
+        stack.register("report", **once, **ONCE)
+        stack.register("b", **after("report"), **once)
+        stack.register("cleanup", **after("b", triggerRule="ALL_DONE"), **once)
+        stack.register("last", **after("cleanup"))
+        watch(stack, "12:00")
+        stack.worker().work()
+        stack.clock.advance(seconds=1)
+
+    def ask(self, api: Api, stack: Stack) -> object:  # noqa: ARG002
+        key = run_key()
+        return api.sequences.redrive(key, "b", downstream=True, reason=None)
+
+    def script(self, call: ScriptCall) -> Script:
+        fails = call.environment["NEXTFIRE_JOB_ID"] in {"b", "cleanup"} and attempt(call) == 1
+        return Script(exit_code=1 if fails else 0)
+
+    def check(self, stack: Stack) -> None:
+        runs = [stack.run(job_id=name) for name in self.jobs]
+        # They have one attempt only, which a killed worker may have used up.
+        if not stack.cloud.died["worker"]:
+            assert [run.state for run in runs] == [RunState.SUCCEEDED] * 4
+        assert [run.attempt for run in runs[:3]] == [1, 2, 2]
+        assert runs[2].attempts[-1].started_at >= runs[1].attempts[-1].started_at
+
+
+SEQUENCE_FLOWS: list[Flow] = [HandOver(), SkipDown(), RedriveDown()]

@@ -69,6 +69,7 @@ from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_endpoints import ManageEndpoints
 from nextfire.usecases.manage_jobs import ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
+from nextfire.usecases.redrive_sequence import RedriveSequence
 from nextfire.usecases.request_runs import RequestRuns
 from nextfire.usecases.return_held import Returned, ReturnHeld
 from nextfire.usecases.serve_pool import ServePool, Threads
@@ -665,6 +666,9 @@ class Api:
             has.jobs, has.runs, find, pools=[POOL], clock=has.clock, quotas=has.stack.quotas
         )
         self.skips = SkipNext(has.jobs, has.runs, clock=has.clock)
+        self.sequences = RedriveSequence(
+            has.jobs, has.runs, pools=[POOL], clock=has.clock, executor=has.inline
+        )
         has.control.seed_cursors(1, floor_minute(has.clock.now()))
 
 

@@ -1357,12 +1357,12 @@ def test_a_range_record_is_not_redriven(dead: Dead) -> None:
     entry = a_retry(run.key, NOON, dispatch=to.dispatch)
 
     assert not dead.store.redrive(to, entry, NOON, was=RunState.SKIPPED).taken
-    assert not dead.store.await_parents(run, run.awaiting_parents("again", NOON)).taken
+    assert not dead.store.await_parents(run, run.awaiting_parents("again")).taken
 
 
 def test_a_dead_run_that_awaits_its_parents_can_be_reopened(dead: Dead) -> None:
     run = dead.die(run_key())
-    waiting = run.awaiting_parents("runs again after a", NOON)
+    waiting = run.awaiting_parents("runs again after a")
 
     for _ in range(2):
         assert dead.store.await_parents(run, waiting) == Claim(dead.store.get(run.key), taken=True)
@@ -1384,7 +1384,7 @@ def test_a_run_that_an_executor_skipped_can_await_its_parents(dead: Dead) -> Non
     run = dead.store.skip(skipped)
     assert not dead.store.reopen(run.reopened(NOON)).taken
 
-    there = dead.store.await_parents(run, run.awaiting_parents("again", NOON)).run
+    there = dead.store.await_parents(run, run.awaiting_parents("again")).run
 
     assert dead.store.reopen(there.reopened(NOON)).taken
 
@@ -1395,7 +1395,7 @@ def test_a_run_that_has_moved_on_does_not_await_its_parents(dead: Dead) -> None:
     running = claim(dead.store, a_message(run_key(at("13:00")))).run
 
     for old, there in ((run, redriven), (running, running)):
-        refused = dead.store.await_parents(old, old.awaiting_parents("again", NOON))
+        refused = dead.store.await_parents(old, old.awaiting_parents("again"))
         assert (refused.taken, refused.run) == (False, there)
     absent = replace(run, key=run_key(at("14:00")))
-    assert not dead.store.await_parents(absent, absent.awaiting_parents("again", NOON)).taken
+    assert not dead.store.await_parents(absent, absent.awaiting_parents("again")).taken

@@ -53,7 +53,7 @@ def plan_of(steps: list[RedriveStep]) -> dict[str, tuple[RedriveAction, str]]:
 
 
 def failed_middle(world: World) -> list[Job]:
-    """a succeeds, b dies, c and d are skipped."""
+    """Of four links the second dies; the others below it are skipped."""
     jobs = chain(world, "a", "b", "c", "d", **ONE_ATTEMPT)
     world.script()
     world.script(exit_code=1)
@@ -64,7 +64,7 @@ def failed_middle(world: World) -> list[Job]:
 
 
 def cleanup_after_failure(world: World) -> list[Job]:
-    """b dies, so does its clean-up, which runs whatever b did; its report is skipped."""
+    """A link dies, and so does its clean-up, which runs whatever happened; its report is skipped."""
     a = world.register("a", **ONE_ATTEMPT)
     b = world.register("b", **after("a"), **ONE_ATTEMPT)
     cleanup = world.register("cleanup", **after("b", triggerRule="ALL_DONE"), **ONE_ATTEMPT)

@@ -10,7 +10,7 @@ from nextfire_cli.render.job_details import backfill, job
 from nextfire_cli.render.job_lists import changed, created, jobs, paused, upcoming
 from nextfire_cli.render.run_details import execution, execution_line, log_line, tested
 from nextfire_cli.render.run_lists import dead, executions, letters
-from nextfire_cli.render.run_tree import run_tree
+from nextfire_cli.render.run_tree import redrive_plan, run_tree
 from nextfire_cli.render.script_lists import scripts, versions
 from nextfire_cli.render.tables import table
 from nextfire_cli.render.text import clock, escaped, late, output, span, state
@@ -38,6 +38,7 @@ __all__ = [
     "output",
     "paused",
     "quotas",
+    "redrive_plan",
     "run_tree",
     "scripts",
     "span",

@@ -1,4 +1,4 @@
-"""The runs of a sequence as a tree."""
+"""The runs of a sequence as a tree, and the plan of its redrive."""
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -6,6 +6,8 @@ from rich.text import Text
 from nextfire_cli.documents import Document
 from nextfire_cli.render.tables import table
 from nextfire_cli.render.text import between, escaped, state, with_reason
+
+_ACTIONS = {"RUN": "starts again", "FOLLOW": "follows", "KEEP": "stays"}
 
 
 def run_tree(found: Document) -> RenderableType:
@@ -42,4 +44,21 @@ def _row(node: Document, depth: int) -> tuple[RenderableType | str, ...]:
         str(node.get("attempt", "")),
         "*" if node["critical"] else "",
         with_reason(node["executionId"], reason),
+    )
+
+
+def redrive_plan(found: Document) -> RenderableType:
+    """What a redrive of a sequence does with each run, and why."""
+    return table(
+        ("JOB", "STATE", "ACTION", "REASON"),
+        (
+            (
+                Text(escaped(step["jobId"])),
+                state(step["state"]),
+                Text(_ACTIONS.get(step["action"], step["action"])),
+                Text(escaped(step["reason"])),
+            )
+            for step in found["items"]
+        ),
+        folding=(3,),
     )

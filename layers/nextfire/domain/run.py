@@ -384,7 +384,7 @@ class Run:
             reason=None,
         )
 
-    def awaiting_parents(self, reason: str, now: datetime) -> Run:
+    def awaiting_parents(self, reason: str) -> Run:
         """Return the DEAD or SKIPPED run as if it had been SKIPPED because of its parents: it
         starts again, with all attempts of its job's policy, if they end again and its rule allows
         it.
@@ -401,7 +401,7 @@ class Run:
             not_before=None,
             cancel_requested=False,
             cancel_reason=None,
-            finished_at=now,
+            # `finished_at` stays: each end of a parent after it counts, whatever the clocks show.
             reason=reason,
         )
 

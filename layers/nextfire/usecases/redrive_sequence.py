@@ -92,7 +92,7 @@ class RedriveSequence:
         return job
 
     def _await_parents(self, run: Run, reason: str) -> None:
-        self._runs.await_parents(run, run.awaiting_parents(reason, self._clock.now()))
+        self._runs.await_parents(run, run.awaiting_parents(reason))
 
     def _start(self, run: Run, job: Job, reason: str | None) -> None:
         now = cut(self._clock.now())

@@ -11,6 +11,7 @@ from nextfire.adapters.dynamodb.items import to_item
 from nextfire.adapters.dynamodb.job_store import replacing
 from nextfire.adapters.dynamodb.run_items import (
     SKIPPED,
+    STAMP,
     STEP,
     decode_run,
     encode_key,
@@ -138,7 +139,9 @@ class RunRequests:
 
     def await_parents(self, was: Run, to: Run) -> Claim:
         fields = encode_step(to)
-        update = set_or_remove((*STEP, *SKIPPED), fields)
+        # The client of the API sets the stamp.
+        group = [each for each in (*STEP, *SKIPPED) if each is not STAMP]
+        update = set_or_remove(group, fields)
         sets, removes = update.split(" REMOVE ")
         return self._updates.change(
             to.key,

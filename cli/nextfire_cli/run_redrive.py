@@ -1,0 +1,108 @@
+"""The command `nextfire runs redrive`."""
+
+import json
+from functools import partial
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from nextfire_cli import render, session
+from nextfire_cli.confirmation import confirm
+from nextfire_cli.documents import Document
+from nextfire_cli.errors import ApiError, CliError
+from nextfire_cli.session import Session
+
+Reason = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Reason, stored with the change; at most 256 characters."),
+]
+
+
+def redrive(
+    context: typer.Context,
+    execution_ids: Annotated[
+        list[str], typer.Argument(metavar="EXECUTION_ID...", show_default=False)
+    ],
+    reason: Reason = None,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="JOB_ID",
+            help="Redrive the sequence of this run from this job on. What succeeded stays.",
+        ),
+    ] = None,
+    downstream: Annotated[
+        bool,
+        typer.Option(
+            "--downstream",
+            help="Below --from, also start runs again that are DEAD, or that an executor skipped.",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan for --from and change nothing.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Skip the confirmation of the plan for --from.")
+    ] = False,
+) -> None:
+    """Redrive dead runs, with as many attempts as their jobs allow. Exit code 1: some were not
+    redriven.
+
+    With --from: redrive a sequence, of which EXECUTION_ID is any run, from one of its jobs on. The
+    run of that job starts again if it is DEAD, CANCELLED or SKIPPED, and the sequence continues
+    from there. Shows the plan and asks for confirmation. Safe to repeat.
+
+    To redrive a whole pool: nextfire dlq redrive --pool POOL.
+
+    [bold]Examples[/]
+      nextfire runs redrive EXECUTION_ID --reason 'disk replaced'
+      nextfire runs redrive EXECUTION_ID --from load --dry-run
+      nextfire runs redrive EXECUTION_ID --from load --downstream --yes
+    """
+    caller = session.of(context)
+    if from_ is None:
+        options = {"--downstream": downstream, "--dry-run": dry_run, "--yes": yes}
+        if given := [name for name, value in options.items() if value]:
+            raise typer.BadParameter("only with --from JOB_ID", param_hint=given)
+        _redrive_runs(caller, execution_ids, reason)
+        return
+    if len(execution_ids) > 1:
+        raise typer.BadParameter("with --from, name one run", param_hint="EXECUTION_ID")
+    ask = partial(
+        caller.client().redrive_chain, execution_ids[0], from_=from_, downstream=downstream
+    )
+    plan = ask(dry_run=True).document
+    starts = any(step["action"] != "KEEP" for step in plan["items"])
+    if dry_run or not starts:
+        caller.show(plan, render.redrive_plan(plan))
+    else:
+        if not caller.as_json:
+            caller.show(plan, render.redrive_plan(plan))
+        confirm(caller, "Redrive these runs?", yes=yes)
+        done = ask(reason=reason).document
+        started = [step["jobId"] for step in done["items"] if step["action"] == "RUN"]
+        caller.show(done, Text(f"Started: {', '.join(map(render.escaped, started)) or 'none'}."))
+    if not starts:
+        caller.say("Nothing starts again.")
+
+
+def _redrive_runs(caller: Session, execution_ids: list[str], reason: str | None) -> None:
+    client = caller.client()
+    items: list[Document] = []
+    refused: list[ApiError] = []
+    for execution_id in execution_ids:
+        try:
+            run = client.redrive_execution(execution_id, reason=reason).document
+        except ApiError as error:
+            refused.append(error)
+            caller.fail(CliError(f"{execution_id}: {error.problem}", error.remedy))
+            continue
+        items.append(run)
+        if not caller.as_json:
+            caller.out.print(render.execution_line(run), soft_wrap=True)
+    if caller.as_json:
+        typer.echo(json.dumps({"items": items}, indent=2, ensure_ascii=False))
+    if refused:
+        raise typer.Exit(1)

@@ -1,0 +1,131 @@
+"""The API's routes for sequences: the redrive from a link."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.instants import cut
+from nextfire.domain.job import Job
+from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from tests.integration.deployment import Answer, Deployment, message_for
+from tests.integration.test_api import assert_problem
+
+AFTER: dict[str, Any] = {"type": "AFTER", "schedule": None}
+
+
+@pytest.fixture
+def jobs(system: Deployment) -> list[Job]:
+    """A chain of three: the second is DEAD, the third SKIPPED because of it."""
+    a = system.register(jobId="a")
+    b, c = (system.register(jobId=n, after=[{"job": p}], **AFTER) for n, p in ("ba", "cb"))
+    end(system, a, RunState.SUCCEEDED, at=a)
+    end(system, b, RunState.DEAD, at=a)
+    skipped = Run.skipped(key(c, a), "trigger rule ALL_SUCCEEDED: b FAILED", c.created_at)
+    system.runs.skip(skipped)
+    return [system.job(name) for name in "abc"]
+
+
+def key(job: Job, at: Job) -> RunKey:
+    return RunKey(job.key, run_id(job.uid, cut(at.created_at)))
+
+
+def end(system: Deployment, job: Job, state: RunState, *, at: Job) -> None:
+    message = message_for(job, cut(at.created_at))
+    run = system.runs.claim(
+        message,
+        token=job.uid,
+        worker="w",
+        pool="default",
+        job_revision=1,
+        now=job.created_at,
+        lease_until=job.created_at + timedelta(minutes=1),
+    ).run
+    result = Result(AttemptOutcome.FAILED, "exit code 1", 1)
+    assert system.runs.advance(run, run.ended(state, result, job.created_at)).taken
+
+
+def redrive(system: Deployment, jobs: list[Job], body: object, **more: Any) -> Answer:
+    path = f"/v1/executions/{key(jobs[2], jobs[0]).execution_id}/chain/redrive"
+    return system.call("POST", path, body, **more)
+
+
+def states(system: Deployment, jobs: list[Job]) -> list[RunState]:
+    runs = [system.runs.get(key(job, jobs[0])) for job in jobs]
+    return [run.state for run in runs if run]
+
+
+def test_a_dry_run_shows_the_plan_and_changes_nothing(system: Deployment, jobs: list[Job]) -> None:
+    answer = redrive(system, jobs, {"from": "b", "dryRun": True})
+
+    assert (answer.status, answer.document["dryRun"]) == (200, True)
+    shown = [(each["jobId"], each["state"], each["action"]) for each in answer.document["items"]]
+    assert shown == [
+        ("a", "SUCCEEDED", "KEEP"),
+        ("b", "DEAD", "RUN"),
+        ("c", "SKIPPED", "FOLLOW"),
+    ]
+    assert answer.document["items"][2]["reason"] == "after b, if ALL_SUCCEEDED allows it"
+    assert states(system, jobs) == [RunState.SUCCEEDED, RunState.DEAD, RunState.SKIPPED]
+
+
+def test_the_link_starts_again_and_repeating_it_changes_nothing(
+    system: Deployment, jobs: list[Job]
+) -> None:
+    first = redrive(system, jobs, {"from": "b", "reason": "the disk is repaired"})
+    there = system.runs.get(key(jobs[1], jobs[0]))
+    again = redrive(system, jobs, {"from": "b"})
+
+    assert (first.status, first.document["dryRun"]) == (200, False)
+    assert states(system, jobs) == [RunState.SUCCEEDED, RunState.PENDING, RunState.SKIPPED]
+    assert there is not None
+    assert (there.dispatch, there.reason) == (3, "the disk is repaired")
+    assert again.document["items"][1]["reason"] == "has not ended: PENDING"
+    assert system.runs.get(there.key) == there
+
+
+def test_downstream_makes_dead_runs_await_their_parents(
+    system: Deployment, jobs: list[Job]
+) -> None:
+    d = system.register(jobId="d", after=[{"job": "b"}], triggerRule="ALL_DONE", **AFTER)
+    end(system, d, RunState.DEAD, at=jobs[0])
+
+    answer = redrive(system, jobs, {"from": "b", "downstream": True})
+
+    assert answer.status == 200, answer
+    assert [each["action"] for each in answer.document["items"]] == [
+        "KEEP",
+        "RUN",
+        "FOLLOW",
+        "FOLLOW",
+    ]
+    there = system.runs.get(key(d, jobs[0]))
+    assert there is not None
+    assert there.skipped_by_parents
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field"),
+    [
+        ({}, 422, "from"),
+        ({"from": "not a job"}, 422, "from"),
+        ({"from": "x"}, 422, "from"),
+        ({"from": "b", "downstream": "yes"}, 422, "downstream"),
+        ({"from": "b", "dryRun": 1}, 422, "dryRun"),
+        ({"from_": "b"}, 422, "from"),
+    ],
+)
+def test_bad_requests(
+    system: Deployment, jobs: list[Job], body: object, status: int, field: str
+) -> None:
+    assert_problem(redrive(system, jobs, body), status, field=field)
+
+
+def test_an_unknown_execution_is_not_found(system: Deployment, jobs: list[Job]) -> None:
+    path = "/v1/executions/unknown.20260524T100000000Z-k3x9m2ab/chain/redrive"
+
+    assert_problem(system.call("POST", path, {"from": "b"}), 404)
+    assert states(system, jobs) == [RunState.SUCCEEDED, RunState.DEAD, RunState.SKIPPED]
