@@ -395,7 +395,7 @@ class Stack:
         assert run.key not in self._ended, f"{execution_id} starts again after its end"
 
     def redriven(self, key: RunKey) -> None:
-        """A DEAD run may start again."""
+        """A DEAD run, or one that was SKIPPED because of a parent, may start again."""
         self._ended.pop(key, None)
 
     def observe(self) -> None:
@@ -405,6 +405,9 @@ class Stack:
             now = runs[key]
             if was.state is RunState.DEAD and now.attempt_base == was.attempt > was.attempt_base:
                 self.redriven(key)
+                continue
+            if was.skipped_by_parents and now.dispatch > was.dispatch:
+                self.redriven(key)  # reopened: a parent ended again
                 continue
             same = (was.state, was.attempt) == (now.state, now.attempt)
             assert same, f"{key.execution_id} had ended {was.state}, but is {now.state}"
