@@ -116,3 +116,29 @@ def test_a_parent_of_another_job_is_not_deleted(user: User) -> None:
 
     assert refused.status_code == 409
     assert f"{a['jobId']} → {b['jobId']}" in refused.text
+
+
+def test_a_sequence_is_redriven_from_a_link(user: User, scratch: Path) -> None:
+    fixed = scratch / "repaired"
+    broken = {"payload": {"broken": str(fixed)}, "retryPolicy": {"maxAttempts": 1}}
+    a = step(user)
+    b = step(user, a, **broken)
+    cleanup = step(user, b, triggerRule="ALL_DONE", **broken)
+    last = step(user, cleanup)
+    start(user, a)
+    dead = run_of(user, b, "DEAD")
+    run_of(user, cleanup, "DEAD")
+    run_of(user, last, "SKIPPED")
+    fixed.touch()
+    fixed.chmod(0o666)
+
+    path = f"/v1/executions/{dead['executionId']}/chain/redrive"
+    body = {"from": b["jobId"], "downstream": True}
+    plan = user.call("POST", path, body | {"dryRun": True}, 200)
+    done = user.call("POST", path, body, 200)
+
+    assert [each["action"] for each in plan["items"]] == ["KEEP", "RUN", "FOLLOW", "FOLLOW"]
+    assert done["items"] == plan["items"]
+    assert result_of(user, run_of(user, last, "SUCCEEDED")) == {"sum": 4}
+    assert run_of(user, cleanup, "SUCCEEDED")["attempt"] == 2
+    assert run_of(user, a, "SUCCEEDED")["attempt"] == 1
