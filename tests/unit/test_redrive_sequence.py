@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from nextfire.domain.errors import ConflictError, InvalidInputError, NotFoundError
+from nextfire.domain.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    UnavailableError,
+)
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.redrive_plan import RedriveAction, RedriveStep
@@ -261,6 +266,16 @@ def test_a_redrive_that_dies_anywhere_is_completed_by_a_repetition() -> None:
             assert not first_died
             return
     raise AssertionError("the redrive never finished")
+
+
+def test_runs_that_follow_await_their_parents_before_the_first_one_starts(world: World) -> None:
+    _, b, cleanup, _ = cleanup_after_failure(world)
+    world.faults.refuse("runs.redrive")
+
+    with pytest.raises(UnavailableError):
+        redrive(world, b, "b", downstream=True)
+
+    assert states(world, b, cleanup) == [DEAD, SKIPPED]
 
 
 def test_a_job_or_a_pool_that_does_not_exist_is_reported_before_anything_changes(

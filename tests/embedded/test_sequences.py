@@ -1,0 +1,13 @@
+"""Promises of the deployed stack that hold for the embedded stack too: the same tests."""
+
+from tests.e2e.test_sequences import (
+    test_a_dead_link_is_fixed_and_the_chain_continues_from_there,
+    test_a_sequence_is_redriven_from_a_link,
+    user,
+)
+
+__all__ = [
+    "test_a_dead_link_is_fixed_and_the_chain_continues_from_there",
+    "test_a_sequence_is_redriven_from_a_link",
+    "user",
+]
