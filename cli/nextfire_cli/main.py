@@ -29,6 +29,7 @@ from nextfire_cli import (
     schedules,
     scripts,
     session,
+    what_if,
     worker,
 )
 from nextfire_cli.errors import EXIT_CODES, CliError, exit_code
@@ -102,6 +103,7 @@ app = typer.Typer(
 app.add_typer(jobs.app, name="jobs", help="Create, show, change and cancel jobs.")
 app.add_typer(runs.app, name="runs", help="List, show, cancel and redrive runs.")
 app.add_typer(schedules.app, name="schedules", help="Preview schedules.")
+app.add_typer(what_if.app, name="plan", help="Look ahead: what jobs would do.")
 app.add_typer(dlq.app, name="dlq", help="List, redrive and purge a pool's dead letters.")
 app.add_typer(scripts.app, name="scripts", help="Upload the scripts that jobs run.")
 app.add_typer(

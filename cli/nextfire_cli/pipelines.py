@@ -60,7 +60,7 @@ def apply(
     """
     caller = session.of(context)
     client = caller.client()
-    declared = [each for name in file for each in _pipelines(name)]
+    declared = read_files(file)
     changes = make_plan(client, declared, adopt=adopt)
     if dry_run or not changes:
         caller.show({**changes.document(), "applied": False}, shown_plan(changes))
@@ -123,6 +123,11 @@ def _text(pipelines: list[Pipeline], output: Format) -> str:
         return write_yaml(documents)
     one = documents[0] if len(documents) == 1 else documents
     return json.dumps(one, indent=2, ensure_ascii=False) + "\n"
+
+
+def read_files(files: list[str]) -> list[Pipeline]:
+    """Read the pipelines of *files*; ``-`` is standard input."""
+    return [each for name in files for each in _pipelines(name)]
 
 
 def _pipelines(file: str) -> list[Pipeline]:

@@ -22,6 +22,7 @@ from nextfire.client.api import Client
 from nextfire.client.pipelines.apply import apply_plan, make_plan
 from nextfire.client.pipelines.document import Pipeline, read
 from nextfire.client.pipelines.plan import Change, Plan, declare
+from nextfire.client.pipelines.what_if import WhatIf, foresee
 from nextfire.domain.schedule import ScheduleType
 
 
@@ -153,6 +154,15 @@ class PipelineBuilder:
             ClientError: A call failed.
         """
         return make_plan(client, [self.pipeline()], adopt=adopt)
+
+    def what_if(self, *fail: PipelineJob | str) -> WhatIf:
+        """Decide what each job would do if the jobs *fail* failed. Needs no API.
+
+        Raises:
+            PipelineError: The pipeline is invalid, or *fail* are not jobs of it.
+        """
+        names = [each if isinstance(each, str) else each.job_id for each in fail]
+        return foresee([self.pipeline()], names)
 
     def apply(
         self,
