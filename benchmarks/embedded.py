@@ -7,7 +7,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from benchmarks.report import Result, progress, tell
 from nextfire import Client
 from nextfire.client.access import Bearer
 from nextfire_cli.local.embedded import EmbeddedInfo, EmbeddedStack
+from tests.places import host_folder
 from tests.process_tree import children_of
 
 STARTS = 5
@@ -68,8 +68,8 @@ def measure() -> Result:
 @contextmanager
 def state_folder(prefix: str = "bench-embedded-") -> Iterator[Path]:
     """A folder for the state of a stack, which is removed at the end."""
+    state = host_folder(prefix)
     # Scripts of dedicated users must be able to enter it.
-    state = Path(tempfile.mkdtemp(prefix=prefix, dir="/var/tmp"))
     state.chmod(0o711)
     try:
         yield state

@@ -76,7 +76,7 @@ def _minutes(stack: Stack, meter: Meter, due_at: datetime, runs: int) -> tuple[T
     return idle, busy
 
 
-class _Outcomes:
+class Outcomes:
     """`MessageNotices` that counts outcomes."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ def _carry_out(meter: Meter, runs: int) -> Tally:
     from nextfire.wiring.executor import execute_run_of  # noqa: PLC0415
 
     settings = ExecutorSettings.read()
-    terms, outcomes = executor_config(settings, worker="benchmark"), _Outcomes()
+    terms, outcomes = executor_config(settings, worker="benchmark"), Outcomes()
     execute_run = execute_run_of(executor_ports(settings), terms)
     batch: MessageBatch[SqsDelivery] = MessageBatch(execute_run, outcomes)
     inbox = SqsInbox(sqs(), queue_url=settings.queue_url)
