@@ -16,7 +16,7 @@ from benchmarks.harness import POOL, Meter, Stack, Tally, wait_until
 from benchmarks.harness import stack as running_stack
 from benchmarks.report import Result, progress, tell
 from nextfire import Client
-from nextfire.client.access import Bearer
+from nextfire.client.bearer import Bearer
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.message import RunMessage
 from nextfire_cli.local.embedded import EmbeddedStack

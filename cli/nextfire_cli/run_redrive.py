@@ -1,6 +1,5 @@
 """The command `nextfire runs redrive`."""
 
-import json
 from functools import partial
 from typing import Annotated
 
@@ -103,6 +102,6 @@ def _redrive_runs(caller: Session, execution_ids: list[str], reason: str | None)
         if not caller.as_json:
             caller.out.print(render.execution_line(run), soft_wrap=True)
     if caller.as_json:
-        typer.echo(json.dumps({"items": items}, indent=2, ensure_ascii=False))
+        caller.dump({"items": items})
     if refused:
         raise typer.Exit(1)

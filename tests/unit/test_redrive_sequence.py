@@ -69,7 +69,7 @@ def failed_middle(world: World) -> list[Job]:
 
 
 def cleanup_after_failure(world: World) -> list[Job]:
-    """A link dies, and so does its clean-up, which runs whatever happened; its report is skipped."""
+    """A link dies, and so does its clean-up, which runs in any case; its report is skipped."""
     a = world.register("a", **ONE_ATTEMPT)
     b = world.register("b", **after("a"), **ONE_ATTEMPT)
     cleanup = world.register("cleanup", **after("b", triggerRule="ALL_DONE"), **ONE_ATTEMPT)
