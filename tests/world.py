@@ -24,6 +24,7 @@ from nextfire.domain.run import Run
 from nextfire.domain.target import TargetKind
 from nextfire.targets.by_kind import TargetsByKind
 from nextfire.targets.script.runner import ScriptTarget
+from nextfire.usecases.cancel_sequence import CancelSequence
 from nextfire.usecases.check_definition import Limits
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.dispatch.report import TickReport
@@ -120,6 +121,9 @@ class World:
         )
         self.request_runs = RequestRuns(
             jobs, runs, self.find_run, pools=POOLS, clock=self.clock, quotas=quotas
+        )
+        self.cancel_sequence = CancelSequence(
+            jobs, runs, self.find_run, clock=self.clock, executor=InlineExecutor()
         )
         self.sequences = RedriveSequence(
             jobs, runs, pools=POOLS, clock=self.clock, executor=InlineExecutor()

@@ -75,10 +75,10 @@ def redrive(
     plan = ask(dry_run=True).document
     starts = any(step["action"] != "KEEP" for step in plan["items"])
     if dry_run or not starts:
-        caller.show(plan, render.redrive_plan(plan))
+        caller.show(plan, render.sequence_plan(plan))
     else:
         if not caller.as_json:
-            caller.show(plan, render.redrive_plan(plan))
+            caller.show(plan, render.sequence_plan(plan))
         confirm(caller, "Redrive these runs?", yes=yes)
         done = ask(reason=reason).document
         started = [step["jobId"] for step in done["items"] if step["action"] == "RUN"]

@@ -15,6 +15,7 @@ from nextfire_cli import render, session, waiting
 from nextfire_cli.documents import Document, first
 from nextfire_cli.durations import moment
 from nextfire_cli.flag_kinds import one_of
+from nextfire_cli.run_cancel import cancel
 from nextfire_cli.run_redrive import Reason, redrive
 from nextfire_cli.run_tree import tree
 from nextfire_cli.session import Session
@@ -200,27 +201,7 @@ def logs(
         )
 
 
-@app.command()
-def cancel(
-    context: typer.Context,
-    execution_id: ExecutionId,
-    reason: Reason = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended.")] = False,
-) -> None:
-    """Cancel a run. A waiting run is cancelled immediately. The script of a running one is ended
-    within seconds: SIGTERM, then SIGKILL 5 s later.
-
-    [bold]Examples[/]
-      nextfire runs cancel EXECUTION_ID --reason 'wrong input'
-      nextfire runs cancel EXECUTION_ID --wait
-    """
-    caller = session.of(context)
-    client = caller.client()
-    run = client.cancel_execution(execution_id, reason=reason).document
-    if run["state"] == RunState.RUNNING:
-        caller.say("Its worker is asked to end it.")
-    run = ended(client, run) if wait else run
-    caller.show(run, render.execution_line(run))
+app.command()(cancel)
 
 
 @app.command()

@@ -58,6 +58,7 @@ from nextfire.domain.remedies import nearest
 from nextfire.domain.restriction import RestrictedError
 from nextfire.responses.base import one_line
 from nextfire.settings import ApiSettings
+from nextfire.usecases.cancel_sequence import CancelSequence
 from nextfire.usecases.check_definition import Limits
 from nextfire.usecases.find_run import FindRun
 from nextfire.usecases.find_unsent import FindUnsent
@@ -118,6 +119,9 @@ class Services:
         )
         self.sequences = RedriveSequence(
             self.job_store, self.runs, pools=self.pools, clock=clock, executor=side_by_side
+        )
+        self.cancel_sequence = CancelSequence(
+            self.job_store, self.runs, self.find_run, clock=clock, executor=side_by_side
         )
         self.request_runs = RequestRuns(
             self.job_store,

@@ -56,6 +56,7 @@ class Way:
 
 WAYS: dict[str, Way] = {
     "beginBackfill": Way({"from": "2020-01-01T00:00:00Z", "to": "2020-01-02T00:00:00Z"}),
+    "cancelChain": Way({"reason": "r"}),
     "cancelExecution": Way({"reason": "r"}),
     "cancelJobs": Way({"labels": {"team": "walled"}}, own=True),
     "changeJob": Way({"name": "changed"}),

@@ -1,4 +1,4 @@
-"""The API's routes for sequences: the redrive from a link."""
+"""The API's routes for sequences: redrive from a link on, and cancel."""
 
 from __future__ import annotations
 
@@ -129,3 +129,26 @@ def test_an_unknown_execution_is_not_found(system: Deployment, jobs: list[Job]) 
 
     assert_problem(system.call("POST", path, {"from": "b"}), 404)
     assert states(system, jobs) == [RunState.SUCCEEDED, RunState.DEAD, RunState.SKIPPED]
+
+
+def test_a_cancel_shows_its_plan_and_ends_what_has_not_ended(system: Deployment) -> None:
+    a = system.register(jobId="a")
+    b = system.register(jobId="b", after=[{"job": "a"}], **AFTER)
+    end(system, a, RunState.SUCCEEDED, at=a)
+    path = f"/v1/executions/{key(a, a).execution_id}/chain/cancel"
+
+    planned = system.call("POST", path, {"dryRun": True})
+    assert system.runs.get(key(b, a)) is None
+    done = system.call("POST", path, {"reason": "wrong input"})
+    again = system.call("POST", path)
+
+    assert [each.status for each in (planned, done, again)] == [200, 200, 200]
+    shown = [(each["jobId"], each["state"], each["action"]) for each in done.document["items"]]
+    assert shown == [("a", "SUCCEEDED", "KEEP"), ("b", "WAITING", "CANCEL")]
+    assert planned.document["items"] == done.document["items"]
+    assert {each["action"] for each in again.document["items"]} == {"KEEP"}
+    there = system.runs.get(key(b, a))
+    assert there is not None
+    assert (there.state, there.reason) == (RunState.CANCELLED, "wrong input")
+    unknown = "/v1/executions/unknown.20260524T100000000Z-k3x9m2ab/chain/cancel"
+    assert_problem(system.call("POST", unknown), 404)

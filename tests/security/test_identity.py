@@ -169,8 +169,8 @@ SCOPES: dict[str, str] = {
     "uploadScript": "upload",
     **dict.fromkeys(
         [
-            "beginBackfill", "cancelExecution", "cancelJobs", "changeJob", "createJob",
-            "createJobs", "deleteJob", "drainJob", "pauseJob", "pauseJobs", "putJob",
+            "beginBackfill", "cancelChain", "cancelExecution", "cancelJobs", "changeJob",
+            "createJob", "createJobs", "deleteJob", "drainJob", "pauseJob", "pauseJobs", "putJob",
             "redriveChain", "redriveExecution", "redrivePool", "resumeJob", "resumeJobs", "runJob",
             "skipNext", "stopBackfill", "undoSkipNext", "pauseEndpoint", "resumeEndpoint",
             "limitEndpoint", "replayExecution",

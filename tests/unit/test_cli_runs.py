@@ -358,6 +358,26 @@ def test_flags_for_a_sequence_do_not_fit_runs(call: Call, api: Api, flags: tuple
     assert api.requests == []
 
 
+def test_a_cancel_of_a_sequence_shows_its_plan_first(call: Call, api: Api) -> None:
+    steps = [
+        step("load", "WAITING", "CANCEL", "has no run yet"),
+        step("a", "DEAD", "KEEP", "ended"),
+    ]
+    plan = {"scheduledAt": "2026-05-24T10:00:00Z", "dryRun": True, "items": steps}
+    api.routes[f"POST /v1/executions/{ID}/chain/cancel"] = [plan]
+    flags = ("runs", "cancel", ID, "--downstream")
+
+    done = call(*flags, "--yes", "--reason", "why")
+    refused, planned = call(*flags), call(*flags, "--dry-run")
+    invalid = [call("runs", "cancel", ID, "--yes"), call(*flags, "--wait")]
+
+    assert [each.exit_code for each in (done, refused, planned)] == [0, 1, 0]
+    assert [each.exit_code for each in invalid] == [2, 2]
+    assert api.bodies == [{"dryRun": True}, {"reason": "why"}, {"dryRun": True}, {"dryRun": True}]
+    assert done.stdout.endswith("Cancelled: load.\n")
+    assert "has no run yet" in planned.stdout
+
+
 # One run
 
 

@@ -11,7 +11,7 @@ from nextfire_cli.render.job_details import backfill, job
 from nextfire_cli.render.job_lists import changed, created, jobs, paused, upcoming
 from nextfire_cli.render.run_details import execution, execution_line, log_line, tested
 from nextfire_cli.render.run_lists import dead, executions, letters
-from nextfire_cli.render.run_tree import redrive_plan, run_tree
+from nextfire_cli.render.run_tree import run_tree, sequence_plan
 from nextfire_cli.render.script_lists import scripts, versions
 from nextfire_cli.render.tables import table
 from nextfire_cli.render.text import clock, late, output, span, state
@@ -39,9 +39,9 @@ __all__ = [
     "output",
     "paused",
     "quotas",
-    "redrive_plan",
     "run_tree",
     "scripts",
+    "sequence_plan",
     "span",
     "state",
     "table",

@@ -1,4 +1,4 @@
-"""The runs of a sequence as a tree, and the plan of its redrive."""
+"""The runs of a sequence as a tree, and the plan of a redrive or cancel."""
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -8,7 +8,7 @@ from nextfire_cli.escaping import escaped
 from nextfire_cli.render.tables import table
 from nextfire_cli.render.text import between, state, with_reason
 
-_ACTIONS = {"RUN": "starts again", "FOLLOW": "follows", "KEEP": "stays"}
+_ACTIONS = {"RUN": "starts again", "FOLLOW": "follows", "KEEP": "stays", "CANCEL": "cancel"}
 
 
 def run_tree(found: Document) -> RenderableType:
@@ -48,8 +48,8 @@ def _row(node: Document, depth: int) -> tuple[RenderableType | str, ...]:
     )
 
 
-def redrive_plan(found: Document) -> RenderableType:
-    """What a redrive of a sequence does with each run, and why."""
+def sequence_plan(found: Document) -> RenderableType:
+    """What a redrive or a cancel of a sequence does with each run, and why."""
     return table(
         ("JOB", "STATE", "ACTION", "REASON"),
         (

@@ -14,6 +14,7 @@ from functions.api.idempotency import once
 from functions.api.operation import area, operation
 from functions.api.requests import (
     JOB_ID_SCHEMA,
+    REASON_EXAMPLE,
     ExecutionId,
     Reason,
     body_example,
@@ -24,7 +25,11 @@ from functions.api.respond import respond
 from nextfire.domain.document import Document
 from nextfire.domain.ids import RunKey, parse_execution_id
 from nextfire.domain.keys import Scope
-from nextfire.responses.executions import SequenceRedriveResponse, SequenceResponse
+from nextfire.responses.executions import (
+    SequenceCancelResponse,
+    SequenceRedriveResponse,
+    SequenceResponse,
+)
 from nextfire.usecases.read_sequence import MAX_NODES, read_sequence
 
 
@@ -43,6 +48,18 @@ RedriveChainBody = Annotated[
     RedriveChainRequest,
     Body(openapi_examples=body_example({"from": "load", "downstream": True})),
     reading(RedriveChainRequest),
+]
+
+
+class CancelChainRequest(Document):
+    """Cancel an execution and those below it. `dryRun`: return the plan and change nothing."""
+
+    dry_run: StrictBool = False
+    reason: Reason = None
+
+
+CancelChainBody = Annotated[
+    CancelChainRequest, Body(openapi_examples=REASON_EXAMPLE), reading(CancelChainRequest)
 ]
 
 
@@ -89,6 +106,24 @@ def redrive_chain(execution_id: ExecutionId, request: RedriveChainBody) -> Respo
             asked_at=once().first_sent_at,
         )
     return respond(SequenceRedriveResponse.of(steps, key.scheduled_at, request.dry_run))
+
+
+@routes.post(
+    "/v1/executions/<execution_id>/chain/cancel",
+    **operation(
+        "Cancel an execution and those below it in its sequence",
+        {HTTPStatus.OK: ("What happens to each execution.", SequenceCancelResponse)},
+        more="Executions that have ended stay. Running ones are ended by their workers within "
+        "seconds. Safe to repeat.",
+    ),
+)
+def cancel_chain(
+    execution_id: ExecutionId,
+    request: CancelChainBody = CancelChainRequest(),  # noqa: B008 — immutable
+) -> Response[str]:
+    key, sequence = _key(execution_id), services().cancel_sequence
+    steps = sequence.plan(key) if request.dry_run else sequence.cancel(key, request.reason)
+    return respond(SequenceCancelResponse.of(steps, key.scheduled_at, request.dry_run))
 
 
 def _key(execution_id: str) -> RunKey:

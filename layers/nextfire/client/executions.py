@@ -15,6 +15,7 @@ from nextfire.responses.executions import (
     LogLineResponse,
     LogResponse,
     RedrivenResponse,
+    SequenceCancelResponse,
     SequenceRedriveResponse,
     SequenceResponse,
 )
@@ -81,6 +82,21 @@ class ExecutionOperations(Operations):
         parents.
         """
         return self._read(SequenceResponse, f"{_execution(execution_id)}/chain")
+
+    def cancel_chain(
+        self,
+        execution_id: str,
+        *,
+        dry_run: bool | None = None,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> SequenceCancelResponse:
+        """Cancel an execution and all executions below it in its sequence that have not ended.
+        *dry_run*: return the plan and change nothing.
+        """
+        body = given({"dryRun": dry_run, "reason": reason})
+        path = f"{_execution(execution_id)}/chain/cancel"
+        return self._post(SequenceCancelResponse, path, body, idempotency_key)
 
     def redrive_chain(
         self,

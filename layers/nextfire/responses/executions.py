@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from nextfire.domain.cancel_plan import CancelAction
 from nextfire.domain.ids import RunKey
 from nextfire.domain.redrive_plan import RedriveAction
 from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState, Trigger
@@ -166,6 +167,32 @@ class SequenceRedriveResponse(ApiResponse):
     dry_run: bool = field(lambda _, __, dry_run: dry_run)
     items: list[SequenceRedriveStep] = field(
         lambda steps, *_: [SequenceRedriveStep.of(each) for each in steps]
+    )
+
+
+class SequenceCancelStep(ApiResponse):
+    """What a cancel of a sequence does with an execution: CANCEL, or KEEP, it stays as it is.
+    `state`: before the cancel; WAITING before it has a record.
+    """
+
+    # of(step)
+    job_id: str = field(lambda step: step.node.key.job.job_id)
+    execution_id: str = field(lambda step: step.node.key.execution_id)
+    state: RunState | Literal["WAITING"] = field(
+        lambda step: "WAITING" if step.node.run is None else step.node.run.state
+    )
+    action: CancelAction
+    reason: str
+
+
+class SequenceCancelResponse(ApiResponse):
+    """The cancel of a sequence: a step for each of its executions, each after its parents."""
+
+    # of(steps, logical time, whether it is a plan only)
+    scheduled_at: datetime = field(lambda _, at, __: at)
+    dry_run: bool = field(lambda _, __, dry_run: dry_run)
+    items: list[SequenceCancelStep] = field(
+        lambda steps, *_: [SequenceCancelStep.of(each) for each in steps]
     )
 
 

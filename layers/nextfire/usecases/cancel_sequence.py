@@ -1,0 +1,79 @@
+"""Cancel a run of a sequence and all runs below it that have not ended."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+
+from nextfire.domain.cancel_plan import CancelAction, CancelStep, plan_cancel
+from nextfire.domain.ids import RunKey
+from nextfire.domain.message import RunMessage
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.run import Run
+from nextfire.usecases.find_run import FindRun
+from nextfire.usecases.manage_runs import CANCELLED
+from nextfire.usecases.read_sequence import read_sequence
+
+
+class CancelSequence:
+    """Cancels a part of a sequence at one logical time."""
+
+    def __init__(
+        self,
+        jobs: JobStore,
+        runs: RunStore,
+        find: FindRun,
+        *,
+        clock: Clock,
+        executor: Executor,
+    ) -> None:
+        """*executor*: writes several runs concurrently."""
+        self._jobs = jobs
+        self._runs = runs
+        self._find = find
+        self._clock = clock
+        self._executor = executor
+
+    def plan(self, key: RunKey) -> list[CancelStep]:
+        """What `cancel` would do now. Changes nothing.
+
+        Raises:
+            NotFoundError: The job of *key* does not exist, or it has another uid; or no job of the
+                sequence has a run at that logical time, and none is due.
+        """
+        nodes = read_sequence(self._jobs, self._runs, key)
+        if all(node.run is None for node in nodes):
+            self._find.find(key)
+        return plan_cancel(nodes, key.job.job_id)
+
+    def cancel(self, key: RunKey, reason: str | None) -> list[CancelStep]:
+        """Carry out `plan`, and return it. Runs without a record are first: they get a CANCELLED
+        record, so the end of a parent starts none of them. If the call ends in between, repeat it.
+
+        Raises:
+            NotFoundError: As `plan`.
+        """
+        steps, because = self.plan(key), reason or CANCELLED
+        chosen = [step.node for step in steps if step.action is CancelAction.CANCEL]
+        absent = [node.key for node in chosen if node.run is None]
+        started = list(self._executor.map(lambda each: self._prevent(each, because), absent))
+        there = [*(node.run for node in chosen), *started]
+        left = [run for run in there if run is not None and not run.state.ended]
+        list(self._executor.map(lambda run: self._stop(run, because), left))
+        return steps
+
+    def _prevent(self, key: RunKey, reason: str) -> Run:
+        """Make a run CANCELLED that has no record. Returns the stored record, if it got one."""
+        now = self._clock.now()
+        message = RunMessage(
+            tenant=key.job.tenant,
+            job_id=key.job.job_id,
+            run_id=key.run_id,
+            dispatch=1,
+            dispatched_at=now,
+        )
+        return self._runs.cancel(message, reason=reason, now=now)
+
+    def _stop(self, run: Run, reason: str) -> None:
+        self._runs.stop(run, reason=reason, now=self._clock.now())

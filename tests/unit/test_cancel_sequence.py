@@ -1,0 +1,148 @@
+"""Cancel of a run and of all runs below it in its sequence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nextfire.domain.cancel_plan import CancelAction, CancelStep
+from nextfire.domain.errors import NotFoundError
+from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.job import Job
+from nextfire.domain.run import RunState
+from tests.builders import at
+from tests.fakes import Killed
+from tests.unit.test_sequences import after, chain, states
+from tests.world import World
+
+CANCEL, KEEP = CancelAction.CANCEL, CancelAction.KEEP
+CANCELLED, SUCCEEDED = RunState.CANCELLED, RunState.SUCCEEDED
+
+
+@pytest.fixture
+def world() -> World:
+    return started()
+
+
+def started() -> World:
+    world = World("11:58:30")
+    world.tick()
+    return world
+
+
+def key(job: Job, time: str = "12:00") -> RunKey:
+    return RunKey(job.key, run_id(job.uid, at(time)))
+
+
+def plan_of(steps: list[CancelStep]) -> dict[str, tuple[CancelAction, str]]:
+    return {step.node.key.job.job_id: (step.action, step.reason) for step in steps}
+
+
+def test_what_has_ended_stays_and_what_waits_never_starts(world: World) -> None:
+    a, b, c = chain(world, "a", "b", "c")
+    world.tick_at("12:00")
+    world.worker().work_one()
+
+    done = plan_of(world.cancel_sequence.cancel(key(a), "wrong input"))
+
+    assert done == {
+        "a": (KEEP, "has ended: SUCCEEDED"),
+        "b": (CANCEL, "has no run yet: it will not start"),
+        "c": (CANCEL, "has no run yet: it will not start"),
+    }
+    world.worker().work()
+    assert states(world, a, b, c) == [SUCCEEDED, CANCELLED, CANCELLED]
+    assert world.run(b, "12:00").reason == "wrong input"
+    assert len(world.runner.calls) == 1
+
+
+def test_a_running_link_is_asked_to_end_and_its_clean_up_does_not_start(world: World) -> None:
+    a = world.register("a")
+    other = world.register("other", **after("a"))
+    b = world.register("b", **after("a"))
+    cleanup = world.register("cleanup", **after("b", triggerRule="ALL_DONE"))
+    world.tick_at("12:00")
+    world.worker().work_one()
+    done: dict[str, Any] = {}
+
+    def cancel() -> None:
+        if not done:
+            done.update(plan_of(world.cancel_sequence.cancel(key(b), None)))
+            world.advance(seconds=5)  # the worker checks for a cancel every 4 s
+
+    world.script()
+    world.script(meanwhile=cancel)
+    world.worker().work()
+
+    assert done["b"] == (CANCEL, "is running: its worker is asked to end it")
+    assert done["other"][0] is KEEP
+    assert states(world, a, other, b, cleanup) == [SUCCEEDED, SUCCEEDED, CANCELLED, CANCELLED]
+
+
+def test_a_run_that_waits_for_its_retry_is_cancelled_at_once(world: World) -> None:
+    a, b = chain(world, "a", "b")
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+    world.worker().work()
+
+    done = plan_of(world.cancel_sequence.cancel(key(a), None))
+
+    assert done["a"] == (CANCEL, "waits: it will not start")
+    assert states(world, a, b) == [CANCELLED, CANCELLED]
+
+
+def test_a_plan_changes_nothing(world: World) -> None:
+    a, *_ = chain(world, "a", "b")
+    world.tick_at("12:00")
+    world.worker().work_one()
+    before = dict(world.runs.all)
+
+    assert plan_of(world.cancel_sequence.plan(key(a)))["b"][0] is CANCEL
+
+    assert world.runs.all == before
+
+
+def test_an_instant_at_which_nothing_was_due_is_not_found(world: World) -> None:
+    a, b = chain(world, "a", "b")
+
+    for unknown in (key(a, "11:30"), key(b, "11:30"), key(a, "13:00")):
+        with pytest.raises(NotFoundError):
+            world.cancel_sequence.cancel(unknown, None)
+
+    assert world.runs.all == {}
+
+
+def test_an_occurrence_that_was_sent_is_cancelled_with_all_below(world: World) -> None:
+    jobs = chain(world, "a", "b", "c")
+    world.tick_at("12:00")
+
+    world.cancel_sequence.cancel(key(jobs[0]), None)
+    world.worker().work()
+
+    assert states(world, *jobs) == [CANCELLED] * 3
+    assert world.runner.calls == []
+
+
+def test_a_cancel_that_dies_anywhere_is_completed_by_a_repetition() -> None:
+    for calls in range(50):
+        world = started()
+        jobs = chain(world, "a", "b", "c", "d")
+        world.tick_at("12:00")
+        world.worker().work_one()
+        world.faults.kill_after(calls)
+        killed = False
+        try:
+            world.cancel_sequence.cancel(key(jobs[1]), None)
+        except Killed:
+            killed = True
+        world.faults.clear()
+
+        world.cancel_sequence.cancel(key(jobs[1]), None)
+        world.worker().work()
+
+        assert states(world, *jobs) == [SUCCEEDED, *[CANCELLED] * 3], calls
+        if not killed:
+            assert calls > 5
+            return
+    raise AssertionError("the cancel never finished")
