@@ -1,11 +1,13 @@
 """The command `nextfire runs redrive`."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
+from nextfire.responses.executions import SequenceRedriveResponse
 from nextfire_cli import render, session
 from nextfire_cli.confirmation import confirm
 from nextfire_cli.documents import Document
@@ -72,6 +74,17 @@ def redrive(
     ask = partial(
         caller.client().redrive_chain, execution_ids[0], from_=from_, downstream=downstream
     )
+    _redrive_sequence(caller, ask, reason, dry_run=dry_run, yes=yes)
+
+
+def _redrive_sequence(
+    caller: Session,
+    ask: Callable[..., SequenceRedriveResponse],
+    reason: str | None,
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> None:
     plan = ask(dry_run=True).document
     starts = any(step["action"] != "KEEP" for step in plan["items"])
     if dry_run or not starts:
