@@ -56,8 +56,8 @@ def what_if(
     declared = read_files(file) if file else export(caller.client(), pipeline=pipeline).pipelines
     names = [name.strip() for each in fail for name in each.split(",") if name.strip()]
     found = foresee(declared, names)
-    if found.outside - {*names}:
-        caller.say(f"Not part of it, and assumed to succeed: {', '.join(sorted(found.outside))}.")
+    if outside := sorted({*found.outside} - {*names}):
+        caller.say(f"Not part of it, and assumed to succeed: {', '.join(outside)}.")
     rows = (
         (Text(name), each.action.value, render.state(each.ends), Text(each.reason))
         for name, each in found.jobs.items()

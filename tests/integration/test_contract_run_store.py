@@ -1332,6 +1332,12 @@ def test_an_attempts_pool_does_not_lead_to_the_files_of_another_tenant() -> None
         pool.codec.decode("default/other")
 
 
+def stored(dead: Dead, run: Run) -> Run:
+    there = dead.store.get(run.key)
+    assert there is not None
+    return there
+
+
 def test_a_run_that_was_cancelled_or_skipped_is_redriven(dead: Dead) -> None:
     early, skipped = run_key(at("13:00")), run_key(at("14:00"))
     ended = [
@@ -1345,7 +1351,7 @@ def test_a_run_that_was_cancelled_or_skipped_is_redriven(dead: Dead) -> None:
         entry = a_retry(run.key, NOON, dispatch=to.dispatch)
         for _ in range(2):
             assert dead.store.redrive(to, entry, NOON, was=run.state).taken
-        there = dead.store.get(run.key)
+        there = stored(dead, run)
         assert (there.state, there.dispatch, there.finished_at) == (RunState.PENDING, 3, None)
         assert claim(dead.store, a_message(run.key, dispatch=3)).taken
     assert len(dead.entries()) == 2
@@ -1365,9 +1371,9 @@ def test_a_dead_run_that_awaits_its_parents_can_be_reopened(dead: Dead) -> None:
     waiting = run.awaiting_parents("runs again after a")
 
     for _ in range(2):
-        assert dead.store.await_parents(run, waiting) == Claim(dead.store.get(run.key), taken=True)
+        assert dead.store.await_parents(run, waiting) == Claim(stored(dead, run), taken=True)
 
-    there = dead.store.get(run.key)
+    there = stored(dead, run)
     assert there.skipped_by_parents
     assert (there.reason, there.attempt, there.tries) == ("runs again after a", 1, 0)
     assert (

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.clients import transact, transact_all
 from nextfire.adapters.dynamodb.due_items import entry_item
+from nextfire.adapters.dynamodb.fields import STAMP
 from nextfire.adapters.dynamodb.items import to_item
 from nextfire.adapters.dynamodb.job_store import replacing
 from nextfire.adapters.dynamodb.run_items import (
     SKIPPED,
-    STAMP,
     STEP,
     decode_run,
     encode_key,
