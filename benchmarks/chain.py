@@ -98,11 +98,10 @@ class _Load:
         """Create *jobs*, whose parents exist. New children of one job race with each other."""
         for _ in range(_TRIES):
             made = self.client.create_jobs([*jobs]).results
-            left = [job for job, one in zip(jobs, made, strict=True) if one.problem is not None]
-            if not left:
+            jobs = [job for job, one in zip(jobs, made, strict=True) if one.problem is not None]
+            if not jobs:
                 return
-            jobs = left
-        raise RuntimeError(f"{len(jobs)} jobs could not be created: {made[-1].problem}")
+        raise RuntimeError(f"{len(jobs)} jobs could not be created, for example {jobs[0]}")
 
     def started(self) -> Counter[str]:
         """The executions that have run, with the number of their starts."""
@@ -157,7 +156,10 @@ def _waits(load: _Load, execution_id: str) -> Iterator[float]:
     nodes = {node.job_id: node for node in load.client.get_chain(execution_id).items}
     for node in nodes.values():
         for parent in node.after:
-            yield (node.started_at - nodes[parent].finished_at).total_seconds()
+            started_at, ended_at = node.started_at, nodes[parent].finished_at
+            if started_at is None or ended_at is None:
+                raise RuntimeError(f"{node.job_id} did not run")
+            yield (started_at - ended_at).total_seconds()
 
 
 def _fan(result: Result, load: _Load) -> None:

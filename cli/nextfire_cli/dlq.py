@@ -25,7 +25,7 @@ from nextfire_cli import render, session
 from nextfire_cli.documents import Document
 from nextfire_cli.durations import moment
 from nextfire_cli.errors import ApiError, CliError
-from nextfire_cli.runs import Reason
+from nextfire_cli.run_redrive import Reason
 from nextfire_cli.session import Session
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from nextfire_cli.documents import Document, first
 from nextfire_cli.endpoint_test import EndpointTest, attempt_of, job_of
 from nextfire_cli.flags import CALL_FLAGS
 from nextfire_cli.options import takes
-from nextfire_cli.runs import Reason
+from nextfire_cli.run_redrive import Reason
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 

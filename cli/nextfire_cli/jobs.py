@@ -15,7 +15,7 @@ from nextfire_cli.flag_kinds import one_of
 from nextfire_cli.flags import WHEN
 from nextfire_cli.job_files import read_jobs, read_labels, read_payload
 from nextfire_cli.options import takes
-from nextfire_cli.runs import Reason
+from nextfire_cli.run_redrive import Reason
 from nextfire_cli.session import Session
 from nextfire_cli.waiting import ended, exit_by_outcome
 

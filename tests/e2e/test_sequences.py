@@ -120,7 +120,7 @@ def test_a_parent_of_another_job_is_not_deleted(user: User) -> None:
 
 def test_a_sequence_is_redriven_from_a_link(user: User, scratch: Path) -> None:
     fixed = scratch / "repaired"
-    broken = {"payload": {"broken": str(fixed)}, "retryPolicy": {"maxAttempts": 1}}
+    broken: dict[str, Any] = {"payload": {"broken": str(fixed)}, "retryPolicy": {"maxAttempts": 1}}
     a = step(user)
     b = step(user, a, **broken)
     cleanup = step(user, b, triggerRule="ALL_DONE", **broken)
