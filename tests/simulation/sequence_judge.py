@@ -159,7 +159,9 @@ class SequenceJudge:
         stored = self.ever[run.key.job, run.key.uid]
         if not run.state.ended or any(each.job.state is JobState.CANCELLED for each in stored):
             return False
-        linked = bool(stored[0].job.definition.after)
+        job = stored[-1].job
+        # Its descendants are skipped by the executor of its own parent, if the edge is still there.
+        linked = bool(job.definition.after) and any(job == each for each in self._unchanged())
         return bool(run.attempts) or (linked and run.covered == 1)
 
     # Each change of a record
@@ -190,13 +192,23 @@ class SequenceJudge:
         return run.state is RunState.SKIPPED and bool(_BY_RULE.fullmatch(run.reason or ""))
 
     def _ran(self, key: RunKey, seen: Seen, name: str) -> Iterator[str]:
-        """A run starts, or is to start, after the ends that its rule needs."""
-        if not any(self._may_run(job, key, seen.at) for job in self._in_force(key, seen.at)):
+        """A run starts, or is to start, after the ends that its rule needs. An executor decided it
+        by any version of the job that it may have read: dispatches can wait for long.
+        """
+        stored = self.ever.get((key.job, key.uid), [])
+        replaced_at = [each.written_at for each in stored[1:]] + [seen.at]
+        by = [
+            (each.job, min(until + _DECIDING, seen.at))
+            for each, until in zip(stored, replaced_at, strict=True)
+            if each.written_at <= seen.at
+        ]
+        if not any(self._may_run(job, key, until, seen.at) for job, until in by):
             ends = [self._ends(job, key, seen.at) for job in self._in_force(key, seen.at)]
             yield f"{name} started, although its parents had ended {ends}"
 
-    def _may_run(self, job: Job, key: RunKey, at: datetime) -> bool:
-        ends = self._ends(job, key, at)
+    def _may_run(self, job: Job, key: RunKey, until: datetime, at: datetime) -> bool:
+        """Whether it may start at *at*, by what was known *until* then."""
+        ends = self._ends(job, key, until)
         if not may_run(job.definition.trigger_rule, ends):
             return False
         ready = []
@@ -238,11 +250,19 @@ class SequenceJudge:
         if by_timeout is None:
             return False
         waited, missing = timedelta(seconds=int(by_timeout[1])), _names(by_timeout[2])
-        first = [at for edge in definition.after for at in self._finished(edge.job, key)]
+        # The first end set when the join ends, by the version of the job at that time.
+        versions = self._before(key, seen.at)
+        least = min(each.definition.join_timeout for each in versions)
+        first = [
+            at
+            for each in versions
+            for edge in each.definition.after
+            for at in self._finished(edge.job, key)
+        ]
         return (
             waited == definition.join_timeout
             and bool(first)
-            and seen.at >= min(first) + waited - _CLOCKS
+            and seen.at >= min(first) + least - _CLOCKS
             and not any(self._marked(key, name, seen.at) for name in missing)
             and all(name in ends for name in missing)
         )

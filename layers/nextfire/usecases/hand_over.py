@@ -11,7 +11,7 @@ from nextfire.domain.definition import JobDefinition
 from nextfire.domain.edges import Edge
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey, RunKey, run_id
-from nextfire.domain.instants import cut, in_seconds
+from nextfire.domain.instants import CLOCKS_DIFFER, cut, in_seconds
 from nextfire.domain.job import Job
 from nextfire.domain.joins import edges_of, group_count, group_of, mark, ready_at, states_of
 from nextfire.domain.message import MAX_RECORDED_REASON, RunMessage
@@ -27,9 +27,9 @@ from nextfire.domain.run import Run, RunState
 from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start, missing
 from nextfire.usecases.next_dispatch import next_dispatch
 
-JOIN_TIMEOUT_DISPATCH = 2
-"""Number of the dispatch that ends a join. It differs from that of the first dispatch, so the queue
-does not merge their messages."""
+JOIN_END_DISPATCH = 1_000_000
+"""Number of the dispatch that ends a join. No other dispatch of a run reaches it, so the queue does
+not merge their messages, and the executor that receives it never takes it for a run's start."""
 _MAX_SKIPPED = 100
 """Maximum number of runs that one call skips. It leaves the children of the others to executors,
 through the due table."""
@@ -41,6 +41,17 @@ class _Ends:
 
     states: Mapping[str, ParentState]
     ready_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class JoinEnd:
+    """What the end of a join did. `run`: the record of the run, if it has one; `skipped`: whether
+    the join skipped it.
+    """
+
+    reason: str
+    run: Run | None = None
+    skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,26 +94,30 @@ class HandOver:
                     # An executor finds that the run has ended, and hands it over.
                     self._dispatch_later(skipped[0], skipped[1].key, self.clock.now(), 1)
 
-    def end_join(self, job: Job, message: RunMessage) -> Run | None:
+    def end_join(self, job: Job, message: RunMessage) -> JoinEnd:
         """Handle the *message* of the end of a join: skip the run if parents are missing. Parents
-        that end later do not start it.
-
-        Returns:
-            The SKIPPED record; None if it is another message, or the run can start or has started.
+        that end later do not start it. If the run can start, its dispatch is repeated.
         """
         key, definition = message.key, job.definition
-        ends = len(definition.after) > 1 and message.dispatch == JOIN_TIMEOUT_DISPATCH
-        if not ends or self.runs.get(key) is not None:
-            return None
-        marks = self.joins.read(key, range(group_count(definition.after)))
-        states = states_of(definition.after, marks)
+        there = self.runs.get(key)
+        if there is not None:
+            return JoinEnd(f"is {there.state}", there)
+        edges = definition.after
+        marks = self.joins.read(key, range(group_count(edges)))
+        states = states_of(edges, marks)
         decision = decide_start(definition.trigger_rule, states)
-        if decision.action is RuleAction.RUN:
-            return None
-        reason = decision.reason
-        if decision.action is RuleAction.WAIT:
-            waited = in_seconds(definition.join_timeout)
-            reason = f"joinTimeoutSec is {waited}; missing: {missing(states)}"
+        match decision.action:
+            case RuleAction.RUN:
+                # Its dispatch may be later, because of a delay. Or there is none: an edge to a
+                # parent that had not ended was removed.
+                self._start(job, key, None, ready_at(marks) or self.clock.now(), decision.reason)
+                return JoinEnd(decision.reason)
+            case RuleAction.SKIP:
+                return JoinEnd(decision.reason, self._skip(key, decision.reason), skipped=True)
+            case RuleAction.WAIT if len(edges) <= 1:
+                return JoinEnd("is not a join any more: its only parent starts it")
+        waited = in_seconds(definition.join_timeout)
+        reason = f"joinTimeoutSec is {waited}; missing: {missing(states)}"
         skipped = Run.skipped(
             key,
             reason[:MAX_RECORDED_REASON],
@@ -110,8 +125,7 @@ class HandOver:
             pool=definition.target.pool,
             dispatched_at=message.dispatched_at,
         )
-        there = self.runs.skip(skipped)
-        return there if there.state is RunState.SKIPPED else None
+        return JoinEnd(reason, self.runs.skip(skipped), skipped=True)
 
     def _hand_to(self, key: JobKey, parent: Job, ended: Run) -> tuple[Job, Run] | None:
         """Hand *ended* over to the child *key*. Returns its job and run if the run is skipped."""
@@ -132,11 +146,13 @@ class HandOver:
             if there is not None and _skipped_before(there, ended_at):
                 there = self.runs.reopen(there.reopened(self.clock.now())).run
             self._start(child, run, there, ends.ready_at, decision.reason)
-            return None
-        if there is None:
-            paused = decision.action is RuleAction.RUN
-            there = self._skip(run, "its job was paused" if paused else decision.reason)
-        return (child, there) if _skipped_here(there) else None
+        elif there is None and decision.action is RuleAction.RUN:
+            # With a pool, so that no parent that ends later reopens it.
+            there = self._skip(run, "its job was paused", pool=child.definition.target.pool)
+        elif there is None:
+            there = self._skip(run, decision.reason)
+        # A skipped run has no message of its own, which would hand it over.
+        return (child, there) if there is not None and _skipped(there) else None
 
     def _ends(
         self, child: Job, edge: Edge, run: RunKey, state: ParentState, ended_at: datetime
@@ -151,7 +167,7 @@ class HandOver:
             # With the longest delay: so it is never before the start of a complete join.
             longest = max(each.delay for each in edges)
             until = ended_at + child.definition.join_timeout + longest
-            self._dispatch_later(child, run, until, JOIN_TIMEOUT_DISPATCH)
+            self._dispatch_later(child, run, until, JOIN_END_DISPATCH)
         marks = self.joins.add(run, group, mark(edge, state, ended_at), self.clock.now())
         if _is_complete(child.definition, marks, group):
             # Of concurrent callers that complete a group, the last one sees all groups complete.
@@ -190,20 +206,22 @@ class HandOver:
         if not self.due.put([entry], self.clock.now()):
             raise UnavailableError("The dispatch of a child was not stored. Try again.")
 
-    def _skip(self, key: RunKey, reason: str) -> Run:
-        return self.runs.skip(Run.skipped(key, reason[:MAX_RECORDED_REASON], self.clock.now()))
+    def _skip(self, key: RunKey, reason: str, *, pool: str | None = None) -> Run:
+        now = self.clock.now()
+        return self.runs.skip(Run.skipped(key, reason[:MAX_RECORDED_REASON], now, pool=pool))
 
 
-def _skipped_here(run: Run) -> bool:
-    """Whether *run* was skipped because of its parents: by no executor's or user's decision."""
-    return run.state is RunState.SKIPPED and run.pool is None and not run.request
+def _skipped(run: Run) -> bool:
+    return run.state is RunState.SKIPPED and not run.request
 
 
 def _skipped_before(run: Run, ended_at: datetime) -> bool:
     """Whether *run* was skipped because of its parents before one of them ended at *ended_at*: that
     parent had failed, and was redriven.
     """
-    return _skipped_here(run) and run.finished_at is not None and run.finished_at < ended_at
+    by_rule = _skipped(run) and run.pool is None
+    # Their executors' clocks differ.
+    return by_rule and run.finished_at is not None and run.finished_at < ended_at + CLOCKS_DIFFER
 
 
 def _is_complete(definition: JobDefinition, marks: Collection[str], group: int) -> bool:
