@@ -178,7 +178,7 @@ class SequenceJudge:
             if state is RunState.RUNNING and (was is None or not was.attempts):
                 yield from self._ran(key, each, name)
             elif state is RunState.PENDING and reopened:
-                yield from self._ran(key, each, f"{name} (reopened)")
+                yield from self._ran(key, each, f"{name} (reopened)", starts=False)
                 assert was is not None
                 if not self._by_rule(was):
                     yield f"{name} was SKIPPED ({was.reason}), and was reopened"
@@ -191,8 +191,8 @@ class SequenceJudge:
     def _by_rule(self, run: Run) -> bool:
         return run.state is RunState.SKIPPED and bool(_BY_RULE.fullmatch(run.reason or ""))
 
-    def _ran(self, key: RunKey, seen: Seen, name: str) -> Iterator[str]:
-        """A run starts, or is to start, after the ends that its rule needs. An executor decided it
+    def _ran(self, key: RunKey, seen: Seen, name: str, *, starts: bool = True) -> Iterator[str]:
+        """A run starts, or is to start (after a delay), after the ends that its rule needs. An executor decided it
         by any version of the job that it may have read: dispatches can wait for long.
         """
         stored = self.ever.get((key.job, key.uid), [])
@@ -202,11 +202,12 @@ class SequenceJudge:
             for each, until in zip(stored, replaced_at, strict=True)
             if each.written_at <= seen.at
         ]
-        if not any(self._may_run(job, key, until, seen.at) for job, until in by):
+        at = seen.at if starts else None
+        if not any(self._may_run(job, key, until, at) for job, until in by):
             ends = [self._ends(job, key, seen.at) for job in self._in_force(key, seen.at)]
             yield f"{name} started, although its parents had ended {ends}"
 
-    def _may_run(self, job: Job, key: RunKey, until: datetime, at: datetime) -> bool:
+    def _may_run(self, job: Job, key: RunKey, until: datetime, at: datetime | None) -> bool:
         """Whether it may start at *at*, by what was known *until* then."""
         ends = self._ends(job, key, until)
         if not may_run(job.definition.trigger_rule, ends):
@@ -217,7 +218,7 @@ class SequenceJudge:
             ready += [min(ended) + edge.delay] if ended else []
         # Of these rules one end is enough: the delays of the other parents do not matter.
         least = min if job.definition.trigger_rule in {"ANY_FAILED", "ANY_SUCCEEDED"} else max
-        return at >= least(ready) - _CLOCKS
+        return at is None or at >= least(ready) - _CLOCKS
 
     def _skipped(self, key: RunKey, seen: Seen) -> Iterator[str]:
         reason, jobs = seen.run.reason or "", self._in_force(key, seen.at)
@@ -273,8 +274,10 @@ class SequenceJudge:
 
     def _stays_skipped(self, run: Run) -> Iterator[str]:
         """The rule still decides so: a redriven parent reopens the run."""
-        jobs = [job for job in self._unchanged() if (job.key, job.uid) == (run.key.job, run.key.uid)]
-        for job in jobs:
+        of = (run.key.job, run.key.uid)
+        if any(each.job.state is JobState.PAUSED for each in self.ever[of]):
+            return  # a paused job is not reopened
+        for job in (each for each in self._unchanged() if (each.key, each.uid) == of):
             latest: dict[str, set[str]] = {}
             for edge in job.definition.after:
                 parent = JobKey(run.key.job.tenant, edge.job)
