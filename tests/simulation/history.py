@@ -79,7 +79,7 @@ _WIDE = 10
 CALLING = 20
 """One history of this many has jobs that make calls, among others."""
 _MOST = 0.7
-_SEQUENCED = 7
+SEQUENCED = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class History:
         self.vandalised = dice.random() < 0.12
         self.wide = seed % _WIDE == 8
         self.calls = seed % CALLING == 3
-        self.sequences = Sequences.of(self) if seed % SEQUENCES == _SEQUENCED else None
+        self.sequences = Sequences.of(self) if seed % SEQUENCES == SEQUENCED else None
         if self.sequences is not None:
             self.vandalised, self.system.exits = False, EXITS
         self.changes: Counter[JobKey] = Counter()
