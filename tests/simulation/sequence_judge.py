@@ -88,7 +88,11 @@ class SequenceJudge:
         for each in started:
             key = parse_execution_id(self.sequences.tenant, each.execution_id)
             seen = self.sequences.seen[key.job][key.scheduled_at][key]
-            claims = [s.at for s in seen if s.run.state is RunState.RUNNING and s.at <= each.at]
+            claims = [
+                s.at
+                for s in seen
+                if s.run.state is RunState.RUNNING and s.run.attempt == each.attempt
+            ]
             names = [{edge.job for edge in job.definition.after} for job in self._before(key, each.at)]
             if not any(names) or not claims:
                 continue
@@ -96,7 +100,7 @@ class SequenceJudge:
             if {*passed} not in names:
                 yield f"{each.execution_id} was passed the parents {[*passed]}"
             for name, about in passed.items():
-                allowed = [*self._described(name, key, claims[-1], each.at)]
+                allowed = [*self._described(name, key, claims[0], each.at)]
                 if about not in allowed:
                     yield f"{each.execution_id} was passed {name}: {about}, not {allowed}"
 

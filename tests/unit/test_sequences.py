@@ -459,3 +459,34 @@ def test_a_redrive_by_an_executor_whose_clock_is_behind_continues_the_chain(worl
     world.worker().work()
 
     assert states(world, a, b) == [RunState.SUCCEEDED] * 2
+
+
+@pytest.mark.parametrize("parents", [("a",), ("a", "b")])
+def test_a_skip_by_an_executor_that_was_overtaken_by_a_redrive_is_undone(
+    world: World, parents: tuple[str, ...]
+) -> None:
+    """It skips the run of the child after that of the redriven parent was sent."""
+    a = world.register("a", **ONE_ATTEMPT)
+    world.register("b", **after("a", triggerRule="ALL_DONE"))
+    d = world.register("d", **after(*parents))
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+
+    def overtake() -> None:
+        world.faults.clear()
+        world.advance(seconds=61)
+        world.manage_runs.redrive(world.run(a, "12:00").key, "fixed")
+        world.tick()
+        world.worker("fast").work()
+
+    def before_skip_of_d() -> None:
+        world.faults.call_before_next("runs.skip", overtake)
+
+    before_skip_of_d()
+    world.worker("slow").work()
+    for _ in range(3):
+        world.advance(seconds=61)
+        world.tick()
+        world.worker("fast").work()
+
+    assert states(world, a, d) == [RunState.SUCCEEDED] * 2

@@ -101,6 +101,8 @@ class HandOver:
         key, definition = message.key, job.definition
         there = self.runs.get(key)
         if there is not None:
+            if _by_rule(there) and there.dispatched_at == cut(message.dispatched_at):
+                there = self._look_again(job, there)  # a repeated call
             return JoinEnd(f"is {there.state}", there)
         edges = definition.after
         marks = self.joins.read(key, range(group_count(edges)))
@@ -113,19 +115,15 @@ class HandOver:
                 self._start(job, key, None, ready_at(marks) or self.clock.now(), decision.reason)
                 return JoinEnd(decision.reason)
             case RuleAction.SKIP:
-                return JoinEnd(decision.reason, self._skip(key, decision.reason), skipped=True)
+                there = self._skip(key, decision.reason, at=message.dispatched_at)
+                return JoinEnd(decision.reason, self._look_again(job, there), skipped=True)
             case RuleAction.WAIT if len(edges) <= 1:
                 return JoinEnd("is not a join any more: its only parent starts it")
         waited = in_seconds(definition.join_timeout)
         reason = f"joinTimeoutSec is {waited}; missing: {missing(states)}"
-        skipped = Run.skipped(
-            key,
-            reason[:MAX_RECORDED_REASON],
-            self.clock.now(),
-            pool=definition.target.pool,
-            dispatched_at=message.dispatched_at,
-        )
-        return JoinEnd(reason, self.runs.skip(skipped), skipped=True)
+        # With a pool, so that no parent that ends later reopens it.
+        pool, at = definition.target.pool, message.dispatched_at
+        return JoinEnd(reason, self._skip(key, reason, pool=pool, at=at), skipped=True)
 
     def _hand_to(self, key: JobKey, parent: Job, ended: Run) -> tuple[Job, Run] | None:
         """Hand *ended* over to the child *key*. Returns its job and run if the run is skipped."""
@@ -143,14 +141,14 @@ class HandOver:
             return None
         there = self.runs.get(run)
         if decision.action is RuleAction.RUN and child.state is not JobState.PAUSED:
-            if there is not None and _skipped_before(there, ended_at):
+            if there is not None and _skipped_before(there, ended, ended_at):
                 there = self.runs.reopen(there.reopened(self.clock.now())).run
             self._start(child, run, there, ends.ready_at, decision.reason)
         elif there is None and decision.action is RuleAction.RUN:
             # With a pool, so that no parent that ends later reopens it.
             there = self._skip(run, "its job was paused", pool=child.definition.target.pool)
         elif there is None:
-            there = self._skip(run, decision.reason)
+            there = self._look_again(child, self._skip(run, decision.reason), ended)
         # A skipped run has no message of its own, which would hand it over.
         return (child, there) if there is not None and _skipped(there) else None
 
@@ -173,6 +171,31 @@ class HandOver:
             # Of concurrent callers that complete a group, the last one sees all groups complete.
             marks = [*marks, *self.joins.read(run, _others(child.definition, group))]
         return _Ends(states_of(edges, marks), ready_at(marks) or ended_at)
+
+    def _look_again(self, child: Job, skipped: Run, ended: Run | None = None) -> Run:
+        """Reopen the run that was *skipped* just now, if its rule decides RUN by now. *ended*: the
+        run of its only parent, as it was handed over.
+
+        A parent that was redriven meanwhile may have found no record of this run, and have sent it.
+        Its executor stores the end of the parent before it reads the record, and this one stores
+        the record before it reads the ends: so at least one of the two sees the other's.
+        """
+        edges, now = child.definition.after, self.clock.now()
+        if len(edges) > 1:
+            marks = self.joins.read(skipped.key, range(group_count(edges)))
+            ends = _Ends(states_of(edges, marks), ready_at(marks) or now)
+        elif ended is None:
+            return skipped
+        else:
+            latest = self.runs.get(ended.key) or ended
+            state = ParentState.of(latest.state)
+            ends = _Ends({edges[0].job: state}, (latest.finished_at or now) + edges[0].delay)
+        decision = decide_start(child.definition.trigger_rule, ends.states)
+        if decision.action is not RuleAction.RUN or not _by_rule(skipped):
+            return skipped
+        reopened = self.runs.reopen(skipped.reopened(now)).run
+        self._start(child, skipped.key, reopened, ends.ready_at, decision.reason)
+        return reopened
 
     def _start(self, child: Job, key: RunKey, there: Run | None, at: datetime, reason: str) -> None:
         dispatch = 1
@@ -206,22 +229,29 @@ class HandOver:
         if not self.due.put([entry], self.clock.now()):
             raise UnavailableError("The dispatch of a child was not stored. Try again.")
 
-    def _skip(self, key: RunKey, reason: str, *, pool: str | None = None) -> Run:
-        now = self.clock.now()
-        return self.runs.skip(Run.skipped(key, reason[:MAX_RECORDED_REASON], now, pool=pool))
+    def _skip(
+        self, key: RunKey, reason: str, *, pool: str | None = None, at: datetime | None = None
+    ) -> Run:
+        """Skip the run, unless it has a record. *at*: the dispatch that ends its join."""
+        short, now = reason[:MAX_RECORDED_REASON], self.clock.now()
+        return self.runs.skip(Run.skipped(key, short, now, pool=pool, dispatched_at=at))
 
 
 def _skipped(run: Run) -> bool:
     return run.state is RunState.SKIPPED and not run.request
 
 
-def _skipped_before(run: Run, ended_at: datetime) -> bool:
-    """Whether *run* was skipped because of its parents before one of them ended at *ended_at*: that
-    parent had failed, and was redriven.
+def _by_rule(run: Run) -> bool:
+    """Whether *run* was skipped because its trigger rule decided so."""
+    return _skipped(run) and run.pool is None
+
+
+def _skipped_before(run: Run, ended: Run, ended_at: datetime) -> bool:
+    """Whether *run* was skipped by its rule before its parent *ended* at *ended_at*: that parent or
+    another one had failed, and was redriven.
     """
-    by_rule = _skipped(run) and run.pool is None
-    # Their executors' clocks differ.
-    return by_rule and run.finished_at is not None and run.finished_at < ended_at + CLOCKS_DIFFER
+    before = run.finished_at is not None and run.finished_at < ended_at + CLOCKS_DIFFER
+    return _by_rule(run) and (before or ended.attempt_base > 0)
 
 
 def _is_complete(definition: JobDefinition, marks: Collection[str], group: int) -> bool:
