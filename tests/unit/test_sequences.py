@@ -467,7 +467,8 @@ def test_a_skip_by_an_executor_that_was_overtaken_by_a_redrive_is_undone(
 ) -> None:
     """It skips the run of the child after that of the redriven parent was sent."""
     a = world.register("a", **ONE_ATTEMPT)
-    world.register("b", **after("a", triggerRule="ALL_DONE"))
+    batch = {"target": {"handler": "b", "pool": "batch"}, "triggerRule": "ALL_DONE"}
+    world.register("b", **after("a", **batch))
     d = world.register("d", **after(*parents))
     world.script(exit_code=1)
     world.tick_at("12:00")
@@ -477,13 +478,15 @@ def test_a_skip_by_an_executor_that_was_overtaken_by_a_redrive_is_undone(
         world.advance(seconds=61)
         world.manage_runs.redrive(world.run(a, "12:00").key, "fixed")
         world.tick()
-        world.worker("fast").work()
+        while world.run(a, "12:00").state is not RunState.SUCCEEDED:
+            world.worker("fast").work_one()
+        world.worker("fast", pool="batch").work()
 
-    def before_skip_of_d() -> None:
-        world.faults.call_before_next("runs.skip", overtake)
-
-    before_skip_of_d()
-    world.worker("slow").work()
+    world.faults.call_before_next("runs.skip", overtake)
+    delivery = world.worker().receive()
+    assert delivery is not None
+    world.worker("slow").handle(delivery)
+    assert world.run(d, "12:00").state is RunState.PENDING
     for _ in range(3):
         world.advance(seconds=61)
         world.tick()
