@@ -165,9 +165,7 @@ BROKEN: dict[str, Broken] = {
         a_join(join.Protocol(end_never_starts=False), **_A_CRASH), AFTER_BOTH
     ),
     "a reopened run whose dispatch is not repeated": Broken(
-        a_join(
-            join.Protocol(repeats_restart=False), crashes=1, doubles=0, redrives=1, begun=True
-        ),
+        a_join(join.Protocol(repeats_restart=False), crashes=1, doubles=0, redrives=1, begun=True),
         STUCK,
     ),
 }

@@ -139,9 +139,7 @@ class _Steps:
             return
         yield Step(name, _with(state, number, Hand(message, first, ended)), fault)
 
-    def _continue(
-        self, state: State, number: int, hand: Hand, name: str
-    ) -> Iterator[Step[State]]:
+    def _continue(self, state: State, number: int, hand: Hand, name: str) -> Iterator[Step[State]]:
         to = getattr(self, "_" + hand.step.replace(" ", "_"))(state, number, hand)
         yield Step(f"{name}, {hand.message}: {hand.step}", to)
 
@@ -259,7 +257,7 @@ def _accounted(state: State) -> bool:
 
 def _starts_after_both(before: State, _: str, after: State) -> bool:
     begins = after.record == RUNS and before.record != RUNS
-    return not begins or all("S" == ended for ended in after.parents)
+    return not begins or all(ended == "S" for ended in after.parents)
 
 
 def _keeps_record(before: State, _: str, after: State) -> bool:
@@ -280,7 +278,7 @@ def _is_sent(before: State, _: str, after: State) -> bool:
 
 
 def join(
-    protocol: Protocol = Protocol(),  # noqa: B008 — frozen
+    protocol: Protocol = Protocol(),
     *,
     items: int = 1,
     crashes: int = 2,

@@ -93,7 +93,9 @@ class SequenceJudge:
                 for s in seen
                 if s.run.state is RunState.RUNNING and s.run.attempt == each.attempt
             ]
-            names = [{edge.job for edge in job.definition.after} for job in self._before(key, each.at)]
+            names = [
+                {edge.job for edge in job.definition.after} for job in self._before(key, each.at)
+            ]
             if not any(names) or not claims:
                 continue
             passed = json.loads(each.upstream or "{}")
@@ -151,9 +153,9 @@ class SequenceJudge:
         for (key, _), stored in self.ever.items():
             documents = {each.job.definition.model_dump_json() for each in stored}
             states = {each.job.state for each in stored}
-            if key in self.sequences.order and len(documents) == 1:
-                if JobState.CANCELLED not in states and len(self._uids(key)) == 1:
-                    yield stored[-1].job
+            alone = JobState.CANCELLED not in states and len(self._uids(key)) == 1
+            if key in self.sequences.order and len(documents) == 1 and alone:
+                yield stored[-1].job
 
     def _uids(self, key: JobKey) -> set[str]:
         return {uid for job, uid in self.ever if job == key}
@@ -196,8 +198,8 @@ class SequenceJudge:
         return run.state is RunState.SKIPPED and bool(_BY_RULE.fullmatch(run.reason or ""))
 
     def _ran(self, key: RunKey, seen: Seen, name: str, *, starts: bool = True) -> Iterator[str]:
-        """A run starts, or is to start (after a delay), after the ends that its rule needs. An executor decided it
-        by any version of the job that it may have read: dispatches can wait for long.
+        """A run starts, or is to start after a delay, after the ends that its rule needs. An
+        executor decided it by any version of the job: dispatches can wait for long.
         """
         stored = self.ever.get((key.job, key.uid), [])
         replaced_at = [each.written_at for each in stored[1:]] + [seen.at]
@@ -230,7 +232,9 @@ class SequenceJudge:
             if seen.run.pool is None:
                 yield f"{key.execution_id}: {reason}, but not by an executor"
         elif reason == "its job was paused":
-            before = [each.job.state for each in self.ever[key.job, key.uid] if each.written_at <= seen.at]
+            before = [
+                each.job.state for each in self.ever[key.job, key.uid] if each.written_at <= seen.at
+            ]
             if JobState.PAUSED not in before:
                 yield f"{key.execution_id} is SKIPPED: {reason}, but it was not"
         elif reason.endswith("ANY_FAILED: no parent failed"):

@@ -218,7 +218,11 @@ _SHARED = {
     "audit": 1,
 }
 SEQUENCE_FLOWS = [
-    *(Flow(each.name, _SHARED[each.name], each.begin) for each in flows.FLOWS if each.name in _SHARED),
+    *(
+        Flow(each.name, _SHARED[each.name], each.begin)
+        for each in flows.FLOWS
+        if each.name in _SHARED
+    ),
     Flow("run a sequence", 16, _run_root),
     Flow("wait for sequences", 14, _wait),
     Flow("change edges", 6, _change_edges),
