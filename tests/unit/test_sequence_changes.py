@@ -231,3 +231,34 @@ def test_a_cycle_that_two_changes_closed_at_the_same_time_ends(world: World) -> 
     assert [world.run(job, "12:00").attempt for job in (a, b, m)] == [1] * 3
     key = world.run(m, "12:00").key
     assert len(read_sequence(world.jobs, world.runs, key)) == 3
+
+
+def test_a_parent_that_is_handed_over_after_a_redrive_of_the_other_reopens_their_child(
+    world: World,
+) -> None:
+    """Its executor died before it handed it over."""
+    world.register("a")
+    b = world.register("b", **ONE_ATTEMPT)
+    d = world.register("d", **after("a", "b"))
+    world.tick_at("12:00")
+
+    def die() -> None:
+        raise Killed
+
+    world.faults.call_before_next("joins.read", die)
+    with pytest.raises(Killed):
+        world.worker("a").work_one()
+    world.script(exit_code=1)
+    world.worker("b").work_one()
+    assert states(world, d) == [RunState.SKIPPED]
+
+    world.advance(seconds=20)
+    world.manage_runs.redrive(world.run(b, "12:00").key, "fixed")
+    world.tick()
+    world.worker("b").work_one()
+    for _ in range(3):
+        world.advance(seconds=61)
+        world.tick()
+        world.worker("c").work()
+
+    assert states(world, b, d) == [RunState.SUCCEEDED] * 2

@@ -13,7 +13,15 @@ from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import CLOCKS_DIFFER, cut, in_seconds
 from nextfire.domain.job import Job
-from nextfire.domain.joins import edges_of, group_count, group_of, mark, ready_at, states_of
+from nextfire.domain.joins import (
+    edges_of,
+    group_count,
+    group_of,
+    has_second_end,
+    mark,
+    ready_at,
+    states_of,
+)
 from nextfire.domain.message import MAX_RECORDED_REASON, RunMessage
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.clocks import Clock
@@ -37,10 +45,13 @@ through the due table."""
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """How the runs of the parents of a run ended. `ready_at`: when it may start."""
+    """How the runs of the parents of a run ended. `ready_at`: when it may start. `again`: whether
+    one of them ended twice, in different states, because it was redriven.
+    """
 
     states: Mapping[str, ParentState]
     ready_at: datetime
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +152,8 @@ class HandOver:
             return None
         there = self.runs.get(run)
         if decision.action is RuleAction.RUN and child.state is not JobState.PAUSED:
-            if there is not None and _skipped_before(there, ended, ended_at):
+            redriven = ends.again or ended.attempt_base > 0
+            if there and _by_rule(there) and (redriven or _skipped_before(there, ended_at)):
                 there = self.runs.reopen(there.reopened(self.clock.now())).run
             self._start(child, run, there, ends.ready_at, decision.reason)
         elif there is None and decision.action is RuleAction.RUN:
@@ -170,7 +182,8 @@ class HandOver:
         if _is_complete(child.definition, marks, group):
             # Of concurrent callers that complete a group, the last one sees all groups complete.
             marks = [*marks, *self.joins.read(run, _others(child.definition, group))]
-        return _Ends(states_of(edges, marks), ready_at(marks) or ended_at)
+        again = has_second_end(marks)
+        return _Ends(states_of(edges, marks), ready_at(marks) or ended_at, again)
 
     def _look_again(self, child: Job, skipped: Run, ended: Run | None = None) -> Run:
         """Reopen the run that was *skipped* just now, if its rule decides RUN by now. *ended*: the
@@ -246,12 +259,9 @@ def _by_rule(run: Run) -> bool:
     return _skipped(run) and run.pool is None
 
 
-def _skipped_before(run: Run, ended: Run, ended_at: datetime) -> bool:
-    """Whether *run* was skipped by its rule before its parent *ended* at *ended_at*: that parent or
-    another one had failed, and was redriven.
-    """
-    before = run.finished_at is not None and run.finished_at < ended_at + CLOCKS_DIFFER
-    return _by_rule(run) and (before or ended.attempt_base > 0)
+def _skipped_before(run: Run, ended_at: datetime) -> bool:
+    """Whether *run* was skipped before its parent ended at *ended_at*."""
+    return run.finished_at is not None and run.finished_at < ended_at + CLOCKS_DIFFER
 
 
 def _is_complete(definition: JobDefinition, marks: Collection[str], group: int) -> bool:
