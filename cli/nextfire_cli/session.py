@@ -9,19 +9,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-import httpx2
 import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from nextfire import Client
-from nextfire.client import access, folder
-from nextfire.client.access import Auth, above, is_local, key_file
+from nextfire.client import access
+from nextfire.client.access import is_local, key_file
+from nextfire.client.auth import Auth
+from nextfire.client.folder import FOLDER, STACK_FILE, above
 from nextfire.domain.key_text import parse
-from nextfire_cli import render
 from nextfire_cli.errors import CliError
+from nextfire_cli.escaping import escaped
+from nextfire_cli.output import Output, names
 
 if TYPE_CHECKING:
+    import httpx2
+
+    from nextfire import Client
     from nextfire_cli.aws import Account
     from nextfire_cli.local.embedded import EmbeddedInfo
     from nextfire_cli.local.stack import StackInfo
@@ -39,18 +43,24 @@ LOST_IN_EMULATOR = (
 
 @dataclass(frozen=True)
 class Session:
-    """`transport`: replaces the network in tests. `auth`: None selects it by the available
-    credentials. `quiet`: no warnings. `warned`: the warnings that were printed, each once per call.
+    """`output`: the form of results. `transport`: replaces the network in tests. `auth`: None
+    selects it by the available credentials. `quiet`: no warnings. `warned`: the warnings that were
+    printed, each once per call.
     """
 
     endpoint: str | None
-    as_json: bool
+    output: Output
     profile: str | None
     region: str | None
-    transport: httpx2.BaseTransport | None = None
+    transport: "httpx2.BaseTransport | None" = None
     auth: Auth | None = None
     quiet: bool = False
     warned: set[str] = field(default_factory=set[str], compare=False)
+
+    @property
+    def as_json(self) -> bool:
+        """Whether results are for programs: JSON, YAML or names."""
+        return self.output is not Output.TABLE
 
     @property
     def out(self) -> Console:
@@ -65,14 +75,30 @@ class Session:
     def show(self, document: object, view: RenderableType) -> None:
         """Print a result: *document* for programs, *view* for people."""
         if self.as_json:
-            typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+            self.dump(document)
         else:
             # Narrow terminals wrap long lines themselves, so that ids can be copied whole.
             self.out.print(view, crop=False, soft_wrap=isinstance(view, Text))
 
+    def dump(self, document: object, *, one_of_many: bool = False) -> None:
+        """Print a result for programs. *one_of_many*: others follow as they happen; JSON takes one
+        line for each.
+        """
+        match self.output:
+            case Output.YAML:
+                from nextfire_cli.yaml_text import write_yaml
+
+                typer.echo(("---\n" if one_of_many else "") + write_yaml([document]), nl=False)
+            case Output.NAME:
+                for name in names(document):
+                    typer.echo(escaped(name))
+            case _:
+                indent = None if one_of_many else 2
+                typer.echo(json.dumps(document, indent=indent, ensure_ascii=False))
+
     def say(self, text: str) -> None:
         """Print a message that is not a result, on stderr."""
-        self.err.print(Text(render.escaped(text, keep="\n")))
+        self.err.print(Text(escaped(text, keep="\n")))
 
     def warn(self, text: str) -> None:
         """Print the warning *text* on stderr, unless this call printed it before."""
@@ -82,13 +108,13 @@ class Session:
 
     def fail(self, error: CliError) -> None:
         """Print *error* on stderr; with --json as one JSON document."""
-        if self.as_json:
+        if self.output is Output.JSON:
             typer.echo(json.dumps(error.document(), ensure_ascii=False), err=True)
         else:
-            problem = render.escaped(error.problem, keep="\n")
+            problem = escaped(error.problem, keep="\n")
             self.err.print(Text.assemble(("Error: ", "bold red"), problem))
             for line in error.remedy.split("\n") if error.remedy else ():
-                self.err.print(Text("  " + render.escaped(line, keep="\t")))
+                self.err.print(Text("  " + escaped(line, keep="\t")))
 
     def stack(self) -> "StackInfo | EmbeddedInfo | None":
         """The local stack, or None if this call uses another endpoint.
@@ -98,7 +124,7 @@ class Session:
         """
         if self.endpoint and not is_local(self.endpoint):
             return None
-        root = above(Path.cwd(), access.STACK_FILE)
+        root = above(Path.cwd(), STACK_FILE)
         if root is None:
             return None
         try:
@@ -151,12 +177,14 @@ class Session:
         stack = self.stack()
         return self.endpoint or (stack.endpoint if stack else "")
 
-    def client(self) -> Client:
+    def client(self) -> "Client":
         """The API.
 
         Raises:
             CliError: The URL or the credentials are unknown.
         """
+        from nextfire import Client
+
         stack, endpoint = self.stack(), access.checked_endpoint(self.api_endpoint())
         sign = partial(self._signature, endpoint, stack)
         if stack is not None and not self.endpoint:
@@ -190,7 +218,7 @@ class Session:
                 f" {access.ENDPOINT}."
             )
 
-    def _signature(self, endpoint: str, stack: "StackInfo | EmbeddedInfo | None") -> httpx2.Auth:
+    def _signature(self, endpoint: str, stack: "StackInfo | EmbeddedInfo | None") -> "httpx2.Auth":
         try:
             return self.account().signature(endpoint, self.region)
         except CliError as error:
@@ -217,7 +245,7 @@ def _info(root: Path) -> "StackInfo | EmbeddedInfo | None":
     """
     from nextfire_cli.local.embedded import EmbeddedStack
 
-    embedded = EmbeddedStack(root / folder.FOLDER).info()
+    embedded = EmbeddedStack(root / FOLDER).info()
     if embedded is not None:
         return embedded
     from nextfire_cli.local.stack import LocalStack
@@ -231,6 +259,8 @@ def _key(endpoint: str, stack: "StackInfo | EmbeddedInfo | None") -> str | None:
 
 def _same(named: str, found: str) -> bool:
     """Whether the local endpoints *named* and *found* are the same API."""
+    import httpx2
+
     try:
         first, second = httpx2.URL(named.rstrip("/")), httpx2.URL(found.rstrip("/"))
     except httpx2.InvalidURL:
@@ -247,7 +277,7 @@ def local_root() -> Path:
     nearest folder with a running stack, else the working folder.
     """
     here = Path.cwd()
-    return above(here, _CHECKOUT) or above(here, access.STACK_FILE) or here
+    return above(here, _CHECKOUT) or above(here, STACK_FILE) or here
 
 
 def sources() -> Path | None:
