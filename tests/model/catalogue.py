@@ -69,7 +69,11 @@ PUBLISHED = "a death marked as published was published"
 AFTER_BOTH = "a run starts only after both parents succeeded"
 JOIN_RECORD = "the record of a joined run changes only if a parent was redriven"
 SENT = "a complete join is sent without waiting for its end"
-_A_CRASH = {"crashes": 1, "doubles": 0}
+
+
+def _crashing_join(protocol: join.Protocol, *, items: int = 1) -> Model[Any]:
+    return a_join(protocol, items=items, crashes=1, doubles=0)
+
 
 BROKEN: dict[str, Broken] = {
     "a lease taken over by comparing clocks": Broken(
@@ -134,19 +138,19 @@ BROKEN: dict[str, Broken] = {
         a_run(run.Protocol(redrive_adds=1), redrives=1, slow=0, lost=0), ONE_MEANING
     ),
     "a join whose first mark comes before its end is stored": Broken(
-        a_join(join.Protocol(entry_before_mark=False), **_A_CRASH), STUCK
+        _crashing_join(join.Protocol(entry_before_mark=False)), STUCK
     ),
     "a parent acknowledged before it is handed over": Broken(
-        a_join(join.Protocol(acknowledges_last=False), **_A_CRASH), STUCK
+        _crashing_join(join.Protocol(acknowledges_last=False)), STUCK
     ),
     "the other items of a join read before the mark is added": Broken(
-        a_join(join.Protocol(marks_before_reading_others=False), items=2, **_A_CRASH), SENT
+        _crashing_join(join.Protocol(marks_before_reading_others=False), items=2), SENT
     ),
     "a mark written over those of other parents": Broken(
-        a_join(join.Protocol(adds_marks=False), **_A_CRASH), SENT
+        _crashing_join(join.Protocol(adds_marks=False)), SENT
     ),
     "a skip written over a record": Broken(
-        a_join(join.Protocol(skips_only_without_record=False), **_A_CRASH), JOIN_RECORD
+        _crashing_join(join.Protocol(skips_only_without_record=False)), JOIN_RECORD
     ),
     "a skip that is not followed by another look at the parents": Broken(
         a_join(
@@ -159,10 +163,10 @@ BROKEN: dict[str, Broken] = {
         STUCK,
     ),
     "a parent that reopens what the end of its join skipped": Broken(
-        a_join(join.Protocol(reopens_only_by_rule=False), **_A_CRASH), JOIN_RECORD
+        _crashing_join(join.Protocol(reopens_only_by_rule=False)), JOIN_RECORD
     ),
     "the end of a join that starts its run": Broken(
-        a_join(join.Protocol(end_never_starts=False), **_A_CRASH), AFTER_BOTH
+        _crashing_join(join.Protocol(end_never_starts=False)), AFTER_BOTH
     ),
     "a reopened run whose dispatch is not repeated": Broken(
         a_join(join.Protocol(repeats_restart=False), crashes=1, doubles=0, redrives=1, begun=True),

@@ -108,8 +108,8 @@ class _Steps:
                     )
             if ended == "F" and state.redrives:
                 redriven = _ended(state, parent, REDRIVEN)
-                to = redriven._replace(redrives=state.redrives - 1)
-                yield Step(f"{message} is redriven", to, fault=True)
+                redriven = redriven._replace(redrives=state.redrives - 1)
+                yield Step(f"{message} is redriven", redriven, fault=True)
 
     def _receive(self, state: State, number: int, name: str) -> Iterator[Step[State]]:
         if number == 1 and state.hands[0] is None:

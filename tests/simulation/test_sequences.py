@@ -17,6 +17,7 @@ from nextfire.domain.run import Run
 from nextfire.domain.trigger_rules import RuleAction, Seen
 from nextfire.usecases import execute_run, hand_over
 from nextfire.usecases.hand_over import HandOver, JoinEnd
+from nextfire.usecases.read_upstream import with_upstream
 from nextfire.usecases.record_outcome import RecordOutcome
 from tests.fakes import MemoryJoinStore
 from tests.simulation.history import SEQUENCED, History
@@ -136,7 +137,7 @@ def reopen_everything(patch: pytest.MonkeyPatch) -> None:
 
 def pass_another_run(patch: pytest.MonkeyPatch) -> None:
     """Upstream results are those of the latest runs of the parents, at any logical time."""
-    whole = execute_run.with_upstream
+    whole = with_upstream
 
     def read(runs: Any, job: Any, run: Run, supervisor: Any) -> Run:
         names = [edge.job for edge in job.definition.after]
