@@ -136,6 +136,8 @@ class SequenceJudge:
             for child in children:
                 if child.definition.edge_from(parent.job.job_id) is None:
                     continue
+                if run.finished_at is None or run.finished_at < child.created_at:
+                    continue  # by the clock of a process that was behind
                 there = [
                     key
                     for key in self.sequences.seen[child.key][parent.scheduled_at]
@@ -166,7 +168,7 @@ class SequenceJudge:
         if not run.state.ended or any(each.job.state is JobState.CANCELLED for each in stored):
             return False
         job = stored[-1].job
-        # Its descendants are skipped by the executor of its own parent, if the edge is still there.
+        # The executor of its parent skips its descendants, if the edge still exists.
         linked = bool(job.definition.after) and any(job == each for each in self._unchanged())
         return bool(run.attempts) or (linked and run.covered == 1)
 

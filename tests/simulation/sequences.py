@@ -92,7 +92,7 @@ class Sequences:
             definition = a_definition(**self.fields(number))
             uid = history.system.new_uid()
             manage.register(key, definition, uid=uid, now=history.kernel.clock.now())
-            history.kernel.log("dice", f"{key.job_id}: {definition.document()}")
+            history.kernel.log(key.tenant, f"{key.job_id}: {definition.document()}")
             self.order.append(key)
         _run_root(history)
 

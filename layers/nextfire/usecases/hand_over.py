@@ -121,8 +121,8 @@ class HandOver:
         decision = decide_start(definition.trigger_rule, states)
         match decision.action:
             case RuleAction.RUN:
-                # Its dispatch may be later, because of a delay. Or there is none: an edge to a
-                # parent that had not ended was removed.
+                # Its first dispatch may be later, because of a delay; or it was never sent, because
+                # the edge to the last missing parent was removed.
                 self._start(job, key, None, ready_at(marks) or self.clock.now(), decision.reason)
                 return JoinEnd(decision.reason)
             case RuleAction.SKIP:
@@ -161,7 +161,7 @@ class HandOver:
             there = self._skip(run, "its job was paused", pool=child.definition.target.pool)
         elif there is None:
             there = self._look_again(child, self._skip(run, decision.reason), ended)
-        # A skipped run has no message of its own, which would hand it over.
+        # No message of a skipped run exists that would hand it over.
         return (child, there) if there is not None and _skipped(there) else None
 
     def _ends(
