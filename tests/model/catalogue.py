@@ -7,9 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tests.model import dispatch, lease, run
+from tests.model import dispatch, join, lease, run
 from tests.model.dispatch import dispatch as a_dispatch
 from tests.model.explore import STUCK, Model
+from tests.model.join import join as a_join
 from tests.model.lease import lease as a_lease
 from tests.model.run import run as a_run
 
@@ -23,6 +24,8 @@ SMALL: dict[str, Model[Any]] = {
     "run, a cancel": a_run(cancels=1),
     "run, a hand-back": a_run(hand_backs=1, cancels=1, lost=0),
     "run, a redrive": a_run(redrives=1, lost=0, slow=0, crashes=2),
+    "join, a crash": a_join(items=2, crashes=1, doubles=0),
+    "join, a redrive and a crash": a_join(crashes=1, doubles=0, redrives=1, begun=True),
 }
 """Explored in seconds."""
 
@@ -38,6 +41,8 @@ LARGE: dict[str, Model[Any]] = {
     "run, a cancel and a redrive": a_run(cancels=1, redrives=1, lost=0, slow=0),
     "run, the window passes": a_run(windows=1, slow=2),
     "run, crashes": a_run(crashes=3, slow=2),
+    "join, crashes": a_join(items=2),
+    "join, a redrive": a_join(crashes=1, doubles=0, redrives=1),
 }
 """Explored in minutes."""
 
@@ -61,6 +66,14 @@ FENCED = "a worker that lost the run records nothing"
 NO_ATTEMPT = "no attempt begins after an answered cancel"
 ONE_MEANING = "a dispatch number has one meaning"
 PUBLISHED = "a death marked as published was published"
+AFTER_BOTH = "a run starts only after both parents succeeded"
+JOIN_RECORD = "the record of a joined run changes only if a parent was redriven"
+SENT = "a complete join is sent without waiting for its end"
+
+
+def _crashing_join(protocol: join.Protocol, *, items: int = 1) -> Model[Any]:
+    return a_join(protocol, items=items, crashes=1, doubles=0)
+
 
 BROKEN: dict[str, Broken] = {
     "a lease taken over by comparing clocks": Broken(
@@ -123,6 +136,41 @@ BROKEN: dict[str, Broken] = {
     ),
     "a redrive with the next dispatch number": Broken(
         a_run(run.Protocol(redrive_adds=1), redrives=1, slow=0, lost=0), ONE_MEANING
+    ),
+    "a join whose first mark comes before its end is stored": Broken(
+        _crashing_join(join.Protocol(entry_before_mark=False)), STUCK
+    ),
+    "a parent acknowledged before it is handed over": Broken(
+        _crashing_join(join.Protocol(acknowledges_last=False)), STUCK
+    ),
+    "the other items of a join read before the mark is added": Broken(
+        _crashing_join(join.Protocol(marks_before_reading_others=False), items=2), SENT
+    ),
+    "a mark written over those of other parents": Broken(
+        _crashing_join(join.Protocol(adds_marks=False)), SENT
+    ),
+    "a skip written over a record": Broken(
+        _crashing_join(join.Protocol(skips_only_without_record=False)), JOIN_RECORD
+    ),
+    "a skip that is not followed by another look at the parents": Broken(
+        a_join(
+            join.Protocol(looks_again_after_skip=False),
+            crashes=0,
+            doubles=0,
+            redrives=1,
+            begun=True,
+        ),
+        STUCK,
+    ),
+    "a parent that reopens what the end of its join skipped": Broken(
+        _crashing_join(join.Protocol(reopens_only_by_rule=False)), JOIN_RECORD
+    ),
+    "the end of a join that starts its run": Broken(
+        _crashing_join(join.Protocol(end_never_starts=False)), AFTER_BOTH
+    ),
+    "a reopened run whose dispatch is not repeated": Broken(
+        a_join(join.Protocol(repeats_restart=False), crashes=1, doubles=0, redrives=1, begun=True),
+        STUCK,
     ),
 }
 

@@ -129,11 +129,11 @@ def create_once(history: History) -> None:
     def gone() -> None:
         """Delete the job; another job may take its id for a while."""
         for key in [key for key, uid in history.ever if uid in keyed.uids]:
-            _delete(history, key)
+            delete_key(history, key)
             if dice.random() < 0.5:
                 again = timedelta(seconds=dice.choice([2, 70]))
                 history.later(again, partial(history.register, key))
-                history.later(again + timedelta(seconds=20), partial(_delete, history, key))
+                history.later(again + timedelta(seconds=20), partial(delete_key, history, key))
 
     ask_again()
     for seconds in (0, dice.choice([0, 0.02, 1, 5]), 12, dice.choice([100, 200, 1_500])):
@@ -159,7 +159,7 @@ def crowd(history: History) -> None:
         actions: list[Callable[[JobKey], None]] = [
             come,
             come,
-            partial(_delete, history),
+            partial(delete_key, history),
             partial(_revive, history),
         ]
         action = dice.choice(actions)
@@ -171,7 +171,7 @@ def _revive(history: History, key: JobKey) -> None:
     """Make it fire again, even if it has ended."""
     if history.changes[key] < _MOST_CHANGES:
         history.changes[key] += 1
-        _change(history, key, {"type": "INTERVAL", "schedule": "PT10S"})
+        change_key(history, key, {"type": "INTERVAL", "schedule": "PT10S"})
 
 
 def change_when(history: History) -> None:
@@ -179,7 +179,7 @@ def change_when(history: History) -> None:
     if key is None or history.changes[key] >= _MOST_CHANGES:
         return
     history.changes[key] += 1
-    _change(history, key, history.a_schedule())
+    change_key(history, key, history.a_schedule())
 
 
 def change_what(history: History) -> None:
@@ -197,10 +197,10 @@ def change_what(history: History) -> None:
             {"misfire": {"policy": dice.choice(["RUN_ALL", "RUN_LATEST", "SKIP"])}},
         ]
     )
-    _change(history, key, what)
+    change_key(history, key, what)
 
 
-def _change(history: History, key: JobKey, what: dict[str, Any]) -> None:
+def change_key(history: History, key: JobKey, what: dict[str, Any]) -> None:
     def change(client: Client) -> None:
         def edit(definition: JobDefinition) -> JobDefinition:
             return JobDefinition.model_validate(definition.document() | what)
@@ -274,10 +274,10 @@ def resume(history: History) -> None:
 def delete(history: History) -> None:
     key = history.any_job()
     if key is not None:
-        _delete(history, key)
+        delete_key(history, key)
 
 
-def _delete(history: History, key: JobKey) -> None:
+def delete_key(history: History, key: JobKey) -> None:
     history.request(
         key.tenant,
         f"delete {key.job_id}",
@@ -338,7 +338,7 @@ def redrive_pool(history: History) -> None:
 def run_now(history: History) -> None:
     key = history.any_job()
     if key is not None:
-        _run_now(history, key)
+        run_key_now(history, key)
 
 
 def burst(history: History) -> None:
@@ -346,7 +346,7 @@ def burst(history: History) -> None:
     keys = [key for key in history.stores.jobs.items if key.tenant == TENANTS[0]]
     dice = history.kernel.dice
     for _ in range(dice.randint(4, 12) if keys else 0):
-        _run_now(history, dice.choice(keys))
+        run_key_now(history, dice.choice(keys))
     for seconds in dice.sample(range(2, 70), dice.choice([0, 1, 3])):
         history.later(timedelta(seconds=seconds), lambda: _end_watchers(history))
 
@@ -360,7 +360,7 @@ def _end_watchers(history: History) -> None:
             history.system.invoke_watcher(group)
 
 
-def _run_now(history: History, key: JobKey) -> None:
+def run_key_now(history: History, key: JobKey) -> None:
     """Request a run and repeat the request until there is an answer; under an idempotency key,
     repeat it after the answer, too.
     """

@@ -35,6 +35,8 @@ from tests.simulation.flows import FLOWS, REFUSALS, TENANTS, KeyedCreation, Manu
 from tests.simulation.kernel import SECOND, Actor, Kernel, current
 from tests.simulation.monitor import Monitor
 from tests.simulation.rates import Rates
+from tests.simulation.sequence_judge import SequenceJudge
+from tests.simulation.sequences import EXITS, SEQUENCE_FLOWS, SEQUENCES, Sequences
 from tests.simulation.system import Client, Setting, System
 from tests.simulation.wire import Journal, Log, Weather, Wire
 from tests.world import POOLS, World
@@ -77,6 +79,7 @@ _WIDE = 10
 CALLING = 20
 """One history of this many has jobs that make calls, among others."""
 _MOST = 0.7
+SEQUENCED = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +153,9 @@ class History:
         self.vandalised = dice.random() < 0.12
         self.wide = seed % _WIDE == 8
         self.calls = seed % CALLING == 3
+        self.sequences = Sequences.of(self) if seed % SEQUENCES == SEQUENCED else None
+        if self.sequences is not None:
+            self.vandalised, self.system.exits = False, EXITS
         self.changes: Counter[JobKey] = Counter()
         self.cancelled: dict[RunKey, int] = {}
         """The runs whose cancel request was answered, with the number of attempts at that time."""
@@ -186,7 +192,7 @@ class History:
         stores, kernel, monitor = self.stores, self.kernel, self.monitor
         stores.due.items = Journal(kernel, monitor.entry_changed)
         stores.jobs.items = Journal(kernel, self._job_changed)
-        stores.runs.items = Journal(kernel, monitor.run_changed)
+        stores.runs.items = Journal(kernel, self._run_changed)
         stores.control.leases = Journal(kernel, lambda *_: None)
         stores.queue.log = Log(monitor.accepted)
         stores.due.page = kernel.dice.choice([1, 2, 100])
@@ -206,10 +212,17 @@ class History:
         if call == "queue.send" and (decided_at := current().decides_at) is not None:
             for _, message in args[0]:
                 self.decided[message.key, message.dispatched_at] = decided_at
+        if self.sequences is not None:
+            self.sequences.call(call, args)
         if call.startswith("endpoints."):
             self.system.endpoints.call(call, args, done)
         if call.startswith("runs."):
             self.effects.call(actor, call, (*args[:2], kwargs), done)
+
+    def _run_changed(self, key: RunKey, was: Run | None, run: Run | None) -> None:
+        if self.sequences is not None:
+            self.sequences.run_changed(key, run)
+        self.monitor.run_changed(key, was, run)
 
     def _job_changed(self, key: JobKey, was: Any, job: Any) -> None:
         if job is not None:
@@ -378,9 +391,13 @@ class History:
     def _begin_flows(self) -> None:
         """Begin random flows."""
         dice, aws = self.kernel.dice, self.system.aws
-        for number in range(dice.choice([1, 2, 3])):
-            self.register(JobKey(TENANTS[number % 2], f"job{number}"))
         flows = [*FLOWS, *ENDPOINT_FLOWS] if self.calls else FLOWS
+        if self.sequences is not None:
+            self.sequences.begin(self)
+            flows = SEQUENCE_FLOWS
+        else:
+            for number in range(dice.choice([1, 2, 3])):
+                self.register(JobKey(TENANTS[number % 2], f"job{number}"))
         weights = [flow.weight for flow in flows]
         for _ in range(self.moments):
             aws.sleep(timedelta(microseconds=dice.choice(_GAPS)) + self.patience)
@@ -488,8 +505,9 @@ class History:
             resumes_at = job.resumes_at if job.state is JobState.PAUSED else None
             assert resumes_at is None or resumes_at > world.now, f"{job.key.job_id} was not resumed"
             tampered = self.vandalised or job.key in self.monitor.tampered
-            if tampered and job.state is JobState.CANCELLED:
-                continue  # the auditor handles only jobs that were not deleted
+            if job.definition.after or (tampered and job.state is JobState.CANCELLED):
+                continue  # the judge of sequences handles those with parents;
+                # the auditor handles only jobs that were not deleted
             assert_all_accounted_for(
                 world,
                 job,
@@ -507,6 +525,7 @@ class History:
             )
         occurrences = sum(run.covered for run in self.stores.runs.items.values())
         self.system.receiver.check(self.stores.runs.items)
+        self._check_sequences()
         self._check_cancelled()
         self._check_redriven()
         self._check_asked()
@@ -558,6 +577,19 @@ class History:
         for report in audit.continue_audit(world.now + timedelta(minutes=14), restart=True):
             self.system.audits.append(report)
             self.kernel.log("auditor", str(report))
+
+    def _check_sequences(self) -> None:
+        if self.sequences is None:
+            return
+        joins = self.stores.joins
+        judge = SequenceJudge(
+            self.sequences,
+            self.ever,
+            self.stores.runs.items,
+            lambda run: joins.read(run, range(20)),
+        )
+        for wrong in (*judge.wrong(), *judge.judge_upstream(self.system.started)):
+            raise AssertionError(wrong)
 
     def _check_rates(self) -> None:
         """The runs sent of a tenant stay within its quota of runs per minute. A watcher may take a

@@ -28,6 +28,7 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.pages import Page
 from nextfire.domain.ports.runs import Claim
 from nextfire.domain.run import Run, RunState, Trigger
+from nextfire.domain.schedule import UNTIMED
 from tests.fakes import Stores
 from tests.simulation.kernel import SECOND, Actor, Kernel
 
@@ -100,7 +101,7 @@ class Monitor:
         if was is not None and was.uid == job.uid:
             self._check_ownership(was, job)
         chain = (job.uid, job.schedule_version)
-        if key in self.tampered:
+        if key in self.tampered or job.definition.type in UNTIMED:
             return
         if job.state is JobState.ACTIVE and not self._fires[chain] and chain not in self._ended:
             self.wrong(f"{key.job_id} is ACTIVE and has no FIRE entry (invariants 1, 2)")
@@ -262,6 +263,10 @@ class Monitor:
             if run.dispatch <= was.dispatch + 1:
                 self.wrong(f"{name}: dispatch {run.dispatch} may have been sent (invariant 4)")
             self._granted.setdefault(run.key, _Granted(0)).before = run.attempt
+        elif was.state is RunState.SKIPPED and run.state is RunState.PENDING:
+            # The judge of sequences checks whether a parent was redriven.
+            if not self._after(run) or run.dispatch != was.dispatch + 2:
+                self.wrong(f"{name}: {was.state} became {run.state} (invariant 4)")
         elif was.state.ended and (run.state is not was.state or run.attempts != was.attempts):
             self.wrong(f"{name}: {was.state} became {run.state} (invariant 4)")
         taken_over = was.state is RunState.RUNNING and run.fence != was.fence
@@ -270,6 +275,10 @@ class Monitor:
                 self.wrong(f"{name}: fence {was.fence} became {run.fence} (invariant 5)")
             if self._kernel.clock.now() < was.lease_until - CLOCKS_APART:
                 self.wrong(f"{name}: taken over under a live lease (invariant 5)")
+
+    def _after(self, run: Run) -> bool:
+        job = self.known.get((run.key.job, run.key.uid))
+        return job is not None and bool(job.definition.after)
 
     def _check_attempts(self, run: Run) -> None:
         counted = [a for a in run.attempts if a.outcome is None or a.outcome.counts]

@@ -5,6 +5,7 @@ Use cases and loops are the real ones, built by the same functions as in `functi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -106,6 +107,7 @@ class Started:
     worker: str
     payload: str
     at: datetime
+    upstream: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,8 @@ class System:
         self.returned: list[Returned] = []
         """What supervisors handed back for dead workers."""
         self.started: list[Started] = []
+        self.exits = [0, 0, 0, 1, 1]
+        """The exit codes of scripts, by their frequency."""
         self.audits: list[AuditReport] = []
         self._warm: list[Watching] = []
         self._names = count(1)
@@ -378,10 +382,17 @@ class System:
             quotas=self.setting.shares.quotas,
         )
 
-    def began(self, actor: Actor, execution_id: str, attempt: int, payload: str) -> None:
+    def began(
+        self,
+        actor: Actor,
+        execution_id: str,
+        attempt: int,
+        payload: str,
+        upstream: str | None = None,
+    ) -> None:
         """Note that *actor* began a script or a call."""
         now = self.kernel.clock.now()
-        self.started.append(Started(execution_id, attempt, actor.name, payload, now))
+        self.started.append(Started(execution_id, attempt, actor.name, payload, now, upstream))
 
     # The auditor
 
@@ -484,7 +495,7 @@ class _Runner:
     def run(self, call: ScriptCall, supervisor: Supervisor) -> ScriptExit:
         dice = self.system.kernel.dice
         script = Script(
-            exit_code=dice.choice([0, 0, 0, 1, 1]),
+            exit_code=dice.choice(self.system.exits),
             lasts=timedelta(seconds=dice.choice([0, 0, 0, 1, 3, 25, 90])),
             frozen=dice.random() < 0.06,
             saves=dice.choice([None, None, b"1"]),
@@ -493,7 +504,8 @@ class _Runner:
         environment = call.environment
         execution_id = environment["NEXTFIRE_EXECUTION_ID"]
         attempt = int(environment["NEXTFIRE_ATTEMPT"])
-        self.system.began(self.actor, execution_id, attempt, call.payload)
+        script.result = json.dumps({"of": execution_id, "attempt": attempt}).encode()
+        self.system.began(self.actor, execution_id, attempt, call.payload, call.upstream)
         self.system.kernel.log(
             self.actor.name,
             f"SCRIPT {execution_id} attempt {attempt}: {script.lasts.total_seconds():.0f} s, "

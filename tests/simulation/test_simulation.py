@@ -40,6 +40,7 @@ from tests.simulation.endpoint_flows import ENDPOINT_FLOWS
 from tests.simulation.flows import FLOWS, TENANTS
 from tests.simulation.history import CALLING, History
 from tests.simulation.kernel import SECOND, Actor, Kernel
+from tests.simulation.sequences import SEQUENCE_FLOWS
 from tests.simulation.system import _Runner
 from tests.simulation.wire import Weather, Wire
 
@@ -578,7 +579,7 @@ def test_every_flow_happens_and_every_write_goes_wrong() -> None:
         begun |= {event[32:] for event in history.kernel.events or [] if " dice " in event}
         hit += outcome.hit
         scripts += outcome.scripts
-    assert begun == {flow.name for flow in [*FLOWS, *ENDPOINT_FLOWS]}
+    assert begun == {flow.name for flow in [*FLOWS, *ENDPOINT_FLOWS, *SEQUENCE_FLOWS]}
     assert scripts > 40
     for call in WRITES:
         assert hit[call, "refused"], call

@@ -178,7 +178,7 @@ def test_the_timeout_of_a_complete_join_starts_nothing(world: World) -> None:
     world.tick_at("12:01")
     world.worker().work()
 
-    assert world.sent[sent:] == ["d 12:00 #2"]
+    assert world.sent[sent:] == ["d 12:00 #1000000"]
     assert states(world, *jobs) == [RunState.SUCCEEDED] * 4
     assert world.run(jobs[3], "12:00").attempt == 1
 

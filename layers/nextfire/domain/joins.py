@@ -41,6 +41,12 @@ def ready_at(marks: Iterable[str]) -> datetime | None:
     return max((from_ms(int(part[_INSTANT])) for part in parts if part[_INSTANT:]), default=None)
 
 
+def has_second_end(marks: Iterable[str]) -> bool:
+    """Whether a parent of *marks* ended twice, in different states."""
+    states = {tuple(each.split(":")[:_INSTANT]) for each in marks}
+    return len({parent for parent, _ in states}) < len(states)
+
+
 def group_of(edges: Sequence[Edge], parent: str) -> int:
     """The number of the item for the mark of *parent*."""
     return next(index for index, edge in enumerate(edges) if edge.job == parent) // GROUP

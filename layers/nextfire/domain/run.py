@@ -374,7 +374,7 @@ class Run:
 
     def reopened(self, now: datetime) -> Run:
         """Return the SKIPPED run waiting for a dispatch: a parent that had failed has succeeded."""
-        # The next number may be in flight: that of the end of a join, see `HandOver`.
+        # The next number may be in flight, as for a redrive.
         return replace(
             self,
             state=RunState.PENDING,

@@ -38,7 +38,7 @@ from nextfire.domain.ports.targets import Hold, TargetRunner
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 from nextfire.usecases.cover_missed import record_missed
 from nextfire.usecases.executor_config import ExecutorConfig
-from nextfire.usecases.hand_over import HandOver
+from nextfire.usecases.hand_over import JOIN_END_DISPATCH, HandOver
 from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.next_dispatch import next_dispatch
 from nextfire.usecases.read_upstream import with_upstream
@@ -172,6 +172,8 @@ class ExecuteRun:
         return Handled(Disposition.ACKNOWLEDGE, f"its job has moved to pool {pool}")
 
     def _without_job(self, message: RunMessage, delivery: Delivery) -> Handled:
+        if message.dispatch == JOIN_END_DISPATCH:
+            return Handled(Disposition.ACKNOWLEDGE, "its job was deleted")
         now = self._clock.now()
         covered = range_over(message.key, self._before(message.key)())
         if covered is not None and self._runs.get(message.key) is None:
@@ -317,11 +319,14 @@ class ExecuteRun:
         return Handled(Disposition.ACKNOWLEDGE, run.reason or reason or "", run, skipped=True)
 
     def _end_join(self, job: Job, message: RunMessage) -> Handled | None:
-        run = self._hand_over.end_join(job, message)
-        if run is None:
+        """Handle the end of a join, which is never the start of a run."""
+        if message.dispatch != JOIN_END_DISPATCH:
             return None
-        self._outcomes.settle(job, run)
-        return Handled(Disposition.ACKNOWLEDGE, run.reason or "", run, skipped=True)
+        ended = self._hand_over.end_join(job, message)
+        run = ended.run
+        if run is not None and run.state.ended:
+            self._outcomes.settle(job, run)
+        return Handled(Disposition.ACKNOWLEDGE, ended.reason, run, skipped=ended.skipped)
 
     def _was_claimed(self, key: RunKey) -> bool:
         """Whether an executor has had the run. A second dispatch may be the first to reach one:

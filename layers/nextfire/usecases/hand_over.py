@@ -11,9 +11,17 @@ from nextfire.domain.definition import JobDefinition
 from nextfire.domain.edges import Edge
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey, RunKey, run_id
-from nextfire.domain.instants import cut, in_seconds
+from nextfire.domain.instants import CLOCKS_DIFFER, cut, in_seconds
 from nextfire.domain.job import Job
-from nextfire.domain.joins import edges_of, group_count, group_of, mark, ready_at, states_of
+from nextfire.domain.joins import (
+    edges_of,
+    group_count,
+    group_of,
+    has_second_end,
+    mark,
+    ready_at,
+    states_of,
+)
 from nextfire.domain.message import MAX_RECORDED_REASON, RunMessage
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.clocks import Clock
@@ -27,9 +35,9 @@ from nextfire.domain.run import Run, RunState
 from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start, missing
 from nextfire.usecases.next_dispatch import next_dispatch
 
-JOIN_TIMEOUT_DISPATCH = 2
-"""Number of the dispatch that ends a join. It differs from that of the first dispatch, so the queue
-does not merge their messages."""
+JOIN_END_DISPATCH = 1_000_000
+"""Number of the dispatch that ends a join. No other dispatch of a run reaches it, so the queue does
+not merge their messages, and the executor that receives it never takes it for a run's start."""
 _MAX_SKIPPED = 100
 """Maximum number of runs that one call skips. It leaves the children of the others to executors,
 through the due table."""
@@ -37,10 +45,24 @@ through the due table."""
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """How the runs of the parents of a run ended. `ready_at`: when it may start."""
+    """How the runs of the parents of a run ended. `ready_at`: when it may start. `again`: whether
+    one of them ended twice, in different states, because it was redriven.
+    """
 
     states: Mapping[str, ParentState]
     ready_at: datetime
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JoinEnd:
+    """What the end of a join did. `run`: the record of the run, if it has one; `skipped`: whether
+    the join skipped it.
+    """
+
+    reason: str
+    run: Run | None = None
+    skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,35 +105,36 @@ class HandOver:
                     # An executor finds that the run has ended, and hands it over.
                     self._dispatch_later(skipped[0], skipped[1].key, self.clock.now(), 1)
 
-    def end_join(self, job: Job, message: RunMessage) -> Run | None:
+    def end_join(self, job: Job, message: RunMessage) -> JoinEnd:
         """Handle the *message* of the end of a join: skip the run if parents are missing. Parents
-        that end later do not start it.
-
-        Returns:
-            The SKIPPED record; None if it is another message, or the run can start or has started.
+        that end later do not start it. If the run can start, its dispatch is repeated.
         """
         key, definition = message.key, job.definition
-        ends = len(definition.after) > 1 and message.dispatch == JOIN_TIMEOUT_DISPATCH
-        if not ends or self.runs.get(key) is not None:
-            return None
-        marks = self.joins.read(key, range(group_count(definition.after)))
-        states = states_of(definition.after, marks)
+        there = self.runs.get(key)
+        if there is not None:
+            if there.skipped_by_parents and there.dispatched_at == cut(message.dispatched_at):
+                there = self._look_again(job, there)  # a repeated call
+            return JoinEnd(f"is {there.state}", there)
+        edges = definition.after
+        marks = self.joins.read(key, range(group_count(edges)))
+        states = states_of(edges, marks)
         decision = decide_start(definition.trigger_rule, states)
-        if decision.action is RuleAction.RUN:
-            return None
-        reason = decision.reason
-        if decision.action is RuleAction.WAIT:
-            waited = in_seconds(definition.join_timeout)
-            reason = f"joinTimeoutSec is {waited}; missing: {missing(states)}"
-        skipped = Run.skipped(
-            key,
-            reason[:MAX_RECORDED_REASON],
-            self.clock.now(),
-            pool=definition.target.pool,
-            dispatched_at=message.dispatched_at,
-        )
-        there = self.runs.skip(skipped)
-        return there if there.state is RunState.SKIPPED else None
+        match decision.action:
+            case RuleAction.RUN:
+                # Its first dispatch may be later, because of a delay; or it was never sent, because
+                # the edge to the last missing parent was removed.
+                self._start(job, key, None, ready_at(marks) or self.clock.now(), decision.reason)
+                return JoinEnd(decision.reason)
+            case RuleAction.SKIP:
+                there = self._skip(key, decision.reason, at=message.dispatched_at)
+                return JoinEnd(decision.reason, self._look_again(job, there), skipped=True)
+            case RuleAction.WAIT if len(edges) <= 1:
+                return JoinEnd("is not a join any more: its only parent starts it")
+        waited = in_seconds(definition.join_timeout)
+        reason = f"joinTimeoutSec is {waited}; missing: {missing(states)}"
+        # With a pool, so that no parent that ends later reopens it.
+        pool, at = definition.target.pool, message.dispatched_at
+        return JoinEnd(reason, self._skip(key, reason, pool=pool, at=at), skipped=True)
 
     def _hand_to(self, key: JobKey, parent: Job, ended: Run) -> tuple[Job, Run] | None:
         """Hand *ended* over to the child *key*. Returns its job and run if the run is skipped."""
@@ -129,14 +152,21 @@ class HandOver:
             return None
         there = self.runs.get(run)
         if decision.action is RuleAction.RUN and child.state is not JobState.PAUSED:
-            if there is not None and _skipped_before(there, ended_at):
+            redriven = ends.again or ended.attempt_base > 0
+            if (
+                there
+                and there.skipped_by_parents
+                and (redriven or _skipped_before(there, ended_at))
+            ):
                 there = self.runs.reopen(there.reopened(self.clock.now())).run
             self._start(child, run, there, ends.ready_at, decision.reason)
-            return None
-        if there is None:
-            paused = decision.action is RuleAction.RUN
-            there = self._skip(run, "its job was paused" if paused else decision.reason)
-        return (child, there) if there.skipped_by_parents else None
+        elif there is None and decision.action is RuleAction.RUN:
+            # With a pool, so that no parent that ends later reopens it.
+            there = self._skip(run, "its job was paused", pool=child.definition.target.pool)
+        elif there is None:
+            there = self._look_again(child, self._skip(run, decision.reason), ended)
+        # No message of a skipped run exists that would hand it over.
+        return (child, there) if there is not None and _skipped(there) else None
 
     def _ends(
         self, child: Job, edge: Edge, run: RunKey, state: ParentState, ended_at: datetime
@@ -151,12 +181,38 @@ class HandOver:
             # With the longest delay: so it is never before the start of a complete join.
             longest = max(each.delay for each in edges)
             until = ended_at + child.definition.join_timeout + longest
-            self._dispatch_later(child, run, until, JOIN_TIMEOUT_DISPATCH)
+            self._dispatch_later(child, run, until, JOIN_END_DISPATCH)
         marks = self.joins.add(run, group, mark(edge, state, ended_at), self.clock.now())
         if _is_complete(child.definition, marks, group):
             # Of concurrent callers that complete a group, the last one sees all groups complete.
             marks = [*marks, *self.joins.read(run, _others(child.definition, group))]
-        return _Ends(states_of(edges, marks), ready_at(marks) or ended_at)
+        again = has_second_end(marks)
+        return _Ends(states_of(edges, marks), ready_at(marks) or ended_at, again)
+
+    def _look_again(self, child: Job, skipped: Run, ended: Run | None = None) -> Run:
+        """Reopen the run that was *skipped* just now, if its rule decides RUN by now. *ended*: the
+        run of its only parent, as it was handed over.
+
+        A parent that was redriven meanwhile may have found no record of this run, and have sent it.
+        Its executor stores the end of the parent before it reads the record, and this one stores
+        the record before it reads the ends: so at least one of the two sees the other's.
+        """
+        edges, now = child.definition.after, self.clock.now()
+        if len(edges) > 1:
+            marks = self.joins.read(skipped.key, range(group_count(edges)))
+            ends = _Ends(states_of(edges, marks), ready_at(marks) or now)
+        elif ended is None:
+            return skipped
+        else:
+            latest = self.runs.get(ended.key) or ended
+            state = ParentState.of(latest.state)
+            ends = _Ends({edges[0].job: state}, (latest.finished_at or now) + edges[0].delay)
+        decision = decide_start(child.definition.trigger_rule, ends.states)
+        if decision.action is not RuleAction.RUN or not skipped.skipped_by_parents:
+            return skipped
+        reopened = self.runs.reopen(skipped.reopened(now)).run
+        self._start(child, skipped.key, reopened, ends.ready_at, decision.reason)
+        return reopened
 
     def _start(self, child: Job, key: RunKey, there: Run | None, at: datetime, reason: str) -> None:
         dispatch = 1
@@ -190,15 +246,21 @@ class HandOver:
         if not self.due.put([entry], self.clock.now()):
             raise UnavailableError("The dispatch of a child was not stored. Try again.")
 
-    def _skip(self, key: RunKey, reason: str) -> Run:
-        return self.runs.skip(Run.skipped(key, reason[:MAX_RECORDED_REASON], self.clock.now()))
+    def _skip(
+        self, key: RunKey, reason: str, *, pool: str | None = None, at: datetime | None = None
+    ) -> Run:
+        """Skip the run, unless it has a record. *at*: the dispatch that ends its join."""
+        short, now = reason[:MAX_RECORDED_REASON], self.clock.now()
+        return self.runs.skip(Run.skipped(key, short, now, pool=pool, dispatched_at=at))
+
+
+def _skipped(run: Run) -> bool:
+    return run.state is RunState.SKIPPED and not run.request
 
 
 def _skipped_before(run: Run, ended_at: datetime) -> bool:
-    """Whether *run* was skipped because of its parents before one of them ended at *ended_at*: that
-    parent had failed, and was redriven.
-    """
-    return run.skipped_by_parents and run.finished_at is not None and run.finished_at < ended_at
+    """Whether *run* was skipped before its parent ended at *ended_at*."""
+    return run.finished_at is not None and run.finished_at < ended_at + CLOCKS_DIFFER
 
 
 def _is_complete(definition: JobDefinition, marks: Collection[str], group: int) -> bool:

@@ -1,0 +1,331 @@
+"""Judges the runs of sequences by what their parents' runs did, with none of the product's code for
+rules and joins: only sets of the states in which the runs of parents had ended by then.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from nextfire.domain.ids import JobKey, RunKey, parse_execution_id
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.run import Run, RunState
+from tests.simulation.sequences import Seen, Sequences
+
+if TYPE_CHECKING:
+    from tests.judgement import Stored
+    from tests.simulation.system import Started
+
+S, F, K = "SUCCEEDED", "FAILED", "SKIPPED"
+ENDED = {
+    RunState.SUCCEEDED: S,
+    RunState.DEAD: F,
+    RunState.CANCELLED: F,
+    RunState.SKIPPED: K,
+}
+_CLOCKS = timedelta(seconds=4)
+_DECIDING = timedelta(seconds=60)
+"""How long ago an executor that decides now may have read the job of a child."""
+_BY_RULE = re.compile(r"trigger rule (\w+): (.*) (SUCCEEDED|FAILED|SKIPPED)|.*no parent failed")
+_BY_TIMEOUT = re.compile(r"joinTimeoutSec is (\d+) s; missing: (.*)")
+_BY_EXECUTORS = ("picked up", "overlap policy")
+_MORE = re.compile(r" and \d+ more$")
+
+Ends = Mapping[str, Collection[str]]
+"""The states in which the run of each parent has ended so far; empty: it has not."""
+
+
+def may_run(rule: str, ends: Ends) -> bool:
+    """Whether a run may have started under *rule*."""
+    each = ends.values()
+    return {
+        "ALL_SUCCEEDED": all(S in had for had in each),
+        "ALL_DONE": all(had for had in each),
+        "ANY_FAILED": any(F in had for had in each),
+        "ANY_SUCCEEDED": any(S in had for had in each),
+        "NONE_FAILED": all({S, K} & {*had} for had in each),
+    }[rule]
+
+
+def may_skip(rule: str, ends: Ends) -> bool:
+    """Whether a run may have been skipped under *rule*."""
+    each = ends.values()
+    return {
+        "ALL_SUCCEEDED": any({F, K} & {*had} for had in each),
+        "ALL_DONE": False,
+        "ANY_FAILED": all({S, K} & {*had} for had in each),
+        "ANY_SUCCEEDED": all({F, K} & {*had} for had in each),
+        "NONE_FAILED": any(F in had for had in each),
+    }[rule]
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceJudge:
+    """Judges a history that is at rest. `ever`: all stored versions of each job."""
+
+    sequences: Sequences
+    ever: Mapping[tuple[JobKey, str], list[Stored]]
+    runs: Mapping[RunKey, Run]
+    marks: Callable[[RunKey], Collection[str]]
+    """The marks of the join of a run."""
+
+    def wrong(self) -> Iterator[str]:
+        """What must not be: first what is missing, which explains the rest."""
+        yield from self._missing()
+        for job, by_time in [*self.sequences.seen.items()]:
+            for at, runs in [*by_time.items()]:
+                yield from self._doubled(job, at, runs)
+                for key, seen in runs.items():
+                    yield from self._judge(key, seen)
+
+    def judge_upstream(self, started: Collection[Started]) -> Iterator[str]:
+        """Check what the targets were passed about the runs of their parents."""
+        for each in started:
+            key = parse_execution_id(self.sequences.tenant, each.execution_id)
+            seen = self.sequences.seen[key.job][key.scheduled_at][key]
+            claims = [
+                s.at
+                for s in seen
+                if s.run.state is RunState.RUNNING and s.run.attempt == each.attempt
+            ]
+            names = [
+                {edge.job for edge in job.definition.after} for job in self._before(key, each.at)
+            ]
+            if not any(names) or not claims:
+                continue
+            passed = json.loads(each.upstream or "{}")
+            if {*passed} not in names:
+                yield f"{each.execution_id} was passed the parents {[*passed]}"
+            for name, about in passed.items():
+                allowed = [*self._described(name, key, claims[0], each.at)]
+                if about not in allowed:
+                    yield f"{each.execution_id} was passed {name}: {about}, not {allowed}"
+
+    def _described(
+        self, name: str, key: RunKey, since: datetime, until: datetime
+    ) -> Iterator[dict[str, object]]:
+        runs = self.sequences.seen[JobKey(key.job.tenant, name)][key.scheduled_at]
+        if not any(seen[0].at <= since for seen in runs.values()):
+            yield {"state": "ABSENT", "executionId": None, "result": None}
+        for parent, seen in runs.items():
+            current = [s for s in seen if s.at <= since][-1:]
+            for each in [*current, *(s for s in seen if since < s.at <= until)]:
+                value = each.run.result
+                result = json.loads(value.text) if value and value.text else None
+                state = each.run.state.value
+                yield {"state": state, "executionId": parent.execution_id, "result": result}
+
+    # One record
+
+    def _doubled(self, job: JobKey, at: datetime, runs: Collection[RunKey]) -> Iterator[str]:
+        """A job that was created again may have had a run as each of the two."""
+        if len({key.uid for key in runs}) < len(runs):
+            yield f"{job.job_id} has {len(runs)} records of {at}"
+
+    def _missing(self) -> Iterator[str]:
+        """Every run that ended was handed over to every child that did not change."""
+        children = [job for job in self._unchanged() if job.definition.after]
+        for parent, run in self.runs.items():
+            if parent.job.tenant != self.sequences.tenant or not self._is_handed_over(run):
+                continue
+            for child in children:
+                if child.definition.edge_from(parent.job.job_id) is None:
+                    continue
+                if run.finished_at is None or run.finished_at < child.created_at:
+                    continue  # by the clock of a process that was behind
+                there = [
+                    key
+                    for key in self.sequences.seen[child.key][parent.scheduled_at]
+                    if key.uid == child.uid
+                ]
+                if not there:
+                    yield f"{parent.execution_id} is {run.state}; {child.key.job_id} has no record"
+                    continue
+                marks = {mark.split(":")[0] for mark in self.marks(there[0])}
+                if len(child.definition.after) > 1 and parent.job.job_id not in marks:
+                    yield f"{there[0].execution_id}: its join has no mark of {parent.job.job_id}"
+
+    def _unchanged(self) -> Iterator[Job]:
+        """The jobs whose edges never changed."""
+        for (key, _), stored in self.ever.items():
+            documents = {each.job.definition.model_dump_json() for each in stored}
+            states = {each.job.state for each in stored}
+            alone = JobState.CANCELLED not in states and len(self._uids(key)) == 1
+            if key in self.sequences.order and len(documents) == 1 and alone:
+                yield stored[-1].job
+
+    def _uids(self, key: JobKey) -> set[str]:
+        return {uid for job, uid in self.ever if job == key}
+
+    def _is_handed_over(self, run: Run) -> bool:
+        """Whether an executor certainly received a message of the ended *run*."""
+        stored = self.ever[run.key.job, run.key.uid]
+        if not run.state.ended or any(each.job.state is JobState.CANCELLED for each in stored):
+            return False
+        job = stored[-1].job
+        # The executor of its parent skips its descendants, if the edge still exists.
+        linked = bool(job.definition.after) and any(job == each for each in self._unchanged())
+        return bool(run.attempts) or (linked and run.covered == 1)
+
+    # Each change of a record
+
+    def _judge(self, key: RunKey, seen: list[Seen]) -> Iterator[str]:
+        name, was = key.execution_id, None
+        if seen[0].run.on_request or not any(
+            job.definition.after for job in self._before(key, seen[-1].at)
+        ):
+            return
+        for each in seen:
+            run, state = each.run, each.run.state
+            reopened = was is not None and was.state is RunState.SKIPPED
+            if state is RunState.RUNNING and (was is None or not was.attempts):
+                yield from self._ran(key, each, name)
+            elif state is RunState.PENDING and reopened:
+                yield from self._ran(key, each, f"{name} (reopened)", starts=False)
+                assert was is not None
+                if not self._by_rule(was):
+                    yield f"{name} was SKIPPED ({was.reason}), and was reopened"
+            elif state is RunState.SKIPPED and not run.attempts:
+                yield from self._skipped(key, each)
+            was = run
+        if was is not None and self._by_rule(was):
+            yield from self._stays_skipped(was)
+
+    def _by_rule(self, run: Run) -> bool:
+        return run.state is RunState.SKIPPED and bool(_BY_RULE.fullmatch(run.reason or ""))
+
+    def _ran(self, key: RunKey, seen: Seen, name: str, *, starts: bool = True) -> Iterator[str]:
+        """A run starts, or is to start after a delay, after the ends that its rule needs. An
+        executor decided it by any version of the job: dispatches can wait for long.
+        """
+        stored = self.ever.get((key.job, key.uid), [])
+        replaced_at = [each.written_at for each in stored[1:]] + [seen.at]
+        by = [
+            (each.job, min(until + _DECIDING, seen.at))
+            for each, until in zip(stored, replaced_at, strict=True)
+            if each.written_at <= seen.at
+        ]
+        at = seen.at if starts else None
+        if not any(self._may_run(job, key, until, at) for job, until in by):
+            ends = [self._ends(job, key, seen.at) for job in self._in_force(key, seen.at)]
+            yield f"{name} started, although its parents had ended {ends}"
+
+    def _may_run(self, job: Job, key: RunKey, until: datetime, at: datetime | None) -> bool:
+        """Whether it may start at *at*, by what was known *until* then."""
+        ends = self._ends(job, key, until)
+        if not may_run(job.definition.trigger_rule, ends):
+            return False
+        ready = []
+        for edge in job.definition.after:
+            ended = self._finished(edge.job, key)
+            ready += [min(ended) + edge.delay] if ended else []
+        # Of these rules one end is enough: the delays of the other parents do not matter.
+        least = min if job.definition.trigger_rule in {"ANY_FAILED", "ANY_SUCCEEDED"} else max
+        return at is None or at >= least(ready) - _CLOCKS
+
+    def _skipped(self, key: RunKey, seen: Seen) -> Iterator[str]:
+        reason, jobs = seen.run.reason or "", self._in_force(key, seen.at)
+        if reason.startswith(_BY_EXECUTORS):
+            if seen.run.pool is None:
+                yield f"{key.execution_id}: {reason}, but not by an executor"
+        elif reason == "its job was paused":
+            before = [
+                each.job.state for each in self.ever[key.job, key.uid] if each.written_at <= seen.at
+            ]
+            if JobState.PAUSED not in before:
+                yield f"{key.execution_id} is SKIPPED: {reason}, but it was not"
+        elif reason.endswith("ANY_FAILED: no parent failed"):
+            if not any(may_skip("ANY_FAILED", self._ends(job, key, seen.at)) for job in jobs):
+                yield f"{key.execution_id} is SKIPPED: {reason}, but one did"
+        elif not any(self._explains(job, key, seen, reason) for job in jobs):
+            ends = [self._ends(job, key, seen.at) for job in jobs]
+            yield f"{key.execution_id} is SKIPPED: {reason}, but its parents ended {ends}"
+
+    def _explains(self, job: Job, key: RunKey, seen: Seen, reason: str) -> bool:
+        """Whether *reason* names the right parents, by the definition of *job*."""
+        definition, ends = job.definition, self._ends(job, key, seen.at)
+        by_rule, by_timeout = _BY_RULE.fullmatch(reason), _BY_TIMEOUT.fullmatch(reason)
+        if by_rule is not None:
+            rule, names, state = by_rule.groups()
+            return (
+                rule == definition.trigger_rule
+                and may_skip(rule, ends)
+                and all(state in ends.get(name, ()) for name in _names(names))
+                and not (rule == "ALL_SUCCEEDED" and state == S)
+            )
+        if by_timeout is None:
+            return False
+        waited, missing = timedelta(seconds=int(by_timeout[1])), _names(by_timeout[2])
+        # The first end set when the join ends, by the version of the job at that time.
+        versions = self._before(key, seen.at)
+        least = min(each.definition.join_timeout for each in versions)
+        first = [
+            at
+            for each in versions
+            for edge in each.definition.after
+            for at in self._finished(edge.job, key)
+        ]
+        return (
+            waited == definition.join_timeout
+            and bool(first)
+            and seen.at >= min(first) + least - _CLOCKS
+            and not any(self._marked(key, name, seen.at) for name in missing)
+            and all(name in ends for name in missing)
+        )
+
+    def _marked(self, key: RunKey, name: str, at: datetime) -> bool:
+        marked_at = self.sequences.marked.get((key, name))
+        return marked_at is not None and marked_at < at - _CLOCKS
+
+    def _stays_skipped(self, run: Run) -> Iterator[str]:
+        """The rule still decides so: a redriven parent reopens the run."""
+        of = (run.key.job, run.key.uid)
+        if any(each.job.state is JobState.PAUSED for each in self.ever[of]):
+            return  # a paused job is not reopened
+        for job in (each for each in self._unchanged() if (each.key, each.uid) == of):
+            latest: dict[str, set[str]] = {}
+            for edge in job.definition.after:
+                parent = JobKey(run.key.job.tenant, edge.job)
+                seen = self.sequences.seen[parent][run.key.scheduled_at].values()
+                states = {ENDED.get(each[-1].run.state, "") for each in seen}
+                latest[edge.job] = states - {""}
+            certain = all(len(states) == 1 for states in latest.values())
+            if certain and may_run(job.definition.trigger_rule, latest):
+                yield f"{run.key.execution_id} is SKIPPED ({run.reason}), but they ended {latest}"
+
+    # What was known
+
+    def _ends(self, job: Job, key: RunKey, at: datetime) -> dict[str, set[str]]:
+        return {
+            edge.job: {ENDED[end.run.state] for end in self._ended(edge.job, key) if end.at <= at}
+            for edge in job.definition.after
+        }
+
+    def _finished(self, name: str, key: RunKey) -> list[datetime]:
+        """When the parent *name* ended, by its records: their writes may have been repeated."""
+        ended = [each.run.finished_at for each in self._ended(name, key)]
+        return [at for at in ended if at is not None]
+
+    def _ended(self, name: str, key: RunKey) -> Iterator[Seen]:
+        """The ends of the runs of the parent *name* at the logical time of *key*."""
+        runs = self.sequences.seen[JobKey(key.job.tenant, name)][key.scheduled_at]
+        for seen in runs.values():
+            yield from (each for each in seen if each.run.state.ended)
+
+    def _in_force(self, key: RunKey, at: datetime) -> list[Job]:
+        """The versions of the job of *key* that an executor that decided by *at* may have read."""
+        stored = self.ever.get((key.job, key.uid), [])
+        former = [each.job for each in stored if each.written_at <= at - _DECIDING][-1:]
+        return former + [each.job for each in stored if at - _DECIDING < each.written_at <= at]
+
+    def _before(self, key: RunKey, at: datetime) -> list[Job]:
+        return [each.job for each in self.ever.get((key.job, key.uid), []) if each.written_at <= at]
+
+
+def _names(text: str) -> list[str]:
+    return _MORE.sub("", text).split(", ")

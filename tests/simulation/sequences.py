@@ -1,0 +1,231 @@
+"""Sequences in histories: a random graph of jobs, what the monitor sees of its runs, and the flows
+of their users. `sequence_judge` judges the outcome.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.run import Run
+from nextfire.usecases.check_definition import Limits
+from nextfire.usecases.find_unsent import FindUnsent
+from nextfire.usecases.manage_jobs import ManageJobs
+from tests.builders import a_definition
+from tests.simulation import flows
+from tests.simulation.flows import TENANTS, Flow
+from tests.simulation.kernel import Kernel
+from tests.world import BUCKET, POOLS
+
+if TYPE_CHECKING:
+    from tests.simulation.history import History
+
+SEQUENCES = 20
+"""One history of this many has jobs in sequences, and no others."""
+EXITS = [*[0] * 7, 1]
+RULES = [
+    *["ALL_SUCCEEDED"] * 3,
+    "ALL_DONE",
+    "ANY_FAILED",
+    "ANY_SUCCEEDED",
+    "NONE_FAILED",
+]
+_ROOTS: list[dict[str, Any]] = [
+    {"type": "MANUAL", "schedule": None},
+    {"type": "MANUAL", "schedule": None},
+    {"type": "INTERVAL", "schedule": "PT45S", "maxRuns": 4},
+    {"type": "ONCE", "schedule": "2026-05-24T12:00:20Z"},
+    {"type": "CRON", "schedule": "* * * * *", "maxRuns": 3},
+    {"type": "DELAY", "schedule": "PT15S"},
+]
+_SIZES = [*[3, 4, 5, 6] * 4, 8, 12]
+_LARGE = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A state of a run's record, and when it was stored, by true time."""
+
+    at: datetime
+    run: Run
+
+
+@dataclass(slots=True)
+class Sequences:
+    """What happens to the sequences of a history. `changes`: whether users change its jobs."""
+
+    kernel: Kernel
+    tenant: str
+    changes: bool
+    size: int
+    seen: dict[JobKey, dict[datetime, dict[RunKey, list[Seen]]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    )
+    """All states of each run, by its job and its logical time."""
+    marked: dict[tuple[RunKey, str], datetime] = field(default_factory=dict)
+    """When a parent's mark was first added to the join of a run, by true time."""
+    order: list[JobKey] = field(default_factory=list)
+    """The jobs of the graph: each after its parents."""
+
+    @staticmethod
+    def of(history: History) -> Sequences:
+        dice = history.kernel.dice
+        # The first tenant may have a quota of jobs.
+        limited = history.setting.shares.quotas.of(TENANTS[0]).jobs is not None
+        tenant = TENANTS[1] if limited else dice.choice(TENANTS)
+        size = _LARGE if dice.random() < 0.04 else dice.choice(_SIZES)
+        return Sequences(history.kernel, tenant, dice.random() < 0.4, size)
+
+    def begin(self, history: History) -> None:
+        """Create the jobs, without faults."""
+        stores, shards = history.stores, history.setting.shards
+        manage = ManageJobs(
+            stores.jobs,
+            Limits(POOLS, BUCKET, history.setting.shares.quotas),
+            FindUnsent(stores.due, stores.control, read_shards=shards),
+        )
+        for number in range(self.size):
+            key = JobKey(self.tenant, f"n{number:02}")
+            definition = a_definition(**self.fields(number))
+            uid = history.system.new_uid()
+            manage.register(key, definition, uid=uid, now=history.kernel.clock.now())
+            history.kernel.log(key.tenant, f"{key.job_id}: {definition.document()}")
+            self.order.append(key)
+        _run_root(history)
+
+    def fields(self, number: int) -> dict[str, Any]:
+        """A random definition of the job *number*, whose parents have lower numbers."""
+        dice = self.kernel.dice
+        attempts = {"maxAttempts": dice.choice([1, 1, 2, 3]), "initialDelayMs": 1_000}
+        fields: dict[str, Any] = {"retryPolicy": attempts, "timeoutSec": 30}
+        if dice.random() < 0.25:
+            fields["target"] = {"handler": "report", "pool": "batch"}
+        if number == 0 or (number < 3 and dice.random() < 0.3):
+            return fields | dice.choice(_ROOTS)
+        if dice.random() < 0.2:
+            fields["overlap"] = dice.choice(["QUEUE", "SKIP"])
+        if dice.random() < 0.05:
+            fields["misfire"] = {"relevancyWindowSec": dice.choice([30, 300])}
+        return fields | self.edges(number)
+
+    def edges(self, number: int) -> dict[str, Any]:
+        """Random parents of the job *number*, and what they mean for it."""
+        dice = self.kernel.dice
+        most = min(number, 6 if self.size >= _LARGE else 3)
+        names = dice.sample(range(number), dice.randint(1, most))
+        return {
+            "type": "AFTER",
+            "schedule": None,
+            "after": [
+                {"job": f"n{name:02}", "delaySec": dice.choice([0, 0, 0, 0, 1, 8, 40])}
+                for name in sorted(names)
+            ],
+            "triggerRule": dice.choice(RULES),
+            "joinTimeoutSec": dice.choice([20, 60, 150, 600]),
+        }
+
+    # What is seen
+
+    def run_changed(self, key: RunKey, run: Run | None) -> None:
+        if run is not None:
+            at = self.kernel.clock.now()
+            self.seen[key.job][key.scheduled_at][key].append(Seen(at, run))
+
+    def call(self, call: str, args: tuple[Any, ...]) -> None:
+        if call == "joins.add":
+            run, _, mark, _ = args
+            self.marked.setdefault((run, mark.split(":")[0]), self.kernel.clock.now())
+
+
+# Flows
+
+
+def _run_root(history: History) -> None:
+    """Start a sequence, from its first job or in its middle."""
+    sequences = history.sequences
+    assert sequences is not None
+    dice = history.kernel.dice
+    roots = sequences.order[:2] if dice.random() < 0.9 else sequences.order
+    flows.run_key_now(history, dice.choice(roots))
+    history.patience = timedelta(seconds=dice.choice([0, 0, 3, 20]))
+
+
+def _wait(history: History) -> None:
+    history.patience = timedelta(seconds=history.kernel.dice.choice([5, 20, 70, 200]))
+
+
+def _change_edges(history: History) -> None:
+    """Change parents and rule of a job; sometimes so that they form a cycle."""
+    sequences = history.sequences
+    assert sequences is not None
+    if not sequences.changes:
+        return
+    dice = history.kernel.dice
+    number = dice.randrange(1, sequences.size)
+    key = JobKey(sequences.tenant, f"n{number:02}")
+    job = history.stores.jobs.items.get(key)
+    if job is None or not job.definition.after:
+        return
+    what = sequences.edges(sequences.size if dice.random() < 0.1 else number)
+    flows.change_key(history, key, what)
+
+
+def _delete(history: History) -> None:
+    """Delete a job, and perhaps create it again."""
+    sequences = history.sequences
+    assert sequences is not None
+    if not sequences.changes:
+        return
+    dice = history.kernel.dice
+    number = dice.randrange(1, sequences.size)
+    key = JobKey(sequences.tenant, f"n{number:02}")
+    flows.delete_key(history, key)
+    if dice.random() < 0.7:
+        fields = sequences.fields(number)
+        seconds = dice.choice([0, 0.02, 1, 30])
+        history.later(timedelta(seconds=seconds), lambda: history.register(key, fields))
+
+
+def _pause(history: History) -> None:
+    sequences = history.sequences
+    assert sequences is not None
+    if sequences.changes:
+        flows.pause(history)
+
+
+_SHARED = {
+    "resume": 4,
+    "cancel": 5,
+    "redrive": 9,
+    "redrive a pool": 1,
+    "look": 1,
+    "kill": 6,
+    "kill soon": 12,
+    "terminate a worker": 3,
+    "clock step": 3,
+    "invoke a watcher twice": 1,
+    "skip minutes": 1,
+    "outage of watchers": 1,
+    "outage of workers": 2,
+    "black-out": 1,
+    "storm": 9,
+    "calm": 4,
+    "junk message": 1,
+    "doubled message": 6,
+    "audit": 1,
+}
+SEQUENCE_FLOWS = [
+    *(
+        Flow(each.name, _SHARED[each.name], each.begin)
+        for each in flows.FLOWS
+        if each.name in _SHARED
+    ),
+    Flow("run a sequence", 16, _run_root),
+    Flow("wait for sequences", 14, _wait),
+    Flow("change edges", 6, _change_edges),
+    Flow("delete a link", 3, _delete),
+    Flow("pause a link", 4, _pause),
+]

@@ -1,0 +1,189 @@
+"""Tests that the simulation finds defects of sequences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from nextfire.domain import trigger_rules
+from nextfire.domain.edges import TriggerRule
+from nextfire.domain.message import RunMessage
+from nextfire.domain.run import Run
+from nextfire.domain.trigger_rules import RuleAction, Seen
+from nextfire.usecases import execute_run, hand_over
+from nextfire.usecases.hand_over import HandOver, JoinEnd
+from nextfire.usecases.read_upstream import with_upstream
+from nextfire.usecases.record_outcome import RecordOutcome
+from tests.fakes import MemoryJoinStore
+from tests.simulation.history import SEQUENCED, History
+from tests.simulation.sequences import SEQUENCES
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def forget_children(patch: pytest.MonkeyPatch) -> None:
+    """A redelivered message of a run that has ended is not handed over."""
+
+    def settle(outcomes: RecordOutcome, job: Any, run: Run) -> None:
+        if (run.key, run.dispatch) not in settled:
+            settled.add((run.key, run.dispatch))
+            whole(outcomes, job, run)
+
+    settled: set[Any] = set()
+    whole = RecordOutcome.settle
+    patch.setattr(RecordOutcome, "settle", settle)
+
+
+def end_no_join(patch: pytest.MonkeyPatch) -> None:
+    """No dispatch ends a join."""
+    whole = HandOver._dispatch_later  # noqa: SLF001
+
+    def later(over: HandOver, child: Any, key: Any, at: Any, dispatch: int) -> None:
+        if dispatch == 1:
+            whole(over, child, key, at, dispatch)
+
+    patch.setattr(HandOver, "_dispatch_later", later)
+
+
+def start_at_the_end(patch: pytest.MonkeyPatch) -> None:
+    """The end of a join is taken for the dispatch of its run."""
+
+    def end(over: HandOver, job: Any, message: RunMessage) -> JoinEnd:
+        there = over.runs.get(message.key)
+        if there is None:
+            over._start(job, message.key, None, over.clock.now(), "")  # noqa: SLF001
+        return JoinEnd("", there)
+
+    patch.setattr(HandOver, "end_join", end)
+
+
+def wait_for_nobody(patch: pytest.MonkeyPatch) -> None:
+    """ALL_DONE does not wait."""
+    whole = trigger_rules.decide_rule
+
+    def decide(rule: TriggerRule, seen: Seen) -> RuleAction:
+        if rule is TriggerRule.ALL_DONE:
+            return RuleAction.RUN
+        return whole(rule, seen)
+
+    patch.setattr(trigger_rules, "decide_rule", decide)
+
+
+def take_skips_for_successes(patch: pytest.MonkeyPatch) -> None:
+    """ALL_SUCCEEDED accepts SKIPPED parents."""
+    whole = trigger_rules.decide_rule
+
+    def decide(rule: TriggerRule, seen: Seen) -> RuleAction:
+        if rule is TriggerRule.ALL_SUCCEEDED:
+            rule = TriggerRule.NONE_FAILED
+        return whole(rule, seen)
+
+    patch.setattr(trigger_rules, "decide_rule", decide)
+
+
+def name_the_wrong_parent(patch: pytest.MonkeyPatch) -> None:
+    """The reason names the first parent, whichever failed."""
+    whole = trigger_rules.decide_start
+
+    def decide(rule: TriggerRule, states: Any) -> Any:
+        decision = whole(rule, states)
+        first, found = next(iter(states)), re.search(r": (.*) (FAILED|SKIPPED)$", decision.reason)
+        if found is None:
+            return decision
+        return replace(decision, reason=decision.reason.replace(found[1], first))
+
+    patch.setattr(hand_over, "decide_start", decide)
+
+
+def start_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Delays of edges are ignored."""
+    whole = HandOver._start  # noqa: SLF001
+
+    def start(over: HandOver, child: Any, key: Any, there: Any, at: Any, reason: str) -> None:
+        whole(over, child, key, there, at - timedelta(days=1), reason)
+
+    patch.setattr(HandOver, "_start", start)
+
+
+def keep_the_last_mark(patch: pytest.MonkeyPatch) -> None:
+    """A mark replaces those of the other parents."""
+
+    def add(store: MemoryJoinStore, run: Any, group: int, mark: str, now: Any) -> Any:  # noqa: ARG001
+        store.items[run, group] = {mark}
+        return [mark]
+
+    patch.setattr(MemoryJoinStore, "add", add)
+
+
+def reopen_nothing(patch: pytest.MonkeyPatch) -> None:
+    """What was skipped stays skipped when its parent is redriven."""
+    patch.setattr(Run, "skipped_by_parents", property(lambda _: False))
+
+
+def reopen_everything(patch: pytest.MonkeyPatch) -> None:
+    """A run that the end of a join skipped is reopened by a parent that ends later."""
+    whole = Run.skipped
+
+    def skipped(*args: Any, **fields: Any) -> Run:
+        return whole(*args, **(fields | {"pool": None}))
+
+    patch.setattr(Run, "skipped", staticmethod(skipped))
+
+
+def pass_another_run(patch: pytest.MonkeyPatch) -> None:
+    """Upstream results are those of the latest runs of the parents, at any logical time."""
+    whole = with_upstream
+
+    def read(runs: Any, job: Any, run: Run, supervisor: Any) -> Run:
+        names = [edge.job for edge in job.definition.after]
+        keys = [key for key in runs._port.items if key.job.job_id in names]  # noqa: SLF001
+        later = replace(run, key=max(keys, key=lambda key: key.run_id)) if keys else run
+        return replace(run, upstream=whole(runs, job, later, supervisor).upstream)
+
+    patch.setattr(execute_run, "with_upstream", read)
+
+
+PLANTS: dict[str, tuple[Plant, str]] = {
+    "a hand-over that is not repeated": (forget_children, "no record|no mark"),
+    "joins without an end": (end_no_join, "has no record"),
+    "a join whose end starts its run": (start_at_the_end, "started, although"),
+    "a rule that does not wait": (wait_for_nobody, "started, although"),
+    "skips that count as successes": (take_skips_for_successes, "started, although"),
+    "reasons that name the wrong parent": (name_the_wrong_parent, "but its parents ended"),
+    "delays that are ignored": (start_at_once, "started, although"),
+    "marks that are overwritten": (keep_the_last_mark, "no mark of"),
+    "skipped runs that are not reopened": (reopen_nothing, "but they ended"),
+    "skipped runs that are reopened too often": (reopen_everything, "and was reopened"),
+    "results of another run": (pass_another_run, "was passed"),
+}
+_FIRST_SEED: dict[Plant, int] = {
+    forget_children: 47,
+    start_at_once: 47,
+    pass_another_run: 47,
+    reopen_nothing: 87,
+    reopen_everything: 87,
+}
+"""The first seed that reveals the defect, for defects that few histories reveal."""
+_MOST_SEEDS = 40
+
+
+@pytest.mark.parametrize(("plant", "expected"), PLANTS.values(), ids=[*PLANTS])
+def test_a_planted_defect_of_sequences_is_found(
+    plant: Plant, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = _FIRST_SEED.get(plant, SEQUENCED)
+    plant(monkeypatch)
+    for seed in range(first, first + SEQUENCES * _MOST_SEEDS, SEQUENCES):
+        if any(re.search(expected, each) for each in History(seed).play().violations):
+            return
+    pytest.fail("not found")
+
+
+@pytest.mark.parametrize("seed", [1387, 1987, 2207, 3247, 3627, 4687, 15827])
+def test_seeds_that_found_defects_of_sequences(seed: int) -> None:
+    assert History(seed).play().violations == []
