@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 
 from greenlet import getcurrent, greenlet
 
-from tests.fakes import Clock, Killed
+from nextfire.testing.memory.clock import Clock
+from nextfire.testing.memory.faults import Killed
 
 T = TypeVar("T")
 
