@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import binascii
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from functools import cache
 from http import HTTPStatus
@@ -49,6 +51,7 @@ from nextfire.domain.errors import (
 )
 from nextfire.domain.instants import floor_minute
 from nextfire.domain.ports.access import KeyStore
+from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.pages import Unreadable
 from nextfire.domain.ports.runs import RunStore
@@ -73,7 +76,7 @@ from nextfire.usecases.read_logs import ReadLogs
 from nextfire.usecases.read_quotas import ReadQuotas
 from nextfire.usecases.request_runs import RequestRuns
 from nextfire.usecases.skip_next import SkipNext
-from nextfire.wiring.api import api_ports
+from nextfire.wiring.api import ApiPorts, api_ports
 from nextfire.wiring.telemetry import Telemetry
 
 _SIDE_BY_SIDE = 10
@@ -86,10 +89,15 @@ app = APIGatewayHttpResolver(
 
 
 class Services:
-    """The use cases and stores of the routes, built on the first request of a process."""
+    """The use cases and stores of the routes, built on the first request of a process. *ports*: by
+    default the adapters of this process.
+    """
 
-    def __init__(self, settings: ApiSettings) -> None:
-        ports = api_ports(settings, changed_by)
+    def __init__(
+        self, settings: ApiSettings, ports: ApiPorts | None = None, clock: Clock = clock
+    ) -> None:
+        self.clock = clock
+        ports = ports or api_ports(settings, changed_by)
         # The wrappers pass on what they do not define, which no type says.
         self.job_store = cast("JobStore", AccessibleJobs(ports.jobs))
         self.runs = cast("RunStore", AccessibleRuns(ports.runs, self.job_store))
@@ -157,13 +165,34 @@ class Services:
         return f"Available: {', '.join(self.pools)}."
 
 
+_given: ContextVar[Services | None] = ContextVar("given", default=None)
+
+
 @cache
-def services() -> Services:
+def own_services() -> Services:
+    """The services of this process, by its environment."""
     return Services(ApiSettings.read())
 
 
+def services() -> Services:
+    """The services of the current request."""
+    return _given.get() or own_services()
+
+
+@contextmanager
+def serving(given: Services) -> Iterator[None]:
+    """Serve the requests of this context by *given*: `nextfire.testing` has several stacks in one
+    process.
+    """
+    before = _given.set(given)
+    try:
+        yield
+    finally:
+        _given.reset(before)
+
+
 def now() -> datetime:
-    return clock.now()
+    return services().clock.now()
 
 
 def caller() -> Identity:

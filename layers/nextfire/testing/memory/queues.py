@@ -53,6 +53,12 @@ class MemoryFifo:
         """The messages in the queue, visible or not, oldest first."""
         return [message.body for message in self._messages]
 
+    @property
+    def next_visible_at(self) -> datetime | None:
+        """When the next hidden message becomes visible; None: no message is hidden."""
+        now = self._clock.now()
+        return min((m.visible_at for m in self._messages if m.visible_at > now), default=None)
+
     def send(self, body: str, *, group: str, dedup: str) -> None:
         with self._lock:
             now = self._clock.now()
