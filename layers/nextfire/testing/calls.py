@@ -152,9 +152,7 @@ class _Answers(Transport):
     def _function(self, url: str) -> HttpFunction:
         found = [prefix for prefix in self._calls.http if url.startswith(prefix)]
         if not found:
-            raise LookupError(
-                f'the test answers no such URL: stack.http("{url}", lambda call: 200)'
-            )
+            raise LookupError(f'the test answers no {url}: stack.http("{url}", lambda call: 200)')
         return self._calls.http[max(found, key=len)]
 
 

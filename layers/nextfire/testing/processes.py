@@ -1,7 +1,7 @@
 """The processes of a stack, under simulated time: a watcher, and a worker for each message.
 
-They are built by the functions of `nextfire.wiring`, as on AWS. Nothing polls: the watcher's process
-is invoked when an entry is due, a worker's when a message is visible.
+They are built by the functions of `nextfire.wiring`, as on AWS. Nothing polls: the watcher is
+invoked when an entry is due, a worker when a message is visible.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Bell:
             self._rung.set_result(None)
 
     def wait(self, until: datetime | None) -> None:
-        """Yield until *until*, or until the bell is rung; at once if it was, since the last wait."""
+        """Yield until *until* or until the bell is rung; not if it was, since the last wait."""
         now = self._kernel.clock.now()
         self._kernel.wait([self._rung], _IDLE if until is None else max(until - now, timedelta()))
         self._rung = SimulatedFuture(self._kernel)
@@ -136,8 +136,23 @@ class Processes:
 
     def _watch(self) -> None:
         actor = Actor(self._kernel, "watcher")
+        config = WatcherConfig(0, actor.name, [0], self._shares)
+        while True:
+            next_at = min((entry.at for _, entry in self._entries()), default=None)
+            if self.down or next_at is None or next_at > actor.now():
+                self._due_bell.wait(None if self.down else next_at)
+                continue
+            self._pass_empty_buckets(actor.now())
+            life = build_watcher(self._watcher_ports(actor), config, self.notices)
+            again_at = actor.now()
+            while not self.down and self._is_due(actor.now()):
+                actor.sleep(max(again_at - actor.now(), timedelta()))
+                again_at = life.turn(actor.now())
+            life.end()
+
+    def _watcher_ports(self, actor: Actor) -> WatcherPorts:
         through, stores = self.faults.through, self.stores
-        ports = WatcherPorts(
+        return WatcherPorts(
             jobs=through(stores.jobs, "jobs"),
             due=through(stores.due, "due"),
             runs=through(stores.runs, "runs"),
@@ -147,16 +162,6 @@ class Processes:
             executor=InlineExecutor(),
             lanes=InlineExecutor(),
         )
-        life = build_watcher(ports, WatcherConfig(0, actor.name, [0], self._shares), self.notices)
-        while True:
-            next_at = min((entry.at for _, entry in self._entries()), default=None)
-            if self.down or next_at is None or next_at > actor.now():
-                self._due_bell.wait(None if self.down else next_at)
-                continue
-            self._pass_empty_buckets(actor.now())
-            while not self.down and self._is_due(now := actor.now()):
-                actor.sleep(max(life.turn(now) - now, timedelta()))
-            life.end()
 
     def _entries(self) -> Iterator[tuple[Slot, DueEntry]]:
         for slot, item in self.stores.due.items.items():

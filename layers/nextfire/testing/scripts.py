@@ -20,6 +20,7 @@ from nextfire.domain.ports.scripts import (
     Supervisor,
 )
 from nextfire.domain.script import FetchedScript, ScriptSource
+from nextfire.settings import interpreter_environment
 from nextfire.testing.kernel import Actor
 from nextfire.testing.memory.faults import Killed
 from nextfire.testing.script_run import Ended, ScriptRun, result_of
@@ -32,10 +33,11 @@ _OUTPUT_CAP = 16 * 1024
 
 class Scripts:
     """`ScriptStore` of a stack: its scripts by name, in every pool. `failures`, `crashes`: how many
-    of the next runs of a script fail, or lose their worker.
+    of the next attempts of a script fail, or lose their worker. `interpreter`: runs the files.
     """
 
     def __init__(self) -> None:
+        self.interpreter: str | None = None
         self.functions: dict[str, ScriptFunction] = {}
         self.files: dict[str, Path] = {}
         self.failures: Counter[str] = Counter()
@@ -62,7 +64,9 @@ class Scripts:
             ProcessScriptRunner,
         )
 
-        return ProcessScriptRunner()
+        return ProcessScriptRunner(
+            interpreter=self.interpreter, environment=interpreter_environment()
+        )
 
 
 @dataclass(frozen=True, slots=True)

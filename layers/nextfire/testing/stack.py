@@ -60,6 +60,7 @@ class Stack:
         pools: Sequence[str] = ("default",),
         call_pools: Sequence[str] = ("calls",),
         quotas: Mapping[str, int] | None = None,
+        interpreter: str | None = None,
     ) -> None:
         """Create an empty stack.
 
@@ -69,6 +70,8 @@ class Stack:
             call_pools: The pools that run HTTP callbacks and AWS calls.
             quotas: The tenant's quotas by name, such as ``{"runsPerMinute": 60}``. Default:
                 unlimited.
+            interpreter: The Python that runs script files, such as `sys.executable`. Default: the
+                one of a worker, which is the base interpreter without installed packages.
 
         Raises:
             ValueError: *start* has no offset, or a quota is unknown.
@@ -78,6 +81,7 @@ class Stack:
         self._start = _instant(start)
         self._kernel = Kernel(0, self._start, interleaves=False, max_steps=float("inf"))
         self._processes = Processes(self._kernel, targets, Shares(quotas=limits))
+        self._processes.scripts.interpreter = interpreter
         self._stores = self._processes.stores
         self.client: Client = api.client(
             self._stores,
@@ -128,7 +132,9 @@ class Stack:
         if to < self.now:
             raise ValueError(f"{isoformat(to)} is before the stack's time, {isoformat(self.now)}.")
         if isinstance(getcurrent(), Task):
-            raise RuntimeError("A script cannot advance the stack: call run.sleep(minutes=5).")
+            raise RuntimeError(  # noqa: TRY004 - not about a type
+                "A script cannot advance the stack: call run.sleep(minutes=5)."
+            )
         self._kernel.run_to(to)
         self._processes.check()
         return self.now
@@ -236,7 +242,9 @@ class Stack:
         store, _, method = call.partition(".")
         if not callable(getattr(getattr(self._stores, store, None), method, None)):
             names = ", ".join(sorted(vars(self._stores)))
-            raise ValueError(f"No call {call!r}: write due.put, for example. Stores: {names}.")
+            raise ValueError(  # noqa: TRY004 - not about a type
+                f"No call {call!r}: write due.put, for example. Stores: {names}."
+            )
         self._processes.faults.refuse(call, times)
 
     @contextmanager
