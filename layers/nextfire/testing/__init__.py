@@ -40,4 +40,8 @@ if not TYPE_CHECKING:  # a type checker would accept every attribute of this pac
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module  # noqa: PLC0415
 
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        try:
+            return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        except ModuleNotFoundError as error:
+            remedy = f"{error}. Install it: pip install 'nextfire[testing]'"
+            raise ModuleNotFoundError(remedy, name=error.name) from error
