@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from datetime import timedelta
 from itertools import count
@@ -32,6 +33,8 @@ _NAMED = {
     for name in ("jobs", "due", "runs", "control", "keys", "requests", "endpoints")
 }
 """Settings without a meaning here."""
+_turn = threading.Lock()
+"""The resolver answers one request at a time, as in a function; clients may call from threads."""
 
 
 def client(
@@ -99,7 +102,7 @@ class _InProcess(httpx2.BaseTransport):
         event = event_of(given, now=self._clock.now(), request_id=request_id)
         event["requestContext"]["authorizer"] = _CALLER
         include_for(event["rawPath"])
-        with serving(self._services), noting(), without_access():
+        with _turn, serving(self._services), noting(), without_access():
             answer = app.resolve(event, None)  # type: ignore[arg-type] # no route reads the context
         found = response_of(answer, request_id)
         return httpx2.Response(

@@ -11,6 +11,8 @@ from typing import Any, Self
 from greenlet import getcurrent
 
 from nextfire.client import Client, JobRequest
+from nextfire.client.pipelines.apply import apply_plan, make_plan
+from nextfire.client.pipelines.document import read
 from nextfire.domain.instants import isoformat
 from nextfire.domain.message import decode_message
 from nextfire.domain.quotas import Quotas, TenantQuotas
@@ -148,6 +150,18 @@ class Stack:
     def put(self, job_id: str, job: JobRequest | Mapping[str, Any]) -> JobResponse:
         """Create the job, or change it to *job*; see `nextfire.Client.put_job`."""
         return self.client.put_job(job_id, job)
+
+    def apply(self, file: Path | str) -> None:
+        """Apply the file of a pipeline, as `nextfire apply -f FILE`.
+
+        Raises:
+            nextfire.ClientError: The file cannot be read, or an entry is invalid.
+        """
+        from nextfire_cli.job_files import read_documents  # noqa: PLC0415 - takes a while
+
+        documents = read_documents(str(file), "file")
+        pipelines = [each for document in documents for each in read(document, str(file))]
+        apply_plan(self.client, make_plan(self.client, pipelines))
 
     def change(self, job_id: str, changes: Mapping[str, Any]) -> JobResponse:
         """Change fields of a job; see `nextfire.Client.change_job`."""
