@@ -11,19 +11,26 @@ from pathlib import Path
 
 import pytest
 
-from nextfire.testing import ScriptRun, Stack
+from nextfire.testing import HttpAnswer, ScriptRun, Stack
+
+
+def test_the_report_runs_every_night(nextfire_stack: Stack) -> None:
+    stack = nextfire_stack
+    stack.script("report", lambda run: {"rows": 3})
+    stack.put("nightly", {"type": "CRON", "schedule": "0 3 * * *", "target": {"handler": "report"}})
+
+    stack.advance(days=7)
+
+    runs = stack.runs("nightly")
+    assert [run.state for run in runs] == ["SUCCEEDED"] * 7
+    assert stack.result(runs[0]) == {"rows": 3}
+
 
 INVOICES = {
     "type": "CRON",
     "schedule": "30 2 * * *",
     "timezone": "Europe/Berlin",
     "target": {"handler": "invoices"},
-}
-
-IMPORT = {
-    "type": "MANUAL",
-    "target": {"handler": "import"},
-    "retryPolicy": {"maxAttempts": 3},
 }
 
 
@@ -37,9 +44,16 @@ def test_every_day_has_one_run_when_the_clocks_change(nextfire_stack: Stack) -> 
 
     assert [f"{run.started_at:%d %H:%M} UTC" for run in stack.runs("invoices")] == [
         "27 01:30 UTC",  # 02:30 in winter
-        "28 01:00 UTC",  # there is no 02:30, so at 03:00, when the clocks go forward
+        "28 01:00 UTC",  # 03:00, when the clocks go forward over 02:30
         "29 00:30 UTC",  # 02:30 in summer
     ]
+
+
+IMPORT = {
+    "type": "MANUAL",
+    "target": {"handler": "import"},
+    "retryPolicy": {"maxAttempts": 3},
+}
 
 
 def test_no_page_is_imported_twice_when_a_worker_dies(nextfire_stack: Stack) -> None:
@@ -83,3 +97,17 @@ def test_the_report_waits_for_both_parts_of_the_pipeline(nextfire_stack: Stack) 
         "count",
         "report",
     ]
+
+
+def test_a_rejected_order_is_sent_again(nextfire_stack: Stack) -> None:
+    stack = nextfire_stack
+    answers = iter([HttpAnswer(500), HttpAnswer(200, {"order": 7})])
+    stack.http("https://api.example.com/", lambda call: next(answers))
+    call = {"url": "https://api.example.com/orders"}
+    stack.put("order", {"type": "MANUAL", "target": {"pool": "calls", "http": call}})
+    stack.run("order")
+
+    stack.advance(minutes=1)
+
+    [run] = stack.runs("order", state="SUCCEEDED")
+    assert stack.result(run)["body"] == {"order": 7}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -505,4 +506,17 @@ def test_the_examples_of_tests_pass() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", *without]
     command += ["--rootdir", str(ROOT / "examples"), str(ROOT / "examples" / "test_my_jobs.py")]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
-    assert "3 passed" in done.stdout, done.stdout + done.stderr
+    assert "5 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_guide_shows_the_examples_and_names_everything() -> None:
+    guide = (ROOT / "docs" / "guide" / "testing-jobs.md").read_text()
+    source = (ROOT / "examples" / "test_my_jobs.py").read_text()
+    shown = re.findall(r"^```python\n(.*?)^```", guide, re.MULTILINE | re.DOTALL)
+
+    assert len(shown) == 5
+    for block in shown:
+        assert block.removeprefix("from nextfire.testing import Stack\n\n\n") in source
+    for public in (Stack, ScriptRun, HttpRequest):
+        names = {each for each in dir(public) if not each.startswith("_")}
+        assert {name for name in names if not re.search(rf"\b{name}\b", guide)} == set()

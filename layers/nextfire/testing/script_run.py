@@ -95,7 +95,7 @@ class ScriptRun:
 
     @property
     def checkpoint(self) -> Any:
-        """The latest checkpoint of this or an earlier attempt; None if there is none."""
+        """The latest checkpoint of this or an earlier attempt; None before the first one."""
         found = self._supervisor.checkpoint()
         return None if found is None else json.loads(found)
 

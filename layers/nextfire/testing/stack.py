@@ -200,7 +200,7 @@ class Stack:
 
         Raises:
             ValueError: Neither or both of *function* and *path* are given.
-            FileNotFoundError: There is no such file.
+            FileNotFoundError: The file does not exist.
         """
         if (function is None) == (path is None):
             raise ValueError(
@@ -251,7 +251,7 @@ class Stack:
         method of `nextfire.domain.ports`, such as ``due.put``, ``queue.send``, ``runs.advance``.
 
         Raises:
-            ValueError: There is no such call.
+            ValueError: Unknown call.
         """
         store, _, method = call.partition(".")
         if not callable(getattr(getattr(self._stores, store, None), method, None)):
@@ -282,7 +282,7 @@ class Stack:
 
         Raises:
             ValueError: Unknown *state*.
-            nextfire.NotFound: There is no such job.
+            nextfire.NotFound: The job does not exist.
         """
         wanted = None if state is None else RunState(state)
         jobs = [job_id] if job_id else [job.job_id for job in self.client.jobs()]
