@@ -29,6 +29,7 @@ from nextfire.testing.memory.joins import MemoryJoinStore
 from nextfire.testing.memory.keys import MemoryKeyStore
 from nextfire.testing.memory.notices import MemoryNotices
 from nextfire.testing.memory.queues import (
+    DEDUP_WINDOW,
     MemoryDeadLetters,
     MemoryDelivery,
     MemoryFifo,
@@ -41,6 +42,7 @@ from nextfire.testing.memory.stores import Stores, memory_stores
 from nextfire.testing.memory.values import MemorySecrets
 
 __all__ = [
+    "DEDUP_WINDOW",
     "Clock",
     "Faults",
     "InlineExecutor",

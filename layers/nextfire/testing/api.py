@@ -28,7 +28,7 @@ from nextfire.wiring.api import ApiPorts
 TENANT = "default"
 BUCKET = "scripts"
 _CALLER = {"lambda": {"tenant": TENANT, "keyId": "0" * 16, "scopes": "admin upload"}}
-_NAMED = {
+_NAMED: dict[str, Any] = {
     f"{name}_table": name
     for name in ("jobs", "due", "runs", "control", "keys", "requests", "endpoints")
 }

@@ -145,7 +145,7 @@ class Processes:
             self._pass_empty_buckets(actor.now())
             life = build_watcher(self._watcher_ports(actor), config, self.notices)
             again_at = actor.now()
-            while not self.down and self._is_due(actor.now()):
+            while self._is_due(actor.now()):
                 actor.sleep(max(again_at - actor.now(), timedelta()))
                 again_at = life.turn(actor.now())
             life.end()
@@ -169,7 +169,7 @@ class Processes:
                 yield slot, item  # type: ignore[misc] # nothing here spoils an item
 
     def _is_due(self, now: datetime) -> bool:
-        return any(entry.at <= now for _, entry in self._entries())
+        return not self.down and any(entry.at <= now for _, entry in self._entries())
 
     def _pass_empty_buckets(self, now: datetime) -> None:
         """Move the cursor, as the watchers did that found nothing in the buckets until now."""
