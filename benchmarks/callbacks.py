@@ -25,7 +25,7 @@ from benchmarks.report import Result, tell
 from nextfire import Client
 from nextfire.adapters.aws.clients import sqs
 from nextfire.adapters.sqs.run_queue import SqsInbox, SqsRunQueue
-from nextfire.client.access import Bearer
+from nextfire.client.bearer import Bearer
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.message import RunMessage
 from nextfire.settings import ExecutorSettings

@@ -20,7 +20,7 @@ from benchmarks.figures import percentile
 from benchmarks.harness import wait_until
 from benchmarks.report import Result, progress, tell
 from nextfire import Client
-from nextfire.client.access import Bearer
+from nextfire.client.bearer import Bearer
 from nextfire_cli.local.embedded import EmbeddedInfo, EmbeddedStack
 from tests.process_tree import children_of
 

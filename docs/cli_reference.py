@@ -10,12 +10,12 @@ from typing import Any
 import typer
 from rich.text import Text
 
-from nextfire_cli.main import app
+from nextfire_cli.main import whole_command
 
 PAGE = Path(__file__).with_name("reference") / "cli.md"
 _MARK = "written by `make docs`. -->\n"
 _HEADING = re.compile(r"\[bold\](.+)\[/\]")
-_COMMAND: Any = typer.main.get_command(app)
+_COMMAND: Any = whole_command()
 _CONTEXT = typer.Context(_COMMAND)
 
 

@@ -21,6 +21,8 @@ from tests.crons import LONG
 
 _PYTHON = [sys.executable, "-m"]
 _PYTEST = [*_PYTHON, "pytest"]
+_SLOWEST = ["--durations", "30", "--durations-min", "4"]
+"""Shows which tests take long."""
 _SIDE_BY_SIDE = ["-n", str(os.cpu_count() or 2), "--dist", "worksteal"]
 """Each process has tests that follow each other, so that a module's fixtures are made once."""
 _CACHES = Path(".pytest_cache", "plan").absolute()
@@ -62,6 +64,7 @@ def _short() -> _Plan:
         {
             "tests": [
                 *_PYTEST,
+                *_SLOWEST,
                 *_SIDE_BY_SIDE,
                 "--ignore",
                 "tests/e2e",
@@ -70,7 +73,7 @@ def _short() -> _Plan:
             ]
         },
         [
-            _Background("end to end", [*_PYTEST, "tests/e2e"]),
+            _Background("end to end", [*_PYTEST, *_SLOWEST, "tests/e2e"]),
             _Background("embedded", [*_PYTEST, "tests/embedded"]),
             _Background("histories", ["nice", "-n", "15", *histories]),
         ],

@@ -9,19 +9,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-import httpx2
 import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from nextfire import Client
-from nextfire.client import access, folder
-from nextfire.client.access import Auth, above, is_local, key_file
+from nextfire.client import access
+from nextfire.client.access import is_local, key_file
+from nextfire.client.auth import Auth
+from nextfire.client.folder import FOLDER, STACK_FILE, above
 from nextfire.domain.key_text import parse
-from nextfire_cli import render
 from nextfire_cli.errors import CliError
+from nextfire_cli.escaping import escaped
 
 if TYPE_CHECKING:
+    import httpx2
+
+    from nextfire import Client
     from nextfire_cli.aws import Account
     from nextfire_cli.local.embedded import EmbeddedInfo
     from nextfire_cli.local.stack import StackInfo
@@ -47,7 +50,7 @@ class Session:
     as_json: bool
     profile: str | None
     region: str | None
-    transport: httpx2.BaseTransport | None = None
+    transport: "httpx2.BaseTransport | None" = None
     auth: Auth | None = None
     quiet: bool = False
     warned: set[str] = field(default_factory=set[str], compare=False)
@@ -72,7 +75,7 @@ class Session:
 
     def say(self, text: str) -> None:
         """Print a message that is not a result, on stderr."""
-        self.err.print(Text(render.escaped(text, keep="\n")))
+        self.err.print(Text(escaped(text, keep="\n")))
 
     def warn(self, text: str) -> None:
         """Print the warning *text* on stderr, unless this call printed it before."""
@@ -85,10 +88,10 @@ class Session:
         if self.as_json:
             typer.echo(json.dumps(error.document(), ensure_ascii=False), err=True)
         else:
-            problem = render.escaped(error.problem, keep="\n")
+            problem = escaped(error.problem, keep="\n")
             self.err.print(Text.assemble(("Error: ", "bold red"), problem))
             for line in error.remedy.split("\n") if error.remedy else ():
-                self.err.print(Text("  " + render.escaped(line, keep="\t")))
+                self.err.print(Text("  " + escaped(line, keep="\t")))
 
     def stack(self) -> "StackInfo | EmbeddedInfo | None":
         """The local stack, or None if this call uses another endpoint.
@@ -98,7 +101,7 @@ class Session:
         """
         if self.endpoint and not is_local(self.endpoint):
             return None
-        root = above(Path.cwd(), access.STACK_FILE)
+        root = above(Path.cwd(), STACK_FILE)
         if root is None:
             return None
         try:
@@ -151,12 +154,14 @@ class Session:
         stack = self.stack()
         return self.endpoint or (stack.endpoint if stack else "")
 
-    def client(self) -> Client:
+    def client(self) -> "Client":
         """The API.
 
         Raises:
             CliError: The URL or the credentials are unknown.
         """
+        from nextfire import Client
+
         stack, endpoint = self.stack(), access.checked_endpoint(self.api_endpoint())
         sign = partial(self._signature, endpoint, stack)
         if stack is not None and not self.endpoint:
@@ -190,7 +195,7 @@ class Session:
                 f" {access.ENDPOINT}."
             )
 
-    def _signature(self, endpoint: str, stack: "StackInfo | EmbeddedInfo | None") -> httpx2.Auth:
+    def _signature(self, endpoint: str, stack: "StackInfo | EmbeddedInfo | None") -> "httpx2.Auth":
         try:
             return self.account().signature(endpoint, self.region)
         except CliError as error:
@@ -217,7 +222,7 @@ def _info(root: Path) -> "StackInfo | EmbeddedInfo | None":
     """
     from nextfire_cli.local.embedded import EmbeddedStack
 
-    embedded = EmbeddedStack(root / folder.FOLDER).info()
+    embedded = EmbeddedStack(root / FOLDER).info()
     if embedded is not None:
         return embedded
     from nextfire_cli.local.stack import LocalStack
@@ -231,6 +236,8 @@ def _key(endpoint: str, stack: "StackInfo | EmbeddedInfo | None") -> str | None:
 
 def _same(named: str, found: str) -> bool:
     """Whether the local endpoints *named* and *found* are the same API."""
+    import httpx2
+
     try:
         first, second = httpx2.URL(named.rstrip("/")), httpx2.URL(found.rstrip("/"))
     except httpx2.InvalidURL:
@@ -247,7 +254,7 @@ def local_root() -> Path:
     nearest folder with a running stack, else the working folder.
     """
     here = Path.cwd()
-    return above(here, _CHECKOUT) or above(here, access.STACK_FILE) or here
+    return above(here, _CHECKOUT) or above(here, STACK_FILE) or here
 
 
 def sources() -> Path | None:

@@ -17,7 +17,7 @@ from nextfire.adapters.aws.clients import SystemClock
 from nextfire.adapters.files.stack_folder import DATABASE
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.run_queue import SqliteDeadLetters, SqliteRunQueue
-from nextfire.client.access import Bearer
+from nextfire.client.bearer import Bearer
 from nextfire_cli.local.embedded import EmbeddedInfo, EmbeddedStack
 from tests.e2e.test_path import COUNTING, Document, User, until
 from tests.e2e.test_policies import SLEEPING

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nextfire import Client
-from nextfire.client.access import Bearer
+from nextfire.client.bearer import Bearer
 from nextfire_cli.local import LocalStackError
 from nextfire_cli.local.embedded import EmbeddedStack
 from nextfire_cli.local.processes import started

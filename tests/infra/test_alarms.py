@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 from click import Group
 
 from infra.app import ROOT
 from infra.constructs.alarms import RUNBOOK
-from nextfire_cli.main import app
+from nextfire_cli.main import whole_command
 from tests.infra.conftest import Template, synthesize
 
 _RUNBOOK = (ROOT / RUNBOOK).read_text()
@@ -56,7 +55,7 @@ def test_every_section_about_an_alarm_has_an_alarm(template: Template) -> None:
 
 @pytest.mark.parametrize("words", _COMMANDS)
 def test_every_command_of_the_runbook_exists(words: str) -> None:
-    command: Any = typer.main.get_command(app)
+    command: Any = whole_command()
     for word in words.split():
         if not isinstance(command, Group):
             break

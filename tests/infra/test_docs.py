@@ -10,7 +10,6 @@ from types import ModuleType
 from typing import Any, get_args
 
 import pytest
-import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from rich.console import Console
@@ -31,7 +30,7 @@ from nextfire.usecases.dispatch.reader import READ_AT_MOST
 from nextfire.usecases.dispatch.tick import POLL_EVERY
 from nextfire.usecases.watch import ENOUGH
 from nextfire_cli import render
-from nextfire_cli.main import app
+from nextfire_cli.main import whole_command
 from tests.builders import NOON
 from tests.world import World
 
@@ -121,7 +120,7 @@ def test_make_targets_exist(page: Path) -> None:
 def test_commands_and_their_options_exist(page: Path) -> None:
     for words in commands(page, "nextfire"):
         line = " ".join(["nextfire", *words])
-        command: Any = typer.main.get_command(app)
+        command: Any = whole_command()
         known = {name for option in command.params for name in option.opts}
         names = iter(words)
         while hasattr(command, "commands"):

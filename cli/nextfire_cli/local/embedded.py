@@ -16,7 +16,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any, Literal
 
-import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nextfire.adapters.files.stack_folder import DATA, DATABASE, UPLOAD_KEY
@@ -313,6 +312,8 @@ class EmbeddedStack:
         }
 
     def _await_health(self, endpoint: str, process: subprocess.Popen[bytes]) -> None:
+        import httpx2  # noqa: PLC0415 — takes a while; meanwhile the stack starts
+
         deadline = time.monotonic() + _PATIENCE
         while process.poll() is None and time.monotonic() < deadline:
             with contextlib.suppress(httpx2.TransportError):

@@ -4,6 +4,7 @@ Values are put into `Text`, never into markup: a job may be called ``[bold]``. T
 `escaped` first: it may contain sequences that clear a terminal.
 """
 
+from nextfire_cli.escaping import escaped
 from nextfire_cli.render.account import health, key, keys, quotas
 from nextfire_cli.render.endpoint_lists import endpoint, endpoints
 from nextfire_cli.render.job_details import backfill, job
@@ -13,7 +14,7 @@ from nextfire_cli.render.run_lists import dead, executions, letters
 from nextfire_cli.render.run_tree import run_tree
 from nextfire_cli.render.script_lists import scripts, versions
 from nextfire_cli.render.tables import table
-from nextfire_cli.render.text import clock, escaped, late, output, span, state
+from nextfire_cli.render.text import clock, late, output, span, state
 
 __all__ = [
     "backfill",

@@ -6,8 +6,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from nextfire_cli.documents import Document
+from nextfire_cli.escaping import escaped
 from nextfire_cli.render.tables import table
-from nextfire_cli.render.text import escaped, minute, state, with_reason
+from nextfire_cli.render.text import minute, state, with_reason
 
 
 def jobs(items: Sequence[Document]) -> RenderableType:

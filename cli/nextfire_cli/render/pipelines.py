@@ -8,7 +8,7 @@ from rich.text import Text
 from nextfire.client.pipelines.diff import ABSENT, FieldChange
 from nextfire.client.pipelines.document import compact
 from nextfire.client.pipelines.plan import Action, Change, Plan
-from nextfire_cli.render.text import escaped
+from nextfire_cli.escaping import escaped
 
 _SIGNS = {
     Action.CREATE: ("+", "green"),

@@ -8,17 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from nextfire_cli.documents import Document
+from nextfire_cli.escaping import escaped
 from nextfire_cli.render.tables import fields, table
-from nextfire_cli.render.text import (
-    between,
-    escaped,
-    late,
-    next_to,
-    output,
-    prefixed,
-    state,
-    suffixed,
-)
+from nextfire_cli.render.text import between, late, next_to, output, prefixed, state, suffixed
 
 
 def execution(document: Document) -> RenderableType:

@@ -6,10 +6,11 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from nextfire_cli.documents import Document
+from nextfire_cli.escaping import escaped
 from nextfire_cli.render.job_lists import paused
 from nextfire_cli.render.run_details import coverage, why
 from nextfire_cli.render.tables import table
-from nextfire_cli.render.text import between, escaped, late, minute, state, with_reason
+from nextfire_cli.render.text import between, late, minute, state, with_reason
 
 
 def executions(items: Sequence[Document], job: Document | None = None) -> RenderableType:

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from nextfire_cli.render.text import escaped
+from nextfire_cli.escaping import escaped
 
 _LEAST_FOLDED = 12
 """Minimum width of a column that may wrap."""

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from rich.text import Text
 
 from nextfire_cli.documents import Document
+from nextfire_cli.escaping import escaped
 
 _STYLES = {
     "ACTIVE": "green",
@@ -21,21 +22,8 @@ _STYLES = {
     "TIMED_OUT": "red",
     "WORKER_LOST": "red",
 }
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that move the cursor, end a line or change the text direction, and surrogates."""
 _EXECUTION_ID = re.compile(r"[A-Za-z0-9_-]+\.[0-9]{8}T[0-9]{9}Z-[a-z0-9]+")
 _UNITS = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
-
-
-def escaped(value: object, *, keep: str = "") -> str:
-    """Return *value* as text that is harmless to a terminal: control characters are escaped as in
-    Python literals, except those in *keep*.
-    """
-
-    def escape(found: re.Match[str]) -> str:
-        return found[0] if found[0] in keep else found[0].encode("unicode_escape").decode()
-
-    return _CONTROLS.sub(escape, str(value))
 
 
 def output(text: str) -> Text:

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import httpx2
-
+from nextfire.client.auth import Auth
 from nextfire.client.errors import ClientError
-from nextfire.client.folder import FILE, FOLDER, LOOPBACK, read_private, read_stack
+from nextfire.client.folder import FOLDER, LOOPBACK, STACK_FILE, above, read_private, read_stack
 from nextfire.domain.key_text import fault_of
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from nextfire.client.bearer import Bearer
 
 ENDPOINT, API_KEY, TOKEN, AUTH = (
     "NEXTFIRE_ENDPOINT",
@@ -24,29 +28,6 @@ ENDPOINT, API_KEY, TOKEN, AUTH = (
     "NEXTFIRE_TOKEN",
     "NEXTFIRE_AUTH",
 )
-STACK_FILE = f"{FOLDER}/{FILE}"
-
-
-class Auth(StrEnum):
-    """How requests are authenticated: the values of the deployment's setting `auth`."""
-
-    KEYS = "keys"
-    IAM = "iam"
-    JWT = "jwt"
-
-
-class Bearer(httpx2.Auth):
-    """Sends *text*, an API key or a token (*kind* ``key`` or ``token``), with each request."""
-
-    def __init__(self, text: str, kind: str = "key") -> None:
-        self._text = text
-        self.kind = kind
-
-    def auth_flow(
-        self, request: httpx2.Request
-    ) -> Generator[httpx2.Request, httpx2.Response, None]:
-        request.headers["Authorization"] = f"Bearer {self._text}"
-        yield request
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +46,6 @@ class LocalEndpoint:
 def from_environment(name: str) -> str | None:
     """Return the variable *name*; None if it is unset or blank."""
     return os.environ.get(name, "").strip() or None
-
-
-def above(folder: Path, file: str) -> Path | None:
-    """Return the nearest of *folder* and its parents that contains *file*."""
-    return next((at for at in (folder, *folder.parents) if (at / file).is_file()), None)
 
 
 def local_stack() -> LocalEndpoint | None:
@@ -94,7 +70,13 @@ def local_stack() -> LocalEndpoint | None:
 
 def is_local(endpoint: str) -> bool:
     """Whether *endpoint* is on this machine."""
-    return httpx2.URL(endpoint).host in LOOPBACK
+    return _host(endpoint) in LOOPBACK
+
+
+def _host(endpoint: str) -> str:
+    import httpx2  # noqa: PLC0415 — takes a while, and the command must start quickly
+
+    return httpx2.URL(endpoint).host
 
 
 def checked_endpoint(endpoint: str | None) -> str:
@@ -147,6 +129,8 @@ def who_calls(
     Raises:
         ClientError: Credentials for *auth* are missing, or they would be sent unencrypted.
     """
+    from nextfire.client.bearer import Bearer  # noqa: PLC0415 — as in `_host`
+
     if auth is Auth.IAM:
         return sign()
     if auth in {None, Auth.KEYS} and (found := key()):
@@ -178,6 +162,8 @@ def of_folder(auth: Auth | None, key: Path, sign: Callable[[], httpx2.Auth]) -> 
             "No token is sent to the local stack of a folder: it has its own API key.",
             f"Leave out --auth and {AUTH}, or name the API with --endpoint URL or {ENDPOINT}.",
         )
+    from nextfire.client.bearer import Bearer  # noqa: PLC0415 — as in `_host`
+
     return Bearer(stack_key(key))
 
 
@@ -234,7 +220,7 @@ def find_key(endpoint: str, local_key: Path | None) -> str | None:
 def key_file(endpoint: str) -> Path:
     """Return the file of the user's API key for *endpoint*. Only the user may read it."""
     home = from_environment("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(home) / "nextfire" / "keys" / (httpx2.URL(endpoint).host or "none")
+    return Path(home) / "nextfire" / "keys" / (_host(endpoint) or "none")
 
 
 def checked_key(key: str, place: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Self
 import httpx2
 
 from nextfire.client import access
-from nextfire.client.access import Auth
+from nextfire.client.auth import Auth
 from nextfire.client.calls import Caller, Pace
 from nextfire.client.endpoints import EndpointOperations
 from nextfire.client.errors import ClientError

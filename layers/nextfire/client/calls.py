@@ -13,7 +13,8 @@ from urllib.parse import quote, urlencode
 
 import httpx2
 
-from nextfire.client.access import ENDPOINT, Bearer, is_local
+from nextfire.client.access import ENDPOINT, is_local
+from nextfire.client.bearer import Bearer
 from nextfire.client.errors import MAYBE_DONE, ApiError, ClientError, UnreachableError, error_of
 from nextfire.client.version import version
 

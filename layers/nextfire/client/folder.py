@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
-
 from nextfire.client.errors import ClientError
 
 FOLDER = ".nextfire"
 FILE = "stack.json"
+STACK_FILE = f"{FOLDER}/{FILE}"
 EMBEDDED = "embedded"
 """The `kind` of an embedded stack. The emulator's has none."""
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -32,6 +31,11 @@ _AGAIN = (
     "If you started no stack here, remove {folder}: it came with the files next to it.\n"
     "To call another API, name it with --endpoint URL or NEXTFIRE_ENDPOINT."
 )
+
+
+def above(folder: Path, file: str) -> Path | None:
+    """Return the nearest of *folder* and its parents that contains *file*."""
+    return next((at for at in (folder, *folder.parents) if (at / file).is_file()), None)
 
 
 def read_stack(folder: Path) -> dict[str, Any]:
@@ -108,6 +112,8 @@ def on_loopback(address: object) -> bool:
     """Whether *address* is an http(s) URL of this machine, in a spelling that has one meaning."""
     if not isinstance(address, str) or not _LOCAL.fullmatch(address):
         return False
+    import httpx2  # noqa: PLC0415 — takes a while, and `nextfire up` does not need it early
+
     try:
         url = httpx2.URL(address)
     except httpx2.InvalidURL:

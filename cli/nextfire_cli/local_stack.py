@@ -1,0 +1,144 @@
+"""The commands `nextfire up`, `nextfire down` and `nextfire demo`: the local stack."""
+
+# Imported on first use: an emulated stack takes a second.
+# ruff: noqa: PLC0415
+
+import contextlib
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from nextfire.client.folder import FOLDER
+from nextfire_cli import session
+from nextfire_cli.errors import CliError
+
+if TYPE_CHECKING:
+    from nextfire_cli.local.embedded import EmbeddedStack
+    from nextfire_cli.local.stack import LocalStack
+
+
+def up(
+    context: typer.Context,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes of each pool.")] = 1,
+    emulator: Annotated[
+        bool, typer.Option(help="Deploy the AWS app into an emulator. Needs a checkout.")
+    ] = False,
+) -> None:
+    """Start the local stack in the foreground. Ctrl-C stops it and keeps its jobs, runs and
+    scripts.
+
+    By default the embedded stack: the API, the watcher and the workers, on SQLite.
+    """
+    from nextfire_cli.local.processes import InterruptedBySignal
+    from nextfire_cli.local.state import LocalStackError
+
+    caller = session.of(context)
+    stack = _local_stack(emulator=emulator)
+    try:
+        with stack.running(caller.say, workers=workers) as info:
+            caller.show({"endpoint": info.endpoint}, Text(f"nextfire is up: {info.endpoint}"))
+            caller.say("Ctrl-C stops it. In another terminal: nextfire jobs create --help")
+            with contextlib.suppress(KeyboardInterrupt, InterruptedBySignal):
+                while stack.status() is not None:
+                    time.sleep(1)
+                raise _ended(stack.casualties(), emulator=emulator)
+    except LocalStackError as error:
+        raise CliError(str(error)) from error
+    caller.say("Stopped. Jobs, runs and scripts are kept; `nextfire down` removes them.")
+
+
+def _local_stack(*, emulator: bool) -> "EmbeddedStack | LocalStack":
+    if emulator:
+        from nextfire_cli.local.stack import LocalStack
+
+        return LocalStack(session.project())
+    from nextfire_cli.local.embedded import EmbeddedStack
+
+    return EmbeddedStack(session.local_root() / FOLDER, sources=session.sources())
+
+
+def _ended(casualties: list[str], *, emulator: bool) -> CliError:
+    """Why the stack has ended."""
+    if not casualties:
+        return CliError("The stack has ended: `nextfire down` came.")
+    return CliError(
+        "\n".join(casualties),
+        "The rest of the stack was stopped, and its data are kept. Start it again with"
+        " `nextfire up`." + (session.LOST_IN_EMULATOR if emulator else ""),
+    )
+
+
+def _in_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def down(
+    context: typer.Context,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
+) -> None:
+    """Stop the local stack and remove its jobs, runs, scripts and logs.
+
+    Asks for confirmation in a terminal.
+    """
+    from nextfire_cli.local.embedded import EmbeddedStack
+    from nextfire_cli.local.stack import LocalStack
+    from nextfire_cli.local.state import LocalStackError
+
+    root = session.local_root()
+    if not yes and _in_terminal():
+        what = f"Delete all jobs, runs, scripts and logs of the local stack of {root}?"
+        if not typer.confirm(what, err=True):
+            raise CliError(
+                "Nothing was stopped, nothing deleted.", "Ctrl-C in `nextfire up` stops it."
+            )
+    try:
+        if (root / FOLDER).exists():
+            EmbeddedStack(root / FOLDER).remove()
+            LocalStack(root).remove()
+    except LocalStackError as error:
+        raise CliError(str(error)) from error
+    session.of(context).say(f"The local stack of {root} is stopped and removed.")
+
+
+def demo(
+    context: typer.Context,
+    emulator: Annotated[
+        bool, typer.Option(help="Deploy the AWS app into an emulator. Needs a checkout.")
+    ] = False,
+) -> None:
+    """Run one job of each type on the local stack and show when each was due and when it ran.
+
+    Starts the stack if it is not running, and stops it at the end. Takes up to two minutes.
+    """
+    from nextfire_cli import demo as play
+    from nextfire_cli.local.processes import interrupts_raised
+    from nextfire_cli.local.state import LocalStackError
+
+    caller = replace(session.of(context), endpoint=None, quiet=True)
+    root = session.local_root()
+    display = play.Display(caller.err)
+
+    def report(text: str) -> None:
+        display.tell("local stack", text)
+
+    try:
+        with interrupts_raised(), display.shown(), contextlib.ExitStack() as ending:
+            if caller.stack() is None:
+                ending.callback(report, "stopped")
+                ending.enter_context(_local_stack(emulator=emulator).running(report))
+                ending.callback(report, "stopping")
+            display.tell("local stack", f"up at {caller.api_endpoint()}", done=True)
+            caller.client().push_script(play.HANDLER, play.script())
+            display.tell("script", f"uploaded examples/{play.HANDLER}.py", done=True)
+            done = play.Demo(caller.client(), display).play()
+    except (LocalStackError, CliError) as error:
+        problem, remedy = (
+            (error.problem, error.remedy) if isinstance(error, CliError) else (str(error), "")
+        )
+        logs = f"The logs of the local stack are in {root}/.nextfire/logs."
+        raise CliError(problem, f"{remedy}\n{logs}".strip()) from error
+    caller.show({"runs": done}, play.report(done))

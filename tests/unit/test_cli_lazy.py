@@ -1,0 +1,56 @@
+"""Commands are imported when they are called."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from nextfire_cli.main import _COMMANDS, app, whole_command
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_list_of_commands_has_the_help_of_each() -> None:
+    commands: dict[str, Any] = whole_command().commands
+
+    assert [*commands] == [*_COMMANDS]
+    for name, command in commands.items():
+        first = command.help.partition("\n\n")[0].replace("\n", " ")
+        assert _COMMANDS[name].help == first, name
+
+
+def test_help_imports_no_command_and_no_client() -> None:
+    code = (
+        "import sys\n"
+        "from nextfire_cli.main import app\n"
+        "try: app(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print([each for each in sys.modules if each.partition('.')[0] in"
+        " {'pydantic', 'httpx2', 'boto3', 'asyncio'} or each.startswith('nextfire_cli.')],"
+        " file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": f"{ROOT}/layers:{ROOT}/cli"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    expected = ["main", "errors", "extras", "lazy"]
+    found = done.stderr.replace("nextfire_cli.", "").strip()
+    assert sorted(eval(found)) == sorted(expected)  # noqa: S307 — our own list
+    assert "Print jobs as the file of their pipeline" in done.stdout
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("job", "jobs"), ("exprt", "export")])
+def test_a_misspelt_command_is_answered_with_the_nearest(typed: str, meant: str) -> None:
+    result = CliRunner().invoke(app, [typed])
+
+    assert result.exit_code == 2
+    assert f"Did you mean '{meant}'?" in result.stderr
