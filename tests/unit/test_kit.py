@@ -189,15 +189,16 @@ def test_an_exception_is_a_failed_attempt(stack: Stack) -> None:
     def report(run: ScriptRun) -> None:
         if run.attempt == 1:
             raise ValueError("no rows")
-        sys.exit(3)
+        sys.exit(3 if run.attempt == 2 else "stopped")
 
     stack.script("report", report)
-    stack.put("nightly", NIGHTLY | {"retryPolicy": {"maxAttempts": 2}})
+    stack.put("nightly", NIGHTLY)
     stack.advance(days=1)
 
     [run] = stack.runs("nightly", state="DEAD")
-    assert [each.exit_code for each in run.attempts or []] == [1, 3]
-    assert "ValueError: no rows" in "\n".join(stack.log(run))
+    assert [each.exit_code for each in run.attempts or []] == [1, 3, 1]
+    assert "ValueError: no rows" in stack.log(run)
+    assert stack.log(run)[-1] == "stopped"
     assert stack.dead_letters == [run.execution_id]
     [event] = stack.events
     assert (event["detail-type"], event["detail"]["executionId"]) == (

@@ -165,8 +165,8 @@ class Processes:
 
     def _entries(self) -> Iterator[tuple[Slot, DueEntry]]:
         for slot, item in self.stores.due.items.items():
-            if not isinstance(item, dict):
-                yield slot, item  # type: ignore[misc] # nothing here spoils an item
+            if isinstance(item, DueEntry):
+                yield slot, item
 
     def _is_due(self, now: datetime) -> bool:
         return not self.down and any(entry.at <= now for _, entry in self._entries())

@@ -135,6 +135,8 @@ def _played(
         ended = why
         exit_code = -9 if why.timed_out else -15
     except SystemExit as why:
+        if isinstance(why.code, str):
+            printed.output("stderr", f"{why.code}\n".encode())
         exit_code = why.code if isinstance(why.code, int) else int(why.code is not None)
     except Exception:  # noqa: BLE001 - as the interpreter does
         printed.output("stderr", traceback.format_exc().encode())

@@ -8,8 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
-from greenlet import getcurrent
-
 from nextfire.client import Client, JobRequest
 from nextfire.client.pipelines.apply import apply_plan, make_plan
 from nextfire.client.pipelines.document import read
@@ -21,7 +19,7 @@ from nextfire.responses.executions import ExecutionResponse, SequenceResponse
 from nextfire.responses.jobs import JobResponse
 from nextfire.testing import api
 from nextfire.testing.calls import AwsFunction, HttpFunction
-from nextfire.testing.kernel import Kernel, Task
+from nextfire.testing.kernel import Kernel
 from nextfire.testing.processes import Processes
 from nextfire.testing.scripts import ScriptFunction
 from nextfire.usecases.dispatch.gates import Shares
@@ -80,8 +78,8 @@ class Stack:
         """
         targets = dict.fromkeys(pools, "scripts") | dict.fromkeys(call_pools, "calls")
         limits = TenantQuotas(default=Quotas.model_validate(quotas or {}))
-        self._start = _instant(start)
-        self._kernel = Kernel(0, self._start, interleaves=False, max_steps=float("inf"))
+        self._advancing = False
+        self._kernel = Kernel(0, _instant(start), interleaves=False, max_steps=float("inf"))
         self._processes = Processes(self._kernel, targets, Shares(quotas=limits))
         self._processes.scripts.interpreter = interpreter
         self._stores = self._processes.stores
@@ -133,11 +131,13 @@ class Stack:
         to = _instant(instant)
         if to < self.now:
             raise ValueError(f"{isoformat(to)} is before the stack's time, {isoformat(self.now)}.")
-        if isinstance(getcurrent(), Task):
-            raise RuntimeError(  # noqa: TRY004 - not about a type
-                "A script cannot advance the stack: call run.sleep(minutes=5)."
-            )
-        self._kernel.run_to(to)
+        if self._advancing:
+            raise RuntimeError("A script cannot advance the stack: call run.sleep(minutes=5).")
+        self._advancing = True
+        try:
+            self._kernel.run_to(to)
+        finally:
+            self._advancing = False
         self._processes.check()
         return self.now
 
