@@ -357,6 +357,38 @@ def test_the_next_attempt_finds_the_checkpoint_of_a_crashed_one(stack: Stack) ->
     assert stack.result(run) == {"page": 7}
 
 
+def test_a_dead_worker_stores_nothing_more(stack: Stack) -> None:
+    found = []
+
+    def report(run: ScriptRun) -> None:
+        found.append(run.checkpoint)
+        try:
+            if run.attempt == 1:
+                run.crash()
+        finally:
+            run.save_checkpoint("cleaned up")
+
+    stack.script("report", report)
+    stack.put("nightly", NIGHTLY)
+    stack.advance(days=1)
+
+    assert found == [None, None]
+
+
+def test_an_outage_stops_a_watcher_that_has_a_backlog() -> None:
+    stack = Stack(quotas={"runsPerMinute": 1})
+    stack.script("report", lambda _: None)
+    for number in range(3):
+        stack.put(f"job{number}", ON_REQUEST)
+        stack.run(f"job{number}")
+    stack.advance(seconds=10)
+    with stack.outage():
+        stack.advance(minutes=5)
+    assert len(stack.runs(state="SUCCEEDED")) == 1
+    stack.advance(minutes=5)
+    assert len(stack.runs(state="SUCCEEDED")) == 3
+
+
 def test_a_throttled_call_delays_and_loses_nothing(stack: Stack) -> None:
     stack.put("nightly", NIGHTLY)
     stack.throttle("queue.send", times=2)
@@ -398,7 +430,7 @@ def test_callbacks_are_answered_by_functions(stack: Stack) -> None:
         return HttpAnswer(500) if len(calls) == 1 else HttpAnswer(200, {"id": 7})
 
     stack.http("https://api.example.com/", answer)
-    stack.http("https://api.example.com/other", lambda _: 400)
+    stack.http("https://", lambda _: 400)
     http = {"url": "https://api.example.com/hooks", "body": {"run": "{{run.executionId}}"}}
     job = {"target": {"pool": "calls", "http": http}, "retryPolicy": {"maxAttempts": 2}}
     stack.put("hook", ON_REQUEST | job)

@@ -105,12 +105,14 @@ class ScriptRun:
         Raises:
             ValueError: It was not stored; the message says why.
         """
+        self._actor.raise_if_killed()
         refused = self._supervisor.save(_json(value))
         if refused is not None:
             raise ValueError(f"The checkpoint was not stored: {refused}")
 
     def log(self, text: str) -> None:
         """Print a line, as a script does to standard output."""
+        self._actor.raise_if_killed()
         self._supervisor.output("stdout", f"{text}\n".encode())
 
     def sleep(self, duration: timedelta | float = 0, /, **units: float) -> None:
