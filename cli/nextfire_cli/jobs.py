@@ -17,6 +17,7 @@ from nextfire_cli.job_files import read_jobs, read_labels, read_payload
 from nextfire_cli.options import takes
 from nextfire_cli.runs import Reason
 from nextfire_cli.session import Session
+from nextfire_cli.waiting import ended, exit_by_outcome
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -266,17 +267,24 @@ def run(
         typer.Option(metavar="JSON", help="Replaces the job's payload: JSON, or @FILE."),
     ] = None,
     reason: Reason = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the run has ended.")] = False,
 ) -> None:
-    """Run a job now, in addition to its schedule, which does not change.
+    """Run a job now, in addition to its schedule, which does not change. With --wait, exit code 1:
+    the run did not succeed.
 
     [bold]Examples[/]
       nextfire jobs run job_a93f2
+      nextfire jobs run job_a93f2 --wait
       nextfire jobs run job_a93f2 --payload '{"day": "2026-05-23"}' --reason 'the report was wrong'
     """
     override: Document = {} if payload is None else {"payload": read_payload(payload)}
     caller = session.of(context)
-    execution = caller.client().run_job(job_id, reason=reason, **override).document
+    client = caller.client()
+    execution = client.run_job(job_id, reason=reason, **override).document
+    execution = ended(client, execution) if wait else execution
     caller.show(execution, render.execution(execution))
+    if wait:
+        exit_by_outcome(execution)
 
 
 @app.command("skip-next")

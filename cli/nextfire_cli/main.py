@@ -11,9 +11,20 @@ from nextfire.client.auth import Auth
 from nextfire_cli.errors import EXIT_CODES, CliError, exit_code
 from nextfire_cli.extras import missing_package
 from nextfire_cli.lazy import Later, LazyGroup
+from nextfire_cli.output import Output
 
-_GLOBAL = {"--json": 0, "--endpoint": 1, "--profile": 1, "--region": 1, "--auth": 1}
+_GLOBAL = {
+    "--json": 0,
+    "--output": 1,
+    "-o": 1,
+    "--endpoint": 1,
+    "--profile": 1,
+    "--region": 1,
+    "--auth": 1,
+}
 """The global options and their number of values."""
+_FORMATS_OF_EXPORT = {"mermaid", "dot"}
+"""Values of --output that only `nextfire export` has."""
 _COMMANDS = {
     "up": Later(
         "nextfire_cli.local_stack",
@@ -55,6 +66,12 @@ _COMMANDS = {
         "nextfire_cli.state",
         "status",
         "Check the health of the endpoint, by default the local stack. Exit code 1: unhealthy.",
+    ),
+    "doctor": Later(
+        "nextfire_cli.doctor",
+        "doctor",
+        "Check the setup: the installation, the endpoint, the API, its clock and your "
+        "credentials. Exit code 1: something is wrong.",
     ),
     "quotas": Later("nextfire_cli.state", "quotas", "Show your tenant's quotas and their usage."),
     "demo": Later(
@@ -118,7 +135,11 @@ def _globals_first(args: list[str]) -> list[str]:
             tail += [arg, *rest]
         elif (name := arg.partition("=")[0]) in _GLOBAL:
             values = 0 if name != arg else _GLOBAL[name]
-            head += [arg, *(value for _, value in zip(range(values), rest, strict=False))]
+            words = [arg, *(value for _, value in zip(range(values), rest, strict=False))]
+            of_export = name in {"-o", "--output"} and _FORMATS_OF_EXPORT & {
+                words[-1].rpartition("=")[2]
+            }
+            (tail if of_export else head).extend(words)
         else:
             tail.append(arg)
     return head + tail
@@ -160,12 +181,16 @@ def options(
             help="The API. [dim]Default: the local stack of this folder[/]",
         ),
     ] = None,
-    as_json: Annotated[
-        bool,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --output json.")] = False,
+    output: Annotated[
+        Output,
         typer.Option(
-            "--json", help="Print one JSON document on stdout, everything else on stderr."
+            "--output",
+            "-o",
+            help="Results as a table for people; as one JSON or YAML document; or only their ids, "
+            "a line each (name). Everything else goes to stderr.",
         ),
-    ] = False,
+    ] = Output.TABLE,
     profile: Annotated[
         str | None, typer.Option(help="The AWS profile to use, unless the stack is local.")
     ] = None,
@@ -196,7 +221,8 @@ def options(
     from nextfire_cli.session import Session
 
     # What is there already stands in for the network (tests).
-    context.obj = Session(endpoint, as_json, profile, region, transport=context.obj, auth=auth)
+    output = Output.JSON if as_json else output
+    context.obj = Session(endpoint, output, profile, region, transport=context.obj, auth=auth)
 
 
 def whole_command() -> Any:  # noqa: ANN401 — Click's classes, as Typer vendors them

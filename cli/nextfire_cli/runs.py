@@ -1,6 +1,5 @@
 """The commands of `nextfire runs`."""
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -12,21 +11,19 @@ import typer
 from nextfire import Client
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
-from nextfire_cli import render, session
+from nextfire_cli import render, session, waiting
 from nextfire_cli.documents import Document, first
 from nextfire_cli.durations import moment
 from nextfire_cli.errors import ApiError, CliError
 from nextfire_cli.flag_kinds import one_of
 from nextfire_cli.run_tree import tree
 from nextfire_cli.session import Session
+from nextfire_cli.waiting import UNDER_WAY, ended, exit_by_outcome
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
-POLL = 0.5
-"""Seconds between two requests."""
 _OVER = {JobState.COMPLETED, JobState.CANCELLED}
 _SPAN = {"--from": "--since (--from)", "--to": "--to"}
 """The flags that take a time, as messages name them."""
-_UNDER_WAY = {state for state in RunState if not state.ended}
 
 
 ExecutionId = Annotated[str, typer.Argument(metavar="EXECUTION_ID", show_default=False)]
@@ -113,7 +110,7 @@ def list_(
 
     for run in changes(client, job_id, limit=limit, sleep=time.sleep, on_state=tell):
         if caller.as_json:
-            typer.echo(json.dumps(run, ensure_ascii=False))
+            caller.dump(run, one_of_many=True)
         else:
             caller.out.print(render.execution_line(run), soft_wrap=True)
 
@@ -187,7 +184,7 @@ def logs(
     for read in client.log(execution_id, attempt=attempt, follow=follow):
         line = read.document
         if caller.as_json and follow:
-            typer.echo(json.dumps(line, ensure_ascii=False))
+            caller.dump(line, one_of_many=True)
         elif caller.as_json:
             items.append(line)
         else:
@@ -200,7 +197,7 @@ def logs(
             else:
                 typer.echo(view.plain)  # keeps tabs
     if caller.as_json and not follow:
-        typer.echo(json.dumps({"items": items}, indent=2, ensure_ascii=False))
+        caller.dump({"items": items})
     if follow and not caller.as_json:
         caller.err.print(
             render.execution_line(client.get_execution(execution_id).document), soft_wrap=True
@@ -226,9 +223,7 @@ def cancel(
     run = client.cancel_execution(execution_id, reason=reason).document
     if run["state"] == RunState.RUNNING:
         caller.say("Its worker is asked to end it.")
-    while wait and run["state"] in _UNDER_WAY:
-        time.sleep(POLL)
-        run = client.get_execution(execution_id).document
+    run = ended(client, run) if wait else run
     caller.show(run, render.execution_line(run))
 
 
@@ -249,12 +244,10 @@ def replay(
     caller = session.of(context)
     client = caller.client()
     run = client.replay_execution(execution_id, reason=reason).document
-    while wait and run["state"] in _UNDER_WAY:
-        time.sleep(POLL)
-        run = client.get_execution(run["executionId"]).document
+    run = ended(client, run) if wait else run
     caller.show(run, render.execution_line(run))
-    if wait and run["state"] != RunState.SUCCEEDED:
-        raise typer.Exit(1)
+    if wait:
+        exit_by_outcome(run)
 
 
 @app.command()
@@ -288,7 +281,7 @@ def redrive(
         if not caller.as_json:
             caller.out.print(render.execution_line(run), soft_wrap=True)
     if caller.as_json:
-        typer.echo(json.dumps({"items": items}, indent=2, ensure_ascii=False))
+        caller.dump({"items": items})
     if refused:
         raise typer.Exit(1)
 
@@ -321,9 +314,9 @@ def changes(
             if _progress(seen.get(key)) != _progress(run):
                 yield run
             seen[key] = run
-        if over and not any(run["state"] in _UNDER_WAY for run in runs):
+        if over and not any(run["state"] in UNDER_WAY for run in runs):
             return
-        sleep(POLL)
+        sleep(waiting.POLL)
 
 
 def _progress(run: Document | None) -> object:

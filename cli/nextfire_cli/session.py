@@ -20,6 +20,7 @@ from nextfire.client.folder import FOLDER, STACK_FILE, above
 from nextfire.domain.key_text import parse
 from nextfire_cli.errors import CliError
 from nextfire_cli.escaping import escaped
+from nextfire_cli.output import Output, names
 
 if TYPE_CHECKING:
     import httpx2
@@ -42,18 +43,24 @@ LOST_IN_EMULATOR = (
 
 @dataclass(frozen=True)
 class Session:
-    """`transport`: replaces the network in tests. `auth`: None selects it by the available
-    credentials. `quiet`: no warnings. `warned`: the warnings that were printed, each once per call.
+    """`output`: the form of results. `transport`: replaces the network in tests. `auth`: None
+    selects it by the available credentials. `quiet`: no warnings. `warned`: the warnings that were
+    printed, each once per call.
     """
 
     endpoint: str | None
-    as_json: bool
+    output: Output
     profile: str | None
     region: str | None
     transport: "httpx2.BaseTransport | None" = None
     auth: Auth | None = None
     quiet: bool = False
     warned: set[str] = field(default_factory=set[str], compare=False)
+
+    @property
+    def as_json(self) -> bool:
+        """Whether results are for programs: JSON, YAML or names."""
+        return self.output is not Output.TABLE
 
     @property
     def out(self) -> Console:
@@ -68,10 +75,26 @@ class Session:
     def show(self, document: object, view: RenderableType) -> None:
         """Print a result: *document* for programs, *view* for people."""
         if self.as_json:
-            typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+            self.dump(document)
         else:
             # Narrow terminals wrap long lines themselves, so that ids can be copied whole.
             self.out.print(view, crop=False, soft_wrap=isinstance(view, Text))
+
+    def dump(self, document: object, *, one_of_many: bool = False) -> None:
+        """Print a result for programs. *one_of_many*: others follow as they happen; JSON takes one
+        line for each.
+        """
+        match self.output:
+            case Output.YAML:
+                from nextfire_cli.yaml_text import write_yaml
+
+                typer.echo(("---\n" if one_of_many else "") + write_yaml([document]), nl=False)
+            case Output.NAME:
+                for name in names(document):
+                    typer.echo(escaped(name))
+            case _:
+                indent = None if one_of_many else 2
+                typer.echo(json.dumps(document, indent=indent, ensure_ascii=False))
 
     def say(self, text: str) -> None:
         """Print a message that is not a result, on stderr."""
@@ -85,7 +108,7 @@ class Session:
 
     def fail(self, error: CliError) -> None:
         """Print *error* on stderr; with --json as one JSON document."""
-        if self.as_json:
+        if self.output is Output.JSON:
             typer.echo(json.dumps(error.document(), ensure_ascii=False), err=True)
         else:
             problem = escaped(error.problem, keep="\n")

@@ -54,6 +54,7 @@ _POOLS = {
         "concurrency": 16,
         "callNetworks": ["127.0.0.0/8"],
         "callPorts": [0],
+        "callHttp": True,
         "jobRole": f"arn:aws:iam::{ACCOUNT}:role/{CALL_ROLE}",
     },
 }

@@ -336,7 +336,7 @@ def echo(one: Received) -> Reply:
     """A rejection that quotes what the request had."""
     sent = one.headers["Authorization"]
     body = json.dumps({"got": sent, "body": one.body.decode()}).encode()
-    return Reply(500, body, {"Location": f"/{sent}"})
+    return Reply(400, body, {"Location": f"/{sent}"})
 
 
 def test_secrets_that_servers_echo_are_stored_nowhere(
@@ -346,7 +346,10 @@ def test_secrets_that_servers_echo_are_stored_nowhere(
     bearer token; the secret of an OAuth client, by the token server; the token that it issued, by
     the receiver. Not sent: the keys of the signature and of the client certificate.
     """
-    with callback_server(tmp_path, mutual=True) as mutual:
+    with (
+        callback_server(tmp_path, mutual=True) as mutual,
+        callback_server(tmp_path, "http") as tokens,
+    ):
         certificate, private = mutual.client
         planted = {
             "client": OAUTH_SECRET,
@@ -358,15 +361,15 @@ def test_secrets_that_servers_echo_are_stored_nowhere(
         for name, value in planted.items():
             put_secret(stack, name, value)
         issued = json.dumps({"access_token": ISSUED_TOKEN, "expires_in": 600}).encode()
-        server.responses |= {path: echo, f"{path}/no-token": echo}
-        server.responses[f"{path}/token"] = lambda _: Reply(body=issued)
+        server.responses[path] = tokens.responses["/none"] = echo
+        tokens.responses["/token"] = lambda _: Reply(body=issued)
         pair = {"ca": {"parameter": "mutual-ca"}, "certificate": {"parameter": "certificate"}}
         shown = pair | {"key": {"parameter": "key"}}
         broken = pair | {"key": {"parameter": "broken-key"}}
         calls: dict[str, dict[str, Any]] = {
             "bearer": {"auth": {"type": "bearer", "token": {"parameter": "token"}}},
-            "signed": {"auth": oauth2(server, f"{path}/token"), "sign": [{"parameter": "signing"}]},
-            "no token": {"auth": oauth2(server, f"{path}/no-token")},
+            "signed": {"auth": oauth2(f"{tokens.url}/token"), "sign": [{"parameter": "signing"}]},
+            "no token": {"auth": oauth2(f"{tokens.url}/none")},
             "mutual": {"url": f"{mutual.url}{path}", "tls": shown},
             "broken": {"url": f"{mutual.url}{path}", "tls": broken},
         }
@@ -376,7 +379,7 @@ def test_secrets_that_servers_echo_are_stored_nowhere(
             for name, http in calls.items()
         }
         runs = {name: callbacks.ended(job) for name, job in jobs.items()}
-        assert len(mutual.received(path)) == 1
+        assert len(mutual.received(path)) == len(tokens.received("/none")) == 1
 
     states = {name: run["state"] for name, run in runs.items()}
     assert states == {**dict.fromkeys(calls, "DEAD"), "mutual": "SUCCEEDED"}, runs
@@ -395,10 +398,10 @@ def test_secrets_that_servers_echo_are_stored_nowhere(
     assert found == set()
 
 
-def oauth2(server: CallbackServer, path: str) -> dict[str, Any]:
+def oauth2(token_url: str) -> dict[str, Any]:
     return {
         "type": "oauth2",
-        "tokenUrl": f"{server.url}{path}",
+        "tokenUrl": token_url,
         "clientId": "me",
         "clientSecret": {"parameter": "client"},
     }

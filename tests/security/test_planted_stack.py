@@ -25,6 +25,7 @@ from nextfire.client import Client, ClientError
 from nextfire_cli.local import LocalStack, LocalStackError
 from nextfire_cli.local.processes import Processes, started
 from nextfire_cli.main import app
+from nextfire_cli.output import Output
 from nextfire_cli.session import Session
 
 STACK_KEY = f"nf.000000000000.3f9c0a77d1e2b456.{'A' * 43}"
@@ -307,7 +308,7 @@ def test_a_warning_is_printed_once_per_call(
     clone: Path, recorder: Recorder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plant(clone, recorder.url)
-    caller = Session(None, as_json=False, profile=None, region=None)
+    caller = Session(None, output=Output.TABLE, profile=None, region=None)
 
     caller.client()
     caller.client()

@@ -17,7 +17,7 @@ from nextfire.adapters.packages.installer import parse_inline_metadata
 from nextfire.adapters.s3.signatures import VerifyingScriptStore
 from nextfire.client.folder import write_private
 from nextfire.domain.script import ScriptSource
-from nextfire_cli import runs, signing
+from nextfire_cli import signing, waiting
 from nextfire_cli.main import app
 from tests.fakes import MemoryScriptStore
 
@@ -548,7 +548,7 @@ def test_follow_goes_on_through_a_pause_and_past_what_cannot_be_read(
             return JOB | {"state": asked[-1]}
 
     api.routes = Routes()
-    monkeypatch.setattr(runs, "POLL", 0)
+    monkeypatch.setattr(waiting, "POLL", 0)
 
     result = call("runs", "list", "job_1", "--follow")
 
@@ -567,7 +567,7 @@ def test_follow_says_that_the_job_is_paused_and_why(
             return {"items": []} if route.endswith("/executions") else next(polls)
 
     api.routes = Routes()
-    monkeypatch.setattr(runs, "POLL", 0)
+    monkeypatch.setattr(waiting, "POLL", 0)
 
     result = call("runs", "list", "job_1", "--follow")
 
@@ -597,7 +597,7 @@ def test_control_characters_in_api_errors_are_escaped(call: Call, api: Api) -> N
 def test_follow_tells_each_change_once_and_ends_with_the_jobs_last_run(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "POLL", 0)
+    monkeypatch.setattr(waiting, "POLL", 0)
 
     result = call("runs", "list", "job_1", "--follow", "--json")
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.client import executions
-from nextfire_cli import runs
+from nextfire_cli import waiting
 from nextfire_cli.main import app
 
 ENDPOINT = "https://abc123.execute-api.eu-west-1.amazonaws.com"
@@ -68,7 +68,7 @@ Call = Callable[..., Result]
 @pytest.fixture
 def call(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(runs, "POLL", 0)
+    monkeypatch.setattr(waiting, "POLL", 0)
     monkeypatch.setattr(executions, "CANCEL_CHECK_EVERY", 0)
     environment = {
         "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",

@@ -1,0 +1,143 @@
+"""The command `nextfire doctor`: what is wrong with the setup of this machine, and what to do."""
+
+import platform
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from importlib.util import find_spec
+
+import typer
+
+from nextfire.client.errors import ApiError
+from nextfire.client.version import version
+from nextfire_cli import render, session
+from nextfire_cli.errors import CliError
+from nextfire_cli.session import Session
+
+_MOST_SKEW = timedelta(seconds=30)
+"""AWS rejects signatures that are 5 minutes off. Instants that people compare are wrong earlier."""
+_OPTIONAL = {
+    "waitress": ("local", "the embedded stack: nextfire up"),
+    "boto3": ("aws", "dead letters, the audit chain, signed requests"),
+    "cryptography": ("signatures", "signed scripts and the audit chain"),
+}
+"""Packages of extras: the extra, and what needs it."""
+
+
+class Verdict(StrEnum):
+    """What a check found. A NOTE concerns some commands only."""
+
+    OK = "ok"
+    NOTE = "note"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of a check."""
+
+    check: str
+    verdict: Verdict
+    found: str
+    remedy: str = ""
+
+
+def doctor(context: typer.Context) -> None:
+    """Check the setup: the installation, the endpoint, the API, its clock and your credentials.
+    Exit code 1: something is wrong.
+
+    [bold]Examples[/]
+      nextfire doctor
+      nextfire doctor --endpoint https://example.execute-api.eu-central-1.amazonaws.com
+    """
+    caller = session.of(context)
+    findings = [*_installation(), *_connection(caller)]
+    document = {"checks": [asdict(each) for each in findings]}
+    rows = [
+        (each.check, each.verdict, each.found, each.remedy.replace("\n", " ")) for each in findings
+    ]
+    view = render.table(["check", "", "found", "what to do"], rows, folding=(2, 3))
+    caller.show(document, view)
+    if any(each.verdict is Verdict.PROBLEM for each in findings):
+        raise typer.Exit(1)
+
+
+def _installation() -> Iterator[Finding]:
+    yield Finding(
+        "installation", Verdict.OK, f"nextfire {version()}, Python {platform.python_version()}"
+    )
+    for package, (extra, what) in _OPTIONAL.items():
+        if find_spec(package) is None:
+            yield Finding(
+                "installation",
+                Verdict.NOTE,
+                f"{package} is missing, for {what}",
+                f"pip install 'nextfire[{extra}]'",
+            )
+    if shutil.which("node") is None:
+        yield Finding(
+            "installation",
+            Verdict.NOTE,
+            "Node.js is missing, for nextfire up --emulator and for deployments",
+            "Install Node.js 20 or later.",
+        )
+
+
+def _connection(caller: Session) -> Iterator[Finding]:
+    try:
+        stack, endpoint = caller.stack(), caller.api_endpoint()
+    except CliError as error:
+        yield _problem("local stack", error)
+        return
+    if stack is not None:
+        yield Finding("local stack", Verdict.OK, f"the {stack.kind} stack runs")
+    if stack is not None and stack.kind == "embedded":
+        yield from _parts(stack.parts())
+    try:
+        client = caller.client()
+    except CliError as error:
+        yield _problem("credentials" if endpoint else "endpoint", error)
+        return
+    yield Finding("endpoint", Verdict.OK, endpoint)
+    try:
+        before = datetime.now(UTC)  # noqa: TID251 — compared with the API's
+        health = client.get_health()
+        yield Finding("API", Verdict.OK, f"responds: {health.status}")
+        yield _clock(health.time, before)
+    except CliError as error:
+        yield _problem("API", error)
+        return
+    try:
+        client.get_quotas()
+        yield Finding("credentials", Verdict.OK, "accepted")
+    except ApiError as error:
+        yield _problem("credentials", error)
+
+
+def _parts(parts: dict[str, dict[str, object]]) -> Iterator[Finding]:
+    for name, part in parts.items():
+        if part["pid"] is None:
+            yield Finding(
+                name,
+                Verdict.PROBLEM,
+                f"does not run; it died {part['deaths']} times, last {part['lastDeath']}",
+                f"It is started again soon. Read .nextfire/logs/{name}.log.",
+            )
+
+
+def _clock(theirs: datetime, before: datetime) -> Finding:
+    skew = max(theirs - datetime.now(UTC), before - theirs, timedelta())  # noqa: TID251 — as above
+    if skew <= _MOST_SKEW:
+        return Finding("clock", Verdict.OK, "agrees with the API's")
+    return Finding(
+        "clock",
+        Verdict.PROBLEM,
+        f"differs from the API's by {skew.total_seconds():.0f} s",
+        "Synchronize this machine's clock: signed requests fail and times in tables mislead.",
+    )
+
+
+def _problem(check: str, error: CliError) -> Finding:
+    return Finding(check, Verdict.PROBLEM, error.problem, error.remedy)

@@ -1,0 +1,91 @@
+"""`nextfire doctor` names what is wrong and what to do."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx2
+import pytest
+
+from nextfire_cli import doctor
+from tests.unit.test_cli_runs import Api, Call, api, call, problem  # noqa: F401 — fixtures
+
+
+@pytest.fixture(autouse=True)
+def healthy(api: Api) -> None:  # noqa: F811
+    api.routes["GET /v1/health"] = [lambda _: _health(timedelta())]
+    api.routes["GET /v1/quotas"] = [{"quotas": {}, "used": {"jobs": 1}}]
+
+
+def _health(ahead: timedelta) -> httpx2.Response:
+    now = datetime.now(UTC)  # noqa: TID251 — as the API
+    return httpx2.Response(200, json={"status": "ok", "time": (now + ahead).isoformat()})
+
+
+def verdicts(result: Any) -> dict[str, str]:
+    checks = json.loads(result.stdout)["checks"]
+    return {each["check"]: each["verdict"] for each in checks if each["check"] != "installation"}
+
+
+def test_all_is_well(call: Call) -> None:  # noqa: F811
+    result = call("doctor", "--json")
+
+    assert result.exit_code == 0, result.output
+    assert verdicts(result) == dict.fromkeys(["endpoint", "API", "clock", "credentials"], "ok")
+
+
+def test_a_clock_that_is_off(call: Call, api: Api) -> None:  # noqa: F811
+    api.routes["GET /v1/health"] = [lambda _: _health(timedelta(minutes=6))]
+
+    result = call("doctor")
+
+    assert result.exit_code == 1
+    assert "differs from the API's by 360 s" in result.stdout
+    assert "Synchronize this machine's clock" in result.stdout
+
+
+def test_credentials_that_are_refused(call: Call, api: Api) -> None:  # noqa: F811
+    api.routes["GET /v1/quotas"] = [problem(403, "Forbidden")]
+
+    result = call("doctor", "--json")
+
+    assert result.exit_code == 1
+    assert verdicts(result)["credentials"] == "problem"
+
+
+def test_an_api_that_does_not_answer(call: Call, api: Api) -> None:  # noqa: F811
+    def refuse(_: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("refused")
+
+    api.routes["GET /v1/health"] = [refuse]
+
+    result = call("doctor", "--json")
+
+    assert result.exit_code == 1
+    assert verdicts(result) == {"endpoint": "ok", "API": "problem"}
+
+
+def test_what_is_not_installed_is_a_note(
+    call: Call,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == "boto3" else name)
+
+    result = call("doctor")
+
+    assert result.exit_code == 0
+    assert "pip install 'nextfire[aws]'" in result.stdout
+
+
+def test_a_part_that_is_down() -> None:
+    parts = {
+        "api": {"pid": 1, "deaths": 0, "lastDeath": None},
+        "watcher": {"pid": None, "deaths": 2, "lastDeath": "killed by SIGKILL"},
+    }
+
+    [finding] = doctor._parts(parts)  # noqa: SLF001
+
+    assert (finding.check, finding.verdict) == ("watcher", "problem")
+    assert "killed by SIGKILL" in finding.found
