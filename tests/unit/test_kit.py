@@ -253,6 +253,17 @@ def test_a_file_runs_in_a_process(stack: Stack) -> None:
     assert run.finished_at == run.started_at
 
 
+def test_a_file_must_have_the_digest_to_which_its_job_is_pinned(stack: Stack) -> None:
+    stack.script("hello", path=ROOT / "examples" / "hello.py")
+    stack.put("h", ON_REQUEST | {"target": {"handler": f"hello@sha256:{'0' * 64}"}})
+    stack.run("h")
+
+    stack.advance()
+
+    [run] = stack.runs("h", state="DEAD")
+    assert "no version has the digest sha256:000" in (run.reason or "")
+
+
 @pytest.mark.parametrize("given", [{}, {"function": print, "path": "x.py"}])
 def test_a_script_is_a_function_or_a_file(stack: Stack, given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="Give a function or a path"):

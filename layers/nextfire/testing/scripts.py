@@ -23,6 +23,7 @@ from nextfire.domain.script import FetchedScript, ScriptSource
 from nextfire.settings import interpreter_environment
 from nextfire.testing.kernel import Actor
 from nextfire.testing.memory.faults import Killed
+from nextfire.testing.memory.scripts import MemoryScriptStore
 from nextfire.testing.script_run import Ended, ScriptRun, result_of
 
 ScriptFunction = Callable[[ScriptRun], Any]
@@ -46,7 +47,9 @@ class Scripts:
     def fetch(self, source: ScriptSource) -> FetchedScript:
         name = source.name.rpartition(".")[0]
         if name in self.files:
-            return FetchedScript.of(self.files[name].read_bytes())
+            uploaded = MemoryScriptStore()
+            uploaded.upload(source.url, self.files[name].read_bytes())
+            return uploaded.fetch(source)  # checks the digest to which the job is pinned
         if name in self.functions:
             return FetchedScript.of(f"# the function of the test for {name}\n".encode())
         known = ", ".join(sorted({*self.functions, *self.files})) or "none"
