@@ -80,7 +80,7 @@ def test_what_is_not_installed_is_a_note(
 
 
 def test_a_part_that_is_down() -> None:
-    parts = {
+    parts: dict[str, dict[str, object]] = {
         "api": {"pid": 1, "deaths": 0, "lastDeath": None},
         "watcher": {"pid": None, "deaths": 2, "lastDeath": "killed by SIGKILL"},
     }
