@@ -121,7 +121,7 @@ def lock(
     [bold]Examples[/]
       nextfire scripts lock report.py
     """
-    from nextfire.adapters.packages.installer import parse_inline_metadata
+    from nextfire.adapters.packages.inline_metadata import parse_inline_metadata
     from nextfire_cli import signing
 
     source = file.read_bytes()
@@ -204,7 +204,7 @@ def _check(file: Path) -> str | None:
     Raises:
         CliError: Executors would reject the script.
     """
-    from nextfire.adapters.packages.installer import parse_inline_metadata
+    from nextfire.adapters.packages.inline_metadata import parse_inline_metadata
 
     try:
         size = file.stat().st_size

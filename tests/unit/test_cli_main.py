@@ -13,7 +13,7 @@ import httpx2
 import pytest
 from typer.testing import CliRunner, Result
 
-from nextfire.adapters.packages.installer import parse_inline_metadata
+from nextfire.adapters.packages.inline_metadata import parse_inline_metadata
 from nextfire.adapters.s3.signatures import VerifyingScriptStore
 from nextfire.client.folder import write_private
 from nextfire.domain.script import ScriptSource

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from nextfire.adapters.packages import installer as packages
-from nextfire.adapters.packages.installer import (
+from nextfire.adapters.packages.inline_metadata import (
     InlineMetadata,
     parse_inline_metadata,
     python_satisfies,

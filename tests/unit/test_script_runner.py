@@ -1159,7 +1159,7 @@ def test_interpreter_is_looked_for_where_the_users_can_reach_it(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "_base_executable", str(tmp_path / "python3"))
-    monkeypatch.setattr("nextfire.adapters.scripts.script_runner._OTHER_INTERPRETERS", ())
+    monkeypatch.setattr("nextfire.adapters.scripts.interpreters._OTHERS", ())
     with pytest.raises(ValueError, match="never run as root"):
         ProcessScriptRunner(temp_root=folder)
 

@@ -11,12 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 import stat
 import threading
 import time
-import tomllib
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,8 +24,9 @@ from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
+from nextfire.adapters.packages.copy_meter import CopyMeter, StoppedError
+from nextfire.adapters.packages.inline_metadata import InlineMetadata
 from nextfire.adapters.packages.package_index import IndexProxy, PackageIndex
 from nextfire.adapters.scripts.folders import LockedFolder, run_in_background_if_slow
 from nextfire.adapters.scripts.removal import remove
@@ -49,25 +48,8 @@ _INSTALL_LIMITS = ScriptLimits(4 * 1024**3, 512, 4 * 1024**3)
 _REASON_CHARS = 1500
 _PRINTED_BYTES = 64 * 1024
 _MAX_SETS = 50
-_MOST_BYTES = 4 * 1024**3
-_MOST_FILES = 100_000
 _PIECE = 1024 * 1024
 _TARGET = "packages"
-_BLOCK, _END = "# /// script", "# ///"
-_CLAUSE = re.compile(r"(~=|==|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?")
-
-
-@dataclass(frozen=True, slots=True)
-class InlineMetadata:
-    """Metadata that a script declares inline.
-
-    `dependencies`: requirements (PEP 508). `locked`: lines of a requirements file with hashes,
-    which are installed instead; None without a lock.
-    """
-
-    dependencies: tuple[str, ...] = ()
-    requires_python: str = ""
-    locked: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,89 +61,6 @@ class Installation:
     end: ProgramEnd
     problem: str | None = None
     permanent: bool = False
-
-
-def parse_inline_metadata(source: bytes) -> InlineMetadata:
-    """Parse the block ``# /// script`` … ``# ///`` in *source*.
-
-    Raises:
-        ValueError: *source* has several such blocks, or the block is malformed.
-    """
-    lines = iter(source.decode(errors="replace").splitlines())
-    begun = (_block(lines) for line in lines if line.rstrip() == _BLOCK)
-    blocks = [block for block in begun if block is not None]
-    if len(blocks) > 1:
-        raise ValueError("it has several blocks '# /// script'. Keep only one")
-    if not blocks:
-        return InlineMetadata()
-    try:
-        metadata = tomllib.loads("\n".join(blocks[0]))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ValueError(f"its block '# /// script' is not valid TOML: {error}") from error
-    dependencies, python = metadata.get("dependencies", []), metadata.get("requires-python", "")
-    if not isinstance(dependencies, list) or not all(isinstance(d, str) for d in dependencies):
-        raise ValueError("in its block '# /// script', dependencies is not a list of strings")
-    if not isinstance(python, str):
-        raise ValueError(  # noqa: TRY004 - the script is wrong, not the caller
-            "in its block '# /// script', requires-python is not a string"
-        )
-    return InlineMetadata(tuple(dependencies), python, _locked(metadata))
-
-
-def _locked(metadata: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The lock in the table ``[tool.nextfire]``; or None."""
-    tool = metadata.get("tool", {})
-    ours = tool.get("nextfire", {}) if isinstance(tool, dict) else {}
-    locked = ours.get("locked") if isinstance(ours, dict) else None
-    if locked is None:
-        return None
-    if not isinstance(locked, list) or not all(isinstance(line, str) for line in locked):
-        raise ValueError(
-            "in its block '# /// script', tool.nextfire.locked is not a list of strings"
-        )
-    return tuple(locked)
-
-
-def _block(lines: Iterator[str]) -> list[str] | None:
-    """The content of the block whose first line was just read; None if it is not terminated."""
-    content: list[str] = []
-    ended: list[str] | None = None
-    for line in lines:
-        if line.rstrip() == _END:
-            ended = list(content)  # the last such line of the comment ends it
-        if line != "#" and not line.startswith("# "):
-            break
-        content.append(line[2:])
-    return ended
-
-
-def python_satisfies(version: Sequence[int], required: str) -> bool:
-    """Whether Python *version* satisfies *required*, for example ``>=3.11,<3.14``.
-
-    Raises:
-        ValueError: *required* is malformed.
-    """
-    for clause in filter(None, (part.strip() for part in required.split(","))):
-        match = _CLAUSE.fullmatch(clause)
-        if match is None:
-            raise ValueError(f"invalid requires-python {required!r}: use, for example, '>=3.11'")
-        operator, number, wildcard = match.groups()
-        wanted = [int(part) for part in number.split(".")]
-        prefix = list(version[: len(wanted)]) == wanted
-        have = list(version) + [0] * (len(wanted) - len(version))
-        want = wanted + [0] * (len(version) - len(wanted))
-        good = {
-            "==": prefix if wildcard else have == want,
-            "!=": not prefix if wildcard else have != want,
-            "~=": have >= want and have[: len(wanted) - 1] == wanted[:-1],
-            ">=": have >= want,
-            "<=": have <= want,
-            ">": have > want,
-            "<": have < want,
-        }[operator]
-        if not good:
-            return False
-    return True
 
 
 class Packages:
@@ -288,7 +187,7 @@ class Packages:
             return Installation(end)
         try:
             self._keep(target, to, tenant, supervisor.ask)
-        except _StoppedError as stopped:
+        except StoppedError as stopped:
             end = replace(end, stopped=stopped.verdict)
         return Installation(end)
 
@@ -332,7 +231,7 @@ class Packages:
     def _keep(self, made: Path, to: Path, tenant: str, ask: Callable[[], Directive]) -> None:
         fresh = _aside(to)
         try:
-            self._copy(made, fresh, tenant, _Meter(ask))
+            self._copy(made, fresh, tenant, CopyMeter(ask))
             fresh.rename(to)
         except OSError:
             if not to.exists():  # otherwise another run of the tenant was faster
@@ -341,7 +240,7 @@ class Packages:
             if fresh.exists():
                 run_in_background_if_slow(partial(remove, fresh))
 
-    def _copy(self, source: Path, target: Path, tenant: str, meter: _Meter) -> None:
+    def _copy(self, source: Path, target: Path, tenant: str, meter: CopyMeter) -> None:
         """Copy folders and regular files; skip links and special files.
 
         The processes that wrote *source* have ended, so it does not change meanwhile.
@@ -364,7 +263,7 @@ class Packages:
                         self._copy_file(Path(entry.path), there / entry.name, tenant, meter)
             self._allow(there, 0o750, tenant)
 
-    def _copy_file(self, source: Path, target: Path, tenant: str, meter: _Meter) -> None:
+    def _copy_file(self, source: Path, target: Path, tenant: str, meter: CopyMeter) -> None:
         descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as reader, target.open("xb") as writer:
             found = os.fstat(descriptor)
@@ -421,37 +320,6 @@ def _failed(end: ProgramEnd, printed: str, proxy: IndexProxy) -> Installation:
 def _aside(path: Path) -> Path:
     """A new name in the folder of *path*. It contains a dot, so it is never the name of a set."""
     return path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-
-
-class _StoppedError(Exception):
-    """The supervisor stopped the copy."""
-
-    def __init__(self, verdict: Directive) -> None:
-        super().__init__(verdict)
-        self.verdict = verdict
-
-
-class _Meter:
-    """Limits a copy, and polls at each file and chunk whether the run may continue."""
-
-    def __init__(self, ask: Callable[[], Directive]) -> None:
-        self._ask = ask
-        self._files = self._bytes = 0
-
-    def count(self, *, files: int = 0, size: int = 0) -> None:
-        """Add *files* and *size* bytes to the copy.
-
-        Raises:
-            OSError: The copy is too large.
-            _StoppedError: The run may not continue.
-        """
-        self._files += files
-        self._bytes += size
-        if self._files > _MOST_FILES or self._bytes > _MOST_BYTES:
-            raise OSError(f"the packages exceed {_MOST_FILES} files or {_MOST_BYTES} bytes")
-        verdict = self._ask()
-        if verdict is not Directive.CONTINUE:
-            raise _StoppedError(verdict)
 
 
 def find_uv() -> Path:

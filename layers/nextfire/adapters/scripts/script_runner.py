@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
-import shutil
 import socket
-import sys
 import time
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
@@ -17,27 +14,25 @@ from types import MappingProxyType
 from typing import Literal
 
 import nextfire_job
-from nextfire.adapters.packages.installer import (
+from nextfire.adapters.packages.inline_metadata import (
     InlineMetadata,
-    Packages,
     parse_inline_metadata,
     python_satisfies,
 )
+from nextfire.adapters.packages.installer import Packages
 from nextfire.adapters.packages.package_index import PackageIndex
 from nextfire.adapters.scripts import unpack
+from nextfire.adapters.scripts.interpreters import Interpreters
 from nextfire.adapters.scripts.sandbox import ProgramEnd, Sandbox, Sandboxes, ScriptLimits
 from nextfire.adapters.scripts.script_channel import Channel
 from nextfire.adapters.scripts.script_network import network_for
+from nextfire.adapters.scripts.script_output import MaskedOutput
 from nextfire.adapters.scripts.script_streams import Capture
 from nextfire.domain.egress import OPEN, Egress, EgressMode
-from nextfire.domain.log import Stream
-from nextfire.domain.masking import Masker
 from nextfire.domain.packages import PackagePolicy, PackageRefusedError
 from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit, Supervisor
 
 __all__ = ["ProcessScriptRunner", "ScriptLimits"]
-
-_log = logging.getLogger(__name__)
 
 _ENVIRONMENT = MappingProxyType(
     {
@@ -47,10 +42,6 @@ _ENVIRONMENT = MappingProxyType(
         "PYTHONUNBUFFERED": "1",
     }
 )
-_OLDEST = (3, 11)
-_PROBE = "import sys; print(*sys.version_info[:3])"
-_PROBE_WITHIN = timedelta(seconds=30)
-_OTHER_INTERPRETERS = ("/usr/local/bin/python3", "/usr/bin/python3")
 _UNPACK_WITHIN = timedelta(minutes=1)
 _UNPACKED_BYTES = 512 * 1024 * 1024
 _UNPACKED_FILES = 20_000
@@ -151,8 +142,9 @@ class ProcessScriptRunner:
                 'egress is "none", which requires a seccomp filter. This host does not allow '
                 "filters, or is neither x86-64 nor AArch64. Run the pool's workers on another host."
             )
-        self._version: tuple[int, ...] = sys.version_info[:3]
-        self._interpreter = self._choose(interpreter)
+        self._interpreter = Interpreters(self._sandboxes, self._environment, limits).choose(
+            interpreter
+        )
         self._packages = None
         if packages == "inline":
             self._packages = Packages(
@@ -178,8 +170,8 @@ class ProcessScriptRunner:
             return self._run_in(sandbox, call, supervisor)
 
     def _run_in(self, sandbox: Sandbox, call: ScriptCall, supervisor: Supervisor) -> ScriptExit:
-        out = _Output("stdout", self._output_cap, call.masker, supervisor)
-        err = _Output("stderr", self._output_cap, call.masker, supervisor)
+        out = MaskedOutput("stdout", self._output_cap, call.masker, supervisor)
+        err = MaskedOutput("stderr", self._output_cap, call.masker, supervisor)
         with ExitStack() as stack:
             try:
                 environment = self._prepare(sandbox, call)
@@ -215,7 +207,7 @@ class ProcessScriptRunner:
             end = sandbox.run(
                 # -P: keep the script's folder off sys.path, or a script named email.py would
                 # shadow the module `email`. The folder of an archive is on sys.path anyway.
-                [self._interpreter, "-u", "-P", str(program)],
+                [self._interpreter.path, "-u", "-P", str(program)],
                 environment={**network.environment, **environment},
                 timeout=timeout,
                 grace=self._grace,
@@ -259,7 +251,16 @@ class ProcessScriptRunner:
         bounds = [str(_UNPACKED_BYTES), str(_UNPACKED_FILES)]
         log = Capture(_REASON_CHARS)
         end = sandbox.run(
-            [self._interpreter, "-I", "-S", "-c", self._unpack, str(archive), str(folder), *bounds],
+            [
+                self._interpreter.path,
+                "-I",
+                "-S",
+                "-c",
+                self._unpack,
+                str(archive),
+                str(folder),
+                *bounds,
+            ],
             environment={**self._environment, "HOME": environment["HOME"]},
             timeout=min(_UNPACK_WITHIN, call.timeout),
             grace=self._grace,
@@ -304,13 +305,13 @@ class ProcessScriptRunner:
         """
         try:
             inline = parse_inline_metadata(call.source)
-            suited = python_satisfies(self._version, inline.requires_python)
+            suited = python_satisfies(self._interpreter.version, inline.requires_python)
         except ValueError as error:
             return _refusal(f"The script {call.name} cannot be run: {error}.", permanent=True)
         if not suited:
             return _refusal(
                 f"The script requires Python {inline.requires_python}; this pool runs "
-                f"{'.'.join(map(str, self._version))}. Change requires-python, or set "
+                f"{'.'.join(map(str, self._interpreter.version))}. Change requires-python, or set "
                 "NEXTFIRE_INTERPRETER to another Python in this pool.",
                 permanent=True,
             )
@@ -344,7 +345,9 @@ class ProcessScriptRunner:
             self._packages.check(inline)
         except PackageRefusedError as error:
             return _refusal(f"The script {call.name} cannot be run: {error}.", permanent=True)
-        place = stack.enter_context(self._packages.kept(call.tenant, inline, self._version))
+        place = stack.enter_context(
+            self._packages.kept(call.tenant, inline, self._interpreter.version)
+        )
         if not place.exists():
             # Install in another sandbox: building packages runs their code, which could leave
             # links where files of this sandbox are written next.
@@ -355,7 +358,7 @@ class ProcessScriptRunner:
                     inline,
                     tenant=call.tenant,
                     to=place,
-                    interpreter=self._interpreter,
+                    interpreter=self._interpreter.path,
                     # Without the job's variables: they are for the script only.
                     environment={
                         **self._environment,
@@ -394,104 +397,10 @@ class ProcessScriptRunner:
     def _not_started(self, cause: str) -> ScriptExit:
         error = (
             f"The script could not be started: {cause}. Check that the interpreter "
-            f"{self._interpreter} exists and is executable, and that {self._sandboxes.root} is "
-            "writable."
+            f"{self._interpreter.path} exists and is executable, and that "
+            f"{self._sandboxes.root} is writable."
         )
         return ScriptExit(None, "", "", error=error)
-
-    def _choose(self, interpreter: str | None) -> str:
-        """The path of the interpreter to use.
-
-        Raises:
-            ValueError: No interpreter works.
-        """
-        if interpreter is not None:
-            found = shutil.which(interpreter) or interpreter
-            problem = self._try(str(Path(found).absolute()))
-            if problem is not None:
-                raise ValueError(self._remedy(interpreter, problem))
-            return str(Path(found).absolute())
-        own = str(getattr(sys, "_base_executable", "") or sys.executable)
-        if not self._sandboxes.separate:
-            return own  # it runs this process, so it can run scripts
-        problem = self._try(own)
-        if problem is None:
-            return own
-        for other in _OTHER_INTERPRETERS:
-            if self._try(other) is None:
-                _log.warning(
-                    "scripts run with %s: script users cannot run %s (%s)", other, own, problem
-                )
-                return other
-        raise ValueError(self._remedy(own, problem))
-
-    def _try(self, interpreter: str) -> str | None:
-        """Run *interpreter* as a script user. Returns None, or the reason why it is not usable."""
-        out, err = Capture(_REASON_CHARS), Capture(_REASON_CHARS)
-        try:
-            with self._sandboxes.one("") as sandbox:
-                sandbox.open()
-                end = sandbox.run(
-                    [interpreter, "-I", "-c", _PROBE],
-                    environment=self._environment,
-                    timeout=_PROBE_WITHIN,
-                    grace=timedelta(0),
-                    limits=self._limits,
-                    ask=lambda: Directive.CONTINUE,
-                    stdout=out.feed,
-                    stderr=err.feed,
-                )
-        except (OSError, ValueError) as error:
-            return str(error)
-        if end.not_started is not None:
-            return end.not_started
-        if end.exit_code != 0:
-            return f"it exited with {end.exit_code}: {err.text().strip() or 'no error output'}"
-        version = out.text().split()
-        numbers = tuple(int(n) for n in version if n.isdigit())
-        if numbers < _OLDEST:
-            found = " ".join(version) or "no output"
-            return f"it is not Python 3.11 or later (its version: {found})"
-        self._version = numbers
-        return None
-
-    def _remedy(self, interpreter: str, problem: str) -> str:
-        if not self._sandboxes.separate:
-            return (
-                f"{interpreter} cannot run scripts: {problem}. Set NEXTFIRE_INTERPRETER to Python "
-                "3.11 or later."
-            )
-        return (
-            f"{interpreter} cannot run scripts as script users, which an executor that is root "
-            f"uses: {problem}. Set NEXTFIRE_INTERPRETER to Python 3.11 or later that all users of "
-            "this machine can run, for example /usr/bin/python3; let all users enter "
-            f"{self._sandboxes.root}; give the executor the capabilities CAP_SETUID, CAP_SETGID, "
-            "CAP_CHOWN and CAP_KILL; or run it as a user other than root. Scripts never run as "
-            "root."
-        )
-
-
-class _Output:
-    """An output stream of a script. Masked before truncation: half a secret would not match."""
-
-    def __init__(self, name: Stream, cap: int, masker: Masker, supervisor: Supervisor) -> None:
-        self._name: Stream = name
-        self._capture = Capture(cap)
-        self._masked = masker.stream()
-        self._supervisor = supervisor
-
-    def feed(self, data: bytes) -> None:
-        self._pass_on(self._masked.feed(data))
-
-    def end(self) -> str:
-        """Flush the masker. Returns the captured text."""
-        self._pass_on(self._masked.rest())
-        return self._capture.text()
-
-    def _pass_on(self, data: bytes) -> None:
-        if data:
-            self._capture.feed(data)
-            self._supervisor.output(self._name, data)
 
 
 def _unless_stopped(supervisor: Supervisor) -> ScriptExit | None:
