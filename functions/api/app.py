@@ -89,14 +89,14 @@ app = APIGatewayHttpResolver(
 
 
 class Services:
-    """The use cases and stores of the routes, built on the first request of a process. *ports*: by
-    default the adapters of this process.
+    """The use cases and stores of the routes, built on the first request of a process. *ports*,
+    *given_clock*: by default the adapters and the clock of this process.
     """
 
     def __init__(
-        self, settings: ApiSettings, ports: ApiPorts | None = None, clock: Clock = clock
+        self, settings: ApiSettings, ports: ApiPorts | None = None, given_clock: Clock | None = None
     ) -> None:
-        self.clock = clock
+        self.clock = given_clock or clock
         ports = ports or api_ports(settings, changed_by)
         # The wrappers pass on what they do not define, which no type says.
         self.job_store = cast("JobStore", AccessibleJobs(ports.jobs))
@@ -113,14 +113,16 @@ class Services:
         self.jobs = ManageJobs(self.job_store, limits, unsent, check=check_code)
         self.backfills = ManageBackfills(self.job_store, unsent)
         side_by_side = RequestThreadPool(_SIDE_BY_SIDE)
-        self.many_jobs = BulkJobs(self.jobs, self.job_store, clock=clock, executor=side_by_side)
-        self.find_run = FindRun(self.job_store, self.runs, retention=RETENTION, clock=clock)
+        self.many_jobs = BulkJobs(
+            self.jobs, self.job_store, clock=self.clock, executor=side_by_side
+        )
+        self.find_run = FindRun(self.job_store, self.runs, retention=RETENTION, clock=self.clock)
         self.executions = ManageRuns(
             self.job_store,
             self.runs,
             self.find_run,
             pools=self.pools,
-            clock=clock,
+            clock=self.clock,
             executor=side_by_side,
         )
         self.request_runs = RequestRuns(
@@ -128,10 +130,10 @@ class Services:
             self.runs,
             self.find_run,
             pools=self.pools,
-            clock=clock,
+            clock=self.clock,
             quotas=settings.quotas,
         )
-        self.skips = SkipNext(self.job_store, self.runs, clock=clock)
+        self.skips = SkipNext(self.job_store, self.runs, clock=self.clock)
         self.quotas = ReadQuotas(
             self.job_store, ports.control, settings.quotas, settings.tenant_weights
         )
@@ -149,7 +151,7 @@ class Services:
         self.keys = ManageKeys(cast("KeyStore", RecordingKeyStore(ports.keys)))
         # Before the first due entry is written there is a cursor at or before its bucket, so the
         # watcher finds it however late it first comes.
-        ports.control.seed_cursors(settings.read_shards, floor_minute(clock.now()))
+        ports.control.seed_cursors(settings.read_shards, floor_minute(self.clock.now()))
 
     def pool(self, name: str) -> str:
         """Return *name* if the pool exists.
@@ -192,7 +194,8 @@ def serving(given: Services) -> Iterator[None]:
 
 
 def now() -> datetime:
-    return services().clock.now()
+    given = _given.get()
+    return (clock if given is None else given.clock).now()
 
 
 def caller() -> Identity:
