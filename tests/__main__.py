@@ -87,6 +87,7 @@ def _long() -> _Plan:
     seeded = [f"tests/unit/test_{name}.py" for name in _SEEDED]
     of_stack = [
         "tests/soak",
+        "tests/embedded/test_deaths.py",
         *(f"tests/e2e/test_{name}.py" for name in ("redrive_many", "schema", "endpoint_down")),
     ]
     return _Plan(

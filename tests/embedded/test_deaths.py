@@ -17,12 +17,13 @@ from nextfire.client.bearer import Bearer
 from nextfire_cli.local import LocalStackError
 from nextfire_cli.local.embedded import EmbeddedStack
 from nextfire_cli.local.processes import started
+from tests.crons import LONG
 from tests.e2e.test_path import until
 from tests.embedded.conftest import LEASE, ROOT, Stack
 from tests.places import host_folder
 from tests.process_tree import children_of
 
-KILLS = 6
+KILLS = 50 if LONG else 6
 MARKS = """
 import json, os, sys
 with open(json.load(sys.stdin)["marks"], "a") as marks:
@@ -89,6 +90,7 @@ def test_a_database_that_is_damaged_is_reported_with_a_remedy(state: Path) -> No
         stack.start(_quiet)
 
 
+@pytest.mark.timeout(1200)
 def test_nothing_acknowledged_is_lost_though_everything_is_killed_at_random(state: Path) -> None:
     """Jobs are created while all processes are killed at random moments; each start continues."""
     marks = state / "marks"
