@@ -133,7 +133,7 @@ def _create(client: Client, url: str, count: int, lead: timedelta) -> list[str]:
     ids = []
     for first in range(0, count, _PER_REQUEST):
         made = client.create_jobs([job] * min(_PER_REQUEST, count - first))
-        ids += [each.job.job_id for each in made.results if each.job]
+        ids += [each.job.job_id for each in made.results if each.job is not None]
     return ids
 
 

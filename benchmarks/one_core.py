@@ -25,11 +25,11 @@ from nextfire.domain.instants import floor_minute, to_ms
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.control import Lease
+from nextfire.testing.kernel import Actor, Kernel, SimulatedFuture
 from nextfire.usecases.dispatch.tick import Dispatch
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.watch import Watch
 from tests.fakes import MemoryDueStore, MemoryJobStore, MemoryRunStore, Stores, memory_stores
-from tests.simulation.kernel import Actor, Kernel, SimulatedFuture
 from tests.world import World
 
 P = TypeVar("P")

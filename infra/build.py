@@ -25,8 +25,8 @@ from uv import find_uv_bin
 _log = logging.getLogger(__name__)
 
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc")
-_CLIENT_PACKAGE = "client"
-"""The package of the core for API clients; it is not deployed."""
+_NOT_DEPLOYED = {"client", "testing"}
+"""The packages of the core for API clients and for tests of jobs."""
 
 
 class WrongWheelError(Exception):
@@ -136,7 +136,7 @@ class Build:
         core = layers / "nextfire"
 
         def ignored(at: str, names: list[str]) -> set[str]:
-            callers = {_CLIENT_PACKAGE} if Path(at) == core else set()
+            callers = _NOT_DEPLOYED if Path(at) == core else set()
             return {*_IGNORED(at, names), *callers}
 
         shutil.copytree(core, folder / "nextfire", ignore=ignored)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import binascii
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from functools import cache
 from http import HTTPStatus
@@ -49,6 +51,7 @@ from nextfire.domain.errors import (
 )
 from nextfire.domain.instants import floor_minute
 from nextfire.domain.ports.access import KeyStore
+from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.pages import Unreadable
 from nextfire.domain.ports.runs import RunStore
@@ -75,7 +78,7 @@ from nextfire.usecases.read_quotas import ReadQuotas
 from nextfire.usecases.redrive_sequence import RedriveSequence
 from nextfire.usecases.request_runs import RequestRuns
 from nextfire.usecases.skip_next import SkipNext
-from nextfire.wiring.api import api_ports
+from nextfire.wiring.api import ApiPorts, api_ports
 from nextfire.wiring.telemetry import Telemetry
 
 _SIDE_BY_SIDE = 10
@@ -88,10 +91,15 @@ app = APIGatewayHttpResolver(
 
 
 class Services:
-    """The use cases and stores of the routes, built on the first request of a process."""
+    """The use cases and stores of the routes, built on the first request of a process. *ports*,
+    *given_clock*: by default the adapters and the clock of this process.
+    """
 
-    def __init__(self, settings: ApiSettings) -> None:
-        ports = api_ports(settings, changed_by)
+    def __init__(
+        self, settings: ApiSettings, ports: ApiPorts | None = None, given_clock: Clock | None = None
+    ) -> None:
+        self.clock = given_clock or clock
+        ports = ports or api_ports(settings, changed_by)
         # The wrappers pass on what they do not define, which no type says.
         self.job_store = cast("JobStore", AccessibleJobs(ports.jobs))
         self.runs = cast("RunStore", AccessibleRuns(ports.runs, self.job_store))
@@ -107,14 +115,16 @@ class Services:
         self.jobs = ManageJobs(self.job_store, limits, unsent, check=check_code)
         self.backfills = ManageBackfills(self.job_store, unsent)
         side_by_side = RequestThreadPool(_SIDE_BY_SIDE)
-        self.many_jobs = BulkJobs(self.jobs, self.job_store, clock=clock, executor=side_by_side)
-        self.find_run = FindRun(self.job_store, self.runs, retention=RETENTION, clock=clock)
+        self.many_jobs = BulkJobs(
+            self.jobs, self.job_store, clock=self.clock, executor=side_by_side
+        )
+        self.find_run = FindRun(self.job_store, self.runs, retention=RETENTION, clock=self.clock)
         self.executions = ManageRuns(
             self.job_store,
             self.runs,
             self.find_run,
             pools=self.pools,
-            clock=clock,
+            clock=self.clock,
             executor=side_by_side,
         )
         self.sequences = RedriveSequence(
@@ -128,10 +138,10 @@ class Services:
             self.runs,
             self.find_run,
             pools=self.pools,
-            clock=clock,
+            clock=self.clock,
             quotas=settings.quotas,
         )
-        self.skips = SkipNext(self.job_store, self.runs, clock=clock)
+        self.skips = SkipNext(self.job_store, self.runs, clock=self.clock)
         self.quotas = ReadQuotas(
             self.job_store, ports.control, settings.quotas, settings.tenant_weights
         )
@@ -149,7 +159,7 @@ class Services:
         self.keys = ManageKeys(cast("KeyStore", RecordingKeyStore(ports.keys)))
         # Before the first due entry is written there is a cursor at or before its bucket, so the
         # watcher finds it however late it first comes.
-        ports.control.seed_cursors(settings.read_shards, floor_minute(clock.now()))
+        ports.control.seed_cursors(settings.read_shards, floor_minute(self.clock.now()))
 
     def pool(self, name: str) -> str:
         """Return *name* if the pool exists.
@@ -165,13 +175,35 @@ class Services:
         return f"Available: {', '.join(self.pools)}."
 
 
+_given: ContextVar[Services | None] = ContextVar("given", default=None)
+
+
 @cache
-def services() -> Services:
+def own_services() -> Services:
+    """The services of this process, by its environment."""
     return Services(ApiSettings.read())
 
 
+def services() -> Services:
+    """The services of the current request."""
+    return _given.get() or own_services()
+
+
+@contextmanager
+def serving(given: Services) -> Iterator[None]:
+    """Serve the requests of this context by *given*: `nextfire.testing` has several stacks in one
+    process.
+    """
+    before = _given.set(given)
+    try:
+        yield
+    finally:
+        _given.reset(before)
+
+
 def now() -> datetime:
-    return clock.now()
+    given = _given.get()
+    return (clock if given is None else given.clock).now()
 
 
 def caller() -> Identity:

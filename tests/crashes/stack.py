@@ -712,11 +712,11 @@ class Handler:
                 patch.setattr(executor, lambda _: self._has.inline)
             patch.setattr(many_jobs, "TOGETHER", 2)
             patch.setattr(many_jobs, "PAGES_AT_MOST", 1)
-            api.services.cache_clear()
+            api.own_services.cache_clear()
             try:
                 yield
             finally:
-                api.services.cache_clear()
+                api.own_services.cache_clear()
 
 
 class Watcher:

@@ -103,8 +103,9 @@ def test_first_party_layer_is_the_core(tmp_path: Path) -> None:
     assert (core / "py.typed").is_file()
     assert {path.name for path in (ROOT / "layers" / "nextfire").iterdir() if path.is_dir()} - {
         path.name for path in core.iterdir()
-    } <= {"client", "__pycache__"}, "except for the part for its callers"
+    } <= {"client", "testing", "__pycache__"}, "except for the parts for its callers and for tests"
     assert not (core / "client").exists()
+    assert not (core / "testing").exists()
 
 
 def test_function_asset_keeps_the_import_path(tmp_path: Path) -> None:

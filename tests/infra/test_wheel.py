@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import threading
 import tomllib
@@ -131,6 +132,28 @@ def test_what_needs_no_stack_imports_no_module_of_posix(environment: Path, tmp_p
     )
 
     assert _run(environment, "python", "-c", code, folder=tmp_path) == "started\n"
+
+
+def test_the_test_kit_names_its_extra(environment: Path, tmp_path: Path) -> None:
+    code = "import nextfire.testing as t\ntry:\n    t.Stack\nexcept ImportError as error:\n"
+
+    remedy = _run(environment, "python", "-c", f"{code}    print(error)", folder=tmp_path)
+
+    assert remedy.endswith("Install it: pip install 'nextfire[testing]'\n")
+
+
+def test_tests_of_jobs_run_with_the_extra(wheel: Path, tmp_path: Path) -> None:
+    _uv("venv", "--quiet", str(tmp_path / "venv"))
+    python = str(tmp_path / "venv" / "bin" / "python")
+    _uv("pip", "install", "--quiet", "--python", python, f"nextfire[testing] @ {wheel.as_uri()}")
+    _uv("pip", "install", "--quiet", "--python", python, "pytest")
+    for file in ("test_my_jobs.py", "pipeline.yaml"):
+        shutil.copy(ROOT / "examples" / file, tmp_path)
+
+    arguments = ["-m", "pytest", "-q", "test_my_jobs.py"]
+    printed = _run(tmp_path / "venv", "python", *arguments, folder=tmp_path)
+
+    assert "5 passed" in printed
 
 
 def test_types_are_published(environment: Path) -> None:

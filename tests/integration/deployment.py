@@ -243,7 +243,7 @@ class Deployment:
         }
         for name, value in (settings | more).items():
             monkeypatch.setenv(f"NEXTFIRE_{name.upper()}", value)
-        api.services.cache_clear()
+        api.own_services.cache_clear()
         watcher._watcher_of.cache_clear()  # noqa: SLF001 — like a new process
         executor._executor.cache_clear()  # noqa: SLF001
         auditor._audit_jobs.cache_clear()  # noqa: SLF001
@@ -324,11 +324,11 @@ class Deployment:
         proxy.instead = dict.fromkeys(operations, step)
         with monkeypatch.context() as patch:
             patch.setattr("nextfire.wiring.api.dynamodb", lambda: proxy)
-            api.services.cache_clear()
+            api.own_services.cache_clear()
             api.services()
             with ThreadPoolExecutor(len(calls)) as threads:
                 answers = list(threads.map(go, calls))
-        api.services.cache_clear()
+        api.own_services.cache_clear()
         return answers
 
     def register(self, **fields: Any) -> Job:

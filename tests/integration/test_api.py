@@ -616,7 +616,7 @@ class TestRefusals:
 
         proxy.instead["get_item"] = throttle
         monkeypatch.setattr("nextfire.wiring.api.dynamodb", lambda: proxy)
-        api.services.cache_clear()
+        api.own_services.cache_clear()
 
         answer = system.call("GET", "/v1/jobs/a")
 
@@ -629,7 +629,7 @@ class TestRefusals:
         def fail() -> None:
             raise RuntimeError("password: hunter2")
 
-        api.services.cache_clear()
+        api.own_services.cache_clear()
         monkeypatch.setattr(ApiSettings, "read", fail)
 
         answer = system.call("GET", "/v1/jobs/a")
@@ -824,7 +824,7 @@ class TestPatch:
 
         proxy.instead["transact_write_items"] = overtaken
         monkeypatch.setattr("nextfire.wiring.api.dynamodb", lambda: proxy)
-        api.services.cache_clear()
+        api.own_services.cache_clear()
 
         changed = system.call("PATCH", "/v1/jobs/a", {"labels": {"ours": "1"}})
 

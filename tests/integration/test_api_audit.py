@@ -133,7 +133,7 @@ class TestWhatItTells:
             return real(**request)
 
         monkeypatch.setattr("nextfire.wiring.api.dynamodb", lambda: proxy)
-        api.services.cache_clear()
+        api.own_services.cache_clear()
         events()
         proxy.instead["transact_write_items"] = meanwhile
         system.call("POST", "/v1/jobs/a/pause", {})
@@ -281,7 +281,7 @@ def test_it_costs_no_call(system: Deployment, monkeypatch: pytest.MonkeyPatch) -
     system.call("POST", "/v1/jobs", JOB)
     proxy = Proxy(system.database)
     monkeypatch.setattr("nextfire.wiring.api.dynamodb", lambda: proxy)
-    api.services.cache_clear()
+    api.own_services.cache_clear()
     system.call("GET", "/v1/jobs/a")
 
     def calls(name: str) -> list[str]:

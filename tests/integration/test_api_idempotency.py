@@ -36,7 +36,7 @@ OTHER = {"Idempotency-Key": "l"}
 def clock(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock(parse_instant("2026-05-24T10:00:00Z"))
     monkeypatch.setattr(api, "clock", clock)
-    api.services.cache_clear()
+    api.own_services.cache_clear()
     system.configure(monkeypatch)
     return clock
 
@@ -230,7 +230,7 @@ class TestAgain:
     ) -> None:
         proxy = Proxy(system.database)
         monkeypatch.setattr("nextfire.wiring.api.dynamodb", lambda: proxy)
-        api.services.cache_clear()
+        api.own_services.cache_clear()
 
         system.call("POST", "/v1/jobs", CRON)
         system.call("GET", "/v1/jobs", headers=KEY)

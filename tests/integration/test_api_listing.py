@@ -124,7 +124,7 @@ class TestDetail:
     def clock(self, system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Clock:
         clock = Clock(parse_instant("2026-05-24T10:00:00Z"))
         monkeypatch.setattr(api, "clock", clock)
-        api.services.cache_clear()
+        api.own_services.cache_clear()
         system.configure(monkeypatch)
         return clock
 

@@ -149,7 +149,7 @@ def test_a_tenant_without_quotas_gets_an_answer_without_a_read(
 ) -> None:
     proxy = Proxy(system.database)
     monkeypatch.setattr("nextfire.wiring.api.dynamodb", lambda: proxy)
-    api.services.cache_clear()
+    api.own_services.cache_clear()
     system.call("GET", "/v1/health")
     api.services()
     proxy.calls.clear()

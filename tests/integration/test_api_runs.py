@@ -49,7 +49,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, system: Deployment) -> Clock:  # noqa
     """The API's clock: stopped, half a minute after the start of a minute."""
     clock = Clock(floor_minute(SystemClock().now()) + timedelta(seconds=30))
     monkeypatch.setattr(api, "clock", clock)
-    api.services.cache_clear()
+    api.own_services.cache_clear()
     return clock
 
 

@@ -22,10 +22,10 @@ must have its own test.
 EXCLUDED_FILES = (
     *("tests/unit/test_cli_", "tests/unit/test_benchmarks", "tests/unit/test_examples"),
     *("tests/unit/test_schedule_oracle", "tests/unit/test_schedule_cronsim"),
-    "tests/integration/test_contracts",
+    *("tests/integration/test_contracts", "tests/unit/test_kit"),
 )
 """Tests of what is not mutated: the command line, the meaning of schedule expressions, the contract
-suites.
+suites, the test kit.
 """
 LEFT_OUT = ("ministack", "dynamodb-local", "dynamodb_local")
 """Backends of the contract suites that need a server: part of a test's parameters."""
@@ -122,7 +122,8 @@ def collected(files: Iterable[str], serve: Callable[[Tests], Any]) -> Tests:
     process.
     """
     tests = Tests(serve)
-    without = [f"-pno:{name}" for name in ("cacheprovider", "xdist", "schemathesis")]
+    plugins = ("cacheprovider", "nextfire", "xdist", "schemathesis")
+    without = [f"-pno:{name}" for name in plugins]
     pytest.main(
         [
             # Captured output would go to one file for all children. Tracebacks are not read, and

@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+FOR_TESTS = ("layers", "nextfire", "testing")
+"""The package of the product that only runs in tests."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -158,8 +160,9 @@ class Product:
 
     @classmethod
     def read(cls, root: Path, folders: tuple[str, ...]) -> Product:
-        """Parse the modules below *folders* of *root*."""
-        paths = sorted(path for folder in folders for path in (root / folder).rglob("*.py"))
+        """Parse the modules below *folders* of *root*, without those for tests of jobs."""
+        found = sorted(path for folder in folders for path in (root / folder).rglob("*.py"))
+        paths = [path for path in found if path.relative_to(root).parts[:3] != FOR_TESTS]
         return cls([Module(str(path.relative_to(root)), path.read_bytes()) for path in paths])
 
     def mutant(

@@ -465,7 +465,7 @@ class TestRequestLimits:
         database = Proxy(limited.database)
         monkeypatch.setattr("nextfire.wiring.api.dynamodb", lambda: database)
         monkeypatch.setattr("nextfire.wiring.api.dynamodb_fail_fast", lambda: database)
-        api.services.cache_clear()
+        api.own_services.cache_clear()
         who = self.key()
         while limited.call("GET", "/v1/jobs", authorizer=who).status == 200:
             pass
@@ -488,7 +488,7 @@ class TestRequestLimits:
         database = Proxy(limited.database)
         database.instead = {"update_item": throttle}
         monkeypatch.setattr("nextfire.wiring.api.dynamodb_fail_fast", lambda: database)
-        api.services.cache_clear()
+        api.own_services.cache_clear()
         who = self.key()
 
         # This process alone still enforces the key's burst of 3.

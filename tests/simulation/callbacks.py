@@ -21,11 +21,11 @@ from nextfire.targets.http.messages import CallFailedError, Problem, Request, Re
 from nextfire.targets.http.outcome import UNAVAILABLE, destination_of
 from nextfire.targets.http.runner import HttpTarget
 from nextfire.targets.http.tls import TlsSettings
+from nextfire.testing.kernel import SECOND, Actor, Task, current
 from nextfire.usecases.breaker import KNOWN_FOR
 from nextfire.usecases.endpoint_gate import EndpointGate
 from tests.callbacks import response
 from tests.fakes import MemoryEndpointStore, MemorySecrets
-from tests.simulation.kernel import SECOND, Actor, Task, current
 from tests.simulation.monitor import CLOCKS_APART, Monitor
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.policies import Overlap
 from nextfire.domain.quotas import TenantQuotas
 from nextfire.domain.run import Run, RunState
-from tests.simulation.kernel import Actor
+from nextfire.testing.kernel import Actor
 from tests.simulation.monitor import CLOCKS_APART, Monitor
 
 _TO_END = timedelta(seconds=25)

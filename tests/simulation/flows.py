@@ -28,10 +28,10 @@ from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import floor_minute, to_ms
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
+from nextfire.testing.kernel import SECOND
 from nextfire.usecases.find_outstanding import has_outstanding
 from nextfire.usecases.idempotent_requests import IdempotentRequest
 from nextfire.usecases.manage_backfills import BackfillRange
-from tests.simulation.kernel import SECOND
 from tests.simulation.system import Client
 from tests.simulation.vandals import vandal
 

@@ -22,6 +22,7 @@ from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.recurrence import check, occurrences
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.domain.target import TargetKind
+from nextfire.testing.kernel import SECOND, Actor, Kernel, current
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.dispatch.gates import Shares
 from tests.accounting import assert_all_accounted_for, assert_chained, settle
@@ -32,7 +33,6 @@ from tests.simulation.callbacks import URLS, received_at_rest
 from tests.simulation.effects import Effects
 from tests.simulation.endpoint_flows import ENDPOINT_FLOWS
 from tests.simulation.flows import FLOWS, REFUSALS, TENANTS, KeyedCreation, ManualRunRequest
-from tests.simulation.kernel import SECOND, Actor, Kernel, current
 from tests.simulation.monitor import Monitor
 from tests.simulation.rates import Rates
 from tests.simulation.sequence_judge import SequenceJudge

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ports.control import Lease
+from nextfire.testing.kernel import SECOND, Actor, Kernel, SimulatedFuture, current
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.handled import Handled
 from tests.fakes import MemoryDelivery, MemoryFifo, show
-from tests.simulation.kernel import SECOND, Actor, Kernel, SimulatedFuture, current
 
 if TYPE_CHECKING:
     from tests.simulation.system import System

@@ -29,8 +29,8 @@ from nextfire.domain.ports.pages import Page
 from nextfire.domain.ports.runs import Claim
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.domain.schedule import UNTIMED
+from nextfire.testing.kernel import SECOND, Actor, Kernel
 from tests.fakes import Stores
-from tests.simulation.kernel import SECOND, Actor, Kernel
 
 CLOCKS_APART = timedelta(seconds=2)
 SENDING = 15 * SECOND

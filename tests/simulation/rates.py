@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from nextfire.domain.quotas import TenantQuotas
-from tests.simulation.kernel import Actor
+from nextfire.testing.kernel import Actor
 from tests.simulation.monitor import Monitor
 
 

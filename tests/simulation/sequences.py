@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.run import Run
+from nextfire.testing.kernel import Kernel
 from nextfire.usecases.check_definition import Limits
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_jobs import ManageJobs
 from tests.builders import a_definition
 from tests.simulation import flows
 from tests.simulation.flows import TENANTS, Flow
-from tests.simulation.kernel import Kernel
 from tests.world import BUCKET, POOLS
 
 if TYPE_CHECKING:

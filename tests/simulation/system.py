@@ -28,6 +28,7 @@ from nextfire.domain.ports.scripts import ScriptCall, ScriptExit, Supervisor
 from nextfire.domain.target import TargetKind
 from nextfire.targets.by_kind import TargetsByKind
 from nextfire.targets.script.runner import ScriptTarget
+from nextfire.testing.kernel import SECOND, Actor, Kernel, current
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.audit_report import AuditReport
 from nextfire.usecases.check_definition import Limits
@@ -62,7 +63,6 @@ from tests.simulation.hosts import (
     Slots,
     WatchedControl,
 )
-from tests.simulation.kernel import SECOND, Actor, Kernel, current
 from tests.simulation.monitor import Monitor
 from tests.simulation.wire import Wire
 from tests.world import BUCKET, POOLS

@@ -24,6 +24,7 @@ from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.ports.control import Lease
 from nextfire.domain.ports.runs import Written
 from nextfire.domain.run import Run
+from nextfire.testing.kernel import SECOND, Actor, Kernel
 from nextfire.usecases import message_batch
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.audit_snapshot import DueSnapshot
@@ -39,7 +40,6 @@ from tests.fakes import Killed, MemoryControlStore, MemoryJobStore, MemoryRunSto
 from tests.simulation.endpoint_flows import ENDPOINT_FLOWS
 from tests.simulation.flows import FLOWS, TENANTS
 from tests.simulation.history import CALLING, History
-from tests.simulation.kernel import SECOND, Actor, Kernel
 from tests.simulation.sequences import SEQUENCE_FLOWS
 from tests.simulation.system import _Runner
 from tests.simulation.wire import Weather, Wire

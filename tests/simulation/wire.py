@@ -31,8 +31,8 @@ from nextfire.domain.ports.control import Lease
 from nextfire.domain.ports.pages import Page
 from nextfire.domain.ports.runs import Claim
 from nextfire.domain.run import Run
+from nextfire.testing.kernel import SECOND, Actor, Kernel
 from tests.fakes import Killed
-from tests.simulation.kernel import SECOND, Actor, Kernel
 
 EVENTUAL: Mapping[str, str] = {
     "jobs.get_many": "items",

@@ -16,16 +16,18 @@ from typing import Any, TypeVar
 
 from greenlet import getcurrent, greenlet
 
-from tests.fakes import Clock, Killed
+from nextfire.testing.memory.clock import Clock
+from nextfire.testing.memory.faults import Killed
 
 T = TypeVar("T")
 
 SECOND = 1_000_000
 """Instants and durations of the kernel are whole microseconds since its start."""
 MAX_STEPS = 400_000
-"""Maximum number of steps of a history: a hundred times the usual number."""
+"""Default of `max_steps`, the maximum number of steps of a history: a hundred times the usual."""
 _IDLE_SPARED = 0.95
 _NO_TIME = timedelta()
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class Task(greenlet):
@@ -66,7 +68,14 @@ class Kernel:
     needs no interleaving.
     """
 
-    def __init__(self, seed: int | str, start: datetime, *, interleaves: bool = True) -> None:
+    def __init__(
+        self,
+        seed: int | str,
+        start: datetime,
+        *,
+        interleaves: bool = True,
+        max_steps: float = MAX_STEPS,
+    ) -> None:
         self.dice = Random(seed)  # noqa: S311 — no secret
         self.clock = Clock(start)
         self.start = start
@@ -77,6 +86,7 @@ class Kernel:
         self.events: list[str] | None = None
         """The events of the history, if they are recorded."""
         self._interleaves = interleaves
+        self._max_steps = max_steps
         self._until: Callable[[], bool] = bool
         self._planned: list[tuple[int, float, int, Task, int]] = []
         self._numbers = 0
@@ -89,17 +99,24 @@ class Kernel:
         """Run until *until*, checked after each step, is true or nothing is planned.
 
         Raises:
-            AssertionError: The history exceeds `MAX_STEPS`.
+            AssertionError: The history exceeds `max_steps`.
         """
         self.hub = getcurrent()
         self._until = until
         while (task := self._next()) is not None:
             task.switch()
-        assert self.steps < MAX_STEPS, f"no end after {self.steps} steps"
+        assert self.steps < self._max_steps, f"no end after {self.steps} steps"
+
+    def run_to(self, instant: datetime) -> None:
+        """Run all that is planned until *instant*, inclusive; then it is *instant*."""
+        at = (instant - self.start) // _MICROSECOND
+        self.run(lambda: not self._planned or self._planned[0][0] > at)
+        self.at = max(self.at, at)
+        self.clock.move_to(max(instant, self.clock.now()))
 
     def _next(self) -> Task | None:
         """The task of the next event; None at the end."""
-        while self._planned and self.steps < MAX_STEPS and not self._until():
+        while self._planned and self.steps < self._max_steps and not self._until():
             at, _, _, task, turn = heapq.heappop(self._planned)
             if turn != task.turn or task.dead:
                 continue

@@ -1,0 +1,104 @@
+"""Leases, cursors and counts of watchers in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+
+from nextfire.domain.audit import Audit
+from nextfire.domain.instants import from_ms
+from nextfire.domain.ports.control import Lease
+
+_CLOCKS_DIFFER = timedelta(minutes=1)
+
+
+class MemoryControlStore:
+    """`ControlStore`."""
+
+    def __init__(self) -> None:
+        self.leases: dict[int, Lease] = {}
+        self.moved: dict[int, tuple[datetime, int]] = {}
+        self.audited: Audit | None = None
+        self.taken: dict[str, tuple[datetime, int]] = {}
+        self._lost: set[int] = set()
+        self._spoilt = 0
+        self._lock = threading.Lock()
+
+    def spoil_lease(self, group: int) -> None:
+        """Make the item of *group* undecodable; each call stores a different broken item."""
+        self._spoilt += 1
+        self.leases[group] = Lease("", 0, self._spoilt)
+
+    def spoil_cursor(self, shard: int) -> None:
+        """Make the item of *shard* undecodable."""
+        self.moved.setdefault(shard, (from_ms(0), 0))
+        self._lost.add(shard)
+
+    def lease(self, group: int) -> Lease | None:
+        return self.leases.get(group)
+
+    def replace_lease(self, group: int, was: Lease | None, to: Lease) -> bool:
+        with self._lock:
+            there = self.leases.get(group)
+            same = (there and (there.epoch, there.beat)) == (was and (was.epoch, was.beat))
+            if not same:
+                return there == to
+            self.leases[group] = to
+            return True
+
+    def seed_cursors(self, shards: int, minute: datetime) -> None:
+        with self._lock:
+            there = {shard: self.moved[shard][0] for shard in range(shards) if shard in self.moved}
+            sound = {
+                shard: cursor
+                for shard, cursor in there.items()
+                if shard not in self._lost and cursor <= minute + timedelta(hours=1)
+            }
+            back = min([minute, *sound.values()]) - timedelta(days=1)
+            for shard in set(range(shards)) - sound.keys():
+                self.moved[shard] = (back if shard in there else minute, 0)
+                self._lost.discard(shard)
+
+    def cursors(self, shards: Collection[int]) -> Mapping[int, datetime]:
+        return {
+            shard: self.moved[shard][0]
+            for shard in shards
+            if shard in self.moved and shard not in self._lost
+        }
+
+    def move_cursor(self, shard: int, minute: datetime, epoch: int) -> bool:
+        with self._lock:
+            _, by = self.moved.get(shard, (minute, 0))
+            if by > epoch and shard not in self._lost:
+                return False
+            self.moved[shard] = (minute, epoch)
+            self._lost.discard(shard)
+            return True
+
+    def take_runs(self, tenant: str, minute: datetime, wanted: int, most: int) -> int:
+        with self._lock:
+            there, taken = self.taken.get(tenant, (minute, 0))
+            if not minute <= there <= minute + _CLOCKS_DIFFER:
+                there, taken = minute, 0
+            granted = max(min(wanted, most - taken), 0)
+            self.taken[tenant] = (there, taken + granted)
+            return granted
+
+    def taken_runs(self, tenant: str, minute: datetime) -> int:
+        there, taken = self.taken.get(tenant, (minute, 0))
+        return taken if minute <= there <= minute + _CLOCKS_DIFFER else 0
+
+    def spoil_taken(self, tenant: str) -> None:
+        """Make the item of *tenant* undecodable."""
+        self.taken.pop(tenant, None)
+
+    def audit(self) -> Audit | None:
+        return self.audited
+
+    def replace_audit(self, was: Audit | None, to: Audit) -> bool:
+        with self._lock:
+            if self.audited != was:
+                return self.audited == to
+            self.audited = to
+            return True

@@ -1,0 +1,79 @@
+"""Endpoints of callbacks in memory."""
+
+from __future__ import annotations
+
+import threading
+
+from nextfire.domain.call_flow import CallFlow
+from nextfire.domain.endpoints import Endpoint, EndpointKey
+from nextfire.domain.errors import (
+    UndecodableError,
+)
+from nextfire.domain.ports.pages import Page, Unreadable
+from nextfire.testing.memory.pages import CURSOR, after_cursor
+
+
+class MemoryEndpointStore:
+    """`EndpointStore`. `reads` and `writes`: the number of calls, refused writes included."""
+
+    def __init__(self) -> None:
+        self.items: dict[EndpointKey, Endpoint] = {}
+        self.flows: dict[EndpointKey, CallFlow] = {}
+        self.reads = 0
+        self.writes = 0
+        self._broken: set[EndpointKey] = set()
+        self._lock = threading.Lock()
+
+    def spoil(self, key: EndpointKey) -> None:
+        """Make the item of an endpoint undecodable."""
+        self._broken.add(key)
+
+    def get(self, key: EndpointKey, *, consistent: bool = False) -> Endpoint | None:
+        del consistent
+        with self._lock:
+            self.reads += 1
+            if key in self._broken:
+                raise UndecodableError("endpoint does not decode")
+            return self.items.get(key)
+
+    def replace(self, was: Endpoint, to: Endpoint) -> bool:
+        with self._lock:
+            self.writes += 1
+            there = self.items.get(to.key)
+            if (there.version if there else 0) != was.version:
+                return False
+            self.items[to.key] = to
+            return True
+
+    def flow(self, key: EndpointKey) -> CallFlow | None:
+        with self._lock:
+            self.reads += 1
+            return self.flows.get(key)
+
+    def replace_flow(self, was: CallFlow, to: CallFlow) -> bool:
+        with self._lock:
+            self.writes += 1
+            there = self.flows.get(to.key)
+            if (there.version if there else 0) != was.version:
+                return False
+            self.flows[to.key] = to
+            return True
+
+    def list(self, tenant: str, pool: str, *, cursor: str | None, limit: int) -> Page[Endpoint]:
+        after = "" if cursor is None else after_cursor(cursor)
+        with self._lock:
+            keys = sorted(
+                key
+                for key in self.items
+                if (key.pool, key.tenant) == (pool, tenant) and key.destination > after
+            )
+        page = keys[:limit]
+        return Page(
+            [self.items[key] for key in page if key not in self._broken],
+            CURSOR + page[-1].destination if len(keys) > limit else None,
+            [
+                Unreadable(key.destination, "endpoint does not decode")
+                for key in page
+                if key in self._broken
+            ],
+        )

@@ -1,0 +1,209 @@
+"""Jobs in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from nextfire.domain.due import DueEntry
+from nextfire.domain.errors import (
+    UnavailableError,
+    UndecodableError,
+)
+from nextfire.domain.ids import JobKey
+from nextfire.domain.instants import cut
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.pages import Page, Scan
+from nextfire.domain.quotas import too_many_jobs
+from nextfire.testing.memory.due import MemoryDueStore
+from nextfire.testing.memory.pages import CURSOR, after_cursor
+
+
+class MemoryJobStore:
+    """`JobStore` that puts the first entries into *due*."""
+
+    def __init__(self, due: MemoryDueStore) -> None:
+        self._due = due
+        self.items: dict[JobKey, Job] = {}
+        self.counts: Counter[str] = Counter()
+        """Number of counted jobs by tenant."""
+        self.ever: list[Job] = []
+        """All stored versions, in order."""
+        self._frozen: dict[JobKey, Job] | None = None
+        self._broken: set[JobKey] = set()
+        self._lock = threading.Lock()
+
+    def freeze(self) -> None:
+        """From now on, eventually consistent `get_many` sees the current state."""
+        self._frozen = dict(self.items)
+
+    def thaw(self) -> None:
+        self._frozen = None
+
+    def spoil(self, key: JobKey) -> None:
+        """Make the item of *key* undecodable; `repair` restores it."""
+        self._broken.add(key)
+
+    def repair(self, key: JobKey) -> None:
+        self._broken.discard(key)
+
+    def put(self, job: Job) -> None:
+        """Store *job* unconditionally."""
+        self._keep(cut_job(job))
+
+    def forget(self, key: JobKey) -> None:
+        del self.items[key]
+
+    def create(
+        self,
+        job: Job,
+        first: DueEntry | None,
+        now: datetime,
+        *,
+        former: Job | None = None,
+        most: int | None = None,
+    ) -> Job | None:
+        with self._lock:
+            there = self.get(job.key)
+            gone = former is not None and there is not None and there.uid == former.uid
+            if there is not None and not (gone and there.state is JobState.CANCELLED):
+                return there
+            self._count(job, int(job.counted), most)
+            self._write(job, first, now)
+            self.counts[job.key.tenant] += int(job.counted)
+            return None
+
+    def update(
+        self,
+        job: Job,
+        entry: DueEntry | None,
+        now: datetime,
+        *,
+        counts: int = 0,
+        most: int | None = None,
+    ) -> bool:
+        with self._lock:
+            there = self.items.get(job.key)
+            if there is None or (there.uid, there.revision) != (job.uid, job.revision - 1):
+                return there == cut_job(job)
+            self._count(job, counts, most)
+            self._write(job, entry, now)
+            self.counts[job.key.tenant] += counts
+            return True
+
+    def counted(self, tenant: str) -> int:
+        return self.counts[tenant]
+
+    def _count(self, job: Job, counts: int, most: int | None) -> None:
+        if counts > 0 and most is not None and self.counts[job.key.tenant] >= most:
+            raise too_many_jobs(most)
+
+    def get(self, key: JobKey) -> Job | None:
+        if key in self._broken:
+            raise UndecodableError("job does not decode")
+        return self.items.get(key)
+
+    def get_many(
+        self, keys: Collection[JobKey], *, consistent: bool = False
+    ) -> Mapping[JobKey, Job | Exception]:
+        seen = self.items if consistent or self._frozen is None else self._frozen
+        found: dict[JobKey, Job | Exception] = {
+            key: _without_payload(seen[key]) for key in keys if key in seen
+        }
+        return found | {
+            key: UndecodableError("job does not decode") for key in keys if key in self._broken
+        }
+
+    def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[Job]:
+        with self._lock:
+            jobs = {key.job_id: job for key, job in self.items.items() if key.tenant == tenant}
+        ids = sorted(jobs)
+        if cursor is not None:
+            after = after_cursor(cursor)
+            ids = [job_id for job_id in ids if job_id > after]
+        page = ids[:limit]
+        return Page([jobs[i] for i in page], CURSOR + page[-1] if len(ids) > limit else None)
+
+    def ids(self, tenant: str, *, after: str | None, limit: int) -> Sequence[str]:
+        with self._lock:
+            ids = sorted(key.job_id for key in self.items if key.tenant == tenant)
+        return [job_id for job_id in ids if after is None or job_id > after][:limit]
+
+    def scan(self, after: JobKey | None, *, limit: int) -> Scan:
+        def order(key: JobKey) -> tuple[str, str]:
+            return key.tenant, key.job_id
+
+        with self._lock:
+            keys = sorted({*self.items, *self._broken}, key=order)
+        keys = [key for key in keys if after is None or order(key) > order(after)]
+        page = keys[:limit]
+        return Scan(
+            [self.items[key] for key in page if key not in self._broken],
+            [(key, "job does not decode") for key in page if key in self._broken],
+            page[-1] if len(keys) > limit else None,
+        )
+
+    def pause(self, job: Job, reason: str, now: datetime) -> bool:
+        with self._lock:
+            there = self.items.get(job.key)
+            if there is None or (there.uid, there.revision) != (job.uid, job.revision):
+                return False
+            if there.state is not JobState.ACTIVE:
+                return False
+            paused = there.paused(now, reason)
+            self._keep(
+                replace(
+                    paused,
+                    revision=there.revision + 1,
+                    updated_at=max(cut(now), there.updated_at),
+                )
+            )
+            return True
+
+    def complete(self, job: Job, now: datetime) -> bool:
+        with self._lock:
+            there = self.items.get(job.key)
+            same = there is not None and (there.uid, there.schedule_version, there.state) == (
+                job.uid,
+                job.schedule_version,
+                JobState.ACTIVE,
+            )
+            if there is None or not same:
+                return False
+            self.counts[job.key.tenant] -= int(there.counted)
+            self._keep(
+                replace(
+                    there,
+                    state=JobState.COMPLETED,
+                    counted=False,
+                    revision=there.revision + 1,
+                    updated_at=cut(now),
+                )
+            )
+            return True
+
+    def _write(self, job: Job, entry: DueEntry | None, now: datetime) -> None:
+        if entry is not None and not self._due.put([entry], now):
+            raise UnavailableError("transaction cancelled. Try again.")
+        self._keep(cut_job(job))
+
+    def _keep(self, job: Job) -> None:
+        self.items[job.key] = job
+        self.ever.append(job)
+
+
+def _without_payload(job: Job) -> Job:
+    return replace(job, definition=job.definition.model_copy(update={"payload": {}}))
+
+
+def cut_job(job: Job) -> Job:
+    return replace(
+        job,
+        effective_from=cut(job.effective_from),
+        created_at=cut(job.created_at),
+        updated_at=cut(job.updated_at),
+    )

@@ -1,0 +1,318 @@
+"""Runs in memory."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from itertools import islice
+from operator import attrgetter
+
+from nextfire.domain import run_writes
+from nextfire.domain.due import DueEntry
+from nextfire.domain.errors import (
+    UnavailableError,
+    UndecodableError,
+)
+from nextfire.domain.ids import JobKey, RunKey, first_run_id
+from nextfire.domain.instants import to_ms
+from nextfire.domain.job import Job
+from nextfire.domain.message import RunMessage
+from nextfire.domain.ports.pages import Page
+from nextfire.domain.ports.runs import Claim, Written
+from nextfire.domain.run import Run, RunState, Value
+from nextfire.testing.memory.due import MemoryDueStore
+from nextfire.testing.memory.jobs import MemoryJobStore, cut_job
+from nextfire.testing.memory.pages import CURSOR, after_cursor
+
+_by_run_id = attrgetter("run_id")
+
+
+class MemoryRunStore:
+    """`RunStore`."""
+
+    def __init__(
+        self, due: MemoryDueStore | None = None, jobs: MemoryJobStore | None = None
+    ) -> None:
+        self.items: dict[RunKey, Run] = {}
+        self._due = due
+        self._jobs = jobs
+        self._broken: set[RunKey] = set()
+        self._sorted: dict[JobKey, list[RunKey]] = {}
+        self._indexed = 0
+        self._lock = threading.Lock()
+
+    @property
+    def all(self) -> dict[RunKey, Run]:
+        return dict(self.items)
+
+    def _keys(self, job: JobKey) -> list[RunKey]:
+        """The keys of *job*'s records, in order. New keys come last in `items`, so the length shows
+        how many to insert; keys are removed only by `forget`.
+        """
+        for key in islice(reversed(self.items), len(self.items) - self._indexed):
+            insort(self._sorted.setdefault(key.job, []), key, key=_by_run_id)
+        self._indexed = len(self.items)
+        return self._sorted.get(job, [])
+
+    def forget(self, key: RunKey) -> None:
+        """Delete the record of *key*."""
+        del self.items[key]
+        self._sorted, self._indexed = {}, 0
+
+    def spoil(self, key: RunKey) -> None:
+        """Make the item of *key* undecodable."""
+        self._broken.add(key)
+
+    def request_cancel(self, key: RunKey) -> None:
+        self.items[key] = replace(self.items[key], cancel_requested=True)
+
+    def claim(
+        self,
+        message: RunMessage,
+        *,
+        token: str,
+        worker: str,
+        pool: str,
+        job_revision: int,
+        now: datetime,
+        lease_until: datetime,
+    ) -> Claim:
+        with self._lock:
+            there = self.get(message.key)
+            run = run_writes.claimed(
+                there,
+                message,
+                token=token,
+                worker=worker,
+                pool=pool,
+                job_revision=job_revision,
+                now=now,
+                lease_until=lease_until,
+            )
+            if run is not None:
+                return Claim(self._store(run), taken=True)
+            assert there is not None, "an absent run is free"
+            ours = there.state is RunState.RUNNING and there.claim_token == token
+            return Claim(there, taken=ours)
+
+    def advance(self, was: Run, to: Run, *, lapsed: bool = False) -> Claim:
+        with self._lock:
+            there = self.get(was.key)
+            if there is None:
+                raise UnavailableError("advance run: the record is gone. Try again.")
+            kept = run_writes.advanced(there, was, to, lapsed=lapsed)
+            if kept is not None:
+                return Claim(self._store(kept), taken=True)
+            written = run_writes.as_stored(to)
+            ours = (there.state, there.attempts) == (written.state, written.attempts)
+            return Claim(there, taken=ours)
+
+    def cancel(self, message: RunMessage, *, reason: str, now: datetime) -> Run:
+        with self._lock:
+            there = self.get(message.key)
+            run = run_writes.cancelled(there, message, reason, now)
+            if run is not None:
+                return self._store(run)
+            assert there is not None, "an absent run can be cancelled"
+            return there
+
+    def request(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
+        assert self._due is not None, "a store without a due store takes no requests"
+        with self._lock:
+            there = self.get(run.key)
+            if there is not None:
+                return Claim(there, taken=there.on_request and there.request == run.request)
+            self._due.put([entry], now)
+            return Claim(self._store(run), taken=True)
+
+    def skip(self, run: Run) -> Run:
+        with self._lock:
+            there = self.get(run.key)
+            if there is None and run.on_request:
+                raise UnavailableError("skip run: the record is gone. Try again.")
+            to = run_writes.skipped(there, run)
+            if to is not None:
+                return self._store(to)
+            assert there is not None, "an absent run can be skipped"
+            return there
+
+    def reopen(self, run: Run) -> Claim:
+        with self._lock:
+            there = self.get(run.key)
+            if there is None:
+                return Claim(Run(run.key, RunState.CANCELLED), taken=False)
+            if run_writes.may_reopen(there, run):
+                return Claim(self._store(run), taken=True)
+            ours = (there.state, there.dispatch) == (run.state, run.dispatch)
+            return Claim(there, taken=ours)
+
+    def await_parents(self, was: Run, to: Run) -> Claim:
+        with self._lock:
+            there = self.get(was.key)
+            if there is None:
+                return Claim(Run(to.key, RunState.CANCELLED), taken=False)
+            if run_writes.may_await_parents(there, was):
+                return Claim(self._store(to), taken=True)
+            return Claim(there, taken=there.skipped_by_parents and there.dispatch == to.dispatch)
+
+    def skip_next(self, run: Run, job: Job) -> Written:
+        assert self._jobs is not None, "a store without a job store skips no occurrence"
+        with self._lock:
+            there = self._jobs.items.get(job.key)
+            if there == cut_job(job):
+                return Written.DONE
+            if there is None or (there.uid, there.revision) != (job.uid, job.revision - 1):
+                return Written.CHANGED
+            if self.get(run.key) is not None:
+                return Written.REFUSED
+            self._jobs.update(job, None, job.updated_at)
+            self._store(run)
+            return Written.DONE
+
+    def unskip(self, run: RunKey, job: Job) -> Written:
+        assert self._jobs is not None, "a store without a job store skips no occurrence"
+        with self._lock:
+            there = self._jobs.items.get(job.key)
+            if there == cut_job(job):
+                return Written.DONE
+            if there is None or (there.uid, there.revision) != (job.uid, job.revision - 1):
+                return Written.CHANGED
+            record = self.get(run)
+            if record is None or not record.skip_requested:
+                return Written.REFUSED
+            self._jobs.update(job, None, job.updated_at)
+            self.forget(run)
+            return Written.DONE
+
+    def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
+        with self._lock:
+            there = self.get(run.key)
+            if there is None:
+                return replace(run, state=RunState.CANCELLED)
+            to = run_writes.stopped(there, reason, now)
+            return there if to is None else self._store(to)
+
+    def between(
+        self,
+        job: JobKey,
+        first: str,
+        last: str,
+        *,
+        newest_first: bool = False,
+        page: int = 100,
+        lenient: bool = False,
+    ) -> Iterator[Run]:
+        def some(first: str, last: str) -> list[Run]:
+            with self._lock:
+                keys = self._keys(job)
+                start = bisect_left(keys, first, key=_by_run_id)
+                end = bisect_right(keys, last, key=_by_run_id)
+                found = keys[start:end]
+                found = found[-page:][::-1] if newest_first else found[:page]
+                read = [(key, self.items[key]) for key in found]
+            return [self._read(key, run, lenient=lenient) for key, run in read]
+
+        while found := some(first, last):
+            yield from found
+            reached = found[-1].key.run_id
+            first, last = (first, _before(reached)) if newest_first else (f"{reached}\0", last)
+
+    def extend(self, run: Run, *, lease_until: datetime) -> Run | None:
+        with self._lock:
+            there = self.get(run.key)
+            if there is None or not run_writes.is_held(there, run):
+                return None
+            return self._store(replace(there, lease_until=lease_until))
+
+    def save(self, run: Run, checkpoint: Value) -> Run | None:
+        with self._lock:
+            there = self.get(run.key)
+            if there is None or not run_writes.is_held(there, run):
+                return None
+            return self._store(replace(there, checkpoint=checkpoint))
+
+    def mark_death_published(self, run: Run) -> None:
+        with self._lock:
+            there = self.get(run.key)
+            if there and (there.state, there.dispatch) == (RunState.DEAD, run.dispatch):
+                self._store(replace(there, buried=run.dispatch))
+
+    def redrive(
+        self, run: Run, entry: DueEntry, now: datetime, *, was: RunState = RunState.DEAD
+    ) -> Claim:
+        assert self._due is not None, "a store without a due store does not redrive"
+        with self._lock:
+            there = self.get(run.key)
+            if there is None:
+                return Claim(replace(run, state=RunState.CANCELLED), taken=False)
+            if run_writes.may_redrive(there, run, was):
+                self._due.put([entry], now)
+                return Claim(self._store(run), taken=True)
+            ours = (there.dispatch, there.attempt_base) == (run.dispatch, run.attempt_base)
+            return Claim(there, taken=ours)
+
+    def list_dead(
+        self, tenant: str, *, first: datetime, last: datetime, cursor: str | None, limit: int
+    ) -> Page[Run]:
+        with self._lock:
+            dead = {
+                f"{to_ms(run.finished_at):013d}#{key.execution_id}": run
+                for key, run in self.items.items()
+                if run.state is RunState.DEAD
+                and key.job.tenant == tenant
+                and run.finished_at is not None
+                and first <= run.finished_at <= last
+            }
+        ids = sorted(dead, reverse=True)
+        if cursor is not None:
+            after = after_cursor(cursor)
+            ids = [each for each in ids if each < after]
+        page = ids[:limit]
+        return Page([dead[i] for i in page], CURSOR + page[-1] if len(ids) > limit else None)
+
+    def peek(self, key: RunKey) -> Run | None:
+        return self.get(key)
+
+    def get(self, key: RunKey) -> Run | None:
+        if key in self._broken:
+            raise UndecodableError("run does not decode")
+        return self.items.get(key)
+
+    def _read(self, key: RunKey, run: Run, *, lenient: bool) -> Run:
+        if key not in self._broken:
+            return run
+        if not lenient:
+            raise UndecodableError("run does not decode")
+        return Run(key, RunState.DEAD)
+
+    def list(
+        self,
+        job: JobKey,
+        *,
+        cursor: str | None,
+        limit: int,
+        first: datetime | None = None,
+        before: datetime | None = None,
+    ) -> Page[Run]:
+        with self._lock:
+            runs = {key.run_id: run for key, run in self.items.items() if key.job == job}
+        ids = sorted(runs, reverse=True)
+        if first is not None and before is not None:
+            ids = [each for each in ids if first_run_id(first) < each < first_run_id(before)]
+        if cursor is not None:
+            after = after_cursor(cursor)
+            ids = [run_id for run_id in ids if run_id < after]
+        page = ids[:limit]
+        return Page([runs[i] for i in page], CURSOR + page[-1] if len(ids) > limit else None)
+
+    def _store(self, run: Run) -> Run:
+        self.items[run.key] = run_writes.as_stored(run)
+        return self.items[run.key]
+
+
+def _before(run_id: str) -> str:
+    """A string that sorts before *run_id* and after all smaller run ids."""
+    return f"{run_id[:-1]}{chr(ord(run_id[-1]) - 1)}\uffff"

@@ -1,0 +1,30 @@
+"""Secrets and parameters in memory."""
+
+from __future__ import annotations
+
+from nextfire.domain.errors import (
+    InvalidInputError,
+    NotFoundError,
+)
+from nextfire.domain.references import ParameterReference, SecretReference
+
+
+class MemorySecrets:
+    """`Secrets`. Values by full name: ``<tenant>/<name>``, followed by ``#<key>`` for one key of a
+    secret.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+
+    def resolve(self, tenant: str, reference: SecretReference | ParameterReference) -> str:
+        if isinstance(reference, SecretReference):
+            noun, whole = "secret", f"{tenant}/{reference.secret}"
+            name = f"{whole}#{reference.key}" if reference.key else whole
+            if whole in self.values and name not in self.values:
+                raise InvalidInputError(noun, whole, f"it has no key {reference.key!r}", "Add it.")
+        else:
+            noun, name = "parameter", f"{tenant}/{reference.parameter}"
+        if name not in self.values:
+            raise NotFoundError(noun, name, "Create it.")
+        return self.values[name]

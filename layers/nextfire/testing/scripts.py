@@ -1,0 +1,154 @@
+"""Scripts of a stack: functions that replace them, and files that run for real."""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from nextfire.domain.errors import NotFoundError
+from nextfire.domain.log import Stream
+from nextfire.domain.ports.scripts import (
+    Directive,
+    ScriptCall,
+    ScriptExit,
+    ScriptRunner,
+    Supervisor,
+)
+from nextfire.domain.script import FetchedScript, ScriptSource
+from nextfire.settings import interpreter_environment
+from nextfire.testing.kernel import Actor
+from nextfire.testing.memory.faults import Killed
+from nextfire.testing.memory.scripts import MemoryScriptStore
+from nextfire.testing.script_run import Ended, ScriptRun, result_of
+
+ScriptFunction = Callable[[ScriptRun], Any]
+"""Replaces a script; see `ScriptRun`."""
+_OUTPUT_CAP = 16 * 1024
+"""Characters of each stream that the record keeps."""
+
+
+class Scripts:
+    """`ScriptStore` of a stack: its scripts by name, in every pool. `failures`, `crashes`: how many
+    of the next attempts of a script fail, or lose their worker. `interpreter`: runs the files.
+    """
+
+    def __init__(self) -> None:
+        self.interpreter: str | None = None
+        self.functions: dict[str, ScriptFunction] = {}
+        self.files: dict[str, Path] = {}
+        self.failures: Counter[str] = Counter()
+        self.crashes: Counter[str] = Counter()
+
+    def fetch(self, source: ScriptSource) -> FetchedScript:
+        name = source.name.rpartition(".")[0]
+        if name in self.files:
+            uploaded = MemoryScriptStore()
+            uploaded.upload(source.url, self.files[name].read_bytes())
+            return uploaded.fetch(source)  # checks the digest to which the job is pinned
+        if name in self.functions:
+            return FetchedScript.of(f"# the function of the test for {name}\n".encode())
+        known = ", ".join(sorted({*self.functions, *self.files})) or "none"
+        raise NotFoundError(
+            "script",
+            name,
+            f'The test has no such script: stack.script("{name}", lambda run: None). It has: '
+            f"{known}.",
+        )
+
+    @cached_property
+    def processes(self) -> ScriptRunner:
+        """Runs files, each in a process."""
+        from nextfire.adapters.scripts.script_runner import (  # noqa: PLC0415 - not on Windows
+            ProcessScriptRunner,
+        )
+
+        return ProcessScriptRunner(
+            interpreter=self.interpreter, environment=interpreter_environment()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KitRunner:
+    """`ScriptRunner` of one worker process."""
+
+    scripts: Scripts
+    actor: Actor
+
+    def run(self, call: ScriptCall, supervisor: Supervisor) -> ScriptExit:
+        name = call.name.rpartition(".")[0]
+        printed = _Printed(supervisor, call)
+        if _take(self.scripts.failures, name):
+            printed.output("stderr", b"failed by the test\n")
+            return ScriptExit(1, "", "failed by the test\n")
+        function = self.scripts.functions.get(name)
+        if function is None:
+            ended = self.scripts.processes.run(call, supervisor)
+        else:
+            ended = _played(function, call, printed, self.actor)
+        if _take(self.scripts.crashes, name):
+            self.actor.kill()
+            raise Killed
+        return ended
+
+
+def _take(counts: Counter[str], name: str) -> bool:
+    if counts[name] <= 0:
+        return False
+    counts[name] -= 1
+    return True
+
+
+@dataclass(slots=True)
+class _Printed:
+    """A `Supervisor` that keeps what is printed, masked as a runner does it."""
+
+    supervisor: Supervisor
+    call: ScriptCall
+    text: dict[Stream, str] = field(default_factory=lambda: {"stdout": "", "stderr": ""})
+
+    def output(self, stream: Stream, data: bytes) -> None:
+        text = self.call.masker.text(data.decode())
+        self.text[stream] = (self.text[stream] + text)[:_OUTPUT_CAP]
+        self.supervisor.output(stream, text.encode())
+
+    def ask(self) -> Directive:
+        return self.supervisor.ask()
+
+    def checkpoint(self) -> bytes | None:
+        return self.supervisor.checkpoint()
+
+    def save(self, checkpoint: bytes) -> str | None:
+        return self.supervisor.save(checkpoint)
+
+
+def _played(
+    function: ScriptFunction, call: ScriptCall, printed: _Printed, actor: Actor
+) -> ScriptExit:
+    exit_code, result, ended = 0, None, Ended()
+    run = ScriptRun(call, printed, actor)
+    try:
+        result = result_of(function(run))
+        run.sleep()  # its timeout may be over, or its run cancelled
+    except Ended as why:
+        ended = why
+        exit_code = -9 if why.timed_out else -15
+    except SystemExit as why:
+        if isinstance(why.code, str):
+            printed.output("stderr", f"{why.code}\n".encode())
+        exit_code = why.code if isinstance(why.code, int) else int(why.code is not None)
+    except Exception:  # noqa: BLE001 - as the interpreter does
+        printed.output("stderr", traceback.format_exc().encode())
+        exit_code = 1
+    return ScriptExit(
+        exit_code,
+        printed.text["stdout"],
+        printed.text["stderr"],
+        ended.timed_out,
+        ended.stopped,
+        None if result is None else call.masker.json(result),
+    )
