@@ -42,8 +42,8 @@ EVENTUAL: Mapping[str, str] = {
     "control.lease": "leases",
     "endpoints.get": "items",
 }
-"""The reads that may be stale, and the attribute of the fake that holds the data. For `due.read`,
-only the reads that are not consistent.
+"""The reads that may be stale unless they are consistent, and the attribute of the fake that holds
+the data.
 """
 
 LAZY = {"due.read", "runs.between"}
@@ -209,7 +209,8 @@ class Wire:
         if partial and call in _PARTIAL and dice.random() < partial:
             self._count(call, "partial")
             return _PARTIAL[call](self, port, *args, **kwargs)
-        if weather.stale and call in EVENTUAL and dice.random() < weather.stale:
+        stale = weather.stale and call in EVENTUAL and dice.random() < weather.stale
+        if stale and not kwargs.get("consistent"):
             port = self._stale_copy(call, port)
         return getattr(port, method)(*args, **kwargs)
 
