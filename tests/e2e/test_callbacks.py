@@ -256,13 +256,13 @@ def test_a_status_can_be_declared_a_success(
 def test_calls_that_overlap_follow_the_policy(
     callbacks: Callbacks, server: CallbackServer, path: str, overlap: str, states: set[str]
 ) -> None:
-    took = timedelta(seconds=3)
+    took = timedelta(seconds=10 if overlap == "REPLACE" else 3)
     server.responses[path] = lambda _: Reply(wait=took.total_seconds())
     job = callbacks.create(path, type="INTERVAL", schedule="PT2S", overlap=overlap)
 
     def ended() -> list[dict[str, Any]]:
         runs = [each for each in callbacks.executions(job) if "finishedAt" in each]
-        return runs if len(runs) >= 3 else []
+        return runs if len(runs) >= 3 and {each["state"] for each in runs} >= states else []
 
     runs = until(ended, "three executions that ended")
     callbacks.delete(job)
