@@ -381,6 +381,18 @@ def test_a_call_is_signed_by_each_secret(callbacks: Callbacks) -> None:
     assert [each.split(",")[0] for each in headers["webhook-signature"].split()] == ["v1", "v1"]
 
 
+def test_the_token_server_gets_none_of_the_tls_settings_of_the_receiver(
+    callbacks: Callbacks,
+) -> None:
+    callbacks.transport.answers = [GRANTED, response()]
+
+    callbacks.headers(auth=OAUTH, tls={"ca": REFERENCE})
+
+    of_token_server, of_receiver = callbacks.transport.tls
+    assert of_token_server is None
+    assert of_receiver is not None
+
+
 def test_tls_settings_are_resolved(callbacks: Callbacks) -> None:
     callbacks.headers(tls={"ca": REFERENCE})
 
