@@ -79,7 +79,7 @@ def measure() -> Result:
     result.notes.append(
         f"Embedded: {CALLS} jobs due at one instant, sent by the watcher, called by a worker with "
         f"{SLOTS} slots. Emulated: {CALLS} messages sent at once, called by a worker with {SLOTS} "
-        "slots; MiniStack serves one request after the other, about seven for each run. A server "
+        "slots; MiniStack serves one request after the other. A server "
         f"that responds after {WAIT} s over plain HTTP; a bare loop of httpx2 with {SLOTS} "
         f"connections. {INVOCATIONS * BATCH} calls in batches of {BATCH}, and {INVOCATIONS} one at "
         "a time. Everything shares the processors."
