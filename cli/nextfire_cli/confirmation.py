@@ -17,12 +17,13 @@ def confirm(caller: Session, question: str, *, yes: bool) -> None:
     """Ask *question* in a terminal, unless *yes*.
 
     Raises:
-        CliError: The answer is no, or the input is not a terminal.
+        CliError: The user declined, or standard input is not a terminal.
     """
     if yes:
         return
-    if caller.as_json or not in_terminal():
-        why = "--json does not ask" if caller.as_json else "standard input is not a terminal"
+    if caller.for_programs or not in_terminal():
+        asks_nobody = f"--output {caller.output} does not ask"
+        why = asks_nobody if caller.for_programs else "standard input is not a terminal"
         raise CliError(
             f"Nothing was changed: this needs a confirmation, and {why}.",
             "To confirm it in advance, add --yes.",

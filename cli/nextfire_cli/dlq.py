@@ -154,9 +154,9 @@ def purge(
       nextfire dlq purge --yes
     """
     caller = session.of(context)
-    if not yes and caller.as_json:
+    if not yes and caller.for_programs:
         raise typer.BadParameter(
-            "--json does not ask for confirmation: add --yes", param_hint="--yes"
+            f"--output {caller.output} does not ask for confirmation: add --yes", param_hint="--yes"
         )
     queue = _queue(caller, pool, stack, queue_url)
     total, until = queue.count()
@@ -320,7 +320,7 @@ def _progress(caller: Session, noun: str, total: int | None) -> Iterator[_Bar]:
         TimeElapsedColumn(),
     )
     console = caller.err
-    shown = console.is_terminal and not caller.as_json
+    shown = console.is_terminal and not caller.for_programs
     with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
         yield _Bar(progress, progress.add_task(noun, total=total))
 

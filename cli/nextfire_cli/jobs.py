@@ -368,9 +368,9 @@ def delete(
 ) -> None:
     """Cancel a job: it never runs again. Its past runs remain visible."""
     caller = session.of(context)
-    if not yes and caller.as_json:
+    if not yes and caller.for_programs:
         raise typer.BadParameter(
-            "--json does not ask for confirmation: add --yes", param_hint="--yes"
+            f"--output {caller.output} does not ask for confirmation: add --yes", param_hint="--yes"
         )
     if not yes:
         typer.confirm(f"Cancel job {job_id} for good?", abort=True, err=True)
@@ -393,9 +393,9 @@ def cancel(
     if not label:
         raise typer.BadParameter("name the jobs by at least one label", param_hint="--label")
     labels = " ".join(f"{key}={value}" for key, value in read_labels(label).items())
-    if not yes and caller.as_json:
+    if not yes and caller.for_programs:
         raise typer.BadParameter(
-            "--json does not ask for confirmation: add --yes", param_hint="--yes"
+            f"--output {caller.output} does not ask for confirmation: add --yes", param_hint="--yes"
         )
     if not yes:
         typer.confirm(f"Cancel all jobs labelled {labels} for good?", abort=True, err=True)

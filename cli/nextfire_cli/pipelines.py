@@ -14,6 +14,7 @@ from nextfire.client.pipelines.plan import Change
 from nextfire_cli import session
 from nextfire_cli.confirmation import confirm
 from nextfire_cli.job_files import read_documents, read_labels
+from nextfire_cli.output import Output
 from nextfire_cli.render.pipelines import plan as shown_plan
 from nextfire_cli.render.pipelines import summary
 from nextfire_cli.yaml_text import write_yaml
@@ -65,7 +66,7 @@ def apply(
     if dry_run or not changes:
         caller.show({**changes.document(), "applied": False}, shown_plan(changes))
         return
-    if not caller.as_json:
+    if not caller.for_programs:
         caller.out.print(shown_plan(changes), crop=False, soft_wrap=True)
     confirm(caller, "Apply these changes?", yes=yes)
 
@@ -109,7 +110,7 @@ def export(
         )
     for job_id in found.unreadable:
         caller.warn(f"The job {job_id} cannot be read and is left out. See: nextfire jobs list")
-    text = _text(found.pipelines, Format.JSON if caller.as_json else output)
+    text = _text(found.pipelines, Format.JSON if caller.output is Output.JSON else output)
     typer.echo(text, nl=False)
 
 

@@ -68,7 +68,7 @@ def _cancel_sequence(
     if dry_run or not chosen:
         caller.show(plan, render.sequence_plan(plan))
     else:
-        if not caller.as_json:
+        if not caller.for_programs:
             caller.show(plan, render.sequence_plan(plan))
         confirm(caller, "Cancel these runs?", yes=yes)
         done = ask(reason=reason).document

@@ -90,7 +90,7 @@ def _redrive_sequence(
     if dry_run or not starts:
         caller.show(plan, render.sequence_plan(plan))
     else:
-        if not caller.as_json:
+        if not caller.for_programs:
             caller.show(plan, render.sequence_plan(plan))
         confirm(caller, "Redrive these runs?", yes=yes)
         done = ask(reason=reason).document
@@ -112,9 +112,9 @@ def _redrive_runs(caller: Session, execution_ids: list[str], reason: str | None)
             caller.fail(CliError(f"{execution_id}: {error.problem}", error.remedy))
             continue
         items.append(run)
-        if not caller.as_json:
+        if not caller.for_programs:
             caller.out.print(render.execution_line(run), soft_wrap=True)
-    if caller.as_json:
+    if caller.for_programs:
         caller.dump({"items": items})
     if refused:
         raise typer.Exit(1)

@@ -93,7 +93,7 @@ def list_(
         return
     if not follow:
         items, more = first(limit, partial(client.list_executions, job_id))
-        job = None if items or caller.as_json else client.get_job(job_id).document
+        job = None if items or caller.for_programs else client.get_job(job_id).document
         caller.show({"items": items}, render.executions(items, job))
         if more:
             caller.say(f"There are more than {limit}: raise --limit.")
@@ -106,7 +106,7 @@ def list_(
             )
 
     for run in changes(client, job_id, limit=limit, sleep=time.sleep, on_state=tell):
-        if caller.as_json:
+        if caller.for_programs:
             caller.dump(run, one_of_many=True)
         else:
             caller.out.print(render.execution_line(run), soft_wrap=True)
@@ -180,9 +180,9 @@ def logs(
     number = None
     for read in client.log(execution_id, attempt=attempt, follow=follow):
         line = read.document
-        if caller.as_json and follow:
+        if caller.for_programs and follow:
             caller.dump(line, one_of_many=True)
-        elif caller.as_json:
+        elif caller.for_programs:
             items.append(line)
         else:
             if line["attempt"] != number and (number is not None or line["attempt"] > 1):
@@ -193,9 +193,9 @@ def logs(
                 out.print(view, soft_wrap=True)
             else:
                 typer.echo(view.plain)  # keeps tabs
-    if caller.as_json and not follow:
+    if caller.for_programs and not follow:
         caller.dump({"items": items})
-    if follow and not caller.as_json:
+    if follow and not caller.for_programs:
         caller.err.print(
             render.execution_line(client.get_execution(execution_id).document), soft_wrap=True
         )

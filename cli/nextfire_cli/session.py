@@ -58,7 +58,7 @@ class Session:
     warned: set[str] = field(default_factory=set[str], compare=False)
 
     @property
-    def as_json(self) -> bool:
+    def for_programs(self) -> bool:
         """Whether results are for programs: JSON, YAML or names."""
         return self.output is not Output.TABLE
 
@@ -74,7 +74,7 @@ class Session:
 
     def show(self, document: object, view: RenderableType) -> None:
         """Print a result: *document* for programs, *view* for people."""
-        if self.as_json:
+        if self.for_programs:
             self.dump(document)
         else:
             # Narrow terminals wrap long lines themselves, so that ids can be copied whole.

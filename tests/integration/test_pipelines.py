@@ -434,6 +434,16 @@ def test_several_files_and_documents_are_one_plan(call: Command, client: Client)
     assert {*stored(client)} == {"extract", "load"}
 
 
+@pytest.mark.parametrize("form", ["yaml", "json", "mermaid"])
+def test_an_export_has_the_form_that_is_asked_for(call: Command, client: Client, form: str) -> None:
+    client.put_job("a", {"type": "MANUAL", "target": {"handler": "h"}})
+
+    text = call("export", "-o", form).stdout
+
+    assert text.startswith("{") == (form == "json"), text
+    assert (form == "mermaid") == ("flowchart" in text or "graph" in text), text
+
+
 def test_an_export_by_label_warns(call: Command, client: Client) -> None:
     applied(client, pipelines(a=job(labels={"team": "x"}), b=job()))
 
