@@ -587,35 +587,6 @@ def test_a_run_that_was_skipped_is_never_taken(store: RunStore) -> None:
     assert store.cancel(a_message(), reason="its job was deleted", now=NOON) == record
 
 
-def test_a_run_that_was_skipped_because_of_a_parent_is_reopened_once(store: RunStore) -> None:
-    skipped = store.skip(Run.skipped(run_key(), "trigger rule ALL_SUCCEEDED: a FAILED", NOON))
-
-    first = store.reopen(skipped.reopened(at("12:01")))
-    again = store.reopen(skipped.reopened(at("12:01")))
-
-    assert first.taken
-    assert again.run == first.run == store.get(run_key())
-    assert (first.run.state, first.run.dispatch) == (RunState.PENDING, 3)
-    assert (first.run.reason, first.run.finished_at) == (None, None)
-    taken = claim(store, a_message(dispatch=3), now=at("12:01"))
-    assert taken.taken
-    assert not store.reopen(skipped.reopened(at("12:02"))).taken
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        Run.skipped(run_key(), "picked up late", NOON, pool="default", dispatched_at=at("11:59")),
-        Run.skipped(run_key(), "noticed late", NOON, covered_to=at("12:05"), covered=5),
-    ],
-)
-def test_other_skipped_runs_are_not_reopened(store: RunStore, record: Run) -> None:
-    store.skip(record)
-
-    assert not store.reopen(record.reopened(at("12:01"))).taken
-    assert store.get(run_key()) == record
-
-
 def test_of_twenty_skips_and_claims_one_has_the_run(store: RunStore) -> None:
     def race(n: int) -> Run:
         if n % 2:
@@ -900,6 +871,27 @@ def dead(backend: str, request: pytest.FixtureRequest) -> Dead:
 def redrive(dead: Dead, run: Run, now: datetime = NOON) -> Claim:
     to = run.redriven("redriven", now)
     return dead.store.redrive(to, a_retry(run.key, now, dispatch=to.dispatch), now)
+
+
+def reopen(dead: Dead, run: Run) -> Claim:
+    to = run.redriven("ALL_SUCCEEDED: a SUCCEEDED", NOON)
+    entry = a_retry(run.key, NOON, dispatch=to.dispatch)
+    return dead.store.redrive(to, entry, NOON, was=RunState.SKIPPED)
+
+
+def test_a_run_that_was_skipped_because_of_a_parent_is_reopened_once(dead: Dead) -> None:
+    skipped = dead.store.skip(Run.skipped(run_key(), "trigger rule ALL_SUCCEEDED: a FAILED", NOON))
+
+    first = reopen(dead, skipped)
+    again = reopen(dead, skipped)
+
+    assert (first.taken, again.taken) == (True, True)
+    assert again.run == first.run == dead.store.get(run_key())
+    assert (first.run.state, first.run.dispatch) == (RunState.PENDING, 3)
+    assert (first.run.attempt_base, first.run.finished_at) == (0, None)
+    assert len(dead.entries()) == 1
+    assert claim(dead.store, a_message(dispatch=3)).taken
+    assert reopen(dead, skipped).run.state is RunState.RUNNING
 
 
 def test_a_dead_run_is_redriven_with_its_due_entry(dead: Dead) -> None:
@@ -1380,7 +1372,7 @@ def test_a_dead_run_that_awaits_its_parents_can_be_reopened(dead: Dead) -> None:
         dead.store.list_dead(run.key.job.tenant, first=NOON, last=NOON, cursor=None, limit=10).items
         == []
     )
-    assert dead.store.reopen(there.reopened(NOON)).taken
+    assert reopen(dead, there).taken
     taken = claim(dead.store, a_message(dispatch=3), mark="t2", worker="b")
     assert (taken.taken, taken.run.attempt, taken.run.tries) == (True, 2, 1)
 
@@ -1388,11 +1380,11 @@ def test_a_dead_run_that_awaits_its_parents_can_be_reopened(dead: Dead) -> None:
 def test_a_run_that_an_executor_skipped_can_await_its_parents(dead: Dead) -> None:
     skipped = Run.skipped(run_key(), "missing: a", NOON, pool="default", dispatched_at=NOON)
     run = dead.store.skip(skipped)
-    assert not dead.store.reopen(run.reopened(NOON)).taken
 
     there = dead.store.await_parents(run, run.awaiting_parents("again")).run
 
-    assert dead.store.reopen(there.reopened(NOON)).taken
+    assert there.skipped_by_parents
+    assert reopen(dead, there).taken
 
 
 def test_a_run_that_has_moved_on_does_not_await_its_parents(dead: Dead) -> None:

@@ -168,8 +168,14 @@ BROKEN: dict[str, Broken] = {
     "the end of a join that starts its run": Broken(
         _crashing_join(join.Protocol(end_never_starts=False)), AFTER_BOTH
     ),
-    "a reopened run whose dispatch is not repeated": Broken(
-        a_join(join.Protocol(repeats_restart=False), crashes=1, doubles=0, redrives=1, begun=True),
+    "a run reopened without its dispatch": Broken(
+        a_join(
+            join.Protocol(reopens_with_dispatch=False),
+            crashes=1,
+            doubles=0,
+            redrives=1,
+            begun=True,
+        ),
         STUCK,
     ),
 }

@@ -62,7 +62,7 @@ class Protocol:
     looks_again_after_skip: bool = True
     reopens_only_by_rule: bool = True
     end_never_starts: bool = True
-    repeats_restart: bool = True
+    reopens_with_dispatch: bool = True
 
 
 def decide(marks: Marks) -> str:
@@ -183,10 +183,12 @@ class _Steps:
         allowed = (BY_RULE,) if self.protocol.reopens_only_by_rule else (BY_RULE, BY_END)
         if hand.there in allowed and state.record == hand.there:
             state = state._replace(record=REOPENED)
+            if self.protocol.reopens_with_dispatch:  # in one transaction
+                sent = _send(state, RESTART)
+                return _with(sent, number, hand._replace(step="acknowledge"))
             hand = hand._replace(there=REOPENED)
         elif hand.there != "":
-            again = state.record == REOPENED and self.protocol.repeats_restart
-            hand = hand._replace(there=REOPENED if again else RUNS)
+            hand = hand._replace(there=RUNS)
         return _with(state, number, hand._replace(step="send"))
 
     def _send(self, state: State, number: int, hand: Hand) -> State:

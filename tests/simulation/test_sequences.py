@@ -184,6 +184,6 @@ def test_a_planted_defect_of_sequences_is_found(
     pytest.fail("not found")
 
 
-@pytest.mark.parametrize("seed", [1387, 1987, 2207, 3247, 3627, 4687, 15827])
+@pytest.mark.parametrize("seed", [1387, 1987, 2207, 3247, 3627, 4687, 15827, 41707])
 def test_seeds_that_found_defects_of_sequences(seed: int) -> None:
     assert History(seed).play().violations == []

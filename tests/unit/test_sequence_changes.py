@@ -107,6 +107,33 @@ def test_a_skip_at_the_end_of_a_join_is_reopened_by_a_redrive(world: World) -> N
     assert states(world, a, d) == [RunState.SUCCEEDED] * 2
 
 
+def test_a_run_that_is_reopened_when_its_job_is_deleted_ends(world: World) -> None:
+    a = world.register("a", **ONE_ATTEMPT)
+    b = world.register("b", **after("a"))
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+    world.worker().work()
+    key = world.run(b, "12:00").key
+
+    world.advance(seconds=20)
+    world.manage_runs.redrive(world.run(a, "12:00").key, "fixed")
+    world.tick()
+
+    def die() -> None:
+        raise Killed
+
+    # Its executor dies when it has reopened the run; the job is deleted before it is repeated.
+    world.faults.call_before_next("queue.send", die)
+    with pytest.raises(Killed):
+        world.worker().work_one()
+    assert world.runs.items[key].state is RunState.PENDING
+    world.delete(b)
+    world.tick_at("12:03")
+    world.worker().work()
+
+    assert world.runs.items[key].state is RunState.CANCELLED
+
+
 def test_a_parent_that_ends_after_a_pause_does_not_reopen_what_the_pause_skipped(
     world: World,
 ) -> None:

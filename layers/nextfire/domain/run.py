@@ -372,18 +372,6 @@ class Run:
             dispatched_at=dispatched_at,
         )
 
-    def reopened(self, now: datetime) -> Run:
-        """Return the SKIPPED run waiting for a dispatch: a parent that had failed has succeeded."""
-        # The next number may be in flight, as for a redrive.
-        return replace(
-            self,
-            state=RunState.PENDING,
-            dispatch=self.dispatch + 2,
-            not_before=now,
-            finished_at=None,
-            reason=None,
-        )
-
     def awaiting_parents(self, reason: str) -> Run:
         """Return the DEAD or SKIPPED run as if it had been SKIPPED because of its parents: it
         starts again, with all attempts of its job's policy, if they end again and its rule allows

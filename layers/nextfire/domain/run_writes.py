@@ -121,12 +121,6 @@ def skipped(there: Run | None, run: Run) -> Run | None:
     return run if run.on_request and never_claimed else None
 
 
-def may_reopen(there: Run, run: Run) -> bool:
-    """Whether *there* was SKIPPED because of a parent, before the dispatch of *run*."""
-    by_parent = there.state is RunState.SKIPPED and there.pool is None and there.covered == 1
-    return by_parent and there.dispatch < run.dispatch
-
-
 def may_redrive(there: Run, run: Run, was: RunState) -> bool:
     """Whether *there* is in the state *was* and of the dispatch before that of *run*."""
     same = there.attempt == run.attempt_base and there.dispatch < run.dispatch

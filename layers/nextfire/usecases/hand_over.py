@@ -158,8 +158,9 @@ class HandOver:
                 and there.skipped_by_parents
                 and (redriven or _skipped_before(there, ended_at))
             ):
-                there = self.runs.reopen(there.reopened(self.clock.now())).run
-            self._start(child, run, there, ends.ready_at, decision.reason)
+                there = self._reopen(child, there, ends.ready_at, decision.reason)
+            else:
+                self._start(child, run, there, ends.ready_at, decision.reason)
         elif there is None and decision.action is RuleAction.RUN:
             # With a pool, so that no parent that ends later reopens it.
             there = self._skip(run, "its job was paused", pool=child.definition.target.pool)
@@ -198,6 +199,8 @@ class HandOver:
         the record before it reads the ends: so at least one of the two sees the other's.
         """
         edges, now = child.definition.after, self.clock.now()
+        if not skipped.skipped_by_parents:
+            return skipped
         if len(edges) > 1:
             marks = self.joins.read(skipped.key, range(group_count(edges)))
             ends = _Ends(states_of(edges, marks), ready_at(marks) or now)
@@ -208,11 +211,21 @@ class HandOver:
             state = ParentState.of(latest.state)
             ends = _Ends({edges[0].job: state}, (latest.finished_at or now) + edges[0].delay)
         decision = decide_start(child.definition.trigger_rule, ends.states)
-        if decision.action is not RuleAction.RUN or not skipped.skipped_by_parents:
+        if decision.action is not RuleAction.RUN:
             return skipped
-        reopened = self.runs.reopen(skipped.reopened(now)).run
-        self._start(child, skipped.key, reopened, ends.ready_at, decision.reason)
-        return reopened
+        return self._reopen(child, skipped, ends.ready_at, decision.reason)
+
+    def _reopen(self, child: Job, skipped: Run, at: datetime, reason: str) -> Run:
+        """Start at *at* the run that was *skipped* because of its parents. Its dispatch is stored
+        with it: the job may be deleted before the call is repeated.
+        """
+        now = self.clock.now()
+        to = skipped.redriven(reason[:MAX_RECORDED_REASON], cut(max(at, now)))
+        entry = next_dispatch(child, skipped.key, cut(max(at, now)), to.dispatch)
+        there = self.runs.redrive(to, entry, now, was=RunState.SKIPPED).run
+        if at <= now and there.dispatch == to.dispatch:
+            self._send(child, skipped.key, to.dispatch, reason)  # a second earlier than the entry
+        return there
 
     def _start(self, child: Job, key: RunKey, there: Run | None, at: datetime, reason: str) -> None:
         dispatch = 1

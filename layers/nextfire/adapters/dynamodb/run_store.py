@@ -196,22 +196,6 @@ class DynamoDbRunStore:
             ours=lambda there: there.state is RunState.SKIPPED,
         ).run
 
-    def reopen(self, run: Run) -> Claim:
-        fields = encode_step(run)
-        return self._updates.change(
-            run.key,
-            what="reopen run",
-            update=set_or_remove(STEP, fields),
-            condition=(
-                "#state = :skipped AND #dispatch < :dispatch AND attribute_not_exists(#pool)"
-                " AND attribute_not_exists(covered)"
-            ),
-            values={":skipped": RunState.SKIPPED.value},
-            fields=fields,
-            ours=lambda there: (there.state, there.dispatch) == (run.state, run.dispatch),
-            absent_ok=True,
-        )
-
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
         while not run.state.ended:
             if run.state is RunState.PENDING:

@@ -97,18 +97,6 @@ class SqliteRunStore:
         there, stored = self._change("skip run", run.key, skipped)
         return stored or _existing("skip run", there)
 
-    def reopen(self, run: Run) -> Claim:
-        there, stored = self._change(
-            "reopen run",
-            run.key,
-            lambda there: run if there and run_writes.may_reopen(there, run) else None,
-        )
-        if stored is not None:
-            return Claim(stored, taken=True)
-        if there is None:
-            return Claim(Run(run.key, RunState.CANCELLED), taken=False)
-        return Claim(there, taken=(there.state, there.dispatch) == (run.state, run.dispatch))
-
     def await_parents(self, was: Run, to: Run) -> Claim:
         there, stored = self._change(
             "await parents",

@@ -126,12 +126,6 @@ class RunStore(Protocol):
         replace its PENDING record instead, if it was never claimed. Returns the stored record.
         """
 
-    def reopen(self, run: Run) -> Claim:
-        """Replace a SKIPPED run with *run*, made by `Run.reopened`, if the stored run is SKIPPED,
-        has the previous dispatch, and no executor or user skipped it. A repeated call returns the
-        record that it wrote.
-        """
-
     def skip_next(self, run: Run, job: Job) -> Written:
         """Store the SKIPPED record *run*, unless a record exists, and replace revision
         `job.revision - 1` with *job*, in one transaction.

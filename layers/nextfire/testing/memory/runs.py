@@ -139,16 +139,6 @@ class MemoryRunStore:
             assert there is not None, "an absent run can be skipped"
             return there
 
-    def reopen(self, run: Run) -> Claim:
-        with self._lock:
-            there = self.get(run.key)
-            if there is None:
-                return Claim(Run(run.key, RunState.CANCELLED), taken=False)
-            if run_writes.may_reopen(there, run):
-                return Claim(self._store(run), taken=True)
-            ours = (there.state, there.dispatch) == (run.state, run.dispatch)
-            return Claim(there, taken=ours)
-
     def await_parents(self, was: Run, to: Run) -> Claim:
         with self._lock:
             there = self.get(was.key)
