@@ -16,9 +16,10 @@ from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run
 from nextfire.domain.trigger_rules import RuleAction, Seen
 from nextfire.usecases import execute_run, hand_over
-from nextfire.usecases.hand_over import HandOver, JoinEnd
+from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.read_upstream import with_upstream
 from nextfire.usecases.record_outcome import RecordOutcome
+from nextfire.usecases.start_child import JoinEnd, StartChild
 from tests.fakes import MemoryJoinStore
 from tests.simulation.history import SEQUENCED, History
 from tests.simulation.sequences import SEQUENCES
@@ -41,13 +42,13 @@ def forget_children(patch: pytest.MonkeyPatch) -> None:
 
 def end_no_join(patch: pytest.MonkeyPatch) -> None:
     """No dispatch ends a join."""
-    whole = HandOver._dispatch_later  # noqa: SLF001
+    whole = StartChild.dispatch_later
 
-    def later(over: HandOver, child: Any, key: Any, at: Any, dispatch: int) -> None:
+    def later(over: StartChild, child: Any, key: Any, at: Any, dispatch: int) -> None:
         if dispatch == 1:
             whole(over, child, key, at, dispatch)
 
-    patch.setattr(HandOver, "_dispatch_later", later)
+    patch.setattr(StartChild, "dispatch_later", later)
 
 
 def start_at_the_end(patch: pytest.MonkeyPatch) -> None:
@@ -56,7 +57,7 @@ def start_at_the_end(patch: pytest.MonkeyPatch) -> None:
     def end(over: HandOver, job: Any, message: RunMessage) -> JoinEnd:
         there = over.runs.get(message.key)
         if there is None:
-            over._start(job, message.key, None, over.clock.now(), "")  # noqa: SLF001
+            over._starting.start(job, message.key, None, over.clock.now(), "")  # noqa: SLF001
         return JoinEnd("", there)
 
     patch.setattr(HandOver, "end_join", end)
@@ -102,12 +103,12 @@ def name_the_wrong_parent(patch: pytest.MonkeyPatch) -> None:
 
 def start_at_once(patch: pytest.MonkeyPatch) -> None:
     """Delays of edges are ignored."""
-    whole = HandOver._start  # noqa: SLF001
+    whole = StartChild.start
 
-    def start(over: HandOver, child: Any, key: Any, there: Any, at: Any, reason: str) -> None:
+    def start(over: StartChild, child: Any, key: Any, there: Any, at: Any, reason: str) -> None:
         whole(over, child, key, there, at - timedelta(days=1), reason)
 
-    patch.setattr(HandOver, "_start", start)
+    patch.setattr(StartChild, "start", start)
 
 
 def keep_the_last_mark(patch: pytest.MonkeyPatch) -> None:
@@ -139,11 +140,11 @@ def pass_another_run(patch: pytest.MonkeyPatch) -> None:
     """Upstream results are those of the latest runs of the parents, at any logical time."""
     whole = with_upstream
 
-    def read(runs: Any, job: Any, run: Run, supervisor: Any) -> Run:
+    def read(jobs: Any, runs: Any, job: Any, run: Run, supervisor: Any) -> Run:
         names = [edge.job for edge in job.definition.after]
         keys = [key for key in runs._port.items if key.job.job_id in names]  # noqa: SLF001
         later = replace(run, key=max(keys, key=lambda key: key.run_id)) if keys else run
-        return replace(run, upstream=whole(runs, job, later, supervisor).upstream)
+        return replace(run, upstream=whole(jobs, runs, job, later, supervisor).upstream)
 
     patch.setattr(execute_run, "with_upstream", read)
 

@@ -101,8 +101,8 @@ def _sent_between(job: Job, after: datetime, before: datetime, *, at_most: int) 
     """Return how many occurrences between *after* and *before* have been sent or are about to be;
     0 if the job is not ACTIVE.
     """
-    if job.state is not JobState.ACTIVE:
-        return 0
+    if job.state is not JobState.ACTIVE or job.definition.after:
+        return 0  # with parents, it may wait for them
     return job.count_between(after, before, at_most=max(at_most, 0))
 
 
@@ -164,8 +164,8 @@ def decide_pickup(
             is SKIP.
         trigger: What created the run. MANUAL runs are never too late. BACKFILL runs wait for their
             turn, whatever the overlap policy.
-        dispatched_at: When it was dispatched. Runs of AFTER jobs are due then, for the overlap
-            policy: their logical time is when the first job of the sequence was due.
+        dispatched_at: When it was dispatched. Runs of jobs with parents are due then, for the
+            overlap policy: before, they waited for their parents.
     """
     if trigger is Trigger.BACKFILL:
         return None
@@ -175,7 +175,7 @@ def decide_pickup(
     if window is not None and now - due_at > window and not asked_for:
         late = in_seconds(now - due_at)
         return f"picked up {late} late; relevancyWindowSec is {in_seconds(window)}"
-    if job.definition.type is ScheduleType.AFTER:
+    if job.definition.after:
         due_at = dispatched_at or due_at
     overlap = job.definition.overlap
     if overlap is Overlap.SKIP:
@@ -187,7 +187,8 @@ def decide_pickup(
                 if run.state.ended and over:
                     return None
                 return f"overlap policy SKIP: {run.key.execution_id} had not ended when it was due"
-    if overlap is Overlap.REPLACE and job.state is JobState.ACTIVE:
+    # A later occurrence of a job with parents may have to wait for them.
+    if overlap is Overlap.REPLACE and job.state is JobState.ACTIVE and not job.definition.after:
         since = key.scheduled_at
         if job.definition.misfire.policy is MisfirePolicy.SKIP:
             # An older occurrence may itself have been skipped: then nothing would run.
@@ -197,6 +198,16 @@ def decide_pickup(
             at = isoformat(newer)
             return f"overlap policy REPLACE: replaced by the occurrence at {at}"
     return None
+
+
+def is_last(job: Job, run: Run) -> bool:
+    """Whether *run* is the last occurrence of its job's schedule. False for a manual run, and for a
+    requested run of an earlier version.
+    """
+    at = run.covers_until
+    if run.trigger is Trigger.MANUAL or (run.on_request and at <= job.effective_from):
+        return False
+    return job.is_last(at)
 
 
 class ClaimAction(StrEnum):

@@ -18,7 +18,15 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from nextfire.domain.document import Document
-from nextfire.domain.edges import USUAL_JOIN_TIMEOUT_SEC, Edge, Edges, JoinTimeoutSec, TriggerRule
+from nextfire.domain.edges import (
+    MAX_TIMED_PARENTS,
+    USUAL_JOIN_TIMEOUT_SEC,
+    Edge,
+    Edges,
+    JoinTimeoutSec,
+    TriggerRule,
+    Which,
+)
 from nextfire.domain.policies import Misfire, Overlap, Priority, RetryPolicy
 from nextfire.domain.preview import upcoming
 from nextfire.domain.schedule import (
@@ -198,8 +206,8 @@ class JobDefinition(WhenDocument):
     )
     after: Edges = Field(
         default=(),
-        description="Parents of an AFTER job: it runs once for each logical time at which they "
-        "run.",
+        description="Parents. An AFTER job runs once for each logical time at which they run; a "
+        "job with a schedule runs at each occurrence, after them.",
     )
     trigger_rule: TriggerRule = Field(
         default=TriggerRule.ALL_SUCCEEDED,
@@ -207,8 +215,8 @@ class JobDefinition(WhenDocument):
     )
     join_timeout_sec: JoinTimeoutSec = Field(
         default=USUAL_JOIN_TIMEOUT_SEC,
-        description="How long a run waits for the other parents after the first one has ended, in "
-        "seconds. Then it is SKIPPED.",
+        description="How long a run waits for the other parents after the first one has ended, "
+        "or, with a schedule, for all parents after it is due, in seconds. Then it is SKIPPED.",
     )
     labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=MAX_LABELS)] = Field(
         default_factory=dict,
@@ -217,27 +225,57 @@ class JobDefinition(WhenDocument):
 
     @model_validator(mode="after")
     def _check_edges(self) -> Self:
-        problem, remedy = "", ""
-        names = [edge.job for edge in self.after]
-        changed = self.trigger_rule is not TriggerRule.ALL_SUCCEEDED
-        changed = changed or self.join_timeout_sec != USUAL_JOIN_TIMEOUT_SEC
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if (self.type is ScheduleType.AFTER) != bool(names):
-            problem = (
-                "an AFTER job needs parents"
-                if not names
-                else f"a job of type {self.type} has no parents"
-            )
-            remedy = 'For example `"type": "AFTER", "after": [{"job": "extract"}]`.'
-        elif changed and not names:
-            problem = "triggerRule and joinTimeoutSec need parents"
-            remedy = "Omit them, or add `after`."
-        elif twice is not None:
-            problem, remedy = f"{twice} is listed twice", "List each parent once."
-        if problem:
+        found = self._edge_fault()
+        if found is not None:
+            problem, remedy = found
             details = {"field": "after", "problem": problem, "remedy": remedy}
             raise PydanticCustomError("after", "{problem}", details)
         return self
+
+    def _edge_fault(self) -> tuple[str, str] | None:
+        """The problem of the edges, and the remedy."""
+        example = 'For example `"type": "AFTER", "after": [{"job": "extract"}]`.'
+        names = [edge.job for edge in self.after]
+        if not names:
+            if self.type is ScheduleType.AFTER:
+                return "an AFTER job needs parents", example
+            changed = self.trigger_rule is not TriggerRule.ALL_SUCCEEDED
+            if changed or self.join_timeout_sec != USUAL_JOIN_TIMEOUT_SEC:
+                problem = "triggerRule and joinTimeoutSec need parents"
+                return problem, "Omit them, or add `after`."
+            return None
+        if self.type is ScheduleType.MANUAL:
+            return f"a job of type {self.type} has no parents", example
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            return f"{twice} is listed twice", "List each parent once."
+        return self._untimed_fault() if self.type is ScheduleType.AFTER else self._timed_fault()
+
+    def _untimed_fault(self) -> tuple[str, str] | None:
+        edge = next((edge for edge in self.after if edge.which is not Which.SAME), None)
+        if edge is None:
+            return None
+        problem = f"`{edge.which}` of {edge.job} needs a schedule: an AFTER job has no occurrences"
+        remedy = (
+            'Use `"which": "same"`, or give the job a schedule. For example `"type": "CRON", '
+            '"schedule": "0 3 * * *"`.'
+        )
+        return problem, remedy
+
+    def _timed_fault(self) -> tuple[str, str] | None:
+        if len(self.after) > MAX_TIMED_PARENTS:
+            problem = f"a job with a schedule has at most {MAX_TIMED_PARENTS} parents"
+            return problem, "Join the parents in a job of type AFTER, and make that the parent."
+        fails = any(edge.which is not Which.LATEST for edge in self.after)
+        if self.trigger_rule is TriggerRule.ANY_FAILED and not fails:
+            problem = "triggerRule ANY_FAILED never holds: a `latest` parent waits for a success"
+            return problem, 'Use `"which": "all"` or `"same"`, or another rule.'
+        return None
+
+    @property
+    def is_timed_join(self) -> bool:
+        """Whether it has a schedule and parents: a run needs its time to come and its parents."""
+        return bool(self.after) and self.type is not ScheduleType.AFTER
 
     @property
     def timeout(self) -> timedelta:

@@ -19,12 +19,11 @@ from nextfire.domain.due import BackfillEntry, DispatchEntry, DueEntry, FireEntr
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import in_seconds, isoformat
 from nextfire.domain.job import Job
-from nextfire.domain.message import MAX_RANGES, ORDINARY, SkippedRange
+from nextfire.domain.message import MAX_RANGES, ORDINARY, TIME_DISPATCH, SkippedRange
 from nextfire.domain.missed import Missed, missed_row, without_skips
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.policies import MisfirePolicy
 from nextfire.domain.run import Trigger
-from nextfire.domain.schedule import ScheduleType
 
 ORPHAN_AGE = timedelta(seconds=60)
 """How long after its due instant an entry whose job (or schedule version) is not found is kept.
@@ -46,6 +45,8 @@ class Fire:
     """Send `run`, due at `due_at`, and store `successor`; None after the last occurrence.
 
     `owner`: the job with the schedule version of the entry; None if the run waits for no other run.
+    `dispatch`: `TIME_DISPATCH` if the run may have to wait for its parents. It is checked for
+    overlap, and excludes other runs, from when it is dispatched after that.
     `missed`: skipped occurrences that were due before the run. `cover_first`: the decision to use
     instead if they must be recorded before anything is sent.
     """
@@ -59,13 +60,14 @@ class Fire:
     owner: Job | None = None
     missed: tuple[SkippedRange, ...] = ()
     cover_first: Cover | None = None
+    dispatch: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Resend:
     """Send dispatch number `dispatch` of `run`. `cause`: SCHEDULE for a retry, MANUAL or BACKFILL
-    for a requested run. `owner`: the job, for a run on request or of an AFTER job whose overlap
-    policy was not checked yet.
+    for a requested run. `owner`: the job, for a run on request or of a job with parents whose
+    overlap policy was not checked yet.
     """
 
     run: RunKey
@@ -168,7 +170,7 @@ def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> Decision:
 
 def _is_unchecked(entry: DispatchEntry, job: Job) -> bool:
     if entry.trigger is Trigger.SCHEDULE:
-        return entry.dispatch == 1 and job.definition.type is ScheduleType.AFTER
+        return entry.dispatch == 1 and bool(job.definition.after)
     return entry.trigger is Trigger.MANUAL
 
 
@@ -206,7 +208,15 @@ def _decide_fire(entry: FireEntry, job: Job | None, now: datetime) -> Decision:
 def _alone(entry: FireEntry, job: Job, reason: str) -> Fire:
     """Send the occurrence of *entry*, whose version *job* no longer remembers."""
     key = RunKey(entry.job, run_id(entry.uid, entry.occurs_at))
-    return Fire(key, entry.at, job.definition.target.pool, reason, exclusive=job.exclusive)
+    waits = bool(job.definition.after)
+    return Fire(
+        key,
+        entry.at,
+        job.definition.target.pool,
+        reason,
+        exclusive=job.exclusive and not waits,
+        dispatch=TIME_DISPATCH if waits else 1,
+    )
 
 
 def _of_version(
@@ -250,6 +260,7 @@ def _of_version(
         if following is None or following.at > now or len(skipped) > MAX_RANGES:
             return replace(cover, next_at=None if following is None else following.at)
         at = following
+    waits = bool(owner.definition.after)
     if owned_until is not None and reason is ORDINARY:
         reason = f"due before the change of {isoformat(owned_until)}"
     return Fire(
@@ -258,10 +269,11 @@ def _of_version(
         pool,
         reason,
         successor,
-        exclusive=owner.exclusive,
-        owner=None if deleted else owner,
+        exclusive=owner.exclusive and not waits,
+        owner=None if deleted or waits else owner,
         missed=tuple(skipped),
         cover_first=cover,
+        dispatch=TIME_DISPATCH if waits else 1,
     )
 
 

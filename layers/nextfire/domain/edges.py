@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from nextfire.domain.document import Document
 from nextfire.domain.ids import JOB_ID
@@ -14,6 +15,9 @@ from nextfire.domain.schedule import MAX_DELAY
 
 MAX_PARENTS = 1_000
 """Maximum number of parents of a job."""
+MAX_TIMED_PARENTS = 100
+"""Maximum number of parents of a job with a schedule: an executor reads the runs of all of them
+when one of them has ended."""
 MAX_JOIN_TIMEOUT_SEC = 30 * 86_400
 _DAY_SEC = 86_400
 
@@ -22,6 +26,8 @@ class Which(StrEnum):
     """Which run of the parent an edge waits for."""
 
     SAME = "same"  # the one with the same logical time
+    LATEST = "latest"  # the latest that succeeded
+    ALL = "all"  # all of the interval since the child's previous occurrence
 
 
 class TriggerRule(StrEnum):
@@ -43,13 +49,39 @@ class Edge(Document):
     which: Which = Field(
         default=Which.SAME,
         description="Which run of the parent it waits for. `same`: the one with the same logical "
-        "time.",
+        "time. For a job with a schedule also `latest`: one that succeeded, and ended `withinSec` "
+        "before the occurrence or later; `all`: each run since the job's previous occurrence.",
+    )
+    within_sec: Annotated[int, Field(strict=True, ge=1, le=MAX_DELAY // timedelta(seconds=1))] | (
+        None
+    ) = Field(
+        default=None,
+        description="For `latest`, which needs it: how long before the occurrence the parent's run "
+        "may have ended, in seconds.",
     )
     delay_sec: Annotated[int, Field(strict=True, ge=0, le=MAX_DELAY // timedelta(seconds=1))] = (
         Field(
             default=0, description="Start this long after the parent's run has ended, in seconds."
         )
     )
+
+    @model_validator(mode="after")
+    def _check_within(self) -> Self:
+        if (self.which is Which.LATEST) == (self.within_sec is not None):
+            return self
+        problem = (
+            f"withinSec is only for `latest`, and `which` is `{self.which}`"
+            if self.within_sec is not None
+            else "`latest` needs withinSec"
+        )
+        remedy = 'For example `{"job": "extract", "which": "latest", "withinSec": 3600}`.'
+        details = {"field": "withinSec", "problem": problem, "remedy": remedy}
+        raise PydanticCustomError("edge", "{problem}", details)
+
+    @property
+    def within(self) -> timedelta:
+        """How long before the occurrence a run may have ended, for `latest`."""
+        return timedelta(seconds=self.within_sec or 0)
 
     @property
     def delay(self) -> timedelta:

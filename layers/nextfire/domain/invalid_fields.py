@@ -108,5 +108,5 @@ def _shown(value: object) -> str:
 
 def _absent(fault: ErrorDetails) -> bool:
     return fault["type"] == "missing" or (
-        fault["type"] in {"schedule_form", "after"} and fault["input"] is None
+        fault["type"] in {"schedule_form", "after", "edge"} and fault["input"] is None
     )

@@ -15,6 +15,9 @@ from nextfire.domain.ids import RUN_ID, TENANT, JobKey, RunKey, group_id
 ORDINARY = "occurrence is due"
 """The default reason for a dispatch."""
 MAX_RECORDED_REASON = 500
+TIME_DISPATCH = 1_000_001
+"""Number of the dispatch that says that the time of a run with parents has come. As the end of a
+join, it never starts the run."""
 MAX_RANGES = 3
 """Maximum number of ranges of missed occurrences in a message."""
 

@@ -25,7 +25,7 @@ from nextfire.domain.events import message_undecodable
 from nextfire.domain.ids import RunFolder, RunKey, content_id, first_run_id
 from nextfire.domain.instants import cut, isoformat
 from nextfire.domain.job import Job
-from nextfire.domain.message import RunMessage, decode_message
+from nextfire.domain.message import TIME_DISPATCH, RunMessage, decode_message
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.due import DueStore
@@ -38,13 +38,14 @@ from nextfire.domain.ports.targets import Hold, TargetRunner
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 from nextfire.usecases.cover_missed import record_missed
 from nextfire.usecases.executor_config import ExecutorConfig
-from nextfire.usecases.hand_over import JOIN_END_DISPATCH, HandOver
+from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.next_dispatch import next_dispatch
 from nextfire.usecases.read_upstream import with_upstream
 from nextfire.usecases.record_outcome import RecordOutcome
 from nextfire.usecases.run_log import RunLog
 from nextfire.usecases.run_supervisor import Host, RunSupervisor
+from nextfire.usecases.timed_runs import JOIN_END_DISPATCH
 
 
 class ExecuteRun:
@@ -134,7 +135,11 @@ class ExecuteRun:
     def _carry_out(self, job: Job | None, message: RunMessage, host: Host) -> Handled:
         if job is None or job.uid != message.key.uid or job.state is JobState.CANCELLED:
             return self._without_job(message, host.delivery)
-        skipped = self._end_join(job, message) or self._skip(job, message)
+        skipped = (
+            self._end_join(job, message)
+            or self._begin_timed(job, message)
+            or self._skip(job, message)
+        )
         if skipped is not None:
             return skipped
         if job.definition.target.pool != self._terms.pool:
@@ -178,7 +183,11 @@ class ExecuteRun:
         covered = range_over(message.key, self._before(message.key)())
         if covered is not None and self._runs.get(message.key) is None:
             return Handled(Disposition.ACKNOWLEDGE, covered.reason or "", covered)
-        run = self._runs.cancel(message, reason="its job was deleted", now=now)
+        first = message.model_copy(update={"dispatch": 1})
+        of_time = message.dispatch == TIME_DISPATCH
+        run = self._runs.cancel(
+            first if of_time else message, reason="its job was deleted", now=now
+        )
         if run.state is not RunState.RUNNING:
             self._outcomes.publish_death(run, exclusive=message.exclusive)
             return Handled(Disposition.ACKNOWLEDGE, "its job was deleted", run)
@@ -328,6 +337,20 @@ class ExecuteRun:
             self._outcomes.settle(job, run)
         return Handled(Disposition.ACKNOWLEDGE, ended.reason, run, skipped=ended.skipped)
 
+    def _begin_timed(self, job: Job, message: RunMessage) -> Handled | None:
+        """Handle the time of a run with parents, which is never the start of the run."""
+        if message.dispatch != TIME_DISPATCH:
+            return None
+        key = message.key
+        run = self._runs.get(key) or decide_covered(job, key, self._clock.now(), self._before(key))
+        reason, skipped = "has a record", False
+        if run is None:
+            begun = self._hand_over.begin_timed(job, message)
+            reason, run, skipped = begun.reason, begun.run, begun.skipped
+        if run is not None and run.state.ended:
+            self._outcomes.settle(job, run)
+        return Handled(Disposition.ACKNOWLEDGE, reason, run, skipped=skipped)
+
     def _was_claimed(self, key: RunKey) -> bool:
         """Whether an executor has had the run. A second dispatch may be the first to reach one:
         the auditor repeats lost messages, and runs of moved jobs are passed on.
@@ -346,7 +369,10 @@ class ExecuteRun:
         """Make an attempt of a claimed run, and record the outcome."""
         supervisor = self._supervisor(run, host)
         attempted = self._target.attempt(
-            job, with_upstream(self._runs, job, run, supervisor), supervisor, host.longest
+            job,
+            with_upstream(self._jobs, self._runs, job, run, supervisor),
+            supervisor,
+            host.longest,
         )
         if attempted.verdict is Directive.LEASE_LOST:
             return Handled(

@@ -9,7 +9,6 @@ from datetime import datetime
 
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.edges import Edge
-from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import CLOCKS_DIFFER, cut, in_seconds
 from nextfire.domain.job import Job
@@ -22,7 +21,7 @@ from nextfire.domain.joins import (
     ready_at,
     states_of,
 )
-from nextfire.domain.message import MAX_RECORDED_REASON, RunMessage
+from nextfire.domain.message import RunMessage
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.due import DueStore
@@ -33,11 +32,9 @@ from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.quotas import TenantQuotas
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start, missing
-from nextfire.usecases.next_dispatch import next_dispatch
+from nextfire.usecases.start_child import JoinEnd, StartChild
+from nextfire.usecases.timed_runs import JOIN_END_DISPATCH, TimedRuns
 
-JOIN_END_DISPATCH = 1_000_000
-"""Number of the dispatch that ends a join. No other dispatch of a run reaches it, so the queue does
-not merge their messages, and the executor that receives it never takes it for a run's start."""
 _MAX_SKIPPED = 100
 """Maximum number of runs that one call skips. It leaves the children of the others to executors,
 through the due table."""
@@ -52,17 +49,6 @@ class _Ends:
     states: Mapping[str, ParentState]
     ready_at: datetime
     again: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class JoinEnd:
-    """What the end of a join did. `run`: the record of the run, if it has one; `skipped`: whether
-    the join skipped it.
-    """
-
-    reason: str
-    run: Run | None = None
-    skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +68,14 @@ class HandOver:
     clock: Clock
     quotas: TenantQuotas | None
 
+    @property
+    def _starting(self) -> StartChild:
+        return StartChild(self.runs, self.due, self.queue, self.clock, self.quotas)
+
+    @property
+    def _timed(self) -> TimedRuns:
+        return TimedRuns(self.jobs, self.runs, self.joins, self._starting)
+
     def follow(self, job: Job, run: Run) -> None:
         """Hand over *run* of *job*, which has ended. Does nothing for a range of occurrences.
 
@@ -95,15 +89,22 @@ class HandOver:
         while work:
             parent, ended = work.popleft()
             for child in parent.children:
-                skipped = self._hand_to(JobKey(parent.key.tenant, child), parent, ended)
-                if skipped is None or skipped[1].key in seen:
-                    continue
-                seen.add(skipped[1].key)
-                if len(seen) <= _MAX_SKIPPED:
-                    work.append(skipped)
-                elif skipped[0].children:
-                    # An executor finds that the run has ended, and hands it over.
-                    self._dispatch_later(skipped[0], skipped[1].key, self.clock.now(), 1)
+                for skipped in self._hand_to(JobKey(parent.key.tenant, child), parent, ended):
+                    if skipped[1].key in seen:
+                        continue
+                    seen.add(skipped[1].key)
+                    if len(seen) <= _MAX_SKIPPED:
+                        work.append(skipped)
+                    elif skipped[0].children:
+                        # An executor finds that the run has ended, and hands it over.
+                        now = self.clock.now()
+                        self._starting.dispatch_later(skipped[0], skipped[1].key, now, 1)
+
+    def begin_timed(self, job: Job, message: RunMessage) -> JoinEnd:
+        """Handle the *message* that the time of a run has come, whose job has, or had, parents. The
+        run has no record yet.
+        """
+        return self._timed.begin(job, message)
 
     def end_join(self, job: Job, message: RunMessage) -> JoinEnd:
         """Handle the *message* of the end of a join: skip the run if parents are missing. Parents
@@ -115,6 +116,8 @@ class HandOver:
             if there.skipped_by_parents and there.dispatched_at == cut(message.dispatched_at):
                 there = self._look_again(job, there)  # a repeated call
             return JoinEnd(f"is {there.state}", there)
+        if definition.is_timed_join:
+            return self._timed.end(job, message)
         edges = definition.after
         marks = self.joins.read(key, range(group_count(edges)))
         states = states_of(edges, marks)
@@ -123,10 +126,12 @@ class HandOver:
             case RuleAction.RUN:
                 # Its first dispatch may be later, because of a delay; or it was never sent, because
                 # the edge to the last missing parent was removed.
-                self._start(job, key, None, ready_at(marks) or self.clock.now(), decision.reason)
+                self._starting.start(
+                    job, key, None, ready_at(marks) or self.clock.now(), decision.reason
+                )
                 return JoinEnd(decision.reason)
             case RuleAction.SKIP:
-                there = self._skip(key, decision.reason, at=message.dispatched_at)
+                there = self._starting.skip(key, decision.reason, at=message.dispatched_at)
                 return JoinEnd(decision.reason, self._look_again(job, there), skipped=True)
             case RuleAction.WAIT if len(edges) <= 1:
                 return JoinEnd("is not a join any more: its only parent starts it")
@@ -134,22 +139,24 @@ class HandOver:
         reason = f"joinTimeoutSec is {waited}; missing: {missing(states)}"
         # With a pool, so that no parent that ends later reopens it.
         pool, at = definition.target.pool, message.dispatched_at
-        return JoinEnd(reason, self._skip(key, reason, pool=pool, at=at), skipped=True)
+        return JoinEnd(reason, self._starting.skip(key, reason, pool=pool, at=at), skipped=True)
 
-    def _hand_to(self, key: JobKey, parent: Job, ended: Run) -> tuple[Job, Run] | None:
-        """Hand *ended* over to the child *key*. Returns its job and run if the run is skipped."""
+    def _hand_to(self, key: JobKey, parent: Job, ended: Run) -> list[tuple[Job, Run]]:
+        """Hand *ended* over to the child *key*. Returns its job and its runs that are skipped."""
         child = self.jobs.get(key)
         edge = None if child is None else child.definition.edge_from(parent.key.job_id)
         if child is None or edge is None or child.state is JobState.CANCELLED:
-            return None
+            return []
         ended_at = ended.finished_at or self.clock.now()
         if child.created_at > ended_at:
-            return None  # a repeated call: the job did not exist when the run ended
+            return []  # a repeated call: the job did not exist when the run ended
+        if child.definition.is_timed_join:
+            return [(child, skipped) for skipped in self._timed.parent_ended(child, edge, ended)]
         run = RunKey(key, run_id(child.uid, ended.key.scheduled_at))
         ends = self._ends(child, edge, run, ParentState.of(ended.state), ended_at)
         decision = decide_start(child.definition.trigger_rule, ends.states)
         if decision.action is RuleAction.WAIT:
-            return None
+            return []
         there = self.runs.get(run)
         if decision.action is RuleAction.RUN and child.state is not JobState.PAUSED:
             redriven = ends.again or ended.attempt_base > 0
@@ -158,16 +165,18 @@ class HandOver:
                 and there.skipped_by_parents
                 and (redriven or _skipped_before(there, ended_at))
             ):
-                there = self._reopen(child, there, ends.ready_at, decision.reason)
+                there = self._starting.reopen(child, there, ends.ready_at, decision.reason)
             else:
-                self._start(child, run, there, ends.ready_at, decision.reason)
+                self._starting.start(child, run, there, ends.ready_at, decision.reason)
         elif there is None and decision.action is RuleAction.RUN:
             # With a pool, so that no parent that ends later reopens it.
-            there = self._skip(run, "its job was paused", pool=child.definition.target.pool)
+            there = self._starting.skip(
+                run, "its job was paused", pool=child.definition.target.pool
+            )
         elif there is None:
-            there = self._look_again(child, self._skip(run, decision.reason), ended)
+            there = self._look_again(child, self._starting.skip(run, decision.reason), ended)
         # No message of a skipped run exists that would hand it over.
-        return (child, there) if there is not None and _skipped(there) else None
+        return [(child, there)] if there is not None and _skipped(there) else []
 
     def _ends(
         self, child: Job, edge: Edge, run: RunKey, state: ParentState, ended_at: datetime
@@ -182,7 +191,7 @@ class HandOver:
             # With the longest delay: so it is never before the start of a complete join.
             longest = max(each.delay for each in edges)
             until = ended_at + child.definition.join_timeout + longest
-            self._dispatch_later(child, run, until, JOIN_END_DISPATCH)
+            self._starting.dispatch_later(child, run, until, JOIN_END_DISPATCH)
         marks = self.joins.add(run, group, mark(edge, state, ended_at), self.clock.now())
         if _is_complete(child.definition, marks, group):
             # Of concurrent callers that complete a group, the last one sees all groups complete.
@@ -201,6 +210,8 @@ class HandOver:
         edges, now = child.definition.after, self.clock.now()
         if not skipped.skipped_by_parents:
             return skipped
+        if child.definition.is_timed_join:
+            return self._timed.look_again(child, skipped)
         if len(edges) > 1:
             marks = self.joins.read(skipped.key, range(group_count(edges)))
             ends = _Ends(states_of(edges, marks), ready_at(marks) or now)
@@ -213,58 +224,7 @@ class HandOver:
         decision = decide_start(child.definition.trigger_rule, ends.states)
         if decision.action is not RuleAction.RUN:
             return skipped
-        return self._reopen(child, skipped, ends.ready_at, decision.reason)
-
-    def _reopen(self, child: Job, skipped: Run, at: datetime, reason: str) -> Run:
-        """Start at *at* the run that was *skipped* because of its parents. Its dispatch is stored
-        with it: the job may be deleted before the call is repeated.
-        """
-        now = self.clock.now()
-        to = skipped.redriven(reason[:MAX_RECORDED_REASON], cut(max(at, now)))
-        entry = next_dispatch(child, skipped.key, cut(max(at, now)), to.dispatch)
-        there = self.runs.redrive(to, entry, now, was=RunState.SKIPPED).run
-        if at <= now and there.dispatch == to.dispatch:
-            self._send(child, skipped.key, to.dispatch, reason)  # a second earlier than the entry
-        return there
-
-    def _start(self, child: Job, key: RunKey, there: Run | None, at: datetime, reason: str) -> None:
-        dispatch = 1
-        if there is not None:
-            if there.state is not RunState.PENDING or there.claim_token or there.on_request:
-                return  # an executor has it, or it has ended
-            dispatch = there.dispatch
-        now = self.clock.now()
-        if at > now or not self._send(child, key, dispatch, reason):
-            self._dispatch_later(child, key, max(at, now), dispatch)
-
-    def _send(self, child: Job, key: RunKey, dispatch: int, reason: str) -> bool:
-        """Send the run to its queue now, if this executor can and no watcher must decide first."""
-        if child.exclusive or self.quotas is None:
-            return False
-        quota = self.quotas.of(key.job.tenant)
-        if quota.concurrent_runs is not None or quota.runs_per_minute is not None:
-            return False
-        message = RunMessage(
-            tenant=key.job.tenant,
-            job_id=key.job.job_id,
-            run_id=key.run_id,
-            dispatch=dispatch,
-            dispatched_at=self.clock.now(),
-            reason=reason[:MAX_RECORDED_REASON],
-        )
-        return bool(self.queue.send([(child.definition.target.pool, message)]))
-
-    def _dispatch_later(self, child: Job, key: RunKey, at: datetime, dispatch: int) -> None:
-        entry = next_dispatch(child, key, cut(at), dispatch)
-        if not self.due.put([entry], self.clock.now()):
-            raise UnavailableError("The dispatch of a child was not stored. Try again.")
-
-    def _skip(
-        self, key: RunKey, reason: str, *, pool: str | None = None, at: datetime | None = None
-    ) -> Run:
-        """Skip the run, unless it has a record. *at*: the dispatch that ends its join."""
-        short, now = reason[:MAX_RECORDED_REASON], self.clock.now()
-        return self.runs.skip(Run.skipped(key, short, now, pool=pool, dispatched_at=at))
+        return self._starting.reopen(child, skipped, ends.ready_at, decision.reason)
 
 
 def _skipped(run: Run) -> bool:

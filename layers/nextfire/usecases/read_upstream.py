@@ -7,11 +7,15 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
+from nextfire.domain.awaited import ParentRun
+from nextfire.domain.edges import Which
 from nextfire.domain.ids import JobKey, RunKey, first_run_id
-from nextfire.domain.instants import MOMENT
+from nextfire.domain.instants import MOMENT, isoformat
 from nextfire.domain.job import Job
+from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run
+from nextfire.usecases.read_parents import read_parents
 from nextfire.usecases.run_supervisor import RunSupervisor
 
 ABSENT = "ABSENT"
@@ -19,9 +23,10 @@ ABSENT = "ABSENT"
 expired."""
 
 
-def read_upstream(runs: RunStore, job: Job, key: RunKey) -> dict[str, JsonValue]:
+def read_upstream(jobs: JobStore, runs: RunStore, job: Job, key: RunKey) -> dict[str, JsonValue]:
     """Return the runs of the parents of *job* with the logical time of *key*, by consistent reads:
-    by parent, an object with `state`, `executionId` and `result`.
+    by parent, an object with `state`, `executionId` and `result`. For `all`, an object with `runs`:
+    a list of such objects, each also with `scheduledAt`, the earliest first.
 
     `result` is null if the parent set none, or one that is not on its record: then `resultBytes` is
     its size, and the API returns it.
@@ -30,6 +35,8 @@ def read_upstream(runs: RunStore, job: Job, key: RunKey) -> dict[str, JsonValue]
         UndecodableError: A record does not decode.
         UnavailableError: The store did not answer.
     """
+    if job.definition.is_timed_join:
+        return _of_timed(read_parents(jobs, runs, job, key.scheduled_at))
     found: dict[str, JsonValue] = {}
     for edge in job.definition.after:
         parent = JobKey(key.job.tenant, edge.job)
@@ -42,7 +49,22 @@ def read_upstream(runs: RunStore, job: Job, key: RunKey) -> dict[str, JsonValue]
     return found
 
 
-def with_upstream(runs: RunStore, job: Job, run: Run, supervisor: RunSupervisor) -> Run:
+def _of_timed(parents: list[ParentRun]) -> dict[str, JsonValue]:
+    found: dict[str, JsonValue] = {}
+    lists: dict[str, list[JsonValue]] = {}
+    for each in parents:
+        described = _described(each.run)
+        if each.edge.which is not Which.ALL or each.at is None:
+            found[each.edge.job] = described
+            continue
+        described["scheduledAt"] = isoformat(each.at)
+        lists.setdefault(each.edge.job, []).append(described)
+    return found | {name: {"runs": runs} for name, runs in lists.items()}
+
+
+def with_upstream(
+    jobs: JobStore, runs: RunStore, job: Job, run: Run, supervisor: RunSupervisor
+) -> Run:
     """Return the claimed *run* with the runs of its parents, for its target.
 
     Raises:
@@ -50,7 +72,7 @@ def with_upstream(runs: RunStore, job: Job, run: Run, supervisor: RunSupervisor)
     """
     if not job.definition.after:
         return run
-    read = supervisor.retry_until_lease_ends(lambda: read_upstream(runs, job, run.key))
+    read = supervisor.retry_until_lease_ends(lambda: read_upstream(jobs, runs, job, run.key))
     return replace(run, upstream=json.dumps(read, ensure_ascii=False))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from nextfire.domain.decisions import Ending
+from nextfire.domain.decisions import Ending, is_last
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.events import execution_dead
 from nextfire.domain.ids import dedup_id
@@ -19,7 +19,7 @@ from nextfire.domain.ports.events import Events
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.queues import DeadLetters
 from nextfire.domain.ports.runs import Claim, RunStore
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger
+from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.next_dispatch import next_dispatch
@@ -148,7 +148,7 @@ class RecordOutcome:
         """Do the follow-up of an ended run. Idempotent: a redelivered message repeats it."""
         self.publish_death(run, exclusive=job.exclusive)
         self._hand_over.follow(job, run)
-        if job.state is JobState.ACTIVE and _is_last(job, run):
+        if job.state is JobState.ACTIVE and is_last(job, run):
             self._jobs.complete(job, self._clock.now())
 
     def publish_death(self, run: Run, *, exclusive: bool) -> None:
@@ -170,16 +170,6 @@ class RecordOutcome:
         )
         self._events.put(execution_dead(run, self._clock.now()))
         self._runs.mark_death_published(run)
-
-
-def _is_last(job: Job, run: Run) -> bool:
-    """Whether *run* is the last occurrence of its job's schedule. False for a manual run, and for a
-    requested run of an earlier version.
-    """
-    at = run.covers_until
-    if run.trigger is Trigger.MANUAL or (run.on_request and at <= job.effective_from):
-        return False
-    return job.is_last(at)
 
 
 def _refused_for_cancel(claim: Claim, run: Run) -> bool:

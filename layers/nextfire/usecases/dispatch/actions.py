@@ -53,7 +53,7 @@ class Actions:
             tenant=key.job.tenant,
             job_id=key.job.job_id,
             run_id=key.run_id,
-            dispatch=decision.dispatch if isinstance(decision, Resend) else 1,
+            dispatch=decision.dispatch,
             dispatched_at=self.clock.now(),
             exclusive=decision.exclusive,
             reason=decision.reason,

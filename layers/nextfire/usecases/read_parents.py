@@ -1,0 +1,99 @@
+"""Read the runs that a run of a job with a schedule and parents waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import datetime
+from itertools import islice
+
+from nextfire.domain.awaited import (
+    Above,
+    Awaited,
+    ParentRun,
+    awaited,
+    latest_success,
+    run_at,
+)
+from nextfire.domain.edges import Which
+from nextfire.domain.ids import JobKey, first_run_id
+from nextfire.domain.instants import MOMENT
+from nextfire.domain.job import Job
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.run import Run, Trigger
+from nextfire.domain.schedule import ScheduleType
+
+LATEST_AMONG = 100
+"""Number of a parent's latest runs, by logical time, among which `latest` looks for a success."""
+_NEAR = 20  # records before an instant that are searched for a range that covers it
+_MAX_ABOVE = 1_000
+_EVER = "9"  # sorts after all run ids
+
+
+def read_parents(jobs: JobStore, runs: RunStore, child: Job, at: datetime) -> list[ParentRun]:
+    """Return the runs that the run of *child* at *at* waits for, by consistent reads: edge by edge,
+    the earliest first.
+
+    Raises:
+        InvalidInputError: A schedule is invalid.
+        UndecodableError: A job or a record does not decode.
+        UnavailableError: A store did not answer.
+    """
+    asked = [edge.job for edge in child.definition.after if edge.which is Which.ALL]
+    above = read_above(jobs, child.key.tenant, asked)
+    return [
+        each
+        for wanted in awaited(child, at, above)
+        for each in _read(runs, JobKey(child.key.tenant, wanted.edge.job), wanted)
+    ]
+
+
+def read_above(jobs: JobStore, tenant: str, names: Collection[str]) -> Above:
+    """Return the jobs *names*, and the parents of those that have no schedule, by id. Jobs that do
+    not exist are left out.
+    """
+    found: dict[str, Job] = {}
+    level = [*names]
+    while level and len(found) < _MAX_ABOVE:
+        read = [jobs.get(JobKey(tenant, name)) for name in dict.fromkeys(level)]
+        there = [job for job in read if job is not None]
+        found |= {job.key.job_id: job for job in there}
+        level = [
+            edge.job
+            for job in there
+            if job.definition.type is ScheduleType.AFTER
+            for edge in job.definition.after
+            if edge.job not in found
+        ]
+    return found
+
+
+def _read(runs: RunStore, parent: JobKey, wanted: Awaited) -> Iterator[ParentRun]:
+    edge = wanted.edge
+    if wanted.since is not None:
+        newest = runs.between(parent, "0", _EVER, newest_first=True, page=10, lenient=True)
+        yield ParentRun(edge, None, latest_success(islice(newest, LATEST_AMONG), wanted.since))
+        return
+    if not wanted.times:
+        return
+    first, last = wanted.times[0], wanted.times[-1]
+    near = [*_before(runs, parent, first)]
+    if last > first:
+        near += runs.between(parent, first_run_id(first + MOMENT), first_run_id(last + MOMENT))
+    by_time: dict[datetime, list[Run]] = {}
+    for run in near:
+        by_time.setdefault(run.key.scheduled_at, []).append(run)
+    ranges = [run for run in near if run.covered > 1]
+    for at in wanted.times:
+        yield ParentRun(edge, at, run_at([*by_time.get(at, []), *ranges], at))
+
+
+def _before(runs: RunStore, parent: JobKey, at: datetime) -> Iterator[Run]:
+    """The records of the run at *at*, and of a range that covers it."""
+    newest = runs.between(parent, "0", first_run_id(at + MOMENT), newest_first=True, page=5)
+    for run in islice(newest, _NEAR):
+        exact = run.key.scheduled_at == at
+        if exact or run.covers_until >= at:
+            yield run
+        if not exact and run.trigger is not Trigger.MANUAL:
+            return

@@ -1,0 +1,98 @@
+"""Start, skip or reopen the run of a child."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.ids import RunKey
+from nextfire.domain.instants import cut
+from nextfire.domain.job import Job
+from nextfire.domain.message import MAX_RECORDED_REASON, RunMessage
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.due import DueStore
+from nextfire.domain.ports.queues import RunQueue
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.quotas import TenantQuotas
+from nextfire.domain.run import Run, RunState
+from nextfire.usecases.next_dispatch import next_dispatch
+
+
+@dataclass(frozen=True, slots=True)
+class JoinEnd:
+    """What the message of a join did. `run`: the record of the run, if it has one; `skipped`:
+    whether the join skipped it.
+    """
+
+    reason: str
+    run: Run | None = None
+    skipped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StartChild:
+    """What a decision about the run of a child does. Every call is idempotent. `quotas`: each
+    tenant's maximums; None: unknown.
+    """
+
+    runs: RunStore
+    due: DueStore
+    queue: RunQueue
+    clock: Clock
+    quotas: TenantQuotas | None
+
+    def start(self, child: Job, key: RunKey, there: Run | None, at: datetime, reason: str) -> None:
+        """Dispatch the run at *at*. *there*: its record."""
+        dispatch = 1
+        if there is not None:
+            if there.state is not RunState.PENDING or there.claim_token or there.on_request:
+                return  # an executor has it, or it has ended
+            dispatch = there.dispatch
+        now = self.clock.now()
+        if at > now or not self._send(child, key, dispatch, reason):
+            self.dispatch_later(child, key, max(at, now), dispatch)
+
+    def reopen(self, child: Job, skipped: Run, at: datetime, reason: str) -> Run:
+        """Start at *at* the run that was *skipped* because of its parents. Its dispatch is stored
+        with it: the job may be deleted before the call is repeated.
+        """
+        now = self.clock.now()
+        to = skipped.redriven(reason[:MAX_RECORDED_REASON], cut(max(at, now)))
+        entry = next_dispatch(child, skipped.key, cut(max(at, now)), to.dispatch)
+        there = self.runs.redrive(to, entry, now, was=RunState.SKIPPED).run
+        if at <= now and there.dispatch == to.dispatch:
+            self._send(child, skipped.key, to.dispatch, reason)  # a second earlier than the entry
+        return there
+
+    def dispatch_later(self, child: Job, key: RunKey, at: datetime, dispatch: int) -> None:
+        """Store the due entry of a dispatch."""
+        entry = next_dispatch(child, key, cut(at), dispatch)
+        if not self.due.put([entry], self.clock.now()):
+            raise UnavailableError("The dispatch of a child was not stored. Try again.")
+
+    def skip(
+        self, key: RunKey, reason: str, *, pool: str | None = None, at: datetime | None = None
+    ) -> Run:
+        """Skip the run, unless it has a record. *at*: the dispatch that ends its join. *pool*: set
+        if no parent that ends later may reopen it.
+        """
+        short, now = reason[:MAX_RECORDED_REASON], self.clock.now()
+        return self.runs.skip(Run.skipped(key, short, now, pool=pool, dispatched_at=at))
+
+    def _send(self, child: Job, key: RunKey, dispatch: int, reason: str) -> bool:
+        """Send the run to its queue now, if this executor can and no watcher must decide first."""
+        if child.exclusive or self.quotas is None:
+            return False
+        quota = self.quotas.of(key.job.tenant)
+        if quota.concurrent_runs is not None or quota.runs_per_minute is not None:
+            return False
+        message = RunMessage(
+            tenant=key.job.tenant,
+            job_id=key.job.job_id,
+            run_id=key.run_id,
+            dispatch=dispatch,
+            dispatched_at=self.clock.now(),
+            reason=reason[:MAX_RECORDED_REASON],
+        )
+        return bool(self.queue.send([(child.definition.target.pool, message)]))

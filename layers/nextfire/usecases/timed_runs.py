@@ -1,0 +1,181 @@
+"""Runs of jobs that have a schedule and parents.
+
+Such a run needs its time to come and its parents' runs. Its watcher sends the time as a message;
+the executor that receives it notes the time in the join of the run, then reads the records of the
+parents. An executor that ends the run of a parent writes that record, then reads whether the time
+has come. So of these executors the last one sees everything, and decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from nextfire.domain.awaited import (
+    ParentRun,
+    longest_wait,
+    occurrence_fed,
+    ready_at,
+    recent_occurrences,
+    states_of,
+    time_mark,
+    time_of,
+)
+from nextfire.domain.decisions import decide_covered, is_last
+from nextfire.domain.edges import Edge, Which
+from nextfire.domain.ids import RunKey, first_run_id, run_id
+from nextfire.domain.instants import MOMENT, cut, in_seconds
+from nextfire.domain.job import Job
+from nextfire.domain.message import RunMessage
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.joins import JoinStore
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.run import Run, RunState
+from nextfire.domain.trigger_rules import RuleAction, RuleDecision, decide_start, missing
+from nextfire.usecases.read_parents import read_parents
+from nextfire.usecases.start_child import JoinEnd, StartChild
+
+JOIN_END_DISPATCH = 1_000_000
+"""Number of the dispatch that ends a join. No other dispatch of a run reaches it, so the queue does
+not merge their messages, and the executor that receives it never takes it for a run's start."""
+MAX_WAITING = 100
+"""Maximum number of a job's latest occurrences that a success of a `latest` parent starts at once.
+Earlier ones are decided when their joins end."""
+_RECORDS = 5  # of a job's latest, per page
+
+
+@dataclass(frozen=True, slots=True)
+class TimedRuns:
+    """Decides on the runs of jobs with a schedule and parents. Every call is idempotent."""
+
+    jobs: JobStore
+    runs: RunStore
+    joins: JoinStore
+    start: StartChild
+
+    def begin(self, job: Job, message: RunMessage) -> JoinEnd:
+        """The time of the run of *message*, which has no record, has come."""
+        decided = self._decide(job, message.key)
+        if decided.action is RuleAction.RUN:  # needs no join
+            return self._act(job, message.key, decided)
+        ends_at = time_of(self.joins.read(message.key, [0]))
+        now = self.start.clock.now()
+        if ends_at is None:
+            ends_at = cut(now + longest_wait(job))
+        # Before the mark: an executor that dies in between repeats this.
+        self.start.dispatch_later(job, message.key, max(ends_at, now), JOIN_END_DISPATCH)
+        self.joins.add(message.key, 0, time_mark(ends_at), now)
+        return self._act(job, message.key, self._decide(job, message.key))
+
+    def parent_ended(self, child: Job, edge: Edge, ended: Run) -> Iterator[Run]:
+        """Decide again on the runs of *child* that wait for *ended*, a run of the parent of *edge*.
+        Yields those that are SKIPPED.
+        """
+        for at in self._fed(child, edge, ended):
+            key = RunKey(child.key, run_id(child.uid, at))
+            if time_of(self.joins.read(key, [0])) is None:
+                continue  # its message reads the record of this parent
+            done = self._act(child, key, self._decide(child, key))
+            if done.run is not None and done.run.state is RunState.SKIPPED:
+                if done.skipped and child.state is JobState.ACTIVE and is_last(child, done.run):
+                    self.jobs.complete(child, self.start.clock.now())
+                yield done.run
+
+    def end(self, job: Job, message: RunMessage) -> JoinEnd:
+        """The join of the run of *message*, which has no record, ends."""
+        decided = self._decide(job, message.key)
+        if decided.action is not RuleAction.WAIT:
+            return self._act(job, message.key, decided)
+        waited = in_seconds(job.definition.join_timeout)
+        reason = f"joinTimeoutSec is {waited}; missing: {missing(states_of(decided.parents))}"
+        covered = self._covered(job, message.key)
+        if covered is not None:
+            return JoinEnd(covered.reason or "", covered)
+        # With a pool, so that no parent that ends later reopens it.
+        pool, at = job.definition.target.pool, message.dispatched_at
+        return JoinEnd(reason, self.start.skip(message.key, reason, pool=pool, at=at), skipped=True)
+
+    def look_again(self, job: Job, skipped: Run) -> Run:
+        """Reopen the run that was *skipped* because of its parents, if its rule decides RUN by now.
+
+        A parent that was redriven meanwhile may have found no record of this run, and have sent it.
+        """
+        decided = self._decide(job, skipped.key)
+        if decided.action is not RuleAction.RUN or not skipped.skipped_by_parents:
+            return skipped
+        at = ready_at(decided.parents, self.start.clock.now())
+        return self.start.reopen(job, skipped, at, decided.reason)
+
+    def _fed(self, child: Job, edge: Edge, ended: Run) -> list[datetime]:
+        """The occurrences of *child* that may wait for *ended*."""
+        if edge.which is not Which.LATEST:
+            at = occurrence_fed(child, edge, ended.key.scheduled_at)
+            return [] if at is None else [at]
+        if ended.state is not RunState.SUCCEEDED:
+            return []
+        recent = recent_occurrences(child, self.start.clock.now(), limit=MAX_WAITING)
+        if not recent:
+            return []
+        first, last = first_run_id(recent[0]), first_run_id(recent[-1] + MOMENT)
+        decided = {
+            run.key.scheduled_at
+            for run in self.runs.between(child.key, first, last, lenient=True)
+            if run.key.uid == child.uid
+        }
+        return [at for at in recent if at not in decided]
+
+    def _decide(self, job: Job, key: RunKey) -> _Decision:
+        parents = read_parents(self.jobs, self.runs, job, key.scheduled_at)
+        decision = decide_start(job.definition.trigger_rule, states_of(parents))
+        return _Decision(decision, parents)
+
+    def _act(self, job: Job, key: RunKey, decided: _Decision) -> JoinEnd:
+        """Start or skip the run, or leave it as it is."""
+        if decided.action is RuleAction.WAIT:
+            return JoinEnd(f"waits for {decided.reason}")
+        there = self.runs.get(key)
+        if decided.action is RuleAction.RUN and job.state is not JobState.PAUSED:
+            at = ready_at(decided.parents, self.start.clock.now())
+            if there is not None and there.skipped_by_parents:
+                return JoinEnd(decided.reason, self.start.reopen(job, there, at, decided.reason))
+            self.start.start(job, key, there, at, decided.reason)
+            return JoinEnd(decided.reason, there)
+        there = there or self._covered(job, key)
+        if there is not None:
+            return JoinEnd(f"is {there.state}", there)
+        if decided.action is RuleAction.RUN:
+            # With a pool, so that no parent that ends later reopens it.
+            pool, reason = job.definition.target.pool, "its job was paused"
+            return JoinEnd(reason, self.start.skip(key, reason, pool=pool), skipped=True)
+        skipped = self.look_again(job, self.start.skip(key, decided.reason))
+        return JoinEnd(decided.reason, skipped, skipped=True)
+
+    def _covered(self, job: Job, key: RunKey) -> Run | None:
+        """The record of missed occurrences that covers the run, by a watcher that found it late."""
+        last = first_run_id(key.scheduled_at)
+        return decide_covered(
+            job,
+            key,
+            self.start.clock.now(),
+            lambda: self.runs.between(
+                key.job, "0", last, newest_first=True, page=_RECORDS, lenient=True
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """A decision, and the runs that it is based on."""
+
+    decision: RuleDecision
+    parents: list[ParentRun]
+
+    @property
+    def action(self) -> RuleAction:
+        return self.decision.action
+
+    @property
+    def reason(self) -> str:
+        return self.decision.reason

@@ -1,0 +1,270 @@
+"""Jobs with a schedule and parents: a run needs its time to come, and its parents' runs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.job import Job
+from nextfire.domain.run import Run, RunState
+from tests.builders import at
+from tests.fakes import Killed
+from tests.unit.test_run_now import run_now
+from tests.unit.test_sequences import ONE_ATTEMPT
+from tests.world import World
+
+HOURLY = "0 * * * *"
+
+
+@pytest.fixture
+def world() -> World:
+    world = World("11:58:30")
+    world.tick()
+    return world
+
+
+def cron(schedule: str, **edge: Any) -> dict[str, Any]:
+    """A job with *schedule* after the job a."""
+    return {"type": "CRON", "schedule": schedule, "after": [{"job": "a", **edge}]}
+
+
+def there(world: World, job: Job, time: str) -> Run | None:
+    return world.runs.get(RunKey(job.key, run_id(job.uid, at(time))))
+
+
+def state(world: World, job: Job, time: str) -> RunState | None:
+    run = there(world, job, time)
+    return None if run is None else run.state
+
+
+def go(world: World, *times: str) -> None:
+    """Let watcher and worker work at *times*."""
+    for time in times:
+        world.tick_at(time)
+        world.worker().work()
+
+
+def upstream_of(world: World) -> Any:
+    """What the last script was passed about the runs of its parents."""
+    return json.loads(world.runner.calls[-1].upstream or "{}")
+
+
+# same
+
+
+def test_a_run_starts_when_its_time_has_come_and_its_parent_has_succeeded(world: World) -> None:
+    world.register("a")
+    b = world.register("b", **cron(HOURLY))
+
+    go(world, "12:00")
+
+    run = there(world, b, "12:00")
+    assert run is not None
+    assert (run.state, run.dispatch) == (RunState.SUCCEEDED, 1)
+    assert run.dispatch_reason == "ALL_SUCCEEDED: a SUCCEEDED"
+
+
+def test_a_parent_that_ends_after_the_time_starts_the_run(world: World) -> None:
+    world.register("a", retryPolicy={"maxAttempts": 2, "initialDelayMs": 60_000})
+    b = world.register("b", **cron(HOURLY))
+    world.script(exit_code=1)
+
+    go(world, "12:00")
+    assert state(world, b, "12:00") is None
+    go(world, "12:01:05")
+
+    assert state(world, b, "12:00") is RunState.SUCCEEDED
+
+
+def test_a_parent_that_ends_before_the_time_does_not_start_the_run(world: World) -> None:
+    world.register("a")
+    b = world.register("b", jitterSec=3_000, **cron(HOURLY))
+
+    go(world, "12:00")
+    assert state(world, b, "12:00") is None
+    go(world, "12:50")
+
+    assert state(world, b, "12:00") is RunState.SUCCEEDED
+
+
+def test_a_run_whose_parent_failed_is_skipped_and_redriven_with_it(world: World) -> None:
+    a = world.register("a", **ONE_ATTEMPT)
+    b = world.register("b", **cron(HOURLY))
+    c = world.register("c", type="AFTER", schedule=None, after=[{"job": "b"}])
+    world.script(exit_code=1)
+
+    go(world, "12:00")
+    run = there(world, b, "12:00")
+    assert run is not None
+    assert (run.state, run.reason) == (RunState.SKIPPED, "trigger rule ALL_SUCCEEDED: a FAILED")
+    assert state(world, c, "12:00") is RunState.SKIPPED
+
+    world.advance(seconds=20)
+    world.manage_runs.redrive(world.run(a, "12:00").key, "fixed")
+    go(world, "12:01", "12:01:01")
+
+    assert [state(world, job, "12:00") for job in (a, b, c)] == [RunState.SUCCEEDED] * 3
+
+
+def test_a_join_that_ends_names_the_missing_parents(world: World) -> None:
+    world.register("a", retryPolicy={"maxAttempts": 2, "initialDelayMs": 600_000})
+    b = world.register("b", joinTimeoutSec=60, **cron(HOURLY))
+    world.script(exit_code=1)
+
+    go(world, "12:00", "12:00:59", "12:01:05")
+
+    run = there(world, b, "12:00")
+    assert run is not None
+    assert (run.state, run.reason) == (RunState.SKIPPED, "joinTimeoutSec is 60 s; missing: a")
+    go(world, "12:10:30")
+    assert there(world, b, "12:00") == run, "a parent that ends later does not start it"
+
+
+def test_an_occurrence_of_the_parent_alone_costs_the_child_nothing(world: World) -> None:
+    world.register("a")
+    b = world.register("b", **cron("0 13 * * *"))
+
+    go(world, "12:00")
+
+    assert state(world, b, "12:00") is None
+    assert not world.joins.items
+    go(world, "13:00")
+    assert state(world, b, "13:00") is RunState.SUCCEEDED
+
+
+def test_a_run_on_request_does_not_wait(world: World) -> None:
+    world.register("a", type="MANUAL", schedule=None)
+    b = world.register("b", **cron(HOURLY, which="latest", withinSec=60))
+
+    asked = run_now(world, b)
+    go(world, "11:59")
+
+    assert world.runs.items[asked.key].state is RunState.SUCCEEDED
+
+
+def test_a_delay_counts_from_the_end_of_the_parent(world: World) -> None:
+    world.register("a")
+    b = world.register("b", **cron(HOURLY, delaySec=90))
+
+    go(world, "12:00", "12:01")
+    assert state(world, b, "12:00") is None
+    go(world, "12:01:31")
+
+    assert state(world, b, "12:00") is RunState.SUCCEEDED
+
+
+def test_the_time_of_a_deleted_job_is_recorded_as_cancelled(world: World) -> None:
+    world.register("a")
+    b = world.register("b", **cron(HOURLY))
+    world.tick_at("12:00")
+    world.delete(b)
+    world.worker().work()
+
+    run = there(world, b, "12:00")
+    assert run is not None
+    assert (run.state, run.dispatch) == (RunState.CANCELLED, 1)
+
+
+# all
+
+
+def test_a_run_waits_for_all_runs_of_its_parent_since_the_previous_occurrence(
+    world: World,
+) -> None:
+    retry = {"maxAttempts": 2, "initialDelayMs": 3_000_000}
+    world.register("a", schedule="*/20 * * * *", retryPolicy=retry)
+    b = world.register("b", **cron(HOURLY, which="all"))
+
+    go(world, "12:00")
+    assert state(world, b, "12:00") is RunState.SUCCEEDED
+    world.script(exit_code=1)
+    go(world, "12:20", "12:40", "13:00")
+    assert state(world, b, "13:00") is None
+    go(world, "13:10:05")
+
+    run = there(world, b, "13:00")
+    assert run is not None
+    assert run.state is RunState.SUCCEEDED
+    upstream = upstream_of(world)
+    assert [each["scheduledAt"] for each in upstream["a"]["runs"]] == [
+        "2026-05-24T12:20:00Z",
+        "2026-05-24T12:40:00Z",
+        "2026-05-24T13:00:00Z",
+    ]
+
+
+def test_each_awaited_run_counts_as_a_parent_of_its_own(world: World) -> None:
+    world.register("a", schedule="*/20 * * * *", **ONE_ATTEMPT)
+    b = world.register("b", **cron(HOURLY, which="all"))
+    go(world, "12:00")
+    world.script(exit_code=1)
+
+    go(world, "12:20", "12:40", "13:00")
+
+    run = there(world, b, "13:00")
+    assert run is not None
+    assert run.state is RunState.SKIPPED
+    assert run.reason == "trigger rule ALL_SUCCEEDED: a at 2026-05-24T12:20:00Z FAILED"
+
+
+# latest
+
+
+def test_latest_takes_a_success_that_is_recent_enough(world: World) -> None:
+    world.register("a", schedule="30 * * * *")
+    b = world.register("b", **cron(HOURLY, which="latest", withinSec=3_000))
+
+    go(world, "12:00")
+    assert state(world, b, "12:00") is None, "waits for the next success"
+    go(world, "12:30")
+    assert state(world, b, "12:00") is RunState.SUCCEEDED
+    go(world, "13:00")
+
+    assert state(world, b, "13:00") is RunState.SUCCEEDED
+    assert upstream_of(world)["a"]["state"] == "SUCCEEDED"
+
+
+def test_one_success_starts_all_runs_that_wait_for_it(world: World) -> None:
+    a = world.register("a", type="MANUAL", schedule=None)
+    b = world.register("b", **cron(HOURLY, which="latest", withinSec=60))
+    go(world, "12:00", "13:00", "14:00")
+    times = ("12:00", "13:00", "14:00")
+    assert [state(world, b, time) for time in times] == [None] * 3
+
+    run_now(world, a)
+    go(world, "14:00:05")
+
+    assert [state(world, b, time) for time in times] == [RunState.SUCCEEDED] * 3
+
+
+# Crashes
+
+
+@pytest.mark.parametrize("which", [{}, {"which": "all"}, {"which": "latest", "withinSec": 60}])
+def test_an_executor_that_dies_anywhere_loses_nothing(which: dict[str, Any]) -> None:
+    died = True
+    calls = 0
+    while died:
+        world = World("11:58:30")
+        world.tick()
+        world.register("a")
+        b = world.register("b", **cron(HOURLY, **which))
+        world.tick_at("12:00")
+        world.faults.kill_after(calls)
+        try:
+            world.worker("x").work()
+            died = False
+        except Killed:
+            calls += 1
+        world.faults.clear()
+        for _ in range(4):
+            world.advance(seconds=61)
+            world.tick()
+            world.worker("y").work()
+        run = there(world, b, "12:00")
+        assert run is not None, calls
+        assert run.state is RunState.SUCCEEDED, (calls, run.reason)
+    assert calls > 10
