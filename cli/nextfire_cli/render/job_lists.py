@@ -85,7 +85,20 @@ def upcoming(items: Sequence[Document]) -> RenderableType:
 
 def _note(each: Document) -> str | None:
     notes = ["to be skipped" if each.get("skipped") else "", each.get("note", "")]
+    notes += [f"after {_awaited(parent)}" for parent in each.get("parents", [])]
     return "; ".join(filter(None, notes)) or None
+
+
+def _awaited(parent: Document) -> str:
+    """``extract: 24 runs, 2026-05-24T01:00:00Z to 2026-05-25T00:00:00Z``."""
+    if "succeededSince" in parent:
+        return f"a success of {parent['job']} since {parent['succeededSince']}"
+    times = parent["scheduledAt"]
+    if parent["which"] == "same":
+        return str(parent["job"])
+    if len(times) < 2:  # noqa: PLR2004 — a pair
+        return f"{parent['job']}: {', '.join(times) or 'no runs'}"
+    return f"{parent['job']}: {len(times)} runs, {times[0]} to {times[-1]}"
 
 
 def paused(document: Document) -> str:

@@ -33,6 +33,7 @@ from functions.api.requests import (
 from functions.api.respond import respond
 from nextfire.domain.definition import InstantText, JobDefinition
 from nextfire.domain.document import Document, with_unknown
+from nextfire.domain.edges import Which
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
@@ -43,6 +44,7 @@ from nextfire.responses.jobs import JobDetail, JobPage, JobResponse, UpcomingLis
 from nextfire.usecases.find_outstanding import has_outstanding
 from nextfire.usecases.list_jobs import JobFilter
 from nextfire.usecases.list_jobs import list_jobs as find_jobs
+from nextfire.usecases.read_parents import read_above
 
 
 class PauseRequest(Document):
@@ -265,7 +267,9 @@ def resume_job(
 )
 def list_upcoming(job_id: JobId, count: Count = 10) -> Response[str]:
     job = services().jobs.get(_key(job_id))
-    return respond(UpcomingList.of(job.upcoming(now(), count), job.definition, job))
+    asked = [edge.job for edge in job.definition.after if edge.which is Which.ALL]
+    above = read_above(services().job_store, tenant(), asked)
+    return respond(UpcomingList.of(job.upcoming(now(), count), job.definition, job, above))
 
 
 @contextmanager

@@ -202,8 +202,8 @@ def occurrence_fed(child: Job, edge: Edge, at: datetime) -> datetime | None:
 
 
 def recent_occurrences(child: Job, now: datetime, *, limit: int) -> list[datetime]:
-    """The occurrences of *child* up to *now* whose runs may still wait for their parents, ascending,
-    the last *limit*.
+    """The occurrences of *child* up to *now* whose runs may still wait for their parents: the last
+    *limit*, ascending.
 
     Raises:
         InvalidInputError: Its schedule is invalid.

@@ -6,7 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from nextfire.domain.definition import JobDefinition
-from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start
+from nextfire.domain.edges import Edge, Which
+from nextfire.domain.instants import in_seconds
+from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start, missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,8 @@ class Foreseen:
 
 def what_if(jobs: Mapping[str, JobDefinition], fail: Collection[str]) -> dict[str, Foreseen]:
     """Decide what each of *jobs* would do at a logical time at which the jobs *fail* fail, as the
-    hand-over would decide.
+    hand-over would decide. An `all` edge: each of its runs fails. A `latest` edge to a job that
+    fails: it had no earlier success that is recent enough.
 
     Args:
         jobs: The definitions by id, parents before their children.
@@ -33,15 +36,23 @@ def what_if(jobs: Mapping[str, JobDefinition], fail: Collection[str]) -> dict[st
         if not definition.after:
             found[name] = Foreseen(RuleAction.RUN, ends, f"starts by itself: {definition.type}")
             continue
-        states = {edge.job: _state(edge.job, found, fail) for edge in definition.after}
+        states = {edge.job: _state(edge, found, fail) for edge in definition.after}
         decision = decide_start(definition.trigger_rule, states)
-        if decision.action is RuleAction.SKIP:
+        action, reason = decision.action, decision.reason
+        if action is RuleAction.WAIT:  # for a success, until its join ends
+            waited = in_seconds(definition.join_timeout)
+            action = RuleAction.SKIP
+            reason = f"joinTimeoutSec is {waited}; missing: {missing(states)}"
+        if action is RuleAction.SKIP:
             ends = ParentState.SKIPPED
-        found[name] = Foreseen(decision.action, ends, decision.reason)
+        found[name] = Foreseen(action, ends, reason)
     return found
 
 
-def _state(parent: str, found: Mapping[str, Foreseen], fail: Collection[str]) -> ParentState:
-    if parent in found:
-        return found[parent].ends
-    return ParentState.FAILED if parent in fail else ParentState.SUCCEEDED
+def _state(edge: Edge, found: Mapping[str, Foreseen], fail: Collection[str]) -> ParentState:
+    if edge.job in found:
+        ends = found[edge.job].ends
+    else:
+        ends = ParentState.FAILED if edge.job in fail else ParentState.SUCCEEDED
+    waits = edge.which is Which.LATEST and ends is not ParentState.SUCCEEDED
+    return ParentState.WAITING if waits else ends

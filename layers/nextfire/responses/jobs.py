@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from nextfire.domain.awaited import Above, Awaited, awaited
 from nextfire.domain.backfill import Order
 from nextfire.domain.definition import JobDefinition, WhenDocument
+from nextfire.domain.edges import Which
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
@@ -141,15 +143,28 @@ def _offset(found: Upcoming, *_: object) -> str:
     return found.occurrence.local.isoformat(timespec="seconds")[_WALL:]
 
 
+class AwaitedResponse(ApiResponse):
+    """The runs of a parent that an occurrence waits for. `scheduledAt`: their logical times. For
+    `latest` instead `succeededSince`: one that succeeded and ended then or later.
+    """
+
+    job: str = field(lambda found: found.edge.job)
+    which: Which = field(lambda found: found.edge.which)
+    scheduled_at: list[datetime] | None = field(
+        lambda found: None if found.since is not None else list(found.times)
+    )
+    succeeded_since: datetime | None = field(lambda found: found.since)
+
+
 class UpcomingResponse(ApiResponse):
     """An occurrence. `at`: in UTC. `local` and `offset`: local time in the schedule's time zone.
     `dueAt`: the instant including jitter. `executionId`: id of the future execution, if the
     occurrence belongs to a job.
     """
 
-    # of(upcoming, schedule, job or None)
+    # of(upcoming, schedule, job or None, what it waits for or None)
     execution_id: str | None = field(
-        lambda found, _, job: (
+        lambda found, _, job, *__: (
             job and RunKey(job.key, run_id(job.uid, found.occurrence.at)).execution_id
         )
     )
@@ -157,19 +172,33 @@ class UpcomingResponse(ApiResponse):
     local: str = field(_local)
     offset: str = field(_offset)
     due_at: datetime | None = field(
-        lambda found, schedule, _: found.due_at if schedule.jitter_sec else None
+        lambda found, schedule, *_: found.due_at if schedule.jitter_sec else None
     )
     skipped: bool | None = field(
-        lambda found, _, job: True if job and found.occurrence.at in job.skips else None,
+        lambda found, _, job, *__: True if job and found.occurrence.at in job.skips else None,
         description="True if the occurrence is skipped on request, absent otherwise.",
+    )
+    parents: list[AwaitedResponse] | None = field(
+        lambda _found, _schedule, _job, parents: (
+            None if parents is None else [AwaitedResponse.of(each) for each in parents]
+        ),
+        description="The runs of its parents that it waits for. Only in the list of a job's next "
+        "occurrences.",
     )
     note: str | None = field(lambda found, *_: found.occurrence.note or None)
 
 
 def _upcoming(
-    found: Iterable[Upcoming], schedule: WhenDocument, job: Job | None = None
+    found: Iterable[Upcoming],
+    schedule: WhenDocument,
+    job: Job | None = None,
+    above: Above | None = None,
 ) -> list[UpcomingResponse]:
-    return [UpcomingResponse.of(each, schedule, job) for each in found]
+    def parents(at: datetime) -> list[Awaited] | None:
+        waits = job is not None and above is not None and job.definition.is_timed_join
+        return awaited(job, at, above) if waits and job and above is not None else None
+
+    return [UpcomingResponse.of(each, schedule, job, parents(each.occurrence.at)) for each in found]
 
 
 class UpcomingList(ApiResponse):

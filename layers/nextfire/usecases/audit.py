@@ -24,6 +24,7 @@ from nextfire.domain.audit import (
     sending,
     spans,
 )
+from nextfire.domain.awaited import longest_wait
 from nextfire.domain.due import (
     DispatchEntry,
     DueEntry,
@@ -35,6 +36,7 @@ from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.ids import JobKey, RunKey, first_run_id, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
+from nextfire.domain.message import TIME_DISPATCH
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.control import ControlStore
@@ -262,7 +264,8 @@ class AuditJobs:
             missed, reason = decide_misfire(entry, owner, successor, now)
             if missed is None:
                 key = RunKey(owner.key, run_id(owner.uid, entry.occurs_at))
-                sends.append(sending(owner, key, pool=pool, dispatch=1, now=now))
+                dispatch = TIME_DISPATCH if owner.definition.after else 1
+                sends.append(sending(owner, key, pool=pool, dispatch=dispatch, now=now))
                 entry = successor
                 continue
             decision = Cover(
@@ -326,6 +329,9 @@ class AuditJobs:
         table. *thorough*: also read earlier records, for a range that extends into the period, and
         for the last record, if none came after it.
         """
+        due_by = now - GRACE
+        if job.definition.is_timed_join:  # its runs have no record while they wait for parents
+            since, due_by = since - longest_wait(job), due_by - longest_wait(job)
         looked_from = since - longest_run(job)
         over = job.state in (JobState.COMPLETED, JobState.CANCELLED)
         if over and job.updated_at < looked_from:
@@ -341,7 +347,7 @@ class AuditJobs:
         records = self._runs.between(job.key, first_run_id(looked_from), _EVER, page=1_000)
         return compare(
             job,
-            spans(job, since, now - GRACE, entries),
+            spans(job, since, due_by, entries),
             chain(reversed(earlier), records),
             now=now,
             waiting={_run_of(e) for e in entries if isinstance(e, FireEntry | DispatchEntry)},

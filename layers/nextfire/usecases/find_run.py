@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from nextfire.domain.awaited import longest_wait
 from nextfire.domain.due_decisions import MISFIRE_AFTER
 from nextfire.domain.errors import NotFoundError, UndecodableError
 from nextfire.domain.ids import RunKey
@@ -105,6 +106,11 @@ def _why_it_waits(job: Job, due_at: datetime, before: Run | None, now: datetime)
             f"waits for {before.key.execution_id}, which has not ended (overlap policy {overlap})"
         )
     late = now - due_at
+    if job.definition.is_timed_join and late < longest_wait(job) + MISFIRE_AFTER:
+        return (
+            f"due {late // timedelta(seconds=1)} s ago; waits for its parents, at most "
+            f"{job.definition.join_timeout_sec} s (joinTimeoutSec), or for an executor"
+        )
     if late < MISFIRE_AFTER:
         return "dispatched or about to be; no executor has taken it yet"
     return (

@@ -6,13 +6,16 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime
 
-from nextfire.domain.definition import JobDefinition
+from nextfire.domain.alignment import check_alignment
+from nextfire.domain.definition import SCHEDULE_FIELDS, JobDefinition
+from nextfire.domain.edges import Which
 from nextfire.domain.errors import ConflictError, InvalidInputError, UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import MAX_CHILDREN, Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.usecases.job_revisions import revised
+from nextfire.usecases.read_parents import read_above
 
 _TRIES = 10  # of a change that races with other changes of the same parent
 _MAX_GRAPH = 5_000
@@ -39,16 +42,21 @@ class JobEdges:
         stored then, the addition has no effect. Idempotent.
 
         Raises:
-            InvalidInputError: A parent does not exist, or has too many children; or the edges form
-                a cycle, which the message shows.
+            InvalidInputError: A parent does not exist, or has too many children; the edges form a
+                cycle, which the message shows; or the schedules cannot meet.
         """
         known = {edge.job for edge in was.after} if was is not None else set()
         added = [edge.job for edge in definition.after if edge.job not in known]
-        if not added:
-            return
-        self._check_acyclic(key, added)
+        if added:
+            self._check_acyclic(key, added)
         for parent in added:
             self._add_child(JobKey(key.tenant, parent), key.job_id, now)
+        if definition.is_timed_join and (was is None or _times_differ(definition, was)):
+            asked = [edge.job for edge in definition.after if edge.which is not Which.LATEST]
+            above = read_above(self._jobs, key.tenant, asked)
+            # A pause may end before the next occurrence.
+            active = {name: replace(job, state=JobState.ACTIVE) for name, job in above.items()}
+            check_alignment(definition, now, active)
 
     def check_deletable(self, job: Job) -> None:
         """Check that no job has *job* as a parent.
@@ -148,6 +156,12 @@ class JobEdges:
             if self._jobs.update(changed, None, changed.updated_at):
                 return
         raise UnavailableError(f"Job {key.job_id!r} is being changed by other requests. Try again.")
+
+
+def _times_differ(definition: JobDefinition, was: JobDefinition) -> bool:
+    """Whether the edges or the schedule differ."""
+    fields = {"after", *SCHEDULE_FIELDS}
+    return any(getattr(definition, name) != getattr(was, name) for name in fields)
 
 
 def _cycle(path: list[str]) -> InvalidInputError:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from datetime import datetime
 
+from nextfire.domain.edges import Which
 from nextfire.domain.errors import NotFoundError
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.job import Job
+from nextfire.domain.job_versions import has_occurrence, version_at
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore
@@ -18,8 +21,9 @@ MAX_NODES = 1_000
 
 
 def read_sequence(jobs: JobStore, runs: RunStore, key: RunKey) -> list[RunNode]:
-    """Return the runs with the logical time of *key* of all jobs connected to its job by edges:
-    each after its parents. At most `MAX_NODES`, the nearest ones.
+    """Return the runs with the logical time of *key* of all jobs connected to its job by `same`
+    edges: each after its parents. At most `MAX_NODES`, the nearest ones. Without jobs with a
+    schedule and parents that have no occurrence then.
 
     The graph is that of the current definitions: jobs that were deleted are not part of it.
 
@@ -29,38 +33,55 @@ def read_sequence(jobs: JobStore, runs: RunStore, key: RunKey) -> list[RunNode]:
     first = jobs.get(key.job)
     if first is None or first.uid != key.uid:
         raise NotFoundError("execution", key.execution_id)
-    found = _connected(jobs, first)
+    found = _connected(jobs, first, key.scheduled_at)
     nodes: dict[str, RunNode] = {}
     for name, job in found.items():
         run = RunKey(job.key, run_id(job.uid, key.scheduled_at))
-        parents = [edge.job for edge in job.definition.after if edge.job in found]
+        parents = [name for name in _parents(job) if name in found]
         rule = job.definition.trigger_rule
         nodes[name] = RunNode(run, runs.get(run), parents, rule=rule)
     critical = critical_path(nodes)
     return [replace(nodes[name], critical=name in critical) for name in in_order(nodes)]
 
 
-def _connected(jobs: JobStore, first: Job) -> dict[str, Job]:
-    """The jobs connected to *first* by edges, by id."""
+def _parents(job: Job) -> list[str]:
+    """The parents whose runs have the same logical time."""
+    return [edge.job for edge in job.definition.after if edge.which is Which.SAME]
+
+
+def _connected(jobs: JobStore, first: Job, at: datetime) -> dict[str, Job]:
+    """The jobs connected to *first* by edges that have runs at *at*, by id."""
     found = {first.key.job_id: first}
     level = [first]
     while level:
         near = {name for job in level for name in _neighbours(job)} - found.keys()
         near = {*sorted(near)[: MAX_NODES - len(found)]}
-        level = [job for job in _read(jobs, first.key.tenant, near) if _is_edge(job, found)]
+        level = [
+            job
+            for job in _read(jobs, first.key.tenant, near)
+            if _is_edge(job, found) and _runs_at(job, at)
+        ]
         found |= {job.key.job_id: job for job in level}
     return found
 
 
 def _neighbours(job: Job) -> list[str]:
-    return [*job.children, *(edge.job for edge in job.definition.after)]
+    return [*job.children, *_parents(job)]
+
+
+def _runs_at(job: Job, at: datetime) -> bool:
+    """Whether *job* has a run at *at*, as far as its schedule decides it."""
+    if not job.definition.is_timed_join:
+        return True
+    owner = version_at(job, at)
+    return owner is not None and has_occurrence(owner, at) is not False
 
 
 def _is_edge(job: Job, found: dict[str, Job]) -> bool:
     """Whether *job* is connected to one of *found*: not if it only had an edge once."""
     name = job.key.job_id
-    above = any(edge.job in found for edge in job.definition.after)
-    return above or any(other.definition.edge_from(name) for other in found.values())
+    above = any(parent in found for parent in _parents(job))
+    return above or any(name in _parents(other) for other in found.values())
 
 
 def _read(jobs: JobStore, tenant: str, names: Collection[str]) -> list[Job]:
