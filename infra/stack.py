@@ -309,7 +309,7 @@ class NextfireStack(Stack):
             dynamodb("Query", "BatchGetItem", "PutItem", "BatchWriteItem"),
             stores.due.table_arn,
         )
-        allow(auditor.role, dynamodb("Query", "UpdateItem"), stores.runs.table_arn)
+        allow(auditor.role, dynamodb("GetItem", "Query", "UpdateItem"), stores.runs.table_arn)
         allow(
             auditor.role, dynamodb("GetItem", "BatchGetItem", "PutItem"), stores.control.table_arn
         )

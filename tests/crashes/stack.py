@@ -559,6 +559,7 @@ class Adapters:
             runs=self.runs,
             queue=self.queue(),
             control=self.control,
+            joins=self.joins,
             clock=self.clock,
             executor=self.inline,
             pools=[POOL],

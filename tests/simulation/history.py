@@ -567,6 +567,7 @@ class History:
             runs=self.stores.runs,
             queue=self.stores.queue,
             control=self.stores.control,
+            joins=self.stores.joins,
             clock=world.clock,
             executor=InlineExecutor(),
             pools=POOLS,

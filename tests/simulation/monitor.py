@@ -23,7 +23,7 @@ from nextfire.domain.due import (
 )
 from nextfire.domain.ids import JobKey, RunKey, dedup_id, run_id
 from nextfire.domain.job import Job
-from nextfire.domain.message import RunMessage, SkippedRange
+from nextfire.domain.message import TIME_DISPATCH, RunMessage, SkippedRange
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.pages import Page
 from nextfire.domain.ports.runs import Claim
@@ -191,6 +191,7 @@ class Monitor:
         runs = self._runs_of[entry.job, entry.uid]
         return (
             (key, 1) in self._accepted
+            or (key, TIME_DISPATCH) in self._accepted
             or key in runs
             or any(r.key.scheduled_at <= entry.occurs_at <= r.covers_until for r in runs.values())
             or any(
@@ -222,7 +223,7 @@ class Monitor:
         """Whether the run was sent while a change of its job was being written, and some version of
         the job has its occurrence.
         """
-        sent_at = self._accepted.get((key, 1))
+        sent_at = self._accepted.get((key, 1)) or self._accepted.get((key, TIME_DISPATCH))
         if sent_at is None or not any(
             sent_at - SENDING <= at <= sent_at + WRITING for at in self._replaced_at[key.uid]
         ):

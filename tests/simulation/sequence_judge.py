@@ -9,12 +9,15 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from nextfire.domain.edges import Which
 from nextfire.domain.ids import JobKey, RunKey, parse_execution_id
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Run, RunState
+from tests.simulation.awaited import AwaitedBySequences, finished
 from tests.simulation.sequences import Seen, Sequences
 
 if TYPE_CHECKING:
@@ -31,8 +34,11 @@ ENDED = {
 _CLOCKS = timedelta(seconds=4)
 _DECIDING = timedelta(seconds=60)
 """How long ago an executor that decides now may have read the job of a child."""
-_BY_RULE = re.compile(r"trigger rule (\w+): (.*) (SUCCEEDED|FAILED|SKIPPED)|.*no parent failed")
+_BY_RULE = re.compile(
+    r"trigger rule (\w+): (.*) (SUCCEEDED|FAILED|SKIPPED)|.*no parent failed|.*no runs .*"
+)
 _BY_TIMEOUT = re.compile(r"joinTimeoutSec is (\d+) s; missing: (.*)")
+_BY_WATCHERS = re.compile(r"misfire policy|relevancyWindowSec|during a pause|found by the audit")
 _BY_EXECUTORS = ("picked up", "overlap policy")
 _MORE = re.compile(r" and \d+ more$")
 
@@ -64,7 +70,7 @@ def may_skip(rule: str, ends: Ends) -> bool:
     }[rule]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SequenceJudge:
     """Judges a history that is at rest. `ever`: all stored versions of each job."""
 
@@ -99,9 +105,13 @@ class SequenceJudge:
             if not any(names) or not claims:
                 continue
             passed = json.loads(each.upstream or "{}")
+            jobs = self._before(key, each.at)
             if {*passed} not in names:
                 yield f"{each.execution_id} was passed the parents {[*passed]}"
             for name, about in passed.items():
+                edges = [job.definition.edge_from(name) for job in jobs]
+                if any(edge and edge.which is not Which.SAME for edge in edges):
+                    continue
                 allowed = [*self._described(name, key, claims[0], each.at)]
                 if about not in allowed:
                     yield f"{each.execution_id} was passed {name}: {about}, not {allowed}"
@@ -129,7 +139,11 @@ class SequenceJudge:
 
     def _missing(self) -> Iterator[str]:
         """Every run that ended was handed over to every child that did not change."""
-        children = [job for job in self._unchanged() if job.definition.after]
+        children = [
+            job
+            for job in self._unchanged()
+            if job.definition.after and not job.definition.is_timed_join
+        ]
         for parent, run in self.runs.items():
             if parent.job.tenant != self.sequences.tenant or not self._is_handed_over(run):
                 continue
@@ -168,6 +182,8 @@ class SequenceJudge:
         if not run.state.ended or any(each.job.state is JobState.CANCELLED for each in stored):
             return False
         job = stored[-1].job
+        if run.pool is None and _BY_WATCHERS.search(run.reason or ""):
+            return False
         # The executor of its parent skips its descendants, if the edge still exists.
         linked = bool(job.definition.after) and any(job == each for each in self._unchanged())
         return bool(run.attempts) or (linked and run.covered == 1)
@@ -217,19 +233,26 @@ class SequenceJudge:
 
     def _may_run(self, job: Job, key: RunKey, until: datetime, at: datetime | None) -> bool:
         """Whether it may start at *at*, by what was known *until* then."""
+        if self._timed.awaited(job, key) is None:
+            return True
         ends = self._ends(job, key, until)
         if not may_run(job.definition.trigger_rule, ends):
             return False
-        ready = []
-        for edge in job.definition.after:
-            ended = self._finished(edge.job, key)
-            ready += [min(ended) + edge.delay] if ended else []
+        if job.definition.is_timed_join and key.scheduled_at > until + _CLOCKS:
+            return False
+        ready = [
+            min(ended) + each.edge.delay
+            for each in self._timed.awaited(job, key) or []
+            if (ended := finished(each.ends))
+        ]
         # Of these rules one end is enough: the delays of the other parents do not matter.
         least = min if job.definition.trigger_rule in {"ANY_FAILED", "ANY_SUCCEEDED"} else max
-        return at is None or at >= least(ready) - _CLOCKS
+        return at is None or not ready or at >= least(ready) - _CLOCKS
 
     def _skipped(self, key: RunKey, seen: Seen) -> Iterator[str]:
         reason, jobs = seen.run.reason or "", self._in_force(key, seen.at)
+        if seen.run.covered > 1 or (_BY_WATCHERS.search(reason) and seen.run.pool is None):
+            return  # an occurrence that was missed
         if reason.startswith(_BY_EXECUTORS):
             if seen.run.pool is None:
                 yield f"{key.execution_id}: {reason}, but not by an executor"
@@ -239,6 +262,9 @@ class SequenceJudge:
             ]
             if JobState.PAUSED not in before:
                 yield f"{key.execution_id} is SKIPPED: {reason}, but it was not"
+        elif reason.endswith("no runs of its parents"):
+            if not any(self._timed.awaited(job, key) in (None, []) for job in jobs):
+                yield f"{key.execution_id} is SKIPPED: {reason}, but it awaits some"
         elif reason.endswith("ANY_FAILED: no parent failed"):
             if not any(may_skip("ANY_FAILED", self._ends(job, key, seen.at)) for job in jobs):
                 yield f"{key.execution_id} is SKIPPED: {reason}, but one did"
@@ -248,6 +274,8 @@ class SequenceJudge:
 
     def _explains(self, job: Job, key: RunKey, seen: Seen, reason: str) -> bool:
         """Whether *reason* names the right parents, by the definition of *job*."""
+        if self._timed.awaited(job, key) is None:
+            return True
         definition, ends = job.definition, self._ends(job, key, seen.at)
         by_rule, by_timeout = _BY_RULE.fullmatch(reason), _BY_TIMEOUT.fullmatch(reason)
         if by_rule is not None:
@@ -261,6 +289,14 @@ class SequenceJudge:
         if by_timeout is None:
             return False
         waited, missing = timedelta(seconds=int(by_timeout[1])), _names(by_timeout[2])
+        if definition.is_timed_join:
+            before = self._ends(job, key, seen.at - _DECIDING)
+            if not all(each.definition.is_timed_join for each in self._before(key, seen.at)):
+                return True  # it had another kind of join
+            in_time = seen.at >= key.scheduled_at + definition.join_timeout - _CLOCKS
+            return in_time and all(name in before and not before[name] for name in missing)
+        if any(each.definition.is_timed_join for each in self._before(key, seen.at)):
+            return True  # it had another kind of join
         # The first end set when the join ends, by the version of the job at that time.
         versions = self._before(key, seen.at)
         least = min(each.definition.join_timeout for each in versions)
@@ -268,7 +304,7 @@ class SequenceJudge:
             at
             for each in versions
             for edge in each.definition.after
-            for at in self._finished(edge.job, key)
+            for at in finished(self._timed.ended(edge.job, key.scheduled_at))
         ]
         return (
             waited == definition.join_timeout
@@ -288,6 +324,8 @@ class SequenceJudge:
         if any(each.job.state is JobState.PAUSED for each in self.ever[of]):
             return  # a paused job is not reopened
         for job in (each for each in self._unchanged() if (each.key, each.uid) == of):
+            if job.definition.is_timed_join:
+                continue  # it may have been skipped before its time was handed over
             latest: dict[str, set[str]] = {}
             for edge in job.definition.after:
                 parent = JobKey(run.key.job.tenant, edge.job)
@@ -302,20 +340,13 @@ class SequenceJudge:
 
     def _ends(self, job: Job, key: RunKey, at: datetime) -> dict[str, set[str]]:
         return {
-            edge.job: {ENDED[end.run.state] for end in self._ended(edge.job, key) if end.at <= at}
-            for edge in job.definition.after
+            each.name: {ENDED[end.run.state] for end in each.ends if end.at <= at}
+            for each in self._timed.awaited(job, key) or []
         }
 
-    def _finished(self, name: str, key: RunKey) -> list[datetime]:
-        """When the parent *name* ended, by its records: their writes may have been repeated."""
-        ended = [each.run.finished_at for each in self._ended(name, key)]
-        return [at for at in ended if at is not None]
-
-    def _ended(self, name: str, key: RunKey) -> Iterator[Seen]:
-        """The ends of the runs of the parent *name* at the logical time of *key*."""
-        runs = self.sequences.seen[JobKey(key.job.tenant, name)][key.scheduled_at]
-        for seen in runs.values():
-            yield from (each for each in seen if each.run.state.ended)
+    @cached_property
+    def _timed(self) -> AwaitedBySequences:
+        return AwaitedBySequences(self.sequences, {job.key: job for job in self._unchanged()})
 
     def _in_force(self, key: RunKey, at: datetime) -> list[Job]:
         """The versions of the job of *key* that an executor that decided by *at* may have read."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from nextfire.domain.definition import JobDefinition
+from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.run import Run
 from nextfire.testing.kernel import Kernel
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 SEQUENCES = 20
 """One history of this many has jobs in sequences, and no others."""
+TIMED = 4
+"""One history of this many with sequences has jobs with a schedule and parents."""
 EXITS = [*[0] * 7, 1]
 RULES = [
     *["ALL_SUCCEEDED"] * 3,
@@ -41,6 +45,19 @@ _ROOTS: list[dict[str, Any]] = [
     {"type": "CRON", "schedule": "* * * * *", "maxRuns": 3},
     {"type": "DELAY", "schedule": "PT15S"},
 ]
+_TIMES: list[dict[str, Any]] = [
+    {"type": "CRON", "schedule": "* * * * *", "maxRuns": 4},
+    {"type": "CRON", "schedule": "*/2 * * * *", "maxRuns": 2},
+    {"type": "INTERVAL", "schedule": "PT100S", "maxRuns": 3},
+    {"type": "ONCE", "schedule": "2026-05-24T12:01:30Z"},
+]
+_WHICH: list[dict[str, Any]] = [
+    {"which": "same"},
+    {"which": "all"},
+    {"which": "all"},
+    {"which": "latest", "withinSec": 20},
+    {"which": "latest", "withinSec": 300},
+]
 _SIZES = [*[3, 4, 5, 6] * 4, 8, 12]
 _LARGE = 30
 
@@ -55,12 +72,15 @@ class Seen:
 
 @dataclass(slots=True)
 class Sequences:
-    """What happens to the sequences of a history. `changes`: whether users change its jobs."""
+    """What happens to the sequences of a history. `changes`: whether users change its jobs.
+    `timed`: the share of jobs that have a schedule and parents.
+    """
 
     kernel: Kernel
     tenant: str
     changes: bool
     size: int
+    timed: float = 0.0
     seen: dict[JobKey, dict[datetime, dict[RunKey, list[Seen]]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     )
@@ -77,7 +97,10 @@ class Sequences:
         limited = history.setting.shares.quotas.of(TENANTS[0]).jobs is not None
         tenant = TENANTS[1] if limited else dice.choice(TENANTS)
         size = _LARGE if dice.random() < 0.04 else dice.choice(_SIZES)
-        return Sequences(history.kernel, tenant, dice.random() < 0.4, size)
+        changes = dice.random() < 0.4
+        # One history of four has such jobs. The seeds of the others keep their meaning.
+        timed = 0.0 if history.seed // SEQUENCES % TIMED else 0.4
+        return Sequences(history.kernel, tenant, changes, size, timed)
 
     def begin(self, history: History) -> None:
         """Create the jobs, without faults."""
@@ -89,9 +112,13 @@ class Sequences:
         )
         for number in range(self.size):
             key = JobKey(self.tenant, f"n{number:02}")
+            uid, now = history.system.new_uid(), history.kernel.clock.now()
             definition = a_definition(**self.fields(number))
-            uid = history.system.new_uid()
-            manage.register(key, definition, uid=uid, now=history.kernel.clock.now())
+            try:
+                manage.register(key, definition, uid=uid, now=now)
+            except InvalidInputError:  # its schedule and that of a parent do not meet
+                definition = with_latest_edges(definition)
+                manage.register(key, definition, uid=uid, now=now)
             history.kernel.log(key.tenant, f"{key.job_id}: {definition.document()}")
             self.order.append(key)
         _run_root(history)
@@ -109,7 +136,18 @@ class Sequences:
             fields["overlap"] = dice.choice(["QUEUE", "SKIP"])
         if dice.random() < 0.05:
             fields["misfire"] = {"relevancyWindowSec": dice.choice([30, 300])}
-        return fields | self.edges(number)
+        edges = self.edges(number)
+        if self.timed and dice.random() < self.timed:
+            return fields | edges | self.times(edges["after"])
+        return fields | edges
+
+    def times(self, after: list[dict[str, Any]]) -> dict[str, Any]:
+        """A schedule of a job with the edges *after*, and which runs of its parents it needs."""
+        dice = self.kernel.dice
+        edges = [edge | dice.choice(_WHICH) for edge in after]
+        times = dice.choice(_TIMES) | {"after": edges}
+        waits = all(edge["which"] == "latest" for edge in edges)
+        return times | ({"triggerRule": "ALL_SUCCEEDED"} if waits else {})
 
     def edges(self, number: int) -> dict[str, Any]:
         """Random parents of the job *number*, and what they mean for it."""
@@ -138,6 +176,13 @@ class Sequences:
         if call == "joins.add":
             run, _, mark, _ = args
             self.marked.setdefault((run, mark.split(":")[0]), self.kernel.clock.now())
+
+
+def with_latest_edges(definition: JobDefinition) -> JobDefinition:
+    """*definition* with edges that any parents can meet."""
+    edges = [{"job": edge.job, "which": "latest", "withinSec": 300} for edge in definition.after]
+    rule = {"triggerRule": "ALL_SUCCEEDED"}
+    return JobDefinition.model_validate(definition.document() | rule | {"after": edges})
 
 
 # Flows

@@ -406,6 +406,7 @@ class System:
             runs=port(actor, "runs"),
             queue=port(actor, "queue"),
             control=port(actor, "control"),
+            joins=port(actor, "joins"),
             clock=actor,
             executor=actor,
             pools=POOLS,

@@ -64,6 +64,7 @@ def auditor(world: World, *, every: timedelta = DAY, pools: Collection[str] = PO
         runs=world.faults.through(world.runs, "runs"),
         queue=world.faults.through(world.queue, "queue"),
         control=world.faults.through(world.control, "control"),
+        joins=world.faults.through(world.joins, "joins"),
         clock=world.clock,
         executor=InlineExecutor(),
         pools=set(pools),
@@ -1271,3 +1272,35 @@ def test_when_a_run_is_idle() -> None:
 def test_the_margins_keep_their_distances() -> None:
     assert timedelta(minutes=5) < GRACE < OVERTAKEN_AFTER
     assert RECHECK_AFTER < MINUTE
+
+
+def test_an_occurrence_that_waits_for_its_parents_is_not_lost() -> None:
+    world = World("11:58:30")
+    world.register("a", retryPolicy={"maxAttempts": 2, "initialDelayMs": 3_000_000})
+    world.register("b", after=[{"job": "a"}])
+    world.script(exit_code=1)
+    advance_until(world, "12:40")
+
+    assert audit(world) == AuditReport(jobs=2, done=True)
+
+
+def test_the_lost_message_of_a_time_is_sent_again() -> None:
+    world = World("11:58:30")
+    world.register("a")
+    b = world.register("b", after=[{"job": "a"}], joinTimeoutSec=60)
+    world.tick_at("12:00")
+    lost = [world.worker().receive() for _ in range(2)]
+    for delivery in lost:
+        assert delivery is not None
+        if '"b"' in delivery.body:
+            delivery.acknowledge()
+        else:
+            world.worker().handle(delivery)
+    advance_until(world, "14:20")
+
+    report = audit(world)
+
+    assert (report.restored, report.resent, report.covered) == (0, 1, 0)
+    world.tick()
+    world.worker().work()
+    assert world.run(b, "12:00").state is RunState.SUCCEEDED

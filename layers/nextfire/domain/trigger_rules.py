@@ -90,11 +90,13 @@ _NAMED = 3  # parents that a reason names
 
 def decide_start(rule: TriggerRule, states: Mapping[str, ParentState]) -> RuleDecision:
     """Decide whether a run starts. *states*: of the runs of its parents, by the parent's id."""
-    action = decide_rule(rule, Seen.of(states))
+    action = decide_rule(rule, Seen.of(states))  # none: ALL and NONE hold, ANY does not
     if action is RuleAction.RUN:
         return RuleDecision(action, f"{rule}: {_named(states, ParentState.SUCCEEDED) or 'done'}")
     if action is RuleAction.WAIT:
         return RuleDecision(action, _named(states, ParentState.WAITING))
+    if not states:  # an interval without runs of the parents
+        return RuleDecision(action, f"trigger rule {rule}: no runs of its parents")
     cause = _named(states, ParentState.FAILED)
     if rule is TriggerRule.ANY_FAILED or not cause:
         cause = _named(states, ParentState.SKIPPED) or "no parent failed"

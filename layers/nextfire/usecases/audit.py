@@ -42,6 +42,7 @@ from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.control import ControlStore
 from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.joins import JoinStore
 from nextfire.domain.ports.queues import RunQueue
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run, Trigger, runs_of_uid
@@ -49,6 +50,7 @@ from nextfire.domain.schedule import UNTIMED
 from nextfire.usecases.audit_report import AuditReport, Visits, label
 from nextfire.usecases.audit_snapshot import DueSnapshot, SnapshotReader
 from nextfire.usecases.cover_missed import cover_missed
+from nextfire.usecases.timed_runs import waits_for_parents
 
 PAGE = 100
 """Jobs visited together: the maximum number of keys of one BatchGetItem."""
@@ -85,6 +87,7 @@ class AuditJobs:
         runs: RunStore,
         queue: RunQueue,
         control: ControlStore,
+        joins: JoinStore,
         clock: Clock,
         executor: Executor,
         pools: Collection[str],
@@ -96,6 +99,7 @@ class AuditJobs:
         self._due = due
         self._runs = runs
         self._control = control
+        self._joins = joins
         self._clock = clock
         self._executor = executor
         self._pools = pools
@@ -261,11 +265,15 @@ class AuditJobs:
         entry: FireEntry | None = first_of(lost)
         while entry is not None and len(sends) < SENT_AT_MOST - report.resent:
             successor = owned(owner.successor(entry), lost.last)
+            key = RunKey(owner.key, run_id(owner.uid, entry.occurs_at))
+            if owner.definition.after:
+                if not waits_for_parents(self._joins, key, now):
+                    sends.append(sending(owner, key, pool=pool, dispatch=TIME_DISPATCH, now=now))
+                entry = successor
+                continue
             missed, reason = decide_misfire(entry, owner, successor, now)
             if missed is None:
-                key = RunKey(owner.key, run_id(owner.uid, entry.occurs_at))
-                dispatch = TIME_DISPATCH if owner.definition.after else 1
-                sends.append(sending(owner, key, pool=pool, dispatch=dispatch, now=now))
+                sends.append(sending(owner, key, pool=pool, dispatch=1, now=now))
                 entry = successor
                 continue
             decision = Cover(
@@ -280,6 +288,8 @@ class AuditJobs:
             report.notes.append(f"{label(owner.key)}: more is lost from {entry.occurs_at} on")
         sent = self._send(sends, report)
         report.resent += sent
+        if owner.definition.after and not sends:
+            return
         report.notes.append(
             f"{label(owner.key)}: no record of {lost.count} occurrences from"
             f" {isoformat(lost.first)} to {isoformat(lost.last)}; {sent} are sent again"
@@ -330,7 +340,7 @@ class AuditJobs:
         for the last record, if none came after it.
         """
         due_by = now - GRACE
-        if job.definition.is_timed_join:  # its runs have no record while they wait for parents
+        if job.definition.after:  # its runs have no record while they wait for parents
             since, due_by = since - longest_wait(job), due_by - longest_wait(job)
         looked_from = since - longest_run(job)
         over = job.state in (JobState.COMPLETED, JobState.CANCELLED)

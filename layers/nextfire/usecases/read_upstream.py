@@ -36,7 +36,7 @@ def read_upstream(jobs: JobStore, runs: RunStore, job: Job, key: RunKey) -> dict
         UnavailableError: The store did not answer.
     """
     if job.definition.is_timed_join:
-        return _of_timed(read_parents(jobs, runs, job, key.scheduled_at))
+        return _of_timed(job, read_parents(jobs, runs, job, key.scheduled_at))
     found: dict[str, JsonValue] = {}
     for edge in job.definition.after:
         parent = JobKey(key.job.tenant, edge.job)
@@ -49,16 +49,17 @@ def read_upstream(jobs: JobStore, runs: RunStore, job: Job, key: RunKey) -> dict
     return found
 
 
-def _of_timed(parents: list[ParentRun]) -> dict[str, JsonValue]:
+def _of_timed(job: Job, parents: list[ParentRun]) -> dict[str, JsonValue]:
     found: dict[str, JsonValue] = {}
-    lists: dict[str, list[JsonValue]] = {}
+    edges = job.definition.after
+    lists: dict[str, list[JsonValue]] = {e.job: [] for e in edges if e.which is Which.ALL}
     for each in parents:
         described = _described(each.run)
         if each.edge.which is not Which.ALL or each.at is None:
             found[each.edge.job] = described
             continue
         described["scheduledAt"] = isoformat(each.at)
-        lists.setdefault(each.edge.job, []).append(described)
+        lists[each.edge.job].append(described)
     return found | {name: {"runs": runs} for name, runs in lists.items()}
 
 

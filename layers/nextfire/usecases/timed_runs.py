@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from nextfire.domain.audit import GRACE
 from nextfire.domain.awaited import (
     ParentRun,
     longest_wait,
@@ -44,6 +45,12 @@ MAX_WAITING = 100
 """Maximum number of a job's latest occurrences that a success of a `latest` parent starts at once.
 Earlier ones are decided when their joins end."""
 _RECORDS = 5  # of a job's latest, per page
+
+
+def waits_for_parents(joins: JoinStore, key: RunKey, now: datetime) -> bool:
+    """Whether the time of the run has come, and its join has not ended long before *now*."""
+    ends_at = time_of(joins.read(key, [0]))
+    return ends_at is not None and now < ends_at + GRACE
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from nextfire.adapters.aws.clients import SystemClock, dynamodb, sqs
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.dynamodb.join_store import DynamoDbJoinStore
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.adapters.sqs.run_queue import SqsRunQueue
 from nextfire.settings import AuditorSettings, EmbeddedSettings
@@ -34,6 +35,7 @@ def audit_jobs(settings: AuditorSettings) -> AuditJobs:
         runs=DynamoDbRunStore(database, table=settings.runs_table),
         queue=SqsRunQueue(sqs(), queues=queues, executor=batches),
         control=DynamoDbControlStore(database, table=settings.control_table),
+        joins=DynamoDbJoinStore(database, table=settings.runs_table),
         clock=SystemClock(),
         executor=ThreadPoolExecutor(_THREADS),
         pools=settings.pools,

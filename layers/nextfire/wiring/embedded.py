@@ -142,6 +142,7 @@ def audit_jobs(settings: AuditorSettings, local: EmbeddedSettings) -> AuditJobs:
         runs=SqliteRunStore(database, shards=settings.write_shards),
         queue=SqliteRunQueue(database, clock=clock, pools=settings.pools),
         control=SqliteControlStore(database),
+        joins=SqliteJoinStore(database),
         clock=clock,
         executor=ThreadPoolExecutor(_THREADS),
         pools=settings.pools,

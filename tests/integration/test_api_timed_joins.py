@@ -1,0 +1,82 @@
+"""The API's view of jobs with a schedule and parents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.integration.deployment import Deployment
+from tests.integration.test_api import assert_problem
+
+DAILY: dict[str, Any] = {"schedule": "0 0 * * *", "timezone": "Europe/Berlin"}
+
+
+def daily(system: Deployment, which: str = "all", **edge: Any) -> Any:
+    system.register(jobId="hourly", schedule="0 * * * *")
+    after = [{"job": "hourly", "which": which, **edge}]
+    return system.register(jobId="daily", after=after, **DAILY)
+
+
+def test_the_preview_names_the_runs_of_the_parents(system: Deployment) -> None:
+    daily(system)
+
+    answer = system.call("GET", "/v1/jobs/daily/upcoming", query={"count": "3"})
+
+    assert answer.status == 200
+    for before, item in zip(answer.document["items"], answer.document["items"][1:], strict=False):
+        [parent] = item["parents"]
+        assert (parent["job"], parent["which"]) == ("hourly", "all")
+        times = parent["scheduledAt"]
+        assert times[-1] == item["at"]
+        assert before["at"] < times[0] < times[-1]
+        assert len(times) in {23, 24, 25}
+
+
+def test_the_preview_shows_what_latest_accepts(system: Deployment) -> None:
+    daily(system, "latest", withinSec=3_600)
+
+    item = system.call("GET", "/v1/jobs/daily/upcoming", query={"count": "1"}).document["items"][0]
+
+    [parent] = item["parents"]
+    assert parent["which"] == "latest"
+    assert "scheduledAt" not in parent
+    assert parent["succeededSince"] < item["at"]
+
+
+def test_a_job_without_parents_has_none_in_its_preview(system: Deployment) -> None:
+    system.register(jobId="hourly", schedule="0 * * * *")
+
+    item = system.call("GET", "/v1/jobs/hourly/upcoming", query={"count": "1"}).document["items"][0]
+
+    assert "parents" not in item
+
+
+def test_schedules_that_cannot_meet_are_rejected_with_an_example(system: Deployment) -> None:
+    system.register(jobId="hourly", schedule="0 * * * *")
+    body = {
+        "type": "CRON",
+        "schedule": "30 * * * *",
+        "target": {"handler": "hello"},
+        "after": [{"job": "hourly"}],
+    }
+
+    answer = system.call("POST", "/v1/jobs", body)
+
+    assert_problem(answer, 422, field="after")
+    assert "does not run at" in answer.document["detail"]
+    assert '"which": "latest", "withinSec": 86400' in str(answer.document)
+
+
+def test_withinsec_that_is_missing_is_named(system: Deployment) -> None:
+    system.register(jobId="hourly", schedule="0 * * * *")
+    body = {
+        "type": "CRON",
+        "schedule": "0 * * * *",
+        "target": {"handler": "hello"},
+        "after": [{"job": "hourly", "which": "latest"}],
+    }
+
+    answer = system.call("POST", "/v1/jobs", body)
+
+    assert answer.status == 422
+    [error] = answer.document["errors"]
+    assert (error["field"], error["problem"]) == ("after.0.withinSec", "`latest` needs withinSec")
