@@ -95,6 +95,7 @@ class World:
         self.shards = shards
         self.shares = Shares(quotas=quotas)
         self._executor = executor or InlineExecutor()
+        self.children: Executor = InlineExecutor()
         self._uids = count(1)
         self._epochs = count(first_epoch)
         self.manage = ManageJobs(
@@ -293,6 +294,7 @@ class Worker:
             background=InlineExecutor(),
             joins=through(world.joins, "joins"),
             queue=through(world.queue.of(self.pool), "queue"),
+            children=world.children,
             quotas=world.shares.quotas,
         )
         config = ExecutorConfig(self.name, self.pool, LEASE, output_cap=world.output_cap)

@@ -598,6 +598,7 @@ class Adapters:
             background=self.inline,
             joins=self.joins,
             queue=self.queue(),
+            children=self.inline,
             quotas=NO_QUOTAS,
         )
 

@@ -29,6 +29,7 @@ from nextfire.domain.target import TargetKind
 from nextfire.targets.by_kind import TargetsByKind
 from nextfire.targets.script.runner import ScriptTarget
 from nextfire.testing.kernel import SECOND, Actor, Kernel, current
+from nextfire.testing.memory.executors import InlineExecutor
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.audit_report import AuditReport
 from nextfire.usecases.check_definition import Limits
@@ -379,6 +380,7 @@ class System:
             background=actor,
             joins=port(actor, "joins"),
             queue=port(actor, "queue", self.stores.queue.of(pool)),
+            children=InlineExecutor(),
             quotas=self.setting.shares.quotas,
         )
 

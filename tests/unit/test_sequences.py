@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from threading import Barrier
 from typing import Any
 
 import pytest
 
 from nextfire.domain.due import DispatchEntry
-from nextfire.domain.errors import ConflictError, InvalidInputError
+from nextfire.domain.errors import ConflictError, InvalidInputError, NotFoundError
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
+from nextfire.usecases.find_run import PendingOccurrence
 from nextfire.usecases.read_sequence import read_sequence
 from tests.builders import at
 from tests.fakes import Killed
@@ -310,3 +313,40 @@ def test_the_runs_of_a_sequence_are_read_from_any_of_them(world: World) -> None:
         ]
         assert [node.critical for node in nodes] == [True, True, False, False]
         assert [[*node.parents] for node in nodes] == [[], ["a"], ["a"], ["b", "c"]]
+
+
+def test_the_children_of_a_run_are_served_concurrently(world: World) -> None:
+    """Two of them meet: one at a time, they would wait for each other forever."""
+    a = world.register("a")
+    children = [world.register(name, **after("a")) for name in "bc"]
+    world.tick_at("12:00")
+    meeting = Barrier(2, timeout=10)
+    with ThreadPoolExecutor(2) as executor:
+        world.children = executor
+        world.faults.call_before_each("queue.send", meeting.wait)
+        world.worker().work()
+
+    assert states(world, a, *children) == [RunState.SUCCEEDED] * 3
+
+
+def test_a_run_that_was_sent_and_not_taken_is_pending(world: World) -> None:
+    a, b, c = chain(world, "a", "b", "c")
+    x = world.register("x", type="MANUAL", schedule=None)
+    d = world.register("d", **after("a", "x"))
+    world.tick_at("12:00")
+
+    def pending(job: Job) -> str | None:
+        try:
+            found = world.find_run.find(RunKey(job.key, run_id(job.uid, at("12:00"))))
+        except NotFoundError:
+            return None
+        return found.reason if isinstance(found, PendingOccurrence) else found.state.value
+
+    assert pending(b) is None, "no parent has a record"
+    world.worker().work_one()
+
+    assert pending(a) == "SUCCEEDED"
+    assert pending(b) == "ALL_SUCCEEDED: a SUCCEEDED; no executor has taken it yet"
+    assert pending(c) is None
+    assert pending(d) == "waits for x"
+    assert pending(x) is None

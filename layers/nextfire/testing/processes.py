@@ -215,6 +215,7 @@ class Processes:
             background=InlineExecutor(),
             joins=through(stores.joins, "joins"),
             queue=through(stores.queue.of(pool), "queue"),
+            children=InlineExecutor(),
             quotas=self._shares.quotas,
         )
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from nextfire.domain.awaited import longest_wait
+from nextfire.domain.awaited import longest_wait, run_at
 from nextfire.domain.due_decisions import MISFIRE_AFTER
 from nextfire.domain.errors import NotFoundError, UndecodableError
-from nextfire.domain.ids import RunKey
+from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.job_versions import has_occurrence, version_at
@@ -17,6 +17,12 @@ from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run, RunState, Trigger, runs_of_uid
+from nextfire.domain.schedule import ScheduleType
+from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start, missing
+from nextfire.usecases.read_parents import records_near
+
+_PARENTS_READ = 25
+"""Maximum number of parents whose runs are read to explain why a run waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,10 @@ class FindRun:
         known = None if owner is None else has_occurrence(owner, at)
         if before is not None and covered and known is not False:
             return before
+        if job is not None and owner is not None and job.definition.type is ScheduleType.AFTER:
+            reason = self._why_it_awaits(job, at)
+            if reason is not None and at > now - self._retention:
+                return PendingOccurrence(key, reason)
         if job is None or owner is None or not known or at <= now - self._retention:
             raise NotFoundError("execution", key.execution_id)
         if any(past.paused and past.effective_from < at <= past.until for past in job.replaced):
@@ -94,6 +104,26 @@ class FindRun:
         else:
             reason = _why_it_waits(job, due_at, before, now)
         return PendingOccurrence(key, reason)
+
+    def _why_it_awaits(self, job: Job, at: datetime) -> str | None:
+        """Why a run of an AFTER job has no record; None if no parent runs at that logical time."""
+        edges = job.definition.after[:_PARENTS_READ]
+        found = {
+            edge.job: run_at([*records_near(self._runs, JobKey(job.key.tenant, edge.job), at)], at)
+            for edge in edges
+        }
+        if not any(found.values()):
+            return None
+        if len(edges) < len(job.definition.after):
+            return "waits for its parents, or for an executor"
+        states = {
+            name: ParentState.WAITING if run is None else ParentState.of(run.state)
+            for name, run in found.items()
+        }
+        decision = decide_start(job.definition.trigger_rule, states)
+        if decision.action is RuleAction.WAIT:
+            return f"waits for {missing(states)}"
+        return f"{decision.reason}; no executor has taken it yet"
 
 
 def _why_it_waits(job: Job, due_at: datetime, before: Run | None, now: datetime) -> str:

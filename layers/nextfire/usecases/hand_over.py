@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -57,7 +58,8 @@ class HandOver:
 
     Every call is idempotent: a child has one run for each logical time, because its run id is
     derived from it. If the caller dies, the message of the parent is redelivered and the call is
-    repeated. `quotas`: each tenant's maximums; None: unknown.
+    repeated. `quotas`: each tenant's maximums; None: unknown. `executor`: serves several children
+    concurrently.
     """
 
     jobs: JobStore
@@ -67,6 +69,7 @@ class HandOver:
     queue: RunQueue
     clock: Clock
     quotas: TenantQuotas | None
+    executor: Executor
 
     @property
     def _starting(self) -> StartChild:
@@ -88,17 +91,16 @@ class HandOver:
         work, seen = deque([(job, run)]), {run.key}
         while work:
             parent, ended = work.popleft()
-            for child in parent.children:
-                for skipped in self._hand_to(JobKey(parent.key.tenant, child), parent, ended):
-                    if skipped[1].key in seen:
-                        continue
-                    seen.add(skipped[1].key)
-                    if len(seen) <= _MAX_SKIPPED:
-                        work.append(skipped)
-                    elif skipped[0].children:
-                        # An executor finds that the run has ended, and hands it over.
-                        now = self.clock.now()
-                        self._starting.dispatch_later(skipped[0], skipped[1].key, now, 1)
+            for skipped in self._hand_to_all(parent, ended):
+                if skipped[1].key in seen:
+                    continue
+                seen.add(skipped[1].key)
+                if len(seen) <= _MAX_SKIPPED:
+                    work.append(skipped)
+                elif skipped[0].children:
+                    # An executor finds that the run has ended, and hands it over.
+                    now = self.clock.now()
+                    self._starting.dispatch_later(skipped[0], skipped[1].key, now, 1)
 
     def begin_timed(self, job: Job, message: RunMessage) -> JoinEnd:
         """Handle the *message* that the time of a run has come, whose job has, or had, parents. The
@@ -140,6 +142,14 @@ class HandOver:
         # With a pool, so that no parent that ends later reopens it.
         pool, at = definition.target.pool, message.dispatched_at
         return JoinEnd(reason, self._starting.skip(key, reason, pool=pool, at=at), skipped=True)
+
+    def _hand_to_all(self, parent: Job, ended: Run) -> list[tuple[Job, Run]]:
+        """Hand *ended* over to all children of *parent*. Returns the runs that are skipped."""
+        keys = [JobKey(parent.key.tenant, child) for child in parent.children]
+        if len(keys) == 1:
+            return self._hand_to(keys[0], parent, ended)
+        done = self.executor.map(lambda key: self._hand_to(key, parent, ended), keys)
+        return [skipped for each in done for skipped in each]
 
     def _hand_to(self, key: JobKey, parent: Job, ended: Run) -> list[tuple[Job, Run]]:
         """Hand *ended* over to the child *key*. Returns its job and its runs that are skipped."""

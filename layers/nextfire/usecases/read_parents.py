@@ -77,7 +77,7 @@ def _read(runs: RunStore, parent: JobKey, wanted: Awaited) -> Iterator[ParentRun
     if not wanted.times:
         return
     first, last = wanted.times[0], wanted.times[-1]
-    near = [*_before(runs, parent, first)]
+    near = [*records_near(runs, parent, first)]
     if last > first:
         near += runs.between(parent, first_run_id(first + MOMENT), first_run_id(last + MOMENT))
     by_time: dict[datetime, list[Run]] = {}
@@ -88,7 +88,7 @@ def _read(runs: RunStore, parent: JobKey, wanted: Awaited) -> Iterator[ParentRun
         yield ParentRun(edge, at, run_at([*by_time.get(at, []), *ranges], at))
 
 
-def _before(runs: RunStore, parent: JobKey, at: datetime) -> Iterator[Run]:
+def records_near(runs: RunStore, parent: JobKey, at: datetime) -> Iterator[Run]:
     """The records of the run at *at*, and of a range that covers it."""
     newest = runs.between(parent, "0", first_run_id(at + MOMENT), newest_first=True, page=5)
     for run in islice(newest, _NEAR):

@@ -55,7 +55,7 @@ from nextfire.usecases.audit import AuditJobs
 from nextfire.wiring.api import ApiPorts
 from nextfire.wiring.calls import call_target
 from nextfire.wiring.execution import script_target
-from nextfire.wiring.executor import ExecutorPorts
+from nextfire.wiring.executor import CHILDREN_AT_ONCE, ExecutorPorts
 from nextfire.wiring.watcher import WatcherPorts
 
 _THREADS = 2
@@ -183,6 +183,7 @@ def executor_ports(settings: ExecutorSettings, local: EmbeddedSettings) -> Execu
         background=ThreadPoolExecutor(settings.slots, thread_name_prefix="log"),
         joins=SqliteJoinStore(database),
         queue=SqliteRunQueue(database, clock=clock, pools=[settings.pool]),
+        children=ThreadPoolExecutor(CHILDREN_AT_ONCE, thread_name_prefix="child"),
         quotas=settings.quotas,
     )
 

@@ -50,7 +50,7 @@ from nextfire.targets.by_kind import TargetsByKind
 from nextfire.targets.script.runner import ScriptTarget
 from nextfire.usecases.executor_config import ExecutorConfig
 from nextfire.wiring.calls import call_target
-from nextfire.wiring.executor import ExecutorPorts
+from nextfire.wiring.executor import CHILDREN_AT_ONCE, ExecutorPorts
 
 _log = logging.getLogger(__name__)
 
@@ -98,6 +98,7 @@ def executor_ports(settings: ExecutorSettings) -> ExecutorPorts:
         queue=SqsRunQueue(
             sqs(), queues={settings.pool: settings.queue_url}, executor=ThreadPoolExecutor(1)
         ),
+        children=ThreadPoolExecutor(CHILDREN_AT_ONCE, thread_name_prefix="child"),
         quotas=settings.quotas,
     )
 

@@ -21,11 +21,15 @@ from nextfire.usecases.executor_config import ExecutorConfig
 from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.message_batch import MessageBatch, MessageNotices
 
+CHILDREN_AT_ONCE = 16
+"""How many children of a run an executor serves concurrently."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExecutorPorts:
     """The ports of an executor. `background` writes the logs. `queue`: of its pool, for the runs of
-    children; `quotas`: each tenant's maximums; None: unknown, so that only watchers send them.
+    children; `children` serves several of them concurrently; `quotas`: each tenant's maximums;
+    None: unknown, so that only watchers send them.
     """
 
     jobs: JobStore
@@ -39,6 +43,7 @@ class ExecutorPorts:
     background: Executor
     joins: JoinStore
     queue: RunQueue
+    children: Executor
     quotas: TenantQuotas | None = None
 
 
@@ -63,6 +68,7 @@ def execute_run_of(ports: ExecutorPorts, terms: ExecutorConfig) -> ExecuteRun:
             queue=ports.queue,
             clock=ports.clock,
             quotas=ports.quotas,
+            executor=ports.children,
         ),
     )
 
