@@ -2,7 +2,9 @@
 
 import nextfire_job as job
 
-numbers = [run["result"]["sum"] for run in job.upstream().values() if run["result"]]
-total = sum(numbers) + job.payload().get("adds", 1)
+# With `which: all` a parent has several runs.
+runs = [run for parent in job.upstream().values() for run in parent.get("runs", [parent])]
+total = sum(run["result"]["sum"] for run in runs if run["result"])
+total += job.payload().get("adds", 1)
 print(f"{job.context().job_id}: {total}")
 job.result({"sum": total})

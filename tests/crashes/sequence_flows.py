@@ -45,6 +45,35 @@ class HandOver(Flow):
             assert child.attempts[0].started_at >= parent.finished_at
 
 
+class TimeAndParents(Flow):
+    """The time of two runs comes before their parent ends, which has to start both."""
+
+    name = "sequence: a schedule and parents"
+    until = "12:02:40"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register("report", **ONCE)
+        first = {"priority": "HIGH", "joinTimeoutSec": 150} | ONCE  # is sent before its parent
+        stack.register("b", after=[{"job": "report"}], **first)
+        latest = {"job": "report", "which": "latest", "withinSec": 60}
+        stack.register("c", after=[latest], **first)
+        stack.at("12:00")
+        stack.watcher().step()
+
+    def act(self, stack: Stack) -> None:
+        stack.worker().work()
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        report, *children = (stack.run(job_id=name) for name in ("report", "b", "c"))
+        assert report.finished_at is not None
+        for run in children:
+            assert run.state is RunState.SUCCEEDED, f"{run.key.execution_id}: {run.reason}"
+            # A claim whose answer is lost costs an attempt.
+            assert 1 <= run.attempt <= 2 + stack.cloud.died["worker"]
+            assert run.attempts[0].started_at >= report.finished_at
+
+
 class SkipDown(Flow):
     """The first run dies: its descendants are skipped, and say why."""
 
@@ -106,4 +135,4 @@ class RedriveDown(RequestFlow):
         assert runs[2].attempts[-1].started_at >= runs[1].attempts[-1].started_at
 
 
-SEQUENCE_FLOWS: list[Flow] = [HandOver(), SkipDown(), RedriveDown()]
+SEQUENCE_FLOWS: list[Flow] = [HandOver(), TimeAndParents(), SkipDown(), RedriveDown()]

@@ -204,7 +204,10 @@ class SequenceJudge:
             elif state is RunState.PENDING and reopened:
                 yield from self._ran(key, each, f"{name} (reopened)", starts=False)
                 assert was is not None
-                if not self._by_rule(was):
+                # A watcher recorded it as missed after its time had been handed over.
+                begun = any(mark.startswith("@time") for mark in self.marks(key))
+                missed = begun and _BY_WATCHERS.search(was.reason or "")
+                if not self._by_rule(was) and not missed:
                     yield f"{name} was SKIPPED ({was.reason}), and was reopened"
             elif state is RunState.SKIPPED and not run.attempts:
                 yield from self._skipped(key, each)
