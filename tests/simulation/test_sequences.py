@@ -5,25 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from nextfire.domain import trigger_rules
+from nextfire.domain import awaited, trigger_rules
 from nextfire.domain.edges import TriggerRule
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run
 from nextfire.domain.trigger_rules import RuleAction, Seen
-from nextfire.usecases import execute_run, hand_over
+from nextfire.usecases import execute_run, hand_over, read_parents, timed_runs
 from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.read_upstream import with_upstream
 from nextfire.usecases.record_outcome import RecordOutcome
 from nextfire.usecases.start_child import JoinEnd, StartChild
+from nextfire.usecases.timed_runs import TimedRuns
 from tests.fakes import MemoryJoinStore
-from tests.simulation.history import SEQUENCED, History
+from tests.simulation.history import SEQUENCED, START, History
 from tests.simulation.sequences import SEQUENCES
 
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -149,6 +151,33 @@ def pass_another_run(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(execute_run, "with_upstream", read)
 
 
+def come_too_early(patch: pytest.MonkeyPatch) -> None:
+    """A run with a schedule and parents does not wait for its time."""
+    whole = timed_runs.time_of
+    patch.setattr(timed_runs, "time_of", lambda marks: whole(marks) or START)
+
+
+def forget_the_last_run(patch: pytest.MonkeyPatch) -> None:
+    """`all` does not wait for the last run of the interval."""
+    whole = awaited.logical_times
+
+    def times(*args: Any, **options: Any) -> Any:
+        return whole(*args, **options)[:-1]
+
+    patch.setattr(awaited, "logical_times", times)
+
+
+def take_any_success(patch: pytest.MonkeyPatch) -> None:
+    """`latest` accepts a success of any age."""
+    whole = awaited.latest_success
+    patch.setattr(read_parents, "latest_success", lambda runs, _: whole(runs, LONG_AGO))
+
+
+def forget_the_time(patch: pytest.MonkeyPatch) -> None:
+    """The message of a time that has to wait is acknowledged, and nothing is noted."""
+    patch.setattr(TimedRuns, "begin", lambda *_: JoinEnd("forgotten"))
+
+
 PLANTS: dict[str, tuple[Plant, str]] = {
     "a hand-over that is not repeated": (forget_children, "no record|no mark"),
     "joins without an end": (end_no_join, "has no record"),
@@ -161,6 +190,10 @@ PLANTS: dict[str, tuple[Plant, str]] = {
     "skipped runs that are not reopened": (reopen_nothing, "but they ended"),
     "skipped runs that are reopened too often": (reopen_everything, "and was reopened"),
     "results of another run": (pass_another_run, "was passed"),
+    "a time that is not waited for": (come_too_early, "started, although"),
+    "the last run of an interval": (forget_the_last_run, "started, although"),
+    "a success of any age": (take_any_success, "started, although"),
+    "a time that is not noted": (forget_the_time, "audit repaired|no record"),
 }
 _FIRST_SEED: dict[Plant, int] = {
     forget_children: 47,
