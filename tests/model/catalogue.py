@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.model import dispatch, join, lease, run
+from tests.model import timed_join as timed
 from tests.model.dispatch import dispatch as a_dispatch
 from tests.model.explore import STUCK, Model
 from tests.model.join import join as a_join
 from tests.model.lease import lease as a_lease
 from tests.model.run import run as a_run
+from tests.model.timed_join import timed_join
 
 SMALL: dict[str, Model[Any]] = {
     "lease": a_lease(slow=4, crashes=0, ends=0),
@@ -25,6 +27,7 @@ SMALL: dict[str, Model[Any]] = {
     "run, a hand-back": a_run(hand_backs=1, cancels=1, lost=0),
     "run, a redrive": a_run(redrives=1, lost=0, slow=0, crashes=2),
     "join, a crash": a_join(items=2, crashes=1, doubles=0),
+    "time and parents, a crash": timed_join(),
     "join, a redrive and a crash": a_join(crashes=1, doubles=0, redrives=1, begun=True),
 }
 """Explored in seconds."""
@@ -43,6 +46,8 @@ LARGE: dict[str, Model[Any]] = {
     "run, crashes": a_run(crashes=3, slow=2),
     "join, crashes": a_join(items=2),
     "join, a redrive": a_join(crashes=1, doubles=0, redrives=1),
+    "time and parents, crashes and a redrive": timed_join(crashes=2, redrives=1),
+    "time and parents, doubled messages": timed_join(doubles=1),
 }
 """Explored in minutes."""
 
@@ -167,6 +172,15 @@ BROKEN: dict[str, Broken] = {
     ),
     "the end of a join that starts its run": Broken(
         _crashing_join(join.Protocol(end_never_starts=False)), AFTER_BOTH
+    ),
+    "a time that is noted after the parents were read": Broken(
+        timed_join(timed.Protocol(notes_time_before_reading=False), crashes=0), SENT
+    ),
+    "a time that is noted before the end of its join is stored": Broken(
+        timed_join(timed.Protocol(entry_before_mark=False)), STUCK
+    ),
+    "a parent whose executor does not look for the time": Broken(
+        timed_join(timed.Protocol(looks_when_a_parent_ended=False), crashes=0), SENT
     ),
     "a run reopened without its dispatch": Broken(
         a_join(

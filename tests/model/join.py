@@ -37,7 +37,9 @@ class Hand(NamedTuple):
 
 
 class State(NamedTuple):
-    """`parents`: how each parent ended; `record`: of the child's run."""
+    """`parents`: how each parent ended; `record`: of the child's run. `came`, `noted`: its time;
+    see `timed_join`.
+    """
 
     parents: tuple[str, ...]
     queue: tuple[str, ...]
@@ -48,6 +50,8 @@ class State(NamedTuple):
     crashes: int = 0
     doubles: int = 0
     redrives: int = 0
+    came: bool = False
+    noted: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ def decide(marks: Marks) -> str:
 
 
 @dataclass(frozen=True)
-class _Steps:
+class Steps:
     """The possible next steps under *protocol*."""
 
     protocol: Protocol
@@ -83,16 +87,16 @@ class _Steps:
         yield from self._parents(state)
         if state.entry:
             sent = state._replace(entry=False)
-            yield Step("the join ends", _send(sent, END))
+            yield Step("the join ends", send(sent, END))
         for number, hand in enumerate(state.hands):
             name = f"executor {'ab'[number]}"
             if hand is None:
                 yield from self._receive(state, number, name)
                 continue
             if state.crashes:
-                dead = _with(state, number, None)._replace(crashes=state.crashes - 1)
+                dead = with_hand(state, number, None)._replace(crashes=state.crashes - 1)
                 left = hand.message if self.protocol.acknowledges_last else ""
-                yield Step(f"{name} dies", _send(dead, left), fault=True)
+                yield Step(f"{name} dies", send(dead, left), fault=True)
             yield from self._continue(state, number, hand, name)
 
     def _parents(self, state: State) -> Iterator[Step[State]]:
@@ -102,7 +106,7 @@ class _Steps:
                 for to in "S" if ended == REDRIVEN else "SF":
                     yield Step(
                         f"{message} ends {to}",
-                        _send(_ended(state, parent, to), message),
+                        send(_ended(state, parent, to), message),
                         # Nothing may depend on the second one.
                         fault=parent == 1 and not ended,
                     )
@@ -118,13 +122,13 @@ class _Steps:
             left = [*state.queue]
             left.remove(message)
             to = state._replace(queue=tuple(left))
-            yield from self._take(to, number, message, f"{name} receives {message}")
+            yield from self.take(to, number, message, f"{name} receives {message}")
             if state.doubles:
-                again = _send(to._replace(doubles=state.doubles - 1), message)
+                again = send(to._replace(doubles=state.doubles - 1), message)
                 what = f"{name} receives {message}, which stays"
-                yield from self._take(again, number, message, what, fault=True)
+                yield from self.take(again, number, message, what, fault=True)
 
-    def _take(
+    def take(
         self, state: State, number: int, message: str, name: str, *, fault: bool = False
     ) -> Iterator[Step[State]]:
         if message in (START, RESTART):
@@ -137,7 +141,7 @@ class _Steps:
         if ended == REDRIVEN:
             yield Step(name, state, fault)  # an older dispatch
             return
-        yield Step(name, _with(state, number, Hand(message, first, ended)), fault)
+        yield Step(name, with_hand(state, number, Hand(message, first, ended)), fault)
 
     def _continue(self, state: State, number: int, hand: Hand, name: str) -> Iterator[Step[State]]:
         to = getattr(self, "_" + hand.step.replace(" ", "_"))(state, number, hand)
@@ -152,11 +156,11 @@ class _Steps:
             others = [marks for each, marks in enumerate(state.items) if each != item]
             hand = hand._replace(marks=frozenset().union(*others))
         put = hand.there == "empty" and self.protocol.entry_before_mark
-        return _with(state, number, hand._replace(step="put entry" if put else "add mark"))
+        return with_hand(state, number, hand._replace(step="put entry" if put else "add mark"))
 
     def _put_entry(self, state: State, number: int, hand: Hand) -> State:
         step = "add mark" if self.protocol.entry_before_mark else "decide"
-        return _with(state._replace(entry=True), number, hand._replace(step=step))
+        return with_hand(state._replace(entry=True), number, hand._replace(step=step))
 
     def _add_mark(self, state: State, number: int, hand: Hand) -> State:
         item, own = self._item(state, hand), frozenset({(self._parent(hand), hand.ended)})
@@ -166,65 +170,65 @@ class _Steps:
         if hand.there == "empty" and not self.protocol.entry_before_mark:
             step = "put entry"
         read = hand._replace(step=step, marks=marks | hand.marks)
-        return _with(state._replace(items=items), number, read)
+        return with_hand(state._replace(items=items), number, read)
 
     def _read_others(self, state: State, number: int, hand: Hand) -> State:
         item = self._item(state, hand)
         others = [marks for each, marks in enumerate(state.items) if each != item]
         marks = hand.marks.union(*others)
-        return _with(state, number, hand._replace(marks=marks, step="decide"))
+        return with_hand(state, number, hand._replace(marks=marks, step="decide"))
 
     def _decide(self, state: State, number: int, hand: Hand) -> State:
         """Read the record, unless it is not needed."""
         step = {"RUN": "reopen", "SKIP": "skip", "WAIT": "acknowledge"}[decide(hand.marks)]
-        return _with(state, number, hand._replace(step=step, there=state.record))
+        return with_hand(state, number, hand._replace(step=step, there=state.record))
 
     def _reopen(self, state: State, number: int, hand: Hand) -> State:
         allowed = (BY_RULE,) if self.protocol.reopens_only_by_rule else (BY_RULE, BY_END)
         if hand.there in allowed and state.record == hand.there:
             state = state._replace(record=REOPENED)
             if self.protocol.reopens_with_dispatch:  # in one transaction
-                sent = _send(state, RESTART)
-                return _with(sent, number, hand._replace(step="acknowledge"))
+                sent = send(state, RESTART)
+                return with_hand(sent, number, hand._replace(step="acknowledge"))
             hand = hand._replace(there=REOPENED)
         elif hand.there != "":
             hand = hand._replace(there=RUNS)
-        return _with(state, number, hand._replace(step="send"))
+        return with_hand(state, number, hand._replace(step="send"))
 
     def _send(self, state: State, number: int, hand: Hand) -> State:
         message = {"": START, REOPENED: RESTART}.get(hand.there)
-        sent = _send(state, message) if message else state
-        return _with(sent, number, hand._replace(step="acknowledge"))
+        sent = send(state, message) if message else state
+        return with_hand(sent, number, hand._replace(step="acknowledge"))
 
     def _skip(self, state: State, number: int, hand: Hand) -> State:
         if state.record and self.protocol.skips_only_without_record:
-            return _with(state, number, hand._replace(step="acknowledge"))
+            return with_hand(state, number, hand._replace(step="acknowledge"))
         by = BY_RULE if decide(hand.marks) == "SKIP" else BY_END
         again = by == BY_RULE and self.protocol.looks_again_after_skip
         hand = hand._replace(step="look again" if again else "acknowledge", there=by)
-        return _with(state._replace(record=by), number, hand)
+        return with_hand(state._replace(record=by), number, hand)
 
     def _look_again(self, state: State, number: int, hand: Hand) -> State:
         marks: Marks = frozenset().union(*state.items)
         step = "reopen" if decide(marks) == "RUN" else "acknowledge"
-        return _with(state, number, hand._replace(marks=marks, step=step))
+        return with_hand(state, number, hand._replace(marks=marks, step=step))
 
     def _acknowledge(self, state: State, number: int, hand: Hand) -> State:  # noqa: ARG002
-        return _with(state, number, None)
+        return with_hand(state, number, None)
 
     # The calls of an executor of the end
 
     def _read_record(self, state: State, number: int, hand: Hand) -> State:
         if state.record == BY_RULE and self.protocol.looks_again_after_skip:
-            return _with(state, number, hand._replace(there=BY_RULE, step="look again"))
+            return with_hand(state, number, hand._replace(there=BY_RULE, step="look again"))
         step = "acknowledge" if state.record else "read marks"
-        return _with(state, number, hand._replace(there=state.record, step=step))
+        return with_hand(state, number, hand._replace(there=state.record, step=step))
 
     def _read_marks(self, state: State, number: int, hand: Hand) -> State:
         marks: Marks = frozenset().union(*state.items)
         starts = decide(marks) == "RUN" or not self.protocol.end_never_starts
         hand = hand._replace(marks=marks, step="send" if starts else "skip")
-        return _with(state, number, hand)
+        return with_hand(state, number, hand)
 
     def _parent(self, hand: Hand) -> int:
         return int(hand.message[-1])
@@ -233,14 +237,14 @@ class _Steps:
         return self._parent(hand) % len(state.items)
 
 
-def _send(state: State, message: str) -> State:
+def send(state: State, message: str) -> State:
     """The queue merges equal dispatches of a run."""
     if not message or message in state.queue:
         return state
     return state._replace(queue=tuple(sorted([*state.queue, message])))
 
 
-def _with(state: State, number: int, hand: Hand | None) -> State:
+def with_hand(state: State, number: int, hand: Hand | None) -> State:
     hands = tuple(hand if each == number else had for each, had in enumerate(state.hands))
     return state._replace(hands=hands)
 
@@ -262,7 +266,7 @@ def _starts_after_both(before: State, _: str, after: State) -> bool:
     return not begins or all(ended == "S" for ended in after.parents)
 
 
-def _keeps_record(before: State, _: str, after: State) -> bool:
+def keeps_record(before: State, _: str, after: State) -> bool:
     if before.record == after.record or not before.record:
         return True
     return (before.record, after.record) in {(BY_RULE, REOPENED), (REOPENED, RUNS)}
@@ -305,11 +309,11 @@ def join(
     return Model(
         name=f"join of {items} items, {crashes} crashes, {doubles} doubles, {redrives} redrives",
         initial=initial,
-        steps=_Steps(protocol),
+        steps=Steps(protocol),
         always={},
         changes={
             "a run starts only after both parents succeeded": _starts_after_both,
-            "the record of a joined run changes only if a parent was redriven": _keeps_record,
+            "the record of a joined run changes only if a parent was redriven": keeps_record,
             "a complete join is sent without waiting for its end": _is_sent,
         },
         accounted=_accounted,

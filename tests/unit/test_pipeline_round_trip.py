@@ -42,6 +42,14 @@ JSON_VALUES = payloads | st.floats(allow_nan=False, allow_infinity=False) | word
 WHEN = (
     *SCHEDULES,
     {"type": "AFTER", "after": [{"job": "extract"}, {"job": "clean", "delaySec": 5}]},
+    {
+        "type": "CRON",
+        "schedule": "0 0 * * *",
+        "after": [
+            {"job": "extract", "which": "all"},
+            {"job": "clean", "which": "latest", "withinSec": 60},
+        ],
+    },
 )
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "startAt": st.just("2027-01-01"),

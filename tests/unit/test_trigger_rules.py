@@ -72,6 +72,13 @@ def test_a_reason_names_the_parents_that_caused_it() -> None:
     assert missing({"a": S, "b": W, "c": W}) == "b, c"
 
 
+@pytest.mark.parametrize("rule", [TriggerRule.ANY_FAILED, TriggerRule.ANY_SUCCEEDED])
+def test_an_interval_without_runs_of_the_parents_has_a_reason(rule: TriggerRule) -> None:
+    found = decide_start(rule, {})
+
+    assert (found.action, found.reason) == (SKIP, f"trigger rule {rule}: no runs of its parents")
+
+
 def _by_name(states: tuple[ParentState, ...]) -> dict[str, ParentState]:
     return {f"p{number}": state for number, state in enumerate(states)}
 
@@ -80,10 +87,9 @@ def test_the_guide_prints_the_whole_table() -> None:
     names = ("SUCCEEDED", "FAILED", "SKIPPED", "not ended")
     rows = []
     for flags in product((True, False), repeat=4):
-        if any(flags):
-            seen = ", ".join(name for name, flag in zip(names, flags, strict=True) if flag)
-            decisions = [decide_rule(rule, Seen(*flags)).value for rule in TriggerRule]
-            rows.append(f"| {' | '.join([seen, *decisions])} |")
+        seen = ", ".join(name for name, flag in zip(names, flags, strict=True) if flag)
+        decisions = [decide_rule(rule, Seen(*flags)).value for rule in TriggerRule]
+        rows.append(f"| {' | '.join([seen or 'nothing', *decisions])} |")
 
     page = (Path(__file__).parents[2] / "docs" / "guide" / "sequences.md").read_text()
 

@@ -75,6 +75,22 @@ def test_parents_outside_the_pipeline_succeed_unless_they_fail() -> None:
     assert [each.action for each in foresee(pipelines, ["other"]).jobs.values()] == [SKIP, SKIP]
 
 
+def test_a_job_with_a_schedule_that_waits_for_a_success_is_skipped_at_its_timeout() -> None:
+    with nextfire.pipeline("p") as p:
+        a = p.job("a", type="CRON", schedule="0 * * * *", target={"handler": "hello"})
+        daily: dict[str, Any] = {"type": "CRON", "schedule": "0 0 * * *"}
+        b = p.job("b", target={"handler": "hello"}, **daily).after(a, which="all")
+        p.job("c", target={"handler": "hello"}, **daily).after(a, which="latest", within_sec=60)
+        p.job("d", target={"handler": "hello"}, trigger_rule="ANY_FAILED").after(b)
+
+    found = {name: (each.action, each.reason) for name, each in p.what_if(a).jobs.items()}
+
+    assert found["b"] == (SKIP, "trigger rule ALL_SUCCEEDED: a FAILED")
+    assert found["c"] == (SKIP, "joinTimeoutSec is 86400 s; missing: a")
+    assert found["d"] == (SKIP, "trigger rule ANY_FAILED: b SKIPPED")
+    assert [each.action for each in p.what_if().jobs.values()] == [RUN, RUN, RUN, SKIP]
+
+
 def test_an_unknown_job_is_named() -> None:
     with pytest.raises(PipelineError, match=r"fail: not a job .*\(got 'laod'\). Available: alarm"):
         foresee(read(ETL), ["laod"])

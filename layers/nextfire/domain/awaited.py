@@ -52,7 +52,7 @@ class Awaited:
 @dataclass(frozen=True, slots=True)
 class ParentRun:
     """An awaited run. `at`: its logical time; None for `latest`. `run`: its record, or the range
-    record that covers it; None if there is none.
+    record that covers it; None if it has none.
     """
 
     edge: Edge
