@@ -29,6 +29,7 @@ _CACHES = Path(".pytest_cache", "plan").absolute()
 """A folder for each command of the plan, in which pytest records the tests that failed."""
 _PATIENT = ["--timeout", "1800"]
 """A test with many cases may take longer than a hanging short one is allowed."""
+_BYTECODE = Path(".nextfire", "bytecode").absolute()
 _SEEDED = ("audit", "schedule_cronsim", "schedule_oracle", "stretch", "zones")
 
 
@@ -140,6 +141,9 @@ def _failed_tests(name: str) -> list[str]:
 def main() -> int:
     """Run the plan. Ctrl-C reaches every command; wait for all of them to end."""
     shutil.rmtree(_CACHES, ignore_errors=True)
+    # Hundreds of processes import the same modules. Elsewhere: the caller may want none in place.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # noqa: TID251
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(_BYTECODE))  # noqa: TID251
     plan = _long() if LONG else _short()
     running = [(each, each.begin()) for each in plan.background]
     failed = []
