@@ -103,7 +103,7 @@ def _long() -> _Plan:
                 "tests/unit/test_script_runner.py",
                 "tests/simulation/test_liveness.py",
             ],
-            "crash points": [*_PYTHON, "tests.crashes"],
+            "crash points": [*_PYTHON, "tests.crashes", "--pairs", "8"],
             "fuzzing": [*_PYTHON, "tests.fuzz"],
             "histories": [*_PYTHON, "tests.simulation", "--seeds", "10000"],
             "security": [

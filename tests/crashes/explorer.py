@@ -107,14 +107,17 @@ class Explorer:
 
     def _explore(self, points: list[Point], *, of: int = 1) -> Findings:
         findings = Findings(self.calls, points=len(points))
-        first = crc32(self._flow.name.encode()) % min(of, len(points))
-        for point in points[first::of]:
+        for point in points[self._offset(of, points) :: of]:
             self._try(findings, point)
         return findings
 
-    def explore_pairs(self) -> Findings:
-        """Kill two processes one after the other: first at each call of the flow, then at each call
-        while the system recovers.
+    def _offset(self, of: int, points: list[Point]) -> int:
+        """The first of *points* to play if one *of* that number is played."""
+        return crc32(self._flow.name.encode()) % min(of, len(points))
+
+    def explore_pairs(self, *, of: int = 1) -> Findings:
+        """Kill two processes one after the other: first at each call of the flow, or at one *of*
+        that number, then at each call while the system recovers.
 
         Deaths of one kind of process that leave AWS in the same state at the same instant are tried
         once. Second deaths are compared without the instant: while nothing happens, it does not
@@ -123,7 +126,8 @@ class Explorer:
         findings = Findings(self.calls)
         tried: set[Death] = set()
         with self._recording_states():
-            for first in [*_distinct(self.calls, tried), *_parts(self.calls)]:
+            firsts = [*_distinct(self.calls, tried), *_parts(self.calls)]
+            for first in firsts[self._offset(of, firsts) :: of]:
                 after = self._play(first)[1]
                 findings.points += 2 * len(after)
                 for second in [*_distinct(after, tried, at_any_time=True)]:

@@ -12,7 +12,7 @@ from tests.crashes.flows import FLOWS, Flow
 from tests.crashes.report import PROPERTY
 from tests.crashes.sequence_flows import SEQUENCE_FLOWS
 from tests.crashes.stack import TravelClock
-from tests.crons import LONG
+from tests.crons import FIRST_DEATHS, LONG
 from tests.integration.deployment import Deployment
 
 KILLS, FAULTS = 4, 50
@@ -57,4 +57,4 @@ def test_the_system_survives_a_death_or_fault_at_any_call(
 @pytest.mark.skipif(not LONG, reason="minutes: make test-long")
 @each_flow
 def test_the_system_survives_two_deaths(explorer: Explorer, report: Report) -> None:
-    report("pairs", explorer.explore_pairs())
+    report("pairs", explorer.explore_pairs(of=FIRST_DEATHS))
