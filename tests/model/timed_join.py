@@ -51,6 +51,8 @@ class _TimedSteps(join.Steps):
         elif message == TIME:
             there = state.record != "" or (not self.protocol.entry_before_mark and state.noted)
             first = "acknowledge" if there else _READ[0]
+            if state.record == BY_RULE and self.protocol.looks_again_after_skip:
+                first = "look again"
             yield Step(name, join.with_hand(state, number, Hand(message, first)), fault)
         else:
             yield from super().take(state, number, message, name, fault=fault)

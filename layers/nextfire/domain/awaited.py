@@ -235,4 +235,4 @@ def time_mark(ends_at: datetime) -> str:
 def time_of(marks: Iterable[str]) -> datetime | None:
     """When the join with *marks* ends; None if the time of its run has not come."""
     found = [int(each.split(":")[1]) for each in marks if each.startswith(f"{_TIME}:")]
-    return from_ms(min(found)) if found else None
+    return from_ms(max(found)) if found else None

@@ -342,14 +342,15 @@ class ExecuteRun:
         if message.dispatch != TIME_DISPATCH:
             return None
         key = message.key
-        run = self._runs.get(key) or decide_covered(job, key, self._clock.now(), self._before(key))
-        reason, skipped = "has a record", False
-        if run is None:
-            begun = self._hand_over.begin_timed(job, message)
-            reason, run, skipped = begun.reason, begun.run, begun.skipped
+        covered = decide_covered(job, key, self._clock.now(), self._before(key))
+        if covered is not None and self._runs.get(key) is None:
+            self._outcomes.settle(job, covered)
+            return Handled(Disposition.ACKNOWLEDGE, covered.reason or "", covered)
+        begun = self._hand_over.begin_timed(job, message)
+        run = begun.run
         if run is not None and run.state.ended:
             self._outcomes.settle(job, run)
-        return Handled(Disposition.ACKNOWLEDGE, reason, run, skipped=skipped)
+        return Handled(Disposition.ACKNOWLEDGE, begun.reason, run, skipped=begun.skipped)
 
     def _was_claimed(self, key: RunKey) -> bool:
         """Whether an executor has had the run. A second dispatch may be the first to reach one:

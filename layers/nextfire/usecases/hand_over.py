@@ -103,10 +103,13 @@ class HandOver:
                     self._starting.dispatch_later(skipped[0], skipped[1].key, now, 1)
 
     def begin_timed(self, job: Job, message: RunMessage) -> JoinEnd:
-        """Handle the *message* that the time of a run has come, whose job has, or had, parents. The
-        run has no record yet.
-        """
-        return self._timed.begin(job, message)
+        """Handle the *message* that the time of a run has come, whose job has, or had, parents."""
+        there = self.runs.get(message.key)
+        if there is None:
+            return self._timed.begin(job, message)
+        if there.skipped_by_parents and there.dispatched_at == cut(message.dispatched_at):
+            there = self._timed.look_again(job, there)  # a repeated call
+        return JoinEnd(f"is {there.state}", there)
 
     def end_join(self, job: Job, message: RunMessage) -> JoinEnd:
         """Handle the *message* of the end of a join: skip the run if parents are missing. Parents

@@ -64,17 +64,19 @@ class TimedRuns:
 
     def begin(self, job: Job, message: RunMessage) -> JoinEnd:
         """The time of the run of *message*, which has no record, has come."""
-        decided = self._decide(job, message.key)
-        if decided.action is RuleAction.RUN:  # needs no join
-            return self._act(job, message.key, decided)
-        ends_at = time_of(self.joins.read(message.key, [0]))
-        now = self.start.clock.now()
-        if ends_at is None:
+        key, now = message.key, self.start.clock.now()
+        decided = self._decide(job, key)
+        if decided.action is RuleAction.RUN:
+            # It needs no end. With the mark, it can be redriven together with its parents.
+            self.joins.add(key, 0, time_mark(now), now)
+            return self._act(job, key, decided, message)
+        ends_at = time_of(self.joins.read(key, [0]))
+        if ends_at is None or ends_at <= now:
             ends_at = cut(now + longest_wait(job))
         # Before the mark: an executor that dies in between repeats this.
-        self.start.dispatch_later(job, message.key, max(ends_at, now), JOIN_END_DISPATCH)
-        self.joins.add(message.key, 0, time_mark(ends_at), now)
-        return self._act(job, message.key, self._decide(job, message.key))
+        self.start.dispatch_later(job, key, ends_at, JOIN_END_DISPATCH)
+        self.joins.add(key, 0, time_mark(ends_at), now)
+        return self._act(job, key, self._decide(job, key), message)
 
     def parent_ended(self, child: Job, edge: Edge, ended: Run) -> Iterator[Run]:
         """Decide again on the runs of *child* that wait for *ended*, a run of the parent of *edge*.
@@ -94,7 +96,7 @@ class TimedRuns:
         """The join of the run of *message*, which has no record, ends."""
         decided = self._decide(job, message.key)
         if decided.action is not RuleAction.WAIT:
-            return self._act(job, message.key, decided)
+            return self._act(job, message.key, decided, message)
         waited = in_seconds(job.definition.join_timeout)
         reason = f"joinTimeoutSec is {waited}; missing: {missing(states_of(decided.parents))}"
         covered = self._covered(job, message.key)
@@ -129,7 +131,7 @@ class TimedRuns:
         decided = {
             run.key.scheduled_at
             for run in self.runs.between(child.key, first, last, lenient=True)
-            if run.key.uid == child.uid
+            if run.key.uid == child.uid and not run.skipped_by_parents
         }
         return [at for at in recent if at not in decided]
 
@@ -138,8 +140,10 @@ class TimedRuns:
         decision = decide_start(job.definition.trigger_rule, states_of(parents))
         return _Decision(decision, parents)
 
-    def _act(self, job: Job, key: RunKey, decided: _Decision) -> JoinEnd:
-        """Start or skip the run, or leave it as it is."""
+    def _act(
+        self, job: Job, key: RunKey, decided: _Decision, message: RunMessage | None = None
+    ) -> JoinEnd:
+        """Start or skip the run, or leave it as it is. *message*: of its time or its end."""
         if decided.action is RuleAction.WAIT:
             return JoinEnd(f"waits for {decided.reason}")
         there = self.runs.get(key)
@@ -156,7 +160,8 @@ class TimedRuns:
             # With a pool, so that no parent that ends later reopens it.
             pool, reason = job.definition.target.pool, "its job was paused"
             return JoinEnd(reason, self.start.skip(key, reason, pool=pool), skipped=True)
-        skipped = self.look_again(job, self.start.skip(key, decided.reason))
+        at = None if message is None else message.dispatched_at
+        skipped = self.look_again(job, self.start.skip(key, decided.reason, at=at))
         return JoinEnd(decided.reason, skipped, skipped=True)
 
     def _covered(self, job: Job, key: RunKey) -> Run | None:
