@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ if payload.get("fails") and job.context().attempt == 1:
     sys.exit("failed once")
 if payload.get("broken") and not os.path.exists(payload["broken"]):
     sys.exit("broken")
-job.result({"sum": payload["adds"] + sum(each["result"]["sum"] for each in upstream.values())})
+runs = [run for parent in upstream.values() for run in parent.get("runs", [parent])]
+job.result({"sum": payload["adds"] + sum(run["result"]["sum"] for run in runs)})
 """
 
 
@@ -106,6 +108,27 @@ def test_a_dead_link_is_fixed_and_the_chain_continues_from_there(user: User, scr
 
     assert result_of(user, run_of(user, c, "SUCCEEDED")) == {"sum": 3}
     assert run_of(user, a, "SUCCEEDED")["attempt"] == 1
+
+
+def test_jobs_with_a_schedule_run_after_their_parents(user: User) -> None:
+    at = datetime.now(UTC) + timedelta(seconds=10)
+    once: dict[str, Any] = {"type": "ONCE", "schedule": at.isoformat()}
+    target = {"target": {"handler": "step"}, "payload": {"adds": 1}}
+    a = user.create(**target, **once, priority="LOW")
+    same = user.create(**target, **once, after=[{"job": a["jobId"]}])
+    every = user.create(**target, **once, after=[{"job": a["jobId"], "which": "all"}])
+    edges = [{"job": job["jobId"], "which": "latest", "withinSec": 60} for job in (same, every)]
+    latest = user.create(**target, **once, after=edges)
+    preview = user.call("GET", f"/v1/jobs/{every['jobId']}/upcoming")["items"]
+
+    last = run_of(user, latest, "SUCCEEDED")
+
+    assert result_of(user, last) == {"sum": 5}
+    assert [result_of(user, run_of(user, job, "SUCCEEDED")) for job in (same, every)] == [
+        {"sum": 2},
+        {"sum": 2},
+    ]
+    assert preview[0]["parents"][0]["scheduledAt"] == [last["scheduledAt"]]
 
 
 def test_a_parent_of_another_job_is_not_deleted(user: User) -> None:
