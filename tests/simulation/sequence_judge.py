@@ -204,9 +204,11 @@ class SequenceJudge:
             elif state is RunState.PENDING and reopened:
                 yield from self._ran(key, each, f"{name} (reopened)", starts=False)
                 assert was is not None
-                # A watcher recorded it as missed after its time had been handed over.
+                # A watcher recorded it as missed after its time had been handed over, or when it
+                # was an occurrence of a schedule that the job no longer has.
                 begun = any(mark.startswith("@time") for mark in self.marks(key))
-                missed = begun and _BY_WATCHERS.search(was.reason or "")
+                kinds = {job.definition.is_timed_join for job in self._before(key, each.at)}
+                missed = (begun or len(kinds) > 1) and _BY_WATCHERS.search(was.reason or "")
                 if not self._by_rule(was) and not missed:
                     yield f"{name} was SKIPPED ({was.reason}), and was reopened"
             elif state is RunState.SKIPPED and not run.attempts:

@@ -15,7 +15,7 @@ from nextfire.domain.edges import TriggerRule
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run
 from nextfire.domain.trigger_rules import RuleAction, Seen
-from nextfire.usecases import execute_run, hand_over, read_parents, timed_runs
+from nextfire.usecases import execute_run, hand_over, read_parents
 from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.read_upstream import with_upstream
 from nextfire.usecases.record_outcome import RecordOutcome
@@ -153,8 +153,9 @@ def pass_another_run(patch: pytest.MonkeyPatch) -> None:
 
 def come_too_early(patch: pytest.MonkeyPatch) -> None:
     """A run with a schedule and parents does not wait for its time."""
-    whole = timed_runs.time_of
-    patch.setattr(timed_runs, "time_of", lambda marks: whole(marks) or START)
+    whole = awaited.time_of
+    path = "nextfire.usecases.timed_runs.time_of"
+    patch.setattr(path, lambda marks: whole(marks) or START)
 
 
 def forget_the_last_run(patch: pytest.MonkeyPatch) -> None:
