@@ -184,6 +184,8 @@ class SequenceJudge:
         job = stored[-1].job
         if run.pool is None and _BY_WATCHERS.search(run.reason or ""):
             return False
+        if job.definition.is_timed_join and run.state is RunState.CANCELLED and not run.attempts:
+            return False  # a watcher may have missed it then, and sent nothing
         # The executor of its parent skips its descendants, if the edge still exists.
         linked = bool(job.definition.after) and any(job == each for each in self._unchanged())
         return bool(run.attempts) or (linked and run.covered == 1)
@@ -351,7 +353,12 @@ class SequenceJudge:
 
     @cached_property
     def _timed(self) -> AwaitedBySequences:
-        return AwaitedBySequences(self.sequences, {job.key: job for job in self._unchanged()})
+        never_paused = {
+            job.key: job
+            for job in self._unchanged()
+            if JobState.PAUSED not in {each.job.state for each in self.ever[job.key, job.uid]}
+        }
+        return AwaitedBySequences(self.sequences, never_paused)
 
     def _in_force(self, key: RunKey, at: datetime) -> list[Job]:
         """The versions of the job of *key* that an executor that decided by *at* may have read."""

@@ -350,3 +350,27 @@ def test_a_run_that_was_sent_and_not_taken_is_pending(world: World) -> None:
     assert pending(c) is None
     assert pending(d) == "waits for x"
     assert pending(x) is None
+
+
+def test_a_run_that_is_cancelled_while_it_waits_is_handed_over_with_its_parents(
+    world: World,
+) -> None:
+    a = world.register("a")
+    x = world.register("x", target={"handler": "x", "pool": "batch"})
+    d = world.register("d", **after("a", "x"))
+    e = world.register("e", **after("d", triggerRule="ALL_DONE"))
+    world.tick_at("12:00")
+    world.worker().work()
+    waiting = RunKey(d.key, run_id(d.uid, at("12:00")))
+
+    world.manage_runs.cancel(waiting, "wrong input")
+    world.worker(pool="batch").work()
+    world.tick()
+    world.worker().work()
+
+    assert states(world, a, x, d, e) == [
+        RunState.SUCCEEDED,
+        RunState.SUCCEEDED,
+        RunState.CANCELLED,
+        RunState.SUCCEEDED,
+    ]

@@ -237,6 +237,14 @@ class Run:
         return by_parents and not self.request
 
     @property
+    def ended_without_executor(self) -> bool:
+        """Whether it was SKIPPED, or CANCELLED before its dispatch: then no message hands it over
+        to its children.
+        """
+        cancelled = self.state is RunState.CANCELLED and not self.attempts
+        return (self.state is RunState.SKIPPED or cancelled) and not self.request
+
+    @property
     def on_request(self) -> bool:
         """Whether a user requested this run; it is not part of the order of scheduled runs."""
         return self.trigger is not Trigger.SCHEDULE

@@ -31,7 +31,7 @@ from nextfire.domain.ports.joins import JoinStore
 from nextfire.domain.ports.queues import RunQueue
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.quotas import TenantQuotas
-from nextfire.domain.run import Run, RunState
+from nextfire.domain.run import Run
 from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start, missing
 from nextfire.usecases.start_child import JoinEnd, StartChild
 from nextfire.usecases.timed_runs import JOIN_END_DISPATCH, TimedRuns
@@ -189,7 +189,7 @@ class HandOver:
         elif there is None:
             there = self._look_again(child, self._starting.skip(run, decision.reason), ended)
         # No message of a skipped run exists that would hand it over.
-        return [(child, there)] if there is not None and _skipped(there) else []
+        return [(child, there)] if there is not None and there.ended_without_executor else []
 
     def _ends(
         self, child: Job, edge: Edge, run: RunKey, state: ParentState, ended_at: datetime
@@ -238,10 +238,6 @@ class HandOver:
         if decision.action is not RuleAction.RUN:
             return skipped
         return self._starting.reopen(child, skipped, ends.ready_at, decision.reason)
-
-
-def _skipped(run: Run) -> bool:
-    return run.state is RunState.SKIPPED and not run.request
 
 
 def _skipped_before(run: Run, ended_at: datetime) -> bool:

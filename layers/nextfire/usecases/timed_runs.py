@@ -80,14 +80,14 @@ class TimedRuns:
 
     def parent_ended(self, child: Job, edge: Edge, ended: Run) -> Iterator[Run]:
         """Decide again on the runs of *child* that wait for *ended*, a run of the parent of *edge*.
-        Yields those that are SKIPPED.
+        Yields those that ended without an executor.
         """
         for at in self._fed(child, edge, ended):
             key = RunKey(child.key, run_id(child.uid, at))
             if time_of(self.joins.read(key, [0])) is None:
                 continue  # its message reads the record of this parent
             done = self._act(child, key, self._decide(child, key))
-            if done.run is not None and done.run.state is RunState.SKIPPED:
+            if done.run is not None and done.run.ended_without_executor:
                 if done.skipped and child.state is JobState.ACTIVE and is_last(child, done.run):
                     self.jobs.complete(child, self.start.clock.now())
                 yield done.run
