@@ -189,6 +189,20 @@ def test_a_run_on_request_does_not_wait(world: World) -> None:
     assert world.runs.items[asked.key].state is RunState.SUCCEEDED
 
 
+def test_an_occurrence_of_a_job_that_lost_its_schedule_is_accounted_for(world: World) -> None:
+    world.register("a", retryPolicy={"maxAttempts": 2, "initialDelayMs": 600_000})
+    b = world.register("b", joinTimeoutSec=60, **cron(HOURLY))
+    world.script(exit_code=1)
+    go(world, "12:00")
+
+    world.change(b, type="AFTER", schedule=None)
+    go(world, "12:01:05")
+
+    run = there(world, b, "12:00")
+    assert run is not None
+    assert run.reason == "joinTimeoutSec is 60 s; missing: a"
+
+
 def test_a_delay_counts_from_the_end_of_the_parent(world: World) -> None:
     world.register("a")
     b = world.register("b", **cron(HOURLY, delaySec=90))

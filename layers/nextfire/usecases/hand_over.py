@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime
 
+from nextfire.domain.awaited import time_of
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.edges import Edge
 from nextfire.domain.ids import JobKey, RunKey, run_id
@@ -138,7 +139,7 @@ class HandOver:
             case RuleAction.SKIP:
                 there = self._starting.skip(key, decision.reason, at=message.dispatched_at)
                 return JoinEnd(decision.reason, self._look_again(job, there), skipped=True)
-            case RuleAction.WAIT if len(edges) <= 1:
+            case RuleAction.WAIT if len(edges) <= 1 and time_of(marks) is None:
                 return JoinEnd("is not a join any more: its only parent starts it")
         waited = in_seconds(definition.join_timeout)
         reason = f"joinTimeoutSec is {waited}; missing: {missing(states)}"

@@ -160,8 +160,8 @@ class TimedRuns:
             # With a pool, so that no parent that ends later reopens it.
             pool, reason = job.definition.target.pool, "its job was paused"
             return JoinEnd(reason, self.start.skip(key, reason, pool=pool), skipped=True)
-        at = None if message is None else message.dispatched_at
-        skipped = self.look_again(job, self.start.skip(key, decided.reason, at=at))
+        sent_at = None if message is None else message.dispatched_at
+        skipped = self.look_again(job, self.start.skip(key, decided.reason, at=sent_at))
         return JoinEnd(decided.reason, skipped, skipped=True)
 
     def _covered(self, job: Job, key: RunKey) -> Run | None:
