@@ -47,7 +47,7 @@ def state() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("part", ["api", "watcher", "worker-default-0"])
+@pytest.mark.parametrize("part", ["api", "watcher", "auditor", "worker-default-0"])
 def test_a_part_that_dies_is_started_again_and_named_with_its_signal(
     stack: Stack, part: str
 ) -> None:
@@ -62,6 +62,19 @@ def test_a_part_that_dies_is_started_again_and_named_with_its_signal(
     assert (found["deaths"], found["lastDeath"]) == (before + 1, "killed by SIGKILL")
     with stack.api() as api:
         assert api.get("/v1/jobs").status_code == 200
+
+
+def test_a_worker_that_dies_below_its_supervisor_is_started_again_and_named(stack: Stack) -> None:
+    part = "worker-default-1"
+    before, supervisor = stack.info.parts()[part]["deaths"], stack.pid_of(part)
+    assert supervisor is not None
+    [worker] = until(lambda: children_of(supervisor), "the worker")
+
+    os.kill(worker, signal.SIGKILL)
+
+    until(lambda: stack.pid_of(part) not in {None, supervisor}, "the restart")
+    found = stack.info.parts()[part]
+    assert (found["deaths"], found["lastDeath"]) == (before + 1, "killed by SIGKILL")
 
 
 def test_no_process_outlives_the_supervisor(state: Path) -> None:
