@@ -12,3 +12,8 @@ def children_of(pid: int) -> list[int]:
     except OSError:
         return []
     return [int(each) for each in listed.split()]
+
+
+def tree_of(pid: int) -> list[int]:
+    """*pid* and its descendants, as far as `children_of` finds them."""
+    return [pid, *(each for child in children_of(pid) for each in tree_of(child))]

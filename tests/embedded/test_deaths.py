@@ -21,7 +21,7 @@ from tests.crons import LONG
 from tests.e2e.test_path import until
 from tests.embedded.conftest import LEASE, ROOT, Stack
 from tests.places import host_folder
-from tests.process_tree import children_of
+from tests.process_tree import children_of, tree_of
 
 KILLS = 50 if LONG else 6
 MARKS = """
@@ -33,10 +33,6 @@ with open(json.load(sys.stdin)["marks"], "a") as marks:
 
 def _quiet(_line: str) -> None:
     pass
-
-
-def _all_below(pid: int) -> list[int]:
-    return [pid, *(each for child in children_of(pid) for each in _all_below(child))]
 
 
 @pytest.fixture
@@ -82,7 +78,7 @@ def test_no_process_outlives_the_supervisor(state: Path) -> None:
     info = stack.start(_quiet)
     try:
         [supervisor] = info.processes
-        tree = [(pid, started(pid)) for pid in _all_below(supervisor.pid)]
+        tree = [(pid, started(pid)) for pid in tree_of(supervisor.pid)]
 
         os.kill(supervisor.pid, signal.SIGKILL)
 
@@ -121,7 +117,7 @@ def test_nothing_acknowledged_is_lost_though_everything_is_killed_at_random(stat
                 deadline = time.monotonic() + chance.uniform(0.5, 3)
                 while time.monotonic() < deadline:
                     acknowledged.append(_create(client, f"job-{len(acknowledged)}", marks))
-            tree = _all_below(info.processes[0].pid)
+            tree = tree_of(info.processes[0].pid)
             for pid in chance.sample(tree, len(tree)):
                 try:
                     os.kill(pid, signal.SIGKILL)
