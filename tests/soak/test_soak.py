@@ -17,10 +17,10 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("stack", ["emulator", "embedded"])
-def test_a_short_soak_loses_nothing_and_does_nothing_twice(stack: str) -> None:
-    command = [sys.executable, "-m", "tests.soak", "--minutes", "1.5", "--jobs", "30"]
-    command += ["--stack", stack]
+@pytest.mark.parametrize(("stack", "jobs"), [("emulator", 30), ("embedded", 100)])
+def test_a_short_soak_loses_nothing_and_does_nothing_twice(stack: str, jobs: int) -> None:
+    command = [sys.executable, "-m", "tests.soak", "--stack", stack]
+    command += ["--minutes", "1.5", "--jobs", str(jobs)]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     found = json.loads(done.stdout.splitlines()[-1])
 
