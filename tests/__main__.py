@@ -98,6 +98,7 @@ def _long() -> _Plan:
                 *seeded,
                 "tests/unit/test_script_runner.py",
                 "tests/simulation/test_liveness.py",
+                "tests/simulation/test_mirrored.py",
             ],
             "crash points": [*_PYTHON, "tests.crashes"],
             "fuzzing": [*_PYTHON, "tests.fuzz"],
