@@ -47,13 +47,13 @@ def measure() -> Result:
             peers[peer.name] = _peer_figures(peer, result)
         except PeerUnavailableError as error:
             result.notes.append(f"Not compared with {peer.title}: {error}")
-    _add(result, own, [*peers.values()])
+    add_own(result, own, [*peers.values()])
     for name, figures in peers.items():
         _add_peer(result, name, figures)
     return result
 
 
-def _add(result: Result, own: Figures, peers: Sequence[Figures]) -> None:
+def add_own(result: Result, own: Figures, peers: Sequence[Figures]) -> None:
     """Add the figures of nextfire, and their ratios to the better peer."""
 
     def ratio(name: str, *, key: str, what: str, most: float | None = None) -> None:

@@ -55,7 +55,15 @@ def running(folder: Path) -> Iterator[Postgres]:
     log = home / "log"
     with log.open("wb") as output:
         # Only the new files are not synced; the server syncs what it writes.
-        initdb = [programs / "initdb", "-D", data, "-U", _ROLE, "--auth=trust", "--no-sync"]
+        initdb: list[str | Path] = [
+            programs / "initdb",
+            "-D",
+            data,
+            "-U",
+            _ROLE,
+            "--auth=trust",
+            "--no-sync",
+        ]
         initdb += ["--encoding=UTF8", "--no-locale"]
         done = subprocess.run(
             initdb, cwd=home, user=name, stdout=output, stderr=output, check=False

@@ -8,15 +8,16 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from tests.soak.accounting import Account, AnomalyKind, Lateness, Row
-from tests.soak.drive import Soak, SoakConfig
+from tests.soak.drive import Soak, SoakConfig, Tell
 from tests.soak.embedded import EmbeddedSoakStack
 from tests.soak.stack import SoakStack
-from tests.soak.target import running
+from tests.soak.target import Target, running
 
 _BEGAN = time.monotonic()
 _ANOMALIES_SHOWN = 50
@@ -60,7 +61,10 @@ def main(arguments: Sequence[str]) -> int:
     return exit_code(summary)
 
 
-_STACKS = {"emulator": SoakStack, "embedded": EmbeddedSoakStack}
+_STACKS: Mapping[str, Callable[[Path, Tell], Target]] = {
+    "emulator": SoakStack,
+    "embedded": EmbeddedSoakStack,
+}
 _WRONG = ("lost", "double_effects", "others", "repeated_without_kill")
 
 
