@@ -27,6 +27,9 @@ _SIDE_BY_SIDE = ["-n", str(os.cpu_count() or 2), "--dist", "worksteal"]
 """Each process has tests that follow each other, so that a module's fixtures are made once."""
 _CACHES = Path(".pytest_cache", "plan").absolute()
 """A folder for each command of the plan, in which pytest records the tests that failed."""
+_PATIENT = ["--timeout", "1800"]
+"""A test with many cases may take longer than a hanging short one is allowed."""
+_BYTECODE = Path(".nextfire", "bytecode").absolute()
 _SEEDED = ("audit", "schedule_cronsim", "schedule_oracle", "stretch", "zones")
 
 
@@ -94,29 +97,32 @@ def _long() -> _Plan:
         {
             "seeds": [
                 *_PYTEST,
+                *_PATIENT,
                 *_SIDE_BY_SIDE,
                 *seeded,
                 "tests/unit/test_script_runner.py",
                 "tests/simulation/test_liveness.py",
                 "tests/simulation/test_mirrored.py",
             ],
-            "crash points": [*_PYTHON, "tests.crashes"],
+            "crash points": [*_PYTHON, "tests.crashes", "--pairs", "8"],
             "fuzzing": [*_PYTHON, "tests.fuzz"],
             "histories": [*_PYTHON, "tests.simulation", "--seeds", "10000"],
             "security": [
                 *_PYTEST,
+                *_PATIENT,
                 "tests/security/test_hostile_script.py",
                 "tests/security/test_cpu_per_byte.py",
             ],
             "integration": [
                 *_PYTEST,
+                *_PATIENT,
                 *_SIDE_BY_SIDE,
                 "tests/integration",
                 "tests/model",
                 "tests/infra",
             ],
         },
-        [_Background("local stack", [*_PYTEST, *of_stack])],
+        [_Background("local stack", [*_PYTEST, *_PATIENT, *of_stack])],
     )
 
 
@@ -136,6 +142,9 @@ def _failed_tests(name: str) -> list[str]:
 def main() -> int:
     """Run the plan. Ctrl-C reaches every command; wait for all of them to end."""
     shutil.rmtree(_CACHES, ignore_errors=True)
+    # Hundreds of processes import the same modules. Elsewhere: the caller may want none in place.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # noqa: TID251
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(_BYTECODE))  # noqa: TID251
     plan = _long() if LONG else _short()
     running = [(each, each.begin()) for each in plan.background]
     failed = []
