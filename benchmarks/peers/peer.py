@@ -97,13 +97,16 @@ def running(
     program = peer.program(home)
     interpreter = getattr(sys, "_base_executable", sys.executable)  # as for nextfire's scripts
     with log.open("wb") as output:
-        worker = subprocess.Popen(
-            [*program, "serve", str(SLOTS), str(POLL_SECONDS), interpreter, str(script)],
-            cwd=home,
-            env={**os.environ, **variables},
-            stdout=output,
-            stderr=output,
-        )
+        try:
+            worker = subprocess.Popen(
+                [*program, "serve", str(SLOTS), str(POLL_SECONDS), interpreter, str(script)],
+                cwd=home,
+                env={**os.environ, **variables},
+                stdout=output,
+                stderr=output,
+            )
+        except FileNotFoundError as error:
+            raise PeerUnavailableError(f"{program[0]} is not installed.") from error
     try:
         time.sleep(_STARTS)
         if worker.poll() is not None:

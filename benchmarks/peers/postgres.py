@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.peers.peer import PeerUnavailableError
 
-_USERS = ("postgres", "nobody")
+_USERS = ("postgres", "daemon")
 """Users that may run the server: it refuses to run as root."""
 _ROLE = "bench"
 _DEBIAN = "usr/lib/postgresql/*/bin"

@@ -1,4 +1,4 @@
-"""The program of procrastinate. It runs in an environment of its own, without nextfire."""
+"""The program of procrastinate. It runs in its own environment, without nextfire."""
 
 import asyncio
 import json
