@@ -22,6 +22,7 @@ POLL_SECONDS = 0.05
 """How often peers look for jobs that became due. Their defaults are 5 s and 2 s."""
 _STARTS = 2.0
 _STOP = 30.0
+_INSTALLS = 300.0
 
 
 class PeerUnavailableError(Exception):
@@ -135,9 +136,12 @@ def run(command: Sequence[str], folder: Path) -> None:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
+            timeout=_INSTALLS,
         )
     except FileNotFoundError as error:
         raise PeerUnavailableError(f"{command[0]} is not installed.") from error
+    except subprocess.TimeoutExpired as error:
+        raise PeerUnavailableError(f"`{' '.join(command)}` did not end.") from error
     if done.returncode:
         raise PeerUnavailableError(f"`{' '.join(command)}` failed: {done.stdout[-500:].strip()}")
 
