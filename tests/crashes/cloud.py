@@ -307,8 +307,8 @@ class Process:
         if self._call.fate is Fate.BEFORE:
             self._die()
 
-    def send(self, event_name: str, request: AWSPreparedRequest, **_: object) -> AWSResponse | None:
-        """The SDK sends a request. If this returns None, moto answers."""
+    def send(self, event_name: str, request: AWSPreparedRequest, **_: object) -> Any:
+        """The SDK sends a request. Returns the answer."""
         if self.dead:
             raise Killed
         self._call.sent += 1
@@ -328,7 +328,7 @@ class Process:
                 raise ReadTimeoutError(endpoint_url=request.url)
             case Fate.REFUSED:
                 return _refusal(request)
-        return None
+        return botocore_stubber(event_name, request)
 
     def end(self, **_: object) -> None:
         """The SDK has received the answer."""
@@ -349,13 +349,15 @@ class _PooledClient:
         self.process: Process | None = None
         hooks = client.meta.events
         hooks.register_first("before-call", self._begin)
+        # The SDK calls all handlers, even after one has answered.
+        hooks.unregister("before-send", botocore_stubber)
         hooks.register_first("before-send", self._send)
         hooks.register_last("after-call", self._end)
 
     def _begin(self, **call: Any) -> None:
         self._process.begin(**call)
 
-    def _send(self, **call: Any) -> AWSResponse | None:
+    def _send(self, **call: Any) -> Any:
         return self._process.send(**call)
 
     def _end(self, **call: Any) -> None:
