@@ -119,12 +119,14 @@ class Cloud:
 
     `calls`: the calls counted since the last kill, or since `expect`; `records_states`: whether the
     states around each call are recorded, which takes time; `memory`: what the test remembers that
-    is not in AWS, as part of the state; `died`: the processes that died since `expect`.
+    is not in AWS, as part of the state; `died`: the processes that died since `expect`;
+    `unanswered`: the sites of calls that had no answer, or a throttle, since then.
     """
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.died: Counter[str] = Counter()
+        self.unanswered: set[str] = set()
         self.records_states = False
         self.memory: Callable[[], object] = tuple
         self._plan: deque[Point] = deque()
@@ -144,6 +146,7 @@ class Cloud:
         """Count from now on, and let each of *points* happen, one after the other."""
         self._plan = deque(points)
         self.died.clear()
+        self.unanswered.clear()
         self.calls = []
 
     @property
@@ -154,7 +157,10 @@ class Cloud:
     def count(self, call: Call) -> Point | None:
         """Count *call*. Returns its point if it has a fate."""
         if self._plan and self._plan[0].call == len(self.calls):
-            return self._plan.popleft()
+            point = self._plan.popleft()
+            if point.fate in (Fate.LOST, Fate.REFUSED):
+                self.unanswered.add(call.site)
+            return point
         self.calls.append(replace(call, before=self.state()) if self.records_states else call)
         return None
 
