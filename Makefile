@@ -53,8 +53,8 @@ mutants: install ## Take away each guard that the design leans on; an hour
 fuzz: install ## Feed the API and the decoders what nobody would write; EXAMPLES=n (1000)
 	$(PROVE).fuzz --examples $(or $(EXAMPLES),1000)
 
-soak: install ## Kill processes of a local stack at random, account for all; MINUTES=n (10)
-	$(PROVE).soak --minutes $(or $(MINUTES),10)
+soak: install ## Kill processes of a local stack at random, account for all; MINUTES=n (10), STACK=embedded
+	$(PROVE).soak --minutes $(or $(MINUTES),10) --stack $(or $(STACK),emulator)
 
 check: install ## Lint, format, types, import contracts
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy . && $(BIN)/lint-imports

@@ -14,7 +14,7 @@ NAMES = {
     "units": "DynamoDB units, SQS and S3 requests per recurring run",
     "overhead": "time that a worker adds before and after a script; a worker's memory",
     "execute": "CPU per run with its script, start latency, takeover time of a dead worker's runs",
-    "embedded": "the embedded stack: start, start latency, a burst of 2,000, CPU and memory",
+    "embedded": "the embedded stack and two peers: start latency, a burst of 2,000, CPU and memory",
     "chain": "from a parent's end to its child's start, a fan of 1,000, write units per link",
     "callbacks": "2,000 callbacks due at once against an async client; seconds of Lambda per call",
     "dispatch": "the watcher's CPU per run against a bare boto3 loop of the same AWS calls",

@@ -1,4 +1,6 @@
-"""The embedded stack: its start, start latency, a burst, its CPU and its memory."""
+"""The embedded stack: its start, and side by side with other schedulers on one machine: start
+latency, a burst, CPU and memory.
+"""
 
 from __future__ import annotations
 
@@ -8,61 +10,84 @@ import statistics
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from dataclasses import fields
+from datetime import datetime
 from pathlib import Path
 
-from benchmarks.execute import tree_cpu
-from benchmarks.figures import percentile
-from benchmarks.harness import wait_until
+from benchmarks import side_by_side
+from benchmarks.peers import graphile_peer, postgres, procrastinate_peer
+from benchmarks.peers.peer import Peer, PeerUnavailableError
+from benchmarks.peers.peer import running as running_peer
 from benchmarks.report import Result, progress, tell
+from benchmarks.side_by_side import BURST, PER_SECOND, SCRIPT, Figures
 from nextfire import Client
 from nextfire.client.bearer import Bearer
 from nextfire_cli.local.embedded import EmbeddedInfo, EmbeddedStack
 from tests.places import host_folder
-from tests.process_tree import children_of
 
 STARTS = 5
-PER_SECOND, SECONDS = 50, 20
-BURST = 2_000
-IDLE_SECONDS = 30.0
 MAX_START, MAX_START_P99, MAX_IDLE_PERCENT = 2.0, 0.15, 2.0
+MAX_BURST_RATIO, MAX_CPU_RATIO = 1.3, 1.5
+PEERS = (procrastinate_peer.PEER, graphile_peer.PEER)
 ROOT = Path(__file__).resolve().parents[1]
 _BATCH = 100
-_LEAD = timedelta(seconds=20)
-"""Time to create the jobs before the first is due."""
-_DRAIN = timedelta(minutes=15)
-_SCRIPT = b"""
-import json, os, sys
-marks = os.open(json.load(sys.stdin)["marks"], os.O_WRONLY | os.O_APPEND)
-os.write(marks, (os.environ["NEXTFIRE_EXECUTION_ID"] + "\\n").encode())
-"""
 
 
 def measure() -> Result:
-    """Run the real stack with one worker of 16 slots, and scripts in processes."""
+    """Run the real stack with one worker of 16 slots, and then each peer, with the same load."""
     result = Result()
     with state_folder() as state:
         result.add("start_s", "`nextfire up`", _start(state), most=MAX_START, unit="s")
-    with (
-        state_folder() as state,
-        EmbeddedStack(state, sources=ROOT).running(tell) as info,
-        Client(info.endpoint, auth=Bearer(info.api_key)) as client,
-    ):
-        client.push_script("mark", _SCRIPT)
-        load = _Load(client, info, state)
-        _idle(result, info)
-        _paced(result, load)
-        _burst(result, load)
-        lost, duplicated = load.account()
-        result.add("lost", "runs lost", lost, most=0)
-        result.add("duplicated", "runs started twice", duplicated, most=0)
-    result.notes.append(
-        "Not measured: the ratios to procrastinate and graphile-worker, which need PostgreSQL."
-    )
+    own = _own_figures()
+    peers = {}
+    for peer in PEERS:
+        try:
+            peers[peer.name] = _peer_figures(peer, result)
+        except PeerUnavailableError as error:
+            result.notes.append(f"Not compared with {peer.title}: {error}")
+    add_own(result, own, [*peers.values()])
+    for name, figures in peers.items():
+        _add_peer(result, name, figures)
     return result
+
+
+def add_own(result: Result, own: Figures, peers: Sequence[Figures]) -> None:
+    """Add the figures of nextfire, and their ratios to the better peer."""
+
+    def ratio(name: str, *, key: str, what: str, most: float | None = None) -> None:
+        if peers:
+            best = min(getattr(each, name) for each in peers)
+            result.add(
+                key, f"{what}, relative to the better peer", getattr(own, name) / best, most=most
+            )
+
+    paced = f"{PER_SECOND} runs/s: due → first line of the script"
+    result.add("start_p50_s", f"{paced}, p50", own.start_p50_s, unit="s")
+    result.add("start_p99_s", "p99", own.start_p99_s, most=MAX_START_P99, unit="s")
+    ratio("start_p99_s", key="start_p99_ratio", what="p99")
+    burst = f"{BURST:,} runs due in one second: until all are done"
+    result.add("burst_s", burst, own.burst_s, unit="s")
+    ratio("burst_s", key="burst_ratio", what="the same", most=MAX_BURST_RATIO)
+    result.add("cpu_per_run_s", "CPU per run, with its script", own.cpu_per_run_s, unit="s")
+    ratio("cpu_per_run_s", key="cpu_ratio", what="the same", most=MAX_CPU_RATIO)
+    result.add(
+        "idle_cpu_percent",
+        "idle: CPU of one core",
+        own.idle_cpu_percent,
+        most=MAX_IDLE_PERCENT,
+        unit="%",
+    )
+    result.add("idle_mb", "idle: memory (PSS)", own.idle_mb, unit="MB")
+    result.add("lost", "runs lost", own.lost, most=0)
+    result.add("duplicated", "runs started twice", own.duplicated, most=0)
+
+
+def _add_peer(result: Result, name: str, figures: Figures) -> None:
+    for field in fields(figures):
+        key = f"{name}_{field.name}"
+        result.add(key, key.replace("_", " "), getattr(figures, field.name))
 
 
 @contextmanager
@@ -97,100 +122,47 @@ def _start(folder: Path) -> float:
     return statistics.median(taken)
 
 
-class _Load:
-    """Creates jobs, and accounts for their runs."""
+class _Embedded:
+    """The embedded stack as a `Scheduler`."""
 
-    def __init__(self, client: Client, info: EmbeddedInfo, state: Path) -> None:
-        self.client = client
-        self.supervisor = info.processes[0].pid
-        self._marks = state / "marks"
-        self._marks.touch()
-        self._marks.chmod(0o666)
-        self._created = 0
+    def __init__(self, client: Client, info: EmbeddedInfo) -> None:
+        self._client = client
+        self.roots = [info.processes[0].pid]
 
-    def create(self, instants: Sequence[datetime]) -> list[str]:
-        """Create a job for each of *instants*. Returns their ids."""
-        ids = [f"job-{self._created + number}" for number in range(len(instants))]
-        self._created += len(instants)
+    def create(self, jobs: Mapping[str, datetime], marks: Path) -> None:
         definitions = [
             {
-                "jobId": job_id,
+                "jobId": job,
                 "type": "ONCE",
                 "schedule": at.isoformat(),
                 "target": {"handler": "mark"},
-                "payload": {"marks": str(self._marks)},
+                "payload": {"job": job, "marks": str(marks)},
             }
-            for job_id, at in zip(ids, instants, strict=True)
+            for job, at in jobs.items()
         ]
         for first in range(0, len(definitions), _BATCH):
-            self.client.create_jobs(definitions[first : first + _BATCH])
-        return ids
-
-    def started(self) -> Counter[str]:
-        """The executions that have run, with the number of their starts."""
-        return Counter(self._marks.read_text().split())
-
-    def await_all(self) -> None:
-        """Wait until all jobs have run."""
-        wait_until(lambda: len(self.started()) >= self._created, most=_DRAIN, what="the runs")
-
-    def account(self) -> tuple[int, int]:
-        """The number of jobs that did not run, and of executions that ran twice."""
-        starts = self.started()
-        return self._created - len(starts), sum(count > 1 for count in starts.values())
+            self._client.create_jobs(definitions[first : first + _BATCH])
 
 
-def _idle(result: Result, info: EmbeddedInfo) -> None:
-    pid = info.processes[0].pid
-    time.sleep(5)
-    before = tree_cpu(pid)
-    time.sleep(IDLE_SECONDS)
-    percent = (tree_cpu(pid) - before) / IDLE_SECONDS * 100
-    result.add(
-        "idle_cpu_percent", "idle: CPU of one core", percent, most=MAX_IDLE_PERCENT, unit="%"
+def _own_figures() -> Figures:
+    with (
+        state_folder() as state,
+        EmbeddedStack(state, sources=ROOT).running(tell) as info,
+        Client(info.endpoint, auth=Bearer(info.api_key)) as client,
+    ):
+        client.push_script("mark", SCRIPT.encode())
+        return side_by_side.measure("nextfire", _Embedded(client, info), state)
+
+
+def _peer_figures(peer: Peer, result: Result) -> Figures:
+    with (
+        state_folder() as folder,
+        postgres.running(folder) as database,
+        running_peer(peer, folder, database.pid, database.variables) as scheduler,
+    ):
+        figures = side_by_side.measure(peer.name, scheduler, folder)
+    result.notes.append(
+        f"{peer.title}: {peer.settings}; otherwise its defaults, on PostgreSQL {database.version} "
+        "with fsync and synchronous_commit."
     )
-    result.add("idle_mb", "idle: memory (PSS)", _memory(pid), unit="MB")
-
-
-def _paced(result: Result, load: _Load) -> None:
-    first = datetime.now(UTC).replace(microsecond=0) + _LEAD
-    gap = timedelta(seconds=1) / PER_SECOND
-    ids = load.create([first + number * gap for number in range(PER_SECOND * SECONDS)])
-    load.await_all()
-    late = [_lateness(load.client, job_id) for job_id in progress(ids, "records")]
-    what = f"due → started, {PER_SECOND} runs/s"
-    result.add("start_p50_s", f"{what}, p50", percentile(late, 50), unit="s")
-    result.add("start_p99_s", f"{what}, p99", percentile(late, 99), most=MAX_START_P99, unit="s")
-
-
-def _burst(result: Result, load: _Load) -> None:
-    due = datetime.now(UTC).replace(microsecond=0) + _LEAD
-    load.create([due] * BURST)
-    time.sleep(max((due - datetime.now(UTC)).total_seconds() - 1, 0))
-    before = tree_cpu(load.supervisor)
-    load.await_all()
-    taken = (datetime.now(UTC) - due).total_seconds()
-    cpu = (tree_cpu(load.supervisor) - before) / BURST
-    result.add("burst_s", f"{BURST:,} runs due in one second: until all are done", taken, unit="s")
-    result.add("cpu_per_run_s", "CPU per run, with its script", cpu, unit="s")
-
-
-def _lateness(client: Client, job_id: str) -> float:
-    [run] = client.list_executions(job_id).items
-    at, started = (
-        datetime.fromisoformat(run.document[name]) for name in ("scheduledAt", "startedAt")
-    )
-    return (started - at).total_seconds()
-
-
-def _memory(pid: int) -> float:
-    """Megabytes of a process and its descendants; shared pages count once."""
-    family = [pid]
-    for each in family:
-        family += children_of(each)
-    total = 0
-    for each in family:
-        rollup = Path(f"/proc/{each}/smaps_rollup").read_text()
-        [line] = [line for line in rollup.splitlines() if line.startswith("Pss:")]
-        total += int(line.split()[1])
-    return total / 1000
+    return figures

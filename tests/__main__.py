@@ -102,6 +102,7 @@ def _long() -> _Plan:
                 *seeded,
                 "tests/unit/test_script_runner.py",
                 "tests/simulation/test_liveness.py",
+                "tests/simulation/test_mirrored.py",
             ],
             "crash points": [*_PYTHON, "tests.crashes", "--pairs", "8"],
             "fuzzing": [*_PYTHON, "tests.fuzz"],

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def children_of(pid: int) -> list[int]:
@@ -12,3 +15,15 @@ def children_of(pid: int) -> list[int]:
     except OSError:
         return []
     return [int(each) for each in listed.split()]
+
+
+def tree_of(pid: int) -> list[int]:
+    """*pid* and its descendants, as far as `children_of` finds them."""
+    return [pid, *(each for child in children_of(pid) for each in tree_of(child))]
+
+
+def age_of(pid: int) -> float:
+    """Seconds since the process *pid* was started."""
+    uptime = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return uptime - int(fields[19]) / _TICKS_PER_SECOND

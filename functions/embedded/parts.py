@@ -138,6 +138,6 @@ class _Invocation:
 
 
 def _work(pool: str) -> int:
-    """A worker of *pool*, below its own supervisor."""
+    """A worker of *pool*, below its own supervisor, which returns what a dead worker held."""
     set_worker_environment(pool)
-    return workers.main()
+    return workers.main(restarts=False)

@@ -7,8 +7,9 @@ that it held, see `WorkerJournal`. Then the supervisor
 1. waits until all scripts of the dead worker have ended: their keepers kill them;
 2. hands the messages back (`return_held`) in another child: the AWS adapters would make this
    process large;
-3. starts another worker. If the dead one lived for less than 10 s, or if each run has a dedicated
-   task (isolation by task), the supervisor exits instead, and its host decides.
+3. starts another worker. If the dead one lived for less than 10 s, if each run has a dedicated
+   task (isolation by task), or on the embedded stack, which counts the deaths, the supervisor exits
+   instead, and its host decides.
 
 If the supervisor dies first, the worker gets SIGTERM and hands its runs back.
 """
@@ -44,14 +45,16 @@ _MIN_LIFETIME = 10.0
 _PAUSE = 1.0
 
 
-def main() -> int:
+def main(*, restarts: bool = True) -> int:
     """Supervise workers of the pool in the environment variables. Returns the exit status.
 
-    In a child this function does not return: it raises `SystemExit`.
+    *restarts*: whether to start another worker after a death; otherwise the caller does. In a child
+    this function does not return: it raises `SystemExit`.
     """
     # `nextfire.settings` is too large for this process.
     isolation = os.environ.get("NEXTFIRE_ISOLATION")  # noqa: TID251
-    return WorkerSupervisor(_serve, _give_back, restarts=isolation != "task").run()
+    restarts = restarts and isolation != "task"
+    return WorkerSupervisor(_serve, _give_back, restarts=restarts).run()
 
 
 def _serve(journal: WorkerJournal) -> None:

@@ -21,7 +21,7 @@ from tests.crons import LONG
 from tests.e2e.test_path import until
 from tests.embedded.conftest import LEASE, ROOT, Stack
 from tests.places import host_folder
-from tests.process_tree import children_of
+from tests.process_tree import age_of, children_of, tree_of
 
 KILLS = 50 if LONG else 6
 MARKS = """
@@ -35,10 +35,6 @@ def _quiet(_line: str) -> None:
     pass
 
 
-def _all_below(pid: int) -> list[int]:
-    return [pid, *(each for child in children_of(pid) for each in _all_below(child))]
-
-
 @pytest.fixture
 def state() -> Iterator[Path]:
     folder = host_folder("deaths-nextfire-")
@@ -47,7 +43,7 @@ def state() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("part", ["api", "watcher", "worker-default-0"])
+@pytest.mark.parametrize("part", ["api", "watcher", "auditor", "worker-default-0"])
 def test_a_part_that_dies_is_started_again_and_named_with_its_signal(
     stack: Stack, part: str
 ) -> None:
@@ -64,12 +60,27 @@ def test_a_part_that_dies_is_started_again_and_named_with_its_signal(
         assert api.get("/v1/jobs").status_code == 200
 
 
+def test_a_worker_that_dies_below_its_supervisor_is_started_again_and_named(stack: Stack) -> None:
+    part = "worker-default-1"
+    before, supervisor = stack.info.parts()[part]["deaths"], stack.pid_of(part)
+    assert supervisor is not None
+    [worker] = until(lambda: children_of(supervisor), "the worker")
+    # A worker's supervisor on AWS would start another one itself.
+    until(lambda: age_of(worker) > 10, "a worker that is not new")
+
+    os.kill(worker, signal.SIGKILL)
+
+    until(lambda: stack.pid_of(part) not in {None, supervisor}, "the restart")
+    found = stack.info.parts()[part]
+    assert (found["deaths"], found["lastDeath"]) == (before + 1, "killed by SIGKILL")
+
+
 def test_no_process_outlives_the_supervisor(state: Path) -> None:
     stack = EmbeddedStack(state, sources=ROOT)
     info = stack.start(_quiet)
     try:
         [supervisor] = info.processes
-        tree = [(pid, started(pid)) for pid in _all_below(supervisor.pid)]
+        tree = [(pid, started(pid)) for pid in tree_of(supervisor.pid)]
 
         os.kill(supervisor.pid, signal.SIGKILL)
 
@@ -108,7 +119,7 @@ def test_nothing_acknowledged_is_lost_though_everything_is_killed_at_random(stat
                 deadline = time.monotonic() + chance.uniform(0.5, 3)
                 while time.monotonic() < deadline:
                     acknowledged.append(_create(client, f"job-{len(acknowledged)}", marks))
-            tree = _all_below(info.processes[0].pid)
+            tree = tree_of(info.processes[0].pid)
             for pid in chance.sample(tree, len(tree)):
                 try:
                     os.kill(pid, signal.SIGKILL)

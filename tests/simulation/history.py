@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -32,7 +32,14 @@ from tests.judgement import Evidence, Stored, first_sent, reported_missed
 from tests.simulation.callbacks import URLS, received_at_rest
 from tests.simulation.effects import Effects
 from tests.simulation.endpoint_flows import ENDPOINT_FLOWS
-from tests.simulation.flows import FLOWS, REFUSALS, TENANTS, KeyedCreation, ManualRunRequest
+from tests.simulation.flows import (
+    FLOWS,
+    REFUSALS,
+    TENANTS,
+    Flow,
+    KeyedCreation,
+    ManualRunRequest,
+)
 from tests.simulation.monitor import Monitor
 from tests.simulation.rates import Rates
 from tests.simulation.sequence_judge import SequenceJudge
@@ -388,13 +395,18 @@ class History:
             wrong,
         )
 
+    def flows(self) -> Sequence[Flow]:
+        """What may happen."""
+        if self.sequences is not None:
+            return SEQUENCE_FLOWS
+        return [*FLOWS, *ENDPOINT_FLOWS] if self.calls else FLOWS
+
     def _begin_flows(self) -> None:
         """Begin random flows."""
         dice, aws = self.kernel.dice, self.system.aws
-        flows = [*FLOWS, *ENDPOINT_FLOWS] if self.calls else FLOWS
+        flows = self.flows()
         if self.sequences is not None:
             self.sequences.begin(self)
-            flows = SEQUENCE_FLOWS
         else:
             for number in range(dice.choice([1, 2, 3])):
                 self.register(JobKey(TENANTS[number % 2], f"job{number}"))

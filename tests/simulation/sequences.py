@@ -104,11 +104,11 @@ class Sequences:
 
     def begin(self, history: History) -> None:
         """Create the jobs, without faults."""
-        stores, shards = history.stores, history.setting.shards
+        ports, shards = history.wire.ports, history.setting.shards
         manage = ManageJobs(
-            stores.jobs,
+            ports["jobs"],
             Limits(POOLS, BUCKET, history.setting.shares.quotas),
-            FindUnsent(stores.due, stores.control, read_shards=shards),
+            FindUnsent(ports["due"], ports["control"], read_shards=shards),
         )
         for number in range(self.size):
             key = JobKey(self.tenant, f"n{number:02}")

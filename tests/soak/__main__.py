@@ -1,4 +1,4 @@
-"""A soak test with real kills on a local stack; see --help."""
+"""A soak test with real kills on one of the local stacks; see --help."""
 
 from __future__ import annotations
 
@@ -8,29 +8,35 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from tests.soak.accounting import Account, AnomalyKind, Lateness, Row
-from tests.soak.drive import Soak, SoakConfig
-from tests.soak.stack import running
+from tests.soak.drive import Soak, SoakConfig, Tell
+from tests.soak.embedded import EmbeddedSoakStack
+from tests.soak.stack import SoakStack
+from tests.soak.target import Target, running
 
 _BEGAN = time.monotonic()
 _ANOMALIES_SHOWN = 50
 _HELP = """
-Runs hundreds of jobs on a dedicated local stack (MiniStack, the deployed CDK app, three workers),
-kills its processes at random moments, restarts the stack, and then accounts for every occurrence:
-it compares the records in the API and the files that scripts leave with its own list of what should
-have run.
+Runs hundreds of jobs on a dedicated local stack, kills its processes at random moments, restarts
+the stack, and then accounts for every occurrence: it compares the records in the API and the files
+that scripts leave with its own list of what should have run.
 
-Killed (SIGKILL): workers, which are restarted within a second; the emulator's processes of watcher,
-Lambda executor, API and auditor, which are invoked again by their rules, queues and callers. A
-Lambda executor that is killed just when it receives a message leaves that message hidden for the
-pool's 15 minutes; the end then waits for it. Do not change the project meanwhile: a restart would
-deploy the change. Not killed: the emulator itself. It keeps its state (tables, queues, files) only
-over a clean stop, so a restart stops it cleanly. A crash of the database or the queue is AWS's to
-survive and is not tested here.
+--stack emulator (default): MiniStack, the deployed CDK app, three workers. Killed (SIGKILL):
+workers, which are restarted within a second; the emulator's processes of watcher, Lambda executor,
+API and auditor, which are invoked again by their rules, queues and callers. A Lambda executor that
+is killed just when it receives a message leaves that message hidden for the pool's 15 minutes; the
+end then waits for it. Do not change the project meanwhile: a restart would deploy the change. Not
+killed: the emulator itself. It keeps its state (tables, queues, files) only over a clean stop, so a
+restart stops it cleanly. A crash of the database or the queue is AWS's to survive and is not tested
+here.
+
+--stack embedded: the embedded stack with three workers. Killed (SIGKILL): its parts, and the whole
+of it: a restart is a kill of all processes in a random order.
 
 The last line is one JSON object. The exit code is 0 only if nothing was lost, nothing was done
 twice, no attempt was repeated without a kill, no other anomaly was found, and the system came to
@@ -44,9 +50,9 @@ listed and counted as `late_without_cause`, which does not change the exit code.
 
 def main(arguments: Sequence[str]) -> int:
     """Run the soak test and print the results. Returns the exit code."""
-    wanted, keep = _read(arguments)
+    wanted, kind, keep = _read(arguments)
     began = time.monotonic()
-    with running(_tell, keep=keep) as stack:
+    with running(_STACKS[kind], _tell, keep=keep) as stack:
         soak = Soak(stack, wanted, _tell)
         found = soak.run()
         _show(soak, found)
@@ -55,6 +61,10 @@ def main(arguments: Sequence[str]) -> int:
     return exit_code(summary)
 
 
+_STACKS: Mapping[str, Callable[[Path, Tell], Target]] = {
+    "emulator": SoakStack,
+    "embedded": EmbeddedSoakStack,
+}
 _WRONG = ("lost", "double_effects", "others", "repeated_without_kill")
 
 
@@ -71,7 +81,7 @@ def verdict(summary: Mapping[str, object]) -> str:
     return f"WRONG: {', '.join(wrong)}" if wrong else "no failures"
 
 
-def _read(arguments: Sequence[str]) -> tuple[SoakConfig, bool]:
+def _read(arguments: Sequence[str]) -> tuple[SoakConfig, str, bool]:
     parser = argparse.ArgumentParser(
         prog="python -m tests.soak",
         description=_HELP,
@@ -79,6 +89,9 @@ def _read(arguments: Sequence[str]) -> tuple[SoakConfig, bool]:
     )
     parser.add_argument(
         "--minutes", type=float, required=True, help="how long jobs are due; the end takes longer"
+    )
+    parser.add_argument(
+        "--stack", choices=_STACKS, default="emulator", help="which stack (%(default)s)"
     )
     parser.add_argument("--jobs", type=int, default=200, help="number of jobs (200)")
     parser.add_argument(
@@ -94,7 +107,7 @@ def _read(arguments: Sequence[str]) -> tuple[SoakConfig, bool]:
     restarts = given.restarts
     if restarts is None:
         restarts = 2 if given.minutes >= 5 else 1
-    return SoakConfig(given.minutes, given.jobs, given.seed, restarts), given.keep
+    return SoakConfig(given.minutes, given.jobs, given.seed, restarts), given.stack, given.keep
 
 
 def _summary(soak: Soak, found: Account, *, minutes: float) -> dict[str, object]:
@@ -105,7 +118,7 @@ def _summary(soak: Soak, found: Account, *, minutes: float) -> dict[str, object]
         "runs": total.runs,
         "lost": total.lost,
         "double_effects": total.double_effects,
-        "others": found.others + len(soak.refused),
+        "others": found.others + len(soak.refused) + len(soak.died),
         "worst_lateness_s": _worst(late, lambda each: each.dispatched_apart),
         "worst_start_lateness_s": _worst(late, lambda each: each.started_apart),
         "kills": soak.kills,
@@ -142,6 +155,8 @@ def _show(soak: Soak, found: Account) -> None:
     console.print(f"at rest: {'yes' if soak.rested else 'NO'}")
     for refusal in soak.refused:
         console.print(f"REFUSED {refusal}", markup=False)
+    for died in soak.died:
+        console.print(f"DIED {died}", markup=False)
     for anomaly in sorted(found.anomalies, key=lambda a: list(AnomalyKind).index(a.wrong))[
         :_ANOMALIES_SHOWN
     ]:

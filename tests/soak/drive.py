@@ -20,7 +20,7 @@ from nextfire import ApiError, Client, ClientError
 from tests.soak import marks, oracle, plan
 from tests.soak.accounting import Account, Loss, Record, account
 from tests.soak.oracle import Document, Event, History, Operation, instant
-from tests.soak.stack import WORKERS, SoakStack, now
+from tests.soak.target import Target, now
 
 T = TypeVar("T")
 Tell = Callable[[str], None]
@@ -36,10 +36,6 @@ misfire policies apply. Stopping and starting take about 15 s more.
 _RETRY_FOR = 90.0
 _REST_AT_MOST = timedelta(minutes=17)
 """The message of a Lambda executor that was killed at its start is hidden for 15 minutes."""
-_SLOTS = {"default": WORKERS * 4, "lambda": 1}
-"""Concurrent runs: four per worker; one for Lambda, where the emulator has a single poller."""
-_KILLED = ("worker", "watcher", "executor-lambda", "api", "auditor")
-_KILL_WEIGHTS = (50, 12, 18, 12, 8)
 _LOOKED_AT = 10
 _LIVING = frozenset({"PENDING", "RUNNING"})
 _ACTIONS = ("change", "pause", "resume", "cancel", "redrive", "delete")
@@ -59,7 +55,7 @@ class SoakConfig:
 class Soak:
     """One soak test on a running stack."""
 
-    def __init__(self, stack: SoakStack, wanted: SoakConfig, tell: Tell) -> None:
+    def __init__(self, stack: Target, wanted: SoakConfig, tell: Tell) -> None:
         self._stack = stack
         self._wanted = wanted
         self._tell = tell
@@ -82,6 +78,11 @@ class Soak:
     def kills(self) -> int:
         return len(self._stack.log.kills)
 
+    @property
+    def died(self) -> list[str]:
+        """Stacks that ended without a kill."""
+        return self._stack.log.died
+
     def run(self) -> Account:
         """Run the whole test. Returns the account."""
         self._begins_at = begins_at = now() + timedelta(seconds=2)
@@ -93,6 +94,7 @@ class Soak:
                 begins_at,
                 ends_at,
                 self._stack.marks,
+                on_lambda=self._stack.on_lambda,
             )
         )
         killer = threading.Thread(target=self._kill_processes, name="killer")
@@ -110,7 +112,7 @@ class Soak:
 
     def notes(self) -> list[str]:
         """A summary of what was done, for people."""
-        kills = dict.fromkeys(_KILLED, 0)
+        kills = dict.fromkeys(self._stack.victims, 0)
         for kill in self._stack.log.kills:
             kills[kill.what] += 1
         repaired = sum(a.get(n, 0) for a in self._audits for n in ("restored", "resent", "revived"))
@@ -168,14 +170,15 @@ class Soak:
             self._stack.supervise()
             if time.monotonic() > kill_at:
                 kill_at = time.monotonic() + random.uniform(0.2, 1.8) * KILL_EVERY
-                self._stack.kill(random.choices(_KILLED, _KILL_WEIGHTS)[0], random)
+                victims = self._stack.victims
+                self._stack.kill(random.choices([*victims], [*victims.values()])[0], random)
         self._stack.supervise()
 
     def _restart(self) -> None:
         away = AWAY[self.restarts % len(AWAY)]
         if self._wanted.minutes < 5:
             away = AWAY[0]
-        self._tell(f"stopping the stack cleanly, for {away:.0f} s: a crash would lose its state")
+        self._tell(f"restarting the stack, down for {away:.0f} s")
         self._stack.restart(lambda: time.sleep(away))
         self._apis = self._stack.apis()
 
@@ -367,7 +370,7 @@ class Soak:
             # At first EventBridge has not invoked a watcher yet: like a stop without duration.
             stops=[(self._begins_at, self._begins_at), *self._stack.log.stops],
             losses=losses,
-            slots=_SLOTS,
+            slots=self._stack.slots,
         )
         for history in self._histories.values():
             found.check_state(history, states[f"{history.tenant}/{history.job_id}"])

@@ -21,7 +21,6 @@ ZONES = (
 )
 _CRONS = ("* * * * *", "* * * * *", "*/2 * * * *", "0-44 * * * *", "15-59 * * * *", "1/3 * * * *")
 _TENANTS = 2
-_ON_LAMBDA = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +37,17 @@ class Planned:
 
 
 def jobs(
-    random: Random, count: int, begins_at: datetime, ends_at: datetime, marks: Path
+    random: Random,
+    count: int,
+    begins_at: datetime,
+    ends_at: datetime,
+    marks: Path,
+    *,
+    on_lambda: float,
 ) -> list[Planned]:
-    """Plan *count* jobs, earliest first. Nothing is due after *ends_at*."""
+    """Plan *count* jobs, earliest first. Nothing is due after *ends_at*. *on_lambda*: share of the
+    jobs in the pool that Lambda executors serve.
+    """
     planned = []
     for number in range(count):
         kind = random.choices(("CRON", "INTERVAL", "ONCE", "DELAY", "DATES"), (40, 25, 12, 12, 11))[
@@ -50,7 +57,7 @@ def jobs(
         at = begins_at
         if not recurs:
             at += random.random() * (ends_at - begins_at) * 0.7
-        pool = "lambda" if random.random() < _ON_LAMBDA else "default"
+        pool = "lambda" if random.random() < on_lambda else "default"
         document: Document = {
             "jobId": f"{kind.lower()}-{number:03}",
             "type": kind,

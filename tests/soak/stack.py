@@ -7,14 +7,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 from subprocess import Popen
@@ -25,15 +23,12 @@ import httpx2
 from nextfire import Client
 from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
-from nextfire_cli.local.processes import Processes, interrupts_raised
+from nextfire_cli.local.processes import Processes
 from nextfire_cli.worker import DEPLOYED, environment
-from tests.places import host_folder
 from tests.process_tree import children_of
 from tests.soak.marks import HANDLER, SOURCE
+from tests.soak.target import LEASE, ROOT, WORKERS, Kill, Log, now
 
-ROOT = Path(__file__).resolve().parents[2]
-LEASE = timedelta(seconds=20)
-WORKERS = 3
 OTHER_TENANT = "111111111111"
 _YOUNG = 3.0
 """Seconds. A Lambda executor that is killed while it starts has not shortened its message's
@@ -44,35 +39,21 @@ _SUPERVISOR_LIVES = 0.5
 _FUNCTION = re.compile(rb"AWS_LAMBDA_FUNCTION_NAME=([^\0]*)")
 
 
-def now() -> datetime:
-    """The machine's clock, which the whole stack uses."""
-    return datetime.now(UTC)  # noqa: TID251 — not nextfire's code
-
-
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """A SIGKILL. `what`: ``worker`` or a key of `StackInfo.functions`; `pid`: for a worker, that of
-    its supervisor; `worker`: the worker's name in the records.
+class SoakStack:
+    """The deployed app on MiniStack, with its own workers. Implements `Target`; what is killed: a
+    worker, or a key of `StackInfo.functions`.
     """
 
-    at: datetime
-    what: str
-    pid: int
-    worker: str | None = None
-
-
-@dataclass(slots=True)
-class Log:
-    """What was done to the processes."""
-
-    kills: list[Kill] = field(default_factory=list)
-    stops: list[tuple[datetime, datetime]] = field(default_factory=list)
-    died: list[str] = field(default_factory=list)
-    """Workers that ended without a kill."""
-
-
-class SoakStack:
-    """The deployed app on MiniStack, with its own workers."""
+    victims: Mapping[str, int] = {
+        "worker": 50,
+        "watcher": 12,
+        "executor-lambda": 18,
+        "api": 12,
+        "auditor": 8,
+    }
+    slots: Mapping[str, int] = {"default": WORKERS * 4, "lambda": 1}
+    """Four per worker; one for Lambda, where the emulator has a single poller."""
+    on_lambda = 0.1
 
     def __init__(self, folder: Path, report: Callable[[str], None]) -> None:
         self._local = LocalStack(ROOT, state=folder / "stack")
@@ -119,6 +100,7 @@ class SoakStack:
 
     def restart(self, away: Callable[[], None]) -> None:
         """Stop, call *away*, start."""
+        self._report("stopping the stack cleanly: a crash would lose its state")
         down_at = now()
         with self._gate:
             self.stop()
@@ -155,7 +137,7 @@ class SoakStack:
                 if process.poll() is None:
                     continue
                 if pid not in killed:
-                    self.log.died.append(f"worker {pid} ended by itself: {process.returncode}")
+                    self._report(f"worker {pid} ended by itself: {process.returncode}")
                 del self._workers[pid]
                 self._start_worker()
 
@@ -317,23 +299,3 @@ class _Invoked(httpx2.BaseTransport):
             headers=response.get("headers"),
             request=request,
         )
-
-
-@contextmanager
-def running(report: Callable[[str], None], *, keep: bool) -> Generator[SoakStack]:
-    """Run a stack in its own temporary folder and always end it. *keep*: keep the folder for its
-    logs.
-    """
-    folder = host_folder("nextfire-soak-")
-    folder.chmod(0o711)
-    stack = SoakStack(folder, report)
-    with interrupts_raised():
-        try:
-            stack.start()
-            yield stack
-        finally:
-            stack.stop()
-            if keep:
-                report(f"logs and marks are in {folder}")
-            else:
-                shutil.rmtree(folder, ignore_errors=True)

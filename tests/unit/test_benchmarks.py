@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from benchmarks.embedded import add_own
 from benchmarks.figures import (
     Account,
     Occurrence,
@@ -20,6 +22,7 @@ from benchmarks.figures import (
     worst,
 )
 from benchmarks.report import Result
+from benchmarks.side_by_side import Figures
 from tests.builders import NOON
 
 SECOND = timedelta(seconds=1)
@@ -150,3 +153,29 @@ def test_a_figure_misses_its_bound_on_either_side() -> None:
         ("≥ 0.9", True),
         ("≤ 130 MiB", False),
     ]
+
+
+def figures(**fields: float) -> Figures:
+    values = {each.name: 1 for each in dataclasses.fields(Figures)}
+    return Figures(**values | fields)  # type: ignore[arg-type] # whole numbers
+
+
+def test_the_embedded_stack_is_compared_with_the_better_peer_figure_by_figure() -> None:
+    result, own = Result(), figures(start_p99_s=3, burst_s=12, cpu_per_run_s=0.03)
+    peers = [figures(burst_s=10, cpu_per_run_s=0.06), figures(burst_s=20, cpu_per_run_s=0.01)]
+
+    add_own(result, own, peers)
+
+    ratios = {name: value for name, value in result.values.items() if name.endswith("_ratio")}
+    assert ratios == {"start_p99_ratio": 3, "burst_ratio": 1.2, "cpu_ratio": 3}
+    bounds = {row.measured: row.met for row in result.rows if row.what.startswith("the same")}
+    assert bounds == {"1.2": True, "3": False}
+
+
+def test_without_peers_there_are_no_ratios() -> None:
+    result = Result()
+
+    add_own(result, figures(), [])
+
+    assert not [name for name in result.values if name.endswith("_ratio")]
+    assert result.values["lost"] == 1

@@ -352,3 +352,20 @@ def test_a_run_shows_which_api_it_called() -> None:
 )
 def test_a_job_shows_what_it_calls(target: dict[str, object], text: str) -> None:
     assert text in shown(render.job({**JOB, "target": target}))
+
+
+def test_status_names_the_deaths_of_parts() -> None:
+    parts = {
+        "api": {"pid": 7, "deaths": 0, "lastDeath": None},
+        "watcher": {"pid": 8, "deaths": 2, "lastDeath": "killed by SIGKILL"},
+        "worker-default-0": {"pid": None, "deaths": 1, "lastDeath": "exited with code 3"},
+    }
+
+    health = {"status": "ok", "endpoint": "http://127.0.0.1:1", "time": "now", "parts": parts}
+
+    lines = shown(render.health(health)).splitlines()
+
+    found = {line.split()[0]: " ".join(line.split()[1:]) for line in lines}
+    assert found["api"] == "pid 7"
+    assert found["watcher"] == "pid 8, died 2 times, last killed by SIGKILL"
+    assert found["worker-default-0"] == "is being started, died once, last exited with code 3"

@@ -89,4 +89,5 @@ def _part(part: Document) -> str:
     state = "is being started" if part["pid"] is None else f"pid {part['pid']}"
     if not part["deaths"]:
         return state
-    return f"{state}, started again {part['deaths']} times, last {part['lastDeath']}"
+    times = "once" if part["deaths"] == 1 else f"{part['deaths']} times"
+    return f"{state}, died {times}, last {part['lastDeath']}"
