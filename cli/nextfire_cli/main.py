@@ -188,8 +188,8 @@ def options(
         typer.Option(
             "--output",
             "-o",
-            help="Results as a table for people; as one JSON or YAML document; or only their ids, "
-            "a line each (name). Everything else goes to stderr.",
+            help="Results as a table for people, with more columns (wide); as one JSON or YAML "
+            "document; or only their ids, a line each (name). Everything else goes to stderr.",
         ),
     ] = Output.TABLE,
     profile: Annotated[

@@ -11,6 +11,7 @@ class Output(StrEnum):
     """The values of the option --output."""
 
     TABLE = "table"
+    WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
     NAME = "name"

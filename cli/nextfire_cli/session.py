@@ -60,7 +60,12 @@ class Session:
     @property
     def for_programs(self) -> bool:
         """Whether results are for programs: JSON, YAML or names."""
-        return self.output is not Output.TABLE
+        return self.output not in {Output.TABLE, Output.WIDE}
+
+    @property
+    def wide(self) -> bool:
+        """Whether tables have all their columns."""
+        return self.output is Output.WIDE
 
     @property
     def out(self) -> Console:

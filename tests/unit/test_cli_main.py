@@ -17,7 +17,7 @@ from nextfire.adapters.packages.inline_metadata import parse_inline_metadata
 from nextfire.adapters.s3.signatures import VerifyingScriptStore
 from nextfire.client.folder import write_private
 from nextfire.domain.script import ScriptSource
-from nextfire_cli import signing, waiting
+from nextfire_cli import confirmation, signing, waiting
 from nextfire_cli.main import app
 from tests.fakes import MemoryScriptStore
 
@@ -341,7 +341,6 @@ def test_a_backfill_that_goes_on_is_shown_with_its_job(call: Call, api: Api) -> 
         (["jobs", "backfill", "job_1", "--from", "2026-05-01"], "--to"),
         (["jobs", "backfill", "job_1", "--stop", "--newest-first"], "--stop"),
         (["jobs", "backfill", "job_1", "--max", "1001"], "--max"),
-        (["jobs", "delete", "job_1", "--json"], "--yes"),
         (["jobs", "list", "--limit", "0"], "--limit"),
         (["runs", "get"], "EXECUTION_ID"),
     ],
@@ -502,7 +501,19 @@ def test_a_refusal_exits_with_its_kind_and_reports_why(call: Call, api: Api) -> 
     assert json.loads(as_json.stderr) == problem
 
 
-def test_delete_asks_first(call: Call, api: Api) -> None:
+@pytest.mark.parametrize("output", [(), ("--json",)])
+def test_delete_names_yes_where_nobody_can_answer(
+    call: Call, api: Api, output: tuple[str, ...]
+) -> None:
+    result = call("jobs", "delete", "job_1", *output, input="y\n")
+
+    assert result.exit_code == 1
+    assert "add --yes" in result.stderr
+    assert not api.requests
+
+
+def test_delete_asks_first(call: Call, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confirmation, "in_terminal", lambda: True)
     refused = call("jobs", "delete", "job_1", input="n\n")
     assert refused.exit_code == 1
     assert not api.requests
