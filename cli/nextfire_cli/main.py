@@ -85,6 +85,9 @@ _COMMANDS = {
     "plan": Later("nextfire_cli.what_if", "app", "Look ahead: what jobs would do."),
     "dlq": Later("nextfire_cli.dlq", "app", "List, redrive and purge a pool's dead letters."),
     "scripts": Later("nextfire_cli.scripts", "app", "Upload the scripts that jobs run."),
+    "secrets": Later(
+        "nextfire_cli.secrets", "app", "Store the secrets that jobs of the local stack refer to."
+    ),
     "endpoints": Later(
         "nextfire_cli.endpoints", "app", "List, pause and resume destinations of HTTP callbacks."
     ),
