@@ -20,6 +20,7 @@ _GLOBAL = {
     "--endpoint": 1,
     "--profile": 1,
     "--region": 1,
+    "--context": 1,
     "--auth": 1,
 }
 """The global options and their number of values."""
@@ -67,6 +68,14 @@ _COMMANDS = {
         "status",
         "Check the health of the endpoint, by default the local stack. Exit code 1: unhealthy.",
     ),
+    "login": Later(
+        "nextfire_cli.login",
+        "login",
+        "Save the endpoint of an API and the credentials for it as a context, and use it.",
+    ),
+    "context": Later(
+        "nextfire_cli.contexts", "app", "List, select and delete contexts: the APIs of `login`."
+    ),
     "doctor": Later(
         "nextfire_cli.doctor",
         "doctor",
@@ -96,6 +105,8 @@ _COMMANDS = {
 }
 
 
+_WITHOUT_CONTEXT = {"up", "down", "demo", "backup", "restore", "login", "context"}
+"""Commands that call no API, or only the local stack."""
 _UNUSABLE = (ValueError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
@@ -204,6 +215,16 @@ def options(
             help="The API's AWS region. [dim]Default: the one in its URL, else AWS_REGION[/]"
         ),
     ] = None,
+    context_name: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="NAME",
+            envvar="NEXTFIRE_CONTEXT",
+            help="Use the endpoint and credentials of this context (nextfire login). "
+            "[dim]Default: without --endpoint and without a local stack, the current one[/]",
+        ),
+    ] = None,
     auth: Annotated[
         Auth | None,
         typer.Option(
@@ -226,7 +247,21 @@ def options(
 
     # What is there already stands in for the network (tests).
     output = Output.JSON if as_json else output
-    context.obj = Session(endpoint, output, profile, region, transport=context.obj, auth=auth)
+    caller = Session(endpoint, output, profile, region, transport=context.obj, auth=auth)
+    context.obj = caller
+    if context.invoked_subcommand in _WITHOUT_CONTEXT:
+        return
+    typed = _is_typed(context, "context_name")
+    if typed and _is_typed(context, "endpoint"):
+        raise typer.BadParameter("give one of them", param_hint="--context, --endpoint")
+    if typed or not endpoint:
+        context.obj = caller.in_context(context_name)
+
+
+def _is_typed(context: typer.Context, parameter: str) -> bool:
+    """Whether *parameter* is on the command line, not in the environment."""
+    source = context.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def whole_command() -> Any:  # noqa: ANN401 — Click's classes, as Typer vendors them

@@ -18,7 +18,17 @@ class Output(StrEnum):
 
 
 _LISTS = ("items", "results", "runs")
-_NAMES = ("executionId", "jobId", "keyId", "endpoint", "handler", "version", "messageId")
+_NAMES = (
+    "context",
+    "executionId",
+    "jobId",
+    "keyId",
+    "endpoint",
+    "handler",
+    "version",
+    "messageId",
+    "name",
+)
 
 
 def names(document: object) -> Iterator[str]:
