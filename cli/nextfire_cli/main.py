@@ -15,6 +15,7 @@ from nextfire_cli.output import Output
 
 _GLOBAL = {
     "--json": 0,
+    "--debug": 0,
     "--output": 1,
     "-o": 1,
     "--endpoint": 1,
@@ -225,6 +226,12 @@ def options(
             "[dim]Default: without --endpoint and without a local stack, the current one[/]",
         ),
     ] = None,
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug", help="Show requests and responses on stderr, without keys and payloads."
+        ),
+    ] = False,
     auth: Annotated[
         Auth | None,
         typer.Option(
@@ -249,6 +256,10 @@ def options(
     output = Output.JSON if as_json else output
     caller = Session(endpoint, output, profile, region, transport=context.obj, auth=auth)
     context.obj = caller
+    if debug:
+        from nextfire_cli.debug import show_exchanges
+
+        context.call_on_close(show_exchanges(caller))
     if context.invoked_subcommand in _WITHOUT_CONTEXT:
         return
     typed = _is_typed(context, "context_name")
