@@ -67,7 +67,7 @@ _COMMANDS = {
     "status": Later(
         "nextfire_cli.state",
         "status",
-        "Check the health of the endpoint, by default the local stack. Exit code 1: unhealthy.",
+        "Check whether jobs run on time, by default on the local stack. Exit code 1: they do not.",
     ),
     "login": Later(
         "nextfire_cli.login",

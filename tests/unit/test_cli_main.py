@@ -64,6 +64,12 @@ QUOTAS = {
 }
 
 
+STATUS = {
+    "status": "ok",
+    "time": "2026-05-24T10:00:00Z",
+    "endpoint": ENDPOINT,
+    "activity": {"failed": 1, "more": False},
+}
 BETWEEN = ("--from", "2026-05-01T00:00:00Z", "--to", "2026-05-03T00:00:00Z")
 
 
@@ -102,6 +108,7 @@ def api() -> Api:
             "POST /v1/jobs/job_1/resume": JOB | {"revision": 3},
             "GET /v1/jobs/job_1/executions": {"items": [RUN]},
             f"GET /v1/executions/{RUN['executionId']}": RUN,
+            "GET /v1/executions": {"items": [RUN | {"state": "DEAD"}]},
             "GET /v1/quotas": QUOTAS,
             "GET /v1/health": {"status": "ok", "time": "2026-05-24T10:00:00Z"},
         }
@@ -371,7 +378,7 @@ def test_wrong_usage_exits_with_2_and_sends_no_request(
         (["jobs", "resume", "job_1"], JOB | {"revision": 3}),
         (["runs", "list", "job_1"], {"items": [RUN]}),
         (["runs", "get", RUN["executionId"]], RUN),
-        (["status"], {"status": "ok", "time": "2026-05-24T10:00:00Z", "endpoint": ENDPOINT}),
+        (["status"], STATUS),
     ],
 )
 def test_json_is_one_document_and_may_be_asked_for_anywhere(
