@@ -21,6 +21,7 @@ from nextfire.domain.key_text import parse
 from nextfire_cli.errors import CliError
 from nextfire_cli.escaping import escaped
 from nextfire_cli.output import Output, names
+from nextfire_cli.remedies import in_words_of_the_command
 
 if TYPE_CHECKING:
     import httpx2
@@ -120,7 +121,8 @@ class Session:
         else:
             problem = escaped(error.problem, keep="\n")
             self.err.print(Text.assemble(("Error: ", "bold red"), problem))
-            for line in error.remedy.split("\n") if error.remedy else ():
+            remedy = in_words_of_the_command(error.remedy)
+            for line in remedy.split("\n") if remedy else ():
                 self.err.print(Text("  " + escaped(line, keep="\t")))
 
     def stack(self) -> "StackInfo | EmbeddedInfo | None":

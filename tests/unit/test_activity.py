@@ -28,8 +28,10 @@ BUSY = replace(
             replace(IDLE, queued=2000, wait=timedelta(seconds=11)),
             {},
             [
-                "2000 runs wait for a worker, the oldest for 11 s: more workers would help "
-                + "(nextfire up --workers N)"
+                (
+                    "2000 runs wait for a worker, the oldest for 11 s: more workers would help"
+                    " (nextfire up --workers N)"
+                )
             ],
         ),
     ],
