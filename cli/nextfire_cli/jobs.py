@@ -12,6 +12,7 @@ from nextfire_cli.flags import WHEN
 from nextfire_cli.job_control import JobId, delete, drain, pause, resume, skip_next
 from nextfire_cli.job_files import read_jobs, read_labels
 from nextfire_cli.job_runs import backfill, run
+from nextfire_cli.missing_scripts import Strict, check_scripts
 from nextfire_cli.options import takes
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -35,8 +36,10 @@ def create(
             help="1 to 64 letters, digits, hyphens, underscores. [dim]Default: generated[/]",
         ),
     ] = None,
+    strict: Strict = False,
 ) -> None:
-    """Create a job. When this returns, the job and its next run are stored.
+    """Create a job. When this returns, the job and its next run are stored. Warns if its script has
+    not been uploaded.
 
     [bold]Examples[/]
       nextfire jobs create --in 5s --handler hello
@@ -59,7 +62,9 @@ def create(
     if by_flags and not document.get("target", {}).keys() - {"pool", "env"}:
         raise typer.BadParameter("say what to run", param_hint="--handler, --http or --aws")
     caller = session.of(context)
-    job = caller.client().create_job(document).document
+    client = caller.client()
+    check_scripts(caller, client, [document], strict=strict)
+    job = client.create_job(document).document
     caller.show(job, render.job(job))
 
 
@@ -177,7 +182,9 @@ def upcoming(context: typer.Context, job_id: JobId, count: Count = 10) -> None:
 
 @app.command()
 @takes()
-def update(context: typer.Context, job_id: JobId, document: Document) -> None:
+def update(
+    context: typer.Context, job_id: JobId, document: Document, strict: Strict = False
+) -> None:
     """Change a job. Fields without a flag keep their values.
 
     [bold]Examples[/]
@@ -189,7 +196,9 @@ def update(context: typer.Context, job_id: JobId, document: Document) -> None:
     if not document:
         raise typer.BadParameter("name at least one thing to change, e.g. --cron or -f")
     caller = session.of(context)
-    job = caller.client().change_job(job_id, document).document
+    client = caller.client()
+    check_scripts(caller, client, [document], strict=strict)
+    job = client.change_job(job_id, document).document
     caller.show(job, render.job(job))
 
 
