@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import time
@@ -21,18 +20,13 @@ import httpx2
 from benchmarks.embedded import state_folder
 from benchmarks.harness import Child, Stack, wait_until
 from benchmarks.harness import stack as running_stack
+from benchmarks.invocations import BATCH, INVOCATIONS, lambda_seconds
 from benchmarks.report import Result, tell
 from nextfire import Client
-from nextfire.adapters.aws.clients import sqs
-from nextfire.adapters.sqs.run_queue import SqsInbox, SqsRunQueue
+from nextfire.adapters.sqs.run_queue import SqsRunQueue
 from nextfire.client.bearer import Bearer
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.message import RunMessage
-from nextfire.settings import ExecutorSettings
-from nextfire.usecases.concurrent_batch import ConcurrentBatch
-from nextfire.usecases.handled import Disposition, Handled
-from nextfire.wiring.execution import executor_config, executor_ports
-from nextfire.wiring.executor import build_executor
 from nextfire_cli.local.embedded import EmbeddedStack
 
 POOL = "calls"
@@ -40,8 +34,6 @@ CALLS = 2000
 WAIT = 0.1
 """Seconds that the server takes for a response."""
 SLOTS = 64
-INVOCATIONS = 20
-BATCH = 10
 BOUND_LAST_START = 2.0
 BOUND_LAMBDA = 1 / 6
 _LEASE = timedelta(seconds=60)
@@ -52,11 +44,19 @@ _PER_REQUEST = 100
 
 
 def measure() -> Result:
-    """Run the embedded stack, and then a worker on the emulated one, against a real server; then
-    batches as the Lambda function processes them.
+    """Run the embedded stack, batches as the Lambda function processes them, and a worker on the
+    emulated stack, against a real server.
     """
     result = Result()
     _embedded(result)
+    with state_folder("bench-callbacks-") as state, local_receiver(state) as (url, log):
+        concurrent, alone = lambda_seconds(state, f"{url}/callback")
+    result.add(
+        "lambda_seconds_ratio",
+        f"seconds of an invocation per call, in batches of {BATCH}; of one call at a time",
+        concurrent / alone,
+        most=BOUND_LAMBDA,
+    )
     with running_stack(watcher=False) as stack, receiver(stack) as (url, log):
         worker = _worker(stack)
         runs = _Runs(stack, f"{url}/callback")
@@ -68,21 +68,15 @@ def measure() -> Result:
         stack.end(worker)
         last = _Calls(log, {key.execution_id for key in sent}).last - sent_at
         bare = _bare(url, log)
-        concurrent, alone = _lambda_seconds(stack, runs)
     result.add("emulated_last_start_ratio", "the same on the emulated stack", last / bare)
-    result.add(
-        "lambda_seconds_ratio",
-        f"seconds of an invocation per call, in batches of {BATCH}; of one call at a time",
-        concurrent / alone,
-        most=BOUND_LAMBDA,
-    )
     result.notes.append(
         f"Embedded: {CALLS} jobs due at one instant, sent by the watcher, called by a worker with "
         f"{SLOTS} slots. Emulated: {CALLS} messages sent at once, called by a worker with {SLOTS} "
         "slots; MiniStack serves one request after the other. A server "
         f"that responds after {WAIT} s over plain HTTP; a bare loop of httpx2 with {SLOTS} "
         f"connections. {INVOCATIONS * BATCH} calls in batches of {BATCH}, and {INVOCATIONS} one at "
-        "a time. Everything shares the processors."
+        "a time, by what the function runs, with the embedded stack's adapters. Everything shares "
+        "the processors."
     )
     return result
 
@@ -161,19 +155,6 @@ def _bare(url: str, log: Path) -> float:
     return max(at for at, key in arrivals(log) if key.startswith("bare-")) - began
 
 
-class _Quiet:
-    """`MessageNotices` that report trouble only."""
-
-    def warn(self, what: str, why: Exception | str) -> None:
-        tell(f"{what}: {why}")
-
-    fail = warn
-
-    def handled(self, handled: Handled) -> None:
-        if handled.disposition is not Disposition.ACKNOWLEDGE:
-            tell(handled.reason)
-
-
 class _Runs:
     """Sends runs of one MANUAL job that calls *url*, and waits for them."""
 
@@ -224,44 +205,6 @@ class _Runs:
         wait_until(over, most=_MOST, what=f"{len(keys)} runs; see {worker.log}")
 
 
-def _lambda_seconds(stack: Stack, runs: _Runs) -> tuple[float, float]:
-    """Seconds per call of batches, and of one call at a time, in this process."""
-    stack.become_worker(POOL)
-    os.environ["NEXTFIRE_AWS_CLIENT"] = "lean"  # as in a deployment
-    settings = ExecutorSettings.read()
-    config = executor_config(settings, worker="benchmark")
-    batch = build_executor(executor_ports(settings), config, _Quiet())
-    inbox = SqsInbox(sqs(long_poll=True), queue_url=settings.queue_url)
-    with ThreadPoolExecutor(BATCH) as threads:
-        concurrent: ConcurrentBatch[Any] = ConcurrentBatch(batch, threads)
-        _invocations(runs, inbox, concurrent, BATCH, 1)  # starts threads and connections
-        tell(f"{INVOCATIONS} invocations with {BATCH} calls")
-        together = _invocations(runs, inbox, concurrent, BATCH, INVOCATIONS)
-        tell(f"{INVOCATIONS} invocations with one call")
-        alone = _invocations(runs, inbox, batch, 1, INVOCATIONS)
-    return together, alone
-
-
-def _invocations(runs: _Runs, inbox: SqsInbox, batch: Any, size: int, number: int) -> float:  # noqa: ANN401
-    """Process up to *number* times *size* messages, in batches of up to *size*. Returns the seconds
-    per call.
-    """
-    runs.send(number * size)
-    seconds, calls, taken = 0.0, 0, 0
-    while taken < number * size:
-        received = inbox.receive(size, wait=timedelta(seconds=5), hidden_for=_LEASE)
-        if not received and taken:
-            tell(f"{number * size - taken} messages went to a receive of the worker that ended")
-            break
-        taken += len(received)
-        began = time.perf_counter()
-        stay = batch.carry_out(received, stopping=lambda: False)
-        seconds += time.perf_counter() - began
-        calls += len(received) - len(stay)
-        inbox.acknowledge(received)
-    return seconds / calls
-
-
 async def _bare_loop(url: str) -> None:
     limits = httpx2.Limits(max_connections=SLOTS, max_keepalive_connections=0)
     async with httpx2.AsyncClient(limits=limits, timeout=60, trust_env=False) as client:
@@ -290,9 +233,11 @@ def local_receiver(folder: Path) -> Iterator[tuple[str, Path]]:
     log = folder / "arrivals"
     program = [sys.executable, "-m", "benchmarks.receiver", str(log), str(WAIT)]
     with subprocess.Popen(program) as process:
-        wait_until(log.exists, most=timedelta(seconds=20), what="the server")
-        yield log.read_text().splitlines()[0], log
-        process.terminate()
+        try:
+            wait_until(log.exists, most=timedelta(seconds=20), what="the server")
+            yield log.read_text().splitlines()[0], log
+        finally:
+            process.terminate()
 
 
 @contextmanager

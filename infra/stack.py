@@ -22,7 +22,7 @@ from infra.constructs.grants import allow, dynamodb, only_attributes
 from infra.constructs.monitoring import Monitoring
 from infra.constructs.pool import Pool
 from infra.constructs.private_network import PrivateNetwork
-from infra.constructs.stores import ATTENTION_INDEX, Stores
+from infra.constructs.stores import DEAD_INDEX, Stores
 from infra.constructs.watcher import WatcherRules
 from infra.constructs.worker_service import WorkerService, create_vpc
 from infra.constructs.worker_trust import worker_trust
@@ -177,10 +177,10 @@ class NextfireStack(Stack):
         # It cancels runs, and lists and redrives dead runs. Undoing a skip deletes a record.
         allow(
             api.role,
-            dynamodb("GetItem", "PutItem", "Query", "UpdateItem", "DeleteItem"),
+            dynamodb("GetItem", "BatchGetItem", "PutItem", "Query", "UpdateItem", "DeleteItem"),
             stores.runs.table_arn,
         )
-        allow(api.role, dynamodb("Query"), f"{stores.runs.table_arn}/index/{ATTENTION_INDEX}")
+        allow(api.role, dynamodb("Query"), f"{stores.runs.table_arn}/index/{DEAD_INDEX}")
         self._grant_read(api.role, stores.outputs)
         # Users upload scripts with URLs that the API presigned.
         allow(api.role, ["s3:PutObject"], stores.scripts.arn_for_objects("*"))

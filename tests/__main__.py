@@ -27,6 +27,8 @@ _SIDE_BY_SIDE = ["-n", str(os.cpu_count() or 2), "--dist", "worksteal"]
 """Each process has tests that follow each other, so that a module's fixtures are made once."""
 _CACHES = Path(".pytest_cache", "plan").absolute()
 """A folder for each command of the plan, in which pytest records the tests that failed."""
+_PATIENT = ["--timeout", "1800"]
+"""A test with many cases may take longer than a hanging short one is allowed."""
 _SEEDED = ("audit", "schedule_cronsim", "schedule_oracle", "stretch", "zones")
 
 
@@ -94,6 +96,7 @@ def _long() -> _Plan:
         {
             "seeds": [
                 *_PYTEST,
+                *_PATIENT,
                 *_SIDE_BY_SIDE,
                 *seeded,
                 "tests/unit/test_script_runner.py",
@@ -104,18 +107,20 @@ def _long() -> _Plan:
             "histories": [*_PYTHON, "tests.simulation", "--seeds", "10000"],
             "security": [
                 *_PYTEST,
+                *_PATIENT,
                 "tests/security/test_hostile_script.py",
                 "tests/security/test_cpu_per_byte.py",
             ],
             "integration": [
                 *_PYTEST,
+                *_PATIENT,
                 *_SIDE_BY_SIDE,
                 "tests/integration",
                 "tests/model",
                 "tests/infra",
             ],
         },
-        [_Background("local stack", [*_PYTEST, *of_stack])],
+        [_Background("local stack", [*_PYTEST, *_PATIENT, *of_stack])],
     )
 
 

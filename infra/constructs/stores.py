@@ -12,7 +12,7 @@ from constructs import Construct
 
 from infra.settings import OUTPUT_RETENTION, AuditLockSettings, Settings
 
-ATTENTION_INDEX = "attention"
+DEAD_INDEX = "dead"
 _TEXT = dynamodb.AttributeType.STRING
 
 
@@ -76,12 +76,13 @@ class Stores(Construct):
             stream=_Stream(adopt.streams.runs),
         )
         if isinstance(self.runs, dynamodb.Table):
-            # A sparse index: only runs that need attention have its keys; others cost nothing.
+            # A sparse index: only DEAD runs have its keys; others cost nothing. Entries are small:
+            # a mass failure writes one for each run.
             self.runs.add_global_secondary_index(
-                index_name=ATTENTION_INDEX,
+                index_name=DEAD_INDEX,
                 partition_key=_key("attention"),
                 sort_key=_key("attention_at"),
-                projection_type=dynamodb.ProjectionType.ALL,
+                projection_type=dynamodb.ProjectionType.KEYS_ONLY,
             )
         self.control = self._table("Control", adopt.control, partition="id")
         self.keys = self._table(

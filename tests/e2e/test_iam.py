@@ -180,7 +180,7 @@ def _note_use(stack: Stack, client: Any) -> None:
 def _list_dead(stack: Stack, client: Any) -> None:
     client.query(
         TableName=stack.info.tables["runs"],
-        IndexName="attention",
+        IndexName="dead",
         KeyConditionExpression="attention = :tenant",
         ExpressionAttributeValues={":tenant": {"S": "0"}},
     )

@@ -61,7 +61,7 @@ def test_tables_outlive_the_stack_and_can_be_restored(template: Template) -> Non
         assert recovery["PointInTimeRecoveryEnabled"] is True
 
 
-def test_runs_expire_and_index_what_needs_attention(template: Template) -> None:
+def test_runs_expire_and_an_index_has_the_keys_of_dead_ones(template: Template) -> None:
     [runs] = [
         table
         for table in properties(template, "DynamoDB::Table")
@@ -70,8 +70,8 @@ def test_runs_expire_and_index_what_needs_attention(template: Template) -> None:
 
     assert runs["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
     [index] = runs["GlobalSecondaryIndexes"]
-    assert index["IndexName"] == "attention"
-    assert index["Projection"] == {"ProjectionType": "ALL"}
+    assert index["IndexName"] == "dead"
+    assert index["Projection"] == {"ProjectionType": "KEYS_ONLY"}
 
 
 def bucket_of(template: Template, output: str) -> tuple[str, dict[str, Any]]:

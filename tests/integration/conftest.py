@@ -82,7 +82,7 @@ class Tables:
 
     @cached_property
     def runs(self) -> str:
-        return self._create("runs", "job", "run_id", index=("attention", "attention_at"))
+        return self._create("runs", "job", "run_id", index=("dead", "attention", "attention_at"))
 
     @cached_property
     def control(self) -> str:
@@ -100,7 +100,7 @@ class Tables:
     def endpoints(self) -> str:
         return self._create("endpoints", "owner", "destination")
 
-    def _create(self, name: str, *key: str, index: tuple[str, str] | None = None) -> str:
+    def _create(self, name: str, *key: str, index: tuple[str, str, str] | None = None) -> str:
         def schema(names: tuple[str, ...]) -> Any:
             roles = ("HASH", "RANGE")
             return [{"AttributeName": n, "KeyType": r} for n, r in zip(names, roles, strict=False)]
@@ -110,15 +110,15 @@ class Tables:
             request["GlobalSecondaryIndexes"] = [
                 {
                     "IndexName": index[0],
-                    "KeySchema": schema(index),
-                    "Projection": {"ProjectionType": "ALL"},
+                    "KeySchema": schema(index[1:]),
+                    "Projection": {"ProjectionType": "KEYS_ONLY"},
                 }
             ]
         self._client.create_table(
             TableName=name + self._suffix,
             KeySchema=schema(key),
             AttributeDefinitions=[
-                {"AttributeName": name, "AttributeType": "S"} for name in (*key, *(index or ()))
+                {"AttributeName": name, "AttributeType": "S"} for name in (*key, *(index or ())[1:])
             ],
             BillingMode="PAY_PER_REQUEST",
             **request,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from botocore.exceptions import ClientError  # noqa: TID251 — to reject like AWS
@@ -17,14 +17,14 @@ from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
-from nextfire.adapters.dynamodb.run_items import RETENTION
+from nextfire.adapters.dynamodb.run_items import DEAD_SHARDS, RETENTION
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.adapters.sqs.run_queue import SqsDelivery, SqsInbox, SqsRunQueue
 from nextfire.domain.due import BrokenEntry, Slot
 from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.instants import to_ms
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
-from tests.builders import NOON, a_fire, a_job, a_key, a_message, at, job_key, run_key
+from tests.builders import NOON, a_fire, a_job, a_key, a_message, a_retry, at, job_key, run_key
 from tests.fakes import InlineExecutor
 from tests.integration.conftest import Tables
 
@@ -356,3 +356,61 @@ def test_unacknowledged_messages_of_a_batch_are_reported() -> None:
     deliveries = [SqsDelivery(client, "url", "body", "handle", f"m{n}", "group") for n in range(2)]
 
     assert SqsInbox(client, queue_url="url").acknowledge(deliveries) == ["m1: Expired"]
+
+
+def _die(runs: DynamoDbRunStore, number: int) -> Run:
+    key = run_key(NOON + timedelta(seconds=number))
+    run = runs.claim(
+        a_message(key),
+        token="t",
+        worker="w",
+        pool="default",
+        job_revision=1,
+        now=NOON,
+        lease_until=at("12:01"),
+    ).run
+    return runs.advance(run, run.ended(RunState.DEAD, FAILED, at("12:05"))).run
+
+
+def test_runs_of_one_job_that_die_together_are_spread_over_the_shards_of_the_index(
+    dynamodb: DynamoDBClient, tables: Tables
+) -> None:
+    runs = Adapters(dynamodb, tables).runs
+    died = [_die(runs, number) for number in range(60)]
+
+    entries = dynamodb.scan(TableName=tables.runs, IndexName="dead")["Items"]
+
+    assert len({entry["attention"]["S"] for entry in entries}) == DEAD_SHARDS
+    assert {*entries[0]} == {"attention", "attention_at", "job", "run_id"}
+    listed: list[Run] = []
+    cursor = None
+    while not listed or cursor:
+        page = runs.list_dead("acme", first=NOON, last=at("13:00"), cursor=cursor, limit=7)
+        listed += page.items
+        cursor = page.cursor
+    assert listed == sorted(died, key=lambda run: run.key.execution_id, reverse=True)
+
+
+def test_a_run_that_lives_again_is_not_listed_though_the_index_still_has_it(
+    dynamodb: DynamoDBClient, tables: Tables
+) -> None:
+    runs = DynamoDbRunStore(dynamodb, table=tables.runs, due_table=tables.due, shards=1)
+    [dead, redriven] = (_die(runs, number) for number in range(2))
+    entries = dynamodb.scan(TableName=tables.runs, IndexName="dead")["Items"]
+    to = redriven.redriven("redriven", at("12:06"))
+    assert runs.redrive(to, a_retry(to.key, at("12:06"), dispatch=to.dispatch), NOON).taken
+
+    class Lagging:
+        """A client whose index has not seen the redrive."""
+
+        def query(self, **request: Any) -> Any:
+            shard = request["ExpressionAttributeValues"][":shard"]
+            return {"Items": [entry for entry in entries if entry["attention"] == shard]}
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(dynamodb, name)
+
+    lagging = DynamoDbRunStore(cast("DynamoDBClient", Lagging()), table=tables.runs)
+    page = lagging.list_dead("acme", first=NOON, last=at("13:00"), cursor=None, limit=7)
+
+    assert page.items == [dead]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
+from zlib import crc32
 
 from nextfire.adapters.dynamodb.fields import (
     EXECUTORS,
@@ -137,16 +138,32 @@ def _last_step(run: Run) -> datetime | None:
     return run.attempts[-1].finished_at or run.attempts[-1].started_at
 
 
+DEAD_SHARDS = 8
+"""Partitions of a tenant's DEAD runs in the index. Each takes 1,000 deaths per second."""
+
+
 def dead_runs(tenant: str) -> str:
-    """The partition of the index `attention` with the DEAD runs of *tenant*."""
+    """The name of the DEAD runs of *tenant*: the beginning of `dead_shard`."""
     return f"{tenant}#{RunState.DEAD.value}"
 
 
+def dead_shard(tenant: str, shard: int) -> str:
+    """A partition of the index `dead`, with a part of *tenant*'s DEAD runs. *shard*: below
+    `DEAD_SHARDS`.
+    """
+    return f"{dead_runs(tenant)}#{shard}"
+
+
 def _attention(run: Run) -> str | None:
-    return dead_runs(run.key.job.tenant) if run.state is RunState.DEAD else None
+    if run.state is not RunState.DEAD:
+        return None
+    # By run, not by job: the runs of one job may all die at once, for example those of a backfill.
+    shard = crc32(run.key.execution_id.encode()) % DEAD_SHARDS
+    return dead_shard(run.key.job.tenant, shard)
 
 
-def _attention_at(run: Run) -> str | None:
+def attention_at(run: Run) -> str | None:
+    """The sort key of *run* in the index: the instant of its death and its id."""
     if run.state is not RunState.DEAD:
         return None
     return f"{to_ms(_changed_at(run)):013d}#{run.key.execution_id}"
@@ -211,7 +228,7 @@ STEP: tuple[Field[Run], ...] = (
         decoded=False,
     ),
     Field("attention", TEXT, EXECUTORS, get=_attention, decoded=False),
-    Field("attention_at", TEXT, EXECUTORS, get=_attention_at, decoded=False),
+    Field("attention_at", TEXT, EXECUTORS, get=attention_at, decoded=False),
     *_value("result", lambda run: run.result),
     STAMP,
 )

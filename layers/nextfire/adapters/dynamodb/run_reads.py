@@ -8,9 +8,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.errors import translated
+from nextfire.adapters.dynamodb.batch_reads import read_all
 from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
 from nextfire.adapters.dynamodb.items import Item, to_item
-from nextfire.adapters.dynamodb.run_items import dead_runs, decode_run, encode_key, partition
+from nextfire.adapters.dynamodb.run_items import (
+    DEAD_SHARDS,
+    dead_shard,
+    decode_run,
+    encode_key,
+    partition,
+)
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import JOB_ID, JobKey, RunKey, first_run_id
 from nextfire.domain.instants import to_ms
@@ -21,8 +28,8 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _RUN_ID = re.compile(r"[0-9]{8}T[0-9]{9}Z-[a-z0-9]{8,32}")
-_INDEX = "attention"
-_ATTENTION_AT = re.compile(rf"[0-9]{{13}}#({JOB_ID.pattern})\.({_RUN_ID.pattern})")
+_INDEX = "dead"
+_ATTENTION_AT = re.compile(rf"[0-9]{{13}}#{JOB_ID.pattern}\.{_RUN_ID.pattern}")
 
 
 class RunReads:
@@ -35,31 +42,48 @@ class RunReads:
     def list_dead(
         self, tenant: str, *, first: datetime, last: datetime, cursor: str | None, limit: int
     ) -> Page[Run]:
-        attention = dead_runs(tenant)
+        """See `RunStore.list_dead`. The index has only keys: a write of an index entry with all
+        attributes takes up to 33 write units, and a thousand units per second is the most that
+        DynamoDB writes to a partition.
+        """
         low, high = f"{to_ms(first):013d}", f"{to_ms(last):013d}~"
+        if cursor is not None:
+            high = min(high, _just_before(decode_cursor(cursor, _ATTENTION_AT)))
+        if high < low:  # which DynamoDB rejects
+            return Page([], None)
+        found: list[Item] = []
+        for shard in range(DEAD_SHARDS):
+            found += self._newest_dead(dead_shard(tenant, shard), low, high, limit + 1)
+        found.sort(key=_attention_at, reverse=True)
+        listed = found[:limit]
+        keys = [{name: item[name] for name in ("job", "run_id")} for item in listed]
+        items = read_all(self._client, self._table, keys, {}, "list dead runs") if keys else []
+        # A run whose entry is not up to date may live again, or have died again later.
+        current = {_attention_at(item): item for item in items if "attention_at" in item}
+        there = [current[at] for at in map(_attention_at, listed) if at in current]
+        runs, unreadable = decode_all(there, _execution_id)
+        more = encode_cursor(_attention_at(listed[-1])) if len(found) > limit else None
+        return Page(runs, more, unreadable)
+
+    def _newest_dead(self, shard: str, low: str, high: str, limit: int) -> list[Item]:
+        """Up to *limit* entries of *shard* with a sort key from *low* to *high*, newest first."""
         request: dict[str, Any] = {
             "TableName": self._table,
             "IndexName": _INDEX,
-            "KeyConditionExpression": "attention = :attention AND attention_at BETWEEN :a AND :b",
-            "ExpressionAttributeValues": to_item({":attention": attention, ":a": low, ":b": high}),
+            "KeyConditionExpression": "attention = :shard AND attention_at BETWEEN :low AND :high",
+            "ExpressionAttributeValues": to_item({":shard": shard, ":low": low, ":high": high}),
             "ScanIndexForward": False,
             "Limit": limit,
         }
-        if cursor is not None:
-            attention_at = decode_cursor(cursor, _ATTENTION_AT)
-            job_id, _, run_id = attention_at.partition("#")[2].partition(".")
-            # DynamoDB rejects a start key outside the range.
-            if attention_at < low:
-                return Page([], None)
-            if attention_at < high:
-                request["ExclusiveStartKey"] = encode_key(
-                    RunKey(JobKey(tenant, job_id), run_id)
-                ) | to_item({"attention": attention, "attention_at": attention_at})
-        with translated("list dead runs"):
-            answer = self._client.query(**request)
-        end = answer.get("LastEvaluatedKey")
-        runs, unreadable = decode_all(answer["Items"], _execution_id)
-        return Page(runs, encode_cursor(end["attention_at"]["S"]) if end else None, unreadable)
+        found: list[Item] = []
+        while True:
+            with translated("list dead runs"):
+                answer = self._client.query(**request)
+            found += answer["Items"]
+            if len(found) >= limit or "LastEvaluatedKey" not in answer:
+                return found
+            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+            request["Limit"] = limit - len(found)
 
     def get(self, key: RunKey, *, consistent: bool) -> Run | None:
         with translated("get run"):
@@ -138,6 +162,15 @@ class RunReads:
         last = answer.get("LastEvaluatedKey")
         runs, unreadable = decode_all(answer["Items"], lambda item: str(item["run_id"]["S"]))
         return Page(runs, encode_cursor(last["run_id"]["S"]) if last else None, unreadable)
+
+
+def _attention_at(item: Item) -> str:
+    return str(item["attention_at"]["S"])
+
+
+def _just_before(sort_key: str) -> str:
+    """The end of a range that contains all sort keys below *sort_key*, and not *sort_key*."""
+    return f"{sort_key[:-1]}{chr(ord(sort_key[-1]) - 1)}~"
 
 
 def _execution_id(item: Item) -> str:

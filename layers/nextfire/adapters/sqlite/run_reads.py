@@ -27,15 +27,21 @@ from nextfire.domain.ports.pages import Page, Unreadable
 from nextfire.domain.run import Run, RunState
 
 _ATTENTION_AT = re.compile(rf"[0-9]{{13}}#{JOB_ID.pattern}\.{RUN_ID.pattern}")
-# The list of the table says for two attributes that only SKIPPED records write them: on DynamoDB
-# the claim sets them on others.
-_SET_BY_CLAIMS: dict[str, Field[Run]] = {
+_OTHERWISE: dict[str, Field[Run]] = {
+    # The list of the table says that only SKIPPED records write these two: on DynamoDB the claim
+    # sets them on others.
     "pool": Field("pool", TEXT),
     "dispatched_at": Field("dispatched_at", INSTANT),
+    # One partition: here no partition has a limit.
+    "attention": Field(
+        "attention",
+        TEXT,
+        get=lambda run: dead_runs(run.key.job.tenant) if run.state is RunState.DEAD else None,
+    ),
 }
 _NAMES = frozenset(names(RUNS_TABLE))
 _encode = encoder(
-    _SET_BY_CLAIMS.get(each.name, each) for each in RUNS_TABLE[len(KEY) :] if each is not MARKS
+    _OTHERWISE.get(each.name, each) for each in RUNS_TABLE[len(KEY) :] if each is not MARKS
 )
 
 

@@ -1,0 +1,105 @@
+"""Checks the AWS account before a deployment: credentials, bootstrap, concurrency of Lambda."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol
+
+from infra.settings import Settings
+
+_CONTEXT_FLAGS = ("-c", "--context")
+
+
+class Account(Protocol):
+    """The account and region of the caller's credentials. Each method raises an error with a text
+    for the user if it gets no answer.
+    """
+
+    def name(self) -> str:
+        """Number and region, for example ``111122223333 in eu-central-1``."""
+
+    def is_bootstrapped(self) -> bool:
+        """Whether the account and region are prepared for the CDK."""
+
+    def concurrent_executions(self) -> int:
+        """The quota "Concurrent executions" of Lambda."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found. *prevents*: a deployment would fail, or jobs would not run on time."""
+
+    text: str
+    prevents: bool = False
+
+
+def check(settings: Settings, account: Account) -> list[Finding]:
+    """The findings for a deployment of *settings* to *account*."""
+    try:
+        findings = [Finding(f"account {account.name()}")]
+    except Exception as error:  # noqa: BLE001 — the SDK has many
+        return [Finding(f"no credentials that AWS accepts: {error}. {_CREDENTIALS}", prevents=True)]
+    checks: Sequence[Callable[[], list[Finding]]] = (
+        lambda: _bootstrap(account),
+        lambda: _concurrency(settings, account.concurrent_executions()),
+    )
+    for each in checks:
+        try:
+            findings += each()
+        except Exception as error:  # noqa: BLE001 — whoever may deploy need not be allowed to look
+            findings.append(Finding(f"not checked: {error}"))
+    return findings
+
+
+_CREDENTIALS = "Set AWS_PROFILE, or keys and AWS_REGION; `aws sts get-caller-identity` shows them."
+
+
+def _bootstrap(account: Account) -> list[Finding]:
+    if account.is_bootstrapped():
+        return []
+    text = "it is not bootstrapped for the CDK: run `make bootstrap` once, as an administrator"
+    return [Finding(text, prevents=True)]
+
+
+def _concurrency(settings: Settings, quota: int) -> list[Finding]:
+    assumed, pools = settings.account_concurrency, _lambda_pools(settings)
+    if assumed > quota:
+        text = (
+            f"accountConcurrency is {assumed}, and the quota is {quota}: executors could use up "
+            f"what the watcher needs. Set accountConcurrency to {quota}, or request a higher quota "
+            '"Concurrent executions" of Lambda (code L-B99A9384) first'
+        )
+        return [Finding(text, prevents=True)]
+    if assumed < quota and pools:
+        text = (
+            f"accountConcurrency is {assumed}, and the quota is {quota}: each of the pools "
+            f"{', '.join(pools)} executes at most {settings.concurrency.pool} messages at once. "
+            f"Set accountConcurrency to {quota} if no other functions of the account need it"
+        )
+        return [Finding(text)]
+    return []
+
+
+def _lambda_pools(settings: Settings) -> list[str]:
+    return [name for name, pool in settings.pools.items() if pool.executor == "lambda"]
+
+
+def settings_of(arguments: Sequence[str], root: Path) -> Settings:
+    """The settings of a CDK command with *arguments*: those of ``cdk.json`` in *root*, and ``-c``.
+
+    Raises:
+        pydantic.ValidationError: They are invalid.
+    """
+    context: dict[str, Any] = json.loads(root.joinpath("cdk.json").read_text())["context"]
+    return Settings.from_context({**context, **given_context(arguments)})
+
+
+def given_context(arguments: Sequence[str]) -> Mapping[str, str]:
+    """The values of ``-c key=value`` and ``--context key=value`` in *arguments*."""
+    found = [value for flag, value in pairwise(arguments) if flag in _CONTEXT_FLAGS]
+    found += [each.partition("=")[2] for each in arguments if each.startswith("--context=")]
+    return dict(each.split("=", 1) for each in found if "=" in each)

@@ -1,0 +1,37 @@
+"""The AWS account of the caller's credentials, by boto3."""
+
+from __future__ import annotations
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+_BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
+_QUICK = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
+
+
+class AwsAccount:
+    """`Account` of the session's credentials and region. *profile*: None for the default one."""
+
+    def __init__(self, profile: str | None = None) -> None:
+        self._session = boto3.Session(profile_name=profile)
+
+    def name(self) -> str:
+        """See `Account.name`."""
+        number = self._session.client("sts", config=_QUICK).get_caller_identity()["Account"]
+        return f"{number} in {self._session.region_name}"
+
+    def is_bootstrapped(self) -> bool:
+        """See `Account.is_bootstrapped`."""
+        try:
+            self._session.client("ssm", config=_QUICK).get_parameter(Name=_BOOTSTRAP)
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ParameterNotFound":
+                return False
+            raise
+        return True
+
+    def concurrent_executions(self) -> int:
+        """See `Account.concurrent_executions`."""
+        answer = self._session.client("lambda", config=_QUICK).get_account_settings()
+        return answer["AccountLimit"]["ConcurrentExecutions"]

@@ -1,0 +1,150 @@
+"""The check of the account before a deployment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from infra import __main__ as command
+from infra.account_check import check, given_context, settings_of
+from infra.aws_account import AwsAccount
+from infra.settings import Settings
+
+POOLS = {"default": {"executor": "lambda"}, "large": {"executor": "worker"}}
+
+
+@dataclass(frozen=True)
+class Stub:
+    """An account with these properties; None: the caller may not ask for them."""
+
+    bootstrapped: bool | None = True
+    quota: int | None = 1000
+
+    def name(self) -> str:
+        return "111122223333 in eu-central-1"
+
+    def is_bootstrapped(self) -> bool:
+        if self.bootstrapped is None:
+            raise PermissionError("AccessDenied: ssm:GetParameter")
+        return self.bootstrapped
+
+    def concurrent_executions(self) -> int:
+        if self.quota is None:
+            raise PermissionError("AccessDenied: lambda:GetAccountSettings")
+        return self.quota
+
+
+class NoCredentials(Stub):
+    def name(self) -> str:
+        raise PermissionError("Unable to locate credentials")
+
+
+def a_deployment(concurrency: int = 1000, **others: object) -> Settings:
+    return Settings.from_context({"pools": POOLS, "accountConcurrency": concurrency, **others})
+
+
+def found(account: Stub, settings: Settings | None = None) -> tuple[str, bool]:
+    """The findings as text, and whether one prevents the deployment."""
+    findings = check(settings or a_deployment(), account)
+    return "\n".join(each.text for each in findings), any(each.prevents for each in findings)
+
+
+def test_an_account_that_is_ready_is_named() -> None:
+    assert found(Stub()) == ("account 111122223333 in eu-central-1", False)
+
+
+def test_without_credentials_nothing_else_is_asked() -> None:
+    text, prevents = found(NoCredentials(bootstrapped=False))
+
+    assert prevents
+    assert text.startswith("no credentials that AWS accepts: Unable to locate credentials.")
+    assert "AWS_PROFILE" in text
+    assert "bootstrap" not in text
+
+
+def test_an_account_without_bootstrap_is_told_the_command() -> None:
+    text, prevents = found(Stub(bootstrapped=False))
+
+    assert prevents
+    assert "`make bootstrap`" in text
+
+
+def test_a_concurrency_above_the_quota_prevents_the_deployment() -> None:
+    text, prevents = found(Stub(quota=10), a_deployment(1000))
+
+    assert prevents
+    assert "Set accountConcurrency to 10" in text
+
+
+def test_a_concurrency_below_the_quota_says_what_the_pools_on_lambda_lose() -> None:
+    text, prevents = found(Stub(quota=1000), a_deployment(10, groups=1))
+
+    assert not prevents
+    assert "the pools default executes at most 3 messages at once" in text
+    assert "Set accountConcurrency to 1000" in text
+    assert "large" not in text
+
+
+def test_the_concurrency_does_not_matter_without_a_pool_on_lambda() -> None:
+    text, prevents = found(Stub(), a_deployment(10, pools={"large": {"executor": "worker"}}))
+
+    assert (text, prevents) == ("account 111122223333 in eu-central-1", False)
+
+
+def test_what_the_caller_may_not_ask_is_named_and_prevents_nothing() -> None:
+    text, prevents = found(Stub(bootstrapped=None, quota=None))
+
+    assert not prevents
+    assert "not checked: AccessDenied: ssm:GetParameter" in text
+    assert "not checked: AccessDenied: lambda:GetAccountSettings" in text
+
+
+def test_settings_of_the_command_line_override_those_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "cdk.json").write_text(json.dumps({"context": {"pools": POOLS, "groups": 1}}))
+    arguments = ["deploy", "-c", "accountConcurrency=1000", "--context=life=PT3M"]
+
+    settings = settings_of(arguments, tmp_path)
+
+    assert (settings.account_concurrency, settings.groups) == (1000, 1)
+    assert given_context(arguments) == {"accountConcurrency": "1000", "life": "PT3M"}
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    with mock_aws():
+        yield
+
+
+@pytest.mark.usefixtures("aws")
+def test_the_bootstrap_is_recognized_by_its_parameter() -> None:
+    account = AwsAccount()
+    assert account.name() == "123456789012 in eu-central-1"
+    assert not account.is_bootstrapped()
+
+    boto3.client("ssm").put_parameter(
+        Name="/cdk-bootstrap/hnb659fds/version", Value="21", Type="String"
+    )
+
+    assert account.is_bootstrapped()
+
+
+@pytest.mark.usefixtures("aws")
+def test_deploy_stops_before_the_cdk_if_the_account_is_not_ready(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_cdk(_: Path) -> Path:
+        raise AssertionError("the CDK was called")
+
+    monkeypatch.setattr(command, "installed_cdk", no_cdk)
+
+    assert command.main(["deploy"]) == 1
+    assert "error: it is not bootstrapped" in capsys.readouterr().err
