@@ -12,6 +12,7 @@ from nextfire_cli.errors import EXIT_CODES, CliError, exit_code
 from nextfire_cli.extras import missing_package
 from nextfire_cli.lazy import Later, LazyGroup
 from nextfire_cli.output import Output
+from nextfire_cli.slow_imports import defer_slow_imports
 
 _GLOBAL = {
     "--json": 0,
@@ -161,6 +162,7 @@ def _globals_first(args: list[str]) -> list[str]:
     return head + tail
 
 
+defer_slow_imports()
 app = typer.Typer(
     cls=_Group,
     no_args_is_help=True,

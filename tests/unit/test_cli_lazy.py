@@ -31,7 +31,8 @@ def test_help_imports_no_command_and_no_client() -> None:
         "try: app(['--help'])\n"
         "except SystemExit: pass\n"
         "print([each for each in sys.modules if each.partition('.')[0] in"
-        " {'pydantic', 'httpx2', 'boto3', 'asyncio'} or each.startswith('nextfire_cli.')],"
+        " {'pydantic', 'httpx2', 'boto3', 'asyncio', 'markdown_it', 'pygments'}"
+        " or each.startswith('nextfire_cli.')],"
         " file=sys.stderr)"
     )
     done = subprocess.run(
@@ -42,7 +43,7 @@ def test_help_imports_no_command_and_no_client() -> None:
         check=True,
     )
 
-    expected = ["main", "errors", "extras", "lazy", "output"]
+    expected = ["main", "errors", "extras", "lazy", "output", "slow_imports"]
     found = done.stderr.replace("nextfire_cli.", "").strip()
     assert sorted(eval(found)) == sorted(expected)  # noqa: S307 — our own list
     assert "Print jobs as the file of their pipeline" in done.stdout
@@ -54,3 +55,30 @@ def test_a_misspelt_command_is_answered_with_the_nearest(typed: str, meant: str)
 
     assert result.exit_code == 2
     assert f"Did you mean '{meant}'?" in result.stderr
+
+
+def test_deferred_modules_are_imported_when_they_are_used() -> None:
+    code = (
+        "from nextfire_cli.slow_imports import defer_slow_imports\n"
+        "defer_slow_imports()\n"
+        "import sys, typer.rich_utils as used\n"
+        "assert 'markdown_it' not in sys.modules\n"
+        "made = used.Markdown('a *b*')\n"
+        "import rich.markdown, rich.traceback\n"
+        "assert type(made) is rich.markdown.Markdown\n"
+        "assert rich.markdown.TextElement\n"
+        "try: raise ValueError('x')\n"
+        "except ValueError: found = used.Traceback.from_exception(*sys.exc_info())\n"
+        "from rich.traceback import Traceback, install\n"
+        "assert type(found) is Traceback\n"
+        "print('used')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": f"{ROOT}/layers:{ROOT}/cli"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.stdout, done.stderr) == ("used\n", "")
