@@ -32,6 +32,10 @@ def up(
     scripts.
 
     By default the embedded stack: the API, the watcher and the workers, on SQLite.
+
+    [bold]Examples[/]
+      nextfire up
+      nextfire up --workers 4
     """
     from nextfire_cli.local.processes import InterruptedBySignal
     from nextfire_cli.local.state import LocalStackError
@@ -80,6 +84,9 @@ def down(
 
     Ctrl-C in [bold]nextfire up[/] stops it and keeps them. Asks for confirmation; without a
     terminal, add --yes.
+
+    [bold]Example[/]
+      nextfire down --yes
     """
     from nextfire_cli.local.embedded import EmbeddedStack
     from nextfire_cli.local.stack import LocalStack
@@ -106,6 +113,9 @@ def demo(
     """Run one job of each type on the local stack and show when each was due and when it ran.
 
     Starts the stack if it is not running, and stops it at the end. Takes up to two minutes.
+
+    [bold]Example[/]
+      nextfire demo
     """
     from nextfire_cli import demo as play
     from nextfire_cli.local.processes import interrupts_raised

@@ -141,6 +141,9 @@ def _list_some(
 def get(context: typer.Context, execution_id: ExecutionId) -> None:
     """Show a run: when it was due, dispatched, started and finished, its attempts, output and
     result.
+
+    [bold]Example[/]
+      nextfire runs get job_a93f2.20260524T100000000Z-8f14e45fceea167a
     """
     caller = session.of(context)
     run = caller.client().get_execution(execution_id).document

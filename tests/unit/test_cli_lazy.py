@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,19 @@ def test_the_list_of_commands_has_the_help_of_each() -> None:
     for name, command in commands.items():
         first = command.help.partition("\n\n")[0].replace("\n", " ")
         assert _COMMANDS[name].help == first, name
+
+
+def _commands(group: Any, name: str) -> Iterator[tuple[str, Any]]:
+    for each, command in group.commands.items():
+        full = f"{name} {each}"
+        yield from _commands(command, full) if hasattr(command, "commands") else [(full, command)]
+
+
+def test_the_help_of_each_command_has_examples_of_it() -> None:
+    for name, command in _commands(whole_command(), "nextfire"):
+        _, heading, examples = command.help.partition("[bold]Example")
+        assert heading, name
+        assert f" {name}" in examples, name
 
 
 def test_help_imports_no_command_and_no_client() -> None:
