@@ -58,9 +58,9 @@ def test_a_python_client_has_each_operation_and_works(
     options = ("--path", document, "--meta", "none", "--output-path", work)
     said = run(*tool, "openapi-python-client", "generate", *options, folder=tmp_path)
 
-    made = {file.stem.replace("_", "") for file in work.glob("api/*/*.py")} - {"init"}
+    generated = {file.stem.replace("_", "") for file in work.glob("api/*/*.py")} - {"init"}
     assert "WARNING" not in said
-    assert made == {each.lower() for each in operations()}
+    assert generated == {each.lower() for each in operations()}
 
     shutil.copy(SCRIPTS / "round_trip.py", tmp_path)
     needs = [f"--with={name}" for name in ("httpx", "attrs", "python-dateutil")]

@@ -57,7 +57,7 @@ def environment(
 
 
 def _interpreter(version: str) -> str:
-    """Python *version* on this machine; skips the test if there is none."""
+    """Python *version* on this machine; skips the test if it is not installed."""
     found = [shutil.which(f"python{version}"), *_PYENV.glob(f"{version}.*/bin/python{version}")]
     for path in filter(None, found):
         # A shim of pyenv exists for versions that are not selected, and fails.

@@ -8,7 +8,7 @@ MAX_LAST_LINE = 200
 
 def last_line(stderr: str) -> str:
     """Return the last line of *stderr* that is not blank, on one line and without control
-    characters; empty if there is none.
+    characters; empty if all are blank.
     """
     lines = (_printable(line) for line in reversed(stderr.splitlines()))
     line = next(filter(None, lines), "")
