@@ -47,7 +47,7 @@ def up(
             caller.show({"endpoint": info.endpoint}, Text(f"nextfire is up: {info.endpoint}"))
             caller.say("Ctrl-C stops it. In another terminal: nextfire jobs create --help")
             with contextlib.suppress(KeyboardInterrupt, InterruptedBySignal):
-                while stack.status() is not None:
+                while stack.status() is not None or stack.revive(caller.say):
                     time.sleep(1)
                 raise _ended(stack.casualties(), emulator=emulator)
     except LocalStackError as error:
