@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -139,6 +140,7 @@ def _failed_tests(name: str) -> list[str]:
 
 def main() -> int:
     """Run the plan. Ctrl-C reaches every command; wait for all of them to end."""
+    began = time.monotonic()
     shutil.rmtree(_CACHES, ignore_errors=True)
     plan = _long() if LONG else _short()
     running = [(each, each.begin()) for each in plan.background]
@@ -153,7 +155,9 @@ def main() -> int:
             if process.wait() != 0:
                 failed.append(each.name)
             each.show()
-        print(f"\nfailed: {', '.join(failed) or 'nothing'}", flush=True)
+        minutes = (time.monotonic() - began) / 60
+        print(f"\ntook {minutes:.0f} min; what was skipped is listed above with its reason")
+        print(f"failed: {', '.join(failed) or 'nothing'}", flush=True)
         for test in [test for name in failed for test in _failed_tests(name)]:
             print(f"  {test}", flush=True)
     return int(bool(failed))
