@@ -42,22 +42,37 @@ def lines_for_people() -> Iterator[None]:
     Their standard output becomes a pipe to a process that prints the lines.
     """
     sys.stdout.flush()
-    terminal = os.dup(1)
+    owner, terminal = os.getpid(), os.dup(1)
+    lines, ours = os.pipe()
+    ended, its = os.pipe()
+    _start_printer(lines, terminal, its)
+    os.dup2(ours, 1)
+    for each in (lines, ours, its):
+        os.close(each)
     try:
-        with subprocess.Popen(
-            [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=terminal
-        ) as printer:
-            if printer.stdin is None:
-                raise AssertionError("no pipe")
-            os.dup2(printer.stdin.fileno(), 1)
-            printer.stdin.close()
-            try:
-                yield
-            finally:
-                sys.stdout.flush()
-                os.dup2(terminal, 1)  # closes the pipe, unless children still have it
+        yield
     finally:
-        os.close(terminal)
+        sys.stdout.flush()
+        if os.getpid() == owner:  # a forked worker leaves by here, too
+            os.dup2(terminal, 1)  # closes the pipe, unless children still have it
+            os.close(terminal)
+            os.read(ended, 1)  # returns when the printer has ended
+            os.close(ended)
+
+
+def _start_printer(lines: int, terminal: int, alive: int) -> None:
+    """Start the printer, which holds *alive*. It is not a child of this process: the supervisor of
+    a worker ends all children of its own when the worker dies.
+    """
+    child = os.fork()
+    if child == 0:
+        try:
+            subprocess.Popen(
+                [sys.executable, "-m", __name__], stdin=lines, stdout=terminal, pass_fds=(alive,)
+            )
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
 
 
 def main() -> None:

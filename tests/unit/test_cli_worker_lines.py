@@ -55,6 +55,13 @@ def test_output_of_children_is_readable_and_that_of_the_command_stays() -> None:
         "with lines_for_people():\n"
         "    print(sys.argv[1])\n"
         "    sys.stdout.flush()\n"
+        "    try: os.waitpid(-1, os.WNOHANG)\n"
+        "    except ChildProcessError: print('{no child')\n"
+        "    sys.stdout.flush()\n"
+        "    worker = os.fork()\n"
+        "    if not worker: sys.exit(0)\n"
+        "    os.waitpid(worker, 0)\n"
+        "    sys.stdout.flush()\n"
         "    subprocess.run([sys.executable, '-c', 'print(\"{\")'], check=True)\n"
         "print('after')\n"
     )
@@ -66,4 +73,5 @@ def test_output_of_children_is_readable_and_that_of_the_command_stays() -> None:
         check=True,
     )
 
-    assert done.stdout == f"before\n{SHOWN}\n{{\nafter\n"
+    # The supervisor of a worker would end a child when the worker dies.
+    assert done.stdout == f"before\n{SHOWN}\n{{no child\n{{\nafter\n"
