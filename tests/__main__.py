@@ -30,6 +30,7 @@ _CACHES = Path(".pytest_cache", "plan").absolute()
 """A folder for each command of the plan, in which pytest records the tests that failed."""
 _PATIENT = ["--timeout", "1800"]
 """A test with many cases may take longer than a hanging short one is allowed."""
+_BYTECODE = Path(".nextfire", "bytecode").absolute()
 _SEEDED = ("audit", "schedule_cronsim", "schedule_oracle", "stretch", "zones")
 
 
@@ -103,7 +104,7 @@ def _long() -> _Plan:
                 "tests/unit/test_script_runner.py",
                 "tests/simulation/test_liveness.py",
             ],
-            "crash points": [*_PYTHON, "tests.crashes"],
+            "crash points": [*_PYTHON, "tests.crashes", "--pairs", "8"],
             "fuzzing": [*_PYTHON, "tests.fuzz"],
             "histories": [*_PYTHON, "tests.simulation", "--seeds", "10000"],
             "security": [
@@ -142,6 +143,9 @@ def main() -> int:
     """Run the plan. Ctrl-C reaches every command; wait for all of them to end."""
     began = time.monotonic()
     shutil.rmtree(_CACHES, ignore_errors=True)
+    # Hundreds of processes import the same modules. Elsewhere: the caller may want none in place.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # noqa: TID251
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(_BYTECODE))  # noqa: TID251
     plan = _long() if LONG else _short()
     running = [(each, each.begin()) for each in plan.background]
     failed = []

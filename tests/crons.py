@@ -18,6 +18,8 @@ from zoneinfo import ZoneInfo
 from nextfire.domain.zones import changes
 
 LONG = bool(os.environ.get("NEXTFIRE_LONG"))  # noqa: TID251 — read by tests only
+FIRST_DEATHS = int(os.environ.get("NEXTFIRE_FIRST_DEATHS", "1"))  # noqa: TID251 — read by tests only
+"""Of this number of first deaths, pairs of crashes are played for one."""
 MINUTE = timedelta(minutes=1)
 YEARS = datetime(2008, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC)
 ZONES = (

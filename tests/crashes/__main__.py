@@ -1,8 +1,8 @@
 """Kill the process at every AWS call of every flow, one death at a time and in pairs, on moto.
 
-Points are never sampled. All pairs are counted. Pairs whose second deaths hit the same kind of
-process and leave AWS in the same state, apart from the time, are played once: what the dead process
-knew is lost.
+Points are sampled only with --short, pairs only with --pairs. All pairs are counted. Pairs whose
+second deaths hit the same kind of process and leave AWS in the same state, apart from the time, are
+played once: what the dead process knew is lost.
 
 Prints a table, and one JSON object as the last line. The exit status is 0 only if all histories
 passed.
@@ -44,11 +44,17 @@ def main(arguments: list[str]) -> int:
         "--jobs", type=int, default=2, help="flows to explore concurrently; default 2"
     )
     parser.add_argument(
-        "--short", action="store_true", help="as in the test suite: no pairs, few lost answers"
+        "--short",
+        action="store_true",
+        help="as in `make test`: no pairs, a sample",
+    )
+    parser.add_argument(
+        "--pairs", type=int, default=1, help="play the pairs of one first death in this number"
     )
     asked = parser.parse_args(arguments)
     if not asked.short:
         os.environ["NEXTFIRE_LONG"] = "1"  # noqa: TID251 — read by the tests' processes
+    os.environ["NEXTFIRE_FIRST_DEATHS"] = str(asked.pairs)  # noqa: TID251 — the same
     kept = _Report()
     tests = str(Path(__file__).with_name("test_crashes.py"))
     quiet = ["-o", "addopts=--import-mode=importlib", "-p", "no:terminal", "-p", "no:cacheprovider"]

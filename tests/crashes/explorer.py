@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from zlib import crc32
 
 from tests.crashes.cloud import FAULTS, KILLS, Call, Cloud, Fate, Point, State
 from tests.crashes.flows import Flow
@@ -71,20 +72,22 @@ class Explorer:
         with self._recording_states():
             return self._play()[0]
 
-    def explore_kills(self, *, each: bool) -> Findings:
+    def explore_kills(self) -> Findings:
         """Kill each process of the flow before and after each of its calls, and when all but one
         part of a batch is done.
-
-        Without *each*, deaths of one process that leave AWS in the same state at the same instant
-        are tried once, because what that process knew is lost with it.
         """
         calls = self.calls
         whole = [Point(n, fate) for n in range(len(calls)) for fate in KILLS]
-        parts = [*_parts(calls)]
-        findings = Findings(calls, points=len(whole) + len(parts))
-        for point in [*(whole if each else _distinct(calls, set())), *parts]:
-            self._try(findings, point)
-        return findings
+        return self._explore([*whole, *_parts(calls)])
+
+    def sample_kills(self, *, of: int) -> Findings:
+        """As `explore_kills`, for one point *of* that number. Which ones depends on the flow.
+
+        Deaths of one process that leave AWS in the same state at the same instant count as one
+        point, because what that process knew is lost with it.
+        """
+        points = [*_distinct(self.calls, set()), *_parts(self.calls)]
+        return self._explore(points, of=of)
 
     def first_lost(self) -> tuple[str, Fate] | None:
         """The first call whose death the system does not survive, with the fate; None if it
@@ -100,14 +103,21 @@ class Explorer:
     def explore_faults(self, *, of: int = 1) -> Findings:
         """Let each call of the flow be refused or lose its answer; or one *of* that number."""
         faults = [Point(n, fate) for n in range(len(self.calls)) for fate in FAULTS]
-        findings = Findings(self.calls, points=len(faults))
-        for point in faults[::of]:
+        return self._explore(faults, of=of)
+
+    def _explore(self, points: list[Point], *, of: int = 1) -> Findings:
+        findings = Findings(self.calls, points=len(points))
+        for point in points[self._offset(of, points) :: of]:
             self._try(findings, point)
         return findings
 
-    def explore_pairs(self) -> Findings:
-        """Kill two processes one after the other: first at each call of the flow, then at each call
-        while the system recovers.
+    def _offset(self, of: int, points: list[Point]) -> int:
+        """The first of *points* to play if one *of* that number is played."""
+        return crc32(self._flow.name.encode()) % min(of, len(points))
+
+    def explore_pairs(self, *, of: int = 1) -> Findings:
+        """Kill two processes one after the other: first at each call of the flow, or at one *of*
+        that number, then at each call while the system recovers.
 
         Deaths of one kind of process that leave AWS in the same state at the same instant are tried
         once. Second deaths are compared without the instant: while nothing happens, it does not
@@ -116,7 +126,8 @@ class Explorer:
         findings = Findings(self.calls)
         tried: set[Death] = set()
         with self._recording_states():
-            for first in [*_distinct(self.calls, tried), *_parts(self.calls)]:
+            firsts = [*_distinct(self.calls, tried), *_parts(self.calls)]
+            for first in firsts[self._offset(of, firsts) :: of]:
                 after = self._play(first)[1]
                 findings.points += 2 * len(after)
                 for second in [*_distinct(after, tried, at_any_time=True)]:

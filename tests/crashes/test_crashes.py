@@ -12,11 +12,11 @@ from tests.crashes.flows import FLOWS, Flow
 from tests.crashes.report import PROPERTY
 from tests.crashes.sequence_flows import SEQUENCE_FLOWS
 from tests.crashes.stack import TravelClock
-from tests.crons import LONG
+from tests.crons import FIRST_DEATHS, LONG
 from tests.integration.deployment import Deployment
 
-SAMPLE = 50
-"""In the short run, one fault of this number is tried."""
+KILLS, FAULTS = 4, 50
+"""In the short run, one kill and one fault of this number is tried."""
 
 Report = Callable[[str, Findings], None]
 
@@ -48,8 +48,8 @@ def report(flow: Flow, record_property: Callable[[str, object], None]) -> Report
 def test_the_system_survives_a_death_or_fault_at_any_call(
     explorer: Explorer, report: Report
 ) -> None:
-    kills = explorer.explore_kills(each=LONG)
-    faults = explorer.explore_faults(of=1 if LONG else SAMPLE)
+    kills = explorer.explore_kills() if LONG else explorer.sample_kills(of=KILLS)
+    faults = explorer.explore_faults(of=1 if LONG else FAULTS)
     report("kills", kills)
     report("faults", faults)
 
@@ -57,4 +57,4 @@ def test_the_system_survives_a_death_or_fault_at_any_call(
 @pytest.mark.skipif(not LONG, reason="minutes: make test-long")
 @each_flow
 def test_the_system_survives_two_deaths(explorer: Explorer, report: Report) -> None:
-    report("pairs", explorer.explore_pairs())
+    report("pairs", explorer.explore_pairs(of=FIRST_DEATHS))

@@ -220,7 +220,7 @@ def test_runs_that_a_watcher_counts_in_its_memory(
 
     monkeypatch.setattr(DynamoDbControlStore, "take_runs", take_runs)
     with pytest.raises(AssertionError, match="sent: "):
-        explorer(TakeOverWithRates()).explore_kills(each=False)
+        explorer(TakeOverWithRates()).sample_kills(of=1)
 
 
 class ReleaseAndTakeOver(ReleaseLease):
@@ -264,7 +264,7 @@ def test_a_watcher_that_does_not_release_its_lease(
 ) -> None:
     monkeypatch.setattr(WatcherLife, "end", lambda _: None)
     with pytest.raises(AssertionError, match="the standby has to wait"):
-        explorer(ReleaseAndTakeOver()).explore_kills(each=False)
+        explorer(ReleaseAndTakeOver()).sample_kills(of=1)
 
 
 @pytest.mark.parametrize(
