@@ -38,7 +38,7 @@ def test_late_entries_are_those_that_no_watcher_dispatched(database: Database) -
         replace(a_fire(a_job("held"), NOON - 200 * SECOND), held=True),
     ]
     store.put(entries, NOON - 3600 * SECOND)
-    put(database, DUE, bucket="quarantine#000", entry=f"{to_ms(NOON) - 1:013d}#x")
+    put(database, DUE, bucket="quarantine#000", entry=f"{to_ms(NOON) - 500_000:013d}#x")
 
     found = read_activity(database, "acme", NOON)
 
