@@ -73,7 +73,9 @@ class Deferred(Call):
         run = stack.run()
         outcomes = [each.outcome for each in run.attempts]
         if not stack.cloud.died["worker"]:
-            assert outcomes == [AttemptOutcome.DEFERRED, AttemptOutcome.SUCCEEDED]
+            # The answer to a claim may be lost: then its lease has to end first.
+            counted = [each for each in outcomes if each is not AttemptOutcome.WORKER_LOST]
+            assert counted == [AttemptOutcome.DEFERRED, AttemptOutcome.SUCCEEDED]
         lost = run.state is RunState.DEAD and stack.cloud.died["worker"] >= self.lives
         assert lost or run.state is RunState.SUCCEEDED, f"{run.state}: {run.reason}"
 
@@ -110,7 +112,10 @@ class Probe(Call):
     def check(self, stack: Stack) -> None:
         super().check(stack)
         endpoint = stack.endpoints.get(ENDPOINT)
-        assert endpoint is None or endpoint.state is EndpointState.CLOSED
+        # A process that cannot read the endpoint calls it and leaves it as it is. If it cannot
+        # close it, the next probe does.
+        closed = endpoint is None or endpoint.state is EndpointState.CLOSED
+        assert closed or _has_failed(stack, "get") or _has_failed(stack, "_replace")
 
 
 class Limited(Call):
@@ -126,8 +131,8 @@ class Limited(Call):
     def check(self, stack: Stack) -> None:
         super().check(stack)
         flow = stack.endpoints.flow(ENDPOINT)
-        assert flow is not None
-        assert all(until <= stack.now for until in flow.places.values())
+        assert flow is not None or _has_failed(stack, "get")
+        assert flow is None or all(until <= stack.now for until in flow.places.values())
 
 
 class Held(Call):
@@ -151,6 +156,11 @@ class Held(Call):
     def check(self, stack: Stack) -> None:
         super().check(stack)
         assert stack.run().attempt <= 1 + stack.cloud.died["worker"]
+
+
+def _has_failed(stack: Stack, operation: str) -> bool:
+    """Whether a call of the endpoint store was not answered."""
+    return f"endpoint_store.DynamoDbEndpointStore.{operation}" in stack.cloud.unanswered
 
 
 CALL_FLOWS: list[Flow] = [

@@ -119,12 +119,14 @@ class Cloud:
 
     `calls`: the calls counted since the last kill, or since `expect`; `records_states`: whether the
     states around each call are recorded, which takes time; `memory`: what the test remembers that
-    is not in AWS, as part of the state; `died`: the processes that died since `expect`.
+    is not in AWS, as part of the state; `died`: the processes that died since `expect`;
+    `unanswered`: the sites of calls that had no answer, or a throttle, since then.
     """
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.died: Counter[str] = Counter()
+        self.unanswered: set[str] = set()
         self.records_states = False
         self.memory: Callable[[], object] = tuple
         self._plan: deque[Point] = deque()
@@ -144,6 +146,7 @@ class Cloud:
         """Count from now on, and let each of *points* happen, one after the other."""
         self._plan = deque(points)
         self.died.clear()
+        self.unanswered.clear()
         self.calls = []
 
     @property
@@ -154,7 +157,10 @@ class Cloud:
     def count(self, call: Call) -> Point | None:
         """Count *call*. Returns its point if it has a fate."""
         if self._plan and self._plan[0].call == len(self.calls):
-            return self._plan.popleft()
+            point = self._plan.popleft()
+            if point.fate in (Fate.LOST, Fate.REFUSED):
+                self.unanswered.add(call.site)
+            return point
         self.calls.append(replace(call, before=self.state()) if self.records_states else call)
         return None
 
@@ -307,8 +313,8 @@ class Process:
         if self._call.fate is Fate.BEFORE:
             self._die()
 
-    def send(self, event_name: str, request: AWSPreparedRequest, **_: object) -> AWSResponse | None:
-        """The SDK sends a request. If this returns None, moto answers."""
+    def send(self, event_name: str, request: AWSPreparedRequest, **_: object) -> Any:
+        """The SDK sends a request. Returns the answer."""
         if self.dead:
             raise Killed
         self._call.sent += 1
@@ -328,7 +334,7 @@ class Process:
                 raise ReadTimeoutError(endpoint_url=request.url)
             case Fate.REFUSED:
                 return _refusal(request)
-        return None
+        return botocore_stubber(event_name, request)
 
     def end(self, **_: object) -> None:
         """The SDK has received the answer."""
@@ -349,13 +355,15 @@ class _PooledClient:
         self.process: Process | None = None
         hooks = client.meta.events
         hooks.register_first("before-call", self._begin)
+        # The SDK calls all handlers, even after one has answered.
+        hooks.unregister("before-send", botocore_stubber)
         hooks.register_first("before-send", self._send)
         hooks.register_last("after-call", self._end)
 
     def _begin(self, **call: Any) -> None:
         self._process.begin(**call)
 
-    def _send(self, **call: Any) -> AWSResponse | None:
+    def _send(self, **call: Any) -> Any:
         return self._process.send(**call)
 
     def _end(self, **call: Any) -> None:

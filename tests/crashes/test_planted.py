@@ -13,9 +13,11 @@ import pytest
 from nextfire.adapters.dynamodb import job_store
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
 from nextfire.adapters.sqs.run_queue import SqsDelivery
 from nextfire.domain.due import DispatchEntry, DueEntry, Slot
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ports.requests import KeptRequest
 from nextfire.usecases import execute_run
 from nextfire.usecases.cover_missed import Recorded, record_missed
@@ -24,8 +26,9 @@ from nextfire.usecases.execute_run import ExecuteRun
 from nextfire.usecases.handled import Handled
 from nextfire.usecases.message_batch import MessageBatch
 from nextfire.usecases.watcher_life import WatcherLife
+from tests.builders import job_key
 from tests.crashes.call_flows import Held
-from tests.crashes.cloud import Fate
+from tests.crashes.cloud import Cloud, Fate, Point
 from tests.crashes.explorer import Explorer
 from tests.crashes.flows import (
     CreateAgain,
@@ -272,3 +275,24 @@ def test_a_watcher_that_does_not_release_its_lease(
 )
 def test_correct_code_survives_every_kill(explorer: Callable[[Flow], Explorer], flow: Flow) -> None:
     assert explorer(flow).first_lost() is None
+
+
+def test_a_call_that_is_throttled_has_no_effect(
+    stack_of_tests: Deployment, clock: TravelClock
+) -> None:
+    cloud = Cloud()
+    stack = Stack(stack_of_tests, cloud, clock, Register().script, counted=True)
+    stack.at("11:59")
+    stack.register("first")
+    cloud.expect()
+    stack.register("whole")
+    [write] = [number for number, call in enumerate(cloud.calls) if "Transact" in call.name]
+    cloud.expect(Point(write, Fate.REFUSED))
+
+    with pytest.raises(UnavailableError):
+        stack.register("throttled")
+
+    assert cloud.left == 0
+    jobs = DynamoDbJobStore(stack_of_tests.database, table=stack_of_tests.jobs_table)
+    assert jobs.get(job_key("whole")) is not None
+    assert jobs.get(job_key("throttled")) is None
