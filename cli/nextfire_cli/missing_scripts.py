@@ -23,11 +23,14 @@ Strict = Annotated[
 def check_scripts(
     caller: Session, client: Client, jobs: Iterable[dict[str, Any]], *, strict: bool
 ) -> None:
-    """Warn of scripts of *jobs* (documents, maybe partial) that have not been uploaded.
+    """Warn of scripts of *jobs* (documents, maybe partial) that have not been uploaded. Output for
+    programs has no such warning: their stderr has errors only.
 
     Raises:
         CliError: *strict*, and a script is missing.
     """
+    if caller.for_programs and not strict:
+        return
     for pool, handler in dict.fromkeys(filter(None, map(_script, jobs))):
         if _is_there(client, pool, handler):
             continue

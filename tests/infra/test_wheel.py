@@ -59,10 +59,10 @@ def environment(
 def _interpreter(version: str) -> str:
     """Python *version* on this machine; skips the test if it is not installed."""
     found = [shutil.which(f"python{version}"), *_PYENV.glob(f"{version}.*/bin/python{version}")]
-    for path in filter(None, found):
+    for path in [str(each) for each in found if each is not None]:
         # A shim of pyenv exists for versions that are not selected, and fails.
         if subprocess.run([path, "-c", ""], check=False, capture_output=True).returncode == 0:
-            return str(path)
+            return path
     pytest.skip(f"no Python {version} on this machine")
 
 

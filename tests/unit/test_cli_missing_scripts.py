@@ -70,3 +70,12 @@ def test_calls_and_changes_without_a_target_need_no_script(
     call("jobs", "update", "job_1", "--overlap", "SKIP", "--strict")
 
     assert requests(api) == ["POST /v1/jobs", "PATCH /v1/jobs/job_1"]
+
+
+def test_output_for_programs_has_no_warning(call: Call, api: Api) -> None:  # noqa: F811
+    api.routes |= {VERSIONS: [{"items": []}], "POST /v1/jobs": [JOB]}
+
+    result = call(*CREATE, "--json")
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert requests(api) == ["POST /v1/jobs"]

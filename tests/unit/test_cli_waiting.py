@@ -21,7 +21,7 @@ BETWEEN = ("--from", "2026-05-01T00:00:00Z", "--to", "2026-05-02T00:00:01Z")
 
 
 def run(day: str, state: str, finished: str | None = "2026-05-24T09:00:05Z") -> dict[str, object]:
-    found = {
+    found: dict[str, object] = {
         "executionId": f"job_1.202605{day}T000000000Z-abcdefgh",
         "jobId": "job_1",
         "state": state,

@@ -194,15 +194,15 @@ _REQUEST = re.compile(r"\b(?:GET|POST|PUT|PATCH|DELETE) /v1|\bPATCH\b|Idempotenc
 
 def _texts(tree: ast.Module) -> Iterator[str]:
     """The texts of *tree* with spaces, without docstrings."""
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
     docs = [
         each.value
         for node in ast.walk(tree)
-        if isinstance(node, documented)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         for each in node.body
         if isinstance(each, ast.Expr)
     ]
     for node in ast.walk(tree):
-        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if is_text and node not in docs and " " in node.value:
+        if not isinstance(node, ast.Constant) or node in docs:
+            continue
+        if isinstance(node.value, str) and " " in node.value:
             yield node.value
