@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -141,6 +142,7 @@ def _failed_tests(name: str) -> list[str]:
 
 def main() -> int:
     """Run the plan. Ctrl-C reaches every command; wait for all of them to end."""
+    began = time.monotonic()
     shutil.rmtree(_CACHES, ignore_errors=True)
     # Hundreds of processes import the same modules. Elsewhere: the caller may want none in place.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # noqa: TID251
@@ -158,7 +160,9 @@ def main() -> int:
             if process.wait() != 0:
                 failed.append(each.name)
             each.show()
-        print(f"\nfailed: {', '.join(failed) or 'nothing'}", flush=True)
+        minutes = (time.monotonic() - began) / 60
+        print(f"\ntook {minutes:.0f} min; what was skipped is listed above with its reason")
+        print(f"failed: {', '.join(failed) or 'nothing'}", flush=True)
         for test in [test for name in failed for test in _failed_tests(name)]:
             print(f"  {test}", flush=True)
     return int(bool(failed))

@@ -171,6 +171,7 @@ class Script:
     meanwhile: Callable[[], object] = lambda: None
     frozen: bool = False
     stdout: str = ""
+    stderr: str = ""
     error: str | None = None
     permanent: bool = False
     saves: bytes | None = None
@@ -180,12 +181,13 @@ class Script:
         self, exit_code: int, *, timed_out: bool = False, stopped: Directive = Directive.CONTINUE
     ) -> ScriptExit:
         """The exit of the script for any cause, with what it printed and its result."""
-        return ScriptExit(exit_code, self.stdout, "", timed_out, stopped, self.result)
+        return ScriptExit(exit_code, self.stdout, self.stderr, timed_out, stopped, self.result)
 
     def masked(self, masker: Masker) -> Script:
         """The script with its output and result masked, as a runner shows them."""
         result = None if self.result is None else masker.json(self.result)
-        return replace(self, stdout=masker.text(self.stdout), result=result)
+        stdout, stderr = masker.text(self.stdout), masker.text(self.stderr)
+        return replace(self, stdout=stdout, stderr=stderr, result=result)
 
 
 @dataclass(slots=True)

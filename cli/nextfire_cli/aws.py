@@ -249,6 +249,25 @@ class Account:
         client = self._session.client("dynamodb", endpoint_url=self._endpoint)
         return AsDeployer(client, table=table)
 
+    def put_secret(self, name: str, value: str, *, parameter: bool) -> None:
+        """Store the secret *name*, or the parameter ``/name``, replacing any value.
+
+        Raises:
+            CliError: AWS refused or did not respond.
+        """
+        try:
+            if parameter:
+                ssm = self._session.client("ssm", endpoint_url=self._endpoint)
+                ssm.put_parameter(Name=f"/{name}", Value=value, Type="SecureString", Overwrite=True)
+                return
+            secrets = self._session.client("secretsmanager", endpoint_url=self._endpoint)
+            try:
+                secrets.create_secret(Name=name, SecretString=value)
+            except secrets.exceptions.ResourceExistsException:
+                secrets.put_secret_value(SecretId=name, SecretString=value)
+        except (BotoCoreError, ClientError) as error:
+            raise CliError(f"{name} cannot be stored: {error}.") from error
+
     def environment(self) -> dict[str, str]:
         """The environment variables for SDKs."""
         region = dict.fromkeys(REGIONS, self._session.region_name)

@@ -22,6 +22,7 @@ from nextfire.domain.instants import isoformat
 from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.run import RunState
 from nextfire_cli import render, session
+from nextfire_cli.confirmation import confirm
 from nextfire_cli.documents import Document
 from nextfire_cli.durations import moment
 from nextfire_cli.errors import ApiError, CliError
@@ -154,18 +155,10 @@ def purge(
       nextfire dlq purge --yes
     """
     caller = session.of(context)
-    if not yes and caller.for_programs:
-        raise typer.BadParameter(
-            f"--output {caller.output} does not ask for confirmation: add --yes", param_hint="--yes"
-        )
     queue = _queue(caller, pool, stack, queue_url)
     total, until = queue.count()
-    if not yes:
-        typer.confirm(
-            f"Delete about {total} messages from the dead-letter queue of the pool {pool}?",
-            abort=True,
-            err=True,
-        )
+    what = f"Delete about {total} messages from the dead-letter queue of the pool {pool}?"
+    confirm(caller, what, yes=yes)
     deleted: set[str] = set()
     held: dict[str, Letter] = {}
     with _progress(caller, "messages", total) as tell, _shown_again(queue, held):

@@ -16,6 +16,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 _SPAN = re.compile(
     r"(?=.)(?:(?P<W>\d+)w)?(?:(?P<D>\d+)d)?(?P<T>(?:\d+h)?(?:\d+m)?(?:\d+(?:\.\d+)?s)?)"
 )
+_CAPITAL = " A minute is a small m."
 _ZERO = re.compile(r"P(?=.*0)(?:0+[WD])*(?:T(?:0+(?:\.0+)?[HMS])+)?")
 
 
@@ -48,7 +49,7 @@ def iso_duration(text: str, flag: str) -> str:
     except InvalidInputError as error:
         raise typer.BadParameter(
             f"{text!r} is not a duration from 0.001 s to {MAX_DELAY.days} days. "
-            "Write 5s, 90m, 1h30m, 2d or PT5S.",
+            f"Write 5s, 90m, 1h30m, 2d or PT5S.{_CAPITAL if 'M' in text.upper() else ''}",
             param_hint=flag,
         ) from error
     return duration
@@ -109,7 +110,7 @@ def _length(text: str, flag: str) -> timedelta:
 
 def _iso_8601(text: str) -> str:
     match = _SPAN.fullmatch(text.strip().lower())
-    if not match:
+    if not match or ("M" in text and text[:1] not in "Pp"):  # 1M: a month?
         return text.upper()
     date = "".join(f"{match[unit]}{unit}" for unit in "WD" if match[unit])
     return f"P{date}" + (f"T{match['T'].upper()}" if match["T"] else "")

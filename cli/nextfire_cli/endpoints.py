@@ -44,7 +44,11 @@ def list_(
     pool: Annotated[str | None, typer.Option(help="Of one pool.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of results.")] = 100,
 ) -> None:
-    """List the endpoints that failed or changed in the last 30 days, are paused or have a limit."""
+    """List the endpoints that failed or changed in the last 30 days, are paused or have a limit.
+
+    [bold]Example[/]
+      nextfire endpoints list
+    """
     caller = session.of(context)
     items, more = first(limit, partial(caller.client().list_endpoints, pool=pool))
     caller.show({"items": items, "more": more}, render.endpoints(items))

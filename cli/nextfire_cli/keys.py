@@ -142,7 +142,11 @@ def list_(
     context: typer.Context,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of results.")] = 100,
 ) -> None:
-    """List your tenant's API keys, including expired and revoked ones."""
+    """List your tenant's API keys, including expired and revoked ones.
+
+    [bold]Example[/]
+      nextfire keys list
+    """
     caller = session.of(context)
     items, more = first(limit, caller.client().list_keys)
     caller.show({"items": items, "more": more}, render.keys(items))
@@ -152,7 +156,11 @@ def list_(
 
 @app.command()
 def revoke(context: typer.Context, key_id: KeyId) -> None:
-    """Revoke an API key. Takes effect within a minute."""
+    """Revoke an API key. Takes effect within a minute.
+
+    [bold]Example[/]
+      nextfire keys revoke 3f9c0a77d1e2b456
+    """
     caller = session.of(context)
     key = caller.client().revoke_key(key_id).document
     caller.show(key, render.key(key))

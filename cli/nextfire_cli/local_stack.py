@@ -4,7 +4,6 @@
 # ruff: noqa: PLC0415
 
 import contextlib
-import sys
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +13,7 @@ from rich.text import Text
 
 from nextfire.client.folder import FOLDER
 from nextfire_cli import session
+from nextfire_cli.confirmation import confirm
 from nextfire_cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ def up(
     scripts.
 
     By default the embedded stack: the API, the watcher and the workers, on SQLite.
+
+    [bold]Examples[/]
+      nextfire up
+      nextfire up --workers 4
     """
     from nextfire_cli.local.processes import InterruptedBySignal
     from nextfire_cli.local.state import LocalStackError
@@ -43,7 +47,7 @@ def up(
             caller.show({"endpoint": info.endpoint}, Text(f"nextfire is up: {info.endpoint}"))
             caller.say("Ctrl-C stops it. In another terminal: nextfire jobs create --help")
             with contextlib.suppress(KeyboardInterrupt, InterruptedBySignal):
-                while stack.status() is not None:
+                while stack.status() is not None or stack.revive(caller.say):
                     time.sleep(1)
                 raise _ended(stack.casualties(), emulator=emulator)
     except LocalStackError as error:
@@ -72,29 +76,25 @@ def _ended(casualties: list[str], *, emulator: bool) -> CliError:
     )
 
 
-def _in_terminal() -> bool:
-    return sys.stdin.isatty()
-
-
 def down(
     context: typer.Context,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
 ) -> None:
     """Stop the local stack and remove its jobs, runs, scripts and logs.
 
-    Asks for confirmation in a terminal.
+    Ctrl-C in [bold]nextfire up[/] stops it and keeps them. Asks for confirmation; without a
+    terminal, add --yes.
+
+    [bold]Example[/]
+      nextfire down --yes
     """
     from nextfire_cli.local.embedded import EmbeddedStack
     from nextfire_cli.local.stack import LocalStack
     from nextfire_cli.local.state import LocalStackError
 
     root = session.local_root()
-    if not yes and _in_terminal():
-        what = f"Delete all jobs, runs, scripts and logs of the local stack of {root}?"
-        if not typer.confirm(what, err=True):
-            raise CliError(
-                "Nothing was stopped, nothing deleted.", "Ctrl-C in `nextfire up` stops it."
-            )
+    what = f"Delete all jobs, runs, scripts and logs of the local stack of {root}?"
+    confirm(session.of(context), what, yes=yes)
     try:
         if (root / FOLDER).exists():
             EmbeddedStack(root / FOLDER).remove()
@@ -113,6 +113,9 @@ def demo(
     """Run one job of each type on the local stack and show when each was due and when it ran.
 
     Starts the stack if it is not running, and stops it at the end. Takes up to two minutes.
+
+    [bold]Example[/]
+      nextfire demo
     """
     from nextfire_cli import demo as play
     from nextfire_cli.local.processes import interrupts_raised

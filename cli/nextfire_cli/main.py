@@ -12,14 +12,17 @@ from nextfire_cli.errors import EXIT_CODES, CliError, exit_code
 from nextfire_cli.extras import missing_package
 from nextfire_cli.lazy import Later, LazyGroup
 from nextfire_cli.output import Output
+from nextfire_cli.slow_imports import defer_slow_imports
 
 _GLOBAL = {
     "--json": 0,
+    "--debug": 0,
     "--output": 1,
     "-o": 1,
     "--endpoint": 1,
     "--profile": 1,
     "--region": 1,
+    "--context": 1,
     "--auth": 1,
 }
 """The global options and their number of values."""
@@ -65,7 +68,15 @@ _COMMANDS = {
     "status": Later(
         "nextfire_cli.state",
         "status",
-        "Check the health of the endpoint, by default the local stack. Exit code 1: unhealthy.",
+        "Check whether jobs run on time, by default on the local stack. Exit code 1: they do not.",
+    ),
+    "login": Later(
+        "nextfire_cli.login",
+        "login",
+        "Save the endpoint of an API and the credentials for it as a context, and use it.",
+    ),
+    "context": Later(
+        "nextfire_cli.contexts", "app", "List, select and delete contexts: the APIs of `login`."
     ),
     "doctor": Later(
         "nextfire_cli.doctor",
@@ -85,6 +96,9 @@ _COMMANDS = {
     "plan": Later("nextfire_cli.what_if", "app", "Look ahead: what jobs would do."),
     "dlq": Later("nextfire_cli.dlq", "app", "List, redrive and purge a pool's dead letters."),
     "scripts": Later("nextfire_cli.scripts", "app", "Upload the scripts that jobs run."),
+    "secrets": Later(
+        "nextfire_cli.secrets", "app", "Store the secrets that jobs of the local stack refer to."
+    ),
     "endpoints": Later(
         "nextfire_cli.endpoints", "app", "List, pause and resume destinations of HTTP callbacks."
     ),
@@ -93,6 +107,8 @@ _COMMANDS = {
 }
 
 
+_WITHOUT_CONTEXT = {"up", "down", "demo", "backup", "restore", "login", "context"}
+"""Commands that call no API, or only the local stack."""
 _UNUSABLE = (ValueError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
@@ -146,6 +162,7 @@ def _globals_first(args: list[str]) -> list[str]:
     return head + tail
 
 
+defer_slow_imports()
 app = typer.Typer(
     cls=_Group,
     no_args_is_help=True,
@@ -188,8 +205,8 @@ def options(
         typer.Option(
             "--output",
             "-o",
-            help="Results as a table for people; as one JSON or YAML document; or only their ids, "
-            "a line each (name). Everything else goes to stderr.",
+            help="Results as a table for people, with more columns (wide); as one JSON or YAML "
+            "document; or only their ids, a line each (name). Everything else goes to stderr.",
         ),
     ] = Output.TABLE,
     profile: Annotated[
@@ -201,6 +218,22 @@ def options(
             help="The API's AWS region. [dim]Default: the one in its URL, else AWS_REGION[/]"
         ),
     ] = None,
+    context_name: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="NAME",
+            envvar="NEXTFIRE_CONTEXT",
+            help="Use the endpoint and credentials of this context (nextfire login). "
+            "[dim]Default: without --endpoint and without a local stack, the current one[/]",
+        ),
+    ] = None,
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug", help="Show requests and responses on stderr, without keys and payloads."
+        ),
+    ] = False,
     auth: Annotated[
         Auth | None,
         typer.Option(
@@ -223,7 +256,25 @@ def options(
 
     # What is there already stands in for the network (tests).
     output = Output.JSON if as_json else output
-    context.obj = Session(endpoint, output, profile, region, transport=context.obj, auth=auth)
+    caller = Session(endpoint, output, profile, region, transport=context.obj, auth=auth)
+    context.obj = caller
+    if debug:
+        from nextfire_cli.debug import show_exchanges
+
+        context.call_on_close(show_exchanges(caller))
+    if context.invoked_subcommand in _WITHOUT_CONTEXT:
+        return
+    typed = _is_typed(context, "context_name")
+    if typed and _is_typed(context, "endpoint"):
+        raise typer.BadParameter("give one of them", param_hint="--context, --endpoint")
+    if typed or not endpoint:
+        context.obj = caller.in_context(context_name)
+
+
+def _is_typed(context: typer.Context, parameter: str) -> bool:
+    """Whether *parameter* is on the command line, not in the environment."""
+    source = context.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def whole_command() -> Any:  # noqa: ANN401 — Click's classes, as Typer vendors them

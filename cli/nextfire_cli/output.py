@@ -11,13 +11,24 @@ class Output(StrEnum):
     """The values of the option --output."""
 
     TABLE = "table"
+    WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
     NAME = "name"
 
 
 _LISTS = ("items", "results", "runs")
-_NAMES = ("executionId", "jobId", "keyId", "endpoint", "handler", "version", "messageId")
+_NAMES = (
+    "context",
+    "executionId",
+    "jobId",
+    "keyId",
+    "endpoint",
+    "handler",
+    "version",
+    "messageId",
+    "name",
+)
 
 
 def names(document: object) -> Iterator[str]:

@@ -10,10 +10,11 @@ from nextfire.client.pipelines.apply import apply_plan, make_plan
 from nextfire.client.pipelines.diagram import dot, mermaid
 from nextfire.client.pipelines.document import Pipeline, read
 from nextfire.client.pipelines.export import export as export_jobs
-from nextfire.client.pipelines.plan import Change
+from nextfire.client.pipelines.plan import Action, Change
 from nextfire_cli import session
 from nextfire_cli.confirmation import confirm
 from nextfire_cli.job_files import read_documents, read_labels
+from nextfire_cli.missing_scripts import Strict, check_scripts
 from nextfire_cli.output import Output
 from nextfire_cli.render.pipelines import plan as shown_plan
 from nextfire_cli.render.pipelines import summary
@@ -49,6 +50,7 @@ def apply(
         typer.Option("--adopt", help="Take over jobs that belong to another pipeline, or to none."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
+    strict: Strict = False,
 ) -> None:
     """Create, change and remove jobs until they are as declared in the files of pipelines.
 
@@ -63,6 +65,8 @@ def apply(
     client = caller.client()
     declared = read_files(file)
     changes = make_plan(client, declared, adopt=adopt)
+    written = [each.request() for each in (*changes.of(Action.CREATE), *changes.of(Action.UPDATE))]
+    check_scripts(caller, client, written, strict=strict)
     if dry_run or not changes:
         caller.show({**changes.document(), "applied": False}, shown_plan(changes))
         return

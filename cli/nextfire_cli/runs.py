@@ -39,6 +39,7 @@ def list_(
         bool,
         typer.Option(
             "--follow",
+            "-f",
             help="Print a line for each change until the job has no run left or Ctrl-C. With "
             "--json: one JSON document per line.",
         ),
@@ -94,7 +95,7 @@ def list_(
     if not follow:
         items, more = first(limit, partial(client.list_executions, job_id))
         job = None if items or caller.for_programs else client.get_job(job_id).document
-        caller.show({"items": items}, render.executions(items, job))
+        caller.show({"items": items}, render.executions(items, job, wide=caller.wide))
         if more:
             caller.say(f"There are more than {limit}: raise --limit.")
         return
@@ -130,7 +131,8 @@ def _list_some(
     )
     items, more = first(limit, find)
     died = job_id is None and wanted["--state"] == RunState.DEAD
-    caller.show({"items": items}, render.dead(items) if died else render.executions(items))
+    view = render.dead(items) if died else render.executions(items, wide=caller.wide)
+    caller.show({"items": items}, view)
     if more:
         caller.say(f"There are more than {limit}: raise --limit.")
 
@@ -139,6 +141,9 @@ def _list_some(
 def get(context: typer.Context, execution_id: ExecutionId) -> None:
     """Show a run: when it was due, dispatched, started and finished, its attempts, output and
     result.
+
+    [bold]Example[/]
+      nextfire runs get job_a93f2.20260524T100000000Z-8f14e45fceea167a
     """
     caller = session.of(context)
     run = caller.client().get_execution(execution_id).document

@@ -142,7 +142,11 @@ def list_(
     pool: Annotated[str | None, typer.Option(help="Of one pool.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of results.")] = 100,
 ) -> None:
-    """List the uploaded scripts."""
+    """List the uploaded scripts.
+
+    [bold]Example[/]
+      nextfire scripts list --pool batch
+    """
     caller = session.of(context)
     items, more = first(limit, partial(caller.client().list_scripts, pool=pool))
     caller.show({"items": items}, render.scripts(items))

@@ -4,7 +4,7 @@
 # ruff: noqa: PLC0415
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -21,11 +21,13 @@ from nextfire.domain.key_text import parse
 from nextfire_cli.errors import CliError
 from nextfire_cli.escaping import escaped
 from nextfire_cli.output import Output, names
+from nextfire_cli.remedies import in_words_of_the_command
 
 if TYPE_CHECKING:
     import httpx2
 
     from nextfire import Client
+    from nextfire.client.contexts import Context
     from nextfire_cli.aws import Account
     from nextfire_cli.local.embedded import EmbeddedInfo
     from nextfire_cli.local.stack import StackInfo
@@ -43,9 +45,9 @@ LOST_IN_EMULATOR = (
 
 @dataclass(frozen=True)
 class Session:
-    """`output`: the form of results. `transport`: replaces the network in tests. `auth`: None
-    selects it by the available credentials. `quiet`: no warnings. `warned`: the warnings that were
-    printed, each once per call.
+    """`output`: the form of results. `transport`: replaces the network in tests. `key`: of the
+    context that selected the endpoint. `auth`: None selects it by the available credentials.
+    `quiet`: no warnings. `warned`: the warnings that were printed, each once per call.
     """
 
     endpoint: str | None
@@ -53,6 +55,7 @@ class Session:
     profile: str | None
     region: str | None
     transport: "httpx2.BaseTransport | None" = None
+    key: str | None = field(default=None, repr=False)
     auth: Auth | None = None
     quiet: bool = False
     warned: set[str] = field(default_factory=set[str], compare=False)
@@ -60,7 +63,12 @@ class Session:
     @property
     def for_programs(self) -> bool:
         """Whether results are for programs: JSON, YAML or names."""
-        return self.output is not Output.TABLE
+        return self.output not in {Output.TABLE, Output.WIDE}
+
+    @property
+    def wide(self) -> bool:
+        """Whether tables have all their columns."""
+        return self.output is Output.WIDE
 
     @property
     def out(self) -> Console:
@@ -113,7 +121,8 @@ class Session:
         else:
             problem = escaped(error.problem, keep="\n")
             self.err.print(Text.assemble(("Error: ", "bold red"), problem))
-            for line in error.remedy.split("\n") if error.remedy else ():
+            remedy = in_words_of_the_command(error.remedy)
+            for line in remedy.split("\n") if remedy else ():
                 self.err.print(Text("  " + escaped(line, keep="\t")))
 
     def stack(self) -> "StackInfo | EmbeddedInfo | None":
@@ -191,7 +200,7 @@ class Session:
             auth = access.of_folder(self.auth, stack.key_file, sign)
             self._warn_of_ignored(stack.key_file)
         else:
-            key = partial(_key, endpoint, stack)
+            key = partial(_key, endpoint, stack, self.key)
             auth = access.who_calls(endpoint, self.auth, key=key, sign=sign)
         return Client(endpoint, auth=auth, transport=self.transport)
 
@@ -205,9 +214,21 @@ class Session:
         stack = self.stack()
         if stack is not None and not self.endpoint:
             return stack.account_id  # its key and its credentials have the same tenant
-        key = _key(endpoint, stack) if keys and endpoint else None
+        key = _key(endpoint, stack, self.key) if keys and endpoint else None
         presented = parse(key) if key else None
         return presented.tenant if presented else self.account().tenant()
+
+    def in_context(self, name: str | None) -> "Session":
+        """This call with the endpoint and the credentials of the context *name*. None: of the
+        current one, unless the folder has a local stack.
+
+        Raises:
+            CliError: The context does not exist, or the contexts cannot be used.
+        """
+        chosen = access.named_context(name)
+        if chosen is None and not has_local_stack():
+            chosen = access.current_context()
+        return self if chosen is None else called(self, chosen)
 
     def _warn_of_ignored(self, key: Path) -> None:
         if ignored := access.ignored_by_folder(self.auth, key):
@@ -237,6 +258,23 @@ class Session:
             ) from error
 
 
+def called(caller: Session, context: "Context") -> Session:
+    """*caller* with the endpoint and the credentials of *context*."""
+    return replace(
+        caller,
+        endpoint=context.endpoint,
+        key=context.key,
+        auth=caller.auth or context.auth,
+        profile=caller.profile or context.profile,
+        region=caller.region or context.region,
+    )
+
+
+def has_local_stack() -> bool:
+    """Whether the working folder or a parent has the files of a local stack."""
+    return above(Path.cwd(), STACK_FILE) is not None
+
+
 def _info(root: Path) -> "StackInfo | EmbeddedInfo | None":
     """The local stack in the folder *root*.
 
@@ -253,8 +291,8 @@ def _info(root: Path) -> "StackInfo | EmbeddedInfo | None":
     return LocalStack(root).info()
 
 
-def _key(endpoint: str, stack: "StackInfo | EmbeddedInfo | None") -> str | None:
-    return access.find_key(endpoint, stack.key_file if stack else None)
+def _key(endpoint: str, stack: "StackInfo | EmbeddedInfo | None", own: str | None) -> str | None:
+    return access.find_key(endpoint, stack.key_file if stack else None, own)
 
 
 def _same(named: str, found: str) -> bool:

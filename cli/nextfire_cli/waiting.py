@@ -1,6 +1,7 @@
-"""Waits for the end of a run."""
+"""Waits for the end of runs."""
 
 import time
+from datetime import datetime, timedelta
 
 import typer
 
@@ -11,6 +12,7 @@ from nextfire_cli.documents import Document
 POLL = 0.5
 """Seconds between two looks at a run."""
 UNDER_WAY = {state for state in RunState if not state.ended}
+_MOMENT = timedelta(milliseconds=1)
 
 
 def ended(client: Client, run: Document) -> Document:
@@ -25,3 +27,38 @@ def exit_by_outcome(run: Document) -> None:
     """End the command with exit code 1 if *run* did not succeed."""
     if run["state"] != RunState.SUCCEEDED:
         raise typer.Exit(1)
+
+
+def drained(client: Client, job: Document) -> Document:
+    """Return *job* once it is not draining: its earlier runs have ended, or it was resumed."""
+    while job.get("draining"):
+        time.sleep(POLL)
+        job = client.get_job(job["jobId"]).document
+    return job
+
+
+def backfilled(client: Client, asked: Document) -> list[Document]:
+    """Return the runs of the backfill *asked* once it and all of them have ended, newest first."""
+    job_id = asked["jobId"]
+    while (found := client.get_job(job_id).document.get("backfill")) is not None:
+        if found["backfillId"] != asked["backfillId"]:
+            break  # another one has taken its place
+        time.sleep(POLL)
+    while True:
+        runs = _of_backfill(client, asked)
+        if not any(run["state"] in UNDER_WAY for run in runs):
+            return runs
+        time.sleep(POLL)
+
+
+def _of_backfill(client: Client, asked: Document) -> list[Document]:
+    """Runs of the occurrences of *asked* that did not end before it was requested: a backfill runs
+    occurrences without a record.
+    """
+    since = datetime.fromisoformat(asked["askedAt"])
+    runs = client.all_executions(
+        job_id=asked["jobId"],
+        from_=asked["first"],
+        to=datetime.fromisoformat(asked["last"]) + _MOMENT,
+    )
+    return [run.document for run in runs if run.finished_at is None or run.finished_at >= since]

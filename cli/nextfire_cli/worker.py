@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -44,6 +45,9 @@ def worker(
 ) -> None:
     """Serve a pool from this machine until Ctrl-C or SIGTERM, then hand its runs back.
 
+    In a terminal it prints a line for each run; otherwise, and with --json, the log: a JSON object
+    in each line.
+
     Uses the pool's worker role, which your credentials must be allowed to assume. Job scripts run
     on this machine: docs/operate/security.md says what they can access.
 
@@ -67,10 +71,13 @@ def worker(
     account.act_as(outputs[f"WorkerRoleArn{_pascal(pool)}"], f"worker-{pool}")
     sys.path.insert(0, str(root))
     from functions.worker.supervisor import main
+    from nextfire_cli.worker_lines import lines_for_people
 
     caller.say(f"Serving the pool {pool}. Ctrl-C hands its runs back and exits.")
     try:
-        status = main()
+        for_people = sys.stdout.isatty() and not caller.for_programs
+        with lines_for_people() if for_people else nullcontext():
+            status = main()
     except SystemExit as error:  # in the worker's process
         if isinstance(error.code, str):
             raise CliError(error.code) from error

@@ -38,7 +38,9 @@ class JobRequest(JobDefinition):
 
 class ShortJob(JobRequest):
     """A new job in the short form: `taskId`, `cron` and `params` replace `jobId`, `schedule` and
-    `payload`; all other fields except `type` are allowed. The handler defaults to the task id.
+    `payload`; all other fields except `type` are allowed. `taskId` is the id of the job and,
+    without `target`, the name of its script: a second schedule of the same script needs another
+    `taskId`, and a `target`.
     """
 
     spelt: ClassVar[Mapping[str, str]] = {
@@ -76,7 +78,12 @@ def read_job(body: object) -> JobRequest:
         errors = [_as_spelt(fault, "target" in body) for fault in faults]
         raise ModelValidationError(errors, ShortJob) from error
     if job.job_id is None:
-        raise InvalidInputError("taskId", body.get("taskId"), "absent", "Add this field.")
+        raise InvalidInputError(
+            "taskId",
+            body.get("taskId"),
+            "required field is missing",
+            "It is the id of the job and names its script. For example `daily-report`.",
+        )
     return job
 
 

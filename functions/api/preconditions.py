@@ -31,7 +31,7 @@ IfMatch = Annotated[
 IfNoneMatch = Annotated[
     str | None,
     Header(alias="If-None-Match", description="`*`: only if the job does not exist."),
-    WithJsonSchema({"const": "*"}),
+    WithJsonSchema({"type": "string", "pattern": r"^\*$"}),
 ]
 
 

@@ -242,7 +242,7 @@ def test_a_failing_script_leaves_its_stderr_and_exit_code(user: User) -> None:
     assert (run["stdout"], run["stderr"]) == ("half done\n", "out of cheese\n")
     assert [attempt["outcome"] for attempt in run["attempts"]] == ["FAILED", "FAILED"]
     letter = user.dead_letter("default", job["jobId"])
-    assert letter["MessageAttributes"]["failure"]["StringValue"] == "exit code 1"
+    assert letter["MessageAttributes"]["failure"]["StringValue"] == "exit code 1: out of cheese"
 
 
 def test_a_script_over_its_timeout_is_ended(user: User) -> None:

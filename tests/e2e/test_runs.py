@@ -125,7 +125,7 @@ def test_a_dead_run_is_published_and_redriven_once_its_script_is_fixed(user: Use
 
     event = listener.of(dead)
     assert (event["source"], event["detail-type"]) == ("nextfire", "Execution Dead")
-    assert event["detail"]["reason"] == dead["reason"] == "exit code 1"
+    assert event["detail"]["reason"] == dead["reason"] == "exit code 1: broken"
     listed = user.call("GET", "/v1/executions?state=DEAD")["items"]
     assert dead["executionId"] in [run["executionId"] for run in listed]
     of_all = user.call("GET", "/v1/executions?limit=100")

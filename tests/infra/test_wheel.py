@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import threading
 import tomllib
 from collections.abc import Iterator
@@ -18,6 +19,11 @@ from nextfire.domain.key_text import secret_of, write_key
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 _ONLY_POSIX = ("fcntl", "grp", "pty", "pwd", "resource", "termios", "tty")
+_ONLY_POSIX_OS = ("fork", "getuid", "geteuid", "killpg", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
+"""Attributes of `os` that Windows does not have."""
+_LAMBDA = "3.13"
+"""The Python of the Lambda functions."""
+_PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
 _KEY = write_key("default", "a" * 16, secret_of(bytes(32)))
 _HEALTH = {"status": "ok", "time": "2026-05-24T10:00:00Z"}
 
@@ -33,18 +39,31 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-@pytest.fixture(scope="module", params=["highest", "lowest-direct"])
+@pytest.fixture(scope="module", params=["highest", "lowest-direct", _LAMBDA])
 def environment(
     request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """A virtual environment with the wheel, and the newest or the oldest dependencies that its
-    bounds allow.
+    bounds allow; or on the Python of the Lambda functions, if this machine has it.
     """
     folder = tmp_path_factory.mktemp(request.param)
-    _uv("venv", "--quiet", str(folder))
+    interpreter, resolution = sys.executable, request.param
+    if request.param == _LAMBDA:
+        interpreter, resolution = _interpreter(_LAMBDA), "highest"
+    _uv("venv", "--quiet", "--python", interpreter, str(folder))
     python = str(folder / "bin" / "python")
-    _uv("pip", "install", "--quiet", "--python", python, "--resolution", request.param, str(wheel))
+    _uv("pip", "install", "--quiet", "--python", python, "--resolution", resolution, str(wheel))
     return folder
+
+
+def _interpreter(version: str) -> str:
+    """Python *version* on this machine; skips the test if it is not installed."""
+    found = [shutil.which(f"python{version}"), *_PYENV.glob(f"{version}.*/bin/python{version}")]
+    for path in [str(each) for each in found if each is not None]:
+        # A shim of pyenv exists for versions that are not selected, and fails.
+        if subprocess.run([path, "-c", ""], check=False, capture_output=True).returncode == 0:
+            return path
+    pytest.skip(f"no Python {version} on this machine")
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +151,31 @@ def test_what_needs_no_stack_imports_no_module_of_posix(environment: Path, tmp_p
     )
 
     assert _run(environment, "python", "-c", code, folder=tmp_path) == "started\n"
+
+
+def test_commands_run_without_what_only_posix_has(
+    environment: Path, tmp_path: Path, api: str
+) -> None:
+    """On macOS and Windows: log in, and call the API of the context."""
+    (tmp_path / "key").write_text(_KEY)
+    code = (
+        "import os, sys\n"
+        f"sys.modules.update(dict.fromkeys({_ONLY_POSIX!r}))\n"
+        f"for name in {_ONLY_POSIX_OS!r}: delattr(os, name)\n"
+        "from nextfire_cli.main import app, _COMMANDS\n"
+        "for name, each in _COMMANDS.items(): each.load(name)\n"
+        "def run(*args):\n"
+        "    try: app(args)\n"
+        "    except SystemExit as ended: assert not ended.code, args\n"
+        f"run('login', {api!r}, '--name', 'here', '--key-file', 'key', '--no-check')\n"
+        "run('context', 'list')\n"
+        "run('jobs', 'get', 'job_1', '--json')\n"
+    )
+
+    printed = _run(environment, "python", "-c", code, folder=tmp_path)
+
+    assert "Context here: " in printed
+    assert '"agent": "nextfire/' in printed
 
 
 def test_the_test_kit_names_its_extra(environment: Path, tmp_path: Path) -> None:

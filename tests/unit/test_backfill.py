@@ -170,12 +170,14 @@ def test_a_backfill_above_the_limit_reports_its_size(world: World) -> None:
     with pytest.raises(InvalidInputError, match="there are 120 occurrences") as refused:
         begin(world, job, "09:00", "11:00", at_most=100)
     assert refused.value.field == "max"
+    assert f"or raise `max`, to {MOST} at most." in str(refused.value)
     begin(world, job, "09:00", "11:00", at_most=120)
     year = BackfillRange(at("11:00") - timedelta(days=365), at("11:00"))
     other = world.register("other", **MINUTELY)
-    with pytest.raises(InvalidInputError, match=f"525600 .* {MOST} at most"):
+    with pytest.raises(InvalidInputError, match=f"525600 .* {MOST} at most") as largest:
         world.backfills.begin(other.key, year, backfill_id="b", asked_at=world.now, now=world.now)
     assert world.job(other.key) == other
+    assert "raise `max`" not in str(largest.value)  # it is the largest already
 
 
 @pytest.mark.parametrize(

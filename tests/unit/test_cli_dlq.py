@@ -13,7 +13,7 @@ from moto import mock_aws
 from typer.testing import CliRunner, Result
 
 from nextfire.domain.message import RunMessage
-from nextfire_cli import aws
+from nextfire_cli import aws, confirmation
 from nextfire_cli.aws import Account, DeadLetterQueue
 from nextfire_cli.errors import CliError
 from nextfire_cli.main import app
@@ -231,15 +231,19 @@ def test_redrive_lists_the_messages_it_kept(call: Call, api: Api, queue: Queue) 
     assert "Kept: message " in text
 
 
-def test_purge_asks_and_deletes_what_is_there(call: Call, queue: Queue) -> None:
+def test_purge_asks_and_deletes_what_is_there(
+    call: Call, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(23):
         queue.bury(f"{number}")
 
+    for unconfirmed in (call("purge", input="y\n"), call("purge", "--json")):
+        assert (unconfirmed.exit_code, len(queue.bodies())) == (1, 23)
+        assert "add --yes" in unconfirmed.stderr
+    monkeypatch.setattr(confirmation, "in_terminal", lambda: True)
     refused = call("purge", input="n\n")
     assert (refused.exit_code, len(queue.bodies())) == (1, 23)
     assert "about 23 messages" in refused.stderr
-    unconfirmed = call("purge", "--json")
-    assert unconfirmed.exit_code == 2
     purged = call("purge", "--yes", "--json")
 
     assert json.loads(purged.stdout) == {"deleted": 23, "kept": 0}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from nextfire_cli import local_stack, main
+from nextfire_cli import confirmation, main
 from nextfire_cli.local import LocalStack, processes
 from nextfire_cli.local.processes import Processes
 
@@ -109,7 +109,7 @@ def data(checkout: Path) -> Path:
 def test_down_asks_in_a_terminal(
     data: Path, answer: str, *, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_stack, "_in_terminal", lambda: True)
+    monkeypatch.setattr(confirmation, "in_terminal", lambda: True)
 
     result = down(answer=answer)
 
@@ -119,14 +119,16 @@ def test_down_asks_in_a_terminal(
 
 
 def test_down_does_not_ask_when_told_yes(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_stack, "_in_terminal", lambda: True)
+    monkeypatch.setattr(confirmation, "in_terminal", lambda: True)
 
     result = down("--yes")
 
     assert (result.exit_code, data.exists()) == (0, False)
 
 
-def test_down_does_not_ask_where_nobody_can_answer(data: Path) -> None:
-    result = down()
+def test_down_names_yes_where_nobody_can_answer(data: Path) -> None:
+    result = down(answer="y\n")
 
-    assert (result.exit_code, data.exists()) == (0, False)
+    assert (result.exit_code, data.exists()) == (1, True)
+    assert "standard input is not a terminal" in result.stderr
+    assert "add --yes" in result.stderr

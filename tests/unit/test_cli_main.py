@@ -17,7 +17,7 @@ from nextfire.adapters.packages.inline_metadata import parse_inline_metadata
 from nextfire.adapters.s3.signatures import VerifyingScriptStore
 from nextfire.client.folder import write_private
 from nextfire.domain.script import ScriptSource
-from nextfire_cli import signing, waiting
+from nextfire_cli import confirmation, signing, waiting
 from nextfire_cli.main import app
 from tests.fakes import MemoryScriptStore
 
@@ -64,6 +64,12 @@ QUOTAS = {
 }
 
 
+STATUS = {
+    "status": "ok",
+    "time": "2026-05-24T10:00:00Z",
+    "endpoint": ENDPOINT,
+    "activity": {"failed": 1, "more": False},
+}
 BETWEEN = ("--from", "2026-05-01T00:00:00Z", "--to", "2026-05-03T00:00:00Z")
 
 
@@ -76,7 +82,10 @@ class Api:
 
     def __call__(self, request: httpx2.Request) -> httpx2.Response:
         self.requests.append(request)
-        answer = self.routes[f"{request.method} {request.url.path}"]
+        is_script = request.url.path.endswith("/versions")
+        route = f"{request.method} {request.url.path}"
+        is_there = is_script and route not in self.routes
+        answer = {"items": [{"version": "v1"}]} if is_there else self.routes[route]
         if callable(answer):
             answer = answer(request)
         return answer if isinstance(answer, httpx2.Response) else httpx2.Response(200, json=answer)
@@ -102,6 +111,7 @@ def api() -> Api:
             "POST /v1/jobs/job_1/resume": JOB | {"revision": 3},
             "GET /v1/jobs/job_1/executions": {"items": [RUN]},
             f"GET /v1/executions/{RUN['executionId']}": RUN,
+            "GET /v1/executions": {"items": [RUN | {"state": "DEAD"}]},
             "GET /v1/quotas": QUOTAS,
             "GET /v1/health": {"status": "ok", "time": "2026-05-24T10:00:00Z"},
         }
@@ -341,7 +351,6 @@ def test_a_backfill_that_goes_on_is_shown_with_its_job(call: Call, api: Api) -> 
         (["jobs", "backfill", "job_1", "--from", "2026-05-01"], "--to"),
         (["jobs", "backfill", "job_1", "--stop", "--newest-first"], "--stop"),
         (["jobs", "backfill", "job_1", "--max", "1001"], "--max"),
-        (["jobs", "delete", "job_1", "--json"], "--yes"),
         (["jobs", "list", "--limit", "0"], "--limit"),
         (["runs", "get"], "EXECUTION_ID"),
     ],
@@ -372,7 +381,7 @@ def test_wrong_usage_exits_with_2_and_sends_no_request(
         (["jobs", "resume", "job_1"], JOB | {"revision": 3}),
         (["runs", "list", "job_1"], {"items": [RUN]}),
         (["runs", "get", RUN["executionId"]], RUN),
-        (["status"], {"status": "ok", "time": "2026-05-24T10:00:00Z", "endpoint": ENDPOINT}),
+        (["status"], STATUS),
     ],
 )
 def test_json_is_one_document_and_may_be_asked_for_anywhere(
@@ -502,7 +511,19 @@ def test_a_refusal_exits_with_its_kind_and_reports_why(call: Call, api: Api) -> 
     assert json.loads(as_json.stderr) == problem
 
 
-def test_delete_asks_first(call: Call, api: Api) -> None:
+@pytest.mark.parametrize("output", [(), ("--json",)])
+def test_delete_names_yes_where_nobody_can_answer(
+    call: Call, api: Api, output: tuple[str, ...]
+) -> None:
+    result = call("jobs", "delete", "job_1", *output, input="y\n")
+
+    assert result.exit_code == 1
+    assert "add --yes" in result.stderr
+    assert not api.requests
+
+
+def test_delete_asks_first(call: Call, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confirmation, "in_terminal", lambda: True)
     refused = call("jobs", "delete", "job_1", input="n\n")
     assert refused.exit_code == 1
     assert not api.requests

@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from nextfire_cli import confirmation
 from tests.unit.test_cli_runs import Api, Call, api, call  # noqa: F401 — fixtures
 
 DONE: dict[str, Any] = {"matched": 2, "changed": 1, "failed": []}
@@ -14,10 +15,17 @@ PROBLEM = {"title": "Conflict", "status": 409, "detail": "It is \x1b[2J taken."}
 CRON = {"type": "CRON", "schedule": "0 3 * * *", "target": {"handler": "hello"}}
 
 
-@pytest.mark.parametrize("what", ["pause", "resume", "cancel"])
-def test_all_with_some_labels_call_by_call(call: Call, api: Api, what: str) -> None:  # noqa: F811
-    api.routes[f"POST /v1/jobs:{what}"] = [DONE | {"progressToken": "t"}, DONE]
-    yes = ["--yes"] if what == "cancel" else []
+@pytest.mark.parametrize(
+    ("what", "route"), [("pause", "pause"), ("resume", "resume"), ("delete", "cancel")]
+)
+def test_all_with_some_labels_call_by_call(
+    call: Call,  # noqa: F811
+    api: Api,  # noqa: F811
+    what: str,
+    route: str,
+) -> None:
+    api.routes[f"POST /v1/jobs:{route}"] = [DONE | {"progressToken": "t"}, DONE]
+    yes = ["--yes"] if what == "delete" else []
 
     result = call("jobs", what, "--label", "team=etl", "--label", "a=b=c", *yes, "--json")
 
@@ -59,8 +67,13 @@ def test_jobs_that_could_not_be_changed_are_reported(call: Call, api: Api) -> No
     assert "Not changed: job_1: It is \\x1b[2J taken." in result.stdout
 
 
-def test_cancel_asks(call: Call, api: Api) -> None:  # noqa: F811
-    result = call("jobs", "cancel", "--label", "team=etl")
+def test_delete_of_many_asks(
+    call: Call,  # noqa: F811
+    api: Api,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(confirmation, "in_terminal", lambda: True)
+    result = call("jobs", "delete", "--label", "team=etl")
 
     assert result.exit_code == 1
     assert "Cancel all jobs labelled team=etl for good?" in result.stderr
@@ -78,10 +91,10 @@ def test_cancel_asks(call: Call, api: Api) -> None:  # noqa: F811
         ["pause", "job_1", "--label", "a=b"],
         ["resume"],
         ["resume", "--label", "a"],
-        ["cancel"],
-        ["cancel", "--label", "a=b", "--json"],
-        ["create-many", "nothing"],
-        ["create-many", "empty.json"],
+        ["delete"],
+        ["delete", "job_1", "--label", "a=b"],
+        ["create-many", "-f", "nothing"],
+        ["create-many", "-f", "empty.json"],
     ],
 )
 def test_wrong_usage(call: Call, api: Api, args: list[str], tmp_path: Path) -> None:  # noqa: F811
@@ -109,7 +122,7 @@ def test_many_are_created_a_few_at_a_time(
     api.routes["POST /v1/jobs:batch"] = [answer]
     (tmp_path / "jobs.json").write_text(form.format(", ".join([json.dumps(CRON)] * 30)))
 
-    result = call("jobs", "create-many", "jobs.json")
+    result = call("jobs", "create-many", "-f", "jobs.json")
 
     assert result.exit_code == 1
     assert [len(body["jobs"]) for body in api.bodies] == [25, 5]
@@ -122,7 +135,7 @@ def test_many_from_yaml(call: Call, api: Api, tmp_path: Path) -> None:  # noqa: 
     api.routes["POST /v1/jobs:batch"] = [{"results": [{"status": 201, "job": {"jobId": "a"}}]}]
     (tmp_path / "jobs.yaml").write_text("- taskId: a\n  cron: '0 3 * * *'\n")
 
-    result = call("jobs", "create-many", "jobs.yaml")
+    result = call("jobs", "create-many", "-f", "jobs.yaml")
 
     assert result.exit_code == 0, result.output
     assert api.bodies == [{"jobs": [{"taskId": "a", "cron": "0 3 * * *"}]}]

@@ -42,7 +42,10 @@ class Api:
 
     def __call__(self, request: httpx2.Request) -> httpx2.Response:
         self.requests.append(request)
-        answers = self.routes[f"{request.method} {request.url.path}"]
+        is_script = request.url.path.endswith("/versions")
+        there: list[Any] = [{"items": [{"version": "v1"}]}] if is_script else []
+        answers = self.routes.get(f"{request.method} {request.url.path}", there)
+        assert answers, f"no answer for {request.method} {request.url.path}"
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if callable(answer):
             answer = answer(request)

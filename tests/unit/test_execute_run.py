@@ -160,6 +160,7 @@ def test_a_run_whose_attempts_are_used_up_is_dead_and_told_of(world: World) -> N
     ("script", "reason"),
     [
         ({"exit_code": 3}, "exit code 3"),
+        ({"exit_code": 3, "stderr": "ValueError: no rows\n"}, "exit code 3: ValueError: no rows"),
         ({"exit_code": -9}, "killed by signal 9"),
         ({"error": "no interpreter"}, "no interpreter"),
         ({"lasts": timedelta(minutes=6)}, "did not end within 300 s"),

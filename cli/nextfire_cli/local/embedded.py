@@ -197,6 +197,10 @@ class EmbeddedStack:
         info = self.info()
         return info if info and info.alive else None
 
+    def revive(self, report: Report) -> bool:  # noqa: ARG002 — as the emulated stack
+        """Returns False: the supervisor starts parts again, and has ended if this is asked."""
+        return False
+
     def casualties(self) -> list[str]:
         """Processes that ended although the stack was not stopped, with the end of their logs."""
         if not self._info_file.exists():

@@ -160,6 +160,11 @@ class Processes:
         except (FileNotFoundError, ValidationError):
             return []  # `end_strays` finds processes without it
 
+    def status(self, record: ProcessRecord) -> int | None:
+        """The exit status of a child that has ended, negative for a signal; None if unknown."""
+        child = self._children.get(record.pid)
+        return None if child is None else child.poll()
+
     def end(self, records: Iterable[ProcessRecord], *, grace: timedelta) -> None:
         """SIGTERM to each leader, and after *grace* SIGKILL to the rest of its group. No signal
         to processes that are not ours or have ended: `end_strays` finds what they left.

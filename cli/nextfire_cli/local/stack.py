@@ -28,12 +28,14 @@ from nextfire.client import ClientError as NextfireClientError
 from nextfire.client import folder
 from nextfire_cli.local.api_key import provide_key
 from nextfire_cli.local.cdk import inherited_environment, installed_cdk
+from nextfire_cli.local.emulator_notes import PURPOSE, left_behind
 from nextfire_cli.local.processes import (
     Processes,
     ProcessRecord,
     interrupts_deferred,
     interrupts_raised,
 )
+from nextfire_cli.local.revival import Revival
 from nextfire_cli.local.state import (
     LocalStackError,
     Report,
@@ -124,6 +126,7 @@ class LocalStack:
         self._info_file = self._state / folder.FILE
         self._processes = Processes(self._state / "processes.json", territory=self._territory)
         self._lock: IO[bytes] | None = None
+        self._revival = Revival()
         self._clients: dict[str, Any] = {}
 
     @contextlib.contextmanager
@@ -233,6 +236,30 @@ class LocalStack:
             return []
         return [self._obituary(record) for record in self._processes.recorded() if not record.alive]
 
+    def revive(self, report: Report) -> bool:
+        """Start workers that died again. Returns whether the stack goes on: it does not if the
+        emulator has died, or a worker died too often; see `casualties`.
+        """
+        info = self.info()
+        if info is None:
+            return False
+        dead = [
+            (record, self._processes.status(record))
+            for record in self._processes.recorded()
+            if not record.alive
+        ]
+        restarts = self._revival.restarts(dead, time.monotonic())
+        if restarts is None:
+            return False
+        for each in restarts:
+            report(f"{each.why}; it is started again")
+            time.sleep(each.pause)
+            self._processes.end([each.record], grace=timedelta())
+            self._start_worker(each.pool, each.number, self._outputs())
+        alive = info.model_copy(update={"processes": self._processes.recorded()})
+        self._publish(alive.model_dump_json(indent=2))
+        return True
+
     def client(self, service: str) -> Any:  # noqa: ANN401 - boto3 types clients by literal name only
         """A boto3 client of *service*, as the emulated account's root user; valid until `stop`."""
         if service not in self._clients:
@@ -270,8 +297,9 @@ class LocalStack:
 
     def _start(self, report: Report, workers: int, context: Sequence[str]) -> StackInfo:
         began = time.monotonic()
+        report(PURPOSE)
         if self._processes.recorded():
-            report("ending processes of an earlier start")
+            report(left_behind(self._data, self._processes.recorded()))
             lock, self._lock = self._lock, None  # `stop` would release it
             self.stop()
             self._lock = lock

@@ -71,8 +71,10 @@ def health(document: Document) -> RenderableType:
     """The health of the API, and the local stack if there is one."""
     return fields(
         ("Status", document["status"]),
+        ("On time", {True: "yes", False: "no"}.get(document.get("onTime", ""))),
         ("Endpoint", document["endpoint"]),
         ("Its time", document["time"]),
+        *_activity(document.get("activity", {})),
         ("Scripts", prefixed("s3://", document.get("scripts_bucket"))),
         ("AWS", document.get("aws_endpoint")),
         *(
@@ -82,6 +84,26 @@ def health(document: Document) -> RenderableType:
         *((each["name"], f"pid {each['pid']}") for each in document.get("processes", [])),
         *((name, _part(part)) for name, part in document.get("parts", {}).items()),
     )
+
+
+def _activity(found: Document) -> list[tuple[str, object]]:
+    """What the stack does. Zeros are shown: they say that nothing is late."""
+    rows = [
+        ("Late", "late", f"the oldest was due {found.get('lagSec')} s ago"),
+        ("Held", "held", "wait for a quota, a destination or an earlier run"),
+        ("Queued", "queued", f"the oldest waits for {found.get('waitSec')} s"),
+        ("Running", "running", ""),
+        ("Died", "failed", "in 15 minutes: nextfire runs list --state DEAD"),
+    ]
+    return [
+        (label, f"{found[name]}{' or more' if found.get('more') else ''}" + _if(found[name], text))
+        for label, name, text in rows
+        if name in found
+    ]
+
+
+def _if(count: int, text: str) -> str:
+    return f"  ({text})" if count and text else ""
 
 
 def _part(part: Document) -> str:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from rich.console import RenderableType
 
 from nextfire.domain.policies import RETRIED
+from nextfire.domain.run import RunState
 from nextfire_cli.documents import Document
 from nextfire_cli.job_fields import JOB_FIELDS, JobField
 from nextfire_cli.render.job_lists import schedule, target
@@ -60,6 +61,16 @@ def _next(job: Document) -> str | None:
     if job.get("state") == "ACTIVE" and job.get("type") not in {"MANUAL", "AFTER"}:
         return "none later; the last one is due and about to be dispatched"
     return "none: no occurrence is left" if job.get("state") == "COMPLETED" else None
+
+
+def _last(job: Document) -> str | None:
+    """``SUCCEEDED  EXECUTION_ID``, and why it did not succeed."""
+    run = job.get("lastRun")
+    if not run:
+        return None
+    reason = "" if run["state"] == RunState.SUCCEEDED else run.get("reason")
+    text = f"{run['state']}  {run['executionId']}"
+    return f"{text}  ({reason})" if reason else text
 
 
 def _backfill(job: Document) -> str | None:
@@ -129,6 +140,8 @@ _STATE = (
     _as_is("Resumes", "resumesAt"),
     Row("Backfill", _backfill),
     Row("Next run", _next),
+    Row("Then", lambda job: ", ".join(str(each["at"]) for each in job.get("upcoming", ())[1:])),
+    Row("Last run", _last),
     Row("To be skipped", lambda job: ", ".join(job.get("skips", ()))),
 )
 _DEFINITION = (

@@ -11,11 +11,12 @@ from nextfire_cli.render.tables import table
 from nextfire_cli.render.text import minute, state, with_reason
 
 
-def jobs(items: Sequence[Document]) -> RenderableType:
+def jobs(items: Sequence[Document], *, wide: bool = False) -> RenderableType:
+    """Jobs; *wide*: with more of their definition."""
     if not items:
         return "No jobs. Make one: nextfire jobs create --in 5s --handler hello"
     return table(
-        ("JOB", "NAME", "STATE", "SCHEDULE", "TARGET", "NEXT (UTC)"),
+        ("JOB", "NAME", "STATE", "SCHEDULE", "TARGET", "NEXT (UTC)", *(_WIDE if wide else ())),
         (
             (
                 with_reason(job["jobId"], job.get("pauseReason") or job.get("reason")),
@@ -24,10 +25,26 @@ def jobs(items: Sequence[Document]) -> RenderableType:
                 schedule(job),
                 target(job),
                 minute(job.get("nextFireAt")),
+                *(_more(job) if wide else ()),
             )
             for job in items
         ),
         folding=(1, 3, 4),
+    )
+
+
+_WIDE = ("OVERLAP", "MISSED", "PRIORITY", "ATTEMPTS", "LABELS", "UPDATED (UTC)")
+
+
+def _more(job: Document) -> tuple[str, ...]:
+    labels = ",".join(f"{key}={value}" for key, value in job.get("labels", {}).items())
+    return (
+        job.get("overlap", ""),
+        job.get("misfire", {}).get("policy", ""),
+        job.get("priority", ""),
+        str(job.get("retryPolicy", {}).get("maxAttempts", "")),
+        labels,
+        minute(job.get("updatedAt")),
     )
 
 

@@ -13,12 +13,16 @@ from nextfire_cli.render.tables import table
 from nextfire_cli.render.text import between, late, minute, state, with_reason
 
 
-def executions(items: Sequence[Document], job: Document | None = None) -> RenderableType:
-    """Runs. *job*: their owner; if it has no runs, its state explains why."""
+def executions(
+    items: Sequence[Document], job: Document | None = None, *, wide: bool = False
+) -> RenderableType:
+    """Runs. *job*: their owner; if it has no runs, its state explains why. *wide*: with where and
+    when they ran.
+    """
     if not items:
         return Text(f"No runs on record. {_why_none(job or {})}".rstrip())
     return table(
-        ("EXECUTION", "STATE", "LATE", "TOOK", "TRY"),
+        ("EXECUTION", "STATE", "LATE", "TOOK", "TRY", *(_WIDE if wide else ())),
         (
             (
                 with_reason(run["executionId"], coverage(run), why(run)),
@@ -26,9 +30,23 @@ def executions(items: Sequence[Document], job: Document | None = None) -> Render
                 late(run, "startedAt"),
                 between(run, "startedAt", "finishedAt"),
                 run.get("attempt", ""),
+                *(_more(run) if wide else ()),
             )
             for run in items
         ),
+    )
+
+
+_WIDE = ("EXIT", "POOL", "WORKER", "STARTED (UTC)", "FINISHED (UTC)")
+
+
+def _more(run: Document) -> tuple[str, ...]:
+    return (
+        str(run.get("exitCode", "")),
+        run.get("pool", ""),
+        run.get("worker", ""),
+        minute(run.get("startedAt")),
+        minute(run.get("finishedAt")),
     )
 
 

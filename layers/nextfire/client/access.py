@@ -1,6 +1,6 @@
 """Finds the endpoint and the credentials for it: from arguments, else from the environment, the
-local stack of the folder, or the user's files. An endpoint that a folder selects gets the local
-stack's own key or credentials, never the caller's.
+local stack of the folder, the current context, or the user's files. An endpoint that a folder
+selects gets the local stack's own key or credentials, never the caller's.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nextfire.client.auth import Auth
+from nextfire.client.contexts import CONTEXT, Context, read_contexts
 from nextfire.client.errors import ClientError
 from nextfire.client.folder import FOLDER, LOOPBACK, STACK_FILE, above, read_private, read_stack
 from nextfire.domain.key_text import fault_of
@@ -66,6 +67,26 @@ def local_stack() -> LocalEndpoint | None:
         Path(found["key_file"]),
         *(str(found.get(name, "")) for name in ("region", "access_key", "secret_key")),
     )
+
+
+def named_context(name: str | None) -> Context | None:
+    """Return the context *name*, else that of the variable `NEXTFIRE_CONTEXT`, or None.
+
+    Raises:
+        ClientError: It does not exist, or the contexts cannot be used.
+    """
+    name = name or from_environment(CONTEXT)
+    return read_contexts(contexts_file()).find(name) if name else None
+
+
+def current_context() -> Context | None:
+    """Return the context that `nextfire login` or `nextfire context use` selected, or None. It
+    applies in folders without a local stack.
+
+    Raises:
+        ClientError: The contexts cannot be used.
+    """
+    return read_contexts(contexts_file()).selected()
 
 
 def is_local(endpoint: str) -> bool:
@@ -192,21 +213,24 @@ def stack_key(file: Path) -> str:
     return checked_key(read_private(file).strip(), str(file))
 
 
-def find_key(endpoint: str, local_key: Path | None) -> str | None:
-    """Return the API key for an *endpoint* that the caller named: from the environment, else from
-    *local_key*, the key file of a local stack at this endpoint, else from the user's files.
+def find_key(endpoint: str, local_key: Path | None, own: str | None = None) -> str | None:
+    """Return the API key for an *endpoint* that the caller named: from the environment, else *own*,
+    the key of its context, else from *local_key*, the key file of a local stack at this endpoint,
+    else from the user's files.
 
     Raises:
         ClientError: The key is malformed, or other users can read its file.
     """
     if key := from_environment(API_KEY):
         return checked_key(key, API_KEY)
+    if own is not None:
+        return checked_key(own, str(contexts_file()))
     if local_key is not None:
         return stack_key(local_key)
     file = key_file(endpoint)
     try:
         mode = file.stat().st_mode
-        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise ClientError(
                 f"Others than you can use the key in {file}.", f"Close it: chmod 600 {file}"
             )
@@ -219,8 +243,17 @@ def find_key(endpoint: str, local_key: Path | None) -> str | None:
 
 def key_file(endpoint: str) -> Path:
     """Return the file of the user's API key for *endpoint*. Only the user may read it."""
+    return _home() / "keys" / (_host(endpoint) or "none")
+
+
+def contexts_file() -> Path:
+    """Return the file of the user's contexts. Only the user may read it."""
+    return _home() / "contexts.json"
+
+
+def _home() -> Path:
     home = from_environment("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(home) / "nextfire" / "keys" / (_host(endpoint) or "none")
+    return Path(home) / "nextfire"
 
 
 def checked_key(key: str, place: str) -> str:

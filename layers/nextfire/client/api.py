@@ -12,6 +12,7 @@ import httpx2
 from nextfire.client import access
 from nextfire.client.auth import Auth
 from nextfire.client.calls import Caller, Pace
+from nextfire.client.contexts import Context
 from nextfire.client.endpoints import EndpointOperations
 from nextfire.client.errors import ClientError
 from nextfire.client.executions import ExecutionOperations
@@ -73,11 +74,12 @@ class Client(
         """Configure the client; the command `nextfire` uses the same rules.
 
         Args:
-            endpoint: The API's URL, without ``/v1``. Default: ``NEXTFIRE_ENDPOINT``, else the local
-                stack of the working folder.
+            endpoint: The API's URL, without ``/v1``. Default: ``NEXTFIRE_ENDPOINT``, else that of
+                the context ``NEXTFIRE_CONTEXT``, else the local stack of the working folder, else
+                the current context of ``nextfire login``.
             key: An API key, with its endpoint. Default: ``NEXTFIRE_API_KEY``, else that of the
-                user's file for this endpoint (docs/operate/identity.md). The local stack of a
-                folder gets its own key only.
+                context, else of the user's file for this endpoint (docs/operate/identity.md). The
+                local stack of a folder gets its own key only.
             auth: ``keys``, ``iam`` (a SigV4 signature of the caller's AWS credentials) or ``jwt``
                 (a token, from ``NEXTFIRE_TOKEN``). Default: ``NEXTFIRE_AUTH``, else the first
                 available of keys, jwt, iam.
@@ -92,15 +94,18 @@ class Client(
         Raises:
             ClientError: No endpoint, or no credentials.
         """
-        stack = None
+        stack = context = None
         if not (endpoint := endpoint or access.from_environment(access.ENDPOINT)):
-            stack = access.local_stack()
-            endpoint = stack.endpoint if stack else None
+            context = access.named_context(None)
+            stack = None if context else access.local_stack()
+            context = context if context or stack else access.current_context()
+            selected = context or stack
+            endpoint = selected.endpoint if selected else None
         found = access.checked_endpoint(endpoint)
-        if stack is not None and (key is not None or isinstance(auth, httpx2.Auth)):
+        if (context or stack) and (key is not None or isinstance(auth, httpx2.Auth)):
             raise ClientError(
-                f"`key` or `auth` without an endpoint: the folder selects {found}, which gets its"
-                " own key only.",
+                f"`key` or `auth` without an endpoint: the {'context' if context else 'folder'}"
+                f" selects {found}, which gets its own key only.",
                 'Give the endpoint of the key, too: Client("https://…", key).',
             )
         if not isinstance(auth, httpx2.Auth):
@@ -108,11 +113,12 @@ class Client(
             if stack is not None:
                 auth = access.of_folder(wanted, stack.key_file, partial(_stack_signature, stack))
             else:
+                of = context or Context(found)
                 auth = access.who_calls(
                     found,
-                    wanted,
-                    key=partial(_key, found, key),
-                    sign=partial(_signature, found, profile, region),
+                    wanted or of.auth,
+                    key=partial(_key, found, key, of.key),
+                    sign=partial(_signature, found, profile or of.profile, region or of.region),
                 )
         pace = Pace(timeout, retries, sleep, monotonic)
         self._sleep = sleep
@@ -148,10 +154,10 @@ class Client(
         return self._read(QuotasResponse, "/v1/quotas")
 
 
-def _key(endpoint: str, key: str | None) -> str | None:
+def _key(endpoint: str, key: str | None, of_context: str | None) -> str | None:
     if key is not None:
         return access.checked_key(key, "`key`")
-    return access.find_key(endpoint, None)
+    return access.find_key(endpoint, None, of_context)
 
 
 def _stack_signature(stack: access.LocalEndpoint) -> httpx2.Auth:

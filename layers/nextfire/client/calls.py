@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 
 import httpx2
 
+from nextfire.client import exchange_log
 from nextfire.client.access import ENDPOINT, is_local
 from nextfire.client.bearer import Bearer
 from nextfire.client.errors import MAYBE_DONE, ApiError, ClientError, UnreachableError, error_of
@@ -65,6 +66,7 @@ class Caller:
             auth=auth,
             transport=transport,
             timeout=pace.timeout,
+            event_hooks=exchange_log.hooks(),
             headers={"User-Agent": f"nextfire/{version()} python-httpx2/{httpx2.__version__}"},
         )
         self._carried = auth.kind if isinstance(auth, Bearer) else "iam"

@@ -27,6 +27,7 @@ from functools import lru_cache
 from croniter import CroniterBadDateError, croniter
 
 from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.not_cron import instead
 
 EXAMPLE = "0 3 * * 1-5"
 MACROS = {
@@ -206,11 +207,7 @@ class _Reader:
             text = MACROS[text]
         self.fields = re.findall(r"[^ \t]+", text)
         if len(self.fields) != len(_FIELDS):
-            raise self.refused(
-                f"has {len(self.fields)} fields",
-                "Give five: minute, hour, day of month, month, day of week;"
-                " seconds and years are not supported.",
-            )
+            raise self.refused(f"has {len(self.fields)} fields", instead(self.fields))
         for field, part in zip(_FIELDS, self.fields, strict=True):
             for pattern, problem, remedy in _REASONS:
                 if pattern.search(part):

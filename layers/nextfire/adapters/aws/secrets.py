@@ -20,10 +20,12 @@ _MAX_AGE = 60  # seconds; part of the contract of `Secrets`
 _CACHED = 256
 _WAIT_FOR_TURN = 3  # seconds
 
+_TO_BE_DELETED = "InvalidRequestException"
+"""The secret is scheduled for deletion."""
 _ABSENT = frozenset(
     {
         "ResourceNotFoundException",
-        "InvalidRequestException",  # the secret is scheduled for deletion
+        _TO_BE_DELETED,
         "ParameterNotFound",
     }
 )
@@ -58,7 +60,7 @@ class AwsSecrets:
         except refused() as error:
             code = error_code(error)
             if code in _ABSENT:
-                raise NotFoundError(noun, name, f"Create the {noun}.") from error
+                raise NotFoundError(noun, name, _remedy(code, name, reference)) from error
             if code in _REFUSED:
                 raise invalid_secret(noun, name, _REFUSED[code]) from error
             raise
@@ -109,6 +111,24 @@ class _Cache:
         finally:
             if ours:
                 turn.release()
+
+
+def _remedy(code: str, name: str, reference: SecretReference | ParameterReference) -> str:
+    """The command that creates a secret or parameter, on AWS and on the local stack."""
+    local = "(on a local stack: nextfire secrets put"
+    if not isinstance(reference, SecretReference):
+        return (
+            f"Create the parameter: aws ssm put-parameter --name {name} --type SecureString"
+            f" --value file://FILE {local} --parameter {reference.parameter})"
+        )
+    if code == _TO_BE_DELETED:
+        return (
+            f"It is to be deleted. Restore it: aws secretsmanager restore-secret --secret-id {name}"
+        )
+    return (
+        f"Create the secret: aws secretsmanager create-secret --name {name}"
+        f" --secret-string file://FILE {local} {reference.secret})"
+    )
 
 
 def _named(place: str, reference: SecretReference | ParameterReference) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from nextfire.domain.places import tenant_place
 from nextfire.domain.references import ParameterReference, SecretReference
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_DEFAULT_POOL = "default"
 
 
 class FileSecrets:
@@ -27,22 +28,44 @@ class FileSecrets:
         self._pool = pool
 
     def resolve(self, tenant: str, reference: SecretReference | ParameterReference) -> str:
-        place = tenant_place(self._pool, tenant)
-        if isinstance(reference, SecretReference):
-            noun, name = "secret", f"secrets/{place}{reference.secret}"
-        else:
-            noun, name = "parameter", f"parameters/{place}{reference.parameter}"
+        noun, name = self._place(tenant, reference)
         path = self._folder.path(name)
         content = self._folder.read(path)
         if content is None:
-            raise NotFoundError(
-                noun, name, f"Create the {noun}, for example with: install -m 600 FILE {path}"
-            )
+            raise NotFoundError(noun, name, f"Create the {noun}: {self._command(reference)}")
         with translated("read", path):
             if path.stat().st_mode & _OTHERS:
                 problem = f"other users have access to its file. Run: chmod 600 {path}"
                 raise invalid_secret(noun, name, problem)
         return usable_text(_text(content), reference, noun, name)
+
+    def store(
+        self, tenant: str, reference: SecretReference | ParameterReference, value: str
+    ) -> Path:
+        """Store *value*, which only the owner can read. Returns its file.
+
+        Raises:
+            UnavailableError: The disk is full or the folder is not writable.
+        """
+        path = self._folder.path(self._place(tenant, reference)[1])
+        self._folder.write(path, value.encode())
+        return path
+
+    def _place(
+        self, tenant: str, reference: SecretReference | ParameterReference
+    ) -> tuple[str, str]:
+        """``secret`` or ``parameter``, and its place in the folder."""
+        place = tenant_place(self._pool, tenant)
+        if isinstance(reference, SecretReference):
+            return "secret", f"secrets/{place}{reference.secret}"
+        return "parameter", f"parameters/{place}{reference.parameter}"
+
+    def _command(self, reference: SecretReference | ParameterReference) -> str:
+        """The command that stores the value."""
+        pool = "" if self._pool == _DEFAULT_POOL else f" --pool {self._pool}"
+        if isinstance(reference, SecretReference):
+            return f"nextfire secrets put {reference.secret}{pool}"
+        return f"nextfire secrets put --parameter {reference.parameter}{pool}"
 
 
 def _text(content: bytes) -> str | None:

@@ -1,0 +1,173 @@
+"""The commands of `nextfire jobs` that pause, resume, skip and cancel."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from nextfire.domain.occurrences import JobState
+from nextfire.responses.many_jobs import ManyResponse
+from nextfire_cli import render, session, waiting
+from nextfire_cli.confirmation import confirm
+from nextfire_cli.documents import Document
+from nextfire_cli.errors import CliError
+from nextfire_cli.job_files import read_labels
+from nextfire_cli.run_redrive import Reason
+from nextfire_cli.session import Session
+
+JobId = Annotated[str, typer.Argument(metavar="JOB_ID", show_default=False)]
+OneJob = Annotated[
+    str | None, typer.Argument(metavar="[JOB_ID]", show_default=False, help="One job.")
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label",
+        metavar="KEY=VALUE",
+        help=(
+            "All jobs with this label. Repeat the option: with all of them. Exit code 1: some "
+            "failed."
+        ),
+    ),
+]
+
+
+def pause(
+    context: typer.Context,
+    job_id: OneJob = None,
+    label: Labels = None,
+    reason: Reason = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="INSTANT", help="When to resume it automatically; ISO 8601, UTC."),
+    ] = None,
+) -> None:
+    """Pause a job, or all jobs with given labels: nothing due later is dispatched until it is
+    resumed.
+
+    Runs in progress continue.
+
+    [bold]Examples[/]
+      nextfire jobs pause job_a93f2
+      nextfire jobs pause job_a93f2 --reason 'the ledger is closed'
+      nextfire jobs pause job_a93f2 --until 2027-01-02T06:00:00Z
+      nextfire jobs pause --label team=etl --label env=prod
+    """
+    caller = session.of(context)
+    if _is_one(job_id, label):
+        job = caller.client().pause_job(str(job_id), reason=reason, until=until).document
+        if job.get("pauseReason") != reason:
+            caller.say("It was paused already; since when and why are unchanged.")
+        caller.show(job, render.job(job))
+        return
+    _change(caller, partial(caller.client().pause_jobs, reason=reason, until=until), label)
+
+
+def drain(
+    context: typer.Context,
+    job_id: JobId,
+    reason: Reason = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until these runs have ended.")] = False,
+) -> None:
+    """Pause a job and track when its runs in progress and earlier due runs have ended.
+
+    Until then [bold]nextfire jobs get[/] shows that it is draining. With --wait, exit code 1: it
+    was resumed meanwhile.
+
+    [bold]Examples[/]
+      nextfire jobs drain job_a93f2 --reason 'the database moves'
+      nextfire jobs drain job_a93f2 --wait
+    """
+    caller = session.of(context)
+    client = caller.client()
+    job = client.drain_job(job_id, reason=reason).document
+    job = waiting.drained(client, job) if wait else job
+    caller.show(job, render.job(job))
+    if wait and job["state"] != JobState.PAUSED:
+        raise CliError(
+            f"The drain has ended early: the job is {job['state']}, so new runs may start.",
+            f"Pause it again: nextfire jobs drain {job_id} --wait",
+        )
+
+
+def resume(context: typer.Context, job_id: OneJob = None, label: Labels = None) -> None:
+    """Resume a paused job, or all jobs with given labels. The misfire policy decides which missed
+    occurrences run.
+
+    [bold]Examples[/]
+      nextfire jobs resume job_a93f2
+      nextfire jobs resume --label team=etl
+    """
+    caller = session.of(context)
+    if _is_one(job_id, label):
+        job = caller.client().resume_job(str(job_id)).document
+        caller.show(job, render.job(job))
+        return
+    _change(caller, caller.client().resume_jobs, label)
+
+
+def skip_next(
+    context: typer.Context,
+    job_id: JobId,
+    reason: Reason = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo the skip.")] = False,
+) -> None:
+    """Skip a job's next occurrence. Later occurrences are not affected.
+
+    [bold]Examples[/]
+      nextfire jobs skip-next job_a93f2 --reason 'the ledger is closed'
+      nextfire jobs skip-next job_a93f2 --undo
+    """
+    if undo and reason is not None:
+        raise typer.BadParameter("--undo takes no reason", param_hint="--reason")
+    client = session.of(context).client()
+    job = client.undo_skip_next(job_id) if undo else client.skip_next(job_id, reason=reason)
+    session.of(context).show(job.document, render.job(job.document))
+
+
+def delete(
+    context: typer.Context,
+    job_id: OneJob = None,
+    label: Labels = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
+) -> None:
+    """Cancel a job, or all jobs with given labels: they never run again. Past runs remain visible.
+
+    [bold]Examples[/]
+      nextfire jobs delete job_a93f2
+      nextfire jobs delete --label team=etl --label env=test --yes
+    """
+    caller = session.of(context)
+    if _is_one(job_id, label):
+        confirm(caller, f"Cancel job {job_id} for good?", yes=yes)
+        job = caller.client().delete_job(str(job_id)).document
+        caller.show(job, render.job(job))
+        return
+    labels = " ".join(f"{key}={value}" for key, value in read_labels(label or ()).items())
+    confirm(caller, f"Cancel all jobs labelled {labels} for good?", yes=yes)
+    _change(caller, caller.client().cancel_jobs, label)
+
+
+def _is_one(job_id: str | None, label: list[str] | None) -> bool:
+    if (job_id is None) == (not label):
+        raise typer.BadParameter("give a JOB_ID, or --label for many jobs", param_hint="JOB_ID")
+    return job_id is not None
+
+
+def _change(caller: Session, act: Callable[..., ManyResponse], label: list[str] | None) -> None:
+    """Do *act* to all jobs with these labels, call by call. May be interrupted, and repeated."""
+    labels = read_labels(label or ())
+    done: Document = {"matched": 0, "changed": 0, "failed": []}
+    token = None
+    while True:
+        answer = act(labels, progress_token=token)
+        for name in done:
+            done[name] += answer.document[name]
+        token = answer.progress_token
+        if token is None:
+            break
+        caller.say(f"{done['matched']} met, {done['changed']} changed so far")
+    caller.show(done, render.changed(done))
+    if done["failed"]:
+        raise typer.Exit(1)

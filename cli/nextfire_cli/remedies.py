@@ -1,0 +1,33 @@
+"""Remedies of the API in the words of this command: commands and flags instead of requests."""
+
+import re
+
+_COMMANDS = {
+    "Look at its schedule: POST /v1/schedules/preview with `after`": (
+        "Look at its schedule: nextfire jobs get JOB_ID, and nextfire schedules preview --after"
+    ),
+    "DELETE /v1/jobs/{jobId}/backfill": "nextfire jobs backfill JOB_ID --stop",
+    "POST /v1/jobs/{jobId}/run": "nextfire jobs run JOB_ID",
+    "POST /v1/jobs/{jobId}/pause or /resume, or DELETE the job": (
+        "nextfire jobs pause, nextfire jobs resume or nextfire jobs delete"
+    ),
+    "POST /v1/keys": "nextfire keys create NAME",
+    "each as for POST /v1/jobs": "each as for nextfire jobs create --file",
+    "Change it with PATCH": "Change it with nextfire jobs update",
+    "in a PATCH set it to null": "set it to null in a file for nextfire jobs update --file",
+    "use a new Idempotency-Key": "repeat the command",
+    "Omit If-Match to create it": "Create it with nextfire jobs create",
+    "GET /v1/openapi.json lists the routes": "The API is older than this command: update it",
+    "Narrow `from` and `to`": "Narrow --from and --to",
+    "Swap `from` and `to`": "Swap --from and --to",
+    "raise `max`": "raise --max",
+    "`from`": "--from",
+    "`to`": "--to",
+}
+"""What remedies say, and what users of the command do instead. Longer texts come first."""
+_ANY = re.compile("|".join(map(re.escape, _COMMANDS)))
+
+
+def in_words_of_the_command(text: str) -> str:
+    """*text*, a problem or a remedy from the API, with commands instead of requests."""
+    return _ANY.sub(lambda found: _COMMANDS[found[0]], text)

@@ -1,0 +1,61 @@
+"""Reads what an embedded stack does at this moment."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+
+from nextfire.adapters.dynamodb.run_items import dead_runs
+from nextfire.adapters.sqlite.database import Database
+from nextfire.domain.activity import MAX_LAG, RECENT, Activity
+from nextfire.domain.due import bucket_name
+from nextfire.domain.instants import MINUTE, from_ms, to_ms
+
+_HELD = "json_extract(item, '$.held.BOOL') IS NOT NULL"
+_DUE = f"""SELECT min(iif({_HELD}, NULL, entry)), total(entry < :late AND NOT {_HELD}),
+    total({_HELD}) FROM due WHERE bucket < :bucket AND entry < :now"""  # noqa: S608 — constants
+_MESSAGES = """SELECT total(NOT taken), total(taken) FROM (SELECT
+    coalesce(hidden_until > :now, 0) AS taken FROM messages WHERE queue NOT LIKE '%#dead')"""
+_OLDEST = """SELECT body FROM messages WHERE queue NOT LIKE '%#dead' AND NOT
+    coalesce(hidden_until > :now, 0) AND in_group NOT IN
+    (SELECT in_group FROM messages WHERE hidden_until > :now) ORDER BY number LIMIT 1"""
+_DEAD = "SELECT count(*) FROM runs WHERE attention = :dead AND attention_at >= :since"
+_NONE = timedelta()
+
+
+def read_activity(database: Database, tenant: str, now: datetime) -> Activity:
+    """Return the activity of a stack with one shard. *tenant*: whose dead runs are counted.
+
+    Raises:
+        UnavailableError: The database cannot be read.
+    """
+    values: dict[str, object] = {
+        "bucket": bucket_name(now + MINUTE, 0),  # quarantined entries sort after it
+        "now": f"{to_ms(now):013d}",
+        "late": f"{to_ms(now - MAX_LAG):013d}",
+        "dead": dead_runs(tenant),
+        "since": f"{to_ms(now - RECENT):013d}",
+    }
+    with database.reading("read activity") as connection:
+        first, late, held = connection.execute(_DUE, values).fetchone()
+        (failed,) = connection.execute(_DEAD, values).fetchone()
+        values["now"] = to_ms(now)
+        queued, running = connection.execute(_MESSAGES, values).fetchone()
+        oldest = connection.execute(_OLDEST, values).fetchone()
+    return Activity(
+        lag=_NONE if first is None else max(now - from_ms(int(first[:13])), _NONE),
+        late=int(late),
+        held=int(held),
+        queued=int(queued),
+        wait=_NONE if oldest is None else max(now - _dispatched_at(oldest[0], now), _NONE),
+        running=int(running),
+        failed=int(failed),
+    )
+
+
+def _dispatched_at(body: str, now: datetime) -> datetime:
+    """When the message *body* was dispatched; *now* if it cannot be read."""
+    try:
+        return datetime.fromisoformat(json.loads(body)["dispatchedAt"])
+    except (ValueError, KeyError, TypeError):
+        return now

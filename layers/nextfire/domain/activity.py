@@ -1,0 +1,54 @@
+"""What a scheduler does at this moment, and whether its jobs run on time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+MAX_LAG = timedelta(seconds=5)
+"""How late a due entry may be dispatched: a standby takes over after 3 s."""
+MAX_WAIT = timedelta(seconds=10)
+"""How long a message may wait for a worker."""
+RECENT = timedelta(minutes=15)
+"""Dead runs are counted for this long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Counts of one moment, and two ages.
+
+    `lag`: how long the oldest entry has been due that no watcher has dispatched; `late`: the number
+    of such entries that are due for more than `MAX_LAG`. `held`: entries that wait for a quota, a
+    destination or an earlier run, which are not late. `queued`: messages that no worker has taken,
+    and `wait`, the age of the oldest one. `running`: messages that workers have taken. `failed`:
+    runs that died within `RECENT`.
+    """
+
+    lag: timedelta
+    late: int
+    held: int
+    queued: int
+    wait: timedelta
+    running: int
+    failed: int
+
+
+def problems(activity: Activity, parts: Mapping[str, bool]) -> Iterator[str]:
+    """Why jobs do not run on time, in words; nothing if they do. *parts*: whether each process
+    runs.
+    """
+    for name, runs in parts.items():
+        if not runs:
+            yield f"{name} does not run"
+    if activity.late:
+        yield (
+            f"{activity.late} due runs were not dispatched, the oldest for"
+            f" {activity.lag.total_seconds():.0f} s: the watcher does not keep up"
+        )
+    if activity.wait > MAX_WAIT:
+        yield (
+            f"{activity.queued} runs wait for a worker, the oldest for"
+            f" {activity.wait.total_seconds():.0f} s: more workers would help"
+            " (nextfire up --workers N)"
+        )

@@ -1,0 +1,42 @@
+"""When jobs are not on time, in words."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from nextfire.domain.activity import MAX_WAIT, Activity, problems
+
+IDLE = Activity(lag=timedelta(), late=0, held=0, queued=0, wait=timedelta(), running=0, failed=0)
+BUSY = replace(
+    IDLE, held=7, queued=3, wait=MAX_WAIT, running=16, failed=9, lag=timedelta(seconds=1)
+)
+
+
+@pytest.mark.parametrize(
+    ("activity", "parts", "expected"),
+    [
+        (IDLE, {"watcher": True}, []),
+        (BUSY, {"watcher": True}, []),  # a wait for a quota, a short wait, and failures are on time
+        (IDLE, {"watcher": False, "api": True}, ["watcher does not run"]),
+        (
+            replace(IDLE, late=2, lag=timedelta(seconds=11)),
+            {},
+            ["2 due runs were not dispatched, the oldest for 11 s: the watcher does not keep up"],
+        ),
+        (
+            replace(IDLE, queued=2000, wait=timedelta(seconds=11)),
+            {},
+            [
+                (
+                    "2000 runs wait for a worker, the oldest for 11 s: more workers would help"
+                    " (nextfire up --workers N)"
+                )
+            ],
+        ),
+    ],
+)
+def test_what_keeps_jobs_from_running_on_time(
+    activity: Activity, parts: dict[str, bool], expected: list[str]
+) -> None:
+    assert [*problems(activity, parts)] == expected

@@ -1,0 +1,142 @@
+"""The command that stores secrets of the local stack, and the messages that name it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import boto3  # noqa: TID251 — reads what the command stored
+import pytest
+from moto import mock_aws
+from typer.testing import CliRunner, Result
+
+from nextfire.adapters.aws.secrets import AwsSecrets
+from nextfire.adapters.files.secrets import FileSecrets
+from nextfire.domain.errors import NotFoundError
+from nextfire.domain.references import ParameterReference, SecretReference
+from nextfire_cli import secrets
+from nextfire_cli.aws import Account
+from nextfire_cli.main import app
+from tests.local_stack import pretend_stack
+
+SECRET, PARAMETER = SecretReference(secret="billing/key"), ParameterReference(parameter="url")
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    monkeypatch.chdir(tmp_path)
+    environment = {"NEXTFIRE_ENDPOINT": None, "NEXTFIRE_CONTEXT": None}
+
+    def run(*args: str, stdin: str | None = None) -> Result:
+        return CliRunner().invoke(app, ["secrets", *args], input=stdin, env=environment)
+
+    return run
+
+
+def test_a_secret_is_stored_for_its_owner_and_found_by_jobs(call: Call, tmp_path: Path) -> None:
+    pretend_stack(tmp_path)
+    held = FileSecrets(tmp_path / ".nextfire/embedded/secrets", pool="default")
+    (tmp_path / "url.txt").write_text("https://example.org\r\n")
+
+    assert call("put", "billing/key", stdin="hunter2\n").exit_code == 0
+    assert call("put", "--parameter", "url", "-f", "url.txt").exit_code == 0
+    again = call("put", "billing/key", "-f", "-", stdin="hunter3")
+
+    assert again.exit_code == 0, again.output
+    assert 'target.env: {"secret": "billing/key"}' in again.stderr
+    assert held.resolve("local", SECRET) == "hunter3"
+    assert held.resolve("local", PARAMETER) == "https://example.org"
+    files = [each for each in tmp_path.glob(".nextfire/embedded/secrets/**/*") if each.is_file()]
+    assert [file.stat().st_mode & 0o777 for file in files] == [0o600] * 2
+    assert "hunter" not in again.output
+
+
+def test_the_value_is_asked_for_in_a_terminal(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_stack(tmp_path)
+    monkeypatch.setattr(secrets, "in_terminal", lambda: True)
+
+    result = call("put", "billing/key", stdin="hunter2\n")
+
+    assert "Value of the secret" in result.stderr
+    assert "hunter2" not in result.output
+    held = FileSecrets(tmp_path / ".nextfire/embedded/secrets", pool="default")
+    assert held.resolve("local", SECRET) == "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("args", "stdin", "named"),
+    [
+        (["../key"], "x", "NAME"),
+        (["key"], "", "--file"),
+        (["key", "-f", "absent"], "", "--file"),
+        (["key", "--pool", "absent"], "x", "--pool"),
+    ],
+)
+def test_what_cannot_be_stored_is_wrong_usage(
+    call: Call, tmp_path: Path, args: list[str], stdin: str, named: str
+) -> None:
+    pretend_stack(tmp_path)
+
+    result = call("put", *args, stdin=stdin)
+
+    assert result.exit_code == 2, result.output
+    assert named in result.stderr
+
+
+def test_without_a_local_stack_the_command_of_aws_is_named(call: Call) -> None:
+    result = call("put", "billing/key", stdin="x")
+
+    assert result.exit_code == 1
+    assert "nextfire up" in result.stderr
+    name = "nextfire/pools/default/TENANT/billing/key"
+    assert f"aws secretsmanager create-secret --name {name} " in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("pool", "reference", "command"),
+    [
+        ("default", SECRET, "nextfire secrets put billing/key"),
+        ("batch", SECRET, "nextfire secrets put billing/key --pool batch"),
+        ("default", PARAMETER, "nextfire secrets put --parameter url"),
+    ],
+)
+def test_a_missing_secret_of_the_embedded_stack_names_the_command(
+    tmp_path: Path, pool: str, reference: SecretReference | ParameterReference, command: str
+) -> None:
+    with pytest.raises(NotFoundError) as missing:
+        FileSecrets(tmp_path, pool=pool).resolve("local", reference)
+
+    assert str(missing.value).endswith(f": {command}")  # it was: "Create the secret."
+
+
+def test_on_aws_a_missing_secret_names_the_commands() -> None:
+    with mock_aws():
+        session = boto3.Session("AKID", "secret", region_name="us-east-1")
+        manager, store = session.client("secretsmanager"), session.client("ssm")
+        held = AwsSecrets(manager, store, pool="default")
+        name = "nextfire/pools/default/acme/billing/key"
+        with pytest.raises(NotFoundError, match=f"create-secret --name {name} .*secrets put bill"):
+            held.resolve("acme", SECRET)
+        with pytest.raises(
+            NotFoundError, match="put-parameter --name /nextfire/pools/default/acme"
+        ):
+            held.resolve("acme", PARAMETER)
+        manager.create_secret(Name=name, SecretString="x")
+        manager.delete_secret(SecretId=name)
+        fresh = AwsSecrets(manager, store, pool="default")
+        with pytest.raises(NotFoundError, match=f"restore-secret --secret-id {name}$"):
+            fresh.resolve("acme", SECRET)
+
+
+def test_the_emulator_keeps_secrets_where_jobs_look() -> None:
+    with mock_aws():
+        session = boto3.Session("AKID", "secret", region_name="us-east-1")
+        account = Account(session)
+        for value in ("old", "new"):
+            account.put_secret("nextfire/pools/default/acme/billing/key", value, parameter=False)
+            account.put_secret("nextfire/pools/default/acme/url", value, parameter=True)
+
+        held = AwsSecrets(session.client("secretsmanager"), session.client("ssm"), pool="default")
+
+        assert [held.resolve("acme", each) for each in (SECRET, PARAMETER)] == ["new", "new"]
