@@ -21,6 +21,7 @@ from nextfire.adapters.sqlite.control_store import SqliteControlStore
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.due_store import SqliteDueStore
 from nextfire.adapters.sqlite.job_store import SqliteJobStore
+from nextfire.adapters.sqlite.join_store import SqliteJoinStore
 from nextfire.adapters.sqlite.key_store import SqliteKeyStore
 from nextfire.adapters.sqlite.run_queue import SqliteRunQueue
 from nextfire.adapters.sqlite.run_store import SqliteRunStore
@@ -140,6 +141,7 @@ class EmbeddedSoakStack:
             jobs=SqliteJobStore(database),
             due=SqliteDueStore(database),
             runs=SqliteRunStore(database),
+            joins=SqliteJoinStore(database),
             queue=SqliteRunQueue(database, clock=clock, pools=pools),
             control=SqliteControlStore(database),
             clock=clock,
