@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from nextfire.domain.audit import Comparison, restored
 from nextfire.domain.awaited import (
+    MAX_AWAITED,
     Above,
     ParentRun,
     awaited,
@@ -17,12 +20,15 @@ from nextfire.domain.awaited import (
     recent_occurrences,
     states_of,
 )
+from nextfire.domain.due import FireEntry
 from nextfire.domain.edges import Edge, Which
 from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run
 from nextfire.domain.trigger_rules import ParentState
+from nextfire.usecases.read_parents import read_parents
 from tests.builders import a_definition, a_job, run_key
 from tests.unit.test_timed_joins import cron
 from tests.world import World
@@ -117,6 +123,47 @@ def test_the_runs_of_a_parent_without_a_schedule_are_those_of_its_parents(above:
     assert logical_times(jobs["m"], jobs, utc(5, 0), utc(5, 2)) == []
 
 
+def test_each_time_counts_once_however_many_paths_lead_to_it() -> None:
+    every = {"type": "AFTER", "schedule": None}
+    branches = [f"b{number}" for number in range(8)]
+    jobs = {
+        "a": job("a", schedule="*/5 * * * *"),
+        **{name: job(name, after=[{"job": "a"}], **every) for name in branches},
+        "d": job("d", after=[{"job": name} for name in branches], **every),
+    }
+
+    found = logical_times(jobs["d"], jobs, utc(5, 0), utc(6, 0))
+
+    assert len(found) == 24 * 12
+    assert found[-1] == utc(6, 0)
+
+
+def test_the_times_of_a_parent_with_a_schedule_are_its_own(above: Above) -> None:
+    parent = job("b", **cron("0 6 * * *"))
+
+    assert logical_times(parent, {**above, "b": parent}, utc(5, 0), utc(6, 0)) == [utc(5, 6)]
+
+
+def test_a_run_with_too_many_parents_does_not_start_without_the_last_ones() -> None:
+    """The parent became minutely after the edge had been checked."""
+    world = World("12:00")
+    parent = world.register("a", schedule="* * * * *")
+    child = replace(
+        job("b", **cron("0 0 * * *", which="all")), created_at=MARCH, effective_from=MARCH
+    )
+    parent = replace(parent, created_at=MARCH, effective_from=MARCH)
+    world.jobs.items[parent.key] = parent
+    first = utc(5, 0) + timedelta(minutes=1)
+    for number in range(MAX_AWAITED + 100):
+        key = RunKey(parent.key, run_id(parent.uid, first + number * timedelta(minutes=1)))
+        world.runs.skip(Run.skipped(key, "late", utc(6, 0)))
+
+    found = read_parents(world.jobs, world.runs, child, utc(6, 0))
+
+    assert len(found) == MAX_AWAITED + 1
+    assert [each for each in found if each.run is None] == [found[-1]]
+
+
 def test_recent_occurrences_may_still_wait() -> None:
     child = job("b", joinTimeoutSec=7_200, **cron("0 * * * *", which="latest", withinSec=60))
 
@@ -181,6 +228,11 @@ def test_edges_that_mean_nothing_are_rejected(fields: dict[str, Any], message: s
             "has more than 1,000 runs between",
         ),
         ({"schedule": "0 0 * * *"}, cron("0 0 1 */4 *", which="all"), "more than 80 days apart"),
+        (
+            {"schedule": "0 0 * * *"},
+            {**cron("0 0 1 */2 *", which="all"), "joinTimeoutSec": 30 * 86_400},
+            "more than 80 days apart, with joinTimeoutSec",
+        ),
     ],
 )
 def test_schedules_that_cannot_meet_are_rejected(
@@ -195,9 +247,26 @@ def test_schedules_that_cannot_meet_are_rejected(
 
 def test_a_change_that_makes_schedules_miss_each_other_is_rejected() -> None:
     world = World("12:00")
-    world.register("a", schedule="0 * * * *")
+    a = world.register("a", schedule="0 * * * *")
     b = world.register("b", **cron("0 13 * * *"))
 
     with pytest.raises(InvalidInputError, match="does not run at"):
         world.change(b, schedule="30 13 * * *")
+    with pytest.raises(InvalidInputError, match="does not run at"):
+        world.register("c", **cron("30 13 * * *"))
+    parent = world.jobs.get(a.key)
+    assert parent is not None
+    assert parent.children == ("b",), "a rejected job is no child"
     assert world.change(b, labels={"team": "data"}).revision == 2
+
+
+@pytest.mark.parametrize("edges", [{}, cron("0 0 * * *", which="latest", withinSec=60)])
+def test_an_audit_takes_no_waiting_occurrence_for_missed(edges: dict[str, Any]) -> None:
+    """It restores a lost FIRE entry. Those before it, for days without a record, may wait."""
+    child = job("b", **{"schedule": "0 0 * * *", **edges})
+    following = child.fire_entry(utc(9, 0), child.ordinal(utc(9, 0)))
+
+    found = restored(child, Comparison(utc(8, 12)), following, utc(5, 0), queue_is_empty=True)
+
+    assert isinstance(found, FireEntry)
+    assert found.occurs_at == (utc(9, 0) if edges else utc(6, 0))

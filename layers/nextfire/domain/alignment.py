@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice, pairwise
 
 from nextfire.domain.awaited import MAX_AWAITED, MAX_INTERVAL, Above, logical_times
@@ -34,7 +34,7 @@ def check_alignment(definition: JobDefinition, now: datetime, above: Above) -> N
         if edge.which is Which.SAME:
             _check_same(edge, upcoming, above)
         elif edge.which is Which.ALL:
-            _check_all(edge, upcoming, now, above)
+            _check_all(edge, upcoming, now, above, definition.join_timeout + edge.delay)
 
 
 def _check_same(edge: Edge, upcoming: list[datetime], above: Above) -> None:
@@ -52,18 +52,23 @@ def _check_same(edge: Edge, upcoming: list[datetime], above: Above) -> None:
             )
 
 
-def _check_all(edge: Edge, upcoming: list[datetime], now: datetime, above: Above) -> None:
+def _check_all(
+    edge: Edge, upcoming: list[datetime], now: datetime, above: Above, wait: timedelta
+) -> None:
+    """*wait*: how long a run waits for its parents after its occurrence."""
     parent = above.get(edge.job)
     if parent is None:
         return
     for since, at in pairwise([now, *upcoming]):
-        if at - since > MAX_INTERVAL and since != now:
+        if at - since + wait > MAX_INTERVAL and since != now:
             raise InvalidInputError(
                 "after",
                 edge.job,
                 f"the occurrences of this job, {isoformat(since)} and {isoformat(at)}, are more "
-                f"than {MAX_INTERVAL.days} days apart: records of the runs between them expire",
-                'Use `"which": "latest"`, or a schedule with a shorter interval.',
+                f"than {MAX_INTERVAL.days} days apart, with joinTimeoutSec and delaySec: records "
+                "of the runs between them expire",
+                'Use `"which": "latest"`, a schedule with a shorter interval, or a shorter '
+                "joinTimeoutSec.",
             )
         times = logical_times(parent, above, since, at, limit=MAX_AWAITED + 1)
         if len(times) > MAX_AWAITED:

@@ -382,6 +382,8 @@ def restored(
     """
     if not queue_is_empty or found.partial or isinstance(following, ResumeEntry):
         return following
+    if job.definition.after:
+        return following  # occurrences without a record may wait for their parents
     first = job.next_after(max(found.covered_to or since, since))
     if first is None or first >= following.occurs_at:
         return following

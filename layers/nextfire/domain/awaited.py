@@ -8,11 +8,11 @@ since the previous occurrence of the job, up to T.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from heapq import merge
-from itertools import islice
+from itertools import groupby, islice
 
 from nextfire.domain.audit import spans
 from nextfire.domain.edges import Edge, Which
@@ -25,7 +25,7 @@ from nextfire.domain.schedule import UNTIMED
 from nextfire.domain.trigger_rules import ParentState
 
 MAX_AWAITED = 1_000
-"""Maximum number of runs of a parent that a run waits for: the earliest ones."""
+"""Maximum number of runs of a parent that a run waits for. If there are more, it does not start."""
 MAX_INTERVAL = timedelta(days=80)
 """Maximum interval of a job with an `all` edge: the records of its parent expire after 90 days."""
 
@@ -40,8 +40,8 @@ Above = Mapping[str, Job]
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """The runs of the parent of `edge` that are awaited: those at `times`; for `latest` any that
-    succeeded and ended at `since` or later.
+    """The runs of the parent of `edge` that are awaited: those at `times`, at most one more than
+    `MAX_AWAITED`; for `latest` any that succeeded and ended at `since` or later.
     """
 
     edge: Edge
@@ -88,7 +88,9 @@ def _awaited(child: Job, edge: Edge, at: datetime, above: Above) -> Awaited:
             return Awaited(edge, since=at - edge.within)
         case Which.ALL:
             parent, since = above.get(edge.job), interval_start(child, at)
-            times = () if parent is None else logical_times(parent, above, since, at)
+            if parent is None:
+                return Awaited(edge)
+            times = logical_times(parent, above, since, at, limit=MAX_AWAITED + 1)
             return Awaited(edge, tuple(times))
 
 
@@ -136,27 +138,26 @@ def logical_times(
     Raises:
         InvalidInputError: A schedule is invalid.
     """
-    found: list[datetime] = []
-    for at in islice(_times(job, above, after, until, frozenset()), 2 * limit + 2):
-        if not found or at > found[-1]:
-            found.append(at)
-    return found[:limit]
+    roots = _timed_jobs(job, above)
+    every = (span for root in roots for span in spans(root, after, until))
+    times = merge(*((at for at in span.occurrences()) for span in every))
+    return [at for at, _ in islice(groupby(times), limit)]
 
 
-def _times(
-    job: Job, above: Above, after: datetime, until: datetime, below: frozenset[str]
-) -> Iterator[datetime]:
-    if job.definition.type not in UNTIMED:
-        return (at for span in spans(job, after, until) for at in span.occurrences())
-    name = job.key.job_id
-    parents = [above[edge.job] for edge in job.definition.after if edge.job in above]
-    return merge(
-        *(
-            _times(parent, above, after, until, below | {name})
-            for parent in parents
-            if parent.key.job_id not in below  # a cycle cannot be stored, but two changes can race
-        )
-    )
+def _timed_jobs(job: Job, above: Above) -> list[Job]:
+    """The jobs with a schedule from which the logical times of *job* come: itself, or all above
+    it; each once, however many paths lead to it.
+    """
+    seen: dict[str, Job] = {}
+    left = [job]
+    while left:
+        each = left.pop()
+        if each.key.job_id in seen:
+            continue
+        seen[each.key.job_id] = each
+        if each.definition.type in UNTIMED:
+            left += [above[edge.job] for edge in each.definition.after if edge.job in above]
+    return [each for each in seen.values() if each.definition.type not in UNTIMED]
 
 
 def interval_start(child: Job, at: datetime) -> datetime:

@@ -59,6 +59,8 @@ RECHECK_AFTER = timedelta(seconds=5)
 SENT_AT_MOST = 1_000
 """Maximum number of runs of one job that one visit sends again."""
 _BEFORE = 5  # records before the look-back that may be ranges that extend into it
+_RECORDS_LAST = timedelta(days=80)
+"""Records expire after 90 days, and the clocks and the audit need some."""
 _EVER = "9"  # sorts after all run ids
 
 T = TypeVar("T")
@@ -341,7 +343,9 @@ class AuditJobs:
         """
         due_by = now - GRACE
         if job.definition.after:  # its runs have no record while they wait for parents
-            since, due_by = since - longest_wait(job), due_by - longest_wait(job)
+            # Records older than that expire, so that each run would look lost.
+            since = max(since - longest_wait(job), now - _RECORDS_LAST)
+            due_by -= longest_wait(job)
         looked_from = since - longest_run(job)
         over = job.state in (JobState.COMPLETED, JobState.CANCELLED)
         if over and job.updated_at < looked_from:

@@ -49,14 +49,14 @@ class JobEdges:
         added = [edge.job for edge in definition.after if edge.job not in known]
         if added:
             self._check_acyclic(key, added)
-        for parent in added:
-            self._add_child(JobKey(key.tenant, parent), key.job_id, now)
         if definition.is_timed_join and (was is None or _times_differ(definition, was)):
             asked = [edge.job for edge in definition.after if edge.which is not Which.LATEST]
             above = read_above(self._jobs, key.tenant, asked)
             # A pause may end before the next occurrence.
             active = {name: replace(job, state=JobState.ACTIVE) for name, job in above.items()}
             check_alignment(definition, now, active)
+        for parent in added:
+            self._add_child(JobKey(key.tenant, parent), key.job_id, now)
 
     def check_deletable(self, job: Job) -> None:
         """Check that no job has *job* as a parent.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 
 from nextfire.domain.awaited import (
+    MAX_AWAITED,
     Above,
     Awaited,
     ParentRun,
@@ -30,9 +32,12 @@ _MAX_ABOVE = 1_000
 _EVER = "9"  # sorts after all run ids
 
 
-def read_parents(jobs: JobStore, runs: RunStore, child: Job, at: datetime) -> list[ParentRun]:
+def read_parents(
+    jobs: JobStore, runs: RunStore, child: Job, at: datetime, *, results: bool = False
+) -> list[ParentRun]:
     """Return the runs that the run of *child* at *at* waits for, by consistent reads: edge by edge,
-    the earliest first.
+    the earliest first. Without their output, attempts and, unless *results*, results: thousands of
+    runs may be held at once.
 
     Raises:
         InvalidInputError: A schedule is invalid.
@@ -44,7 +49,7 @@ def read_parents(jobs: JobStore, runs: RunStore, child: Job, at: datetime) -> li
     return [
         each
         for wanted in awaited(child, at, above)
-        for each in _read(runs, JobKey(child.key.tenant, wanted.edge.job), wanted)
+        for each in _read(runs, JobKey(child.key.tenant, wanted.edge.job), wanted, results)
     ]
 
 
@@ -68,24 +73,41 @@ def read_above(jobs: JobStore, tenant: str, names: Collection[str]) -> Above:
     return found
 
 
-def _read(runs: RunStore, parent: JobKey, wanted: Awaited) -> Iterator[ParentRun]:
+def _read(
+    runs: RunStore,
+    parent: JobKey,
+    wanted: Awaited,
+    results: bool,  # noqa: FBT001 — private
+) -> Iterator[ParentRun]:
     edge = wanted.edge
     if wanted.since is not None:
         newest = runs.between(parent, "0", _EVER, newest_first=True, page=10, lenient=True)
-        yield ParentRun(edge, None, latest_success(islice(newest, LATEST_AMONG), wanted.since))
+        found = latest_success(islice(newest, LATEST_AMONG), wanted.since)
+        yield ParentRun(edge, None, found and _small(found, results))
         return
     if not wanted.times:
         return
     first, last = wanted.times[0], wanted.times[-1]
-    near = [*records_near(runs, parent, first)]
+    records = records_near(runs, parent, first)
     if last > first:
-        near += runs.between(parent, first_run_id(first + MOMENT), first_run_id(last + MOMENT))
+        after = runs.between(parent, first_run_id(first + MOMENT), first_run_id(last + MOMENT))
+        records = chain(records, after)
+    near = [_small(run, results) for run in records]
     by_time: dict[datetime, list[Run]] = {}
     for run in near:
         by_time.setdefault(run.key.scheduled_at, []).append(run)
     ranges = [run for run in near if run.covered > 1]
-    for at in wanted.times:
+    for at in wanted.times[:MAX_AWAITED]:
         yield ParentRun(edge, at, run_at([*by_time.get(at, []), *ranges], at))
+    for at in wanted.times[MAX_AWAITED:]:
+        yield ParentRun(edge, at, None)  # is never found, so that the run does not start early
+
+
+def _small(run: Run, results: bool) -> Run:  # noqa: FBT001 — private
+    result = run.result if results else None
+    return replace(
+        run, stdout=None, stderr=None, attempts=(), checkpoint=None, payload=None, result=result
+    )
 
 
 def records_near(runs: RunStore, parent: JobKey, at: datetime) -> Iterator[Run]:

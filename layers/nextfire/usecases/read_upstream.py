@@ -36,7 +36,7 @@ def read_upstream(jobs: JobStore, runs: RunStore, job: Job, key: RunKey) -> dict
         UnavailableError: The store did not answer.
     """
     if job.definition.is_timed_join:
-        return _of_timed(job, read_parents(jobs, runs, job, key.scheduled_at))
+        return _of_timed(job, read_parents(jobs, runs, job, key.scheduled_at, results=True))
     found: dict[str, JsonValue] = {}
     for edge in job.definition.after:
         parent = JobKey(key.job.tenant, edge.job)

@@ -26,7 +26,7 @@ from nextfire.domain.awaited import (
 from nextfire.domain.decisions import decide_covered, is_last
 from nextfire.domain.edges import Edge, Which
 from nextfire.domain.ids import RunKey, first_run_id, run_id
-from nextfire.domain.instants import MOMENT, cut, in_seconds
+from nextfire.domain.instants import CLOCKS_DIFFER, MOMENT, cut, in_seconds
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.occurrences import JobState
@@ -124,7 +124,9 @@ class TimedRuns:
             return [] if at is None else [at]
         if ended.state is not RunState.SUCCEEDED:
             return []
-        recent = recent_occurrences(child, self.start.clock.now(), limit=MAX_WAITING)
+        # The executor that noted a time may be ahead.
+        until = self.start.clock.now() + CLOCKS_DIFFER
+        recent = recent_occurrences(child, until, limit=MAX_WAITING)
         if not recent:
             return []
         first, last = first_run_id(recent[0]), first_run_id(recent[-1] + MOMENT)
