@@ -4,6 +4,7 @@ unprocessed part of a batch.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -15,9 +16,10 @@ from botocore.exceptions import ClientError  # noqa: TID251 — to reject like A
 from functions.api.request_record import RecordingJobStore, noting
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.adapters.dynamodb.fields import Writer, names
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
-from nextfire.adapters.dynamodb.run_items import DEAD_SHARDS, RETENTION
+from nextfire.adapters.dynamodb.run_items import DEAD_SHARDS, RETENTION, RUNS_TABLE
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.adapters.sqs.run_queue import SqsDelivery, SqsInbox, SqsRunQueue
 from nextfire.domain.due import BrokenEntry, Slot
@@ -414,3 +416,28 @@ def test_a_run_that_lives_again_is_not_listed_though_the_index_still_has_it(
     page = lagging.list_dead("acme", first=NOON, last=at("13:00"), cursor=None, limit=7)
 
     assert page.items == [dead]
+
+
+def test_an_executor_redrives_a_skipped_run_with_attributes_that_it_may_write(
+    dynamodb: DynamoDBClient, tables: Tables
+) -> None:
+    runs = DynamoDbRunStore(dynamodb, table=tables.runs, due_table=tables.due, shards=1)
+    skipped = runs.skip(Run.skipped(run_key(), "its parent failed", NOON))
+    sent: list[Any] = []
+    dynamodb.meta.events.register(
+        "provide-client-params.dynamodb.TransactWriteItems",
+        lambda params, **_: sent.append(params),
+    )
+
+    to = skipped.reopened(at("12:06"))
+    entry = a_retry(to.key, at("12:06"), dispatch=to.dispatch)
+    assert runs.redrive(to, entry, NOON, was=RunState.SKIPPED).taken
+
+    update = sent[0]["TransactItems"][0]["Update"]
+    used = {
+        update["ExpressionAttributeNames"].get(word, word)
+        for word in re.findall(
+            r"(?<!:)#?\b\w+\b", f"{update['UpdateExpression']} {update['ConditionExpression']}"
+        )
+    }
+    assert used & {*names(RUNS_TABLE)} <= {*names(RUNS_TABLE, of=Writer.EXECUTORS)}

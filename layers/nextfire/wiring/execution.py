@@ -81,7 +81,12 @@ def executor_ports(settings: ExecutorSettings) -> ExecutorPorts:
     database, clock = dynamodb(), SystemClock()
     return ExecutorPorts(
         jobs=DynamoDbJobStore(database, table=settings.jobs_table),
-        runs=DynamoDbRunStore(database, table=settings.runs_table),
+        runs=DynamoDbRunStore(
+            database,
+            table=settings.runs_table,
+            due_table=settings.due_table,  # for skipped runs that are redriven
+            shards=settings.write_shards,
+        ),
         due=DynamoDbDueStore(
             database,
             table=settings.due_table,

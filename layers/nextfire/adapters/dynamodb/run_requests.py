@@ -100,13 +100,17 @@ class RunRequests:
         self, run: Run, entry: DueEntry, now: datetime, *, was: RunState = RunState.DEAD
     ) -> Claim:
         attempts = "attempt = :base" if run.attempt_base else _NO_ATTEMPT
+        # Executors redrive what was SKIPPED. They may not write these, and it has no other values.
+        base, reasons = "", ""
+        if was is not RunState.SKIPPED:
+            base, reasons = "attempt_base = :base, ", ", cancel_reason"
         update = {
             "TableName": self._table,
             "Key": encode_key(run.key),
             "UpdateExpression": (
-                "SET #state = :pending, dispatch = :dispatch, attempt_base = :base, "
+                f"SET #state = :pending, dispatch = :dispatch, {base}"
                 "not_before = :not_before, reason = :reason, expires_at = :expires_at "
-                "REMOVE finished_at, attention, attention_at, cancel_requested, cancel_reason"
+                f"REMOVE finished_at, attention, attention_at, cancel_requested{reasons}"
             ),
             "ConditionExpression": (
                 f"#state = :was AND dispatch < :dispatch AND {attempts}"
