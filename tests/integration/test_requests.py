@@ -421,13 +421,19 @@ def test_a_run_that_lives_again_is_not_listed_though_the_index_still_has_it(
 def test_an_executor_redrives_a_skipped_run_with_attributes_that_it_may_write(
     dynamodb: DynamoDBClient, tables: Tables
 ) -> None:
-    runs = DynamoDbRunStore(dynamodb, table=tables.runs, due_table=tables.due, shards=1)
-    skipped = runs.skip(Run.skipped(run_key(), "its parent failed", NOON))
     sent: list[Any] = []
-    dynamodb.meta.events.register(
-        "provide-client-params.dynamodb.TransactWriteItems",
-        lambda params, **_: sent.append(params),
-    )
+
+    class Recording:
+        def transact_write_items(self, **request: Any) -> Any:
+            sent.append(request)
+            return dynamodb.transact_write_items(**request)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(dynamodb, name)
+
+    client = cast("DynamoDBClient", Recording())
+    runs = DynamoDbRunStore(client, table=tables.runs, due_table=tables.due, shards=1)
+    skipped = runs.skip(Run.skipped(run_key(), "its parent failed", NOON))
 
     to = skipped.reopened(at("12:06"))
     entry = a_retry(to.key, at("12:06"), dispatch=to.dispatch)
