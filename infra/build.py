@@ -194,8 +194,16 @@ class Build:
                 needless.unlink(missing_ok=True)
         if compiler is not None:
             # Functions cannot write bytecode. Unchecked, because modification times of asset files
-            # change.
-            command = [compiler, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
+            # change. -E: wherever the caller's environment puts bytecode.
+            command = [
+                compiler,
+                "-E",
+                "-m",
+                "compileall",
+                "-q",
+                "--invalidation-mode",
+                "unchecked-hash",
+            ]
             subprocess.run([*command, str(packages)], check=True, stdout=subprocess.DEVNULL)
         return layer
 

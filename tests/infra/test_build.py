@@ -75,8 +75,11 @@ def test_third_party_layer_has_what_the_functions_import_and_not_boto3(
     }
 
 
-def test_packages_have_bytecode_that_is_valid_whatever_their_files_times(tmp_path: Path) -> None:
+def test_packages_have_bytecode_that_is_valid_whatever_their_files_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A function cannot write bytecode, and would compile all of its imports at each start."""
+    monkeypatch.setattr("sys.pycache_prefix", None)  # where a function looks
     build = Build(ROOT, staging=tmp_path, cache=ROOT / ".nextfire" / "build")
 
     packages = build.third_party_layer(Runtime.host()) / "python"

@@ -49,8 +49,12 @@ def _newer(name: str) -> Any:
 @pytest.mark.parametrize("name", NAMES)
 def test_this_code_writes_what_the_release_reads(name: str) -> None:
     of = FORMATS[name]
+    written, of_release = of.write(of.value), frozen()[name]
+    if name == "run":
+        # The release lists dead runs by another index, which deploying this one removes.
+        assert written.pop("attention") != of_release.pop("attention")
 
-    assert of.write(of.value) == frozen()[name]
+    assert written == of_release
 
 
 @pytest.mark.parametrize("name", NAMES)
