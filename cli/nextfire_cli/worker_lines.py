@@ -62,7 +62,7 @@ def lines_for_people() -> Iterator[None]:
 
 def _start_printer(lines: int, terminal: int, alive: int) -> None:
     """Start the printer, which holds *alive*. It is not a child of this process: the supervisor of
-    a worker ends all children of its own when the worker dies.
+    a worker ends all its children when the worker dies.
     """
     child = os.fork()
     if child == 0:

@@ -256,7 +256,7 @@ def test_a_change_that_makes_schedules_miss_each_other_is_rejected() -> None:
         world.register("c", **cron("30 13 * * *"))
     parent = world.jobs.get(a.key)
     assert parent is not None
-    assert parent.children == ("b",), "a rejected job is no child"
+    assert parent.children == ("b",), "a rejected job must not become a child"
     assert world.change(b, labels={"team": "data"}).revision == 2
 
 

@@ -237,7 +237,7 @@ class LocalStack:
         return [self._obituary(record) for record in self._processes.recorded() if not record.alive]
 
     def revive(self, report: Report) -> bool:
-        """Start workers that died again. Returns whether the stack goes on: it does not if the
+        """Restart dead workers. Returns whether the stack continues: it does not if the
         emulator has died, or a worker died too often; see `casualties`.
         """
         info = self.info()
