@@ -101,16 +101,16 @@ class RunRequests:
     ) -> Claim:
         attempts = "attempt = :base" if run.attempt_base else _NO_ATTEMPT
         # Executors redrive what was SKIPPED. They may not write these, and it has no other values.
-        base, reasons = "", ""
+        base, cancel_reason = "", ""
         if was is not RunState.SKIPPED:
-            base, reasons = "attempt_base = :base, ", ", cancel_reason"
+            base, cancel_reason = "attempt_base = :base, ", "cancel_reason, "
         update = {
             "TableName": self._table,
             "Key": encode_key(run.key),
             "UpdateExpression": (
                 f"SET #state = :pending, dispatch = :dispatch, {base}"
                 "not_before = :not_before, reason = :reason, expires_at = :expires_at "
-                f"REMOVE finished_at, attention, attention_at, cancel_requested{reasons}"
+                f"REMOVE {cancel_reason}finished_at, attention, attention_at, cancel_requested"
             ),
             "ConditionExpression": (
                 f"#state = :was AND dispatch < :dispatch AND {attempts}"
