@@ -36,7 +36,9 @@ class InterruptedBySignal(SystemExit):
 def interrupts_raised() -> Generator[None]:
     """Within, SIGTERM and SIGHUP raise `InterruptedBySignal` as Ctrl-C raises KeyboardInterrupt.
 
-    Does nothing outside the main thread, where Python takes no signals.
+    SIGINT does so in the background too: shells without job control start background commands with
+    SIGINT ignored. SIGHUP stays ignored if it is: `nohup` asks for that. Does nothing outside the
+    main thread, where Python takes no signals.
     """
 
     def interrupt(signum: int, _frame: object) -> None:
@@ -45,7 +47,10 @@ def interrupts_raised() -> Generator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {sig: signal.signal(sig, interrupt) for sig in (signal.SIGTERM, signal.SIGHUP)}
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: interrupt}
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        handlers[signal.SIGHUP] = interrupt
+    before = {sig: signal.signal(sig, handler) for sig, handler in handlers.items()}
     try:
         yield
     finally:
@@ -63,6 +68,7 @@ def interrupts_deferred() -> Generator[None]:
     before = {
         sig: signal.signal(sig, lambda signum, _frame: pending.append(signum))
         for sig in _INTERRUPTS
+        if signal.getsignal(sig) is not signal.SIG_IGN
     }
     try:
         yield
