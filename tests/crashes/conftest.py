@@ -14,7 +14,6 @@ from moto.sqs.models import Message, Queue
 from nextfire.adapters.aws import clients
 from tests.builders import at
 from tests.crashes.explorer import BEGINNING
-from tests.crashes.pace import quicken
 from tests.crashes.report import rows, totals
 from tests.crashes.stack import GONE, LISTENER, POOL, TravelClock
 from tests.fakes import DEDUP_WINDOW
@@ -55,7 +54,6 @@ def stack_of_tests(
     """The stack with a listener on its event bus, queues that drop repetitions like SQS, an SDK
     that retries without waiting, a script, and the API's settings.
     """
-    quicken(monkeypatch)
     monkeypatch.setattr("boto3.client", new_client)  # each process has its own client
     monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda *_: 0.0)
     monkeypatch.setattr(RetryQuota, "acquire", lambda *_: True)  # a new process has the full quota

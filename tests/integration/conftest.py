@@ -37,6 +37,7 @@ from tests.integration.backends import (
 )
 from tests.integration.deployment import Deployment
 from tests.integration.faulty_server import FaultyServer, faulty_server
+from tests.integration.pace import quicken
 
 if TYPE_CHECKING:
     from botocore.config import Config  # noqa: TID251 — its type
@@ -192,6 +193,7 @@ def _moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(BotocoreStubber, "__call__", one_at_a_time)
     monkeypatch.setattr("boto3.client", _client)
+    quicken(monkeypatch)
     # With the library that it patches, apart from the SDK, tests only PUT to signed URLs.
     monkeypatch.setattr("moto.core.models.RESPONSES_METHODS", ["PUT"])
     with mock_aws(config={"core": {"reset_boto3_session": False}}):

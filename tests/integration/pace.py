@@ -1,0 +1,73 @@
+"""Makes moto and the SDK faster by caching what they compute for each call. The behaviour is
+unchanged.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from functools import cache
+from typing import Any
+
+import pytest
+from botocore import useragent  # noqa: TID251 — its clients make very many calls
+from moto.core import responses, utils
+from moto.core.serialize import BaseJSONSerializer
+from moto.dynamodb.parsing import ast_nodes, expressions, validators
+from moto.sqs import models as queues
+
+_parser: Any = expressions.UpdateExpressionParser  # type: ignore[attr-defined] # untyped there
+_make = _parser.make
+_serialize = BaseJSONSerializer._serialize_type_structure  # noqa: SLF001 — moto's
+_methods = cache(utils.method_names_from_class)
+_underscored = cache(utils.camelcase_to_underscores)
+_user_agent = cache(useragent.UserAgentComponent.to_string)
+_dumped: dict[int, bytes] = {}
+"""Pickled parse trees by the id of the tree, which `_make_once` keeps."""
+
+
+def quicken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use the caches until *monkeypatch* is undone. They outlive it."""
+    monkeypatch.setattr(responses, "method_names_from_class", _methods)
+    monkeypatch.setattr(responses, "camelcase_to_underscores", _underscored)
+    monkeypatch.setattr(queues, "camelcase_to_underscores", _underscored)
+    monkeypatch.setattr(useragent.UserAgentComponent, "to_string", _user_agent)
+    monkeypatch.setattr(ast_nodes, "isinstance", _is_instance, raising=False)
+    monkeypatch.setattr(BaseJSONSerializer, "_serialize_type_structure", _serialize_structure)
+    monkeypatch.setattr(_parser, "make", _make_once)
+    monkeypatch.setattr(validators, "deepcopy", _copied)
+    for each in (validators.ActionCountValidator, validators.OverlappingPathsValidator):
+        # At the root only, where all clauses are.
+        monkeypatch.setattr(each, "traverse", each.process)
+
+
+def _serialize_structure(
+    self: BaseJSONSerializer, serialized: Any, value: Any, shape: Any, key: str
+) -> None:
+    if shape.name == "AttributeValue":  # stored and sent in the same form
+        serialized[key] = value
+    else:
+        _serialize(self, serialized, value, shape, key)
+
+
+@cache
+def _make_once(expression: str) -> Any:
+    tree = _make(expression)
+    _dumped[id(tree)] = pickle.dumps(tree)
+    return tree
+
+
+def _copied(thing: Any) -> Any:
+    there = _dumped.get(id(thing))
+    return copy.deepcopy(thing) if there is None else pickle.loads(there)  # noqa: S301 — our own
+
+
+def _is_instance(thing: Any, kind: Any) -> bool:
+    """`isinstance` without the checks for abstract classes."""
+    made_of: Any = type(thing)
+    return bool(_is_subclass(made_of, kind))
+
+
+@cache
+def _is_subclass(kind: Any, of: Any) -> bool:
+    return issubclass(kind, of)
