@@ -6,7 +6,7 @@ CDK := $(BIN)/python -m infra
 PROVE := PYTHONPATH=layers:cli:. $(BIN)/python -m tests
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-aws up down test test-long simulate crashes model mutants fuzz soak check docs site bench synth deploy bootstrap destroy clean
+.PHONY: help install demo demo-aws up down test test-long simulate crashes model mutants fuzz soak check docs tour site bench synth deploy bootstrap destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ check: install ## Lint, format, types, import contracts
 
 docs: install ## Generate the reference pages from the API, the job, the settings, the command and the client
 	for page in reference job_reference settings_reference cli_reference client_reference; do PYTHONPATH=layers:cli:. $(BIN)/python -m docs.$$page || exit 1; done
+
+tour: install ## Type the tutorial's commands in tmux, and write their screens to docs/tour.md
+	PYTHONPATH=layers:cli:. $(BIN)/python -m docs.tour
 
 site: .nextfire/docs/.installed ## Build the searchable documentation into site/; fails on dead links
 	.nextfire/docs/bin/sphinx-build --fail-on-warning --keep-going --quiet -d .nextfire/doctrees -c docs . site

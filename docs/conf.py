@@ -38,7 +38,12 @@ html_show_sphinx = False
 DECISIONS = "docs/internals/decisions"
 SECTIONS = {
     "Use": [
-        *("docs/tutorial.md", "docs/guide/schedules.md", "docs/guide/operating-jobs.md"),
+        *(
+            "docs/tutorial.md",
+            "docs/tour.md",
+            "docs/guide/schedules.md",
+            "docs/guide/operating-jobs.md",
+        ),
         *("docs/guide/runs.md", "docs/guide/policies.md", "docs/guide/scripts.md"),
         *("docs/guide/*.md", "examples/README.md"),
     ],

@@ -148,7 +148,8 @@ def list_(
             break
         else:
             items.append(job.document)
-    caller.show({"items": items}, render.jobs(items, wide=caller.wide))
+    narrowed = bool(labels or name or state)
+    caller.show({"items": items}, render.jobs(items, wide=caller.wide, narrowed=narrowed))
     if more:
         caller.say(f"There are more than {limit}: raise --limit.")
     elif not_shown:

@@ -185,6 +185,7 @@ def test_what_cannot_be_read_is_shown_with_its_reason() -> None:
 
 def test_empty_lists_say_what_to_do() -> None:
     assert "nextfire jobs create" in shown(render.jobs([]))
+    assert shown(render.jobs([], narrowed=True)) == "No job matches.\n"
     assert "nextfire scripts push" in shown(render.scripts([]))
     assert shown(render.executions([])) == "No runs on record.\n"
 

@@ -11,8 +11,12 @@ from nextfire_cli.render.tables import table
 from nextfire_cli.render.text import minute, state, with_reason
 
 
-def jobs(items: Sequence[Document], *, wide: bool = False) -> RenderableType:
-    """Jobs; *wide*: with more of their definition."""
+def jobs(
+    items: Sequence[Document], *, wide: bool = False, narrowed: bool = False
+) -> RenderableType:
+    """Jobs; *wide*: with more of their definition; *narrowed*: only those that match options."""
+    if not items and narrowed:
+        return "No job matches."
     if not items:
         return "No jobs. Make one: nextfire jobs create --in 5s --handler hello"
     return table(
