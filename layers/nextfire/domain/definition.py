@@ -272,6 +272,17 @@ class JobDefinition(WhenDocument):
             return problem, 'Use `"which": "all"` or `"same"`, or another rule.'
         return None
 
+    def runs_like(self, other: JobDefinition) -> bool:
+        """Whether an attempt does the same under *other*: target, payload, retry policy and
+        timeout.
+        """
+        return (self.target, self.payload, self.retry_policy, self.timeout_sec) == (
+            other.target,
+            other.payload,
+            other.retry_policy,
+            other.timeout_sec,
+        )
+
     @property
     def is_timed_join(self) -> bool:
         """Whether it has a schedule and parents: a run needs its time to come and its parents."""
