@@ -93,8 +93,8 @@ def name_the_wrong_parent(patch: pytest.MonkeyPatch) -> None:
     """The reason names the first parent, whichever failed."""
     whole = trigger_rules.decide_start
 
-    def decide(rule: TriggerRule, states: Any) -> Any:
-        decision = whole(rule, states)
+    def decide(rule: TriggerRule, states: Any, setups: Any = ()) -> Any:
+        decision = whole(rule, states, setups)
         first, found = next(iter(states)), re.search(r": (.*) (FAILED|SKIPPED)$", decision.reason)
         if found is None:
             return decision

@@ -156,7 +156,7 @@ def _after(
     node: RunNode, states: Mapping[str, ParentState], later: set[str]
 ) -> tuple[RedriveAction, str]:
     """Decide about a run, given the *states* of its parents, of which *later* are still to end."""
-    decision = decide_start(node.rule, states)
+    decision = decide_start(node.rule, states, node.setups)
     if decision.action is RuleAction.SKIP:
         return RedriveAction.KEEP, decision.reason
     names = [each for each in node.parents if each in later]

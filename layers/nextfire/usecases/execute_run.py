@@ -41,6 +41,7 @@ from nextfire.usecases.executor_config import ExecutorConfig
 from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.next_dispatch import next_dispatch
+from nextfire.usecases.past_deadline import past_deadline
 from nextfire.usecases.read_upstream import with_upstream
 from nextfire.usecases.record_outcome import RecordOutcome
 from nextfire.usecases.run_log import RunLog
@@ -305,7 +306,7 @@ class ExecuteRun:
             # The writer of the range may have died before it completed the job.
             self._outcomes.settle(job, covered)
             return Handled(Disposition.ACKNOWLEDGE, covered.reason or "", covered)
-        reason = decide_pickup(
+        reason = past_deadline(self._jobs, self._runs, job, key, now) or decide_pickup(
             job, key, now, self._before(key), dispatched_at=message.dispatched_at
         )
         if reason is None:

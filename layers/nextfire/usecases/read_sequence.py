@@ -37,11 +37,16 @@ def read_sequence(jobs: JobStore, runs: RunStore, key: RunKey) -> list[RunNode]:
     nodes: dict[str, RunNode] = {}
     for name, job in found.items():
         of = RunKey(job.key, run_id(job.uid, key.scheduled_at))
-        run, rule = runs.get(of), job.definition.trigger_rule
-        parents = [name for name in _parents(job) if name in found]
+        run, definition = runs.get(of), job.definition
         began_with = None if run is None else run.job_revision
-        redefined = began_with is not None and job.defined_after(began_with)
-        nodes[name] = RunNode(of, run, parents, rule=rule, redefined=redefined)
+        nodes[name] = RunNode(
+            of,
+            run,
+            [name for name in _parents(job) if name in found],
+            rule=definition.trigger_rule,
+            setups=definition.setups,
+            redefined=began_with is not None and job.defined_after(began_with),
+        )
     critical = critical_path(nodes)
     return [replace(nodes[name], critical=name in critical) for name in in_order(nodes)]
 
