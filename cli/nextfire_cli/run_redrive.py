@@ -90,7 +90,7 @@ def redrive(
         execution_ids[0],
         from_=from_,
         downstream=downstream,
-        definition=definition and definition.value,
+        definition=definition,
     )
     _redrive_sequence(caller, ask, reason, dry_run=dry_run, yes=yes)
 

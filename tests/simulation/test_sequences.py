@@ -17,6 +17,7 @@ from nextfire.domain.run import Run
 from nextfire.domain.trigger_rules import RuleAction, Seen
 from nextfire.usecases import execute_run, hand_over, read_parents
 from nextfire.usecases.hand_over import HandOver
+from nextfire.usecases.past_deadline import past_deadline
 from nextfire.usecases.read_upstream import with_upstream
 from nextfire.usecases.record_outcome import RecordOutcome
 from nextfire.usecases.start_child import JoinEnd, StartChild
@@ -179,6 +180,27 @@ def forget_the_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TimedRuns, "begin", lambda *_: JoinEnd("forgotten"))
 
 
+def ignore_setups(patch: pytest.MonkeyPatch) -> None:
+    """A setup is a parent like any other."""
+    whole = trigger_rules.decide_start
+    patch.setattr(hand_over, "decide_start", lambda rule, states, _: whole(rule, states))
+
+
+def forget_deadlines(patch: pytest.MonkeyPatch) -> None:
+    """What is late starts."""
+    patch.setattr(execute_run, "past_deadline", lambda *_: None)
+
+
+def skip_too_early(patch: pytest.MonkeyPatch) -> None:
+    """A run is skipped well before its deadline."""
+    whole = past_deadline
+
+    def early(jobs: Any, runs: Any, job: Any, key: Any, now: Any) -> Any:
+        return whole(jobs, runs, job, key, now + timedelta(seconds=20))
+
+    patch.setattr(execute_run, "past_deadline", early)
+
+
 PLANTS: dict[str, tuple[Plant, str]] = {
     "a hand-over that is not repeated": (forget_children, "no record|no mark"),
     "joins without an end": (end_no_join, "has no record"),
@@ -194,6 +216,9 @@ PLANTS: dict[str, tuple[Plant, str]] = {
     "a time that is not waited for": (come_too_early, "started, although"),
     "the last run of an interval": (forget_the_last_run, "started, although"),
     "a success of any age": (take_any_success, "started, although"),
+    "setups that are ignored": (ignore_setups, "started, although|parents ended"),
+    "deadlines that are ignored": (forget_deadlines, "started after its deadline"),
+    "deadlines that come too early": (skip_too_early, "but it was in time"),
     "a time that is not noted": (forget_the_time, "audit repaired|no record"),
 }
 _FIRST_SEED: dict[Plant, int] = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Literal
 
 from nextfire.client.calls import segment
 from nextfire.client.operations import Instant, Operations, job_path, pages
 from nextfire.client.requests import given
+from nextfire.domain.redrive_plan import Definition
 from nextfire.domain.run import RunState
 from nextfire.responses.executions import (
     ExecutionPage,
@@ -105,7 +105,7 @@ class ExecutionOperations(Operations):
         *,
         from_: str,
         downstream: bool | None = None,
-        definition: Literal["run", "current"] | None = None,
+        definition: Definition | str | None = None,
         dry_run: bool | None = None,
         reason: str | None = None,
         idempotency_key: str | None = None,
