@@ -240,6 +240,7 @@ FLAGS = (
         default="none",
     ),
     Flag("--overlap", "overlap"),
+    Flag("--max-parallel", "maxParallel"),
     Flag("--label", "labels", "May be repeated.", kind=LABELS),
 )
 

@@ -157,6 +157,32 @@ class PastDeadline(Flow):
         assert (c.state, c.reason) == (RunState.SKIPPED, "trigger rule ALL_SUCCEEDED: b SKIPPED")
 
 
+class OneAtATime(Flow):
+    """Of two sequences one may be under way: the second starts after the first has ended."""
+
+    name = "sequence: maxParallel"
+    until = "12:02:40"
+
+    def prepare(self, stack: Stack) -> None:
+        dates = ["2026-05-24T12:00:00Z", "2026-05-24T12:00:01Z"]
+        stack.register("report", type="DATES", schedule=dates, maxParallel=1)
+        stack.register("b", **after("report"))
+        stack.at("12:00")
+        stack.watcher().step()
+        stack.clock.advance(seconds=1)
+        stack.watcher().step()
+
+    def act(self, stack: Stack) -> None:
+        stack.worker().work()
+
+    def check(self, stack: Stack) -> None:
+        runs = [stack.run(time, name) for time in ("12:00", "12:00:01") for name in ("report", "b")]
+        assert all(run.state is RunState.SUCCEEDED for run in runs), runs
+        first, last = sorted((runs[:2], runs[2:]), key=lambda each: each[0].attempts[0].started_at)
+        assert first[1].finished_at is not None
+        assert last[0].attempts[0].started_at >= first[1].finished_at
+
+
 class RedriveDown(RequestFlow):
     """A link died, and so did its clean-up: both run again, the clean-up last."""
 
@@ -196,5 +222,6 @@ SEQUENCE_FLOWS: list[Flow] = [
     SkipDown(),
     Teardown(),
     PastDeadline(),
+    OneAtATime(),
     RedriveDown(),
 ]

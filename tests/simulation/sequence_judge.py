@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -88,6 +88,8 @@ class SequenceJudge:
     def wrong(self) -> Iterator[str]:
         """What must not be: first what is missing, which explains the rest."""
         yield from self._missing()
+        for job in self._unchanged():
+            yield from self._parallel(job)
         for job, by_time in [*self.sequences.seen.items()]:
             for at, runs in [*by_time.items()]:
                 yield from self._doubled(job, at, runs)
@@ -194,6 +196,44 @@ class SequenceJudge:
         # The executor of its parent skips its descendants, if the edge still exists.
         linked = bool(job.definition.after) and any(job == each for each in self._unchanged())
         return bool(run.attempts) or (linked and run.covered == 1)
+
+    # Sequences under way
+
+    def _parallel(self, root: Job) -> Iterator[str]:
+        """No more than `maxParallel` sequences were under way at once: from the first start of the
+        first run until it, and its children that wait for nothing else, have ended the first time.
+        """
+        most = root.definition.max_parallel
+        if most is None:
+            return
+        children = [
+            job
+            for job in self._unchanged()
+            if job.definition.type == "AFTER"
+            and [edge.job for edge in job.definition.after] == [root.key.job_id]
+        ]
+        spans = []
+        for at, runs in self.sequences.seen[root.key].items():
+            first = [seen for key, seen in runs.items() if key.uid == root.uid]
+            begun = [s.at for seen in first for s in seen if s.run.state is RunState.RUNNING]
+            if begun:
+                ends = [self._first_end(seen) for seen in first]
+                for child in children:
+                    # One that no executor takes is not awaited for longer than a join.
+                    wait = child.definition.join_timeout + child.definition.after[0].delay - _CLOCKS
+                    below = self.sequences.seen[child.key][at].values()
+                    ends += [min(self._first_end(seen), max(ends) + wait) for seen in below]
+                spans.append((begun[0], max(ends), at))
+        for begun_at, _, at in spans:
+            others = [t for since, until, t in spans if t != at and since <= begun_at < until]
+            if len(others) >= most:
+                yield f"{root.key.job_id} of {at} began while {others} were under way"
+
+    def _first_end(self, seen: Collection[Seen]) -> datetime:
+        """When the run ended first, by its record; for ever ago, if it never did."""
+        return min(
+            (s.at for s in seen if s.run.state.ended), default=datetime.min.replace(tzinfo=UTC)
+        )
 
     # Each change of a record
 

@@ -137,7 +137,8 @@ class Sequences:
         if dice.random() < 0.25:
             fields["target"] = {"handler": "report", "pool": "batch"}
         if number == 0 or (number < 3 and dice.random() < 0.3):
-            return fields | dice.choice(_ROOTS)
+            most = {"maxParallel": dice.choice([None, 1, 1, 2])} if self.limited else {}
+            return fields | dice.choice(_ROOTS) | most
         if dice.random() < 0.2:
             fields["overlap"] = dice.choice(["QUEUE", "SKIP"])
         if dice.random() < 0.05:

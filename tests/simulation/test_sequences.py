@@ -12,11 +12,13 @@ import pytest
 
 from nextfire.domain import awaited, trigger_rules
 from nextfire.domain.edges import TriggerRule
+from nextfire.domain.ids import RunKey
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run
 from nextfire.domain.trigger_rules import RuleAction, Seen
 from nextfire.usecases import execute_run, hand_over, read_parents
 from nextfire.usecases.hand_over import HandOver
+from nextfire.usecases.limit_parallel import LimitParallel
 from nextfire.usecases.past_deadline import past_deadline
 from nextfire.usecases.read_upstream import with_upstream
 from nextfire.usecases.record_outcome import RecordOutcome
@@ -201,6 +203,21 @@ def skip_too_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(execute_run, "past_deadline", early)
 
 
+def end_sequences_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A sequence has ended when its first run has."""
+
+    def is_under_way(over: LimitParallel, job: Any, first: str, now: Any) -> bool:  # noqa: ARG001
+        root = over.runs.get(RunKey(job.key, first))
+        return root is None or not root.state.ended
+
+    patch.setattr(LimitParallel, "_is_under_way", is_under_way)
+
+
+def let_all_begin(patch: pytest.MonkeyPatch) -> None:
+    """Nothing limits how many sequences are under way."""
+    patch.setattr(LimitParallel, "hold", lambda *_: None)
+
+
 PLANTS: dict[str, tuple[Plant, str]] = {
     "a hand-over that is not repeated": (forget_children, "no record|no mark"),
     "joins without an end": (end_no_join, "has no record"),
@@ -219,6 +236,8 @@ PLANTS: dict[str, tuple[Plant, str]] = {
     "setups that are ignored": (ignore_setups, "started, although|parents ended"),
     "deadlines that are ignored": (forget_deadlines, "started after its deadline"),
     "deadlines that come too early": (skip_too_early, "but it was in time"),
+    "sequences that end with their first run": (end_sequences_at_once, "were under way"),
+    "sequences without a limit": (let_all_begin, "were under way"),
     "a time that is not noted": (forget_the_time, "audit repaired|no record"),
 }
 _FIRST_SEED: dict[Plant, int] = {

@@ -99,6 +99,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "triggerRule": st.sampled_from(["ALL_SUCCEEDED", "ANY_FAILED"]),
     "joinTimeoutSec": st.integers(1, 100_000),
     "deadlineSec": st.integers(1, 100_000),
+    "maxParallel": st.integers(1, 100),
     "labels": st.dictionaries(words, words, max_size=4),
 }
 """Values of each field, by path."""
@@ -119,6 +120,8 @@ def definitions(draw: st.DrawFn) -> JobDefinition:
     chosen = draw(st.sets(st.sampled_from(others), max_size=8))
     if document["type"] != "AFTER":
         chosen -= {"triggerRule", "joinTimeoutSec", "deadlineSec"}
+    if "after" in document:
+        chosen -= {"maxParallel"}
     if kind in {"target.http", "target.aws"}:
         chosen -= {"target.env"}
     for path in sorted({kind, *chosen}):

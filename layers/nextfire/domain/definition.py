@@ -25,6 +25,7 @@ from nextfire.domain.edges import (
     Edge,
     Edges,
     JoinTimeoutSec,
+    MaxParallel,
     TriggerRule,
     Which,
 )
@@ -219,6 +220,11 @@ class JobDefinition(WhenDocument):
         description="How long a run waits for the other parents after the first one has ended, "
         "or, with a schedule, for all parents after it is due, in seconds. Then it is SKIPPED.",
     )
+    max_parallel: MaxParallel | None = Field(
+        default=None,
+        description="For a job without parents: how many of its runs, with the sequences that they "
+        "start, may be under way at once. Further runs wait.",
+    )
     deadline_sec: DeadlineSec | None = Field(
         default=None,
         description="For a job with parents: how long after the logical time of its sequence a run "
@@ -254,6 +260,9 @@ class JobDefinition(WhenDocument):
                 problem = "triggerRule, joinTimeoutSec and deadlineSec need parents"
                 return problem, "Omit them, or add `after`."
             return None
+        if self.max_parallel is not None:
+            problem = "maxParallel is for the first job of a sequence, and this job has parents"
+            return problem, "Set it at the first job. For this job alone, use `overlap`."
         if self.type is ScheduleType.MANUAL:
             return f"a job of type {self.type} has no parents", example
         twice = next((name for name in names if names.count(name) > 1), None)

@@ -97,4 +97,7 @@ class Edge(Document):
 Edges = Annotated[tuple[Edge, ...], Field(max_length=MAX_PARENTS)]
 JoinTimeoutSec = Annotated[int, Field(strict=True, ge=1, le=MAX_JOIN_TIMEOUT_SEC)]
 DeadlineSec = Annotated[int, Field(strict=True, ge=1, le=MAX_JOIN_TIMEOUT_SEC)]
+MAX_PARALLEL = 100
+"""Maximum of `maxParallel`: executors read the sequences that are under way."""
+MaxParallel = Annotated[int, Field(strict=True, ge=1, le=MAX_PARALLEL)]
 USUAL_JOIN_TIMEOUT_SEC = _DAY_SEC

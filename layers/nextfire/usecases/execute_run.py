@@ -40,6 +40,7 @@ from nextfire.usecases.cover_missed import record_missed
 from nextfire.usecases.executor_config import ExecutorConfig
 from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.handled import Disposition, Handled
+from nextfire.usecases.limit_parallel import LimitParallel
 from nextfire.usecases.next_dispatch import next_dispatch
 from nextfire.usecases.past_deadline import past_deadline
 from nextfire.usecases.read_upstream import with_upstream
@@ -68,6 +69,7 @@ class ExecuteRun:
         hand_over: HandOver,
     ) -> None:
         self._hand_over = hand_over
+        self._parallel = LimitParallel(jobs, runs, hand_over.joins)
         self._jobs = jobs
         self._runs = runs
         self._due = due
@@ -148,6 +150,10 @@ class ExecuteRun:
             if run is None or not run.state.ended:
                 return self._pass_on(job, message, run)
         first = message.dispatch == 1
+        hold = self._parallel.hold(job, message.key, self._clock.now())
+        if hold is not None:
+            deferred = self._defer(job, message, hold)
+            return deferred or self._with_job(job, message, host, hold)
         hold = self._target.admit(job, message.key, self._clock.now(), first=first)
         deferred = self._defer(job, message, hold) if hold else None
         if deferred is not None:
