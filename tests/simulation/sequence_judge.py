@@ -217,12 +217,13 @@ class SequenceJudge:
             first = [seen for key, seen in runs.items() if key.uid == root.uid]
             begun = [s.at for seen in first for s in seen if s.run.state is RunState.RUNNING]
             if begun:
-                ends = [self._first_end(seen) for seen in first]
+                root_end = max(self._first_end(seen) for seen in first)
+                ends = [root_end]
                 for child in children:
                     # One that no executor takes is not awaited for longer than a join.
                     wait = child.definition.join_timeout + child.definition.after[0].delay - _CLOCKS
                     below = self.sequences.seen[child.key][at].values()
-                    ends += [min(self._first_end(seen), max(ends) + wait) for seen in below]
+                    ends += [min(self._first_end(seen), root_end + wait) for seen in below]
                 spans.append((begun[0], max(ends), at))
         for begun_at, _, at in spans:
             others = [t for since, until, t in spans if t != at and since <= begun_at < until]
@@ -344,7 +345,8 @@ class SequenceJudge:
             if JobState.PAUSED not in before:
                 yield f"{key.execution_id} is SKIPPED: {reason}, but it was not"
         elif reason.endswith("no runs of its parents"):
-            if not any(self._timed.awaited(job, key) in (None, []) for job in jobs):
+            others = [self._timed.awaited(job, key) for job in jobs]
+            if not any(each is None or all(waits.edge.setup for waits in each) for each in others):
                 yield f"{key.execution_id} is SKIPPED: {reason}, but it awaits some"
         elif reason.endswith("ANY_FAILED: no parent failed"):
             skips = (
@@ -382,7 +384,7 @@ class SequenceJudge:
             return False
         late = any(self._is_late(each, key, seen.at) for each in self._before(key, seen.at))
         if definition.is_timed_join:
-            before = self._ends(job, key, seen.at - _DECIDING)
+            before = self._ends(job, key, seen.at - _DECIDING, certain=True)
             if not all(each.definition.is_timed_join for each in self._before(key, seen.at)):
                 return True  # it had another kind of join
             in_time = seen.at >= key.scheduled_at + definition.join_timeout - _CLOCKS
@@ -440,9 +442,18 @@ class SequenceJudge:
         deadline = job.definition.deadline(key.scheduled_at)
         return deadline is not None and at >= deadline - _CLOCKS
 
-    def _ends(self, job: Job, key: RunKey, at: datetime) -> dict[str, set[str]]:
+    def _ends(
+        self, job: Job, key: RunKey, at: datetime, *, certain: bool = False
+    ) -> dict[str, set[str]]:
+        """The states in which the awaited runs had ended by *at*; *certain*: without successes that
+        are perhaps not recent enough for `latest`.
+        """
         return {
-            each.name: {ENDED[end.run.state] for end in each.ends if end.at <= at}
+            each.name: {
+                ENDED[end.run.state]
+                for end in each.ends
+                if end.at <= at and not (certain and each.is_old(end, key.scheduled_at))
+            }
             for each in self._timed.awaited(job, key) or []
         }
 

@@ -246,6 +246,8 @@ _FIRST_SEED: dict[Plant, int] = {
     pass_another_run: 47,
     reopen_nothing: 87,
     reopen_everything: 87,
+    come_too_early: 2567,
+    end_sequences_at_once: 807,
 }
 """The first seed that reveals the defect, for defects that few histories reveal."""
 _MOST_SEEDS = 40
