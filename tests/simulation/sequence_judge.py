@@ -88,8 +88,8 @@ class SequenceJudge:
     def wrong(self) -> Iterator[str]:
         """What must not be: first what is missing, which explains the rest."""
         yield from self._missing()
-        for job in self._unchanged():
-            yield from self._parallel(job)
+        for each in self._unchanged():
+            yield from self._parallel(each)
         for job, by_time in [*self.sequences.seen.items()]:
             for at, runs in [*by_time.items()]:
                 yield from self._doubled(job, at, runs)
@@ -231,7 +231,7 @@ class SequenceJudge:
                 yield f"{root.key.job_id} of {at} began while {others} were under way"
 
     def _first_end(self, seen: Collection[Seen]) -> datetime:
-        """When the run ended first, by its record; for ever ago, if it never did."""
+        """When the run ended first, by its record; long ago, if it never did."""
         return min(
             (s.at for s in seen if s.run.state.ended), default=datetime.min.replace(tzinfo=UTC)
         )

@@ -47,7 +47,7 @@ def record(world: World, job: Job, time: str) -> Run | None:
 
 def state(world: World, job: Job, time: str) -> RunState | None:
     run = record(world, job, time)
-    return run and run.state
+    return None if run is None else run.state
 
 
 def held_until(world: World) -> list[tuple[str, str, int]]:
@@ -176,7 +176,7 @@ def test_a_run_that_waits_and_is_cancelled_ends(world: World) -> None:
     world.manage_runs.cancel(key, "enough")
     work(world, "12:01:05")
 
-    assert world.runs.get(key).state is RunState.CANCELLED
+    assert state(world, a, "12:01") is RunState.CANCELLED
     assert not [each for each in held_until(world) if each[0] == "1201"]
 
 
