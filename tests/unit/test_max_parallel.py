@@ -11,6 +11,7 @@ from nextfire.domain.due import DispatchEntry
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
+from nextfire.usecases.limit_parallel import LimitParallel
 from nextfire.usecases.manage_backfills import BackfillRange
 from tests.builders import at
 from tests.fakes import Killed
@@ -178,6 +179,21 @@ def test_a_run_that_waits_and_is_cancelled_ends(world: World) -> None:
 
     assert state(world, a, "12:01") is RunState.CANCELLED
     assert not [each for each in held_until(world) if each[0] == "1201"]
+
+
+def test_a_redelivered_message_of_a_run_that_has_ended_does_not_wait(world: World) -> None:
+    a = root(world)
+    work(world, "12:00")
+    first, second = (RunKey(a.key, run_id(a.uid, at(time))) for time in ("12:00", "12:01"))
+    world.joins.end_sequences(a.key, [first.run_id])
+    world.joins.begin_sequence(second, 1, world.now)
+    limit = LimitParallel(world.jobs, world.runs, world.joins)
+
+    assert limit.hold(a, first, world.now) is None
+    third = RunKey(a.key, run_id(a.uid, at("12:02")))
+    held = limit.hold(a, third, world.now)
+    assert held is not None
+    assert held.reason == "maxParallel is 1; under way: 2026-05-24T12:01:00Z"
 
 
 def test_a_backfill_runs_a_few_sequences_at_a_time(world: World) -> None:
