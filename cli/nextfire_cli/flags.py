@@ -240,6 +240,7 @@ FLAGS = (
         default="none",
     ),
     Flag("--overlap", "overlap"),
+    Flag("--max-parallel", "maxParallel"),
     Flag("--label", "labels", "May be repeated.", kind=LABELS),
 )
 
@@ -256,6 +257,7 @@ WITHOUT_FLAG = {
     "after": "Only in a document (--file): a list of objects.",
     "triggerRule": "Only in a document (--file), with `after`.",
     "joinTimeoutSec": "Only in a document (--file), with `after`.",
+    "deadlineSec": "Only in a document (--file), with `after`; or for a pipeline, in its file.",
     "target.script": "Only in a document (--file): --handler names a script of the pool.",
 }
 """Fields that no flag sets, and why."""

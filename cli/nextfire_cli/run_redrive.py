@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from nextfire.domain.redrive_plan import Definition
 from nextfire.responses.executions import SequenceRedriveResponse
 from nextfire_cli import render, session
 from nextfire_cli.confirmation import confirm
@@ -41,6 +42,14 @@ def redrive(
             help="Below --from, also start runs again that are DEAD, or that an executor skipped.",
         ),
     ] = False,
+    definition: Annotated[
+        Definition | None,
+        typer.Option(
+            "--definition",
+            help="With --from. run: refuse if a job that starts again has changed its target, "
+            "payload, retryPolicy or timeoutSec since its run started. Default: current.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan for --from and change nothing.")
     ] = False,
@@ -64,7 +73,12 @@ def redrive(
     """
     caller = session.of(context)
     if from_ is None:
-        options = {"--downstream": downstream, "--dry-run": dry_run, "--yes": yes}
+        options = {
+            "--downstream": downstream,
+            "--definition": definition,
+            "--dry-run": dry_run,
+            "--yes": yes,
+        }
         if given := [name for name, value in options.items() if value]:
             raise typer.BadParameter("only with --from JOB_ID", param_hint=given)
         _redrive_runs(caller, execution_ids, reason)
@@ -72,7 +86,11 @@ def redrive(
     if len(execution_ids) > 1:
         raise typer.BadParameter("with --from, name one run", param_hint="EXECUTION_ID")
     ask = partial(
-        caller.client().redrive_chain, execution_ids[0], from_=from_, downstream=downstream
+        caller.client().redrive_chain,
+        execution_ids[0],
+        from_=from_,
+        downstream=downstream,
+        definition=definition,
     )
     _redrive_sequence(caller, ask, reason, dry_run=dry_run, yes=yes)
 

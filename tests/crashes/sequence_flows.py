@@ -102,6 +102,87 @@ class SkipDown(Flow):
         assert (c.state, c.reason) == (RunState.SKIPPED, "trigger rule ALL_SUCCEEDED: b SKIPPED")
 
 
+class Teardown(Flow):
+    """The work dies; what cleans up after it runs, because its setup succeeded."""
+
+    name = "sequence: setup and teardown"
+    until = "12:02:40"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register("report", **ONCE)
+        stack.register("b", **after("report"), retryPolicy={"maxAttempts": 1})
+        edges = [{"job": "report", "setup": True}, {"job": "b"}]
+        stack.register("drop", **after(triggerRule="ALL_DONE") | {"after": edges})
+        stack.at("12:00")
+        stack.watcher().step()
+
+    def act(self, stack: Stack) -> None:
+        stack.worker().work()
+
+    def script(self, call: ScriptCall) -> Script:
+        return Script(exit_code=1 if call.environment["NEXTFIRE_JOB_ID"] == "b" else 0)
+
+    def check(self, stack: Stack) -> None:
+        report, b, drop = (stack.run(job_id=name) for name in ("report", "b", "drop"))
+        assert [each.state for each in (report, b, drop)] == [
+            RunState.SUCCEEDED,
+            RunState.DEAD,
+            RunState.SUCCEEDED,
+        ]
+        assert b.finished_at is not None
+        assert drop.attempts[0].started_at >= b.finished_at
+
+
+class PastDeadline(Flow):
+    """The first run starts after the deadline of the second, which is skipped with what follows."""
+
+    name = "sequence: past the deadline"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register("report", **ONCE)
+        stack.register("b", **after("report", deadlineSec=20))
+        stack.register("c", **after("b"))
+        stack.at("12:00")
+        stack.watcher().step()
+        stack.clock.advance(seconds=30)
+
+    def act(self, stack: Stack) -> None:
+        stack.worker().work()
+
+    def check(self, stack: Stack) -> None:
+        report, b, c = (stack.run(job_id=name) for name in ("report", "b", "c"))
+        assert report.state is RunState.SUCCEEDED
+        assert b.state is RunState.SKIPPED
+        assert (b.reason or "").endswith("after its logical time; deadlineSec is 20 s"), b.reason
+        assert (c.state, c.reason) == (RunState.SKIPPED, "trigger rule ALL_SUCCEEDED: b SKIPPED")
+
+
+class OneAtATime(Flow):
+    """Of two sequences one may be under way: the second starts after the first has ended."""
+
+    name = "sequence: maxParallel"
+    until = "12:02:40"
+
+    def prepare(self, stack: Stack) -> None:
+        dates = ["2026-05-24T12:00:00Z", "2026-05-24T12:00:01Z"]
+        stack.register("report", type="DATES", schedule=dates, maxParallel=1)
+        stack.register("b", **after("report"))
+        stack.at("12:00")
+        stack.watcher().step()
+        stack.clock.advance(seconds=1)
+        stack.watcher().step()
+
+    def act(self, stack: Stack) -> None:
+        stack.worker().work()
+
+    def check(self, stack: Stack) -> None:
+        runs = [stack.run(time, name) for time in ("12:00", "12:00:01") for name in ("report", "b")]
+        assert all(run.state is RunState.SUCCEEDED for run in runs), runs
+        first, last = sorted((runs[:2], runs[2:]), key=lambda each: each[0].attempts[0].started_at)
+        assert first[1].finished_at is not None
+        assert last[0].attempts[0].started_at >= first[1].finished_at
+
+
 class RedriveDown(RequestFlow):
     """A link died, and so did its clean-up: both run again, the clean-up last."""
 
@@ -135,4 +216,12 @@ class RedriveDown(RequestFlow):
         assert runs[2].attempts[-1].started_at >= runs[1].attempts[-1].started_at
 
 
-SEQUENCE_FLOWS: list[Flow] = [HandOver(), TimeAndParents(), SkipDown(), RedriveDown()]
+SEQUENCE_FLOWS: list[Flow] = [
+    HandOver(),
+    TimeAndParents(),
+    SkipDown(),
+    Teardown(),
+    PastDeadline(),
+    OneAtATime(),
+    RedriveDown(),
+]

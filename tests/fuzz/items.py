@@ -63,7 +63,9 @@ SCHEDULES: list[dict[str, Any]] = [
     {"type": "DATES", "schedule": ["2026-05-24T13:00:00Z", "2026-12-31T23:59:59.5+14:00"]},
     {"type": "MANUAL"},
     {"type": "AFTER", "after": [{"job": "a"}], "triggerRule": "ALL_DONE", "joinTimeoutSec": 60},
+    {"type": "AFTER", "after": [{"job": "a"}], "deadlineSec": 3_600},
     {"type": "AFTER", "after": [{"job": "a", "delaySec": 5}, {"job": "b", "which": "same"}]},
+    {"type": "AFTER", "after": [{"job": "a", "setup": True}, {"job": "b"}]},
 ]
 
 

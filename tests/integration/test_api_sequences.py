@@ -107,6 +107,19 @@ def test_downstream_makes_dead_runs_await_their_parents(
     assert there.skipped_by_parents
 
 
+def test_with_the_runs_definition_a_changed_job_is_a_conflict(
+    system: Deployment, jobs: list[Job]
+) -> None:
+    body = {"from": "b", "definition": "run"}
+    assert redrive(system, jobs, body | {"dryRun": True}).status == 200
+    assert system.call("PATCH", "/v1/jobs/b", {"payload": {"fixed": True}}).status == 200
+
+    for more in ({"dryRun": True}, {}):
+        answer = redrive(system, jobs, body | more)
+        assert_problem(answer, 409)
+    assert states(system, jobs) == [RunState.SUCCEEDED, RunState.DEAD, RunState.SKIPPED]
+
+
 @pytest.mark.parametrize(
     ("body", "status", "field"),
     [
@@ -116,6 +129,7 @@ def test_downstream_makes_dead_runs_await_their_parents(
         ({"from": "b", "downstream": "yes"}, 422, "downstream"),
         ({"from": "b", "dryRun": 1}, 422, "dryRun"),
         ({"from_": "b"}, 422, "from"),
+        ({"from": "b", "definition": "old"}, 422, "definition"),
     ],
 )
 def test_bad_requests(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from nextfire.adapters.aws.clients import dynamodb
@@ -60,6 +62,46 @@ def test_of_concurrent_callers_one_sees_the_marks_of_all(store: JoinStore) -> No
 
     assert any({*each} == marks for each in seen)
     assert {*store.read(RUN, [0])} == marks
+
+
+def a_first(number: int, name: str = "root") -> RunKey:
+    return RunKey(job_key(name), run_id("uid00001", NOON + timedelta(hours=number)))
+
+
+def test_as_many_sequences_begin_as_may_be_under_way(store: JoinStore) -> None:
+    assert [store.begin_sequence(a_first(number), 2, NOON) for number in range(3)] == [
+        True,
+        True,
+        False,
+    ]
+    assert store.begin_sequence(a_first(0), 2, NOON)  # again
+    assert store.begin_sequence(a_first(0), 1, NOON)  # the limit was lowered
+    assert store.begin_sequence(a_first(9, "other"), 1, NOON)
+
+    assert {*store.begun_sequences(a_first(0).job)} == {a_first(n).run_id for n in range(2)}
+    store.end_sequences(a_first(0).job, [a_first(0).run_id, a_first(7).run_id])
+    assert [*store.begun_sequences(a_first(0).job)] == [a_first(1).run_id]
+    assert store.begin_sequence(a_first(2), 2, NOON)
+    assert not store.begin_sequence(a_first(0), 2, NOON)
+
+
+def test_after_the_last_one_ended_another_begins(store: JoinStore) -> None:
+    assert not store.begun_sequences(a_first(0).job)
+    store.end_sequences(a_first(0).job, [a_first(0).run_id])
+    store.begin_sequence(a_first(0), 1, NOON)
+    store.end_sequences(a_first(0).job, [a_first(0).run_id])
+
+    assert not store.begun_sequences(a_first(0).job)
+    assert store.begin_sequence(a_first(1), 1, NOON)
+
+
+def test_of_concurrent_sequences_as_many_begin_as_may(store: JoinStore) -> None:
+    done = at_once(
+        *(lambda each=number: store.begin_sequence(a_first(each), 3, NOON) for number in range(8))
+    )
+
+    assert sum(done) == 3
+    assert len(store.begun_sequences(a_first(0).job)) == 3
 
 
 @on_dynamodb

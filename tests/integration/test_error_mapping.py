@@ -28,6 +28,7 @@ from nextfire.adapters.dynamodb.cursors import encode_cursor
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.dynamodb.join_store import DynamoDbJoinStore
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
@@ -126,6 +127,10 @@ def jobs(client: Any) -> DynamoDbJobStore:
     return DynamoDbJobStore(client, table="jobs", due_table="due")
 
 
+def joins(client: Any) -> DynamoDbJoinStore:
+    return DynamoDbJoinStore(client, table="runs")
+
+
 def runs(client: Any) -> DynamoDbRunStore:
     return DynamoDbRunStore(client, table="runs")
 
@@ -198,6 +203,11 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "read taken runs": lambda c: control(c).taken_runs("acme", NOON),
     "read audit": lambda c: control(c).audit(),
     "replace audit": lambda c: control(c).replace_audit(None, Audit(NOON)),
+    "add to join": lambda c: joins(c).add(RUN, 0, "a:S", NOON),
+    "read join": lambda c: joins(c).read(RUN, [0]),
+    "begin sequence": lambda c: joins(c).begin_sequence(RUN, 1, NOON),
+    "read sequences": lambda c: joins(c).begun_sequences(RUN.job),
+    "end sequences": lambda c: joins(c).end_sequences(RUN.job, [RUN.run_id]),
     "check slots": lambda c: due(c).occupied([Slot("2026-05-24T12:00Z#000", "x")]),
     "read due": lambda c: list(due(c).read(NOON, 0, before=None, consistent=True)),
     "keep broken entry": lambda c: due(c).keep(BROKEN, NOON),

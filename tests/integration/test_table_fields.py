@@ -42,7 +42,7 @@ _EXPRESSION = re.compile(r"(=|<|>|BETWEEN) :\w|attribute_\w+\(|\b(SET|REMOVE|ADD
 _NAME = re.compile(r"(?<![:\w])#?([a-z_]\w*)")
 _FUNCTIONS = {
     *("attribute_exists", "attribute_not_exists", "attribute_type"),
-    *("if_not_exists", "list_append"),
+    *("if_not_exists", "list_append", "contains", "size"),
 }
 
 

@@ -30,6 +30,11 @@ class Waits:
     edge: Edge
     ends: list[Seen]
 
+    def is_old(self, end: Seen, at: datetime) -> bool:
+        """Whether *end* is perhaps not recent enough for the occurrence at *at*."""
+        latest, finished_at = self.edge.which is Which.LATEST, end.run.finished_at
+        return latest and finished_at is not None and finished_at < at - self.edge.within + _CLOCKS
+
 
 def finished(ends: Iterable[Seen]) -> list[datetime]:
     """When the runs ended, by their records: their writes may have been repeated."""

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,9 @@ _DECIDING = timedelta(seconds=60)
 _BY_RULE = re.compile(
     r"trigger rule (\w+): (.*) (SUCCEEDED|FAILED|SKIPPED)|.*no parent failed|.*no runs .*"
 )
-_BY_TIMEOUT = re.compile(r"joinTimeoutSec is (\d+) s; missing: (.*)")
+_BY_SETUP = re.compile(r"setup (.*) (FAILED|SKIPPED)")
+_BY_TIMEOUT = re.compile(r"joinTimeoutSec is (\d+) s(?:, deadlineSec is (\d+) s)?; missing: (.*)")
+_BY_DEADLINE = re.compile(r"picked up [\d.]+ s after its logical time; deadlineSec is (\d+) s")
 _BY_WATCHERS = re.compile(r"misfire policy|relevancyWindowSec|during a pause|found by the audit")
 _BY_EXECUTORS = ("picked up", "overlap policy")
 _MORE = re.compile(r" and \d+ more$")
@@ -46,21 +48,24 @@ Ends = Mapping[str, Collection[str]]
 """The states in which the run of each parent has ended so far; empty: it has not."""
 
 
-def may_run(rule: str, ends: Ends) -> bool:
+def may_run(rule: str, ends: Ends, setups: Collection[str]) -> bool:
     """Whether a run may have started under *rule*."""
-    each = ends.values()
-    return {
-        "ALL_SUCCEEDED": all(S in had for had in each),
-        "ALL_DONE": all(had for had in each),
-        "ANY_FAILED": any(F in had for had in each),
-        "ANY_SUCCEEDED": any(S in had for had in each),
-        "NONE_FAILED": all({S, K} & {*had} for had in each),
-    }[rule]
+    each = [had for name, had in ends.items() if name not in setups]
+    return (
+        all(S in ends[name] for name in setups)
+        and {
+            "ALL_SUCCEEDED": all(S in had for had in each),
+            "ALL_DONE": all(had for had in each),
+            "ANY_FAILED": any(F in had for had in each),
+            "ANY_SUCCEEDED": any(S in had for had in each),
+            "NONE_FAILED": all({S, K} & {*had} for had in each),
+        }[rule]
+    )
 
 
-def may_skip(rule: str, ends: Ends) -> bool:
-    """Whether a run may have been skipped under *rule*."""
-    each = ends.values()
+def may_skip(rule: str, ends: Ends, setups: Collection[str]) -> bool:
+    """Whether a run may have been skipped under *rule*, not because of its setups."""
+    each = [had for name, had in ends.items() if name not in setups]
     return {
         "ALL_SUCCEEDED": any({F, K} & {*had} for had in each),
         "ALL_DONE": False,
@@ -83,6 +88,8 @@ class SequenceJudge:
     def wrong(self) -> Iterator[str]:
         """What must not be: first what is missing, which explains the rest."""
         yield from self._missing()
+        for each in self._unchanged():
+            yield from self._parallel(each)
         for job, by_time in [*self.sequences.seen.items()]:
             for at, runs in [*by_time.items()]:
                 yield from self._doubled(job, at, runs)
@@ -190,6 +197,45 @@ class SequenceJudge:
         linked = bool(job.definition.after) and any(job == each for each in self._unchanged())
         return bool(run.attempts) or (linked and run.covered == 1)
 
+    # Sequences under way
+
+    def _parallel(self, root: Job) -> Iterator[str]:
+        """No more than `maxParallel` sequences were under way at once: from the first start of the
+        first run until it, and its children that wait for nothing else, have ended the first time.
+        """
+        most = root.definition.max_parallel
+        if most is None:
+            return
+        children = [
+            job
+            for job in self._unchanged()
+            if job.definition.type == "AFTER"
+            and [edge.job for edge in job.definition.after] == [root.key.job_id]
+        ]
+        spans = []
+        for at, runs in self.sequences.seen[root.key].items():
+            first = [seen for key, seen in runs.items() if key.uid == root.uid]
+            begun = [s.at for seen in first for s in seen if s.run.state is RunState.RUNNING]
+            if begun:
+                root_end = max(self._first_end(seen) for seen in first)
+                ends = [root_end]
+                for child in children:
+                    # One that no executor takes is not awaited for longer than a join.
+                    wait = child.definition.join_timeout + child.definition.after[0].delay - _CLOCKS
+                    below = self.sequences.seen[child.key][at].values()
+                    ends += [min(self._first_end(seen), root_end + wait) for seen in below]
+                spans.append((begun[0], max(ends), at))
+        for begun_at, _, at in spans:
+            others = [t for since, until, t in spans if t != at and since <= begun_at < until]
+            if len(others) >= most:
+                yield f"{root.key.job_id} of {at} began while {others} were under way"
+
+    def _first_end(self, seen: Collection[Seen]) -> datetime:
+        """When the run ended first, by its record; long ago, if it never did."""
+        return min(
+            (s.at for s in seen if s.run.state.ended), default=datetime.min.replace(tzinfo=UTC)
+        )
+
     # Each change of a record
 
     def _judge(self, key: RunKey, seen: list[Seen]) -> Iterator[str]:
@@ -203,6 +249,8 @@ class SequenceJudge:
             reopened = was is not None and was.state is RunState.SKIPPED
             if state is RunState.RUNNING and (was is None or not was.attempts):
                 yield from self._ran(key, each, name)
+                if was is None:
+                    yield from self._in_time(key, each)
             elif state is RunState.PENDING and reopened:
                 yield from self._ran(key, each, f"{name} (reopened)", starts=False)
                 assert was is not None
@@ -220,7 +268,29 @@ class SequenceJudge:
             yield from self._stays_skipped(was)
 
     def _by_rule(self, run: Run) -> bool:
-        return run.state is RunState.SKIPPED and bool(_BY_RULE.fullmatch(run.reason or ""))
+        reason = run.reason or ""
+        by_rule = _BY_RULE.fullmatch(reason) or _BY_SETUP.fullmatch(reason)
+        return run.state is RunState.SKIPPED and bool(by_rule)
+
+    def _in_time(self, key: RunKey, seen: Seen) -> Iterator[str]:
+        """A run that is not redriven starts in time, unless a parent started after its deadline."""
+        deadlines = [
+            job.definition.deadline(key.scheduled_at) for job in self._in_force(key, seen.at)
+        ]
+        if any(each is None or seen.at <= each + _DECIDING for each in deadlines):
+            return
+        starts = [
+            each.at
+            for job in self._before(key, seen.at)
+            for edge in job.definition.after
+            for runs in self.sequences.seen[JobKey(key.job.tenant, edge.job)][
+                key.scheduled_at
+            ].values()
+            for each in runs
+            if each.run.state is RunState.RUNNING and each.at <= seen.at
+        ]
+        if not any(at >= min(filter(None, deadlines)) - _CLOCKS for at in starts):
+            yield f"{key.execution_id} started after its deadline {deadlines}"
 
     def _ran(self, key: RunKey, seen: Seen, name: str, *, starts: bool = True) -> Iterator[str]:
         """A run starts, or is to start after a delay, after the ends that its rule needs. An
@@ -243,7 +313,7 @@ class SequenceJudge:
         if self._timed.awaited(job, key) is None:
             return True
         ends = self._ends(job, key, until)
-        if not may_run(job.definition.trigger_rule, ends):
+        if not may_run(job.definition.trigger_rule, ends, self._setups(job, key)):
             return False
         if job.definition.is_timed_join and key.scheduled_at > until + _CLOCKS:
             return False
@@ -263,6 +333,11 @@ class SequenceJudge:
         if reason.startswith(_BY_EXECUTORS):
             if seen.run.pool is None:
                 yield f"{key.execution_id}: {reason}, but not by an executor"
+            by_deadline = _BY_DEADLINE.fullmatch(reason)
+            late = [job for job in jobs if self._is_late(job, key, seen.at)]
+            known = {str(job.definition.deadline_sec) for job in late}
+            if by_deadline and by_deadline[1] not in known:
+                yield f"{key.execution_id}: {reason}, but it was in time"
         elif reason == "its job was paused":
             before = [
                 each.job.state for each in self.ever[key.job, key.uid] if each.written_at <= seen.at
@@ -270,10 +345,15 @@ class SequenceJudge:
             if JobState.PAUSED not in before:
                 yield f"{key.execution_id} is SKIPPED: {reason}, but it was not"
         elif reason.endswith("no runs of its parents"):
-            if not any(self._timed.awaited(job, key) in (None, []) for job in jobs):
+            others = [self._timed.awaited(job, key) for job in jobs]
+            if not any(each is None or all(waits.edge.setup for waits in each) for each in others):
                 yield f"{key.execution_id} is SKIPPED: {reason}, but it awaits some"
         elif reason.endswith("ANY_FAILED: no parent failed"):
-            if not any(may_skip("ANY_FAILED", self._ends(job, key, seen.at)) for job in jobs):
+            skips = (
+                may_skip("ANY_FAILED", self._ends(job, key, seen.at), self._setups(job, key))
+                for job in jobs
+            )
+            if not any(skips):
                 yield f"{key.execution_id} is SKIPPED: {reason}, but one did"
         elif not any(self._explains(job, key, seen, reason) for job in jobs):
             ends = [self._ends(job, key, seen.at) for job in jobs]
@@ -284,24 +364,33 @@ class SequenceJudge:
         if self._timed.awaited(job, key) is None:
             return True
         definition, ends = job.definition, self._ends(job, key, seen.at)
+        setups, by_setup = self._setups(job, key), _BY_SETUP.fullmatch(reason)
         by_rule, by_timeout = _BY_RULE.fullmatch(reason), _BY_TIMEOUT.fullmatch(reason)
+        if by_setup is not None:
+            return all(name in setups and by_setup[2] in ends[name] for name in _names(by_setup[1]))
         if by_rule is not None:
             rule, names, state = by_rule.groups()
             return (
                 rule == definition.trigger_rule
-                and may_skip(rule, ends)
+                and may_skip(rule, ends, setups)
+                and not {*_names(names)} & setups
                 and all(state in ends.get(name, ()) for name in _names(names))
                 and not (rule == "ALL_SUCCEEDED" and state == S)
             )
         if by_timeout is None:
             return False
-        waited, missing = timedelta(seconds=int(by_timeout[1])), _names(by_timeout[2])
+        waited, missing = timedelta(seconds=int(by_timeout[1])), _names(by_timeout[3])
+        if by_timeout[2] not in {None, str(definition.deadline_sec)}:
+            return False
+        late = any(self._is_late(each, key, seen.at) for each in self._before(key, seen.at))
         if definition.is_timed_join:
-            before = self._ends(job, key, seen.at - _DECIDING)
+            before = self._ends(job, key, seen.at - _DECIDING, certain=True)
             if not all(each.definition.is_timed_join for each in self._before(key, seen.at)):
                 return True  # it had another kind of join
             in_time = seen.at >= key.scheduled_at + definition.join_timeout - _CLOCKS
-            return in_time and all(name in before and not before[name] for name in missing)
+            return (in_time or late) and all(
+                name in before and not before[name] for name in missing
+            )
         if any(each.definition.is_timed_join for each in self._before(key, seen.at)):
             return True  # it had another kind of join
         # The first end set when the join ends, by the version of the job at that time.
@@ -316,7 +405,7 @@ class SequenceJudge:
         return (
             waited == definition.join_timeout
             and bool(first)
-            and seen.at >= min(first) + least - _CLOCKS
+            and (late or seen.at >= min(first) + least - _CLOCKS)
             and not any(self._marked(key, name, seen.at) for name in missing)
             and all(name in ends for name in missing)
         )
@@ -340,14 +429,31 @@ class SequenceJudge:
                 states = {ENDED.get(each[-1].run.state, "") for each in seen}
                 latest[edge.job] = states - {""}
             certain = all(len(states) == 1 for states in latest.values())
-            if certain and may_run(job.definition.trigger_rule, latest):
+            if certain and may_run(job.definition.trigger_rule, latest, job.definition.setups):
                 yield f"{run.key.execution_id} is SKIPPED ({run.reason}), but they ended {latest}"
 
     # What was known
 
-    def _ends(self, job: Job, key: RunKey, at: datetime) -> dict[str, set[str]]:
+    def _setups(self, job: Job, key: RunKey) -> set[str]:
+        """The runs that must have succeeded."""
+        return {each.name for each in self._timed.awaited(job, key) or [] if each.edge.setup}
+
+    def _is_late(self, job: Job, key: RunKey, at: datetime) -> bool:
+        deadline = job.definition.deadline(key.scheduled_at)
+        return deadline is not None and at >= deadline - _CLOCKS
+
+    def _ends(
+        self, job: Job, key: RunKey, at: datetime, *, certain: bool = False
+    ) -> dict[str, set[str]]:
+        """The states in which the awaited runs had ended by *at*; *certain*: without successes that
+        are perhaps not recent enough for `latest`.
+        """
         return {
-            each.name: {ENDED[end.run.state] for end in each.ends if end.at <= at}
+            each.name: {
+                ENDED[end.run.state]
+                for end in each.ends
+                if end.at <= at and not (certain and each.is_old(end, key.scheduled_at))
+            }
             for each in self._timed.awaited(job, key) or []
         }
 

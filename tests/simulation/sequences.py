@@ -29,6 +29,9 @@ SEQUENCES = 20
 """One history of this many has jobs in sequences, and no others."""
 TIMED = 4
 """One history of this many with sequences has jobs with a schedule and parents."""
+LIMITED = {1, 7, 9}
+"""Of eleven histories with sequences, those whose jobs have setups and deadlines. The seeds of the
+others keep their meaning."""
 EXITS = [*[0] * 7, 1]
 RULES = [
     *["ALL_SUCCEEDED"] * 3,
@@ -73,7 +76,8 @@ class Seen:
 @dataclass(slots=True)
 class Sequences:
     """What happens to the sequences of a history. `changes`: whether users change its jobs.
-    `timed`: the share of jobs that have a schedule and parents.
+    `timed`: the share of jobs that have a schedule and parents. `limited`: whether jobs have setups
+    and deadlines.
     """
 
     kernel: Kernel
@@ -81,6 +85,7 @@ class Sequences:
     changes: bool
     size: int
     timed: float = 0.0
+    limited: bool = False
     seen: dict[JobKey, dict[datetime, dict[RunKey, list[Seen]]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     )
@@ -100,7 +105,8 @@ class Sequences:
         changes = dice.random() < 0.4
         # One history of four has such jobs. The seeds of the others keep their meaning.
         timed = 0.0 if history.seed // SEQUENCES % TIMED else 0.4
-        return Sequences(history.kernel, tenant, changes, size, timed)
+        limited = history.seed // SEQUENCES % 11 in LIMITED
+        return Sequences(history.kernel, tenant, changes, size, timed, limited)
 
     def begin(self, history: History) -> None:
         """Create the jobs, without faults."""
@@ -131,7 +137,8 @@ class Sequences:
         if dice.random() < 0.25:
             fields["target"] = {"handler": "report", "pool": "batch"}
         if number == 0 or (number < 3 and dice.random() < 0.3):
-            return fields | dice.choice(_ROOTS)
+            most = {"maxParallel": dice.choice([None, 1, 1, 2])} if self.limited else {}
+            return fields | dice.choice(_ROOTS) | most
         if dice.random() < 0.2:
             fields["overlap"] = dice.choice(["QUEUE", "SKIP"])
         if dice.random() < 0.05:
@@ -147,6 +154,7 @@ class Sequences:
         edges = [edge | dice.choice(_WHICH) for edge in after]
         times = dice.choice(_TIMES) | {"after": edges}
         waits = all(edge["which"] == "latest" for edge in edges)
+        waits = waits or all(edge.get("setup") for edge in edges if edge["which"] != "latest")
         return times | ({"triggerRule": "ALL_SUCCEEDED"} if waits else {})
 
     def edges(self, number: int) -> dict[str, Any]:
@@ -154,7 +162,7 @@ class Sequences:
         dice = self.kernel.dice
         most = min(number, 6 if self.size >= _LARGE else 3)
         names = dice.sample(range(number), dice.randint(1, most))
-        return {
+        fields: dict[str, Any] = {
             "type": "AFTER",
             "schedule": None,
             "after": [
@@ -164,6 +172,12 @@ class Sequences:
             "triggerRule": dice.choice(RULES),
             "joinTimeoutSec": dice.choice([20, 60, 150, 600]),
         }
+        if self.limited:
+            work = dice.choice(names)
+            for edge in fields["after"]:
+                edge["setup"] = edge["job"] != f"n{work:02}" and dice.random() < 0.4
+            fields["deadlineSec"] = dice.choice([None, None, 10, 30, 90, 300])
+        return fields
 
     # What is seen
 

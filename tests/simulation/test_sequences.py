@@ -12,11 +12,14 @@ import pytest
 
 from nextfire.domain import awaited, trigger_rules
 from nextfire.domain.edges import TriggerRule
+from nextfire.domain.ids import RunKey
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run
 from nextfire.domain.trigger_rules import RuleAction, Seen
 from nextfire.usecases import execute_run, hand_over, read_parents
 from nextfire.usecases.hand_over import HandOver
+from nextfire.usecases.limit_parallel import LimitParallel
+from nextfire.usecases.past_deadline import past_deadline
 from nextfire.usecases.read_upstream import with_upstream
 from nextfire.usecases.record_outcome import RecordOutcome
 from nextfire.usecases.start_child import JoinEnd, StartChild
@@ -93,8 +96,8 @@ def name_the_wrong_parent(patch: pytest.MonkeyPatch) -> None:
     """The reason names the first parent, whichever failed."""
     whole = trigger_rules.decide_start
 
-    def decide(rule: TriggerRule, states: Any) -> Any:
-        decision = whole(rule, states)
+    def decide(rule: TriggerRule, states: Any, setups: Any = ()) -> Any:
+        decision = whole(rule, states, setups)
         first, found = next(iter(states)), re.search(r": (.*) (FAILED|SKIPPED)$", decision.reason)
         if found is None:
             return decision
@@ -179,6 +182,42 @@ def forget_the_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TimedRuns, "begin", lambda *_: JoinEnd("forgotten"))
 
 
+def ignore_setups(patch: pytest.MonkeyPatch) -> None:
+    """A setup is a parent like any other."""
+    whole = trigger_rules.decide_start
+    patch.setattr(hand_over, "decide_start", lambda rule, states, _: whole(rule, states))
+
+
+def forget_deadlines(patch: pytest.MonkeyPatch) -> None:
+    """What is late starts."""
+    patch.setattr(execute_run, "past_deadline", lambda *_: None)
+
+
+def skip_too_early(patch: pytest.MonkeyPatch) -> None:
+    """A run is skipped well before its deadline."""
+    whole = past_deadline
+
+    def early(jobs: Any, runs: Any, job: Any, key: Any, now: Any) -> Any:
+        return whole(jobs, runs, job, key, now + timedelta(seconds=20))
+
+    patch.setattr(execute_run, "past_deadline", early)
+
+
+def end_sequences_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A sequence has ended when its first run has."""
+
+    def is_under_way(over: LimitParallel, job: Any, first: str, now: Any) -> bool:  # noqa: ARG001
+        root = over.runs.get(RunKey(job.key, first))
+        return root is None or not root.state.ended
+
+    patch.setattr(LimitParallel, "_is_under_way", is_under_way)
+
+
+def let_all_begin(patch: pytest.MonkeyPatch) -> None:
+    """Nothing limits how many sequences are under way."""
+    patch.setattr(LimitParallel, "hold", lambda *_: None)
+
+
 PLANTS: dict[str, tuple[Plant, str]] = {
     "a hand-over that is not repeated": (forget_children, "no record|no mark"),
     "joins without an end": (end_no_join, "has no record"),
@@ -194,6 +233,11 @@ PLANTS: dict[str, tuple[Plant, str]] = {
     "a time that is not waited for": (come_too_early, "started, although"),
     "the last run of an interval": (forget_the_last_run, "started, although"),
     "a success of any age": (take_any_success, "started, although"),
+    "setups that are ignored": (ignore_setups, "started, although|parents ended"),
+    "deadlines that are ignored": (forget_deadlines, "started after its deadline"),
+    "deadlines that come too early": (skip_too_early, "but it was in time"),
+    "sequences that end with their first run": (end_sequences_at_once, "were under way"),
+    "sequences without a limit": (let_all_begin, "were under way"),
     "a time that is not noted": (forget_the_time, "audit repaired|no record"),
 }
 _FIRST_SEED: dict[Plant, int] = {
@@ -202,6 +246,8 @@ _FIRST_SEED: dict[Plant, int] = {
     pass_another_run: 47,
     reopen_nothing: 87,
     reopen_everything: 87,
+    come_too_early: 2567,
+    end_sequences_at_once: 807,
 }
 """The first seed that reveals the defect, for defects that few histories reveal."""
 _MOST_SEEDS = 40

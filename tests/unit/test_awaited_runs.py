@@ -245,6 +245,20 @@ def test_schedules_that_cannot_meet_are_rejected(
         world.register("b", **child)
 
 
+def test_more_jobs_above_than_are_read_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World("10:00")
+    world.register("n0", schedule="0 * * * *")
+    for number in range(1, 6):
+        after = [{"job": f"n{number - 1}"}]
+        world.register(f"n{number}", type="AFTER", schedule=None, after=after)
+    monkeypatch.setattr("nextfire.usecases.read_parents.MAX_ABOVE", 5)
+    child = {"type": "CRON", "schedule": "0 0 * * *"}
+
+    with pytest.raises(InvalidInputError, match="need more than 5 jobs above"):
+        world.register("b", **child, after=[{"job": "n5", "which": "all"}])
+    world.register("b", **child, after=[{"job": "n4", "which": "all"}])
+
+
 def test_a_change_that_makes_schedules_miss_each_other_is_rejected() -> None:
     world = World("12:00")
     a = world.register("a", schedule="0 * * * *")

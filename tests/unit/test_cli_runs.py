@@ -318,9 +318,10 @@ CHAIN = f"POST /v1/executions/{ID}/chain/redrive"
 def test_a_redrive_of_a_sequence_shows_its_plan_first(call: Call, api: Api) -> None:
     api.routes[CHAIN] = [PLAN, PLAN | {"dryRun": False}]
 
-    result = call("runs", "redrive", ID, "--from", "load", "--downstream", "--yes")
+    flags = ("--from", "load", "--downstream", "--definition", "run", "--yes")
+    result = call("runs", "redrive", ID, *flags)
 
-    asked = {"from": "load", "downstream": True}
+    asked = {"from": "load", "downstream": True, "definition": "run"}
     assert api.bodies == [asked | {"dryRun": True}, asked]
     assert "report   SKIPPED    follows" in result.stdout
     assert "after load, if ALL_SUCCEEDED allows it" in result.stdout
@@ -352,7 +353,14 @@ def test_a_redrive_that_starts_nothing_asks_nothing(call: Call, api: Api) -> Non
 
 
 @pytest.mark.parametrize(
-    "flags", [(ID, "--downstream"), (ID, "--dry-run"), (ID, "--yes"), (ID, OTHER, "--from", "x")]
+    "flags",
+    [
+        (ID, "--downstream"),
+        (ID, "--definition", "run"),
+        (ID, "--dry-run"),
+        (ID, "--yes"),
+        (ID, OTHER, "--from", "x"),
+    ],
 )
 def test_flags_for_a_sequence_do_not_fit_runs(call: Call, api: Api, flags: tuple[str, ...]) -> None:
     result = call("runs", "redrive", *flags)

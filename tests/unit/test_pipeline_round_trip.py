@@ -42,6 +42,7 @@ JSON_VALUES = payloads | st.floats(allow_nan=False, allow_infinity=False) | word
 WHEN = (
     *SCHEDULES,
     {"type": "AFTER", "after": [{"job": "extract"}, {"job": "clean", "delaySec": 5}]},
+    {"type": "AFTER", "after": [{"job": "extract", "setup": True}, {"job": "clean"}]},
     {
         "type": "CRON",
         "schedule": "0 0 * * *",
@@ -97,6 +98,8 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "overlap": st.sampled_from(["ALLOW", "QUEUE", "SKIP", "REPLACE"]),
     "triggerRule": st.sampled_from(["ALL_SUCCEEDED", "ANY_FAILED"]),
     "joinTimeoutSec": st.integers(1, 100_000),
+    "deadlineSec": st.integers(1, 100_000),
+    "maxParallel": st.integers(1, 100),
     "labels": st.dictionaries(words, words, max_size=4),
 }
 """Values of each field, by path."""
@@ -116,7 +119,9 @@ def definitions(draw: st.DrawFn) -> JobDefinition:
     others = sorted(VALUES.keys() - {*_KINDS})
     chosen = draw(st.sets(st.sampled_from(others), max_size=8))
     if document["type"] != "AFTER":
-        chosen -= {"triggerRule", "joinTimeoutSec"}
+        chosen -= {"triggerRule", "joinTimeoutSec", "deadlineSec"}
+    if "after" in document:
+        chosen -= {"maxParallel"}
     if kind in {"target.http", "target.aws"}:
         chosen -= {"target.env"}
     for path in sorted({kind, *chosen}):
@@ -167,7 +172,7 @@ def test_a_compact_document_has_no_defaults(definition: JobDefinition) -> None:
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=20)
 def test_a_changed_field_is_a_change(path: str, data: st.DataObject) -> None:
     base: dict[str, Any] = {"type": "MANUAL", "target": {"handler": "other"}}
-    if path in {"triggerRule", "joinTimeoutSec"}:
+    if path in {"triggerRule", "joinTimeoutSec", "deadlineSec"}:
         base = {"type": "AFTER", "after": [{"job": "a"}], "target": {"handler": "other"}}
     changed = json.loads(json.dumps(base))
     if path in _KINDS:

@@ -15,7 +15,7 @@ from nextfire.domain.errors import (
 )
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
-from nextfire.domain.redrive_plan import RedriveAction, RedriveStep
+from nextfire.domain.redrive_plan import Definition, RedriveAction, RedriveStep
 from nextfire.domain.run import RunState
 from nextfire.usecases.redrive_sequence import RedriveSequence
 from tests.builders import a_message, at
@@ -312,6 +312,44 @@ def test_a_parent_that_cannot_allow_it_any_more_is_named(world: World) -> None:
 
     assert done["c"] == (KEEP, "not below b")
     assert done["d"] == (KEEP, "trigger rule ALL_SUCCEEDED: c FAILED")
+
+
+def test_with_the_runs_definition_a_changed_job_is_refused(world: World) -> None:
+    a, b, c, _ = failed_middle(world)
+    world.change(b, **after("a"), **ONE_ATTEMPT, labels={"team": "data"})
+    world.change(c, **after("b"), **ONE_ATTEMPT, payload={"fixed": True})  # it has never started
+    key, before = run_key(a), dict(world.runs.all)
+    unchanged = world.sequences.plan(key, "b", downstream=True, definition=Definition.RUN)
+    assert plan_of(unchanged)["b"] == (RUN, "DEAD: exit code 1")
+
+    world.change(b, **after("a"), **ONE_ATTEMPT, payload={"fixed": True})
+
+    with pytest.raises(ConflictError, match="of b changed since"):
+        redrive(world, a, "b", definition=Definition.RUN)
+    assert world.runs.all == before
+    done = redrive(world, a, "b")
+    assert done["b"] == (RUN, "DEAD: exit code 1; its job has changed since")
+
+
+def test_a_pause_and_a_new_child_do_not_change_what_a_job_does(world: World) -> None:
+    a, b, *_ = failed_middle(world)
+    world.pause(b)
+    world.resume(b)
+    world.register("e", **after("b"))
+
+    done = redrive(world, a, "b", definition=Definition.RUN)
+
+    assert done["b"] == (RUN, "DEAD: exit code 1")
+
+
+def test_a_job_of_an_earlier_version_has_perhaps_changed(world: World) -> None:
+    a, b, *_ = failed_middle(world)
+    revision = world.job(b.key).revision
+    world.jobs.put(replace(world.job(b.key), defined_in=None))
+    assert redrive(world, a, "b", definition=Definition.RUN)["b"][0] is RUN
+
+    assert not replace(b, defined_in=None, revision=revision).defined_after(revision)
+    assert replace(b, defined_in=None, revision=revision + 1).defined_after(revision)
 
 
 def run_key(job: Job) -> RunKey:

@@ -14,6 +14,7 @@ from nextfire.domain.trigger_rules import (
     Seen,
     decide_rule,
     decide_start,
+    decide_with_setups,
     missing,
 )
 
@@ -36,6 +37,38 @@ def test_a_decision_is_final(rule: TriggerRule) -> None:
             after = decide_rule(rule, Seen.of(_by_name(later)))
             assert after is not WAIT
             assert decided in {WAIT, after}
+
+
+@pytest.mark.parametrize("rule", TriggerRule)
+def test_a_decision_with_setups_is_final(rule: TriggerRule) -> None:
+    """As above, with every split into setups and others."""
+    for states, count in product(product(ParentState, repeat=3), (1, 2)):
+        setups = {f"p{number}" for number in range(count)}
+        decided = decide_start(rule, _by_name(states), setups).action
+        ended = [[each] if each is not W else [S, F, K] for each in states]
+        for later in product(*ended):
+            after = decide_start(rule, _by_name(later), setups).action
+            assert after is not WAIT
+            assert decided in {WAIT, after}
+            if any(each is not S for each in later[:count]):
+                assert after is SKIP
+            else:
+                assert after is decide_start(rule, _by_name(later[count:])).action
+
+
+def test_a_setup_decides_before_the_rule_and_is_named() -> None:
+    def decide(setup: ParentState, work: ParentState) -> tuple[RuleAction, str]:
+        states = {"create": setup, "work": work}
+        found = decide_start(TriggerRule.ALL_DONE, states, {"create"})
+        return found.action, found.reason
+
+    assert decide(F, W) == (SKIP, "setup create FAILED")
+    assert decide(K, K) == (SKIP, "setup create SKIPPED")
+    assert decide(W, F) == (WAIT, "create WAITING")
+    assert decide(S, W) == (WAIT, "work WAITING")
+    assert decide(S, F) == (RUN, "ALL_DONE: done")
+    found = decide_start(TriggerRule.ALL_SUCCEEDED, {"create": S, "work": F}, {"create"})
+    assert (found.action, found.reason) == (SKIP, "trigger rule ALL_SUCCEEDED: work FAILED")
 
 
 @pytest.mark.parametrize(
@@ -95,3 +128,28 @@ def test_the_guide_prints_the_whole_table() -> None:
 
     assert f"| seen | {' | '.join(TriggerRule)} |\n" in page
     assert "\n".join(rows) in page
+
+
+def test_the_guide_prints_the_table_of_setups() -> None:
+    setups = {
+        "all SUCCEEDED": [Seen(succeeded=True)],
+        "not all ended, none FAILED or SKIPPED": [
+            Seen(succeeded=each, waiting=True) for each in (False, True)
+        ],
+        "one FAILED or SKIPPED": [
+            seen
+            for flags in product((False, True), repeat=4)
+            if (seen := Seen(*flags)).failed or seen.skipped
+        ],
+    }
+    by_rule = {RUN: Seen(succeeded=True), WAIT: Seen(waiting=True), SKIP: Seen(failed=True)}
+    rule = TriggerRule.ALL_SUCCEEDED
+    rows = []
+    for name, each in setups.items():
+        decisions = [{decide_with_setups(rule, s, o) for s in each} for o in by_rule.values()]
+        assert all(len(found) == 1 for found in decisions)
+        rows.append(f"| {' | '.join([name, *(next(iter(f)).value for f in decisions)])} |")
+
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "sequences.md").read_text()
+
+    assert "\n".join(rows) in page, rows

@@ -121,7 +121,9 @@ def _attempts(job: Document) -> str | None:
 
 def _parents(job: Document) -> str:
     return ", ".join(
-        str(edge["job"]) + (f" + {edge['delaySec']} s" if edge.get("delaySec") else "")
+        str(edge["job"])
+        + (" (setup)" if edge.get("setup") else "")
+        + (f" + {edge['delaySec']} s" if edge.get("delaySec") else "")
         for edge in job.get("after", ())
     )
 

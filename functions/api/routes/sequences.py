@@ -25,6 +25,7 @@ from functions.api.respond import respond
 from nextfire.domain.document import Document
 from nextfire.domain.ids import RunKey, parse_execution_id
 from nextfire.domain.keys import Scope
+from nextfire.domain.redrive_plan import Definition
 from nextfire.responses.executions import (
     SequenceCancelResponse,
     SequenceRedriveResponse,
@@ -35,11 +36,14 @@ from nextfire.usecases.read_sequence import MAX_NODES, read_sequence
 
 class RedriveChainRequest(Document):
     """Redrive a sequence from the job `from` on. `downstream`: below it, also start executions
-    again that are DEAD, or that an executor skipped. `dryRun`: return the plan and change nothing.
+    again that are DEAD, or that an executor skipped. `definition`: `run` refuses with 409 if a job
+    that starts again has changed what it does since its run started. `dryRun`: return the plan and
+    change nothing.
     """
 
     from_: Annotated[str, BeforeValidator(check_job_id), JOB_ID_SCHEMA] = Field(alias="from")
     downstream: StrictBool = False
+    definition: Definition = Definition.CURRENT
     dry_run: StrictBool = False
     reason: Reason = None
 
@@ -96,13 +100,16 @@ def get_chain(execution_id: ExecutionId) -> Response[str]:
 def redrive_chain(execution_id: ExecutionId, request: RedriveChainBody) -> Response[str]:
     key, sequences = _key(execution_id), services().sequences
     if request.dry_run:
-        steps = sequences.plan(key, request.from_, downstream=request.downstream)
+        steps = sequences.plan(
+            key, request.from_, downstream=request.downstream, definition=request.definition
+        )
     else:
         steps = sequences.redrive(
             key,
             request.from_,
             downstream=request.downstream,
             reason=request.reason,
+            definition=request.definition,
             asked_at=once().first_sent_at,
         )
     return respond(SequenceRedriveResponse.of(steps, key.scheduled_at, request.dry_run))

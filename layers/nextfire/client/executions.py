@@ -8,6 +8,7 @@ from functools import partial
 from nextfire.client.calls import segment
 from nextfire.client.operations import Instant, Operations, job_path, pages
 from nextfire.client.requests import given
+from nextfire.domain.redrive_plan import Definition
 from nextfire.domain.run import RunState
 from nextfire.responses.executions import (
     ExecutionPage,
@@ -104,16 +105,24 @@ class ExecutionOperations(Operations):
         *,
         from_: str,
         downstream: bool | None = None,
+        definition: Definition | str | None = None,
         dry_run: bool | None = None,
         reason: str | None = None,
         idempotency_key: str | None = None,
     ) -> SequenceRedriveResponse:
         """Start executions of the sequence that this execution belongs to again, from the job
         *from_* on. Those that succeeded stay. *downstream*: below it, dead ones
-        and those that an executor skipped start again too.
+        and those that an executor skipped start again too. *definition*: "run" refuses with a
+        conflict if a job that starts again has changed what it does since its run started.
         *dry_run*: return the plan and change nothing.
         """
-        body = {"from": from_, "downstream": downstream, "dryRun": dry_run, "reason": reason}
+        body = {
+            "from": from_,
+            "downstream": downstream,
+            "definition": definition,
+            "dryRun": dry_run,
+            "reason": reason,
+        }
         path = f"{_execution(execution_id)}/chain/redrive"
         return self._post(SequenceRedriveResponse, path, given(body), idempotency_key)
 

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 
+from nextfire.domain.deadlines import named
 from nextfire.domain.due_decisions import MISFIRE_AFTER
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import CLOCKS_DIFFER, in_seconds, isoformat
@@ -289,6 +290,18 @@ class Ending:
 
 def decide_ending(job: Job, run: Run, result: Result, now: datetime) -> Ending:
     """Decide the state of *run* after an attempt with *result*."""
+    ending = _decide_ending(job, run, result, now)
+    deadline = job.definition.deadline(run.key.scheduled_at)
+    if deadline is None or ending.retry_at is None or ending.retry_at <= deadline:
+        return ending
+    if run.on_request or run.begun_after(deadline):
+        return ending
+    reason = f"{result.reason}; not repeated: {named(job.definition)}"
+    state = RunState.SKIPPED if ending.deferred and run.tries == 1 else RunState.DEAD
+    return Ending(state, reason=reason)
+
+
+def _decide_ending(job: Job, run: Run, result: Result, now: datetime) -> Ending:
     policy = job.definition.retry_policy
     if result.outcome is AttemptOutcome.SUCCEEDED:
         return Ending(RunState.SUCCEEDED)

@@ -21,9 +21,11 @@ from nextfire.domain.document import Document
 from nextfire.domain.edges import (
     MAX_TIMED_PARENTS,
     USUAL_JOIN_TIMEOUT_SEC,
+    DeadlineSec,
     Edge,
     Edges,
     JoinTimeoutSec,
+    MaxParallel,
     TriggerRule,
     Which,
 )
@@ -218,6 +220,16 @@ class JobDefinition(WhenDocument):
         description="How long a run waits for the other parents after the first one has ended, "
         "or, with a schedule, for all parents after it is due, in seconds. Then it is SKIPPED.",
     )
+    max_parallel: MaxParallel | None = Field(
+        default=None,
+        description="For a job without parents: how many of its runs, with the sequences that they "
+        "start, may be under way at once. Further runs wait.",
+    )
+    deadline_sec: DeadlineSec | None = Field(
+        default=None,
+        description="For a job with parents: how long after the logical time of its sequence a run "
+        "may start, in seconds. After that it is SKIPPED, and not retried; and its join ends.",
+    )
     labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=MAX_LABELS)] = Field(
         default_factory=dict,
         description="Texts by name, for listings, changes of many jobs and restricted API keys.",
@@ -240,15 +252,25 @@ class JobDefinition(WhenDocument):
             if self.type is ScheduleType.AFTER:
                 return "an AFTER job needs parents", example
             changed = self.trigger_rule is not TriggerRule.ALL_SUCCEEDED
-            if changed or self.join_timeout_sec != USUAL_JOIN_TIMEOUT_SEC:
-                problem = "triggerRule and joinTimeoutSec need parents"
+            if (
+                changed
+                or self.join_timeout_sec != USUAL_JOIN_TIMEOUT_SEC
+                or self.deadline_sec is not None
+            ):
+                problem = "triggerRule, joinTimeoutSec and deadlineSec need parents"
                 return problem, "Omit them, or add `after`."
             return None
+        if self.max_parallel is not None:
+            problem = "maxParallel is for the first job of a sequence, and this job has parents"
+            return problem, "Set it at the first job. For this job alone, use `overlap`."
         if self.type is ScheduleType.MANUAL:
             return f"a job of type {self.type} has no parents", example
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             return f"{twice} is listed twice", "List each parent once."
+        if all(edge.setup for edge in self.after):
+            problem = "all parents are a setup: it would clean up before anything has run"
+            return problem, "Add a parent without `setup`: the work between."
         return self._untimed_fault() if self.type is ScheduleType.AFTER else self._timed_fault()
 
     def _untimed_fault(self) -> tuple[str, str] | None:
@@ -266,11 +288,22 @@ class JobDefinition(WhenDocument):
         if len(self.after) > MAX_TIMED_PARENTS:
             problem = f"a job with a schedule has at most {MAX_TIMED_PARENTS} parents"
             return problem, "Join the parents in a job of type AFTER, and make that the parent."
-        fails = any(edge.which is not Which.LATEST for edge in self.after)
+        fails = any(edge.which is not Which.LATEST for edge in self.after if not edge.setup)
         if self.trigger_rule is TriggerRule.ANY_FAILED and not fails:
             problem = "triggerRule ANY_FAILED never holds: a `latest` parent waits for a success"
             return problem, 'Use `"which": "all"` or `"same"`, or another rule.'
         return None
+
+    def runs_like(self, other: JobDefinition) -> bool:
+        """Whether an attempt does the same under *other*: target, payload, retry policy and
+        timeout.
+        """
+        return (self.target, self.payload, self.retry_policy, self.timeout_sec) == (
+            other.target,
+            other.payload,
+            other.retry_policy,
+            other.timeout_sec,
+        )
 
     @property
     def is_timed_join(self) -> bool:
@@ -284,6 +317,15 @@ class JobDefinition(WhenDocument):
     @property
     def join_timeout(self) -> timedelta:
         return timedelta(seconds=self.join_timeout_sec)
+
+    @property
+    def setups(self) -> frozenset[str]:
+        """The parents whose run must have succeeded."""
+        return frozenset(edge.job for edge in self.after if edge.setup)
+
+    def deadline(self, at: datetime) -> datetime | None:
+        """The latest start of the run with the logical time *at*; None: it has no deadline."""
+        return None if self.deadline_sec is None else at + timedelta(seconds=self.deadline_sec)
 
     def edge_from(self, parent: str) -> Edge | None:
         """Return the edge from the job *parent*, or None."""
@@ -299,7 +341,7 @@ class JobDefinition(WhenDocument):
         return len(json.dumps(self.payload, ensure_ascii=False, separators=(",", ":")).encode())
 
 
-EDGE_FIELDS = frozenset({"after", "triggerRule", "joinTimeoutSec"})
+EDGE_FIELDS = frozenset({"after", "triggerRule", "joinTimeoutSec", "deadlineSec"})
 """Members of the document of a job that matter only for jobs with parents."""
 
 SCHEDULE_FIELDS = frozenset(WhenDocument.model_fields)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, StrictBool, model_validator
 from pydantic_core import PydanticCustomError
 
 from nextfire.domain.document import Document
@@ -65,6 +65,12 @@ class Edge(Document):
         )
     )
 
+    setup: StrictBool = Field(
+        default=False,
+        description="The job cleans up what this parent set up: whatever `triggerRule` says, it is "
+        "SKIPPED unless the parent's run succeeded. `triggerRule` is about the other parents.",
+    )
+
     @model_validator(mode="after")
     def _check_within(self) -> Self:
         if (self.which is Which.LATEST) == (self.within_sec is not None):
@@ -90,4 +96,8 @@ class Edge(Document):
 
 Edges = Annotated[tuple[Edge, ...], Field(max_length=MAX_PARENTS)]
 JoinTimeoutSec = Annotated[int, Field(strict=True, ge=1, le=MAX_JOIN_TIMEOUT_SEC)]
+DeadlineSec = Annotated[int, Field(strict=True, ge=1, le=MAX_JOIN_TIMEOUT_SEC)]
+MAX_PARALLEL = 100
+"""Maximum of `maxParallel`: executors read the sequences that are under way."""
+MaxParallel = Annotated[int, Field(strict=True, ge=1, le=MAX_PARALLEL)]
 USUAL_JOIN_TIMEOUT_SEC = _DAY_SEC

@@ -67,6 +67,8 @@ class Job(Occurrences):
     - `backfill`: the latest backfill that has not completed; see `backfilling`.
     - `children`: ids of the jobs that have, or had, an edge from this job. Their definitions decide
       whether they still have.
+    - `defined_in`: revision in which what its runs do last changed: target, payload, retry policy
+      or timeout. None: unknown, for jobs that an earlier version stored.
     - `counted`: the job counts toward its tenant's quota of jobs. Ended jobs do not.
     - `unknown`: attributes that a newer version stored, unchanged. No decision uses them.
     """
@@ -90,7 +92,12 @@ class Job(Occurrences):
     drain_asked_at: datetime | None = None
     backfill: Backfill | None = None
     children: tuple[str, ...] = ()
+    defined_in: int | None = None
     unknown: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def defined_after(self, revision: int) -> bool:
+        """Whether what its runs do changed, or may have changed, after *revision*."""
+        return (self.defined_in or self.revision) > revision
 
     def with_new_version(self, now: datetime) -> Job:
         """Return the job with a new schedule version from *now* on. Version and `effective_from`

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.errors import ConflictError, InvalidInputError
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.run_graph import RunNode
 from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start
@@ -20,6 +20,13 @@ class RedriveAction(StrEnum):
     RUN = "RUN"  # starts again now
     FOLLOW = "FOLLOW"  # starts again when its parents have ended again and its rule allows it
     KEEP = "KEEP"  # stays as it is
+
+
+class Definition(StrEnum):
+    """The definition with which runs must start again."""
+
+    CURRENT = "current"  # that of the job now
+    RUN = "run"  # that of the latest attempt of the run, if the job still has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,24 @@ class RedriveStep:
         """Whether the run ends after the redrive, so that its children are handed over then."""
         run = self.node.run
         return self.action is not RedriveAction.KEEP or run is None or not run.state.ended
+
+
+def check_definitions(steps: Sequence[RedriveStep]) -> None:
+    """Check that all runs of *steps* that start again do what they did: target, payload, retry
+    policy and timeout of their jobs are unchanged. Runs without an attempt have done nothing.
+
+    Raises:
+        ConflictError: A job has changed since then. Former definitions are not stored.
+    """
+    again = [step for step in steps if step.action is not RedriveAction.KEEP]
+    changed = [step.node.key.job.job_id for step in again if step.node.redefined]
+    if changed:
+        more = f" and {len(changed) - _NAMED} more" if changed[_NAMED:] else ""
+        names = ", ".join(changed[:_NAMED]) + more
+        raise ConflictError(
+            f"Target, payload, retryPolicy or timeoutSec of {names} changed since the run started",
+            "Use definition `current`; or change the job back, then redrive.",
+        )
 
 
 def plan_redrive(nodes: Sequence[RunNode], link: str, *, downstream: bool) -> list[RedriveStep]:
@@ -79,6 +104,8 @@ def plan_redrive(nodes: Sequence[RunNode], link: str, *, downstream: bool) -> li
             below.add(name)
             later = {each.node.key.job.job_id for each in parents if each.ends_later}
             action, reason = _follower(node, parents, later & below, downstream=downstream)
+        if node.redefined and action is not RedriveAction.KEEP:
+            reason = f"{reason}; its job has changed since"
         steps[name] = RedriveStep(node, action, reason)
     return [*steps.values()]
 
@@ -129,7 +156,7 @@ def _after(
     node: RunNode, states: Mapping[str, ParentState], later: set[str]
 ) -> tuple[RedriveAction, str]:
     """Decide about a run, given the *states* of its parents, of which *later* are still to end."""
-    decision = decide_start(node.rule, states)
+    decision = decide_start(node.rule, states, node.setups)
     if decision.action is RuleAction.SKIP:
         return RedriveAction.KEEP, decision.reason
     names = [each for each in node.parents if each in later]

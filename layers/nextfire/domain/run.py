@@ -223,6 +223,11 @@ class Run:
         """The fence of *attempt*, one of `attempts`. Each claim makes one attempt."""
         return self.fence - (len(self.attempts) - 1 - self.attempts.index(attempt))
 
+    def begun_after(self, at: datetime) -> bool:
+        """Whether its first attempt, or the first since its last redrive, started after *at*."""
+        begun = [each.started_at for each in self.attempts if each.number > self.attempt_base]
+        return bool(begun) and min(begun) > at
+
     @property
     def skip_requested(self) -> bool:
         """Whether a user asked to skip this occurrence, which may still be in the future."""

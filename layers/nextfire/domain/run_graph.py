@@ -14,7 +14,9 @@ from nextfire.domain.run import Run
 @dataclass(frozen=True, slots=True)
 class RunNode:
     """A job of the sequence at one logical time: its run key, its record or None if it has none
-    yet, its parents, and the trigger rule of its job. `critical`: on the critical path.
+    yet, its parents, and the trigger rule of its job. `setups`: the parents whose run must have
+    succeeded. `critical`: on the critical path.
+    `redefined`: what the job does has changed since the latest attempt of the run began.
     """
 
     key: RunKey
@@ -22,6 +24,8 @@ class RunNode:
     parents: Sequence[str]
     critical: bool = False
     rule: TriggerRule = TriggerRule.ALL_SUCCEEDED
+    redefined: bool = False
+    setups: frozenset[str] = frozenset()
 
 
 def critical_path(nodes: Mapping[str, RunNode]) -> frozenset[str]:

@@ -1,12 +1,13 @@
 """Trigger rules: whether a run starts, given how the runs of its parents ended.
 
 The decision depends on which kinds of states the parents have, not on their number: `Seen`. So the
-truth table is finite, and `docs/guide/sequences.md` prints all of it.
+truth table is finite, and `docs/guide/sequences.md` prints all of it. Setups are parents whose run
+must have succeeded: ALL_SUCCEEDED decides about them, the rule of the job about the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -77,6 +78,12 @@ def decide_rule(rule: TriggerRule, seen: Seen) -> RuleAction:
             return RuleAction.RUN if seen.succeeded else waits or RuleAction.SKIP
 
 
+def decide_with_setups(rule: TriggerRule, setups: Seen, others: Seen) -> RuleAction:
+    """Decide whether a run starts, of a job that has *setups*. Final, as `decide_rule`."""
+    both = {decide_rule(TriggerRule.ALL_SUCCEEDED, setups), decide_rule(rule, others)}
+    return next(each for each in (RuleAction.SKIP, RuleAction.WAIT, RuleAction.RUN) if each in both)
+
+
 @dataclass(frozen=True, slots=True)
 class RuleDecision:
     """An action and its reason, which names the parents that caused it."""
@@ -88,9 +95,27 @@ class RuleDecision:
 _NAMED = 3  # parents that a reason names
 
 
-def decide_start(rule: TriggerRule, states: Mapping[str, ParentState]) -> RuleDecision:
-    """Decide whether a run starts. *states*: of the runs of its parents, by the parent's id."""
-    action = decide_rule(rule, Seen.of(states))  # none: ALL and NONE hold, ANY does not
+def decide_start(
+    rule: TriggerRule, states: Mapping[str, ParentState], setups: Collection[str] = ()
+) -> RuleDecision:
+    """Decide whether a run starts. *states*: of the runs of its parents, by the parent's id.
+    *setups*: those whose run must have succeeded.
+    """
+    others = {name: state for name, state in states.items() if name not in setups}
+    if setups:
+        needed = {name: state for name, state in states.items() if name in setups}
+        action = decide_with_setups(rule, Seen.of(needed), Seen.of(others))
+        cause = _named(needed, ParentState.FAILED) or _named(needed, ParentState.SKIPPED)
+        if action is RuleAction.SKIP and cause:
+            return RuleDecision(action, f"setup {cause}")
+    else:
+        action = decide_rule(rule, Seen.of(states))  # none: ALL and NONE hold, ANY does not
+    return _explained(rule, action, states if action is RuleAction.WAIT else others)
+
+
+def _explained(
+    rule: TriggerRule, action: RuleAction, states: Mapping[str, ParentState]
+) -> RuleDecision:
     if action is RuleAction.RUN:
         return RuleDecision(action, f"{rule}: {_named(states, ParentState.SUCCEEDED) or 'done'}")
     if action is RuleAction.WAIT:

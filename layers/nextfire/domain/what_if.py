@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from nextfire.domain.deadlines import limits
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.edges import Edge, Which
-from nextfire.domain.instants import in_seconds
 from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start, missing
 
 
@@ -37,12 +37,11 @@ def what_if(jobs: Mapping[str, JobDefinition], fail: Collection[str]) -> dict[st
             found[name] = Foreseen(RuleAction.RUN, ends, f"starts by itself: {definition.type}")
             continue
         states = {edge.job: _state(edge, found, fail) for edge in definition.after}
-        decision = decide_start(definition.trigger_rule, states)
+        decision = decide_start(definition.trigger_rule, states, definition.setups)
         action, reason = decision.action, decision.reason
         if action is RuleAction.WAIT:  # for a success, until its join ends
-            waited = in_seconds(definition.join_timeout)
             action = RuleAction.SKIP
-            reason = f"joinTimeoutSec is {waited}; missing: {missing(states)}"
+            reason = f"{limits(definition)}; missing: {missing(states)}"
         if action is RuleAction.SKIP:
             ends = ParentState.SKIPPED
         found[name] = Foreseen(action, ends, reason)

@@ -40,7 +40,9 @@ from nextfire.usecases.cover_missed import record_missed
 from nextfire.usecases.executor_config import ExecutorConfig
 from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.handled import Disposition, Handled
+from nextfire.usecases.limit_parallel import LimitParallel
 from nextfire.usecases.next_dispatch import next_dispatch
+from nextfire.usecases.past_deadline import past_deadline
 from nextfire.usecases.read_upstream import with_upstream
 from nextfire.usecases.record_outcome import RecordOutcome
 from nextfire.usecases.run_log import RunLog
@@ -67,6 +69,7 @@ class ExecuteRun:
         hand_over: HandOver,
     ) -> None:
         self._hand_over = hand_over
+        self._parallel = LimitParallel(jobs, runs, hand_over.joins)
         self._jobs = jobs
         self._runs = runs
         self._due = due
@@ -147,6 +150,10 @@ class ExecuteRun:
             if run is None or not run.state.ended:
                 return self._pass_on(job, message, run)
         first = message.dispatch == 1
+        hold = self._parallel.hold(job, message.key, self._clock.now())
+        if hold is not None:
+            deferred = self._defer(job, message, hold)
+            return deferred or self._with_job(job, message, host, hold)
         hold = self._target.admit(job, message.key, self._clock.now(), first=first)
         deferred = self._defer(job, message, hold) if hold else None
         if deferred is not None:
@@ -305,7 +312,7 @@ class ExecuteRun:
             # The writer of the range may have died before it completed the job.
             self._outcomes.settle(job, covered)
             return Handled(Disposition.ACKNOWLEDGE, covered.reason or "", covered)
-        reason = decide_pickup(
+        reason = past_deadline(self._jobs, self._runs, job, key, now) or decide_pickup(
             job, key, now, self._before(key), dispatched_at=message.dispatched_at
         )
         if reason is None:

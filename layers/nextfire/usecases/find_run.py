@@ -120,7 +120,8 @@ class FindRun:
             name: ParentState.WAITING if run is None else ParentState.of(run.state)
             for name, run in found.items()
         }
-        decision = decide_start(job.definition.trigger_rule, states)
+        definition = job.definition
+        decision = decide_start(definition.trigger_rule, states, definition.setups)
         if decision.action is RuleAction.WAIT:
             return f"waits for {missing(states)}"
         return f"{decision.reason}; no executor has taken it yet"

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from nextfire.domain.awaited import time_of
+from nextfire.domain.deadlines import limits, no_later
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.edges import Edge
 from nextfire.domain.ids import JobKey, RunKey, run_id
-from nextfire.domain.instants import CLOCKS_DIFFER, cut, in_seconds
+from nextfire.domain.instants import CLOCKS_DIFFER, cut
 from nextfire.domain.job import Job
 from nextfire.domain.joins import (
     edges_of,
@@ -127,7 +128,7 @@ class HandOver:
         edges = definition.after
         marks = self.joins.read(key, range(group_count(edges)))
         states = states_of(edges, marks)
-        decision = decide_start(definition.trigger_rule, states)
+        decision = decide_start(definition.trigger_rule, states, definition.setups)
         match decision.action:
             case RuleAction.RUN:
                 # Its first dispatch may be later, because of a delay; or it was never sent, because
@@ -141,8 +142,7 @@ class HandOver:
                 return JoinEnd(decision.reason, self._look_again(job, there), skipped=True)
             case RuleAction.WAIT if len(edges) <= 1 and time_of(marks) is None:
                 return JoinEnd("is not a join any more: its only parent starts it")
-        waited = in_seconds(definition.join_timeout)
-        reason = f"joinTimeoutSec is {waited}; missing: {missing(states)}"
+        reason = f"{limits(definition)}; missing: {missing(states)}"
         # With a pool, so that no parent that ends later reopens it.
         pool, at = definition.target.pool, message.dispatched_at
         return JoinEnd(reason, self._starting.skip(key, reason, pool=pool, at=at), skipped=True)
@@ -168,7 +168,8 @@ class HandOver:
             return [(child, skipped) for skipped in self._timed.parent_ended(child, edge, ended)]
         run = RunKey(key, run_id(child.uid, ended.key.scheduled_at))
         ends = self._ends(child, edge, run, ParentState.of(ended.state), ended_at)
-        decision = decide_start(child.definition.trigger_rule, ends.states)
+        rule, setups = child.definition.trigger_rule, child.definition.setups
+        decision = decide_start(rule, ends.states, setups)
         if decision.action is RuleAction.WAIT:
             return []
         there = self.runs.get(run)
@@ -205,6 +206,7 @@ class HandOver:
             # With the longest delay: so it is never before the start of a complete join.
             longest = max(each.delay for each in edges)
             until = ended_at + child.definition.join_timeout + longest
+            until = no_later(until, child.definition.deadline(run.scheduled_at), ended_at)
             self._starting.dispatch_later(child, run, until, JOIN_END_DISPATCH)
         marks = self.joins.add(run, group, mark(edge, state, ended_at), self.clock.now())
         if _is_complete(child.definition, marks, group):
@@ -235,7 +237,8 @@ class HandOver:
             latest = self.runs.get(ended.key) or ended
             state = ParentState.of(latest.state)
             ends = _Ends({edges[0].job: state}, (latest.finished_at or now) + edges[0].delay)
-        decision = decide_start(child.definition.trigger_rule, ends.states)
+        rule, setups = child.definition.trigger_rule, child.definition.setups
+        decision = decide_start(rule, ends.states, setups)
         if decision.action is not RuleAction.RUN:
             return skipped
         return self._starting.reopen(child, skipped, ends.ready_at, decision.reason)

@@ -27,9 +27,11 @@ def check_version(job: Job, expected: Collection[str] | None) -> None:
 
 def revised(job: Job, now: datetime, *, definition: JobDefinition | None = None) -> Job:
     """The next revision of *job*, changed at *now*."""
+    definition, revision = definition or job.definition, job.revision + 1
     return replace(
         job,
-        definition=definition or job.definition,
-        revision=job.revision + 1,
+        definition=definition,
+        revision=revision,
+        defined_in=job.defined_in if definition.runs_like(job.definition) else revision,
         updated_at=max(cut(now), job.updated_at),
     )

@@ -95,6 +95,7 @@ class ManageJobs:
                 created_at=at,
                 updated_at=at,
                 counted=most is not None,
+                defined_in=1,
             )
 
         at = cut((asked and asked.first_sent_at) or now)

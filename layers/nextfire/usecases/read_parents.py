@@ -17,6 +17,7 @@ from nextfire.domain.awaited import (
     run_at,
 )
 from nextfire.domain.edges import Which
+from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey, first_run_id
 from nextfire.domain.instants import MOMENT
 from nextfire.domain.job import Job
@@ -28,7 +29,8 @@ from nextfire.domain.schedule import ScheduleType
 LATEST_AMONG = 100
 """Number of a parent's latest runs, by logical time, among which `latest` looks for a success."""
 _NEAR = 20  # records before an instant that are searched for a range that covers it
-_MAX_ABOVE = 1_000
+MAX_ABOVE = 1_000
+"""Maximum number of jobs that are read to find the logical times of AFTER parents."""
 _EVER = "9"  # sorts after all run ids
 
 
@@ -55,11 +57,11 @@ def read_parents(
 
 def read_above(jobs: JobStore, tenant: str, names: Collection[str]) -> Above:
     """Return the jobs *names*, and the parents of those that have no schedule, by id. Jobs that do
-    not exist are left out.
+    not exist are left out, and those above `MAX_ABOVE` others; see `check_above`.
     """
     found: dict[str, Job] = {}
     level = [*names]
-    while level and len(found) < _MAX_ABOVE:
+    while level and len(found) < MAX_ABOVE:
         read = [jobs.get(JobKey(tenant, name)) for name in dict.fromkeys(level)]
         there = [job for job in read if job is not None]
         found |= {job.key.job_id: job for job in there}
@@ -71,6 +73,27 @@ def read_above(jobs: JobStore, tenant: str, names: Collection[str]) -> Above:
             if edge.job not in found
         ]
     return found
+
+
+def check_above(above: Above) -> None:
+    """Check that *above* has all jobs that `read_above` looked for.
+
+    Raises:
+        InvalidInputError: There were too many.
+    """
+    named = {
+        edge.job
+        for job in above.values()
+        if job.definition.type is ScheduleType.AFTER
+        for edge in job.definition.after
+    }
+    if len(above) >= MAX_ABOVE and named - above.keys():
+        raise InvalidInputError(
+            "after",
+            next(iter(above)),
+            f"the times of parents without a schedule need more than {MAX_ABOVE:,} jobs above",
+            'Use `"which": "latest"`, or split the sequence.',
+        )
 
 
 def _read(

@@ -36,10 +36,17 @@ def read_sequence(jobs: JobStore, runs: RunStore, key: RunKey) -> list[RunNode]:
     found = _connected(jobs, first, key.scheduled_at)
     nodes: dict[str, RunNode] = {}
     for name, job in found.items():
-        run = RunKey(job.key, run_id(job.uid, key.scheduled_at))
-        parents = [name for name in _parents(job) if name in found]
-        rule = job.definition.trigger_rule
-        nodes[name] = RunNode(run, runs.get(run), parents, rule=rule)
+        of = RunKey(job.key, run_id(job.uid, key.scheduled_at))
+        run, definition = runs.get(of), job.definition
+        began_with = None if run is None else run.job_revision
+        nodes[name] = RunNode(
+            of,
+            run,
+            [name for name in _parents(job) if name in found],
+            rule=definition.trigger_rule,
+            setups=definition.setups,
+            redefined=began_with is not None and job.defined_after(began_with),
+        )
     critical = critical_path(nodes)
     return [replace(nodes[name], critical=name in critical) for name in in_order(nodes)]
 

@@ -13,7 +13,13 @@ from nextfire.domain.job import Job
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore
-from nextfire.domain.redrive_plan import RedriveAction, RedriveStep, plan_redrive
+from nextfire.domain.redrive_plan import (
+    Definition,
+    RedriveAction,
+    RedriveStep,
+    check_definitions,
+    plan_redrive,
+)
 from nextfire.domain.run import Run
 from nextfire.usecases.manage_runs import REDRIVEN
 from nextfire.usecases.next_dispatch import next_dispatch
@@ -40,14 +46,26 @@ class RedriveSequence:
         self._clock = clock
         self._executor = executor
 
-    def plan(self, key: RunKey, link: str, *, downstream: bool) -> list[RedriveStep]:
+    def plan(
+        self,
+        key: RunKey,
+        link: str,
+        *,
+        downstream: bool,
+        definition: Definition = Definition.CURRENT,
+    ) -> list[RedriveStep]:
         """What `redrive` would do now. Changes nothing.
 
         Raises:
             NotFoundError: The job of *key* does not exist, or it has another uid.
             InvalidInputError: *link* is not a job of the sequence of *key*.
+            ConflictError: *definition* is RUN, and a job has changed; see `check_definitions`.
         """
-        return plan_redrive(read_sequence(self._jobs, self._runs, key), link, downstream=downstream)
+        nodes = read_sequence(self._jobs, self._runs, key)
+        steps = plan_redrive(nodes, link, downstream=downstream)
+        if definition is Definition.RUN:
+            check_definitions(steps)
+        return steps
 
     def redrive(
         self,
@@ -56,6 +74,7 @@ class RedriveSequence:
         *,
         downstream: bool,
         reason: str | None,
+        definition: Definition = Definition.CURRENT,
         asked_at: datetime | None = None,
     ) -> list[RedriveStep]:
         """Carry out `plan`, and return it: first the runs that follow are made to await their
@@ -66,9 +85,9 @@ class RedriveSequence:
 
         Raises:
             NotFoundError, InvalidInputError: As `plan`.
-            ConflictError: The pool of a job no longer exists. Nothing was changed.
+            ConflictError: As `plan`; or the pool of a job no longer exists. Nothing was changed.
         """
-        steps = self.plan(key, link, downstream=downstream)
+        steps = self.plan(key, link, downstream=downstream, definition=definition)
         starts = [
             step
             for step in steps

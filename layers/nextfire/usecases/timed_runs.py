@@ -23,10 +23,11 @@ from nextfire.domain.awaited import (
     time_mark,
     time_of,
 )
+from nextfire.domain.deadlines import limits, no_later
 from nextfire.domain.decisions import decide_covered, is_last
 from nextfire.domain.edges import Edge, Which
 from nextfire.domain.ids import RunKey, first_run_id, run_id
-from nextfire.domain.instants import CLOCKS_DIFFER, MOMENT, cut, in_seconds
+from nextfire.domain.instants import CLOCKS_DIFFER, MOMENT, cut
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.occurrences import JobState
@@ -72,7 +73,8 @@ class TimedRuns:
             return self._act(job, key, decided, message)
         ends_at = time_of(self.joins.read(key, [0]))
         if ends_at is None or ends_at <= now:
-            ends_at = cut(now + longest_wait(job))
+            deadline = job.definition.deadline(key.scheduled_at)
+            ends_at = cut(no_later(now + longest_wait(job), deadline, now))
         # Before the mark: an executor that dies in between repeats this.
         self.start.dispatch_later(job, key, ends_at, JOIN_END_DISPATCH)
         self.joins.add(key, 0, time_mark(ends_at), now)
@@ -97,8 +99,7 @@ class TimedRuns:
         decided = self._decide(job, message.key)
         if decided.action is not RuleAction.WAIT:
             return self._act(job, message.key, decided, message)
-        waited = in_seconds(job.definition.join_timeout)
-        reason = f"joinTimeoutSec is {waited}; missing: {missing(states_of(decided.parents))}"
+        reason = f"{limits(job.definition)}; missing: {missing(states_of(decided.parents))}"
         covered = self._covered(job, message.key)
         if covered is not None:
             return JoinEnd(covered.reason or "", covered)
@@ -139,7 +140,8 @@ class TimedRuns:
 
     def _decide(self, job: Job, key: RunKey) -> _Decision:
         parents = read_parents(self.jobs, self.runs, job, key.scheduled_at)
-        decision = decide_start(job.definition.trigger_rule, states_of(parents))
+        setups = {each.name for each in parents if each.edge.setup}
+        decision = decide_start(job.definition.trigger_rule, states_of(parents), setups)
         return _Decision(decision, parents)
 
     def _act(

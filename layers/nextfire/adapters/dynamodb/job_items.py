@@ -170,6 +170,7 @@ _WITHOUT_PAYLOAD: tuple[Field[Job], ...] = (
     Field("drain_asked_at", INSTANT),
     Field("backfill", Codec("S", _encode_backfill, _decode_backfill)),
     Field("children", _IDS, unless=()),
+    Field("defined_in", INTEGER),
 )
 JOB_FIELDS: tuple[Field[Any], ...] = (
     *KEY,

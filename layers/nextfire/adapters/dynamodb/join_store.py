@@ -6,11 +6,11 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.errors import translated
+from nextfire.adapters.aws.errors import error_code, refused, translated
 from nextfire.adapters.dynamodb.fields import INTEGER, TEXT
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.adapters.dynamodb.run_items import MARKS, expiry, partition
-from nextfire.domain.ids import RunKey
+from nextfire.domain.ids import JobKey, RunKey
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -47,6 +47,44 @@ class DynamoDbJoinStore:
             found += _marks(answer.get("Item", {}))
         return found
 
+    def begin_sequence(self, first: RunKey, most: int, now: datetime) -> bool:
+        try:
+            with translated("begin sequence"):
+                self._client.update_item(
+                    TableName=self._table,
+                    Key=_sequences(first.job),
+                    UpdateExpression="SET expires_at = :expires_at ADD marks :marks",
+                    ConditionExpression="attribute_not_exists(marks) OR size(marks) < :most "
+                    "OR contains(marks, :mark)",
+                    ExpressionAttributeValues={
+                        ":marks": MARKS.codec.attribute([first.run_id]),
+                        ":mark": TEXT.attribute(first.run_id),
+                        ":most": INTEGER.attribute(most),
+                        ":expires_at": INTEGER.attribute(expiry(now)),
+                    },
+                )
+        except refused() as error:
+            if error_code(error) != "ConditionalCheckFailedException":
+                raise
+            return False
+        return True
+
+    def begun_sequences(self, job: JobKey) -> Collection[str]:
+        with translated("read sequences"):
+            answer = self._client.get_item(
+                TableName=self._table, Key=_sequences(job), ConsistentRead=True
+            )
+        return _marks(answer.get("Item", {}))
+
+    def end_sequences(self, job: JobKey, first: Collection[str]) -> None:
+        with translated("end sequences"):
+            self._client.update_item(
+                TableName=self._table,
+                Key=_sequences(job),
+                UpdateExpression="DELETE marks :marks",
+                ExpressionAttributeValues={":marks": MARKS.codec.attribute(sorted(first))},
+            )
+
 
 def _key(run: RunKey, group: int) -> Item:
     # A job id has no slash, so no job has this partition.
@@ -54,6 +92,10 @@ def _key(run: RunKey, group: int) -> Item:
         "job": TEXT.attribute(f"{partition(run.job)}/{run.run_id}/join"),
         "run_id": TEXT.attribute(str(group)),
     }
+
+
+def _sequences(job: JobKey) -> Item:
+    return {"job": TEXT.attribute(f"{partition(job)}/sequences"), "run_id": TEXT.attribute("0")}
 
 
 def _marks(item: Any) -> Collection[str]:

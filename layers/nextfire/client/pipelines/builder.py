@@ -99,8 +99,9 @@ class PipelineBuilder:
     whole pipeline at the end of the block.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, deadline_sec: int | None = None) -> None:
         self.name = name
+        self._deadline_sec = deadline_sec
         self._jobs: list[PipelineJob] = []
 
     def __enter__(self) -> Self:
@@ -142,7 +143,8 @@ class PipelineBuilder:
             PipelineError: It is invalid. Its `errors` name all invalid fields.
         """
         jobs = [{"jobId": each.job_id, **each.body} for each in self._jobs]
-        [found] = read({"pipeline": self.name, "jobs": jobs}, f"the pipeline {self.name}")
+        document = {"pipeline": self.name, "deadlineSec": self._deadline_sec, "jobs": jobs}
+        [found] = read(document, f"the pipeline {self.name}")
         declare([found])
         return found
 
@@ -192,8 +194,12 @@ class PipelineBuilder:
         return changes
 
 
-def pipeline(name: str) -> PipelineBuilder:
-    """Declare a pipeline. *name*: 1 to 64 letters, digits, hyphens and underscores.
+def pipeline(name: str, *, deadline_sec: int | None = None) -> PipelineBuilder:
+    """Declare a pipeline.
+
+    Args:
+        name: 1 to 64 letters, digits, hyphens and underscores.
+        deadline_sec: `deadlineSec` of each job with parents that has none itself.
 
     Example:
         with nextfire.pipeline("etl") as p:
@@ -202,7 +208,7 @@ def pipeline(name: str) -> PipelineBuilder:
             extract >> load
         p.apply(client)
     """
-    return PipelineBuilder(name)
+    return PipelineBuilder(name, deadline_sec=deadline_sec)
 
 
 def _json(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def _label(edge: Edge) -> str:
     delay = f"+{edge.delay_sec} s" if edge.delay_sec else ""
     which = "" if edge.which == _USUAL else edge.which.value
     which += f" within {edge.within_sec} s" if edge.within_sec else ""
-    return ", ".join(filter(None, [which, delay]))
+    return ", ".join(filter(None, ["setup" if edge.setup else "", which, delay]))
 
 
 def _notes(job: JobDefinition) -> Iterator[str]:

@@ -11,6 +11,8 @@
         after: [{job: extract}]
         target: {handler: load}
 
+`deadlineSec` next to `pipeline` applies to each of its jobs with parents that has none itself.
+
 A job belongs to a pipeline if its label `nextfire.pipeline` has the pipeline's name. The label is
 not part of the document.
 """
@@ -33,7 +35,7 @@ from nextfire.domain.invalid_fields import invalid_fields
 
 OWNER = "nextfire.pipeline"
 """The label whose value is the name of the job's pipeline."""
-_MEMBERS = {"pipeline", "jobs"}
+_MEMBERS = {"pipeline", "deadlineSec", "jobs"}
 _NAME = "Use 1 to 64 letters, digits, hyphens and underscores. For example `etl`."
 
 
@@ -129,15 +131,18 @@ def _pipeline(document: object, source: str, faults: list[Fault]) -> Pipeline:
         faults.append(Fault("jobs", "absent", "a pipeline has a list of jobs", remedy))
         return Pipeline(None, {}, source)
     for name in document.keys() - _MEMBERS:
-        remedy = "A pipeline has the fields `pipeline` and `jobs`."
+        remedy = "A pipeline has the fields `pipeline`, `deadlineSec` and `jobs`."
         faults.append(Fault(str(name), shorten(document[name]), "unknown field", remedy))
     name = document.get("pipeline")
     if name is not None and not (isinstance(name, str) and JOB_ID.fullmatch(name)):
         faults.append(Fault("pipeline", shorten(name), "not the name of a pipeline", _NAME))
         name = None
     jobs: dict[str, JobDefinition] = {}
+    deadline = document.get("deadlineSec")
     for number, body in enumerate(document["jobs"]):
-        _add_job(jobs, body, f"jobs[{number}]", name, faults)
+        has_parents = isinstance(body, dict) and body.get("after")
+        usual = {} if deadline is None or not has_parents else {"deadlineSec": deadline}
+        _add_job(jobs, {**usual, **body} if usual else body, f"jobs[{number}]", name, faults)
     return Pipeline(name, jobs, source)
 
 

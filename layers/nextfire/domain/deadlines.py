@@ -1,0 +1,40 @@
+"""Deadlines of runs with parents: counted from their logical time. Pure.
+
+A deadline does not apply to what starts after it on purpose: because of a backfill or a redrive, or
+because a parent did.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from nextfire.domain.definition import JobDefinition
+from nextfire.domain.instants import in_seconds
+from nextfire.domain.job import Job
+from nextfire.domain.run import Run, Trigger
+
+
+def no_later(until: datetime, deadline: datetime | None, now: datetime) -> datetime:
+    """The end of a join that would end at *until*: the *deadline*, if it is earlier and not over
+    by *now*.
+    """
+    return until if deadline is None or deadline <= now else min(until, deadline)
+
+
+def limits(definition: JobDefinition) -> str:
+    """How long a join waits: ``joinTimeoutSec is 86400 s``."""
+    text = f"joinTimeoutSec is {in_seconds(definition.join_timeout)}"
+    return text + (f", {named(definition)}" if definition.deadline_sec else "")
+
+
+def named(definition: JobDefinition) -> str:
+    """The deadline in a reason: ``deadlineSec is 3600 s``."""
+    return f"deadlineSec is {in_seconds(timedelta(seconds=definition.deadline_sec or 0))}"
+
+
+def late_on_purpose(parent: Job, run: Run, deadline: datetime) -> bool:
+    """Whether *run* of *parent* started after *deadline* on purpose: because of a backfill, a
+    redrive, or its own parents. A first job that started late by itself did not.
+    """
+    asked_for = run.trigger is Trigger.BACKFILL or run.attempt_base > 0
+    return run.begun_after(deadline) and (asked_for or bool(parent.definition.after))

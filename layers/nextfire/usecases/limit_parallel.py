@@ -1,0 +1,106 @@
+"""Limit how many sequences of a job are under way at once: `maxParallel`.
+
+The sequences under way are noted under their job, by the executors of their first runs. An executor
+that finds no room looks which of them have ended, and removes these; nothing has to be written when
+a sequence ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from nextfire.domain.edges import Which
+from nextfire.domain.ids import JobKey, RunKey, run_id
+from nextfire.domain.instants import isoformat
+from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.joins import JoinStore
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.ports.targets import Hold
+from nextfire.domain.run import Run, RunState
+from nextfire.domain.schedule import ScheduleType
+
+LOOK_EVERY = timedelta(seconds=5)
+"""How often a run that waits for room looks again."""
+_NAMED = 3  # sequences that a reason names
+
+
+@dataclass(frozen=True, slots=True)
+class LimitParallel:
+    """Decides whether the first run of a sequence must wait for others."""
+
+    jobs: JobStore
+    runs: RunStore
+    joins: JoinStore
+
+    def hold(self, job: Job, key: RunKey, now: datetime) -> Hold | None:
+        """Return until when the run *key* of *job* must wait, and why; None if it may start, or if
+        an executor has it already. Idempotent: a run that may start keeps its place.
+
+        Raises:
+            UndecodableError: A job or a run of a sequence under way does not decode.
+            UnavailableError: A store did not answer.
+        """
+        most = job.definition.max_parallel
+        if most is None or self.joins.begin_sequence(key, most, now):
+            return None
+        there = self.runs.get(key)
+        if there is not None and there.state is not RunState.PENDING:
+            return None  # a redelivered message
+        begun = sorted(self.joins.begun_sequences(job.key))
+        ended = [first for first in begun if not self._is_under_way(job, first, now)]
+        if ended:
+            self.joins.end_sequences(job.key, ended)
+            if self.joins.begin_sequence(key, most, now):
+                return None
+        left = [isoformat(RunKey(job.key, first).scheduled_at) for first in begun]
+        more = f" and {len(left) - _NAMED} more" if left[_NAMED:] else ""
+        names = ", ".join(left[:_NAMED]) + more
+        return Hold(now + LOOK_EVERY, f"maxParallel is {most}; under way: {names}")
+
+    def _is_under_way(self, job: Job, first: str, now: datetime) -> bool:
+        """Whether a run of the sequence that *first* began has not ended."""
+        key = RunKey(job.key, first)
+        if key.uid != job.uid:
+            return False  # the job was deleted and created again
+        root = self.runs.get(key)
+        if root is None or not root.state.ended:
+            return True  # without a record: an executor is about to claim it
+        ended, level = {job.key.job_id: root}, [job]
+        while level:
+            below: list[Job] = []
+            for child, ends_by in self._children(level, ended):
+                run = self.runs.get(RunKey(child.key, run_id(child.uid, key.scheduled_at)))
+                if (run is None and now < ends_by) or (run is not None and not run.state.ended):
+                    return True
+                if run is not None:
+                    ended[child.key.job_id] = run
+                    below.append(child)
+            level = below
+        return False
+
+    def _children(self, level: list[Job], ended: dict[str, Run]) -> Iterator[tuple[Job, datetime]]:
+        """The children of the jobs *level* that have a run at this logical time and are not among
+        *ended*; and until when they may have none.
+        """
+        names = sorted({name for job in level for name in job.children} - ended.keys())
+        tenant = level[0].key.tenant
+        keys = [JobKey(tenant, name) for name in names]
+        for child in (self.jobs.get(key) for key in keys):
+            if child is None or child.state is JobState.CANCELLED:
+                continue
+            above = [
+                (edge, ended[edge.job])
+                for edge in child.definition.after
+                if edge.which is Which.SAME and edge.job in ended
+            ]
+            ends = [
+                run.finished_at + edge.delay
+                for edge, run in above
+                if run.finished_at is not None and run.finished_at >= child.created_at
+            ]
+            if child.definition.type is ScheduleType.AFTER and ends:
+                yield child, max(ends) + child.definition.join_timeout

@@ -1,0 +1,245 @@
+"""`maxParallel`: how many sequences of a job are under way at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nextfire.domain.due import DispatchEntry
+from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.job import Job
+from nextfire.domain.run import Run, RunState
+from nextfire.usecases.limit_parallel import LimitParallel
+from nextfire.usecases.manage_backfills import BackfillRange
+from tests.builders import at
+from tests.fakes import Killed
+from tests.unit.test_sequences import ONE_ATTEMPT, after
+from tests.world import World
+
+SUCCEEDED = RunState.SUCCEEDED
+MINUTELY: dict[str, Any] = {"schedule": "* * * * *", "startAt": "2026-05-24T12:00:00Z"}
+
+
+def started() -> World:
+    world = World("11:58:30")
+    world.tick()
+    return world
+
+
+@pytest.fixture
+def world() -> World:
+    return started()
+
+
+def root(world: World, most: int = 1, **fields: Any) -> Job:
+    return world.register("a", maxParallel=most, **MINUTELY | ONE_ATTEMPT | fields)
+
+
+def work(world: World, time: str) -> None:
+    world.tick_at(time)
+    world.worker().work()
+
+
+def record(world: World, job: Job, time: str) -> Run | None:
+    return world.runs.get(RunKey(job.key, run_id(job.uid, at(time))))
+
+
+def state(world: World, job: Job, time: str) -> RunState | None:
+    run = record(world, job, time)
+    return None if run is None else run.state
+
+
+def held_until(world: World) -> list[tuple[str, str, int]]:
+    return [
+        (each.run_id[9:13], f"{each.at:%H:%M:%S}", each.dispatch)
+        for each in world.entries
+        if isinstance(each, DispatchEntry) and each.job.job_id == "a"
+    ]
+
+
+def test_a_sequence_waits_until_the_one_before_has_ended(world: World) -> None:
+    a = root(world)
+    b = world.register("b", **after() | {"after": [{"job": "a", "delaySec": 90}]})
+    work(world, "12:00")
+    work(world, "12:01")  # b of 12:00 waits for its delay
+    assert (state(world, a, "12:00"), state(world, a, "12:01")) == (SUCCEEDED, None)
+    assert held_until(world) == [("1201", "12:01:05", 2)]
+
+    work(world, "12:01:05")
+    assert held_until(world) == [("1201", "12:01:10", 3)]
+    work(world, "12:01:30")  # b starts
+    work(world, "12:01:35")
+
+    assert state(world, b, "12:00") is SUCCEEDED
+    assert state(world, a, "12:01") is SUCCEEDED
+
+
+def test_runs_are_named_that_are_waited_for(world: World) -> None:
+    root(world)
+    world.register("b", **after() | {"after": [{"job": "a", "delaySec": 3_600}]})
+    work(world, "12:00")
+    world.tick_at("12:01")
+
+    handled = world.worker().work_one()
+
+    assert handled.reason == (
+        "deferred until 2026-05-24T12:01:05Z: maxParallel is 1; under way: 2026-05-24T12:00:00Z"
+    )
+
+
+def test_several_may_be_under_way(world: World) -> None:
+    a = root(world, 2)
+    world.register("b", **after() | {"after": [{"job": "a", "delaySec": 3_600}]})
+    for time in ("12:00", "12:01", "12:02"):
+        work(world, time)
+
+    found = [state(world, a, time) for time in ("12:00", "12:01", "12:02")]
+    assert found == [SUCCEEDED, SUCCEEDED, None]
+
+
+def test_a_job_without_children_limits_its_own_runs(world: World) -> None:
+    a = root(world)
+    work(world, "12:00")
+    work(world, "12:01")
+
+    assert [state(world, a, time) for time in ("12:00", "12:01")] == [SUCCEEDED] * 2
+    assert held_until(world) == []
+
+
+def test_jobs_without_a_limit_cost_nothing(world: World) -> None:
+    world.register("a")
+    world.register("b", **after("a"))
+    world.faults.refuse("joins.begin_sequence")
+    work(world, "12:00")
+
+    assert world.sent == ["a 12:00", "b 12:00"]
+
+
+def test_a_join_is_under_way_until_its_timeout(world: World) -> None:
+    a = root(world)
+    world.register("other", type="MANUAL", schedule=None)
+    d = world.register("d", **after("a", "other", joinTimeoutSec=70))
+    work(world, "12:00")
+    work(world, "12:01")
+    assert state(world, a, "12:01") is None
+    work(world, "12:01:10")  # the join ends
+    work(world, "12:01:15")
+
+    assert (state(world, d, "12:00"), state(world, a, "12:01")) == (RunState.SKIPPED, SUCCEEDED)
+
+
+def test_a_child_that_was_created_later_is_not_awaited(world: World) -> None:
+    a = root(world)
+    work(world, "12:00")
+    world.advance(seconds=1)
+    world.register("b", **after("a"))
+    work(world, "12:01")
+
+    assert state(world, a, "12:01") is SUCCEEDED
+
+
+def test_a_child_that_never_gets_a_run_is_awaited_for_its_join_timeout(world: World) -> None:
+    a = root(world)
+    b = world.register("b", **after("a", joinTimeoutSec=100))
+    work(world, "12:00")
+    for key in [key for key in world.runs.all if key.job == b.key]:
+        world.runs.forget(key)
+    work(world, "12:01")
+    assert state(world, a, "12:01") is None
+    work(world, "12:01:40")
+
+    assert state(world, a, "12:01") is SUCCEEDED
+
+
+def test_a_deleted_link_and_a_job_created_again_hold_nothing_up(world: World) -> None:
+    a = root(world)
+    b = world.register("b", **after() | {"after": [{"job": "a", "delaySec": 3_600}]})
+    work(world, "12:00")
+    world.delete(b)
+    work(world, "12:01")
+    assert state(world, a, "12:01") is SUCCEEDED
+
+    other = replace(a, uid="uid99999").key, run_id("uid99999", at("11:00"))
+    assert world.joins.begin_sequence(RunKey(*other), 9, world.now)
+    work(world, "12:02")
+    assert state(world, a, "12:02") is SUCCEEDED
+
+
+def test_a_run_that_waits_and_is_cancelled_ends(world: World) -> None:
+    a = root(world)
+    world.register("b", **after() | {"after": [{"job": "a", "delaySec": 3_600}]})
+    work(world, "12:00")
+    work(world, "12:01")
+    key = RunKey(a.key, run_id(a.uid, at("12:01")))
+
+    world.manage_runs.cancel(key, "enough")
+    work(world, "12:01:05")
+
+    assert state(world, a, "12:01") is RunState.CANCELLED
+    assert not [each for each in held_until(world) if each[0] == "1201"]
+
+
+def test_a_redelivered_message_of_a_run_that_has_ended_does_not_wait(world: World) -> None:
+    a = root(world)
+    work(world, "12:00")
+    first, second = (RunKey(a.key, run_id(a.uid, at(time))) for time in ("12:00", "12:01"))
+    world.joins.end_sequences(a.key, [first.run_id])
+    world.joins.begin_sequence(second, 1, world.now)
+    limit = LimitParallel(world.jobs, world.runs, world.joins)
+
+    assert limit.hold(a, first, world.now) is None
+    third = RunKey(a.key, run_id(a.uid, at("12:02")))
+    held = limit.hold(a, third, world.now)
+    assert held is not None
+    assert held.reason == "maxParallel is 1; under way: 2026-05-24T12:01:00Z"
+
+
+def test_a_backfill_runs_a_few_sequences_at_a_time(world: World) -> None:
+    a = world.register("a", maxParallel=2)  # hourly
+    b = world.register("b", **after() | {"after": [{"job": "a", "delaySec": 20}]})
+    asked = BackfillRange(at("03:00"), at("08:00"), at_most=5)
+    world.backfills.begin(a.key, asked, backfill_id="b", asked_at=world.now, now=world.now)
+    most = 0
+    for _ in range(60):
+        world.advance(seconds=5)
+        world.tick()
+        world.worker().work()
+        begun = [run.key.scheduled_at for run in world.runs.all.values() if run.attempts]
+        ended = {run.key.scheduled_at for key, run in world.runs.all.items() if key.job == b.key}
+        most = max(most, len({*begun} - ended))
+
+    done = [state(world, b, f"0{hour}:00") for hour in range(3, 8)]
+    assert (done, most) == ([SUCCEEDED] * 5, 2)
+
+
+def test_an_executor_that_dies_anywhere_loses_no_run() -> None:
+    for calls in range(100):
+        world = started()
+        a = root(world, retryPolicy={"maxAttempts": 3})
+        b = world.register("b", **after("a"))
+        work(world, "12:00")
+        world.tick_at("12:01")
+        world.faults.kill_after(calls)
+        try:
+            world.worker().work()
+        except Killed:
+            pass
+        else:
+            assert calls > 5
+            return
+        finally:
+            world.faults.clear()
+        for time in ("12:03", "12:04", "12:05", "12:06", "12:07", "12:08"):
+            work(world, time)
+        for job in (a, b):
+            assert state(world, job, "12:01") is SUCCEEDED, calls
+        assert state(world, b, "12:05") is SUCCEEDED, calls
+    raise AssertionError("the worker never finished")
+
+
+def test_a_job_with_parents_has_no_limit(world: World) -> None:
+    world.register("a")
+    with pytest.raises(ValueError, match="maxParallel is for the first job"):
+        world.register("b", **after("a"), maxParallel=1)

@@ -1,0 +1,184 @@
+"""Deadlines of sequences: what has not started by then is skipped, and says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import nextfire
+from nextfire.client.pipelines.document import PipelineError, read
+from nextfire.domain.decisions import decide_ending
+from nextfire.domain.job import Job
+from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from nextfire.usecases.manage_backfills import BackfillRange
+from tests.builders import at
+from tests.unit.test_sequences import ONE_ATTEMPT, after, states
+from tests.world import World
+
+DEAD, SKIPPED, SUCCEEDED = RunState.DEAD, RunState.SKIPPED, RunState.SUCCEEDED
+HOUR: dict[str, Any] = {"deadlineSec": 3_600}
+
+
+@pytest.fixture
+def world() -> World:
+    world = World("11:58:30")
+    world.tick()
+    return world
+
+
+def timed_chain(world: World, **fields: Any) -> list[Job]:
+    """Three links, the first at 12:00 only."""
+    once = {"type": "ONCE", "schedule": "2026-05-24T12:00:00Z"}
+    a = world.register("a", **once, **fields)
+    return [a, *(world.register(n, **after(p), **HOUR, **fields) for p, n in ("ab", "bc"))]
+
+
+def retry_of(run: Run, job: Job, *, now: str, unavailable: bool = False) -> Any:
+    result = Result(AttemptOutcome.FAILED, "exit code 1", 1, unavailable=unavailable)
+    return decide_ending(job, run, result, at(now))
+
+
+def test_what_starts_in_time_is_not_affected(world: World) -> None:
+    jobs = timed_chain(world)
+    world.tick_at("12:00")
+    world.worker().work()
+
+    assert states(world, *jobs) == [SUCCEEDED] * 3
+
+
+def test_after_the_deadline_the_rest_is_skipped_with_a_reason(world: World) -> None:
+    a, b, c = timed_chain(world)
+    world.tick_at("12:00")
+    world.advance(minutes=59)
+    world.worker().work_one()  # a
+    world.advance(minutes=2)
+    world.worker().work()
+
+    assert states(world, a, b, c) == [SUCCEEDED, SKIPPED, SKIPPED]
+    run = world.run(b, "12:00")
+    assert run.reason == "picked up 3660 s after its logical time; deadlineSec is 3600 s"
+    assert world.run(c, "12:00").reason == "trigger rule ALL_SUCCEEDED: b SKIPPED"
+    assert run.pool == "default"  # no parent that ends later reopens it
+
+
+def test_a_deadline_is_the_end_of_a_join(world: World) -> None:
+    world.register("a", type="ONCE", schedule="2026-05-24T12:00:00Z")
+    world.register("other", type="MANUAL", schedule=None)
+    d = world.register("d", **after("a", "other"), **HOUR)
+    world.tick_at("12:00")
+    world.worker().work()
+    world.tick_at("13:00")
+    world.worker().work()
+
+    run = world.run(d, "12:00")
+    assert (run.state, run.reason) == (
+        SKIPPED,
+        "joinTimeoutSec is 86400 s, deadlineSec is 3600 s; missing: other",
+    )
+
+
+def test_a_deadline_ends_the_wait_of_a_job_with_a_schedule(world: World) -> None:
+    world.register("a", type="MANUAL", schedule=None)
+    once = {"type": "ONCE", "schedule": "2026-05-24T12:00:00Z"}
+    edge = {"job": "a", "which": "latest", "withinSec": 60}
+    b = world.register("b", **once, after=[edge], deadlineSec=600)
+    for time in ("12:00", "12:10"):
+        world.tick_at(time)
+        world.worker().work()
+
+    run = world.run(b, "12:00")
+    assert (run.state, run.reason) == (
+        SKIPPED,
+        "joinTimeoutSec is 86400 s, deadlineSec is 600 s; missing: a",
+    )
+
+
+def test_a_redrive_after_the_deadline_runs_the_rest(world: World) -> None:
+    a, b, c = timed_chain(world, **ONE_ATTEMPT)
+    world.script()
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+    world.worker().work()
+    assert states(world, a, b, c) == [SUCCEEDED, DEAD, SKIPPED]
+    world.advance(minutes=90)
+
+    world.sequences.redrive(world.run(a, "12:00").key, "b", downstream=False, reason=None)
+    world.advance(seconds=2)
+    world.tick()
+    world.worker().work()
+
+    assert states(world, a, b, c) == [SUCCEEDED] * 3
+
+
+def test_a_redrive_with_downstream_runs_what_the_deadline_skipped(world: World) -> None:
+    a, b, c = timed_chain(world)
+    world.tick_at("12:00")
+    world.advance(minutes=61)
+    world.worker().work()
+    assert states(world, a, b, c) == [SUCCEEDED, SKIPPED, SKIPPED]
+
+    world.sequences.redrive(world.run(a, "12:00").key, "b", downstream=True, reason=None)
+    world.advance(seconds=2)
+    world.tick()
+    world.worker().work()
+
+    assert states(world, a, b, c) == [SUCCEEDED] * 3
+
+
+def test_no_retry_is_due_after_the_deadline(world: World) -> None:
+    slow = {"retryPolicy": {"maxAttempts": 3, "initialDelayMs": 60_000, "backoff": "FIXED"}}
+    _, b, _ = timed_chain(world, **slow)
+    world.script()
+    world.tick_at("12:00")
+    world.worker().work()
+    run = world.run(b, "12:00")
+
+    assert retry_of(run, b, now="12:58").retry_at is not None
+    late = retry_of(run, b, now="12:59:30")
+    assert (late.state, late.reason) == (
+        DEAD,
+        "exit code 1; not repeated: deadlineSec is 3600 s",
+    )
+    deferred = retry_of(run, b, now="12:59:30", unavailable=True)
+    assert deferred.state is SKIPPED
+    assert deferred.reason is not None
+    assert deferred.reason.endswith("deadlineSec is 3600 s")
+
+
+def test_runs_of_a_backfill_are_late_on_purpose(world: World) -> None:
+    a = world.register("a")
+    b = world.register("b", **after("a"), **HOUR)
+    c = world.register("c", **after("b"), **HOUR)
+    asked = BackfillRange(at("03:00"), at("04:00"), at_most=2)
+    world.backfills.begin(a.key, asked, backfill_id="b", asked_at=world.now, now=world.now)
+    for _ in range(2):
+        world.advance(seconds=2)
+        world.tick()
+        world.worker().work()
+
+    assert [world.run(job, "03:00").state for job in (a, b, c)] == [SUCCEEDED] * 3
+
+
+def test_a_pipeline_sets_it_for_its_jobs_with_parents() -> None:
+    target = {"handler": "hello"}
+    with nextfire.pipeline("p", deadline_sec=60) as p:
+        a = p.job("a", type="CRON", schedule="0 3 * * *", target=target)
+        b, c = p.job("b", target=target), p.job("c", target=target, deadline_sec=90)
+        cleanup = p.job("cleanup", {"deadlineSec": None}, target=target)
+        a >> [b, c] >> cleanup
+
+    found = {name: job.deadline_sec for name, job in p.pipeline().jobs.items()}
+
+    assert found == {"a": None, "b": 60, "c": 90, "cleanup": None}
+    assert read(p.document())[0].jobs == p.pipeline().jobs
+    with (
+        pytest.raises(PipelineError, match=r"b\.deadlineSec"),
+        nextfire.pipeline("p", deadline_sec=0) as p,
+    ):
+        p.job("a", type="CRON", schedule="0 3 * * *", target=target) >> p.job("b", target=target)
+
+
+def test_a_job_without_parents_has_no_deadline(world: World) -> None:
+    with pytest.raises(ValueError, match="deadlineSec need parents"):
+        world.register("a", **HOUR)
