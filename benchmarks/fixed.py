@@ -10,7 +10,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
-from benchmarks.figures import HOURS_PER_MONTH, costs
 from benchmarks.harness import (
     POOL,
     Meter,
@@ -25,6 +24,7 @@ from benchmarks.harness import stack as running_stack
 from benchmarks.report import Result, progress, tell
 from infra.settings import Settings
 from nextfire.usecases.watcher_life import WatcherLife
+from nextfire_cli.cost.prices import HOURS_PER_MONTH, Usage, costs
 
 BOUND_USD = 15.0
 BURST = 5_000
@@ -195,20 +195,20 @@ def _price(
     audits = month * (_HOUR / settings.auditor_wake_every)
     auditor_gb_s = audits * auditor_s * settings.auditor_memory / _MIB_PER_GIB
     core = [
-        (f"watcher, {settings.watcher_memory} MiB", "GB-s on arm64", gb_s),
-        ("watcher's invocations", "Lambda requests", invocations * month * settings.groups),
-        ("polls, lease checks", "read units", tally.read_units * month),
-        ("lease renewals, cursors", "write units", tally.write_units * month),
-        ("the watcher's queue requests", "SQS FIFO requests", tally.of("sqs") * month),
-        (f"auditor, {settings.auditor_memory} MiB", "GB-s on arm64", auditor_gb_s),
-        ("auditor's invocations", "Lambda requests", audits),
-        ("EventBridge rules", "scheduled rule invocations", invocations * month + audits),
+        Usage(f"watcher, {settings.watcher_memory} MiB", "GB-s on arm64", gb_s),
+        Usage("watcher's invocations", "Lambda requests", invocations * month * settings.groups),
+        Usage("polls, lease checks", "read units", tally.read_units * month),
+        Usage("lease renewals, cursors", "write units", tally.write_units * month),
+        Usage("the watcher's queue requests", "SQS FIFO requests", tally.of("sqs") * month),
+        Usage(f"auditor, {settings.auditor_memory} MiB", "GB-s on arm64", auditor_gb_s),
+        Usage("auditor's invocations", "Lambda requests", audits),
+        Usage("EventBridge rules", "scheduled rule invocations", invocations * month + audits),
     ]
     extra = [
-        ("alarms", "alarms", float(alarms)),
-        ("dashboard", "dashboards", 1.0),
-        ("metrics of an idle system", "custom metrics", 1.0),
-        ("logs of these metrics", "GB of logs", log_bytes * month / 1e9),
+        Usage("alarms", "alarms", float(alarms)),
+        Usage("dashboard", "dashboards", 1.0),
+        Usage("metrics of an idle system", "custom metrics", 1.0),
+        Usage("logs of these metrics", "GB of logs", log_bytes * month / 1e9),
     ]
     priced = costs(core + extra)
     for cost in priced:
@@ -223,7 +223,7 @@ def _price(
     result.add(
         "usd_monitoring_with_free_tier", "in addition, with free tier", monitoring, unit="USD"
     )
-    [x86] = costs([("watcher", "GB-s on x86_64", gb_s)])
+    [x86] = costs([Usage("watcher", "GB-s on x86_64", gb_s)])
     result.notes.append(
         f"On x86_64 the watcher would cost ${x86.usd:.2f}. It is deployed on arm64."
     )

@@ -15,7 +15,6 @@ from benchmarks.figures import (
     Sent,
     Started,
     account,
-    costs,
     item_bytes,
     percentile,
     read_units,
@@ -23,6 +22,7 @@ from benchmarks.figures import (
 )
 from benchmarks.report import Result
 from benchmarks.side_by_side import Figures
+from nextfire_cli.cost.prices import Usage, costs
 from tests.builders import NOON
 
 SECOND = timedelta(seconds=1)
@@ -131,9 +131,9 @@ def test_items_are_as_large_as_names_and_values() -> None:
 def test_prices_with_and_without_the_free_tier() -> None:
     first, second, third = costs(
         [
-            ("watcher", "GB-s on arm64", 1_400_000),
-            ("watcher", "GB-s on arm64", 100_000),
-            ("lease", "write units", 2_000_000),
+            Usage("watcher", "GB-s on arm64", 1_400_000),
+            Usage("watcher", "GB-s on arm64", 100_000),
+            Usage("lease", "write units", 2_000_000),
         ]
     )
 
