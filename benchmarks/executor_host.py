@@ -82,10 +82,11 @@ def _worker() -> Any:  # noqa: ANN401 — a function
     from nextfire.wiring.telemetry import WorkerTelemetry  # noqa: PLC0415
 
     settings = ExecutorSettings.read()
+    telemetry = WorkerTelemetry("worker")
     execute_run = execute_run_of(
-        executor_ports(settings), executor_config(settings, worker="benchmark")
+        executor_ports(settings, telemetry), executor_config(settings, worker="benchmark")
     )
-    batch: MessageBatch[Any] = MessageBatch(execute_run, WorkerTelemetry("worker"))
+    batch: MessageBatch[Any] = MessageBatch(execute_run, telemetry)
     return lambda received: batch.carry_out(received, stopping=lambda: False)
 
 

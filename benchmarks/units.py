@@ -85,6 +85,9 @@ class Outcomes:
     def handled(self, handled: Handled) -> None:
         self.succeeded += handled.outcome is AttemptOutcome.SUCCEEDED
 
+    def wake_up_lost(self, why: Exception) -> None:
+        raise RuntimeError from why
+
     def warn(self, what: str, why: Exception | str) -> None:
         raise RuntimeError(f"{what}: {why}")
 
@@ -102,7 +105,7 @@ def _carry_out(meter: Meter, runs: int) -> Tally:
 
     settings = ExecutorSettings.read()
     terms, outcomes = executor_config(settings, worker="benchmark"), Outcomes()
-    execute_run = execute_run_of(executor_ports(settings), terms)
+    execute_run = execute_run_of(executor_ports(settings, outcomes), terms)
     batch: MessageBatch[SqsDelivery] = MessageBatch(execute_run, outcomes)
     inbox = SqsInbox(sqs(), queue_url=settings.queue_url)
     meter.take()

@@ -160,9 +160,10 @@ def work(system: Deployment) -> None:
     """Have a worker handle what `load` sent."""
     settings = ExecutorSettings.read()
     inbox = SqsInbox(system.queues, queue_url=system.queue_url)
+    telemetry = WorkerTelemetry("worker")
     batch: MessageBatch[SqsDelivery] = MessageBatch(
-        execute_run_of(executor_ports(settings), executor_config(settings, worker="w")),
-        WorkerTelemetry("worker"),
+        execute_run_of(executor_ports(settings, telemetry), executor_config(settings, worker="w")),
+        telemetry,
     )
     received = inbox.receive(10, wait=timedelta(), hidden_for=settings.lease)
     assert batch.carry_out(received, stopping=lambda: False) == []

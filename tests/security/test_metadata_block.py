@@ -229,6 +229,6 @@ def test_executor_closes_them_at_its_start_and_logs_what_stays_open(
     }  # fmt: skip
     values = dict.fromkeys(names, "x") | {"write_shards": "1", "metadata": setting}
 
-    execution.executor_ports(ExecutorSettings.model_validate(values))
+    execution.executor_ports(ExecutorSettings.model_validate(values), Telemetry("worker"))
 
     assert ("metadata is open to scripts: because" in caplog.text) is logged

@@ -48,6 +48,7 @@ class WatchUsage:
     write_units: float
     queue_requests: float
     log_bytes: int
+    calls: str = ""
 
 
 RUNS = {
