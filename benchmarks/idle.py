@@ -69,7 +69,5 @@ def idle_hour(life: timedelta, *, sleeps: bool = True) -> WatchUsage:
         write_units=tally.write_units,
         queue_requests=tally.of("sqs"),
         log_bytes=len(said.getvalue()),
-        calls=", ".join(
-            f"{count:,} {call.split()[1]}" for call, count in tally.calls.most_common()
-        ),
+        calls=made,
     )
