@@ -17,6 +17,7 @@ from nextfire.adapters.scripts.metadata_block import ADDRESSES, MetadataExposure
 from nextfire.adapters.scripts.script_users import FIRST_UID, RESERVED_UIDS
 from nextfire.settings import ExecutorSettings
 from nextfire.wiring import execution
+from nextfire.wiring.telemetry import Telemetry
 
 ROOT = Path(__file__).parents[2]
 needs_namespaces = pytest.mark.skipif(

@@ -99,13 +99,29 @@ class WakingJobs:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 — as the store has it
         return getattr(self._store, name)
 
-    def create(self, job: Job, first: DueEntry | None, now: datetime, **named: Any) -> Job | None:
-        there = self._store.create(job, first, now, **named)
+    def create(
+        self,
+        job: Job,
+        first: DueEntry | None,
+        now: datetime,
+        *,
+        former: Job | None = None,
+        most: int | None = None,
+    ) -> Job | None:
+        there = self._store.create(job, first, now, former=former, most=most)
         self._wake.stored([first], now)
         return there
 
-    def update(self, job: Job, entry: DueEntry | None, now: datetime, **named: Any) -> bool:
-        stored = self._store.update(job, entry, now, **named)
+    def update(
+        self,
+        job: Job,
+        entry: DueEntry | None,
+        now: datetime,
+        *,
+        counts: int = 0,
+        most: int | None = None,
+    ) -> bool:
+        stored = self._store.update(job, entry, now, counts=counts, most=most)
         self._wake.stored([entry], now)
         return stored
 
