@@ -64,11 +64,9 @@ def _add_runs(result: Result, usage: RunUsage, pool: PoolKind, rate: int, bound:
         key, f"{pool}: a million runs at {rate:,}/s", month.per_million, most=bound, unit="USD"
     )
     _say_items(result, month)
-    if pool == "lambda":
-        full = bill(replace(load, batch_size=10))
-        result.add(
-            f"{key}_batch_10", "…with batchSize 10, full batches", full.per_million, unit="USD"
-        )
+    lean = bill(replace(load, recovery=False, batch_size=10))
+    what = "…without runsRecovery" + (", batchSize 10, full batches" if pool == "lambda" else "")
+    result.add(f"{key}_lean", what, lean.per_million, unit="USD")
 
 
 def _say_items(result: Result, month: Bill) -> None:

@@ -43,6 +43,9 @@ def cost(
     batch_size: Annotated[
         int, typer.Option(min=1, max=10, help="Runs of an invocation on Lambda, if it has as many.")
     ] = 1,
+    recovery: Annotated[
+        bool, typer.Option(help="Whether the runs table has point-in-time recovery (runsRecovery).")
+    ] = True,
 ) -> None:
     """Estimate what runs cost on AWS in a month, item by item, next to other services.
 
@@ -53,7 +56,7 @@ def cost(
       nextfire cost --jobs 1000 --runs-per-day 24000
       nextfire cost --jobs 36000 --runs-per-day 864000 --pool fargate --seconds 2
     """
-    load = Load(jobs, runs_per_day, pool, seconds, memory, batch_size)
+    load = Load(jobs, runs_per_day, pool, seconds, memory, batch_size, recovery)
     month = bill(load)
     others = peers(load)
     session.of(context).show(_document(load, month, others), _view(load, month, others))
@@ -67,6 +70,7 @@ def _document(load: Load, month: Bill, others: list[Peer]) -> dict[str, object]:
         "seconds": load.seconds,
         "memory": load.memory,
         "batchSize": load.batch_size,
+        "runsRecovery": load.recovery,
         "region": REGION,
         "pricedOn": PRICED_ON.isoformat(),
         "measuredOn": MEASURED_ON,

@@ -57,7 +57,8 @@ BUSY_METRICS = 7
 class Load:
     """Runs of a month, spread evenly. `seconds`: duration of the script. `memory`: of its pool on
     Lambda, or its share of a task, in MiB. `batch_size`: messages of an invocation on Lambda.
-    `measured`: usage of a run, by default that of `RUNS`.
+    `recovery`: the runs table has point-in-time recovery (`runsRecovery`). `measured`: usage of a
+    run, by default that of `RUNS`.
     """
 
     jobs: int
@@ -66,6 +67,7 @@ class Load:
     seconds: float = 0.0
     memory: int = 512
     batch_size: int = 1
+    recovery: bool = True
     measured: RunUsage | None = None
 
     @property
@@ -131,7 +133,8 @@ def _tables(load: Load) -> Iterable[Usage]:
     kept = runs * usage.record_bytes * RETENTION_DAYS / DAYS_PER_MONTH
     stored = (kept + load.jobs * (JOB_BYTES + 2 * ITEM_OVERHEAD)) / _GB
     yield Usage(f"tables: storage, records for {RETENTION_DAYS} days", _TABLES, stored)
-    yield Usage("tables: point-in-time recovery", _RECOVERY, stored)
+    if load.recovery:
+        yield Usage("tables: point-in-time recovery", _RECOVERY, stored)
 
 
 _TABLES = "GB-months of tables"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from nextfire.adapters.aws.errors import translated
+from nextfire.adapters.aws.errors import failed
 from nextfire.adapters.aws.event_bus import put_event
+from nextfire.domain.errors import UnavailableError
 
 if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient
@@ -15,6 +18,15 @@ if TYPE_CHECKING:
 WAKE_SOURCE = "nextfire.watcher"
 """Source of the events that wake watchers. Differs from the source of events for users."""
 _WAKE = "Entry due soon"
+
+
+@contextmanager
+def _never_fatal() -> Iterator[None]:
+    """Any failure is a lost wake-up, also a missing permission: the entry is stored."""
+    try:
+        yield
+    except failed() as error:
+        raise UnavailableError(f"wake a watcher: {error}") from error
 
 
 class LambdaWaker:
@@ -27,7 +39,7 @@ class LambdaWaker:
         self._function = function
 
     def wake(self, group: int) -> None:
-        with translated("wake a watcher"):
+        with _never_fatal():
             self._client.invoke(
                 FunctionName=self._function,
                 InvocationType="Event",
@@ -43,7 +55,7 @@ class EventWaker:
         self._bus = bus
 
     def wake(self, group: int) -> None:
-        with translated("wake a watcher"):
+        with _never_fatal():
             put_event(
                 self._client,
                 {
