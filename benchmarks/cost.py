@@ -21,7 +21,7 @@ BOUND_IDLE = 2.5
 BOUND_IDLE_WATCHED = 5.0
 _RUNS_PER_JOB = 24
 _DAY = 86_400
-_TOLERANCE = 0.1
+_TOLERANCE = 0.2
 
 
 def measure() -> Result:

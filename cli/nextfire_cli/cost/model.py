@@ -42,6 +42,8 @@ TASK_LOAD = 0.5
 """Part of a task's CPU that is in use."""
 AUDITED_PER_SECOND = 60
 WATCHER_MIB = 144
+WAKE_SECONDS = 0.3
+"""Assumed duration of the calls of an invocation that finds nothing due."""
 AUDITOR_MIB = 512
 RUNS_PER_WATCHER = 200
 """Runs per second of a watcher of `WATCHER_MIB`: a twelfth of the measured 2,590 of one core."""
@@ -198,7 +200,8 @@ def watchers(usage: WatchUsage, *, part: float = 1.0, groups: int = 1) -> Iterab
         return
     what = "watchers, awake" if usage is AWAKE else "watchers, asleep"
     hours = part * HOURS_PER_MONTH * groups
-    gb_s = usage.seconds * hours * WATCHER_MIB / _MIB_PER_GIB
+    seconds = usage.seconds + usage.invocations * WAKE_SECONDS
+    gb_s = seconds * hours * WATCHER_MIB / _MIB_PER_GIB
     yield Usage(what, "GB-s on arm64", gb_s)
     yield Usage(what, "Lambda requests", usage.invocations * hours)
     yield Usage(f"{what}: polls", "read units", usage.read_units * hours)

@@ -40,7 +40,9 @@ class RunUsage:
 
 @dataclass(frozen=True, slots=True)
 class WatchUsage:
-    """What the watchers of a group use in an hour. `seconds`: of all invocations together."""
+    """What the watchers of a group use in an hour. `seconds`: of all invocations together, on a
+    clock on which calls take no time.
+    """
 
     seconds: float
     invocations: int
@@ -60,7 +62,7 @@ RUNS = {
         deletes=1.0,
         visibility=1.0,
         waits=4.0,
-        log_bytes=600,
+        log_bytes=527,
         record_bytes=708,
         cpu_ms=15.8,
     ),
@@ -72,19 +74,26 @@ RUNS = {
         deletes=0.1,
         visibility=0.0,
         waits=3.0,
-        log_bytes=600,
+        log_bytes=523,
         record_bytes=699,
         cpu_ms=15.2,
     ),
 }
 AWAKE = WatchUsage(
-    seconds=7500.0,
+    seconds=7_500.0,
     invocations=60,
-    read_units=22_685.0,
-    write_units=3_880.0,
+    read_units=30_279.0,
+    write_units=3_870.0,
     queue_requests=0.0,
-    log_bytes=200_000,
+    log_bytes=294_690,
 )
-"""Runs are due all the time."""
-ASLEEP = AWAKE
-"""Nothing is due."""
+"""An hour in which something is always due soon."""
+ASLEEP = WatchUsage(
+    seconds=60.0,
+    invocations=60,
+    read_units=4_350.0,
+    write_units=360.0,
+    queue_requests=0.0,
+    log_bytes=12_540,
+)
+"""An hour in which nothing is due."""
