@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ from nextfire.adapters.aws.errors import RefusedError
 from nextfire.adapters.aws.wakers import WAKE_SOURCE, EventWaker, LambdaWaker
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ports.waker import Waker
+from tests.builders import NOON, a_fire, a_job
+from tests.fakes import Clock, memory_stores
 
 
 class Client:
@@ -69,3 +73,24 @@ def test_an_event_that_the_bus_rejects_is_a_lost_wake_up() -> None:
     client = Client(FailedEntryCount=1, Entries=[{"ErrorCode": "InternalFailure"}])
     with pytest.raises(UnavailableError):
         by_event(client).wake(0)
+
+
+@pytest.mark.parametrize("sleeps", [True, False])
+def test_the_api_wakes_watchers_if_they_sleep(sleeps: bool) -> None:
+    from functions.api.app import _waking  # noqa: PLC0415 — reads the environment
+
+    stores = memory_stores(Clock(NOON), ["default"], shards=2)
+    client = Client(StatusCode=202)
+    ports: Any = SimpleNamespace(
+        jobs=stores.jobs,
+        runs=stores.runs,
+        control=stores.control,
+        waker=by_lambda(client) if sleeps else None,
+    )
+    settings: Any = SimpleNamespace(write_shards=2, groups=2)
+    jobs, runs = _waking(ports, settings)
+    job = a_job()
+    assert jobs.create(job, a_fire(job, NOON + timedelta(seconds=5)), NOON) is None
+    groups = [json.loads(request["Payload"])["group"] for request in client.requests]
+    assert groups == ([job.key.shard(2) % 2] if sleeps else [])
+    assert (runs is stores.runs) is not sleeps

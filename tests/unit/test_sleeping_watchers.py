@@ -16,9 +16,9 @@ from nextfire.domain.ports.due import DueStore
 from nextfire.usecases.wake_watchers import WakeWatchers, WakingDue
 from nextfire.usecases.watcher_life import AWAKE_AT_LEAST, LOOK_EVERY, WatcherLife
 from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
-from tests.builders import NOON
+from tests.builders import NOON, job_key
 from tests.fakes import InlineExecutor, MemoryNotices
-from tests.world import World, job_key
+from tests.world import World
 
 LIFE = timedelta(seconds=125)
 SECOND = timedelta(seconds=1)
@@ -167,12 +167,11 @@ def test_a_standby_sleeps_if_the_holder_may(world: World, after: int | None) -> 
         world.register(type="DELAY", schedule=f"PT{after}S")
     watcher = a_watcher(world, "standby")
     began = world.now
-    end_at = watcher.begin()
-    while world.now < end_at + 2 * SECOND:
+    end_at, slept = watcher.begin(), False
+    while world.now < end_at + 2 * SECOND and not slept:
         world.control.leases[0] = Lease("other", 1, int((world.now - began) / SECOND * 10))
         world.clock.sleep(watcher.turn(world.now) - world.now)
-        if slept := watcher.falls_asleep(LIFE):
-            break
+        slept = watcher.falls_asleep(LIFE)
     assert slept is (after is None)
     assert not watcher.holds
 

@@ -16,7 +16,7 @@ class Lease:
 
     `epoch` grows with every change of holder. `beat` counts renewals: a standby takes over after it
     has not changed for the lease's duration, so the clocks of holder and standby need not agree.
-    `released`: nobody holds it. `idle`: its last holder released it because nothing was due soon,
+    `released`: it has no holder. `idle`: its last holder released it because nothing was due soon,
     and no entry was parked; the next holder's first lease keeps it.
     """
 
