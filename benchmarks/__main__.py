@@ -23,6 +23,7 @@ NAMES = {
     "throughput": "runs per second of one group, its CPU share, and its memory with 64 shards",
     "flatness": "cost of a watcher's minute with 1,000 and with 1,000,000 jobs at rest",
     "api": "cold import of the API, and its response time by route",
+    "cost": "USD per million runs on Lambda and Fargate, and of an idle month, at list prices",
     "fixed": "calls of an idle hour, their price per month, the watcher's memory",
 }
 

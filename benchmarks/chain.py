@@ -229,7 +229,7 @@ def _worker_of(
     settings = ExecutorSettings.read()
     outcomes = Outcomes()
     execute_run = execute_run_of(
-        executor_ports(settings), executor_config(settings, worker="benchmark")
+        executor_ports(settings, outcomes), executor_config(settings, worker="benchmark")
     )
     batch: MessageBatch[SqsDelivery] = MessageBatch(execute_run, outcomes)
     inbox = SqsInbox(sqs(), queue_url=settings.queue_url)

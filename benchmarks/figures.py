@@ -1,10 +1,10 @@
-"""Computes figures from measurements: percentiles, accounts of runs, prices. No AWS, no clock."""
+"""Computes figures from measurements: percentiles, accounts of runs, sizes. No AWS, no clock."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -144,60 +144,3 @@ def _value_bytes(value: Mapping[str, Any]) -> int:
             return 3 + len(content) + item_bytes(content)
         case _:
             return 1
-
-
-HOURS_PER_MONTH = 730
-"""Hours of a month in the AWS pricing calculator."""
-
-# List prices in USD, us-east-1, as of 2026-11-21; the first tier, without data transfer.
-PRICES = {
-    "GB-s on arm64": 0.0000133334,  # aws.amazon.com/lambda/pricing
-    "GB-s on x86_64": 0.0000166667,  # aws.amazon.com/lambda/pricing
-    "Lambda requests": 0.20e-6,  # aws.amazon.com/lambda/pricing
-    "read units": 0.125e-6,  # aws.amazon.com/dynamodb/pricing/on-demand
-    "write units": 0.625e-6,  # aws.amazon.com/dynamodb/pricing/on-demand
-    "SQS FIFO requests": 0.50e-6,  # aws.amazon.com/sqs/pricing
-    "scheduled rule invocations": 0.0,  # aws.amazon.com/eventbridge/pricing: free on a bus
-    "alarms": 0.10,  # aws.amazon.com/cloudwatch/pricing, each per month
-    "custom metrics": 0.30,  # aws.amazon.com/cloudwatch/pricing
-    "dashboards": 3.00,  # aws.amazon.com/cloudwatch/pricing
-    "GB of logs": 0.50,  # aws.amazon.com/cloudwatch/pricing, ingestion
-}
-
-# Free amounts of each month that do not expire. Excludes the credits of new accounts.
-FREE = {
-    "GB-s on arm64": 400_000.0,
-    "GB-s on x86_64": 400_000.0,
-    "Lambda requests": 1e6,
-    "SQS FIFO requests": 1e6,
-    "alarms": 10.0,
-    "custom metrics": 10.0,
-    "dashboards": 3.0,
-    "GB of logs": 5.0,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """A monthly amount of one item, and its price in USD without and with the free tier."""
-
-    what: str
-    unit: str
-    amount: float
-    usd: float
-    usd_with_free_tier: float
-
-
-def costs(items: Sequence[tuple[str, str, float]]) -> list[Cost]:
-    """The prices of *items*: purpose, unit (a key of `PRICES`), amount per month.
-
-    Items with the same unit share its free amount, in their order.
-    """
-    left = Counter(FREE)
-    priced: list[Cost] = []
-    for what, unit, amount in items:
-        free = min(amount, left[unit])
-        left[unit] -= free  # type: ignore[assignment]
-        price = PRICES[unit]
-        priced.append(Cost(what, unit, amount, amount * price, (amount - free) * price))
-    return priced

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import heapq
-import io
-import itertools
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
-from benchmarks.figures import HOURS_PER_MONTH, costs
 from benchmarks.harness import (
     POOL,
-    Meter,
-    SimulatedClock,
     Stack,
-    Tally,
-    new_watcher,
-    next_hour,
     wait_until,
 )
 from benchmarks.harness import stack as running_stack
+from benchmarks.idle import idle_hour
 from benchmarks.report import Result, progress, tell
 from infra.settings import Settings
-from nextfire.usecases.watcher_life import WatcherLife
+from nextfire_cli.cost.prices import HOURS_PER_MONTH, Usage, costs
+from nextfire_cli.cost.usage import WatchUsage
 
-BOUND_USD = 15.0
+BOUND_USD = 2.5
 BURST = 5_000
 _HOUR = timedelta(hours=1)
 _MINUTE = timedelta(minutes=1)
@@ -43,14 +35,13 @@ def measure() -> Result:
         auditor_s = _auditor_seconds(stack)
         idle_mib, burst_mib = _memory(stack)
         stack.become_watcher()
-        tally, invocations, log_bytes = _idle_hour(settings.life)
+        used = idle_hour(settings.life)
         alarms = len(stack.client("cloudwatch").describe_alarms()["MetricAlarms"])
-    _price(result, settings, tally, invocations, log_bytes, alarms, auditor_s)
-    calls = ", ".join(f"{count:,} {call.split()[1]}" for call, count in tally.calls.most_common())
+    _price(result, settings, used, alarms, auditor_s)
     result.values |= {
-        "calls_per_hour": sum(tally.calls.values()),
-        "read_units_per_hour": tally.read_units,
-        "write_units_per_hour": tally.write_units,
+        "read_units_per_hour": used.read_units,
+        "write_units_per_hour": used.write_units,
+        "watcher_seconds_per_hour": round(used.seconds, 1),
         "watcher_idle_mib": round(idle_mib, 1),
         "watcher_burst_mib": round(burst_mib, 1),
     }
@@ -59,9 +50,9 @@ def measure() -> Result:
         f"{idle_mib:.0f} / {burst_mib:.0f} MiB of {settings.watcher_memory}",
     )
     result.notes.append(
-        f"The hour: {calls}; {tally.read_units:,.1f} read units, {tally.write_units:,.0f} write "
-        f"units. {settings.read_shards} shards, {settings.groups} group, {invocations} invocations "
-        f"of {settings.life.total_seconds():g} s each. A simulated clock and real stores; every "
+        f"The hour: {used.calls}; {used.read_units:,.1f} read units, {used.write_units:,.0f} write "
+        f"units. {settings.read_shards} shards, {settings.groups} group, {used.invocations} "
+        f"invocations of {used.seconds:,.0f} s together. A simulated clock and real stores; every "
         "call is "
         "counted. Read units are computed from the answers, as in the units benchmark."
     )
@@ -83,47 +74,6 @@ def measure() -> Result:
         "one more pool than the default on AWS."
     )
     return result
-
-
-def _idle_hour(life: timedelta) -> tuple[Tally, int, int]:
-    """Simulate an hour with an invocation each minute. Returns its calls, its invocations, and the
-    bytes of its metrics.
-    """
-    clock = SimulatedClock(next_hour())
-    warm_at = clock.at + 4 * _MINUTE  # by then the invocations overlap as in steady state
-    until = warm_at + _HOUR
-    meter = Meter()
-    free: list[WatcherLife] = []  # processes that are free for the next invocation
-    order = itertools.count()
-    # Instant, tie-breaker, next to act (None: EventBridge), end of its life.
-    agenda: list[tuple[datetime, int, WatcherLife | None, datetime]] = [
-        (clock.at, next(order), None, clock.at)
-    ]
-    invocations = 0
-    minutes = iter(progress(range(60), "a simulated hour without jobs"))
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        while agenda[0][0] < until:
-            clock.at, _, watcher, end_at = heapq.heappop(agenda)
-            if watcher is None:
-                if clock.at == warm_at:
-                    meter.take()
-                    said.truncate(0)
-                if clock.at >= warm_at:
-                    invocations += 1
-                    next(minutes)
-                heapq.heappush(agenda, (clock.at + _MINUTE, next(order), None, clock.at))
-                watcher = free.pop() if free else new_watcher(clock)
-                end_at = clock.at + life
-            elif clock.at >= end_at:
-                watcher.end()
-                free.append(watcher)
-                continue
-            again_at = min(max(watcher.turn(clock.at), clock.at), end_at)
-            heapq.heappush(agenda, (again_at, next(order), watcher, end_at))
-        tally = meter.take()
-    next(minutes, None)
-    return tally, invocations, len(said.getvalue())
 
 
 def _auditor_seconds(stack: Stack) -> float:
@@ -183,32 +133,32 @@ def _memory(stack: Stack) -> tuple[float, float]:
 def _price(
     result: Result,
     settings: Settings,
-    tally: Tally,
-    invocations: int,
-    log_bytes: int,
+    used: WatchUsage,
     alarms: int,
     auditor_s: float,
 ) -> None:
     gib = settings.watcher_memory / _MIB_PER_GIB
     month = HOURS_PER_MONTH
-    gb_s = invocations * settings.life.total_seconds() * gib * month * settings.groups
+    gb_s = used.seconds * gib * month * settings.groups
     audits = month * (_HOUR / settings.auditor_wake_every)
     auditor_gb_s = audits * auditor_s * settings.auditor_memory / _MIB_PER_GIB
     core = [
-        (f"watcher, {settings.watcher_memory} MiB", "GB-s on arm64", gb_s),
-        ("watcher's invocations", "Lambda requests", invocations * month * settings.groups),
-        ("polls, lease checks", "read units", tally.read_units * month),
-        ("lease renewals, cursors", "write units", tally.write_units * month),
-        ("the watcher's queue requests", "SQS FIFO requests", tally.of("sqs") * month),
-        (f"auditor, {settings.auditor_memory} MiB", "GB-s on arm64", auditor_gb_s),
-        ("auditor's invocations", "Lambda requests", audits),
-        ("EventBridge rules", "scheduled rule invocations", invocations * month + audits),
+        Usage(f"watcher, {settings.watcher_memory} MiB", "GB-s on arm64", gb_s),
+        Usage(
+            "watcher's invocations", "Lambda requests", used.invocations * month * settings.groups
+        ),
+        Usage("polls, lease checks", "read units", used.read_units * month),
+        Usage("lease renewals, cursors", "write units", used.write_units * month),
+        Usage("the watcher's queue requests", "SQS FIFO requests", used.queue_requests * month),
+        Usage(f"auditor, {settings.auditor_memory} MiB", "GB-s on arm64", auditor_gb_s),
+        Usage("auditor's invocations", "Lambda requests", audits),
+        Usage("EventBridge rules", "scheduled rule invocations", used.invocations * month + audits),
     ]
     extra = [
-        ("alarms", "alarms", float(alarms)),
-        ("dashboard", "dashboards", 1.0),
-        ("metrics of an idle system", "custom metrics", 1.0),
-        ("logs of these metrics", "GB of logs", log_bytes * month / 1e9),
+        Usage("alarms", "alarms", float(alarms)),
+        Usage("dashboard", "dashboards", 1.0),
+        Usage("metrics of an idle system", "custom metrics", 1.0),
+        Usage("logs of these metrics", "GB of logs", used.log_bytes * month / 1e9),
     ]
     priced = costs(core + extra)
     for cost in priced:
@@ -223,7 +173,7 @@ def _price(
     result.add(
         "usd_monitoring_with_free_tier", "in addition, with free tier", monitoring, unit="USD"
     )
-    [x86] = costs([("watcher", "GB-s on x86_64", gb_s)])
+    [x86] = costs([Usage("watcher", "GB-s on x86_64", gb_s)])
     result.notes.append(
         f"On x86_64 the watcher would cost ${x86.usd:.2f}. It is deployed on arm64."
     )

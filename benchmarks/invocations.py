@@ -41,6 +41,9 @@ _LEASE = timedelta(seconds=60)
 class _Quiet:
     """`MessageNotices` that report trouble only."""
 
+    def wake_up_lost(self, why: Exception) -> None:
+        tell(str(why))
+
     def warn(self, what: str, why: Exception | str) -> None:
         tell(f"{what}: {why}")
 
@@ -64,7 +67,7 @@ def lambda_seconds(folder: Path, url: str) -> tuple[float, float]:
     """
     _become_worker(folder)
     settings, local = ExecutorSettings.read(), EmbeddedSettings.read()
-    ports = executor_ports(settings)
+    ports = executor_ports(settings, _Quiet())
     batch = build_executor(ports, executor_config(settings, worker="benchmark"), _Quiet())
     runs = _Runs(Database(folder / DATABASE), url, ports.queue)
     arrived = inbox(settings, local)

@@ -16,7 +16,7 @@ _BATCH = 10
 _MINUTE = timedelta(minutes=1)
 _HALF = timedelta(seconds=30)
 _WARM_UP = timedelta(seconds=10)
-_SCRIPT = b"print('hello')\n"
+SCRIPT = b"print('hello')\n"
 _BOUNDS = {"write_units": 4.0, "read_units": 2.0, "sqs_sends": 0.1}
 
 
@@ -26,12 +26,12 @@ def measure() -> Result:
     """
     result = Result()
     with running_stack(watcher=False) as stack:
-        stack.push_script("instant", _SCRIPT)
+        stack.push_script("instant", SCRIPT)
         for runs, prefix in ((TOGETHER, ""), (1, "lonely_")):
             stack.become_watcher()
             meter = Meter()
             due_at = next_hour() + timedelta(hours=runs == 1)
-            idle, busy = _minutes(stack, meter, due_at, runs)
+            idle, busy = minutes(stack, meter, due_at, runs)
             stack.become_worker()
             executed = _carry_out(Meter(), runs)
             _add(result, busy - idle, executed, runs, prefix)
@@ -51,7 +51,7 @@ def measure() -> Result:
     return result
 
 
-def _minutes(stack: Stack, meter: Meter, due_at: datetime, runs: int) -> tuple[Tally, Tally]:
+def minutes(stack: Stack, meter: Meter, due_at: datetime, runs: int) -> tuple[Tally, Tally]:
     """The tallies of an idle minute of a lease holder, and of a minute in the middle of which
     *runs* hourly jobs are due.
     """
@@ -60,7 +60,7 @@ def _minutes(stack: Stack, meter: Meter, due_at: datetime, runs: int) -> tuple[T
     cron = f"{due_at.minute} {due_at.hour} * * *"
     for number in range(runs):
         document = {"type": "CRON", "schedule": cron}
-        registrar.register(f"units-{runs}-{number}", document, due_at - timedelta(hours=1))
+        registrar.register(f"units-{due_at:%H}-{number}", document, due_at - timedelta(hours=1))
     tell(f"simulating two minutes, {runs} runs due")
     clock = SimulatedClock(idle_from - _WARM_UP)
     watch = new_watch(clock)
@@ -85,6 +85,9 @@ class Outcomes:
     def handled(self, handled: Handled) -> None:
         self.succeeded += handled.outcome is AttemptOutcome.SUCCEEDED
 
+    def wake_up_lost(self, why: Exception) -> None:
+        raise RuntimeError from why
+
     def warn(self, what: str, why: Exception | str) -> None:
         raise RuntimeError(f"{what}: {why}")
 
@@ -102,7 +105,7 @@ def _carry_out(meter: Meter, runs: int) -> Tally:
 
     settings = ExecutorSettings.read()
     terms, outcomes = executor_config(settings, worker="benchmark"), Outcomes()
-    execute_run = execute_run_of(executor_ports(settings), terms)
+    execute_run = execute_run_of(executor_ports(settings, outcomes), terms)
     batch: MessageBatch[SqsDelivery] = MessageBatch(execute_run, outcomes)
     inbox = SqsInbox(sqs(), queue_url=settings.queue_url)
     meter.take()

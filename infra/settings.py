@@ -177,7 +177,8 @@ class Settings(StrictSettings):
     quotas: Annotated[TenantQuotas, BeforeValidator(json_if_text)] = NO_QUOTAS
     """Quotas of tenants: `default`, and exceptions by tenant in `tenants`."""
     life: Duration = timedelta(seconds=125)
-    """Lifetime of one watcher invocation; more than two minutes, so that two overlap."""
+    """Longest lifetime of one watcher invocation; more than two minutes, so that two overlap. It
+    ends early if nothing is due within that time."""
     lease: Duration = timedelta(seconds=60)
     """How long a worker owns a run without a heartbeat."""
     watcher_memory: Annotated[int, Field(ge=128, le=10_240)] = 144
@@ -234,6 +235,9 @@ class Settings(StrictSettings):
     alarm_on_dead_runs: bool = False
     """Whether dead runs, such as a user's failing script, notify `alarmTopicArn` or `alarmEmail`.
     The alarms exist in either case."""
+    runs_recovery: bool = True
+    """Whether the runs table has point-in-time recovery, 0.20 USD per GB and month. Run records are
+    most of what the tables store; without it, a restore brings back the jobs and no history."""
     remove_data: bool = False
     """Whether deleting the stack also deletes tables, scripts, outputs, the audit log and the audit
     chain."""

@@ -164,8 +164,12 @@ class NextfireStack(Stack):
                 "NEXTFIRE_TENANT_WEIGHTS": self.to_json_string(self._settings.tenant_weights),
                 "NEXTFIRE_SCRIPTS_BUCKET": stores.scripts.bucket_name,
                 "NEXTFIRE_OUTPUTS_BUCKET": stores.outputs.bucket_name,
+                "NEXTFIRE_WATCHER_FUNCTION": self._watcher.function.function_name,
+                "NEXTFIRE_GROUPS": str(self._settings.groups),
             },
         )
+        # It wakes a watcher when it stores an entry that is due soon.
+        allow(api.role, ["lambda:InvokeFunction"], self._watcher.function.function_arn)
         # The API counts jobs of tenants with a job quota, and returns the counts.
         allow(
             api.role,
@@ -281,7 +285,13 @@ class NextfireStack(Stack):
             pool.grant_send(watcher.role)
         self._encryption.allow(watcher.role, "dynamodb", TABLES)
         self._encryption.allow(watcher.role, "sqs", WRITE)
-        WatcherRules(self, "WatcherRules", watcher=watcher, groups=self._settings.groups)
+        WatcherRules(
+            self,
+            "WatcherRules",
+            watcher=watcher,
+            groups=self._settings.groups,
+            bus=self._events.bus,
+        )
         return watcher
 
     def _create_auditor(self) -> Function:
@@ -406,6 +416,8 @@ class NextfireStack(Stack):
             "NEXTFIRE_QUOTAS": self._settings.quotas_json,
             "NEXTFIRE_WRITE_SHARDS": str(self._settings.write_shards),
             "NEXTFIRE_LEASE": iso8601(self._settings.lease),
+            "NEXTFIRE_CONTROL_TABLE": self._stores.control.table_name,
+            "NEXTFIRE_GROUPS": str(self._settings.groups),
         }
 
     def _target_environment(self, pool: PoolSettings) -> dict[str, str]:

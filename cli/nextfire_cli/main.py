@@ -94,6 +94,11 @@ _COMMANDS = {
     "runs": Later("nextfire_cli.runs", "app", "List, show, cancel and redrive runs."),
     "schedules": Later("nextfire_cli.schedules", "app", "Preview schedules."),
     "plan": Later("nextfire_cli.what_if", "app", "Look ahead: what jobs would do."),
+    "cost": Later(
+        "nextfire_cli.cost.command",
+        "cost",
+        "Estimate what runs cost on AWS in a month, item by item, next to other services.",
+    ),
     "dlq": Later("nextfire_cli.dlq", "app", "List, redrive and purge a pool's dead letters."),
     "scripts": Later("nextfire_cli.scripts", "app", "Upload the scripts that jobs run."),
     "secrets": Later(
@@ -107,7 +112,7 @@ _COMMANDS = {
 }
 
 
-_WITHOUT_CONTEXT = {"up", "down", "demo", "backup", "restore", "login", "context"}
+_WITHOUT_CONTEXT = {"up", "down", "demo", "backup", "restore", "login", "context", "cost"}
 """Commands that call no API, or only the local stack."""
 _UNUSABLE = (ValueError, TypeError, AttributeError, OverflowError, RecursionError)
 

@@ -78,6 +78,7 @@ from nextfire.usecases.read_quotas import ReadQuotas
 from nextfire.usecases.redrive_sequence import RedriveSequence
 from nextfire.usecases.request_runs import RequestRuns
 from nextfire.usecases.skip_next import SkipNext
+from nextfire.usecases.wake_watchers import WakeWatchers, WakingJobs, WakingRuns
 from nextfire.wiring.api import ApiPorts, api_ports
 from nextfire.wiring.telemetry import Telemetry
 
@@ -101,8 +102,9 @@ class Services:
         self.clock = given_clock or clock
         ports = ports or api_ports(settings, changed_by)
         # The wrappers pass on what they do not define, which no type says.
-        self.job_store = cast("JobStore", AccessibleJobs(ports.jobs))
-        self.runs = cast("RunStore", AccessibleRuns(ports.runs, self.job_store))
+        jobs, runs = _waking(ports, settings)
+        self.job_store = cast("JobStore", AccessibleJobs(jobs))
+        self.runs = cast("RunStore", AccessibleRuns(runs, self.job_store))
         self.files: RunFiles = ports.files
         self.pools = sorted(settings.pools)
         limits = Limits(
@@ -173,6 +175,21 @@ class Services:
 
     def pools_there_are(self) -> str:
         return f"Available: {', '.join(self.pools)}."
+
+
+def _waking(ports: ApiPorts, settings: ApiSettings) -> tuple[JobStore, RunStore]:
+    """The stores of *ports*. If watchers sleep, writes of entries that are due soon wake them."""
+    if ports.waker is None:
+        return ports.jobs, ports.runs
+    wake = WakeWatchers(
+        ports.control,
+        ports.waker,
+        telemetry,
+        shards=settings.write_shards,
+        groups=settings.groups,
+    )
+    waking = WakingJobs(ports.jobs, wake), WakingRuns(ports.runs, wake)
+    return cast("tuple[JobStore, RunStore]", waking)
 
 
 _given: ContextVar[Services | None] = ContextVar("given", default=None)

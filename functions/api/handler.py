@@ -34,6 +34,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         changing(lambda: description(event)) as request,
     ):
         answer = app.resolve(event, context)
+    telemetry.flush()
     note_rejection(event, answer, request)
     audit(event, answer, record)
     http = event["requestContext"]["http"]

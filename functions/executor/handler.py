@@ -37,7 +37,7 @@ telemetry = Telemetry("executor")
 def _executor() -> MessageBatch[SqsDelivery] | ConcurrentBatch[SqsDelivery]:
     settings = ExecutorSettings.read()
     terms = executor_config(settings, worker=f"lambda-{uuid.uuid4().hex[:12]}")
-    batch = build_executor(executor_ports(settings), terms, telemetry)
+    batch = build_executor(executor_ports(settings, telemetry), terms, telemetry)
     if settings.targets == "scripts":
         return batch
     return ConcurrentBatch(batch, ThreadPoolExecutor(_MAX_BATCH, thread_name_prefix="call"))

@@ -1,4 +1,4 @@
-"""The watcher: invoked every minute per group, lives for two minutes, dispatches due entries."""
+"""The watcher: invoked every minute per group, dispatches due entries, sleeps if none is soon."""
 
 from __future__ import annotations
 
@@ -56,11 +56,13 @@ def budget_of(memory: int | None) -> int:
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001
-    """Watch until the end of this invocation's life. The next one starts a minute before that.
+    """Watch until the end of this invocation's life, or until nothing is due soon. The next one
+    starts a minute before that end.
 
     Args:
-        event: ``{"group": n}``, the constant input of the group's EventBridge rule.
+        event: ``{"group": n}``, from the group's EventBridge rule, or from a process that stored
+            an entry that is due soon.
         context: The Lambda context; unused.
     """
     watcher = _watcher_of(int(event.get("group", 0)))
-    return {"dispatched": watcher.live(WatcherSettings.read().life)}
+    return {"dispatched": watcher.live(WatcherSettings.read().life, sleeps=True)}

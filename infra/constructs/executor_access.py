@@ -76,6 +76,10 @@ class ExecutorAccess:
         # PutItem replaces a whole item, so it could remove what a user requested.
         writes = ["PutItem", "UpdateItem"] if self.wide else ["UpdateItem"]
         self._write(runs, *writes, conditions=_attributes(*_CHANGED_RUN))
+        # Whether watchers sleep: an executor that stores an entry that is due soon wakes one.
+        leases = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["lease#*"]}}
+        control = self.stores.control.table_arn
+        allow(self.role, dynamodb("GetItem"), control, conditions=leases)
         # In any case: versions that did not separate pools do not know this table.
         endpoints = self.stores.endpoints.table_arn
         own = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{self.pool.name}/*"]}}

@@ -191,6 +191,9 @@ class Monitoring(Construct):
                 _metric(Metric.HELD_BACK_FOR, "watcher", statistic)
                 for statistic in ("p50", "p99", "Maximum")
             ],
+            "Wake-ups lost": [
+                _metric(Metric.WAKE_UPS_LOST, service) for service in ("api", "executor", "worker")
+            ],
             "Skipped": [
                 _metric(Metric.SKIPPED, service) for service in ("watcher", "executor", "worker")
             ],

@@ -74,6 +74,7 @@ class Stores(Construct):
             sort="run_id",
             expires_at="expires_at",
             stream=_Stream(adopt.streams.runs),
+            recovery=settings.runs_recovery,
         )
         if isinstance(self.runs, dynamodb.Table):
             # A sparse index: only DEAD runs have its keys; others cost nothing. Entries are small:
@@ -161,6 +162,7 @@ class Stores(Construct):
         sort: str | None = None,
         expires_at: str | None = None,
         stream: _Stream | None = None,
+        recovery: bool = True,
     ) -> dynamodb.ITable:
         if existing:
             return dynamodb.Table.from_table_attributes(
@@ -185,7 +187,7 @@ class Stores(Construct):
             ),
             encryption_key=self._key,
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
-                point_in_time_recovery_enabled=True
+                point_in_time_recovery_enabled=recovery
             ),
             deletion_protection=not self._remove_data,
             removal_policy=self._removal_policy,

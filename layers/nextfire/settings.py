@@ -127,6 +127,9 @@ class ApiSettings(_Settings):
     pools: Json[dict[str, DeployedPool]]
     write_shards: Annotated[int, Field(ge=1, le=999)]
     read_shards: Annotated[int, Field(ge=1, le=999)]
+    watcher_function: str | None = None
+    """None: watchers do not sleep."""
+    groups: Annotated[int, Field(ge=1)] = 1
     keys_table: str
     requests_table: str
     endpoints_table: str
@@ -223,6 +226,9 @@ class ExecutorSettings(_Settings):
     scripts_bucket: str
     outputs_bucket: str
     event_bus: str
+    control_table: str | None = None
+    """None: watchers do not sleep."""
+    groups: Annotated[int, Field(ge=1)] = 1
     pool: str
     queue_url: str
     dlq_url: str

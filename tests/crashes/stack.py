@@ -46,6 +46,9 @@ from nextfire.domain.job import Job
 from nextfire.domain.log import Stream
 from nextfire.domain.message import decode_message
 from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.due import DueStore
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit, Supervisor
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run, RunState
@@ -74,6 +77,7 @@ from nextfire.usecases.request_runs import RequestRuns
 from nextfire.usecases.return_held import Returned, ReturnHeld
 from nextfire.usecases.serve_pool import ServePool, Threads
 from nextfire.usecases.skip_next import SkipNext
+from nextfire.usecases.wake_watchers import WakeWatchers, WakingDue, WakingJobs, WakingRuns
 from nextfire.wiring.executor import ExecutorPorts, build_executor
 from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
 from nextfire.wiring.worker import WorkerPorts, build_worker
@@ -526,6 +530,14 @@ def _minute(bucket: str) -> datetime:
     return datetime.fromisoformat(bucket.partition("#")[0])
 
 
+class _Asleep:
+    """A `Waker` whose events are all lost, and the notices about that."""
+
+    def wake(self, group: int) -> None: ...
+
+    def wake_up_lost(self, why: Exception) -> None: ...
+
+
 class Adapters:
     """The adapters of a process."""
 
@@ -568,6 +580,11 @@ class Adapters:
             every=timedelta(days=1),
         )
 
+    @property
+    def wake(self) -> WakeWatchers:
+        """Reads the lease after each entry that is due soon. Flows start their watchers anyway."""
+        return WakeWatchers(self.control, _Asleep(), _Asleep(), shards=1, groups=1)
+
     def executor(self) -> ExecutorPorts:
         stack, system = self.stack, self.stack.system
         secrets = AwsSecrets(self.process.secrets, self.process.parameters, pool=POOL)
@@ -588,8 +605,8 @@ class Adapters:
         )
         return ExecutorPorts(
             jobs=self.jobs,
-            runs=self.runs,
-            due=self.due,
+            runs=cast("RunStore", WakingRuns(self.runs, self.wake)),
+            due=cast("DueStore", WakingDue(self.due, self.wake)),
             files=S3RunFiles(self.process.s3, bucket=system.outputs_bucket),
             target=TargetsByKind({TargetKind.SCRIPT: scripts, TargetKind.HTTP: callbacks}),
             dead_letters=SqsDeadLetters(self.process.sqs, queue_url=system.dlq_url),
@@ -659,20 +676,21 @@ class Api:
             {POOL: _LIMIT, GONE: _LIMIT}, has.stack.system.bucket, quotas=has.stack.quotas
         )
         unsent = FindUnsent(has.due, has.control, read_shards=1)
-        self.runs = has.runs
-        self.jobs = ManageJobs(has.jobs, limits, unsent)
-        self.backfills = ManageBackfills(has.jobs, unsent)
+        jobs = cast("JobStore", WakingJobs(has.jobs, has.wake))
+        self.runs = runs = cast("RunStore", WakingRuns(has.runs, has.wake))
+        self.jobs = ManageJobs(jobs, limits, unsent)
+        self.backfills = ManageBackfills(jobs, unsent)
         self.endpoints = ManageEndpoints(has.endpoints, [POOL])
-        find = FindRun(has.jobs, has.runs, retention=timedelta(days=90), clock=has.clock)
+        find = FindRun(jobs, runs, retention=timedelta(days=90), clock=has.clock)
         self.executions = ManageRuns(
-            has.jobs, has.runs, find, pools=[POOL], clock=has.clock, executor=has.inline
+            jobs, runs, find, pools=[POOL], clock=has.clock, executor=has.inline
         )
         self.request_runs = RequestRuns(
-            has.jobs, has.runs, find, pools=[POOL], clock=has.clock, quotas=has.stack.quotas
+            jobs, runs, find, pools=[POOL], clock=has.clock, quotas=has.stack.quotas
         )
-        self.skips = SkipNext(has.jobs, has.runs, clock=has.clock)
+        self.skips = SkipNext(jobs, runs, clock=has.clock)
         self.sequences = RedriveSequence(
-            has.jobs, has.runs, pools=[POOL], clock=has.clock, executor=has.inline
+            jobs, runs, pools=[POOL], clock=has.clock, executor=has.inline
         )
         has.control.seed_cursors(1, floor_minute(has.clock.now()))
 

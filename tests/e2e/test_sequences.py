@@ -25,6 +25,8 @@ runs = [run for parent in upstream.values() for run in parent.get("runs", [paren
 job.result({"sum": payload["adds"] + sum(run["result"]["sum"] for run in runs)})
 """
 
+_SOME_TRIES = 4
+
 
 @pytest.fixture
 def user(stack: Stack, scratch: Path) -> Iterator[User]:
@@ -165,3 +167,38 @@ def test_a_sequence_is_redriven_from_a_link(user: User, scratch: Path) -> None:
     assert result_of(user, run_of(user, last, "SUCCEEDED")) == {"sum": 4}
     assert run_of(user, cleanup, "SUCCEEDED")["attempt"] == 2
     assert run_of(user, a, "SUCCEEDED")["attempt"] == 1
+
+
+def test_sequences_of_a_job_take_turns_and_clean_up_within_their_deadline(
+    user: User, scratch: Path
+) -> None:
+    ready = scratch / "ready"
+    held = {"payload": {"broken": str(ready)}}
+    patient = {"maxAttempts": 30, "backoff": "FIXED", "initialDelayMs": 1000}
+    create = step(user, maxParallel=1)
+    work = step(user, create, retryPolicy=patient, **held)
+    late = step(user, work, deadlineSec=1)
+    edges = [{"job": create["jobId"], "setup": True}, {"job": work["jobId"]}]
+    drop = user.create(
+        target={"handler": "step"},
+        payload={"adds": 1},
+        type="AFTER",
+        after=edges,
+        triggerRule="ALL_DONE",
+    )
+    start(user, create)
+    run_of(user, create, "SUCCEEDED")
+    start(user, create)
+
+    until(lambda: user.runs(work)[0]["attempt"] > _SOME_TRIES, "the work to fail a few times")
+    assert len(user.runs(create)) == 1  # the second one waits, without a record
+    assert not user.runs(drop)
+    ready.touch()
+    ready.chmod(0o666)
+
+    until(
+        lambda: [run["state"] for run in user.runs(drop)] == ["SUCCEEDED"] * 2, "both to clean up"
+    )
+    reasons = [run["reason"] for run in user.runs(late)]
+    assert len(reasons) == 2
+    assert all("deadlineSec is 1 s" in reason for reason in reasons)

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from infra.settings import Settings
+from nextfire.adapters.aws.wakers import WAKE_SOURCE
 from nextfire.adapters.dynamodb.run_items import RETENTION
+from nextfire.domain.events import SOURCE
 from tests.crons import LONG
 from tests.infra.conftest import Template, synthesize
 from tests.infra.test_lint import check_with_cfn_lint
@@ -194,6 +196,61 @@ def test_each_watcher_group_is_woken_every_minute_without_retries(template: Temp
     assert [event for _, event in woken] == [{"group": 0}, {"group": 1}]
 
 
+def test_executors_wake_the_watcher_by_an_event_of_the_stacks_bus(template: Template) -> None:
+    name, _ = function_of(template, "watcher")
+    [rule] = [rule for rule in properties(template, "Events::Rule") if "EventPattern" in rule]
+
+    [target] = rule["Targets"]
+    assert target["Arn"]["Fn::GetAtt"][0] == name
+    assert target["InputPath"] == "$.detail"
+    assert target["RetryPolicy"]["MaximumRetryAttempts"] == 0
+    assert rule["EventPattern"] == {"source": [WAKE_SOURCE]}
+    assert WAKE_SOURCE != SOURCE, "users' rules must not match it"
+    assert "Ref" in rule["EventBusName"]
+
+
+def test_the_api_may_invoke_the_watcher_and_nobody_else_may_invoke_anything(
+    template: Template,
+) -> None:
+    name, _ = function_of(template, "watcher")
+    invoking = [
+        (policy["Roles"][0]["Ref"], statement["Resource"])
+        for policy in properties(template, "IAM::Policy")
+        for statement in policy["PolicyDocument"]["Statement"]
+        if "lambda:" in json.dumps(statement["Action"])
+    ]
+    [(role, resource)] = invoking
+    assert role.startswith("ApiRole")
+    assert resource == {"Fn::GetAtt": [name, "Arn"]}
+
+
+def test_executors_read_leases_and_nothing_else_of_the_control_table(template: Template) -> None:
+    reads = [
+        statement
+        for policy in properties(template, "IAM::Policy")
+        if policy["Roles"][0]["Ref"].startswith(("Executor", "Worker"))
+        for statement in policy["PolicyDocument"]["Statement"]
+        if "StoresControl" in json.dumps(statement["Resource"])
+    ]
+    assert reads
+    for statement in reads:
+        assert statement["Action"] == "dynamodb:GetItem"
+        keys = statement["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]
+        assert keys == ["lease#*"]
+
+
+def test_the_runs_table_is_without_recovery_only_by_setting(tmp_path: Path) -> None:
+    template = synthesize(tmp_path, {"runsRecovery": False})[2]
+    tables = {
+        name: each["Properties"]["PointInTimeRecoverySpecification"]
+        for name, each in template["Resources"].items()
+        if each["Type"] == "AWS::DynamoDB::Table"
+    }
+    without = [name for name, of in tables.items() if not of["PointInTimeRecoveryEnabled"]]
+    [name] = without
+    assert name.startswith("StoresRuns")
+
+
 def test_auditor_is_woken_without_retries_and_may_take_all_the_time_there_is(
     template: Template,
 ) -> None:
@@ -208,7 +265,7 @@ def rules_of(template: Template, function: str) -> list[tuple[str, Any]]:
     found = []
     for rule in properties(template, "Events::Rule"):
         [target] = rule["Targets"]
-        if target["Arn"]["Fn::GetAtt"][0] == function:
+        if target["Arn"]["Fn::GetAtt"][0] == function and "ScheduleExpression" in rule:
             assert target["RetryPolicy"] == {
                 "MaximumRetryAttempts": 0,
                 "MaximumEventAgeInSeconds": 60,
@@ -503,6 +560,7 @@ def test_functions_run_the_python_and_the_platform_of_their_layers(template: Tem
                 "NEXTFIRE_POOLS", "NEXTFIRE_SCRIPTS_BUCKET", "NEXTFIRE_OUTPUTS_BUCKET",
                 "NEXTFIRE_KEYS_TABLE", "NEXTFIRE_REQUESTS_TABLE", "NEXTFIRE_AUTH",
                 "NEXTFIRE_QUOTAS", "NEXTFIRE_TENANT_WEIGHTS", "NEXTFIRE_ENDPOINTS_TABLE",
+                "NEXTFIRE_WATCHER_FUNCTION", "NEXTFIRE_GROUPS",
             },
         ),
         ("authorizer", {"NEXTFIRE_KEYS_TABLE"}),
@@ -540,6 +598,7 @@ def test_functions_run_the_python_and_the_platform_of_their_layers(template: Tem
                 "NEXTFIRE_PACKAGES", "NEXTFIRE_QUOTAS",
                 "NEXTFIRE_EGRESS",
                 "NEXTFIRE_METADATA", "NEXTFIRE_ENDPOINTS_TABLE",
+                "NEXTFIRE_CONTROL_TABLE", "NEXTFIRE_GROUPS",
             },
         ),
     ],

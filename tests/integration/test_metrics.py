@@ -16,6 +16,7 @@ from functions.watcher import handler as watcher
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.adapters.sqs.run_queue import SqsDelivery, SqsInbox
 from nextfire.domain.due import Slot
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import cut, floor_minute
 from nextfire.domain.message import RunMessage
 from nextfire.domain.metrics import NAMESPACE, Metric
@@ -160,9 +161,10 @@ def work(system: Deployment) -> None:
     """Have a worker handle what `load` sent."""
     settings = ExecutorSettings.read()
     inbox = SqsInbox(system.queues, queue_url=system.queue_url)
+    telemetry = WorkerTelemetry("worker")
     batch: MessageBatch[SqsDelivery] = MessageBatch(
-        execute_run_of(executor_ports(settings), executor_config(settings, worker="w")),
-        WorkerTelemetry("worker"),
+        execute_run_of(executor_ports(settings, telemetry), executor_config(settings, worker="w")),
+        telemetry,
     )
     received = inbox.receive(10, wait=timedelta(), hidden_for=settings.lease)
     assert batch.carry_out(received, stopping=lambda: False) == []
@@ -193,6 +195,9 @@ def lines(
     load(system)
     work(system)
     audit(system, monkeypatch)
+    for telemetry in (Telemetry("api"), Telemetry("executor"), WorkerTelemetry("worker")):
+        telemetry.wake_up_lost(UnavailableError("Lambda is throttled"))
+        telemetry.flush()
     return list(emitted(capsys.readouterr().out))
 
 
@@ -221,7 +226,9 @@ def test_numbers_and_units_are_as_the_alarms_read_them(
         of_service[name] = of_service.get(name, 0) + sum(values)
 
     attempts = {"Started": 3, "Succeeded": 2, "Failed": 1, "Lost": 1}
-    assert totals["executor"] == totals["worker"] == attempts | {"Skipped": 1, "Quarantined": 1}
+    others = {"Skipped": 1, "Quarantined": 1, "WakeUpsLost": 1}
+    assert totals["executor"] == totals["worker"] == attempts | others
+    assert totals["api"] == {"WakeUpsLost": 1}
     counted = {name: totals["watcher"][name] for name in ("Dispatched", "Skipped", "Quarantined")}
     assert counted == {"Dispatched": 2, "Skipped": 1, "Quarantined": 1}
     assert totals["auditor"]["Audited"] >= 1

@@ -128,7 +128,7 @@ def serve(
     with threads(settings.slots) as its_threads, pytest.MonkeyPatch.context() as patch:
         patch.setattr(wiring, "ServePool", kind)
         ports = WorkerPorts(
-            executor=executor_ports(settings),
+            executor=executor_ports(settings, WorkerTelemetry("worker")),
             inbox=SqsInbox(queues, queue_url=system.queue_url),
             journal=WorkerJournal(),
             service_clock=SqsServiceClock(queues, SystemClock(), queue_url=system.queue_url),

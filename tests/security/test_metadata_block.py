@@ -17,6 +17,7 @@ from nextfire.adapters.scripts.metadata_block import ADDRESSES, MetadataExposure
 from nextfire.adapters.scripts.script_users import FIRST_UID, RESERVED_UIDS
 from nextfire.settings import ExecutorSettings
 from nextfire.wiring import execution
+from nextfire.wiring.telemetry import Telemetry
 
 ROOT = Path(__file__).parents[2]
 needs_namespaces = pytest.mark.skipif(
@@ -229,6 +230,6 @@ def test_executor_closes_them_at_its_start_and_logs_what_stays_open(
     }  # fmt: skip
     values = dict.fromkeys(names, "x") | {"write_shards": "1", "metadata": setting}
 
-    execution.executor_ports(ExecutorSettings.model_validate(values))
+    execution.executor_ports(ExecutorSettings.model_validate(values), Telemetry("worker"))
 
     assert ("metadata is open to scripts: because" in caplog.text) is logged

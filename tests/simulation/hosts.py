@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _POLLS = [SECOND // 5, SECOND, 2 * SECOND, 4 * SECOND]
 """How long after a message arrives a long poll may notice it."""
 _MICROSECOND = timedelta(microseconds=1)
+_WAKE_UPS_LOST = 0.1
+"""Probability that Lambda accepts an invocation and never makes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,26 @@ class WatchedControl:
         return bool(self._control.replace_lease(group, was, to))
 
 
+@dataclass(frozen=True, slots=True)
+class SimulatedWaker:
+    """`Waker` by asynchronous invocations, of which some are lost."""
+
+    system: System
+
+    def wake(self, group: int) -> None:
+        dice, aws = self.system.kernel.dice, self.system.aws
+        if dice.random() < _WAKE_UPS_LOST:
+            self.system.kernel.log("aws", f"the wake-up of group {group} is lost")
+            return
+        after = timedelta(seconds=dice.choice([0.05, 0.3, 2]))
+
+        def invoke() -> None:
+            aws.sleep(after)
+            self.system.invoke_watcher(group)
+
+        aws.submit(invoke)
+
+
 class NoProtection:
     """`TaskProtection` outside of ECS."""
 
@@ -78,6 +100,9 @@ class RecordedNotices:
 
     system: System
     actor: Actor
+
+    def wake_up_lost(self, why: Exception) -> None:
+        self.warn("a watcher was not woken", why)
 
     def warn(self, what: str, why: Exception | str) -> None:
         self.system.kernel.log(self.actor.name, f"{what}: {why}")

@@ -22,6 +22,8 @@ from nextfire.domain.errors import (
 )
 from nextfire.domain.ids import parse_execution_id
 from nextfire.domain.ports.control import ControlStore
+from nextfire.domain.ports.due import DueStore
+from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.requests import RequestStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.scripts import ScriptCall, ScriptExit, Supervisor
@@ -46,6 +48,7 @@ from nextfire.usecases.request_runs import RequestRuns
 from nextfire.usecases.return_held import Returned, ReturnHeld
 from nextfire.usecases.serve_pool import BUSY_POLL, StopWaiting, Threads
 from nextfire.usecases.skip_next import SkipNext
+from nextfire.usecases.wake_watchers import WakeWatchers, WakingDue, WakingJobs, WakingRuns
 from nextfire.usecases.watcher_life import WatcherLife
 from nextfire.wiring.executor import ExecutorPorts, build_executor
 from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
@@ -61,6 +64,7 @@ from tests.simulation.hosts import (
     ServiceClock,
     SimulatedDelivery,
     SimulatedInbox,
+    SimulatedWaker,
     Slots,
     WatchedControl,
 )
@@ -249,10 +253,20 @@ class System:
     def _watch(self, watching: Watching) -> None:
         control = watching.control
         control.held = control.asked_to_release = False
-        watching.life.live(LIFE)
+        watching.life.live(LIFE, sleeps=True)
         if control.held and not control.asked_to_release:
             self.escaped.append(f"{watching.actor.name}: its life ended, but it keeps its lease")
         self._warm.append(watching)
+
+    def waking(self, actor: Actor) -> WakeWatchers:
+        """The part of *actor* that wakes watchers."""
+        return WakeWatchers(
+            self.wire.port(actor, "control"),
+            self.wire.port(actor, "waker", SimulatedWaker(self)),
+            RecordedNotices(self, actor),
+            shards=self.setting.shards,
+            groups=self.setting.groups,
+        )
 
     # The executors
 
@@ -357,7 +371,7 @@ class System:
             groups.add(delivery.group)
 
     def _executor_ports(self, actor: Actor, pool: str) -> ExecutorPorts:
-        port = self.wire.port
+        port, wake = self.wire.port, self.waking(actor)
         scripts = ScriptTarget(
             scripts=port(actor, "scripts"),
             bucket=BUCKET,
@@ -368,8 +382,8 @@ class System:
         )
         return ExecutorPorts(
             jobs=port(actor, "jobs"),
-            runs=port(actor, "runs"),
-            due=port(actor, "due"),
+            runs=cast("RunStore", WakingRuns(port(actor, "runs"), wake)),
+            due=cast("DueStore", WakingDue(port(actor, "due"), wake)),
             files=port(actor, "files"),
             target=TargetsByKind(
                 {TargetKind.SCRIPT: scripts, TargetKind.HTTP: CallTarget(self, actor, pool)}
@@ -446,24 +460,25 @@ class Client:
         self.system = system
         self.tenant = actor.tenant = tenant
         self.actor = actor
-        port = system.wire.port
+        port, wake = system.wire.port, system.waking(actor)
+        jobs = cast("JobStore", WakingJobs(port(actor, "jobs"), wake))
+        runs = cast("RunStore", WakingRuns(port(actor, "runs"), wake))
         self.jobs = ManageJobs(
-            port(actor, "jobs"),
+            jobs,
             Limits(POOLS, BUCKET, system.setting.shares.quotas),
             FindUnsent(
                 port(actor, "due"), port(actor, "control"), read_shards=system.setting.shards
             ),
         )
         self.backfills = ManageBackfills(
-            port(actor, "jobs"),
+            jobs,
             FindUnsent(
                 port(actor, "due"), port(actor, "control"), read_shards=system.setting.shards
             ),
         )
         self.endpoints = ManageEndpoints(port(actor, "endpoints"), [*POOLS])
         self.requests: RequestStore = port(actor, "requests")
-        self.runs_port: RunStore = port(actor, "runs")
-        jobs, runs = port(actor, "jobs"), self.runs_port
+        self.runs_port: RunStore = runs
         self.find_run = FindRun(jobs, runs, retention=timedelta(days=90), clock=actor)
         self.runs = ManageRuns(jobs, runs, self.find_run, pools=POOLS, clock=actor, executor=actor)
         self.request_runs = RequestRuns(jobs, runs, self.find_run, pools=POOLS, clock=actor)

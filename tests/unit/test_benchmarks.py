@@ -15,7 +15,6 @@ from benchmarks.figures import (
     Sent,
     Started,
     account,
-    costs,
     item_bytes,
     percentile,
     read_units,
@@ -126,21 +125,6 @@ def test_items_are_as_large_as_names_and_values() -> None:
     }
 
     assert item_bytes(item) == (2 + 2) + (1 + 3) + (1 + 3 + 1 + 2) + (1 + 1)
-
-
-def test_prices_with_and_without_the_free_tier() -> None:
-    first, second, third = costs(
-        [
-            ("watcher", "GB-s on arm64", 1_400_000),
-            ("watcher", "GB-s on arm64", 100_000),
-            ("lease", "write units", 2_000_000),
-        ]
-    )
-
-    assert first.usd == pytest.approx(18.667, abs=0.001)
-    assert first.usd_with_free_tier == pytest.approx(13.333, abs=0.001)  # 400,000 are free
-    assert second.usd_with_free_tier == second.usd  # the first used them up
-    assert third.usd == third.usd_with_free_tier == pytest.approx(1.25)
 
 
 def test_a_figure_misses_its_bound_on_either_side() -> None:

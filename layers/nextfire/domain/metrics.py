@@ -21,6 +21,7 @@ class Metric(StrEnum):
     UNDELIVERED = "Undelivered"  # due runs that a queue did not accept; they are retried
     HELD_BACK = "HeldBack"  # due runs that wait for a queue, the job's turn or a quota
     SKIPPED = "Skipped"  # occurrences skipped by misfire policy, overlap policy or window
+    WAKE_UPS_LOST = "WakeUpsLost"  # watchers that could not be woken; their entries wait for a tick
     QUARANTINED = "Quarantined"  # entries, jobs and messages that cannot be decoded
     STARTED = "Started"  # attempts started
     SUCCEEDED = "Succeeded"  # runs that succeeded

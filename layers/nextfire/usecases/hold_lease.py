@@ -53,10 +53,11 @@ class HoldLease:
             self._mine = self._renewed_at = None
         return self._mine
 
-    def release(self) -> None:
-        """Release the lease, so that a standby takes over immediately."""
+    def release(self, *, idle: bool = False) -> None:
+        """Release the lease, so that a standby takes over immediately. *idle*: see `Lease`."""
         if self._mine is not None:
-            to = Lease(self._holder, self._mine.epoch, self._mine.beat + 1, released=True)
+            beat = self._mine.beat + 1
+            to = Lease(self._holder, self._mine.epoch, beat, released=True, idle=idle)
             self._control.replace_lease(self._group, self._mine, to)
         self._mine = self._renewed_at = None
 
@@ -73,7 +74,8 @@ class HoldLease:
         if there is None or there.released or is_unchanged:
             # Time-based, so that a later holder of a cursor has a later epoch in any group.
             epoch = max(there.epoch + 1 if there else 1, to_ms(now))
-            self._replace(there, Lease(self._holder, epoch, 0), now)
+            idle = there is not None and there.released and there.idle
+            self._replace(there, Lease(self._holder, epoch, 0, idle=idle), now)
 
     def _replace(self, was: Lease | None, to: Lease, now: datetime) -> None:
         # A first try may have written the lease unnoticed: it counts from that try.

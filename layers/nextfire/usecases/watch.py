@@ -65,7 +65,12 @@ class Watch:
         """Wait for the batches in flight. Returns their results."""
         return TickReport() if self._dispatcher is None else self._dispatcher.finish()
 
-    def end(self) -> None:
-        """Release the lease, so that the standby takes over immediately."""
+    @property
+    def waits(self) -> bool:
+        """Whether this watcher holds entries, or has to look for parked ones."""
+        return self._dispatcher is not None and not self._dispatcher.is_idle
+
+    def end(self, *, idle: bool = False) -> None:
+        """Release the lease, so that the standby takes over immediately. *idle*: see `Lease`."""
         self._dispatcher = None
-        self._lease.release()
+        self._lease.release(idle=idle)

@@ -9,10 +9,15 @@ from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.worker import Notices
 from nextfire.usecases.dispatch.report import TickReport
+from nextfire.usecases.due_soon import DueSoon
 from nextfire.usecases.watch import Watch
 
 AFTER_TROUBLE = timedelta(milliseconds=250)
 """Time until the next step after a store did not answer."""
+AWAKE_AT_LEAST = timedelta(seconds=1)
+"""Shortest life of a watcher. Writers rely on it; see `WakeWatchers`."""
+LOOK_EVERY = timedelta(seconds=30)
+"""How often a watcher that is awake looks whether something is still due soon."""
 _PUBLISH_EVERY = timedelta(seconds=5)
 
 
@@ -32,8 +37,12 @@ class WatcherNotices(Notices, Protocol):
 class WatcherLife:
     """Steps *watch* by *clock*. A process keeps it from one invocation to the next."""
 
-    def __init__(self, watch: Watch, clock: Clock, notices: WatcherNotices) -> None:
+    def __init__(
+        self, watch: Watch, clock: Clock, notices: WatcherNotices, due_soon: DueSoon
+    ) -> None:
         self._watch = watch
+        self._due_soon = due_soon
+        self._look_at: datetime | None = None
         self._clock = clock
         self._notices = notices
         self._publish_at: datetime | None = None
@@ -45,14 +54,50 @@ class WatcherLife:
         """Whether the last turn held the lease."""
         return self._watch.holds
 
-    def live(self, life: timedelta) -> int:
-        """Watch for *life*. Returns the number of runs dispatched in that time."""
-        end_at, before = self._clock.now() + life, self.dispatched
+    def live(self, life: timedelta, *, sleeps: bool = False) -> int:
+        """Watch for *life*. Returns the number of runs dispatched in that time.
+
+        With *sleeps*, the life ends early when nothing is due within *life*. The caller starts a
+        watcher at least twice in that time, so that two watchers find what is due later.
+        """
+        end_at, before = self.begin() + life, self.dispatched
         while (now := self._clock.now()) < end_at:
             again_at = self.turn(now)
+            if sleeps and self.falls_asleep(life):
+                break
             self._clock.sleep(max(min(again_at, end_at) - self._clock.now(), timedelta()))
         self.end()
         return self.dispatched - before
+
+    def begin(self) -> datetime:
+        """Begin a life. Returns the time."""
+        now = self._clock.now()
+        self._look_at = now + AWAKE_AT_LEAST
+        return now
+
+    def falls_asleep(self, ahead: timedelta) -> bool:
+        """Whether nothing is due within *ahead*. A holder has then released its lease.
+
+        A holder looks twice, the second time consistently and after the release. A writer stores
+        its entry first and then reads the lease. So either the holder finds the entry, or the
+        writer finds the lease released and wakes a watcher.
+        """
+        now = self._clock.now()
+        if self._look_at is None or now < self._look_at or self._watch.waits:
+            return False
+        self._look_at = now + LOOK_EVERY
+        try:
+            if self._due_soon.any(now, ahead):
+                return False
+            if not self._watch.holds:
+                return True
+            self._record(self._watch.finish())
+            self._watch.end(idle=True)
+            if not self._due_soon.any(self._clock.now(), ahead, consistent=True):
+                return True
+        except UnavailableError as error:
+            self._notices.warn("the watcher stays awake", error)
+        return False
 
     def turn(self, now: datetime) -> datetime:
         """Do one step at *now*. Returns when to do the next."""

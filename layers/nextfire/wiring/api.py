@@ -7,7 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
-from nextfire.adapters.aws.clients import dynamodb, dynamodb_fail_fast, s3, s3_presigner
+from nextfire.adapters.aws.clients import (
+    dynamodb,
+    dynamodb_fail_fast,
+    lambda_functions,
+    s3,
+    s3_presigner,
+)
+from nextfire.adapters.aws.wakers import LambdaWaker
 from nextfire.adapters.dynamodb.bucket_store import DynamoDbBucketStore
 from nextfire.adapters.dynamodb.change_stamp import with_changed_by
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
@@ -27,6 +34,7 @@ from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.requests import BucketStore, RequestStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.scripts import RunFiles, ScriptShelf
+from nextfire.domain.ports.waker import Waker
 from nextfire.settings import ApiSettings, EmbeddedSettings
 
 
@@ -47,6 +55,8 @@ class ApiPorts:
     files: RunFiles
     shelf: ScriptShelf
     note_change: Callable[[str, str, datetime], None]
+    waker: Waker | None = None
+    """None: watchers do not sleep."""
 
 
 def api_ports(settings: ApiSettings, changed_by: Callable[[], str | None]) -> ApiPorts:
@@ -84,4 +94,9 @@ def api_ports(settings: ApiSettings, changed_by: Callable[[], str | None]) -> Ap
         files=S3RunFiles(s3(), bucket=settings.outputs_bucket),
         shelf=S3ScriptShelf(s3(), s3_presigner, bucket=settings.scripts_bucket),
         note_change=requests.note,
+        waker=(
+            LambdaWaker(lambda_functions(), function=settings.watcher_function)
+            if settings.watcher_function
+            else None
+        ),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 from nextfire.adapters.aws.clients import (
     SystemClock,
@@ -19,6 +20,8 @@ from nextfire.adapters.aws.clients import (
 )
 from nextfire.adapters.aws.event_bus import EventBridgeEventBus
 from nextfire.adapters.aws.secrets import AwsSecrets
+from nextfire.adapters.aws.wakers import EventWaker
+from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
@@ -36,6 +39,8 @@ from nextfire.adapters.sqs.run_queue import SqsDeadLetters, SqsRunQueue
 from nextfire.domain.packages import PUBLIC_INDEX
 from nextfire.domain.ports.access import JobRole, Secrets
 from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.due import DueStore
+from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.scripts import ScriptStore
 from nextfire.domain.ports.targets import TargetRunner
 from nextfire.domain.target import TargetKind
@@ -49,6 +54,7 @@ from nextfire.settings import (
 from nextfire.targets.by_kind import TargetsByKind
 from nextfire.targets.script.runner import ScriptTarget
 from nextfire.usecases.executor_config import ExecutorConfig
+from nextfire.usecases.wake_watchers import WakeNotices, WakeWatchers, WakingDue, WakingRuns
 from nextfire.wiring.calls import call_target
 from nextfire.wiring.executor import CHILDREN_AT_ONCE, ExecutorPorts
 
@@ -68,7 +74,7 @@ def executor_config(settings: ExecutorSettings, *, worker: str) -> ExecutorConfi
     )
 
 
-def executor_ports(settings: ExecutorSettings) -> ExecutorPorts:
+def executor_ports(settings: ExecutorSettings, notices: WakeNotices) -> ExecutorPorts:
     """The adapters of an executor. Thread-safe.
 
     Raises:
@@ -79,20 +85,31 @@ def executor_ports(settings: ExecutorSettings) -> ExecutorPorts:
 
         return embedded.executor_ports(settings, local)
     database, clock = dynamodb(), SystemClock()
+    runs: RunStore = DynamoDbRunStore(
+        database,
+        table=settings.runs_table,
+        due_table=settings.due_table,  # for skipped runs that are redriven
+        shards=settings.write_shards,
+    )
+    due: DueStore = DynamoDbDueStore(
+        database,
+        table=settings.due_table,
+        shards=settings.write_shards,
+        executor=ThreadPoolExecutor(1),
+    )
+    if settings.control_table is not None:
+        wake = WakeWatchers(
+            DynamoDbControlStore(database, table=settings.control_table),
+            EventWaker(events(), bus=settings.event_bus),
+            notices,
+            shards=settings.write_shards,
+            groups=settings.groups,
+        )
+        runs, due = cast("RunStore", WakingRuns(runs, wake)), cast("DueStore", WakingDue(due, wake))
     return ExecutorPorts(
         jobs=DynamoDbJobStore(database, table=settings.jobs_table),
-        runs=DynamoDbRunStore(
-            database,
-            table=settings.runs_table,
-            due_table=settings.due_table,  # for skipped runs that are redriven
-            shards=settings.write_shards,
-        ),
-        due=DynamoDbDueStore(
-            database,
-            table=settings.due_table,
-            shards=settings.write_shards,
-            executor=ThreadPoolExecutor(1),
-        ),
+        runs=runs,
+        due=due,
         files=S3RunFiles(s3(), bucket=settings.outputs_bucket),
         target=_target(settings, clock),
         dead_letters=SqsDeadLetters(sqs(), queue_url=settings.dlq_url),

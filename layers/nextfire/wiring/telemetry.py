@@ -76,6 +76,12 @@ class Telemetry:
         """Log an error that an operator must look at."""
         self.logger.error(what, **_details(why))
 
+    def wake_up_lost(self, why: Exception) -> None:
+        """Log and count a watcher that could not be woken."""
+        with self._turn:
+            self.count(Metric.WAKE_UPS_LOST)
+        self.warn("a watcher was not woken: what is due waits for the next tick", why)
+
     def took_lease(self, group: int, epoch: int) -> None:
         self._flush_ticks()  # a process can serve several groups, one after the other
         self._group = group

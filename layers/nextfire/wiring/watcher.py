@@ -14,6 +14,7 @@ from nextfire.domain.ports.queues import RunQueue
 from nextfire.domain.ports.runs import RunStore
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.dispatch.tick import BUDGET, Dispatch
+from nextfire.usecases.due_soon import DueSoon
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.watch import Watch
 from nextfire.usecases.watcher_life import WatcherLife, WatcherNotices
@@ -55,8 +56,12 @@ def build_dispatcher(
     shares: Shares,
     epoch: int,
     budget: int = BUDGET,
+    *,
+    nothing_parked: bool = False,
 ) -> Dispatch:
-    """The use case that dispatches for the lease holder with this *epoch*."""
+    """The use case that dispatches for the lease holder with this *epoch*. *nothing_parked*: see
+    `Dispatch`.
+    """
     return Dispatch(
         jobs=ports.jobs,
         due=ports.due,
@@ -71,6 +76,7 @@ def build_dispatcher(
         shards=shards,
         epoch=epoch,
         shares=shares,
+        nothing_parked=nothing_parked,
     )
 
 
@@ -79,7 +85,14 @@ def build_watch(ports: WatcherPorts, config: WatcherConfig, notices: WatcherNoti
 
     def dispatcher(lease: Lease) -> Dispatch:
         notices.took_lease(config.group, lease.epoch)
-        return build_dispatcher(ports, config.shards, config.shares, lease.epoch, config.budget)
+        return build_dispatcher(
+            ports,
+            config.shards,
+            config.shares,
+            lease.epoch,
+            config.budget,
+            nothing_parked=lease.idle,
+        )
 
     return Watch(HoldLease(ports.control, group=config.group, holder=config.holder), dispatcher)
 
@@ -88,4 +101,5 @@ def build_watcher(
     ports: WatcherPorts, config: WatcherConfig, notices: WatcherNotices
 ) -> WatcherLife:
     """A watcher's process. Each invocation runs one `WatcherLife.live`."""
-    return WatcherLife(build_watch(ports, config, notices), ports.clock, notices)
+    due_soon = DueSoon(ports.due, ports.control, ports.executor, shards=config.shards)
+    return WatcherLife(build_watch(ports, config, notices), ports.clock, notices, due_soon)

@@ -50,7 +50,7 @@ def worker_ports(
     else:
         inbox = SqsInbox(sqs(long_poll=True), queue_url=settings.queue_url)
     return WorkerPorts(
-        executor=executor_ports(settings),
+        executor=executor_ports(settings, telemetry),
         inbox=inbox,
         journal=journal,
         service_clock=service_clock(settings),

@@ -29,6 +29,7 @@ from nextfire.domain.errors import UnavailableError
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_events import EventBridgeClient
+    from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_secretsmanager import SecretsManagerClient
     from mypy_boto3_sqs import SQSClient
@@ -85,6 +86,10 @@ def s3_presigner() -> S3Client:
 
 def events() -> EventBridgeClient:
     return cast("EventBridgeClient", _lazy("events"))
+
+
+def lambda_functions() -> LambdaClient:
+    return cast("LambdaClient", _lazy("lambda"))
 
 
 def secretsmanager() -> SecretsManagerClient:

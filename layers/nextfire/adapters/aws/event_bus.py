@@ -10,6 +10,7 @@ from nextfire.domain.events import SOURCE, Event
 
 if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient
+    from mypy_boto3_events.type_defs import PutEventsRequestEntryTypeDef
 
 
 class EventBridgeEventBus:
@@ -21,24 +22,31 @@ class EventBridgeEventBus:
 
     def put(self, event: Event) -> None:
         with translated("put event"):
-            answer = self._client.put_events(
-                Entries=[
-                    {
-                        "EventBusName": self._bus,
-                        "Source": SOURCE,
-                        "DetailType": event.kind,
-                        "Detail": json.dumps(event.detail),
-                        "Time": event.at,
-                    }
-                ]
+            put_event(
+                self._client,
+                {
+                    "EventBusName": self._bus,
+                    "Source": SOURCE,
+                    "DetailType": event.kind,
+                    "Detail": json.dumps(event.detail),
+                    "Time": event.at,
+                },
             )
-            if answer["FailedEntryCount"]:
-                # The request succeeded, but its entry failed: the response holds the error.
-                entry = answer["Entries"][0]
-                refusal = {
-                    "Error": {
-                        "Code": entry.get("ErrorCode", ""),
-                        "Message": entry.get("ErrorMessage", ""),
-                    }
-                }
-                raise RefusedError(refusal, "PutEvents")
+
+
+def put_event(client: EventBridgeClient, entry: PutEventsRequestEntryTypeDef) -> None:
+    """Publish one event.
+
+    Raises:
+        RefusedError: The request succeeded, but its entry failed.
+    """
+    answer = client.put_events(Entries=[entry])
+    if answer["FailedEntryCount"]:
+        failed = answer["Entries"][0]
+        refusal = {
+            "Error": {
+                "Code": failed.get("ErrorCode", ""),
+                "Message": failed.get("ErrorMessage", ""),
+            }
+        }
+        raise RefusedError(refusal, "PutEvents")

@@ -75,6 +75,7 @@ LEASE: tuple[Field[Lease], ...] = (
     Field("epoch", _COUNT, required=True),
     Field("beat", _COUNT, required=True),
     Field("released", _BOOLEAN, unless=False),
+    Field("idle", _BOOLEAN, unless=False),
 )
 CURSOR: tuple[Field[Cursor], ...] = (
     Field("minute", INSTANT, required=True),

@@ -59,9 +59,11 @@ class DynamoDbControlStore:
         self._client = client
         self._table = table
 
-    def lease(self, group: int) -> Lease | None:
+    def lease(self, group: int, *, consistent: bool = False) -> Lease | None:
         with translated("read lease"):
-            answer = self._client.get_item(TableName=self._table, Key=_lease_key(group))
+            answer = self._client.get_item(
+                TableName=self._table, Key=_lease_key(group), ConsistentRead=consistent
+            )
         return decode_lease(answer["Item"]) if "Item" in answer else None
 
     def replace_lease(self, group: int, was: Lease | None, to: Lease) -> bool:

@@ -46,7 +46,7 @@ class SqliteControlStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def lease(self, group: int) -> Lease | None:
+    def lease(self, group: int, *, consistent: bool = False) -> Lease | None:  # noqa: ARG002
         item = self._get("read lease", f"lease#{group}")
         return None if item is None else decode_lease(item)
 

@@ -16,12 +16,15 @@ class Lease:
 
     `epoch` grows with every change of holder. `beat` counts renewals: a standby takes over after it
     has not changed for the lease's duration, so the clocks of holder and standby need not agree.
+    `released`: it has no holder. `idle`: its last holder released it because nothing was due soon,
+    and no entry was parked; the next holder's first lease keeps it.
     """
 
     holder: str
     epoch: int
     beat: int
     released: bool = False
+    idle: bool = False
 
 
 class ControlStore(Protocol):
@@ -29,9 +32,10 @@ class ControlStore(Protocol):
     per minute for tenants with a quota.
     """
 
-    def lease(self, group: int) -> Lease | None:
-        """Return the group's lease, possibly slightly stale; None if there never was one. A lease
-        that does not decode is returned as one without holder that is never renewed.
+    def lease(self, group: int, *, consistent: bool = False) -> Lease | None:
+        """Return the group's lease, possibly slightly stale unless *consistent*; None if there
+        never was one. A lease that does not decode is returned as one without holder that is never
+        renewed.
         """
 
     def replace_lease(self, group: int, was: Lease | None, to: Lease) -> bool:

@@ -35,7 +35,7 @@ class MemoryControlStore:
         self.moved.setdefault(shard, (from_ms(0), 0))
         self._lost.add(shard)
 
-    def lease(self, group: int) -> Lease | None:
+    def lease(self, group: int, *, consistent: bool = False) -> Lease | None:  # noqa: ARG002
         return self.leases.get(group)
 
     def replace_lease(self, group: int, was: Lease | None, to: Lease) -> bool:

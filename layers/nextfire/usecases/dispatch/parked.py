@@ -36,8 +36,10 @@ class ParkedEntries:
     starts without it, and reads each bucket of the next hour once.
     """
 
-    def __init__(self, due: DueStore) -> None:
+    def __init__(self, due: DueStore, *, none: bool = False) -> None:
+        """*none*: it is known that no entry is parked, so that the hour need not be read."""
         self._due = due
+        self._none = none
         self._lock = threading.Lock()
         self._known: dict[int, dict[datetime, set[str]]] = defaultdict(dict)
         self._unread: dict[int, list[datetime]] = {}
@@ -51,6 +53,12 @@ class ParkedEntries:
         with self._lock:
             buckets = (tenants for known in self._known.values() for tenants in known.values())
             return set().union(*buckets)
+
+    def might_be_any(self, shards: Collection[int]) -> bool:
+        """Whether an entry of *shards* may be parked: one is known, or a bucket is not yet read."""
+        with self._lock:
+            unread = any(shard not in self._unread or self._unread[shard] for shard in shards)
+            return unread or any(self._known[shard] for shard in shards)
 
     def note(self, minute: datetime, tenants: Collection[str]) -> None:
         """Remember that entries of *tenants* were parked in the buckets of *minute*."""
@@ -96,7 +104,7 @@ class ParkedEntries:
         with self._lock:
             present = floor_minute(now)
             if shard not in self._unread:
-                minutes = range(1, PARKED_AT_MOST // MINUTE + 2)
+                minutes = range(1, 1 if self._none else PARKED_AT_MOST // MINUTE + 2)
                 self._unread[shard] = [present + n * MINUTE for n in minutes]
             known = self._known[shard]
             for minute in [each for each in known if each <= present]:

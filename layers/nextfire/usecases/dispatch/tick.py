@@ -61,6 +61,7 @@ class Dispatch:
         executor: Runs single calls concurrently.
         lanes: Runs up to `at_once` batches concurrently; the calls of a batch are sequential.
         budget: Maximum number of entries in memory.
+        nothing_parked: No entry was parked when this watcher took its lease.
     """
 
     def __init__(
@@ -79,7 +80,9 @@ class Dispatch:
         shares: Shares,
         at_once: int = 1,
         budget: int = BUDGET,
+        nothing_parked: bool = False,
     ) -> None:
+        self._shards = shards
         self._jobs = jobs
         self._due = due
         self._clock = clock
@@ -92,7 +95,7 @@ class Dispatch:
         self._report = TickReport()
         self._error: UnavailableError | None = None
         self._holding = holding = HeldEntries(shares.weights, budget)
-        self._parked = parked = ParkedEntries(due)
+        self._parked = parked = ParkedEntries(due, none=nothing_parked)
         self._waiting = waiting = Postponer(due, holding, parked, clock, shares.quotas)
         self._quarantine = Quarantine(jobs, due)
         self._deciding = Decider(jobs, executor, holding, waiting)
@@ -118,6 +121,14 @@ class Dispatch:
     def backlog(self) -> int:
         """Number of entries held."""
         return len(self._holding)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no entry is held, being dispatched or parked. The last is known when the buckets
+        of the next hour have been read.
+        """
+        busy = self._in_flight or self._parked.might_be_any(self._shards)
+        return not busy and not self.backlog
 
     @property
     def next_at(self) -> datetime | None:

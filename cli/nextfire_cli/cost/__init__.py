@@ -1,0 +1,1 @@
+"""The cost of runs: prices, measured usage, and what other schedulers charge."""

@@ -1,0 +1,65 @@
+"""Whether anything is due soon in the shards of a watcher group."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from concurrent.futures import Executor
+from datetime import datetime, timedelta
+
+from nextfire.domain.instants import MINUTE, floor_minute
+from nextfire.domain.ports.control import ControlStore
+from nextfire.domain.ports.due import DueStore
+
+_BEHIND = 5 * MINUTE
+"""Distance of a cursor from which the buckets after it are assumed to have entries."""
+
+
+class DueSoon:
+    """Looks for entries of *shards* from their cursors on. Any watcher may ask, also a standby."""
+
+    def __init__(
+        self,
+        due: DueStore,
+        control: ControlStore,
+        executor: Executor,
+        *,
+        shards: Collection[int],
+    ) -> None:
+        self._due = due
+        self._control = control
+        self._executor = executor
+        self._shards = shards
+
+    def any(self, now: datetime, ahead: timedelta, *, consistent: bool = False) -> bool:
+        """Whether an entry is due until *now* + *ahead*, or may be.
+
+        Args:
+            now: The time.
+            ahead: How far to look.
+            consistent: See every entry that was acknowledged before the call.
+
+        Raises:
+            UnavailableError: A store did not answer.
+        """
+        cursors = self._control.cursors(self._shards)
+        if len(cursors) < len(self._shards) or min(cursors.values()) < now - _BEHIND:
+            return True
+        until = now + ahead
+        asked = [
+            (minute, shard)
+            for shard, cursor in cursors.items()
+            for minute in _minutes(cursor, until)
+        ]
+
+        def found(bucket: tuple[datetime, int]) -> bool:
+            minute, shard = bucket
+            before = until if minute + MINUTE > until else None
+            entries = self._due.read(minute, shard, before=before, consistent=consistent, page=1)
+            return next(entries, None) is not None
+
+        return any([*self._executor.map(found, asked)])
+
+
+def _minutes(first: datetime, until: datetime) -> list[datetime]:
+    count = (floor_minute(until) - first) // MINUTE + 1
+    return [first + n * MINUTE for n in range(count)]

@@ -1,0 +1,165 @@
+"""Wake the watchers of a group when an entry is stored that is due before their next tick.
+
+The stores here pass everything on to another store, and wake watchers after a due entry was stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from nextfire.domain.due import DueEntry
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.job import Job
+from nextfire.domain.ports.control import ControlStore
+from nextfire.domain.ports.due import DueStore
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.runs import Claim, RunStore
+from nextfire.domain.ports.waker import Waker
+from nextfire.domain.run import Run, RunState
+
+BEFORE_NEXT_TICK = timedelta(seconds=75)
+"""An entry that is due later is found by the next tick: a minute, and a quarter for its delay."""
+AGAIN_AFTER = timedelta(milliseconds=500)
+"""A process wakes a group at most that often. Less than the shortest life of a watcher, so that the
+watcher that was woken before finds what was stored meanwhile.
+"""
+
+
+class WakeNotices(Protocol):
+    """Reports wake-ups that were lost."""
+
+    def wake_up_lost(self, why: Exception) -> None:
+        """Count a watcher that could not be woken: entries may wait for the next tick."""
+
+
+class WakeWatchers:
+    """Wakes the watchers of a group if all of them sleep. Thread-safe.
+
+    Call it after the entries were stored: a watcher releases its lease before it looks for entries
+    a last time. So either it finds the entry, or this finds the lease released.
+
+    Args:
+        control: The leases.
+        waker: Starts watchers.
+        notices: Receives wake-ups that were lost.
+        shards: Number of write shards.
+        groups: Number of watcher groups.
+    """
+
+    def __init__(
+        self,
+        control: ControlStore,
+        waker: Waker,
+        notices: WakeNotices,
+        *,
+        shards: int,
+        groups: int,
+    ) -> None:
+        self._control = control
+        self._waker = waker
+        self._notices = notices
+        self._shards = shards
+        self._groups = groups
+        self._woken_at: dict[int, datetime] = {}
+
+    def stored(self, entries: Iterable[DueEntry | None], now: datetime) -> None:
+        """Wake the watchers of *entries* that are due before the next tick. Never raises because a
+        store or a watcher is not available: *entries* are stored, and the next tick finds them.
+        """
+        soon = {
+            entry.job.shard(self._shards) % self._groups
+            for entry in entries
+            if entry is not None and entry.at < now + BEFORE_NEXT_TICK
+        }
+        for group in sorted(soon):
+            try:
+                self._wake(group, now)
+            except UnavailableError as error:
+                self._notices.wake_up_lost(error)
+
+    def _wake(self, group: int, now: datetime) -> None:
+        woken_at = self._woken_at.get(group)
+        if woken_at is not None and timedelta() <= now - woken_at < AGAIN_AFTER:
+            return
+        lease = self._control.lease(group, consistent=True)
+        if lease is None or lease.released:
+            self._waker.wake(group)
+            self._woken_at[group] = now
+
+
+class WakingJobs:
+    """A `JobStore`."""
+
+    def __init__(self, store: JobStore, wake: WakeWatchers) -> None:
+        self._store = store
+        self._wake = wake
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 — as the store has it
+        return getattr(self._store, name)
+
+    def create(
+        self,
+        job: Job,
+        first: DueEntry | None,
+        now: datetime,
+        *,
+        former: Job | None = None,
+        most: int | None = None,
+    ) -> Job | None:
+        there = self._store.create(job, first, now, former=former, most=most)
+        self._wake.stored([first], now)
+        return there
+
+    def update(
+        self,
+        job: Job,
+        entry: DueEntry | None,
+        now: datetime,
+        *,
+        counts: int = 0,
+        most: int | None = None,
+    ) -> bool:
+        stored = self._store.update(job, entry, now, counts=counts, most=most)
+        self._wake.stored([entry], now)
+        return stored
+
+
+class WakingRuns:
+    """A `RunStore`."""
+
+    def __init__(self, store: RunStore, wake: WakeWatchers) -> None:
+        self._store = store
+        self._wake = wake
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 — as the store has it
+        return getattr(self._store, name)
+
+    def redrive(
+        self, run: Run, entry: DueEntry, now: datetime, *, was: RunState = RunState.DEAD
+    ) -> Claim:
+        claim = self._store.redrive(run, entry, now, was=was)
+        self._wake.stored([entry], now)
+        return claim
+
+    def request(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
+        claim = self._store.request(run, entry, now)
+        self._wake.stored([entry], now)
+        return claim
+
+
+class WakingDue:
+    """A `DueStore`."""
+
+    def __init__(self, store: DueStore, wake: WakeWatchers) -> None:
+        self._store = store
+        self._wake = wake
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 — as the store has it
+        return getattr(self._store, name)
+
+    def put(self, entries: Collection[DueEntry], now: datetime) -> set[DueEntry]:
+        stored = self._store.put(entries, now)
+        self._wake.stored(stored, now)
+        return stored

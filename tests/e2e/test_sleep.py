@@ -1,0 +1,78 @@
+"""Watchers sleep, and are woken by what is due soon. EventBridge's ticks are off meanwhile."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nextfire.adapters.aws.wakers import WAKE_SOURCE
+from tests.e2e.conftest import Stack
+
+_FALLS_ASLEEP_WITHIN = 240
+_A_WHILE = 60
+
+
+@pytest.fixture
+def asleep(stack: Stack) -> Iterator[None]:
+    """All watchers sleep, and no tick wakes them."""
+    events = stack.client("events")
+    rules = [
+        rule["Name"]
+        for rule in events.list_rules()["Rules"]
+        if "minute)" in rule.get("ScheduleExpression", "")
+    ]
+    assert rules
+    for name in rules:
+        events.disable_rule(Name=name)
+    try:
+        deadline = time.monotonic() + _FALLS_ASLEEP_WITHIN
+        while not lease_of(stack).get("released"):
+            assert time.monotonic() < deadline, "the watchers do not fall asleep"
+            time.sleep(1)
+        yield
+    finally:
+        for name in rules:
+            events.enable_rule(Name=name)
+
+
+def lease_of(stack: Stack) -> dict[str, Any]:
+    table = stack.outputs()["ControlTable"]
+    key = {"id": {"S": "lease#0"}}
+    item: dict[str, Any] = stack.client("dynamodb").get_item(TableName=table, Key=key)["Item"]
+    return item
+
+
+@pytest.mark.usefixtures("asleep")
+def test_a_delay_of_five_seconds_is_served_without_a_tick(stack: Stack) -> None:
+    stack.put_script("default", "hello", "print('awake')")
+    due = {"type": "DELAY", "schedule": "PT5S", "target": {"handler": "hello"}}
+    with stack.api() as api:
+        job = api.post("/v1/jobs", json=due).raise_for_status().json()
+        path = f"/v1/jobs/{job['jobId']}/executions"
+        deadline = time.monotonic() + _A_WHILE
+        runs: list[dict[str, Any]] = []
+        while not runs and time.monotonic() < deadline:
+            items = api.get(path).raise_for_status().json()["items"]
+            runs = [run for run in items if run["state"] == "SUCCEEDED"]
+            time.sleep(0.2)
+    assert [run["stdout"] for run in runs] == ["awake\n"]
+
+
+@pytest.mark.usefixtures("asleep")
+def test_an_executor_wakes_a_watcher(stack: Stack) -> None:
+    before = lease_of(stack)["epoch"]
+    detail = json.dumps({"group": 0})
+    entry = {
+        "EventBusName": stack.outputs()["EventBus"],
+        "Source": WAKE_SOURCE,
+        "DetailType": "Entry due soon",
+        "Detail": detail,
+    }
+    answer = stack.client("events", role="worker-default").put_events(Entries=[entry])
+    assert not answer["FailedEntryCount"]
+    deadline = time.monotonic() + _A_WHILE
+    while lease_of(stack)["epoch"] == before and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert lease_of(stack)["epoch"] != before
