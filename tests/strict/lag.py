@@ -60,6 +60,7 @@ class Lag:
             before[identity] = found.get("Item")
         answer = await proceed(call)
         if answer.ok:
+            self._forget()
             until = self.here.now() + self.here.strictness.lag_seconds
             for identity, image in before.items():
                 self._images.setdefault(identity, (image, until))
