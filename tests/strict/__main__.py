@@ -38,9 +38,9 @@ async def _serve(upstream: str, port: int, strictness: Strictness) -> None:
     stop, proxies = asyncio.Event(), list[StrictProxy]()
     for sig in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sig, stop.set)
-    with socket.create_server(("127.0.0.1", port)) as listener:
-        print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
-        await run(upstream, strictness, listener, stop, proxies.append)
+    listener = socket.create_server(("127.0.0.1", port))
+    print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
+    await run(upstream, strictness, listener, stop, proxies.append)
     print(json.dumps(proxies[0].report()), flush=True)
 
 

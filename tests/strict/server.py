@@ -135,9 +135,9 @@ async def run(
     stop: asyncio.Event,
     started: Callable[[StrictProxy], None] = lambda _proxy: None,
 ) -> None:
-    """Serve on *listener* until *stop*. *started* gets the proxy before the first call."""
+    """Serve on *listener*, and close it, until *stop*. *started* gets the proxy at once."""
     config = Config()
-    config.bind = [f"fd://{listener.fileno()}"]
+    config.bind = [f"fd://{listener.detach()}"]
     config.keep_alive_timeout = 3600
     config.graceful_timeout = 0
     config.shutdown_timeout = 1

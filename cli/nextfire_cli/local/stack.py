@@ -122,7 +122,7 @@ class LocalStack:
         self, root: Path, *, state: Path | None = None, strict: Sequence[str] | None = None
     ) -> None:
         self._root = root.resolve()
-        self._strict = strict
+        self.strict = strict
         self._stand_in: StandIn | None = None
         self._cache = self._root / ".nextfire"
         # The folder itself must not be a link, see `check_state`.
@@ -318,7 +318,7 @@ class LocalStack:
         self._territory.mkdir(parents=True, exist_ok=True)
         self._choose_port()
         report(f"starting MiniStack on {_HOST}:{self._port}")
-        self._stand_in = None if self._strict is None else StandIn(self._root, self._strict)
+        self._stand_in = None if self.strict is None else StandIn(self._root, self.strict)
         self._start_emulator()
         if self._stand_in:
             report(f"enforcing AWS's limits on {self._stand_in.address}")
@@ -549,14 +549,18 @@ class LocalStack:
         )
 
     def _await_health(self, endpoint: str) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while True:
-            response = httpx2.get(f"{endpoint}/v1/health", timeout=30)
-            if response.is_success:
-                return
+            try:
+                response = httpx2.get(f"{endpoint}/v1/health", timeout=30)
+                if response.is_success:
+                    return
+                answer = f"{response.status_code}: {response.text}"
+            except httpx2.TimeoutException:  # the function starts, on a busy machine
+                answer = "nothing"
             if time.monotonic() > deadline:
                 raise LocalStackError(
-                    f"The API answers {response.status_code} to a health check: {response.text}\n"
+                    f"The API answers a health check with {answer}\n"
                     f"See {self._logs / 'ministack.log'}."
                 )
             time.sleep(0.2)
