@@ -57,7 +57,7 @@ mutants: install ## Take away each guard that the design leans on; an hour
 fuzz: install ## Feed the API and the decoders what nobody would write; EXAMPLES=n (1000)
 	$(PROVE).fuzz --examples $(or $(EXAMPLES),1000)
 
-soak: install ## Kill processes of a local stack at random, account for all; MINUTES=n (10), STACK=embedded
+soak: install ## Kill processes of a local stack at random, account for all; MINUTES=n (10), STACK=strict or embedded
 	$(PROVE).soak --minutes $(or $(MINUTES),10) --stack $(or $(STACK),emulator)
 
 check: install ## Lint, format, types, import contracts

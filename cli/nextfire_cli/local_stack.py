@@ -30,7 +30,8 @@ def up(
     strict: Annotated[
         bool,
         typer.Option(
-            help="With --emulator: enforce AWS's limits, and imitate its latency and its faults."
+            "--strict",
+            help="With --emulator: enforce AWS's limits, and imitate its latency and its faults.",
         ),
     ] = False,
 ) -> None:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -34,6 +35,9 @@ end then waits for it. Do not change the project meanwhile: a restart would depl
 killed: the emulator itself. It keeps its state (tables, queues, files) only over a clean stop, so a
 restart stops it cleanly. A crash of the database or the queue is AWS's to survive and is not tested
 here.
+
+--stack strict: the same behind the stand-in for AWS, which enforces AWS's limits and adds its
+latencies and faults (docs/internals/testing.md).
 
 --stack embedded: the embedded stack with three workers. Killed (SIGKILL): its parts, and the whole
 of it: a restart is a kill of all processes in a random order.
@@ -63,6 +67,7 @@ def main(arguments: Sequence[str]) -> int:
 
 _STACKS: Mapping[str, Callable[[Path, Tell], Target]] = {
     "emulator": SoakStack,
+    "strict": partial(SoakStack, strict=()),
     "embedded": EmbeddedSoakStack,
 }
 _WRONG = ("lost", "double_effects", "others", "repeated_without_kill")

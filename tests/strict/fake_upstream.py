@@ -135,3 +135,16 @@ def code(answer: Answer) -> str:
 
 def key(job: str) -> Document:
     return {"job": {"S": job}}
+
+
+def put(job: str, **more: Any) -> Document:
+    return {"TableName": TABLE, "Item": key(job) | more}
+
+
+def times_until(tested: Bench, refused: str, service: str, operation: str, **request: Any) -> int:
+    """How many calls are accepted before one gets the error *refused*, without time passing."""
+    for number in range(2_000):
+        if (found := code(tested.call(service, operation, **request))) == refused:
+            return number
+        assert not found
+    raise AssertionError("never refused")
