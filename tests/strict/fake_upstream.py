@@ -129,7 +129,7 @@ def call_of(service: str, operation: str, request: Document) -> Call:
 
 
 def code(answer: Answer) -> str:
-    """The error code of *answer*; empty if it is none."""
+    """The error code of *answer*; empty for a success."""
     return str(answer.document.get("__type", "")).rpartition("#")[2]
 
 

@@ -24,7 +24,7 @@ async def queue_attributes(upstream: Upstream, call: Call) -> Mapping[str, str]:
 @dataclass
 class FifoRate:
     """Counts calls, not messages: a batch of ten is one call. With high throughput the limit is per
-    region; a message group has one of its own.
+    region, and 300 for each message group.
     """
 
     here: Circumstances

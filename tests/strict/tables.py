@@ -54,7 +54,7 @@ class Tables:
 
 
 def account(call: Call) -> str:
-    """Emulators take a key of 12 digits for an account of its own; other keys share one."""
+    """Emulators treat each access key of 12 digits as a separate account; other keys share one."""
     return call.key if call.key.isdigit() else ""
 
 
