@@ -22,11 +22,11 @@ from tests.e2e.callback_server import CallbackServer, callback_server, json_of
 from tests.e2e.conftest import CALLER, Stack
 from tests.e2e.test_path import COUNTING, Document, until
 from tests.e2e.test_sequences import STEP
-from tests.strict.strictness import Strictness
 
-STRICT = Strictness(
-    seed=7, scale=0.005, lag_chance=0.3, fault_chance=0.02, reset_chance=0.02, latency_ms=2
-)
+STRICT = (
+    "seed=7", "scale=0.005", "latency_ms=2",
+    "lag_chance=0.3", "fault_chance=0.02", "reset_chance=0.02",
+)  # fmt: skip
 CROWD = 12
 """One-off jobs that are due at the same instant."""
 TIMES = 3
@@ -49,9 +49,7 @@ def outliving(stack: Stack) -> str:
 def strict(stack: Stack, outliving: str) -> Iterator[Stack]:
     """The stack of the other tests, behind the stand-in."""
     assert outliving
-    stack.restart(strict=())
-    address = f"{stack.info.aws_endpoint}/_strict"
-    httpx2.put(address, content=STRICT.model_dump_json()).raise_for_status()
+    stack.restart(strict=STRICT)
     try:
         yield stack
     finally:

@@ -65,9 +65,11 @@ def main(arguments: Sequence[str]) -> int:
     return exit_code(summary)
 
 
+_STRICT = ("scale=0.01", "lag_chance=0.2", "fault_chance=0.005", "reset_chance=0.005")
+"""So few jobs as a soak has are throttled only at such rates."""
 _STACKS: Mapping[str, Callable[[Path, Tell], Target]] = {
     "emulator": SoakStack,
-    "strict": partial(SoakStack, strict=()),
+    "strict": partial(SoakStack, strict=_STRICT),
     "embedded": EmbeddedSoakStack,
 }
 _WRONG = ("lost", "double_effects", "others", "repeated_without_kill")

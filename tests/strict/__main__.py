@@ -20,17 +20,23 @@ def main() -> None:
     parser.add_argument("--limits", action="store_true", help="print the table of limits, and end")
     parser.add_argument("--upstream", help="address of the emulator, http://127.0.0.1:4566")
     parser.add_argument("--port", type=int, default=0, help="to listen on; 0: any")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--scale", type=float, default=1.0, help="factor of all rates")
-    parser.add_argument("--off", default="", help=f"rules that do not act: {','.join(RULES)}")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help=f"a setting: {', '.join(Strictness.model_fields)}; rules: {', '.join(RULES)}",
+    )
     given = parser.parse_args()
     if given.limits:
         print(_table())
         return
     if not given.upstream:
         parser.error("--upstream is missing")
-    off = frozenset(name for name in given.off.split(",") if name)
-    strictness = Strictness(seed=given.seed, scale=given.scale, off=off)
+    try:
+        strictness = Strictness.of(given.set)
+    except ValueError as error:
+        parser.error(str(error))
     asyncio.run(_serve(given.upstream, given.port, strictness))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -38,6 +39,20 @@ class Strictness(BaseModel):
     account_concurrency: int = int(limit("account-concurrency"))
     outages: frozenset[str] = frozenset()
     """Services that answer each call with 503, for example `s3`."""
+
+    @classmethod
+    def of(cls, settings: Iterable[str]) -> Self:
+        """Settings as text, for example ``["scale=0.05", "off=lag,latency"]``; the last of a name
+        counts.
+
+        Raises:
+            ValueError: A name or a value is invalid.
+        """
+        given: dict[str, str | list[str]] = {}
+        for setting in settings:
+            name, _, value = setting.partition("=")
+            given[name] = value.split(",") if name in {"off", "outages"} else value
+        return cls.model_validate(given)
 
     @model_validator(mode="after")
     def _known_rules(self) -> Self:

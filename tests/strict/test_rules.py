@@ -31,6 +31,15 @@ def test_each_row_has_a_rule_a_source_and_a_date() -> None:
         assert len(row.dated) == len("2025-08")
 
 
+def test_settings_are_read_from_text() -> None:
+    read = Strictness.of(["scale=1", "off=lag,latency", "scale=0.05", "outages=s3"])
+    assert read == Strictness(
+        scale=0.05, off=frozenset({"lag", "latency"}), outages=frozenset({"s3"})
+    )
+    with pytest.raises(ValueError, match="scales"):
+        Strictness.of(["scales=1"])
+
+
 def test_an_unknown_rule_is_not_switched_off() -> None:
     with pytest.raises(ValueError, match="unknown rules: \\['latancy'\\]"):
         Strictness(off=frozenset({"latancy"}))

@@ -115,7 +115,7 @@ class LocalStack:
     """The local stack of the project at *root*; its data are in *state*, by default `.nextfire/`.
 
     One process at a time may start it. All its processes listen on the loopback only. *strict*:
-    put the stand-in that enforces AWS's limits in front of the emulator, with these options.
+    put the stand-in that enforces AWS's limits in front of the emulator, with these settings.
     """
 
     def __init__(
@@ -321,7 +321,9 @@ class LocalStack:
         self._stand_in = None if self.strict is None else StandIn(self._root, self.strict)
         self._start_emulator()
         if self._stand_in:
-            report(f"enforcing AWS's limits on {self._stand_in.address}")
+            report(
+                f"enforcing AWS's limits; {self._stand_in.address}/_strict reports what they did"
+            )
             log = self._logs / f"{STAND_IN}.log"
             self._stand_in.start(self._processes, self._aws_endpoint, cwd=self._territory, log=log)
         fingerprint = self._fingerprint(context)

@@ -31,12 +31,12 @@ class StandIn:
     """Chooses an address at once, so that the emulator can hand it to functions.
 
     Args:
-        options: Of `python -m tests.strict`, for example ``("--seed", "7")``.
+        settings: Of `tests/strict/strictness.py`, for example ``("seed=7",)``.
     """
 
-    def __init__(self, root: Path, options: Sequence[str]) -> None:
+    def __init__(self, root: Path, settings: Sequence[str]) -> None:
         self._root = root
-        self._options = options
+        self._settings = (f"scale={SCALE}", *settings)
         with socket.socket() as probe:
             probe.bind((_HOST, 0))
             self._port = probe.getsockname()[1]
@@ -62,7 +62,8 @@ class StandIn:
             NAME,
             [
                 sys.executable, "-P", "-m", "tests.strict", "--upstream", upstream,
-                "--port", str(self._port), "--scale", str(SCALE), *self._options,
+                "--port", str(self._port),
+                *(part for setting in self._settings for part in ("--set", setting)),
             ],
             environment={
                 **inherited_environment(), "PYTHONPATH": str(self._root), "TMPDIR": str(cwd),
