@@ -52,7 +52,7 @@ async def _serve(upstream: str, port: int, strictness: Strictness) -> None:
 
 def _table() -> str:
     rows = [
-        f"{name:20} {row.rule:12} {row.value:>10,g} {row.unit} | {row.source} | {row.dated}"
+        f"{name:20} {row.rule:12} {row.value:>9,} {row.unit} | {row.source} | {row.dated}"
         for name, row in TABLE.items()
     ]
     regions = ", ".join(f"{name} {calls:,}" for name, calls in HIGH_THROUGHPUT.items())
