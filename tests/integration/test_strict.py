@@ -92,10 +92,15 @@ def test_other_calls_pass_unchanged(s3: S3Client, bucket: str) -> None:
 
 
 @boto3_only
-def test_a_closed_connection_is_seen_as_one(sqs: SQSClient, strict: StandInThread) -> None:
+def test_a_closed_connection_is_seen_as_one(
+    sqs: SQSClient, s3: S3Client, bucket: str, strict: StandInThread
+) -> None:
+    """Without any byte of a response: half of one would have no headers of its service."""
     strict.enforce("resets", reset_chance=1)
     with pytest.raises(ConnectionClosedError):
         sqs.list_queues()
+    with pytest.raises(ConnectionClosedError):
+        s3.get_object(Bucket=bucket, Key="a")
 
 
 def test_the_adapters_see_a_closed_connection(

@@ -6,11 +6,13 @@ import asyncio
 import json
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
+from hypercorn.protocol.events import StreamClosed
+from hypercorn.protocol.http_stream import HTTPStream
 
 from tests.strict.exchange import LOST, Answer, Call, Document, parsed
 from tests.strict.proxy import StrictProxy
@@ -37,6 +39,9 @@ class Emulator:
             timeout=httpx2.Timeout(920, connect=5), trust_env=False,
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
         )  # fmt: skip
+
+    async def close(self) -> None:
+        await self._client.aclose()
 
     async def send(self, call: Call) -> Answer:
         url = self._base.copy_with(raw_path=call.target)
@@ -116,10 +121,10 @@ class Server:
 
 async def _respond(send: Callable[[dict[str, Any]], Awaitable[None]], answer: Answer) -> None:
     if answer.lost:
-        # A response that ends before its body does: the server closes the connection.
-        headers = [(b"content-length", b"1")]
-        await send({"type": "http.response.start", "status": _OK, "headers": headers})
-        await send({"type": "http.response.body", "body": b"", "more_body": True})
+        # ASGI has no message for it: Hypercorn closes the connection of a stream that ends early.
+        stream = cast("HTTPStream", send.__self__)  # type: ignore[attr-defined]
+        stream.closed = True
+        await stream.send(StreamClosed(stream_id=stream.stream_id))
         return
     headers = list(answer.headers)
     if not any(name.lower() == b"content-length" for name, _ in headers):
@@ -142,6 +147,10 @@ async def run(
     config.graceful_timeout = 0
     config.shutdown_timeout = 1
     config.accesslog = None
-    proxy = StrictProxy(Emulator(upstream), strictness)
+    emulator = Emulator(upstream)
+    proxy = StrictProxy(emulator, strictness)
     started(proxy)
-    await serve(Server(proxy), config, shutdown_trigger=stop.wait)  # type: ignore[arg-type]
+    try:
+        await serve(Server(proxy), config, shutdown_trigger=stop.wait)  # type: ignore[arg-type]
+    finally:
+        await emulator.close()
