@@ -30,8 +30,8 @@ demo: $(BIN)/nextfire ## Start a local stack and watch a job run on it
 demo-aws: install ## The same on the AWS app, deployed into an emulator
 	$(BIN)/nextfire demo --emulator
 
-up: $(BIN)/nextfire ## Start the local stack; Ctrl-C stops it and keeps its data
-	$(BIN)/nextfire up
+up: $(if $(filter yes,$(STRICT)),install,$(BIN)/nextfire) ## Start the local stack; Ctrl-C stops it and keeps its data. STRICT=yes: the AWS app behind AWS's limits
+	$(BIN)/nextfire up $(if $(filter yes,$(STRICT)),--emulator --strict)
 
 down: $(BIN)/nextfire ## Stop the local stack and remove its data; also ends one that was left behind
 	$(BIN)/nextfire down --yes
@@ -57,7 +57,7 @@ mutants: install ## Take away each guard that the design leans on; an hour
 fuzz: install ## Feed the API and the decoders what nobody would write; EXAMPLES=n (1000)
 	$(PROVE).fuzz --examples $(or $(EXAMPLES),1000)
 
-soak: install ## Kill processes of a local stack at random, account for all; MINUTES=n (10), STACK=embedded
+soak: install ## Kill processes of a local stack at random, account for all; MINUTES=n (10), STACK=strict or embedded
 	$(PROVE).soak --minutes $(or $(MINUTES),10) --stack $(or $(STACK),emulator)
 
 check: install ## Lint, format, types, import contracts

@@ -27,6 +27,13 @@ def up(
     emulator: Annotated[
         bool, typer.Option(help="Deploy the AWS app into an emulator. Needs a checkout.")
     ] = False,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="With --emulator: enforce AWS's limits, and imitate its latency and its faults.",
+        ),
+    ] = False,
 ) -> None:
     """Start the local stack in the foreground. Ctrl-C stops it and keeps its jobs, runs and
     scripts.
@@ -36,12 +43,18 @@ def up(
     [bold]Examples[/]
       nextfire up
       nextfire up --workers 4
+      nextfire up --emulator --strict
     """
     from nextfire_cli.local.processes import InterruptedBySignal
     from nextfire_cli.local.state import LocalStackError
 
     caller = session.of(context)
-    stack = _local_stack(emulator=emulator)
+    if strict and not emulator:
+        raise CliError(
+            "--strict needs --emulator: the embedded stack does not call AWS.",
+            "Try: nextfire up --emulator --strict",
+        )
+    stack = _local_stack(emulator=emulator, strict=strict)
     try:
         with stack.running(caller.say, workers=workers) as info:
             caller.show({"endpoint": info.endpoint}, Text(f"nextfire is up: {info.endpoint}"))
@@ -55,11 +68,11 @@ def up(
     caller.say("Stopped. Jobs, runs and scripts are kept; `nextfire down` removes them.")
 
 
-def _local_stack(*, emulator: bool) -> "EmbeddedStack | LocalStack":
+def _local_stack(*, emulator: bool, strict: bool = False) -> "EmbeddedStack | LocalStack":
     if emulator:
         from nextfire_cli.local.stack import LocalStack
 
-        return LocalStack(session.project())
+        return LocalStack(session.project(), strict=() if strict else None)
     from nextfire_cli.local.embedded import EmbeddedStack
 
     return EmbeddedStack(session.local_root() / FOLDER, sources=session.sources())

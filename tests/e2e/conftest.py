@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -177,10 +177,11 @@ class Stack:
                 worker.wait()
             self._workers.remove(worker)
 
-    def restart(self) -> None:
-        """Stop everything and start it again with the same data."""
+    def restart(self, *, strict: Sequence[str] | None = None) -> None:
+        """Stop everything and start it again with the same data. *strict*: as of `LocalStack`."""
         self.end_workers()
         self.local.stop()
+        self.local.strict = strict
         self.info = self.local.start(
             lambda _line: None, workers=WORKERS, lease=LEASE, settings=_SETTINGS
         )

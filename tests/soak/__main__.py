@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -35,6 +36,9 @@ killed: the emulator itself. It keeps its state (tables, queues, files) only ove
 restart stops it cleanly. A crash of the database or the queue is AWS's to survive and is not tested
 here.
 
+--stack strict: the same behind the stand-in for AWS, which enforces AWS's limits and adds its
+latencies and faults (docs/internals/testing.md).
+
 --stack embedded: the embedded stack with three workers. Killed (SIGKILL): its parts, and the whole
 of it: a restart is a kill of all processes in a random order.
 
@@ -61,8 +65,11 @@ def main(arguments: Sequence[str]) -> int:
     return exit_code(summary)
 
 
+_STRICT = ("scale=0.01", "lag_chance=0.2", "fault_chance=0.005", "reset_chance=0.005")
+"""So few jobs as a soak has are throttled only at such rates."""
 _STACKS: Mapping[str, Callable[[Path, Tell], Target]] = {
     "emulator": SoakStack,
+    "strict": partial(SoakStack, strict=_STRICT),
     "embedded": EmbeddedSoakStack,
 }
 _WRONG = ("lost", "double_effects", "others", "repeated_without_kill")

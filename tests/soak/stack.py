@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -55,8 +55,15 @@ class SoakStack:
     """Four per worker; one for Lambda, where the emulator has a single poller."""
     on_lambda = 0.1
 
-    def __init__(self, folder: Path, report: Callable[[str], None]) -> None:
-        self._local = LocalStack(ROOT, state=folder / "stack")
+    def __init__(
+        self,
+        folder: Path,
+        report: Callable[[str], None],
+        *,
+        strict: Sequence[str] | None = None,
+    ) -> None:
+        """*strict*: as of `LocalStack`."""
+        self._local = LocalStack(ROOT, state=folder / "stack", strict=strict)
         self._folder = folder
         self._report = report
         self._processes = Processes(folder / "workers.json", territory=folder / "work")

@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize(("stack", "jobs"), [("emulator", 30), ("embedded", 100)])
+@pytest.mark.parametrize(("stack", "jobs"), [("emulator", 30), ("strict", 30), ("embedded", 100)])
 def test_a_short_soak_loses_nothing_and_does_nothing_twice(stack: str, jobs: int) -> None:
     command = [sys.executable, "-m", "tests.soak", "--stack", stack]
     command += ["--minutes", "1.5", "--jobs", str(jobs)]

@@ -930,6 +930,14 @@ def test_the_emulator_needs_a_checkout(call: Call, command: str) -> None:
     assert "not in a checkout" in result.stderr
 
 
+def test_the_embedded_stack_has_no_limits_of_aws(call: Call) -> None:
+    result = call("up", "--strict")
+
+    assert result.exit_code == 1
+    assert "--strict needs --emulator" in result.stderr
+    assert "nextfire up --emulator --strict" in result.stderr
+
+
 def test_down_without_a_stack_leaves_no_files(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

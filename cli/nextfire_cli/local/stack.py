@@ -36,6 +36,8 @@ from nextfire_cli.local.processes import (
     interrupts_raised,
 )
 from nextfire_cli.local.revival import Revival
+from nextfire_cli.local.stand_in import NAME as STAND_IN
+from nextfire_cli.local.stand_in import StandIn
 from nextfire_cli.local.state import (
     LocalStackError,
     Report,
@@ -112,11 +114,16 @@ class StackInfo(_Info):
 class LocalStack:
     """The local stack of the project at *root*; its data are in *state*, by default `.nextfire/`.
 
-    One process at a time may start it. All its processes listen on the loopback only.
+    One process at a time may start it. All its processes listen on the loopback only. *strict*:
+    put the stand-in that enforces AWS's limits in front of the emulator, with these settings.
     """
 
-    def __init__(self, root: Path, *, state: Path | None = None) -> None:
+    def __init__(
+        self, root: Path, *, state: Path | None = None, strict: Sequence[str] | None = None
+    ) -> None:
         self._root = root.resolve()
+        self.strict = strict
+        self._stand_in: StandIn | None = None
         self._cache = self._root / ".nextfire"
         # The folder itself must not be a link, see `check_state`.
         self._state = state.resolve() if state else self._cache
@@ -180,8 +187,8 @@ class LocalStack:
         check_state(self._state)
         with interrupts_deferred():
             records = self._processes.recorded()
-            emulators = [record for record in records if record.name == "ministack"]
-            others = [record for record in records if record.name != "ministack"]
+            emulators = [record for record in records if record.name in {"ministack", STAND_IN}]
+            others = [record for record in records if record not in emulators]
             # Processes that end from here on are not `casualties`.
             self._info_file.unlink(missing_ok=True)
             # Workers first: they need the queue to hand their runs back.
@@ -289,6 +296,11 @@ class LocalStack:
     def _aws_endpoint(self) -> str:
         return f"http://{_HOST}:{self._port}"
 
+    @property
+    def _product_endpoint(self) -> str:
+        """The address that workers and functions take for AWS."""
+        return self._stand_in.address if self._stand_in else self._aws_endpoint
+
     def _take_lock(self) -> None:
         if self._lock:
             raise LocalStackError("This LocalStack has been started already; stop it first.")
@@ -306,7 +318,14 @@ class LocalStack:
         self._territory.mkdir(parents=True, exist_ok=True)
         self._choose_port()
         report(f"starting MiniStack on {_HOST}:{self._port}")
+        self._stand_in = None if self.strict is None else StandIn(self._root, self.strict)
         self._start_emulator()
+        if self._stand_in:
+            report(
+                f"enforcing AWS's limits; {self._stand_in.address}/_strict reports what they did"
+            )
+            log = self._logs / f"{STAND_IN}.log"
+            self._stand_in.start(self._processes, self._aws_endpoint, cwd=self._territory, log=log)
         fingerprint = self._fingerprint(context)
         if self._deployed_fingerprint() == fingerprint:
             report("nothing to deploy: the app has not changed")
@@ -371,6 +390,7 @@ class LocalStack:
             "S3_PERSIST": "1",
             "S3_DATA_DIR": str(self._data / "s3"),
             "TMPDIR": str(self._territory),
+            **(self._stand_in.emulator_settings() if self._stand_in else {}),
         }
         process = self._processes.spawn(
             "ministack",
@@ -515,7 +535,7 @@ class LocalStack:
                 "AWS_PROFILE": f"worker-{pool}",
                 "AWS_REGION": REGION,
                 "AWS_DEFAULT_REGION": REGION,
-                "AWS_ENDPOINT_URL": self._aws_endpoint,
+                "AWS_ENDPOINT_URL": self._product_endpoint,
                 "AWS_SHARED_CREDENTIALS_FILE": str(self._state / "aws" / "none"),
                 "AWS_EC2_METADATA_DISABLED": "true",
                 "POWERTOOLS_SERVICE_NAME": "worker",
@@ -531,14 +551,18 @@ class LocalStack:
         )
 
     def _await_health(self, endpoint: str) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while True:
-            response = httpx2.get(f"{endpoint}/v1/health", timeout=30)
-            if response.is_success:
-                return
+            try:
+                response = httpx2.get(f"{endpoint}/v1/health", timeout=30)
+                if response.is_success:
+                    return
+                answer = f"{response.status_code}: {response.text}"
+            except httpx2.TimeoutException:  # the function starts, on a busy machine
+                answer = "nothing"
             if time.monotonic() > deadline:
                 raise LocalStackError(
-                    f"The API answers {response.status_code} to a health check: {response.text}\n"
+                    f"The API answers a health check with {answer}\n"
                     f"See {self._logs / 'ministack.log'}."
                 )
             time.sleep(0.2)
@@ -572,7 +596,7 @@ class LocalStack:
                 roles[f"worker-{name}"] = outputs[f"WorkerRoleArn{_pascal(name)}"]
         return StackInfo(
             endpoint=endpoint,
-            aws_endpoint=self._aws_endpoint,
+            aws_endpoint=self._product_endpoint,
             region=REGION,
             account_id=ACCOUNT,
             access_key=ROOT_KEY,

@@ -1,0 +1,155 @@
+"""Every kind of job behind AWS's limits, latencies and faults: all succeed, each run once.
+
+The stand-in of `tests/strict` is put in front of the emulator for these tests only, so the stack is
+restarted; a job of before outlives that. Rates are so low that the runs that are due at once are
+throttled.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx2
+import pytest
+
+from tests.e2e.callback_server import CallbackServer, callback_server, json_of
+from tests.e2e.conftest import CALLER, Stack
+from tests.e2e.test_path import COUNTING, Document, until
+from tests.e2e.test_sequences import STEP
+
+STRICT = (
+    "seed=7", "scale=0.005", "latency_ms=2",
+    "lag_chance=0.3", "fault_chance=0.02", "reset_chance=0.02",
+)  # fmt: skip
+CROWD = 12
+"""One-off jobs that are due at the same instant."""
+TIMES = 3
+"""Runs of the recurring job."""
+LONG = 120.0
+_TRIES = 10
+_SERVER_ERROR = 500
+
+
+@pytest.fixture(scope="module")
+def outliving(stack: Stack) -> str:
+    """A job that was created before the restart, and is due after it."""
+    stack.put_script("default", "hello", "print('still here')")
+    due = {"type": "DELAY", "schedule": "PT12S", "target": {"handler": "hello"}}
+    with stack.api() as api:
+        return str(api.post("/v1/jobs", json=due).raise_for_status().json()["jobId"])
+
+
+@pytest.fixture(scope="module")
+def strict(stack: Stack, outliving: str) -> Iterator[Stack]:
+    """The stack of the other tests, behind the stand-in."""
+    assert outliving
+    stack.restart(strict=STRICT)
+    try:
+        yield stack
+    finally:
+        stack.restart()
+
+
+class Caller:
+    """A user who repeats a request with its idempotency key when the API is unavailable."""
+
+    def __init__(self, api: httpx2.Client) -> None:
+        self._api = api
+
+    def call(self, method: str, path: str, body: object = None) -> Document:
+        headers = {"Idempotency-Key": uuid4().hex} if method == "POST" else {}
+        answer = self._api.request(method, path, json=body, headers=headers)
+        for _ in range(_TRIES):
+            if answer.status_code < _SERVER_ERROR:
+                break
+            time.sleep(0.5)
+            answer = self._api.request(method, path, json=body, headers=headers)
+        assert answer.is_success, answer.text
+        document: Document = answer.json()
+        return document
+
+    def create(self, **definition: Any) -> str:
+        return str(self.call("POST", "/v1/jobs", definition)["jobId"])
+
+    def succeeded(self, job: str, count: int = 1) -> list[Document]:
+        """The runs of *job*, once *count* of them have ended; all of them succeeded."""
+
+        def ended() -> list[Document] | None:
+            runs = self.call("GET", f"/v1/jobs/{job}/executions")["items"]
+            over = [run for run in runs if run["state"] not in {"PENDING", "RUNNING"}]
+            return over if len(over) >= count == len(runs) else None
+
+        runs: list[Document] = until(ended, f"{count} runs of {job}", within=LONG)
+        assert {run["state"] for run in runs} == {"SUCCEEDED"}, runs
+        return runs
+
+
+@pytest.fixture
+def caller(strict: Stack) -> Iterator[Caller]:
+    for pool, handler, source in (
+        ("default", "counting", COUNTING),
+        ("default", "step", STEP),
+        ("lambda", "step", STEP),
+    ):
+        strict.put_script(pool, handler, source, tenant=CALLER)
+    with strict.api_with(strict.key_of(CALLER)) as api:
+        yield Caller(api)
+
+
+@pytest.fixture
+def server(strict: Stack, tmp_path: Path) -> Iterator[CallbackServer]:
+    with callback_server(tmp_path) as server:
+        path = f"/nextfire/pools/calls/{CALLER}/ca"
+        strict.client("ssm").put_parameter(
+            Name=path, Value=server.ca, Type="SecureString", Overwrite=True
+        )
+        yield server
+
+
+def test_a_job_outlives_a_restart_and_runs(strict: Stack, outliving: str) -> None:
+    with strict.api() as api:
+        [run] = Caller(api).succeeded(outliving)
+    assert run["stdout"] == "still here\n"
+
+
+def test_every_kind_of_job_runs_once_behind_the_limits(
+    strict: Stack, caller: Caller, server: CallbackServer, scratch: Path
+) -> None:
+    marks = scratch / "marks"
+    marks.touch()
+    marks.chmod(0o666)
+    script = {"target": {"handler": "counting"}, "payload": {"marks": str(marks)}}
+    at = (datetime.now(UTC) + timedelta(seconds=25)).replace(microsecond=0).isoformat()
+    one_off = [caller.create(type="ONCE", schedule=at, **script) for _ in range(CROWD)]
+    recurring = caller.create(type="INTERVAL", schedule="PT2S", maxRuns=TIMES, **script)
+    http = {"url": f"{server.url}/strict", "tls": {"ca": {"parameter": "ca"}}}
+    called = caller.create(
+        type="DELAY", schedule="PT2S", target={"pool": "calls", "http": http}, timeoutSec=20
+    )
+    first = caller.create(type="MANUAL", target={"handler": "step"}, payload={"adds": 1})
+    second, last = (
+        caller.create(
+            type="AFTER", after=[{"job": before}], payload={"adds": 1},
+            target={"pool": pool, "handler": "step"},
+        )
+        for before, pool in ((first, "lambda"), (first, "default"))
+    )  # fmt: skip
+    caller.call("POST", f"/v1/jobs/{first}/run", {})
+
+    scripts = [run for job in one_off for run in caller.succeeded(job)]
+    scripts += caller.succeeded(recurring, TIMES)
+    caller.succeeded(called)
+    for job in (first, second, last):
+        caller.succeeded(job)
+
+    assert sorted(marks.read_text().split()) == sorted(run["executionId"] for run in scripts)
+    assert [json_of(one) is not None for one in server.received("/strict")] == [True]
+    report = httpx2.get(f"{strict.info.aws_endpoint}/_strict").json()
+    acted = {rule for rule, operations in report["acted"].items() if operations}
+    assert acted >= {"latency", "faults", "resets", "lag", "throughput"}, json.dumps(report)
