@@ -15,6 +15,7 @@ from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
+from nextfire.adapters.dynamodb.overview_store import DynamoDbSegmentStore
 from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.adapters.s3.run_files import S3RunFiles
@@ -24,16 +25,19 @@ from nextfire.domain.ports.control import ControlStore
 from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.endpoints import EndpointStore
 from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.overview import RunOverview
 from nextfire.domain.ports.requests import BucketStore, RequestStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.scripts import RunFiles, ScriptShelf
 from nextfire.settings import ApiSettings, EmbeddedSettings
+from nextfire.usecases.read_overview import SegmentedOverview
 
 
 @dataclass(frozen=True, slots=True)
 class ApiPorts:
     """The ports of the API. `note_change` sends the author of a change to the audit chain, for a
-    request that writes no item: id of the request, author, instant.
+    request that writes no item: id of the request, author, instant. `overview`: None if the stack
+    has none.
     """
 
     jobs: JobStore
@@ -47,6 +51,7 @@ class ApiPorts:
     files: RunFiles
     shelf: ScriptShelf
     note_change: Callable[[str, str, datetime], None]
+    overview: RunOverview | None = None
 
 
 def api_ports(settings: ApiSettings, changed_by: Callable[[], str | None]) -> ApiPorts:
@@ -62,17 +67,22 @@ def api_ports(settings: ApiSettings, changed_by: Callable[[], str | None]) -> Ap
     )
     due_table, shards = settings.due_table, settings.write_shards
     requests = DynamoDbRequestStore(database, table=settings.requests_table)
+    runs = DynamoDbRunStore(
+        database,
+        table=settings.runs_table,
+        due_table=due_table,
+        jobs_table=settings.jobs_table,
+        shards=shards,
+    )
+    overview = None
+    if settings.overview_table is not None:
+        segments = DynamoDbSegmentStore(database, table=settings.overview_table)
+        overview = SegmentedOverview(segments, runs)
     return ApiPorts(
         jobs=DynamoDbJobStore(
             database, table=settings.jobs_table, due_table=due_table, shards=shards
         ),
-        runs=DynamoDbRunStore(
-            database,
-            table=settings.runs_table,
-            due_table=due_table,
-            jobs_table=settings.jobs_table,
-            shards=shards,
-        ),
+        runs=runs,
         due=DynamoDbDueStore(
             database, table=due_table, shards=shards, executor=ThreadPoolExecutor(1)
         ),
@@ -84,4 +94,5 @@ def api_ports(settings: ApiSettings, changed_by: Callable[[], str | None]) -> Ap
         files=S3RunFiles(s3(), bucket=settings.outputs_bucket),
         shelf=S3ScriptShelf(s3(), s3_presigner, bucket=settings.scripts_bucket),
         note_change=requests.note,
+        overview=overview,
     )
