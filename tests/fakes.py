@@ -28,6 +28,7 @@ from nextfire.testing.memory.jobs import MemoryJobStore
 from nextfire.testing.memory.joins import MemoryJoinStore
 from nextfire.testing.memory.keys import MemoryKeyStore
 from nextfire.testing.memory.notices import MemoryNotices
+from nextfire.testing.memory.overview import MemorySegmentStore
 from nextfire.testing.memory.queues import (
     DEDUP_WINDOW,
     MemoryDeadLetters,
@@ -70,6 +71,7 @@ __all__ = [
     "MemoryScriptShelf",
     "MemoryScriptStore",
     "MemorySecrets",
+    "MemorySegmentStore",
     "MovingClock",
     "Script",
     "Stores",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -12,6 +12,7 @@ from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import to_ms
 from nextfire.domain.overview import (
     LOGS,
+    MAX_STEPS,
     OPEN_LOG,
     WINDOW_MS,
     Head,
@@ -20,17 +21,19 @@ from nextfire.domain.overview import (
     is_late,
     segments_of,
     since_ms,
+    step_of,
     still_open,
 )
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.overview import SegmentStore
+from nextfire.domain.ports.runs import RunStore
 
 FOLD_EVERY = timedelta(minutes=10)
 """Maximum age of a snapshot when a batch arrives: readers of open runs read what follows it."""
 FOLD_BYTES = 256 * 1024
 """Maximum size of what follows a snapshot; more if the snapshot is larger."""
-END_MS = 10**13
-"""After all windows: the year 2286."""
+END_MS = 10**13 - 1
+"""After all windows, in the year 2286: the last instant of 13 digits."""
 _PART_BYTES = 40 * 1024
 """Usual size of a part of a snapshot."""
 _FORGOTTEN = timedelta(days=400)
@@ -67,7 +70,7 @@ def read_open(store: SegmentStore, tenant: str, head: Head | None) -> OpenRuns |
         first = since if log == OPEN_LOG else since - WINDOW_MS
         for segment in store.read(tenant, log, max(first, 0), END_MS):
             steps += segment.steps
-            if segment.seen_ms > seen:
+            if segment.seen_ms >= seen:
                 seen, lag = segment.seen_ms, segment.written_ms - segment.seen_ms
     return OpenRuns(steps, seen, lag)
 
@@ -79,8 +82,9 @@ class ProjectRuns:
     record of the stream only, and a snapshot replaces the one from which it was made, or nothing.
     """
 
-    def __init__(self, store: SegmentStore, clock: Clock) -> None:
+    def __init__(self, store: SegmentStore, runs: RunStore, clock: Clock) -> None:
         self._store = store
+        self._runs = runs
         self._clock = clock
         self._written: Counter[str] = Counter()
 
@@ -129,11 +133,13 @@ class ProjectRuns:
         *,
         begins_ms: int,
         complete: bool = False,
-        gone: Collection[tuple[str, str]] = (),
     ) -> None:
         """Make a snapshot of *tenant*'s open runs. *more*: steps that readers may have passed.
         *begins_ms*: since when the overview has all steps, if it has no head. *complete*: it has
-        the steps of all records now. *gone*: runs without a record.
+        the steps of all records now.
+
+        The records decide whether the runs of *more* are still open: they may have ended in a
+        window that nothing reads any more for open runs.
 
         Raises:
             UnavailableError: The store did not answer, or others kept winning.
@@ -144,12 +150,13 @@ class ProjectRuns:
             there = read_open(self._store, tenant, head)
             if there is None:
                 continue
+            current = self._current(tenant, more)
+            checked = {step.run for step in more}
+            steps = still_open(
+                [*(step for step in there.steps if step.run not in checked), *current]
+            )
             oldest = to_ms(now - _FORGOTTEN)
-            steps = [
-                each
-                for each in still_open([*there.steps, *more])
-                if each.at_ms >= oldest and each.run not in gone
-            ]
+            steps = [step for step in steps if step.at_ms >= oldest]
             begins = begins_ms if head is None else head.begins_ms
             to = Head(
                 secrets.token_hex(8),
@@ -163,3 +170,12 @@ class ProjectRuns:
                 self._written[tenant] = 0
                 return
         raise UnavailableError("fold the overview: other writers were faster. Try again.")
+
+    def _current(self, tenant: str, steps: Sequence[Step]) -> list[Step]:
+        """The current steps of the runs of *steps*, from their records."""
+        keys = [*{step.key(tenant): None for step in steps}]
+        found: list[Step] = []
+        for start in range(0, len(keys), MAX_STEPS):
+            page = self._runs.find(keys[start : start + MAX_STEPS])
+            found += [step_of(run) for run in page.items]
+        return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import merge
 from itertools import groupby, islice
@@ -46,7 +46,7 @@ class _Reading:
     `last`: the place that it has reached.
     """
 
-    left: int = READ_AT_MOST
+    left: int = field(default_factory=lambda: READ_AT_MOST)
     seen_ms: int = 0
     lag_ms: int = 0
     last: Position | None = None
@@ -90,7 +90,7 @@ class SegmentedOverview:
         while more and (room := limit - len(runs) - len(unreadable)) > 0:
             some = [*islice(steps, room)]
             more = len(some) == room
-            page = self._records(tenant, some, wanted)
+            page = self._records(tenant, some, wanted, head)
             runs += page.items
             unreadable += page.unreadable
         end = reading.last if more or reading.left < 0 else None
@@ -176,10 +176,13 @@ class SegmentedOverview:
                 }
             yield from sorted(steps.values(), reverse=True)
 
-    def _records(self, tenant: str, steps: Sequence[Step], wanted: StepFilter) -> Page[Run]:
-        """The records of *steps* that are still as the steps say. An open run may have changed
-        since; so it is returned if its record matches *wanted*.
+    def _records(
+        self, tenant: str, steps: Sequence[Step], wanted: StepFilter, head: Head | None
+    ) -> Page[Run]:
+        """The records of *steps* that are still as the steps say. An open run whose next step was
+        not delivered yet is returned if its record matches *wanted*.
         """
+        since = head.since_ms if head else 0
         page = self._runs.find([step.key(tenant) for step in steps])
         found = {run.key: run for run in page.items}
         runs = []
@@ -188,7 +191,9 @@ class SegmentedOverview:
             if run is None:
                 continue
             current = step_of(run)
-            if current[:4] == step[:4] or (not step.state.ended and run.state in wanted.states):
+            # If it ended before, its end would have been delivered, and is listed itself.
+            lags = not step.state.ended and (not run.state.ended or current.at_ms >= since)
+            if current[:4] == step[:4] or (lags and run.state in wanted.states):
                 runs.append(run)
         return Page(runs, None, page.unreadable)
 

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from nextfire.domain.ids import content_id
 from nextfire.domain.instants import to_ms
-from nextfire.domain.overview import MAX_STEPS, Segment, Step, step_of, still_open, window_ms
+from nextfire.domain.overview import MAX_STEPS, Segment, Step, still_open, window_ms
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.overview import RunScan, SegmentStore
 from nextfire.domain.ports.runs import RunStore
@@ -39,9 +39,8 @@ class RebuildOverview:
     def __init__(self, scan: RunScan, store: SegmentStore, runs: RunStore, clock: Clock) -> None:
         self._scan = scan
         self._store = store
-        self._runs = runs
         self._clock = clock
-        self._projector = ProjectRuns(store, clock)
+        self._projector = ProjectRuns(store, runs, clock)
 
     def run(
         self, until: datetime, *, after: str | None = None, tenants: Collection[str] = ()
@@ -94,19 +93,12 @@ class RebuildOverview:
 
     def _fold(self, tenant: str, opened: Sequence[Step], *, complete: bool) -> None:
         """Add to the snapshot of *tenant* those of the runs *opened* that are still open, and
-        remove from it those that are not. The records decide: they may have changed since they were
-        scanned.
+        remove from it those that are not.
         """
-        head = self._store.head(tenant)
-        there = read_open(self._store, tenant, head)
+        there = read_open(self._store, tenant, self._store.head(tenant))
         known = still_open([*opened, *(there.steps if there else ())])
-        found = []
-        for part in _parts(known):
-            page = self._runs.find([step.key(tenant) for step in part])
-            found += [step_of(run) for run in page.items]
-        gone = {step.run for step in known} - {step.run for step in found}
         begins = to_ms(self._clock.now())
-        self._projector.fold(tenant, found, begins_ms=begins, complete=complete, gone=gone)
+        self._projector.fold(tenant, known, begins_ms=begins, complete=complete)
 
 
 def _parts(steps: Sequence[Step]) -> list[Sequence[Step]]:

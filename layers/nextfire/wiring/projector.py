@@ -13,15 +13,16 @@ from nextfire.usecases.rebuild_overview import RebuildOverview
 
 def project_runs(settings: ProjectorSettings) -> ProjectRuns:
     """The use case that adds what the stream delivers."""
-    return ProjectRuns(
-        DynamoDbSegmentStore(dynamodb(), table=settings.overview_table), SystemClock()
-    )
+    database = dynamodb()
+    store = DynamoDbSegmentStore(database, table=settings.overview_table)
+    runs = DynamoDbRunStore(database, table=settings.runs_table)
+    return ProjectRuns(store, runs, SystemClock())
 
 
 def rebuild_overview(settings: ProjectorSettings) -> RebuildOverview:
     """The use case that adds the steps of all records."""
     database = dynamodb()
     store = DynamoDbSegmentStore(database, table=settings.overview_table)
-    scan = DynamoDbRunScan(database, table=settings.runs_table)
     runs = DynamoDbRunStore(database, table=settings.runs_table)
+    scan = DynamoDbRunScan(database, table=settings.runs_table)
     return RebuildOverview(scan, store, runs, SystemClock())

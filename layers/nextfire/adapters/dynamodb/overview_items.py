@@ -60,7 +60,10 @@ def unpack(packed: object) -> list[Step]:
     """
     try:
         data = b64decode(packed, validate=True) if isinstance(packed, str) else bytes(packed)  # type: ignore[call-overload]
-        columns = json.loads(zlib.decompressobj().decompress(data, _MAX_BYTES))
+        stream = zlib.decompressobj()
+        columns = json.loads(stream.decompress(data, _MAX_BYTES))
+        if not stream.eof:
+            raise ValueError("truncated, or too long")
         if columns["format"] != _FORMAT:
             raise ValueError(f"unknown format {columns['format']!r}")
         count, first = len(columns["at"]), columns["first"]

@@ -53,6 +53,8 @@ class DynamoDbSegmentStore:
     def read(
         self, tenant: str, log: str, first_ms: int, last_ms: int, *, newest_first: bool = False
     ) -> Iterator[Segment]:
+        if last_ms < first_ms:  # which DynamoDB rejects
+            return
         values = {
             ":log": partition(tenant, log),
             ":first": place(first_ms),
@@ -120,7 +122,8 @@ class DynamoDbSegmentStore:
         condition["ExpressionAttributeNames"] = {"#log": "log"}
         if was is not None:
             condition = {
-                "ConditionExpression": "snapshot = :was",
+                "ConditionExpression": "#snapshot = :was",
+                "ExpressionAttributeNames": {"#snapshot": "snapshot"},
                 "ExpressionAttributeValues": to_item({":was": was.snapshot}),
             }
         try:
