@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +20,7 @@ from nextfire.domain.overview import MAX_STEPS, Head, Segment, Step, step_of
 from nextfire.domain.ports.overview import RunScan, SegmentStore
 from nextfire.domain.run import Run, RunState
 from tests.builders import NOON, run_key
-from tests.fakes import MemorySegmentStore
+from tests.fakes import MemoryRunScan, MemoryRunStore, MemorySegmentStore
 from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
 from tests.integration.races import at_once
 
@@ -38,16 +38,6 @@ def a_step(number: int = 0, state: RunState = RunState.RUNNING, **fields: Any) -
 
 def a_segment(window_ms: int = NOON_MS, segment_id: str = "a", log: str = "DEAD") -> Segment:
     return Segment(log, window_ms, segment_id, NOON_MS, NOON_MS + 1, [a_step(1), a_step(2)])
-
-
-def a_run(number: int, state: RunState, second: float, **fields: Any) -> Run:
-    """A run whose latest step was at *second* after noon."""
-    key = run_key(NOON - timedelta(hours=1), job_id=f"job-{number:02d}")
-    now = NOON + SECOND * second
-    run = Run(key, state, fence=1, started_at=NOON, finished_at=now, pool="default")
-    if not state.ended:
-        run = replace(run, started_at=now, finished_at=None)
-    return replace(run, **fields)
 
 
 # Segments
@@ -170,33 +160,56 @@ def test_invalid_steps_do_not_decode(packed: object) -> None:
 # Scans
 
 
-@on_dynamodb
-def test_a_scan_returns_the_steps_of_all_records(aws: None, tables: Any) -> None:  # noqa: ARG001
-    client = dynamodb()
-    scan: RunScan = DynamoDbRunScan(client, table=tables.runs)
-    there = [a_run(number, RunState.DEAD, number) for number in range(30)]
-    for run in there:
-        client.put_item(TableName=tables.runs, Item=encode_run(run))
-    join = {"job": {"S": "acme/a/r/join"}, "run_id": {"S": "0"}, "marks": {"SS": ["a:S"]}}
-    client.put_item(TableName=tables.runs, Item=join)
-    client.put_item(TableName=tables.runs, Item=join | {"state": {"S": "x"}})
-    pages = [*scan.pages(None)]
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """A scan, and how a run gets into the store."""
 
-    there = [replace(run, pool=None) for run in there]  # claims write it
-    found = [step for page in pages for step in page.steps["acme"]]
-    assert sorted(found) == sorted(map(step_of, there))
-    assert sum(page.undecodable for page in pages) == 1
+    scan: RunScan
+    write: Callable[[Run], object]
+
+
+@pytest.fixture
+def scanned(backend: str, request: pytest.FixtureRequest) -> Scanned:
+    if backend == MEMORY:
+        memory = MemoryRunStore()
+        return Scanned(MemoryRunScan(memory), lambda run: memory.items.update({run.key: run}))
+    table = request.getfixturevalue("tables").runs
+    client = dynamodb()
+    return Scanned(
+        DynamoDbRunScan(client, table=table),
+        lambda run: client.put_item(TableName=table, Item=encode_run(run)),
+    )
+
+
+def test_a_scan_returns_the_steps_of_all_records(scanned: Scanned) -> None:
+    runs = [Run(run_key(job_id=f"job-{each}"), RunState.DEAD) for each in range(10)]
+    other = Run(run_key(tenant="other"), RunState.PENDING)
+    for run in (*runs, other):
+        scanned.write(run)
+    pages = [*scanned.scan.pages(None)]
+
+    found = [step for page in pages for step in page.steps.get("acme", ())]
+    assert sorted(found) == sorted(map(step_of, runs))
+    assert [page.steps["other"] for page in pages if "other" in page.steps] == [[step_of(other)]]
     assert pages[-1].after is None
 
 
 @on_dynamodb
-def test_a_scan_continues_after_a_place(aws: None, tables: Any) -> None:  # noqa: ARG001
-    client = dynamodb()
-    runs = [a_run(number, RunState.DEAD, number) for number in range(3)]
-    for run in runs:
-        client.put_item(TableName=tables.runs, Item=encode_run(run))
-    everything = client.scan(TableName=tables.runs)["Items"]
-    first = f"{everything[0]['job']['S']}#{everything[0]['run_id']['S']}"
-    [page] = DynamoDbRunScan(client, table=tables.runs).pages(first)
+def test_a_scan_leaves_out_what_is_not_a_run(scanned: Scanned, tables: Any) -> None:
+    join = {"job": {"S": "acme/a/r/join"}, "run_id": {"S": "0"}, "marks": {"SS": ["a:S"]}}
+    broken = encode_run(Run(run_key(), RunState.DEAD)) | {"state": {"S": "x"}}
+    for item in (join, broken):
+        dynamodb().put_item(TableName=tables.runs, Item=item)
+    [page] = scanned.scan.pages(None)
+
+    assert (page.steps, page.undecodable) == ({}, 1)
+
+
+@on_dynamodb
+def test_a_scan_continues_after_a_place(scanned: Scanned, tables: Any) -> None:
+    for each in range(3):
+        scanned.write(Run(run_key(job_id=f"job-{each}"), RunState.DEAD))
+    first = dynamodb().scan(TableName=tables.runs)["Items"][0]
+    [page] = scanned.scan.pages(f"{first['job']['S']}#{first['run_id']['S']}")
 
     assert len(page.steps["acme"]) == 2

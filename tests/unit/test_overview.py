@@ -21,7 +21,6 @@ from nextfire.domain.overview import (
     Head,
     Seen,
     Segment,
-    Step,
     newest,
     segments_of,
     step_of,
@@ -33,7 +32,7 @@ from nextfire.usecases.project_runs import FOLD_EVERY, ProjectRuns
 from nextfire.usecases.read_overview import SegmentedOverview
 from nextfire.usecases.rebuild_overview import RebuildOverview
 from tests.builders import LEASE, NOON, at, run_key
-from tests.fakes import Clock, MemoryRunStore, MemorySegmentStore
+from tests.fakes import Clock, MemoryRunScan, MemoryRunStore, MemorySegmentStore
 
 TENANT = "acme"
 SECOND = timedelta(seconds=1)
@@ -509,29 +508,9 @@ def test_a_reader_whose_snapshot_is_replaced_reads_again(
 # Rebuilding
 
 
-class Scan:
-    """`RunScan` of *runs*, in pages of *size*."""
-
-    def __init__(self, runs: MemoryRunStore, size: int = 4) -> None:
-        self._runs, self._size = runs, size
-
-    def pages(self, after: str | None) -> Iterator[ScannedRuns]:
-        there = [*self._runs.items.values()]
-        start = int(after or 0)
-        while True:
-            end = start + self._size
-            steps: dict[str, list[Step]] = {}
-            for run in there[start:end]:
-                steps.setdefault(run.key.job.tenant, []).append(step_of(run))
-            start = end
-            yield ScannedRuns(steps, 0, str(end) if end < len(there) else None)
-            if end >= len(there):
-                return
-
-
 def rebuild(stream: Stream, *, step: timedelta = timedelta(hours=1)) -> int:
     """Rebuild; each call ends *step* after it began. Returns the number of calls."""
-    use = RebuildOverview(Scan(stream.runs), stream.store, stream.runs, stream.clock)
+    use = RebuildOverview(MemoryRunScan(stream.runs), stream.store, stream.runs, stream.clock)
     done, calls = use.run(stream.clock.now() + step), 1
     while done.after is not None:
         done = use.run(stream.clock.now() + step, after=done.after, tenants=done.tenants)
@@ -597,7 +576,7 @@ def test_a_run_that_ends_during_a_rebuild_is_not_open_after_it(stream: Stream) -
     """Its start was scanned; then its end was delivered, and a snapshot passed it."""
     run = stream.write(started(run_key(), NOON))
     stream.deliver()
-    scan = Scan(stream.runs)
+    scan = MemoryRunScan(stream.runs)
 
     class Slow:
         def pages(self, after: str | None) -> Iterator[ScannedRuns]:
