@@ -23,6 +23,7 @@ NAMES = {
     "throughput": "runs per second of one group, its CPU share, and its memory with 64 shards",
     "flatness": "cost of a watcher's minute with 1,000 and with 1,000,000 jobs at rest",
     "api": "cold import of the API, and its response time by route",
+    "across": "latest and running runs of all jobs among a million records; the projector's cost",
     "fixed": "calls of an idle hour, their price per month, the watcher's memory",
 }
 

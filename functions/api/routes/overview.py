@@ -34,6 +34,7 @@ routes = area()
         "Count executions of all jobs",
         {HTTPStatus.OK: ("Running, waiting and recently ended executions.", OverviewResponse)},
         scope=Scope.READ,
+        problems=(HTTPStatus.NOT_FOUND,),
         by_label="because it counts the executions of all jobs",
         more="The numbers lag seconds behind the executions; `overview` says by how much.",
     ),

@@ -81,7 +81,8 @@ class DynamoDbSegmentStore:
             if "LastEvaluatedKey" not in answer:
                 return
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
-            request.pop("Limit", None)
+            if "Limit" in request:
+                request["Limit"] *= 4
 
     def head(self, tenant: str) -> Head | None:
         with translated("read the overview"):
