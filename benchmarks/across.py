@@ -6,9 +6,7 @@ holds a million records within minutes here. The embedded stack is measured on i
 
 from __future__ import annotations
 
-import json
 import math
-import random
 import tempfile
 import time
 from bisect import bisect_left, bisect_right, insort
@@ -68,12 +66,12 @@ class _History:
 
     def run(self, number: int, *, ended: bool = True) -> Run:
         """Run *number*; not *ended*: as it started."""
-        chance = random.Random(number)  # noqa: S311 — not a secret
+        chance = number * 2_654_435_761 % 2**32 / 2**32  # spread, and the same each time
         key, uid = self._jobs[number * 7919 % JOBS]
         scheduled_at = _BASE + timedelta(seconds=number / self.rate)
-        started_at = scheduled_at + timedelta(seconds=chance.uniform(0.02, 0.2))
-        state = chance.choices([RunState.SUCCEEDED, RunState.DEAD], [99, 1])[0]
-        finished_at = started_at + timedelta(seconds=chance.uniform(0.2, 4))
+        started_at = scheduled_at + timedelta(seconds=0.02 + 0.2 * chance)
+        state = RunState.DEAD if number % 100 == 1 else RunState.SUCCEEDED
+        finished_at = started_at + timedelta(seconds=0.2 + 4 * (chance * 1000 % 1))
         if not ended or number % _LONG == 0:
             state, finished_at = RunState.RUNNING, cast("datetime", None)
         return Run(
@@ -257,8 +255,9 @@ def _measure_embedded(result: Result, history: _History) -> None:
         database = Database(Path(folder) / "nextfire.db")
         for start in progress(range(0, RECORDS, 10_000), "filling SQLite"):
             with database.writing("fill") as connection:
-                items = (stored_item(history.run(start + each)) for each in range(10_000))
-                RUNS.put(connection, *(json.loads(json.dumps(item)) for item in items))
+                RUNS.put(
+                    connection, *(stored_item(history.run(start + each)) for each in range(10_000))
+                )
         for name, ask in _questions(SqliteRunOverview(database), history).items():
             took = [_lasted(ask) for _ in range(_CALLS)]
             key = f"embedded_{name}_p99_s"

@@ -35,15 +35,13 @@ routes = area()
         {HTTPStatus.OK: ("Running, waiting and recently ended executions.", OverviewResponse)},
         scope=Scope.READ,
         problems=(HTTPStatus.NOT_FOUND,),
-        by_label="because it counts the executions of all jobs",
+        by_label="the numbers are of all jobs. List executions instead.",
         more="The numbers lag seconds behind the executions; `overview` says by how much.",
     ),
 )
 def get_overview(minutes: Minutes = 15) -> Response[str]:
     overview = services().overview
-    if overview is None or not overview.covers(tenant()):
-        raise NotFoundError(
-            "overview", tenant(), "It begins with the first execution. List executions instead."
-        )
+    if overview is None:
+        raise NotFoundError("overview", tenant(), "This stack has none. List executions instead.")
     first = floor_minute(now()) - timedelta(minutes=minutes - 1)
     return respond(OverviewResponse.of(*overview.counts(tenant(), first)))

@@ -13,11 +13,22 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from nextfire.adapters.dynamodb.fields import INTEGER, TEXT, Codec, Field
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.overview import Head, Segment, Step
 from nextfire.domain.run import RunState
 
+OVERVIEW_TABLE: tuple[Field[Any], ...] = (
+    Field("log", TEXT, decoded=False),
+    Field("place", TEXT, decoded=False),
+    Field("steps", Codec("B", bytes, bytes), decoded=False),
+    *(Field(name, INTEGER, decoded=False) for name in ("seen_ms", "written_ms", "expires_at")),
+    Field("snapshot", TEXT, decoded=False),
+    *(Field(name, INTEGER, decoded=False) for name in ("parts", "since_ms")),
+    *(Field(name, INTEGER, decoded=False) for name in ("begins_ms", "folded_ms")),
+)
+"""All attributes of the table."""
 RETENTION = timedelta(days=90)
 """How long an item is kept after its last write or, for segments, after its window: as long as the
 records."""
