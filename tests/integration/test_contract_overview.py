@@ -128,7 +128,7 @@ def test_of_concurrent_heads_one_is_stored(store: SegmentStore) -> None:
 @on_dynamodb
 def test_a_segment_that_does_not_decode_is_left_out(store: SegmentStore, tables: Any) -> None:
     store.add("acme", [a_segment()])
-    broken = encode_key(partition("acme", "DEAD"), place(NOON_MS, "broken"))
+    broken: dict[str, Any] = encode_key(partition("acme", "DEAD"), place(NOON_MS, "broken"))
     for item in (broken, broken | {"place": {"S": "x"}}):
         dynamodb().put_item(TableName=tables.overview, Item=item)
 
@@ -196,7 +196,11 @@ def test_a_scan_returns_the_steps_of_all_records(scanned: Scanned) -> None:
 
 @on_dynamodb
 def test_a_scan_leaves_out_what_is_not_a_run(scanned: Scanned, tables: Any) -> None:
-    join = {"job": {"S": "acme/a/r/join"}, "run_id": {"S": "0"}, "marks": {"SS": ["a:S"]}}
+    join: dict[str, Any] = {
+        "job": {"S": "acme/a/r/join"},
+        "run_id": {"S": "0"},
+        "marks": {"SS": ["a:S"]},
+    }
     broken = encode_run(Run(run_key(), RunState.DEAD)) | {"state": {"S": "x"}}
     for item in (join, broken):
         dynamodb().put_item(TableName=tables.runs, Item=item)

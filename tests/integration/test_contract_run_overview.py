@@ -96,10 +96,10 @@ def held(backend: str, request: pytest.FixtureRequest) -> Held:
         item = item_of(Run(key, RunState.DEAD, finished_at=NOON)) | {"fence": {"S": "x"}}
         client.put_item(TableName=names[0], Item=item)
 
-    both = _segmented(
+    overview, write = _segmented(
         store, runs, lambda run: client.put_item(TableName=names[0], Item=item_of(run))
     )
-    return Held(*both, ruin)
+    return Held(overview, write, ruin)
 
 
 def a_run(number: int, state: RunState, second: float, **fields: Any) -> Run:

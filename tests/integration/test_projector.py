@@ -185,7 +185,7 @@ def test_a_rebuild_that_has_no_time_left_says_how_to_continue(
 ) -> None:
     for job_id in "abc":
         feed.start(job_id)
-    client = projector_wiring.dynamodb()
+    client = feed.system.database
     paged = SimpleNamespace(
         scan=lambda **request: client.scan(**request, Limit=1),
         query=client.query,

@@ -213,7 +213,7 @@ class FreshnessResponse(ApiResponse):
 
     # of(freshness)
     as_of: datetime | None = field(
-        description="When the latest change that is included was stored. Absent: there is none."
+        description="When the latest change that is included was stored. Absent if unknown."
     )
     lag_sec: float = field(
         lambda freshness: round(freshness.lag.total_seconds(), 1),
