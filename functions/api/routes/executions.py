@@ -132,10 +132,12 @@ def list_executions(job_id: JobId, limit: Limit = 50, cursor: Cursor = None) -> 
         "List executions across jobs",
         _PAGE,
         scope=Scope.READ,
-        more="Returns executions scheduled at or after `from` and before `to`, ordered by job id, "
-        "newest first within a job. With `state=DEAD` and without `jobId`, returns executions "
-        "that became DEAD between `from` and `to`, latest first. A page may be short or empty: "
-        "continue while the response has a `cursor`.",
+        more="Returns executions whose latest change (end, else start, else schedule) was at or "
+        "after `from` and before `to`, latest first. With `jobId`, with `state=UNREADABLE`, and "
+        "for keys restricted by labels: executions scheduled in that time, ordered by job id, "
+        "newest first within a job; the page then has no `overview`. With `state=DEAD` and "
+        "without `jobId`: executions that became DEAD in that time, latest first. A page may be "
+        "short or empty: continue while the response has a `cursor`.",
     ),
 )
 def list_all_executions(
