@@ -24,6 +24,7 @@ NAMES = {
     "flatness": "cost of a watcher's minute with 1,000 and with 1,000,000 jobs at rest",
     "api": "cold import of the API, and its response time by route",
     "cost": "USD per million runs on Lambda and Fargate, and of an idle month, at list prices",
+    "across": "latest and running runs of all jobs among a million records; the projector's cost",
     "fixed": "calls of an idle hour, their price per month, the watcher's memory",
 }
 

@@ -136,6 +136,8 @@ def _value_bytes(value: Mapping[str, Any]) -> int:
     match kind:
         case "S":
             return len(content.encode())
+        case "B":
+            return len(content)
         case "N":
             return (len(content.strip("-0.")) + 1) // 2 + 1
         case "L":

@@ -25,6 +25,7 @@ _AREAS = {
     "endpoints": "Endpoints",
     "keys": "API keys",
     "quotas": "Quotas",
+    "overview": "Overview",
     "meta": "The API itself",
 }
 _GATEWAYS = """\

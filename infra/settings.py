@@ -95,7 +95,7 @@ StreamArn = Annotated[str, StringConstraints(pattern=_STREAM_ARN)]
 
 
 class AdoptedStreams(StrictSettings):
-    """Streams of adopted tables, which feed the audit chain."""
+    """Streams of adopted tables, which feed the audit chain and the overview."""
 
     jobs: StreamArn | None = None
     """Stream of the jobs table."""
@@ -144,6 +144,8 @@ class Adopted(StrictSettings):
     """Name of the requests table."""
     endpoints: str | None = None
     """Name of the table of endpoints."""
+    overview: str | None = None
+    """Name of the table of the overview."""
     scripts: str | None = None
     """Name of the scripts bucket."""
     outputs: str | None = None
@@ -202,6 +204,8 @@ class Settings(StrictSettings):
     """How often the auditor visits each job; at least `auditorWakeEvery`."""
     auditor_wake_every: Annotated[Duration, AfterValidator(whole_minutes)] = timedelta(minutes=15)
     """How often the auditor is invoked to continue or start an audit; whole minutes."""
+    projector_memory: Annotated[int, Field(ge=128, le=10_240)] = 512
+    """Memory of the projector, in MiB."""
     auditor_memory: Annotated[int, Field(ge=128, le=10_240)] = 512
     """Memory of the auditor, in MiB."""
     throttle_rate: Annotated[int, Field(ge=1)] = 200

@@ -22,6 +22,7 @@ from infra.constructs.grants import allow, dynamodb, only_attributes
 from infra.constructs.monitoring import Monitoring
 from infra.constructs.pool import Pool
 from infra.constructs.private_network import PrivateNetwork
+from infra.constructs.projector_feed import ProjectorFeed
 from infra.constructs.stores import DEAD_INDEX, Stores
 from infra.constructs.watcher import WatcherRules
 from infra.constructs.worker_service import WorkerService, create_vpc
@@ -33,6 +34,7 @@ from infra.settings import Auth, Settings, StackTarget
 _API_TIMEOUT = LAMBDA_LIMIT / 30  # API Gateway returns 503 after 30 s anyway
 _AUDIT_LOG_TIMEOUT = timedelta(seconds=60)
 _AUDIT_LOG_MEMORY = 512
+_PROJECTOR_TIMEOUT = LAMBDA_LIMIT  # for a rebuild; a batch takes less than a second
 _AUTHORIZER_TIMEOUT = timedelta(seconds=8)  # API Gateway waits up to 10 s
 
 
@@ -112,6 +114,15 @@ class NextfireStack(Stack):
             settings=settings,
             key=self._key,
         )
+        self._projector = self._create_projector()
+        self._projector_feed = ProjectorFeed(
+            self,
+            "ProjectorFeed",
+            function=self._projector,
+            runs=self._stores.runs,
+            settings=settings,
+            key=self._key,
+        )
         self._api_function = self._create_api_function()
         self._authorizer = self._create_authorizer() if settings.auth is Auth.KEYS else None
         self._api = Api(
@@ -131,6 +142,7 @@ class NextfireStack(Stack):
                 "watcher": self._watcher,
                 "auditor": self._auditor,
                 "auditlog": self._audit_log_function,
+                "projector": self._projector,
                 **{f"executor-{name}": function for name, function in self._executors.items()},
             },
             pools=self._pools,
@@ -138,6 +150,7 @@ class NextfireStack(Stack):
                 period=Duration.minutes(1), statistic="Sum"
             ),
             audit_failures=self._audit_log.failures,
+            projector_failures=self._projector_feed.failures,
             settings=settings,
         )
         self._write_outputs()
@@ -157,6 +170,7 @@ class NextfireStack(Stack):
             reserved=self._shares.api if self._shares else None,
             environment={
                 **self._tables("jobs", "due", "runs", "control", "keys", "requests", "endpoints"),
+                **self._tables("overview"),
                 **self._shards(),
                 **self._identity_environment(),
                 "NEXTFIRE_POOLS": self._pools_json(),
@@ -192,6 +206,7 @@ class NextfireStack(Stack):
         allow(api.role, dynamodb("GetItem", "BatchGetItem", "PutItem"), stores.control.table_arn)
         allow(api.role, dynamodb("PutItem", "UpdateItem"), stores.requests.table_arn)
         allow(api.role, dynamodb("GetItem", "PutItem", "Query"), stores.endpoints.table_arn)
+        allow(api.role, dynamodb("GetItem", "Query"), stores.overview.table_arn)
         if self._settings.auth is Auth.KEYS:
             allow(
                 api.role,
@@ -352,6 +367,30 @@ class NextfireStack(Stack):
         self._encryption.allow(audit_log.role, "sqs", WRITE)
         return audit_log
 
+    def _create_projector(self) -> Function:
+        stores = self._stores
+        projector = Function(
+            self,
+            "Projector",
+            folder="projector",
+            code=self._code,
+            settings=self._settings,
+            key=self._key,
+            memory=self._settings.projector_memory,
+            timeout=_PROJECTOR_TIMEOUT,
+            environment=self._tables("runs", "overview"),
+        )
+        allow(
+            projector.role,
+            dynamodb("GetItem", "Query", "PutItem", "BatchWriteItem"),
+            stores.overview.table_arn,
+        )
+        # A rebuild reads all records.
+        allow(projector.role, dynamodb("Scan", "BatchGetItem"), stores.runs.table_arn)
+        self._encryption.allow(projector.role, "dynamodb", TABLES)
+        self._encryption.allow(projector.role, "sqs", WRITE)
+        return projector
+
     def _create_executor(self, pool: Pool) -> Function:
         executor = Function(
             self,
@@ -472,6 +511,7 @@ class NextfireStack(Stack):
             "keys": stores.keys,
             "requests": stores.requests,
             "endpoints": stores.endpoints,
+            "overview": stores.overview,
         }
         return {f"NEXTFIRE_{name.upper()}_TABLE": tables[name].table_name for name in names}
 
@@ -505,6 +545,7 @@ class NextfireStack(Stack):
             "KeysTable": stores.keys.table_name,
             "RequestsTable": stores.requests.table_name,
             "EndpointsTable": stores.endpoints.table_name,
+            "OverviewTable": stores.overview.table_name,
             "Auth": self._settings.auth.value,
             "ScriptsBucket": stores.scripts.bucket_name,
             "OutputsBucket": stores.outputs.bucket_name,
@@ -518,6 +559,8 @@ class NextfireStack(Stack):
             "AuditorRoleArn": self._auditor.role.role_arn,
             "AuditLogFunction": self._audit_log_function.function.function_name,
             "AuditLogRoleArn": self._audit_log_function.role.role_arn,
+            "ProjectorFunction": self._projector.function.function_name,
+            "ProjectorRoleArn": self._projector.role.role_arn,
             "WatcherGroups": str(self._settings.groups),
             "Pools": self.to_json_string(
                 {pool.name: pool.settings.executor for pool in self._pools}

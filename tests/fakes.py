@@ -28,6 +28,7 @@ from nextfire.testing.memory.jobs import MemoryJobStore
 from nextfire.testing.memory.joins import MemoryJoinStore
 from nextfire.testing.memory.keys import MemoryKeyStore
 from nextfire.testing.memory.notices import MemoryNotices
+from nextfire.testing.memory.overview import MemoryRunOverview, MemoryRunScan, MemorySegmentStore
 from nextfire.testing.memory.queues import (
     DEDUP_WINDOW,
     MemoryDeadLetters,
@@ -64,12 +65,15 @@ __all__ = [
     "MemoryNotices",
     "MemoryRequestStore",
     "MemoryRunFiles",
+    "MemoryRunOverview",
     "MemoryRunQueue",
+    "MemoryRunScan",
     "MemoryRunStore",
     "MemoryScriptRunner",
     "MemoryScriptShelf",
     "MemoryScriptStore",
     "MemorySecrets",
+    "MemorySegmentStore",
     "MovingClock",
     "Script",
     "Stores",

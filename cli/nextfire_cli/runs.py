@@ -2,15 +2,17 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from nextfire import Client
+from nextfire.domain.instants import isoformat
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
+from nextfire.responses.executions import ExecutionPage
 from nextfire_cli import render, session, waiting
 from nextfire_cli.documents import Document, first
 from nextfire_cli.durations import moment
@@ -23,6 +25,8 @@ from nextfire_cli.waiting import UNDER_WAY, ended, exit_by_outcome
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 _OVER = {JobState.COMPLETED, JobState.CANCELLED}
+_DAY = timedelta(days=1)
+"""Default of the span of a listing."""
 _SPAN = {"--from": "--since (--from)", "--to": "--to"}
 """The flags that take a time, as messages name them."""
 
@@ -70,10 +74,10 @@ def list_(
     pool: Annotated[str | None, typer.Option(help="Of one pool.")] = None,
 ) -> None:
     """List a job's runs, newest first, with lateness and duration. Without a job: the runs of all
-    jobs, grouped by job.
+    jobs, latest change first; --from and --to then apply to their end, else their start.
 
-    DEAD runs of all jobs are sorted by time of death, latest first; --from and --to then apply to
-    that time.
+    The list of all jobs lags seconds behind on AWS. Keys restricted by labels get it grouped by
+    job, selected by schedule.
 
     [bold]Examples[/]
       nextfire runs list JOB_ID --follow
@@ -121,7 +125,7 @@ def _list_some(
         flag.removeprefix("--"): moment(text, _SPAN[flag], now) if text and flag in _SPAN else text
         for flag, text in wanted.items()
     }
-    find = partial(
+    ask = partial(
         caller.client().list_all_executions,
         job_id=job_id,
         state=asked["state"],
@@ -129,12 +133,25 @@ def _list_some(
         from_=asked["from"],
         to=asked["to"],
     )
+    freshness: Document = {}
+
+    def find(**page: Any) -> ExecutionPage:  # noqa: ANN401 — as given
+        found = ask(**page)
+        freshness.update({k: v for k, v in found.document.items() if k == "overview"})
+        return found
+
     items, more = first(limit, find)
     died = job_id is None and wanted["--state"] == RunState.DEAD
     view = render.dead(items) if died else render.executions(items, wide=caller.wide)
-    caller.show({"items": items}, view)
+    caller.show({"items": items} | freshness, view)
     if more:
         caller.say(f"There are more than {limit}: raise --limit.")
+    begins_at = freshness.get("overview", {}).get("beginsAt")
+    if begins_at is not None and begins_at > (asked["from"] or isoformat(now - _DAY)):
+        caller.say(
+            f"Runs that have not changed since {begins_at} are not listed: the overview of runs"
+            " began then. List a job's runs, or rebuild the overview (docs/operate/runbook.md)."
+        )
 
 
 @app.command()

@@ -10,6 +10,7 @@ import typer
 
 from nextfire.client.errors import ApiError
 from nextfire.domain.activity import RECENT, Activity, problems
+from nextfire.domain.instants import MINUTE
 from nextfire.domain.run import RunState
 from nextfire_cli import render, session
 from nextfire_cli.documents import Document, first
@@ -25,8 +26,9 @@ def status(context: typer.Context) -> None:
     """Check whether jobs run on time, by default on the local stack. Exit code 1: they do not.
 
     On the embedded stack: its processes, late and held due entries, queued and running runs, and
-    the runs that died in the last 15 minutes. Of a deployed API: its health and these runs; its
-    watchers and queues have alarms and a dashboard.
+    the runs that died in the last 15 minutes. Of a deployed API: its health, running and waiting
+    runs, and those that ended in the last 15 minutes; its watchers and queues have alarms and a
+    dashboard.
 
     [bold]Examples[/]
       nextfire status
@@ -49,7 +51,7 @@ def status(context: typer.Context) -> None:
         ]
         found |= {"onTime": not wrong, "problems": wrong}
     else:
-        found |= _failures(caller)
+        found |= _overview(caller) or _failures(caller)
     caller.show(found, render.health(found))
     if wrong:
         caller.say("\n".join(f"Not on time: {problem}." for problem in wrong))
@@ -78,6 +80,27 @@ def _document(activity: Activity) -> Document:
         "waitSec": round(activity.wait.total_seconds(), 1),
         "running": activity.running,
         "failed": activity.failed,
+    }
+
+
+def _overview(caller: Session) -> Document:
+    """The numbers of running and recent runs; nothing if the API has no overview, or the key may
+    not read it.
+    """
+    try:
+        found = caller.client().get_overview(minutes=RECENT // MINUTE).document
+    except ApiError:
+        return {}
+    minutes = found["minutes"]
+    return {
+        "activity": {
+            "running": found["running"],
+            "waiting": found["pending"],
+            "succeeded": sum(each["succeeded"] for each in minutes),
+            "failed": sum(each["dead"] for each in minutes),
+            "countedFrom": found["from"],
+            **found["overview"],
+        }
     }
 
 

@@ -83,6 +83,11 @@ def _now() -> CallerAccess:
     return reach
 
 
+def sees_all_jobs() -> bool:
+    """Whether the caller may access all jobs of its tenant."""
+    return not _now().limited
+
+
 def check_code(definition: JobDefinition, was: JobDefinition | None) -> None:
     """Reject variables with which a caller without the scope `upload` could choose the code that a
     script runs. Variables of the stored definition *was* may stay.
@@ -193,6 +198,14 @@ class AccessibleRuns(RecordingRunStore):
             return page
         uids = {job: self._uid(job) for job in {run.key.job for run in page.items}}
         items: Sequence[Run] = [run for run in page.items if uids[run.key.job] == run.key.uid]
+        return replace(page, items=items, unreadable=[])
+
+    def find(self, keys: Sequence[RunKey]) -> Page[Run]:
+        page = self._store.find(keys)
+        if not _now().limited:
+            return page
+        uids = {job: self._uid(job) for job in {run.key.job for run in page.items}}
+        items = [run for run in page.items if uids[run.key.job] == run.key.uid]
         return replace(page, items=items, unreadable=[])
 
     def _uid(self, key: JobKey) -> str | None:

@@ -151,6 +151,7 @@ class Services:
         self.scripts = ManageScripts(ports.shelf, self.pools)
         self.scripts_bucket = settings.scripts_bucket
         self.endpoints = ManageEndpoints(ports.endpoints, self.pools)
+        self.overview = ports.overview
         self.requests = ports.requests
         self.note_change = ports.note_change
         self.tenant_quotas = settings.quotas

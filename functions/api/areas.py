@@ -28,6 +28,7 @@ AREAS = {
         "endpoints": "/v1/endpoints(/.*)?",
         "keys": "/v1/keys(/.*)?",
         "quotas": "/v1/quotas",
+        "overview": "/v1/overview",
     }.items()
 }
 """The paths of each module of routes; each path of a module's routes matches its pattern."""

@@ -15,6 +15,8 @@ from infra.constructs.pool import encrypted
 from infra.settings import Settings, StackTarget
 from nextfire.domain.change import CHANGED_BY
 
+READ_STREAM = ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")
+"""The operations that a function needs to read a stream."""
 _BATCH = 100
 _BATCHING_WINDOW = Duration.seconds(5)
 """How long Lambda collects changes before it invokes the function: fewer, larger objects."""
@@ -60,8 +62,7 @@ class AuditLogFeed(Construct):
                 self._feed(function, name, table.table_stream_arn)
 
     def _feed(self, function: Function, name: str, stream_arn: str) -> None:
-        actions = ["DescribeStream", "GetRecords", "GetShardIterator", "ListStreams"]
-        grants.allow(function.role, grants.dynamodb(*actions), stream_arn)
+        grants.allow(function.role, grants.dynamodb(*READ_STREAM), stream_arn)
         source = lambda_.CfnEventSourceMapping(
             self,
             name.capitalize(),

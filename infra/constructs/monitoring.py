@@ -17,6 +17,7 @@ from nextfire.domain.metrics import NAMESPACE, Metric
 
 _MINUTE = Duration.minutes(1)
 _LATENESS_LIMIT_MS = 4000
+_OVERVIEW_AGE_LIMIT_MS = 5 * 60 * 1000
 _AUDIT_AGE_LIMIT_MS = 15 * 60 * 1000
 _WAIT_LIMIT_SECONDS = 15 * 60
 _SERVICES_THAT_DECODE = ("watcher", "executor", "worker", "auditor")
@@ -47,6 +48,7 @@ class Monitoring(Construct):
         pools: Sequence[Pool],
         server_errors: cloudwatch.IMetric,
         audit_failures: sqs.Queue,
+        projector_failures: sqs.Queue,
         settings: Settings,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -56,6 +58,7 @@ class Monitoring(Construct):
         self._alarm_on_pools(pools, settings)
         self._alarm_on_defects(server_errors)
         self._alarm_on_audit(functions["auditlog"], audit_failures)
+        self._alarm_on_projector(functions["projector"], projector_failures)
         self._alarms.add_summary()
         self._draw(functions, pools, settings.groups)
 
@@ -169,6 +172,23 @@ class Monitoring(Construct):
             "queue's messages name the stream and the records; the stream keeps them for 18 more "
             "hours.",
             runbook="auditlog-failures",
+        )
+
+    def _alarm_on_projector(self, function: Function, failures: sqs.Queue) -> None:
+        self._alarms.add(
+            "projector-behind",
+            function.function.metric("IteratorAge", statistic="Maximum", period=_MINUTE),
+            "The overview of runs is more than 5 minutes behind the runs.",
+            runbook="projector-behind",
+            threshold=_OVERVIEW_AGE_LIMIT_MS,
+            evaluation_periods=3,
+        )
+        self._alarms.add(
+            "projector-failures",
+            failures.metric_approximate_number_of_messages_visible(period=_MINUTE),
+            "Changes of runs could not be added to the overview for 6 hours and were skipped: "
+            "rebuild it.",
+            runbook="projector-failures",
         )
 
     def _draw(self, functions: Mapping[str, Function], pools: Sequence[Pool], groups: int) -> None:

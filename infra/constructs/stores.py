@@ -108,6 +108,13 @@ class Stores(Construct):
             sort="destination",
             expires_at="expires_at",
         )
+        self.overview = self._table(
+            "Overview",
+            adopt.overview,
+            partition="log",
+            sort="place",
+            expires_at="expires_at",
+        )
         self.scripts = self._bucket("Scripts", adopt.scripts, versioned=True)
         # Logs are rewritten under the same name as they grow: versioning would keep each state.
         self.outputs = self._bucket(

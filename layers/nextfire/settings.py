@@ -133,6 +133,8 @@ class ApiSettings(_Settings):
     keys_table: str
     requests_table: str
     endpoints_table: str
+    overview_table: str | None = None
+    """None: executions of all jobs are listed job by job."""
     quotas: Json[TenantQuotas] = NO_QUOTAS
     tenant_weights: Json[dict[str, Annotated[int, Field(ge=1)]]] = Field(default_factory=dict)
     auth: Literal["keys", "iam", "jwt"] = "keys"
@@ -184,6 +186,11 @@ class AuditLogSettings(_Settings):
     keys_table: str
     requests_table: str
     audit_bucket: str
+
+
+class ProjectorSettings(_Settings):
+    runs_table: str
+    overview_table: str
 
 
 class AuthorizerSettings(_Settings):

@@ -9,6 +9,7 @@ import pytest
 from tests.crashes.call_flows import CALL_FLOWS
 from tests.crashes.explorer import Explorer, Findings
 from tests.crashes.flows import FLOWS, Flow
+from tests.crashes.overview_flows import OVERVIEW_FLOWS
 from tests.crashes.report import PROPERTY
 from tests.crashes.sequence_flows import SEQUENCE_FLOWS
 from tests.crashes.stack import TravelClock
@@ -21,7 +22,7 @@ KILLS, FAULTS = 8, 50
 Report = Callable[[str, Findings], None]
 
 each_flow = pytest.mark.parametrize(
-    "flow", [*FLOWS, *CALL_FLOWS, *SEQUENCE_FLOWS], ids=lambda flow: flow.name
+    "flow", [*FLOWS, *CALL_FLOWS, *SEQUENCE_FLOWS, *OVERVIEW_FLOWS], ids=lambda flow: flow.name
 )
 
 

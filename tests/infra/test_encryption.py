@@ -22,6 +22,7 @@ SERVICES = {
     "WatcherRole": {"dynamodb", "sqs"},
     "AuditorRole": {"dynamodb"},
     "AuditlogRole": {"dynamodb", "s3", "sqs"},
+    "ProjectorRole": {"dynamodb", "sqs"},
     "ExecutorDefaultRole": {"dynamodb", "s3", "sqs"},
     "WorkerEtl": {"dynamodb", "s3", "sqs"},
 }

@@ -27,6 +27,7 @@ def test_adopted_stores_are_used_and_not_created(tmp_path: Path) -> None:
         "keys": "old-keys",
         "requests": "old-requests",
         "endpoints": "old-endpoints",
+        "overview": "old-overview",
         "scripts": "old-scripts",
         "outputs": "old-outputs",
         "audit": "old-audit",

@@ -561,6 +561,7 @@ def test_functions_run_the_python_and_the_platform_of_their_layers(template: Tem
                 "NEXTFIRE_KEYS_TABLE", "NEXTFIRE_REQUESTS_TABLE", "NEXTFIRE_AUTH",
                 "NEXTFIRE_QUOTAS", "NEXTFIRE_TENANT_WEIGHTS", "NEXTFIRE_ENDPOINTS_TABLE",
                 "NEXTFIRE_WATCHER_FUNCTION", "NEXTFIRE_GROUPS",
+                "NEXTFIRE_OVERVIEW_TABLE",
             },
         ),
         ("authorizer", {"NEXTFIRE_KEYS_TABLE"}),
@@ -571,6 +572,7 @@ def test_functions_run_the_python_and_the_platform_of_their_layers(template: Tem
                 "NEXTFIRE_REQUESTS_TABLE", "NEXTFIRE_AUDIT_BUCKET",
             },
         ),
+        ("projector", {"NEXTFIRE_RUNS_TABLE", "NEXTFIRE_OVERVIEW_TABLE"}),
         (
             "watcher",
             {
@@ -672,7 +674,9 @@ def test_alarms_watch_the_promises(template: Template) -> None:
         assert promise in alarms
     assert "repaired" in alarms
     assert "appended to the audit chain" in alarms
-    for function in ("api", "authorizer", "watcher", "auditor", "auditlog", "executor-default"):
+    for function in (
+        *("api", "authorizer", "watcher", "auditor", "auditlog", "projector", "executor-default"),
+    ):
         assert f"function {function} failed" in alarms
 
 

@@ -101,6 +101,10 @@ class Tables:
     def endpoints(self) -> str:
         return self._create("endpoints", "owner", "destination")
 
+    @cached_property
+    def overview(self) -> str:
+        return self._create("overview", "log", "place")
+
     def _create(self, name: str, *key: str, index: tuple[str, str, str] | None = None) -> str:
         def schema(names: tuple[str, ...]) -> Any:
             roles = ("HASH", "RANGE")
@@ -306,6 +310,7 @@ def system(
         keys_table=tables.keys,
         requests_table=tables.requests,
         endpoints_table=tables.endpoints,
+        overview_table=tables.overview,
         queue_url=queue_url,
         dlq_url=dlq_url,
         bucket=bucket,

@@ -200,6 +200,7 @@ class Deployment:
     keys_table: str
     requests_table: str
     endpoints_table: str
+    overview_table: str
     queue_url: str
     dlq_url: str
     bucket: str
@@ -229,6 +230,7 @@ class Deployment:
             "keys_table": self.keys_table,
             "requests_table": self.requests_table,
             "endpoints_table": self.endpoints_table,
+            "overview_table": self.overview_table,
             "scripts_bucket": self.bucket,
             "outputs_bucket": self.outputs_bucket,
             "event_bus": self.event_bus,

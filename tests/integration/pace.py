@@ -44,7 +44,8 @@ def quicken(monkeypatch: pytest.MonkeyPatch) -> None:
 def _serialize_structure(
     self: BaseJSONSerializer, serialized: Any, value: Any, shape: Any, key: str
 ) -> None:
-    if shape.name == "AttributeValue":  # stored and sent in the same form
+    # Stored and sent in the same form, except bytes.
+    if shape.name == "AttributeValue" and "B" not in value:
         serialized[key] = value
     else:
         _serialize(self, serialized, value, shape, key)

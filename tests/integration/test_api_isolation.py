@@ -73,6 +73,7 @@ WAYS: dict[str, Way] = {
     "getJob": Way(),
     "getKey": Way(),
     "getQuotas": Way(own=True),
+    "getOverview": Way(own=True),
     "listAllExecutions": Way(query={"state": "DEAD"}, own=True),
     "listEndpoints": Way(own=True),
     "listExecutions": Way(),
@@ -309,6 +310,7 @@ def test_ids_of_another_tenant_lead_nowhere(owner: Owner, name: str) -> None:
 
 
 BY_NO_LABEL = {
+    "getOverview",
     *("listScripts", "listScriptVersions", "uploadScript"),
     *("listEndpoints", "getEndpoint", "pauseEndpoint", "resumeEndpoint"),
     "limitEndpoint",

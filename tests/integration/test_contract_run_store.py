@@ -484,6 +484,20 @@ def test_a_job_s_runs_are_listed_latest_first_page_by_page(store: RunStore) -> N
     assert store.list(job_key("nothing"), cursor=None, limit=2).items == []
 
 
+def test_some_runs_are_found_by_their_keys(held: Held) -> None:
+    other = run_key(job_id="other")
+    for key in (run_key(), other):
+        held.store.cancel(a_message(key), reason="enough", now=NOON)
+    found = held.store.find([run_key(job_id="missing"), run_key(), other])
+    assert {run.key for run in found.items} == {run_key(), other}
+    assert not held.store.find([]).items
+
+    held.spoil(other)
+    found = held.store.find([run_key(), other])
+    assert [run.key for run in found.items] == [run_key()]
+    assert [each.identity for each in found.unreadable] == [other.execution_id]
+
+
 @pytest.mark.parametrize("limit", [1, 2, 9])
 def test_runs_of_a_half_open_span_are_listed(store: RunStore, limit: int) -> None:
     times = ["10:00", "10:59:59.999", "11:00", "12:00", "12:59:59.999", "13:00", "14:00"]

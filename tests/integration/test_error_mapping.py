@@ -241,6 +241,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "save checkpoint": lambda c: runs(c).save(a_run(), Value(1, "1")),
     "mark buried": lambda c: runs(c).mark_death_published(a_run()),
     "redrive run": lambda c: runs(c).redrive(a_run(), a_retry(RUN, NOON), NOON),
+    "find runs": lambda c: runs(c).find([run_key()]),
     "list dead runs": lambda c: runs(c).list_dead(
         "acme", first=NOON, last=NOON, cursor=None, limit=1
     ),
@@ -505,7 +506,7 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         *("create", "update", "get", "get_many", "list", "ids", "scan", "complete", "counted"),
         "pause",
         *("claim", "advance", "cancel", "extend", "skip", "stop", "between"),
-        *("peek", "save", "mark_death_published", "redrive", "list_dead"),
+        *("peek", "save", "mark_death_published", "redrive", "list_dead", "find"),
         *("request", "skip_next", "unskip", "await_parents"),
         *("begin", "finish", "refuse", "note", "replace", "flow", "replace_flow"),
         *("last", "ids_since", "append", "read"),

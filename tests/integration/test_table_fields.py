@@ -17,6 +17,7 @@ from nextfire.adapters.dynamodb.endpoint_items import ENDPOINTS_TABLE
 from nextfire.adapters.dynamodb.fields import Field, names
 from nextfire.adapters.dynamodb.job_items import JOBS_TABLE
 from nextfire.adapters.dynamodb.key_items import KEYS_TABLE
+from nextfire.adapters.dynamodb.overview_items import OVERVIEW_TABLE
 from nextfire.adapters.dynamodb.request_items import REQUESTS_TABLE
 from nextfire.adapters.dynamodb.run_items import RUNS_TABLE
 from nextfire.domain.change import CHANGED_BY
@@ -25,6 +26,9 @@ FOLDER = Path(dynamodb.__file__).parent
 ROOT = Path(__file__).resolve().parents[2]
 TABLES: dict[str, tuple[Field[Any], ...]] = {
     "bucket_store": REQUESTS_TABLE,
+    "overview_items": OVERVIEW_TABLE,
+    "overview_store": OVERVIEW_TABLE,
+    "run_scan": RUNS_TABLE,
     "control_store": CONTROL_TABLE,
     "due_store": DUE_TABLE,
     "endpoint_store": ENDPOINTS_TABLE,

@@ -159,7 +159,7 @@ SCOPES: dict[str, str] = {
     **dict.fromkeys(["getHealth"], "none"),
     **dict.fromkeys(
         [
-            "getChain", "getDescription", "getExecution", "getJob", "getQuotas",
+            "getChain", "getDescription", "getExecution", "getJob", "getQuotas", "getOverview",
             "listAllExecutions",
             "listExecutions", "listJobs", "listScriptVersions", "listScripts", "listUpcoming",
             "previewSchedule", "readLog", "getEndpoint", "listEndpoints",

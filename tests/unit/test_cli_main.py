@@ -68,7 +68,25 @@ STATUS = {
     "status": "ok",
     "time": "2026-05-24T10:00:00Z",
     "endpoint": ENDPOINT,
-    "activity": {"failed": 1, "more": False},
+    "activity": {
+        "running": 2,
+        "waiting": 1,
+        "succeeded": 5,
+        "failed": 1,
+        "countedFrom": "2026-05-24T09:46:00Z",
+        "asOf": "2026-05-24T09:59:58Z",
+        "lagSec": 5.2,
+    },
+}
+NUMBERS = {
+    "running": 2,
+    "pending": 1,
+    "from": "2026-05-24T09:46:00Z",
+    "minutes": [
+        {"at": "2026-05-24T09:48:00Z", "succeeded": 2, "dead": 0, "cancelled": 0, "skipped": 0},
+        {"at": "2026-05-24T09:51:00Z", "succeeded": 3, "dead": 1, "cancelled": 4, "skipped": 0},
+    ],
+    "overview": {"asOf": "2026-05-24T09:59:58Z", "lagSec": 5.2},
 }
 BETWEEN = ("--from", "2026-05-01T00:00:00Z", "--to", "2026-05-03T00:00:00Z")
 
@@ -111,6 +129,7 @@ def api() -> Api:
             "POST /v1/jobs/job_1/resume": JOB | {"revision": 3},
             "GET /v1/jobs/job_1/executions": {"items": [RUN]},
             f"GET /v1/executions/{RUN['executionId']}": RUN,
+            "GET /v1/overview": NUMBERS,
             "GET /v1/executions": {"items": [RUN | {"state": "DEAD"}]},
             "GET /v1/quotas": QUOTAS,
             "GET /v1/health": {"status": "ok", "time": "2026-05-24T10:00:00Z"},

@@ -93,13 +93,18 @@ def _activity(found: Document) -> list[tuple[str, object]]:
         ("Held", "held", "wait for a quota, a destination or an earlier run"),
         ("Queued", "queued", f"the oldest waits for {found.get('waitSec')} s"),
         ("Running", "running", ""),
+        ("Waiting", "waiting", "retries, redrives and runs on request"),
+        ("Succeeded", "succeeded", "in 15 minutes"),
         ("Died", "failed", "in 15 minutes: nextfire runs list --state DEAD"),
     ]
-    return [
+    shown: list[tuple[str, object]] = [
         (label, f"{found[name]}{' or more' if found.get('more') else ''}" + _if(found[name], text))
         for label, name, text in rows
         if name in found
     ]
+    if "asOf" in found:
+        shown.append(("As of", f"{found['asOf']}, {found['lagSec']} s later"))
+    return shown
 
 
 def _if(count: int, text: str) -> str:

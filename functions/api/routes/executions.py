@@ -11,6 +11,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 from pydantic import AfterValidator, WithJsonSchema
 
+from functions.api.access import sees_all_jobs
 from functions.api.app import log_unreadable, now, services, telemetry, tenant
 from functions.api.body import read_json
 from functions.api.idempotency import once
@@ -37,11 +38,13 @@ from nextfire.domain.document import Document
 from nextfire.domain.errors import ConflictError, InvalidInputError
 from nextfire.domain.ids import JobKey, RunKey, parse_execution_id
 from nextfire.domain.keys import Scope
+from nextfire.domain.ports.overview import OverviewPage, StepFilter
 from nextfire.domain.run import Run, RunState
 from nextfire.responses.base import UNREADABLE, ApiResponse, Json
 from nextfire.responses.executions import (
     ExecutionPage,
     ExecutionResponse,
+    FreshnessResponse,
     LogResponse,
     UnreadableExecution,
 )
@@ -129,10 +132,12 @@ def list_executions(job_id: JobId, limit: Limit = 50, cursor: Cursor = None) -> 
         "List executions across jobs",
         _PAGE,
         scope=Scope.READ,
-        more="Returns executions scheduled at or after `from` and before `to`, ordered by job id, "
-        "newest first within a job. With `state=DEAD` and without `jobId`, returns executions "
-        "that became DEAD between `from` and `to`, latest first. A page may be short or empty: "
-        "continue while the response has a `cursor`.",
+        more="Returns executions whose latest change (end, else start, else schedule) was at or "
+        "after `from` and before `to`, latest first. With `jobId`, with `state=UNREADABLE`, and "
+        "for keys restricted by labels: executions scheduled in that time, ordered by job id, "
+        "newest first within a job; the page then has no `overview`. With `state=DEAD` and "
+        "without `jobId`: executions that became DEAD in that time, latest first. A page may be "
+        "short or empty: continue while the response has a `cursor`.",
     ),
 )
 def list_all_executions(
@@ -157,6 +162,14 @@ def list_all_executions(
         items = _executions(dead.items)
         items += [UnreadableExecution.of(each, each.identity) for each in dead.unreadable]
         return respond(ExecutionPage.of(items=items, cursor=dead.cursor))
+    overview = services().overview
+    if job_id is None and state != UNREADABLE and overview is not None and sees_all_jobs():
+        wanted_steps = StepFilter(
+            first, last, tuple(RunState) if state is None else (RunState(state),), pool
+        )
+        if overview.covers(tenant()):
+            seen = overview.list(tenant(), wanted_steps, cursor=cursor, limit=limit)
+            return respond(_page_of(seen))
     wanted = RunFilter(
         first=first,
         before=last,
@@ -179,6 +192,15 @@ def list_all_executions(
     items.sort(key=_id, reverse=True)
     items.sort(key=lambda each: str(each.document["jobId"]))
     return respond(ExecutionPage.of(items=items, cursor=found.cursor))
+
+
+def _page_of(found: OverviewPage) -> ExecutionPage:
+    log_unreadable(found.unreadable)
+    items = _executions(found.items)
+    items += [UnreadableExecution.of(each, each.identity) for each in found.unreadable]
+    return ExecutionPage.of(
+        items=items, cursor=found.cursor, overview=FreshnessResponse.of(found.freshness)
+    )
 
 
 @routes.get(

@@ -15,6 +15,7 @@ from nextfire.responses.executions import (
     ExecutionResponse,
     LogLineResponse,
     LogResponse,
+    OverviewResponse,
     RedrivenResponse,
     SequenceCancelResponse,
     SequenceRedriveResponse,
@@ -51,10 +52,12 @@ class ExecutionOperations(Operations):
         limit: int | None = None,
         cursor: str | None = None,
     ) -> ExecutionPage:
-        """Return a page of executions of all jobs, grouped by job: those scheduled at or after
-        *from_* (default: a day before *to*) and before *to* (default: now). With `state` DEAD
-        and without `job_id`: those that died in that time, latest death first. `limit`: 1 to
-        100.
+        """Return a page of executions of all jobs, latest change first: those that ended, or else
+        started, or else were scheduled, at or after *from_* (default: a day before *to*) and before
+        *to* (default: now). With `job_id`: those of the job that were scheduled in that time.
+
+        If the page has no `overview`, they are grouped by job and selected by their scheduled
+        instants, except DEAD ones. `limit`: 1 to 100.
         """
         query = {"state": state, "jobId": job_id, "pool": pool, "from": from_, "to": to}
         return self._read(
@@ -73,6 +76,12 @@ class ExecutionOperations(Operations):
         """Iterate over all executions that `list_all_executions` lists."""
         ask = partial(self.list_all_executions, state=state, job_id=job_id, pool=pool)
         return pages(partial(ask, from_=from_, to=to))
+
+    def get_overview(self, *, minutes: int | None = None) -> OverviewResponse:
+        """Return the numbers of executions of all jobs that are running and waiting, and of those
+        that ended in the last *minutes* (1 to 60, default: 15), by minute.
+        """
+        return self._read(OverviewResponse, "/v1/overview", {"minutes": minutes})
 
     def get_execution(self, execution_id: str) -> ExecutionResponse:
         """Return an execution, or what its occurrence waits for."""

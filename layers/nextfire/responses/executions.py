@@ -206,6 +206,24 @@ class UnreadableExecution(ApiResponse):
     reason: str = field(lambda found, _: one_line(found.problem))
 
 
+class FreshnessResponse(ApiResponse):
+    """How complete an answer from the overview is. The overview is derived from the executions and
+    lags seconds behind them.
+    """
+
+    # of(freshness)
+    as_of: datetime | None = field(
+        description="When the latest change that is included was stored. Absent if unknown."
+    )
+    lag_sec: float = field(
+        lambda freshness: round(freshness.lag.total_seconds(), 1),
+        description="Seconds until that change was included.",
+    )
+    begins_at: datetime | None = field(
+        description="Executions that have not changed since are missing. Absent: none are."
+    )
+
+
 class ExecutionPage(ApiResponse):
     """Executions. A page may hold fewer items than `limit`: if `cursor` is present, there are
     more.
@@ -213,6 +231,40 @@ class ExecutionPage(ApiResponse):
 
     items: list[ExecutionResponse] = field(schema=list[ExecutionResponse | UnreadableExecution])
     cursor: str | None
+    overview: FreshnessResponse | None = field(
+        description="Present if the page is from the overview."
+    )
+
+
+class MinuteResponse(ApiResponse):
+    """Executions that ended in a minute, by state."""
+
+    # of(minute, counts by state)
+    at: datetime = field(lambda minute, _: minute, description="Start of the minute.")
+    succeeded: int = field(lambda _, ended: ended.get(RunState.SUCCEEDED, 0))
+    dead: int = field(lambda _, ended: ended.get(RunState.DEAD, 0))
+    cancelled: int = field(lambda _, ended: ended.get(RunState.CANCELLED, 0))
+    skipped: int = field(lambda _, ended: ended.get(RunState.SKIPPED, 0))
+
+
+class OverviewResponse(ApiResponse):
+    """Numbers of executions of all jobs."""
+
+    # of(counts, freshness)
+    running: int = field(lambda counts, _: counts.open[RunState.RUNNING])
+    pending: int = field(
+        lambda counts, _: counts.open[RunState.PENDING],
+        description="Executions with a record that wait: retries, redrives and runs on request.",
+    )
+    from_: datetime = field(
+        lambda counts, _: counts.first,
+        description="The first minute in `minutes`; later than requested if there were too many.",
+    )
+    minutes: list[MinuteResponse] = field(
+        lambda counts, _: [MinuteResponse.of(*each) for each in counts.minutes.items()],
+        description="Minutes in which executions ended, oldest first.",
+    )
+    overview: FreshnessResponse = field(lambda _, freshness: FreshnessResponse.of(freshness))
 
 
 class LogLineResponse(ApiResponse):

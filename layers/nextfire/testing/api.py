@@ -20,6 +20,7 @@ from nextfire.domain.quotas import TenantQuotas
 from nextfire.settings import ApiSettings, DeployedPool
 from nextfire.testing.memory.clock import Clock
 from nextfire.testing.memory.keys import MemoryKeyStore
+from nextfire.testing.memory.overview import MemoryRunOverview
 from nextfire.testing.memory.requests import MemoryBucketStore
 from nextfire.testing.memory.scripts import MemoryScriptShelf
 from nextfire.testing.memory.stores import Stores
@@ -75,6 +76,7 @@ def client(
         files=through(stores.files, "files"),
         shelf=MemoryScriptShelf(clock),
         note_change=lambda *_: None,
+        overview=MemoryRunOverview(stores.runs),
     )
     transport = _InProcess(Services(settings, ports, clock), clock)
     return Client(

@@ -22,6 +22,7 @@ from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
+from nextfire.adapters.dynamodb.overview_store import DynamoDbSegmentStore
 from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.adapters.s3.run_files import S3RunFiles
@@ -31,17 +32,20 @@ from nextfire.domain.ports.control import ControlStore
 from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.endpoints import EndpointStore
 from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.overview import RunOverview
 from nextfire.domain.ports.requests import BucketStore, RequestStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.scripts import RunFiles, ScriptShelf
 from nextfire.domain.ports.waker import Waker
 from nextfire.settings import ApiSettings, EmbeddedSettings
+from nextfire.usecases.read_overview import SegmentedOverview
 
 
 @dataclass(frozen=True, slots=True)
 class ApiPorts:
     """The ports of the API. `note_change` sends the author of a change to the audit chain, for a
-    request that writes no item: id of the request, author, instant.
+    request that writes no item: id of the request, author, instant. `overview`: None if the stack
+    has none.
     """
 
     jobs: JobStore
@@ -57,6 +61,7 @@ class ApiPorts:
     note_change: Callable[[str, str, datetime], None]
     waker: Waker | None = None
     """None: watchers do not sleep."""
+    overview: RunOverview | None = None
 
 
 def api_ports(settings: ApiSettings, changed_by: Callable[[], str | None]) -> ApiPorts:
@@ -72,17 +77,22 @@ def api_ports(settings: ApiSettings, changed_by: Callable[[], str | None]) -> Ap
     )
     due_table, shards = settings.due_table, settings.write_shards
     requests = DynamoDbRequestStore(database, table=settings.requests_table)
+    runs = DynamoDbRunStore(
+        database,
+        table=settings.runs_table,
+        due_table=due_table,
+        jobs_table=settings.jobs_table,
+        shards=shards,
+    )
+    overview = None
+    if settings.overview_table is not None:
+        segments = DynamoDbSegmentStore(database, table=settings.overview_table)
+        overview = SegmentedOverview(segments, runs)
     return ApiPorts(
         jobs=DynamoDbJobStore(
             database, table=settings.jobs_table, due_table=due_table, shards=shards
         ),
-        runs=DynamoDbRunStore(
-            database,
-            table=settings.runs_table,
-            due_table=due_table,
-            jobs_table=settings.jobs_table,
-            shards=shards,
-        ),
+        runs=runs,
         due=DynamoDbDueStore(
             database, table=due_table, shards=shards, executor=ThreadPoolExecutor(1)
         ),
@@ -99,4 +109,5 @@ def api_ports(settings: ApiSettings, changed_by: Callable[[], str | None]) -> Ap
             if settings.watcher_function
             else None
         ),
+        overview=overview,
     )

@@ -33,6 +33,7 @@ from nextfire.adapters.sqlite.expiry import remove_expired
 from nextfire.adapters.sqlite.job_store import SqliteJobStore
 from nextfire.adapters.sqlite.join_store import SqliteJoinStore
 from nextfire.adapters.sqlite.key_store import SqliteKeyStore
+from nextfire.adapters.sqlite.overview import SqliteRunOverview
 from nextfire.adapters.sqlite.request_store import SqliteRequestStore
 from nextfire.adapters.sqlite.run_queue import (
     SqliteDeadLetters,
@@ -110,6 +111,7 @@ def api_ports(settings: ApiSettings, local: EmbeddedSettings) -> ApiPorts:
         files=FileRunFiles(local.embedded_folder / OUTPUTS),
         shelf=script_shelf(settings, local),
         note_change=lambda *_: None,  # no audit chain
+        overview=SqliteRunOverview(database),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ class RunReads:
         # A run whose entry is not up to date may live again, or have died again later.
         current = {_attention_at(item): item for item in items if "attention_at" in item}
         there = [current[at] for at in map(_attention_at, listed) if at in current]
-        runs, unreadable = decode_all(there, _execution_id)
+        runs, unreadable = decode_all(there, execution_id)
         more = encode_cursor(_attention_at(listed[-1])) if len(found) > limit else None
         return Page(runs, more, unreadable)
 
@@ -129,6 +129,15 @@ class RunReads:
                 return
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
+    def find(self, keys: Sequence[RunKey]) -> Page[Run]:
+        """See `RunStore.find`."""
+        if not keys:
+            return Page([], None)
+        wanted = [encode_key(key) for key in keys]
+        items = read_all(self._client, self._table, wanted, {}, "find runs")
+        runs, unreadable = decode_all(items, execution_id)
+        return Page(runs, None, unreadable)
+
     def list(
         self,
         job: JobKey,
@@ -173,7 +182,8 @@ def _just_before(sort_key: str) -> str:
     return f"{sort_key[:-1]}{chr(ord(sort_key[-1]) - 1)}~"
 
 
-def _execution_id(item: Item) -> str:
+def execution_id(item: Item) -> str:
+    """The id of the execution in *item*, which need not decode."""
     job_id = str(item["job"]["S"]).partition("/")[2]
     return f"{job_id}.{item['run_id']['S']}"
 

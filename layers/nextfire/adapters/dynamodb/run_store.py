@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -306,6 +306,9 @@ class DynamoDbRunStore:
         return self._reads.between(
             job, first, last, newest_first=newest_first, page=page, lenient=lenient
         )
+
+    def find(self, keys: Sequence[RunKey]) -> Page[Run]:
+        return self._reads.find(keys)
 
     def list(
         self,

@@ -18,12 +18,13 @@ from nextfire.adapters.dynamodb.run_items import (
     encode_key,
     partition,
 )
+from nextfire.adapters.dynamodb.run_reads import decode_all, execution_id
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.table import END, RUNS, after
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import JOB_ID, RUN_ID, JobKey, RunKey, first_run_id
 from nextfire.domain.instants import to_ms
-from nextfire.domain.ports.pages import Page, Unreadable
+from nextfire.domain.ports.pages import Page
 from nextfire.domain.run import Run, RunState
 
 _ATTENTION_AT = re.compile(rf"[0-9]{{13}}#{JOB_ID.pattern}\.{RUN_ID.pattern}")
@@ -70,6 +71,14 @@ class RunReads:
         with self._database.reading("get run") as connection:
             item = RUNS.get(connection, *run_key(key))
         return None if item is None else decode_run(item)
+
+    def find(self, keys: Sequence[RunKey]) -> Page[Run]:
+        """See `RunStore.find`."""
+        with self._database.reading("find runs") as connection:
+            found = [RUNS.get(connection, *run_key(key)) for key in keys]
+        items = [item for item in found if item is not None]
+        runs, unreadable = decode_all(items, execution_id)
+        return Page(runs, None, unreadable)
 
     def between(
         self, job: JobKey, first: str, last: str, *, newest_first: bool, page: int, lenient: bool
@@ -147,12 +156,6 @@ def _page(
     identity: Callable[[str], str],
 ) -> Page[Run]:
     """The page of the first *limit* of *items*."""
-    runs: list[Run] = []
-    unreadable: list[Unreadable] = []
-    for item in items[:limit]:
-        try:
-            runs.append(decode_run(item))
-        except UndecodableError as error:
-            unreadable.append(Unreadable(identity(sort_key(item)), str(error)))
+    runs, unreadable = decode_all(items[:limit], lambda item: identity(sort_key(item)))
     more = len(items) > limit
     return Page(runs, encode_cursor(sort_key(items[limit - 1])) if more else None, unreadable)

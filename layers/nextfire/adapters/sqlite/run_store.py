@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -196,6 +196,9 @@ class SqliteRunStore:
         return self._reads.between(
             job, first, last, newest_first=newest_first, page=page, lenient=lenient
         )
+
+    def find(self, keys: Sequence[RunKey]) -> Page[Run]:
+        return self._reads.find(keys)
 
     def list(
         self,

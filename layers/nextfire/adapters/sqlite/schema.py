@@ -64,6 +64,23 @@ MIGRATIONS: Sequence[Sequence[str]] = (
             number INTEGER PRIMARY KEY, recorded_at INTEGER NOT NULL,
             events TEXT NOT NULL) STRICT""",
     ),
+    (
+        """ALTER TABLE runs ADD COLUMN tenant TEXT
+            GENERATED ALWAYS AS (substr(job, 1, instr(job, '/') - 1)) VIRTUAL""",
+        """ALTER TABLE runs ADD COLUMN state TEXT
+            GENERATED ALWAYS AS (json_extract(item, '$.state.S')) VIRTUAL""",
+        """ALTER TABLE runs ADD COLUMN pool TEXT
+            GENERATED ALWAYS AS (json_extract(item, '$.pool.S')) VIRTUAL""",
+        # The end, else the start, else the scheduled instant, which the run's id begins with.
+        """ALTER TABLE runs ADD COLUMN step_at TEXT GENERATED ALWAYS AS (rtrim(coalesce(
+            json_extract(item, '$.finished_at.S'), json_extract(item, '$.started_at.S'),
+            substr(run_id, 1, 4) || '-' || substr(run_id, 5, 2) || '-' || substr(run_id, 7, 5)
+            || ':' || substr(run_id, 12, 2) || ':' || substr(run_id, 14, 2)
+            || iif(substr(run_id, 16, 3) = '000', '', '.' || substr(run_id, 16, 3))), 'Z'))
+            VIRTUAL""",
+        """CREATE INDEX runs_steps ON runs (tenant, state, step_at, job, run_id)
+            WHERE state IS NOT NULL""",
+    ),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -166,6 +166,11 @@ class RunStore(Protocol):
 
         Raises:
             UndecodableError: The stored item is not a valid run.
+        """
+
+    def find(self, keys: Sequence[RunKey]) -> Page[Run]:
+        """Return those of the runs *keys*, all different, that have a record, in any order, by
+        eventually consistent reads.
         """
 
     def list(

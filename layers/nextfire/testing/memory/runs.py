@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -20,7 +20,7 @@ from nextfire.domain.ids import JobKey, RunKey, first_run_id
 from nextfire.domain.instants import to_ms
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports.pages import Page
+from nextfire.domain.ports.pages import Page, Unreadable
 from nextfire.domain.ports.runs import Claim, Written
 from nextfire.domain.run import Run, RunState, Value
 from nextfire.testing.memory.due import MemoryDueStore
@@ -277,6 +277,16 @@ class MemoryRunStore:
         if not lenient:
             raise UndecodableError("run does not decode")
         return Run(key, RunState.DEAD)
+
+    def find(self, keys: Sequence[RunKey]) -> Page[Run]:
+        with self._lock:
+            there = [self.items[key] for key in keys if key in self.items]
+        broken = [run.key for run in there if run.key in self._broken]
+        return Page(
+            [run for run in there if run.key not in broken],
+            None,
+            [Unreadable(key.execution_id, "run does not decode") for key in broken],
+        )
 
     def list(
         self,

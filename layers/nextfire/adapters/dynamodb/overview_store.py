@@ -1,0 +1,167 @@
+"""The segments of the overview in DynamoDB."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from nextfire.adapters.aws.clients import chunks
+from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.adapters.dynamodb.items import Item, to_item
+from nextfire.adapters.dynamodb.overview_items import (
+    HEAD,
+    decode_head,
+    decode_segment,
+    encode_head,
+    encode_key,
+    encode_segment,
+    partition,
+    place,
+    snapshot_items,
+    snapshot_key,
+    unpack,
+)
+from nextfire.domain.errors import UnavailableError, UndecodableError
+from nextfire.domain.overview import MAX_STEPS, Head, Segment, Step
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_WRITE_LIMIT = 25  # requests of one BatchWriteItem, a limit of DynamoDB
+_FIRST_PAGE = 10
+"""Items of the first page of a read: most callers need only the newest."""
+_TRIES = 5
+_AFTER = "~"
+"""Sorts after all ids of segments."""
+
+
+class DynamoDbSegmentStore:
+    """`SegmentStore` on the table `overview`."""
+
+    def __init__(self, client: DynamoDBClient, *, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def add(self, tenant: str, segments: Sequence[Segment]) -> int:
+        found = [encode_segment(tenant, each) for each in segments]
+        self._write([{"PutRequest": {"Item": item}} for item, _ in found])
+        return sum(size for _, size in found)
+
+    def read(
+        self, tenant: str, log: str, first_ms: int, last_ms: int, *, newest_first: bool = False
+    ) -> Iterator[Segment]:
+        if last_ms < first_ms:  # which DynamoDB rejects
+            return
+        values = {
+            ":log": partition(tenant, log),
+            ":first": place(first_ms),
+            ":last": place(last_ms, _AFTER),
+        }
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "KeyConditionExpression": "#log = :log AND #place BETWEEN :first AND :last",
+            "ExpressionAttributeNames": {"#log": "log", "#place": "place"},
+            "ExpressionAttributeValues": to_item(values),
+            "ScanIndexForward": not newest_first,
+            "ConsistentRead": True,
+        }
+        if newest_first:
+            request["Limit"] = _FIRST_PAGE
+        while True:
+            with translated("read the overview"):
+                answer = self._client.query(**request)
+            for item in answer["Items"]:
+                try:
+                    yield decode_segment(log, item)
+                except UndecodableError:
+                    continue  # a rebuild replaces it
+            if "LastEvaluatedKey" not in answer:
+                return
+            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+            if "Limit" in request:
+                request["Limit"] *= 4
+
+    def head(self, tenant: str) -> Head | None:
+        with translated("read the overview"):
+            answer = self._client.get_item(
+                TableName=self._table, Key=_head_key(tenant), ConsistentRead=True
+            )
+        return decode_head(answer["Item"]) if "Item" in answer else None
+
+    def snapshot(self, tenant: str, head: Head) -> Sequence[Step] | None:
+        steps: list[Step] = []
+        for number in range(head.parts):
+            with translated("read the overview"):
+                answer = self._client.get_item(
+                    TableName=self._table,
+                    Key=snapshot_key(tenant, head.snapshot, number),
+                    ConsistentRead=True,
+                )
+            if "Item" not in answer:
+                return None
+            steps += unpack(answer["Item"]["steps"]["B"])
+        return steps
+
+    def replace_head(self, tenant: str, was: Head | None, to: Head, steps: Sequence[Step]) -> bool:
+        parts = chunks([*steps], MAX_STEPS)
+        to = replace(to, parts=len(parts))
+        items = snapshot_items(tenant, to, parts)
+        self._write([{"PutRequest": {"Item": item}} for item in items])
+        if not self._put_head(tenant, was, to):
+            self._forget(tenant, to)
+            return False
+        if was is not None:
+            self._forget(tenant, was)
+        return True
+
+    def _put_head(self, tenant: str, was: Head | None, to: Head) -> bool:
+        item = encode_head(tenant, to)
+        condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(#log)"}
+        condition["ExpressionAttributeNames"] = {"#log": "log"}
+        if was is not None:
+            condition = {
+                "ConditionExpression": "#snapshot = :was",
+                "ExpressionAttributeNames": {"#snapshot": "snapshot"},
+                "ExpressionAttributeValues": to_item({":was": was.snapshot}),
+            }
+        try:
+            with translated("replace the head of the overview"):
+                self._client.put_item(
+                    TableName=self._table,
+                    Item=item,
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                    **condition,
+                )
+        except refused() as error:
+            if error_code(error) != "ConditionalCheckFailedException":
+                raise
+            # The SDK may have sent the request twice: then the first one succeeded.
+            return bool(error.response.get("Item") == item)
+        return True
+
+    def _forget(self, tenant: str, head: Head) -> None:
+        """Delete the snapshot of *head*, which nothing names."""
+        keys = [snapshot_key(tenant, head.snapshot, number) for number in range(head.parts)]
+        self._write([{"DeleteRequest": {"Key": key}} for key in keys])
+
+    def _write(self, requests: list[Any]) -> None:
+        """Make the writes *requests*; those that DynamoDB throttles again, after a wait."""
+        for chunk in chunks(requests, _WRITE_LIMIT):
+            left: list[Any] = chunk
+            for attempt in range(_TRIES):
+                if attempt:
+                    time.sleep(random.uniform(0, 0.05 * 2**attempt))  # noqa: S311 — not a secret
+                with translated("write the overview"):
+                    answer = self._client.batch_write_item(RequestItems={self._table: left})
+                left = answer.get("UnprocessedItems", {}).get(self._table, [])
+                if not left:
+                    break
+            else:
+                raise UnavailableError("write the overview: throttled. Try again.")
+
+
+def _head_key(tenant: str) -> Item:
+    return encode_key(partition(tenant, HEAD), HEAD)

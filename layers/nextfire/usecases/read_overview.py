@@ -1,0 +1,207 @@
+"""Reads the overview: finds runs by their latest step, and reads their records."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from heapq import merge
+from itertools import groupby, islice
+from operator import attrgetter
+
+from nextfire.domain.errors import InvalidInputError, UnavailableError
+from nextfire.domain.ids import JOB_ID, RUN_ID
+from nextfire.domain.instants import MINUTE, MOMENT, floor_minute, from_ms, to_ms
+from nextfire.domain.overview import (
+    ENDED,
+    OPEN,
+    Counts,
+    Head,
+    Segment,
+    Step,
+    step_of,
+    still_open,
+    window_ms,
+)
+from nextfire.domain.ports.overview import Freshness, OverviewPage, SegmentStore, StepFilter
+from nextfire.domain.ports.pages import Page, Unreadable
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.run import Run, RunState
+from nextfire.usecases.project_runs import END_MS, OpenRuns, read_open
+
+READ_AT_MOST = 100_000
+"""Steps of ended runs after which a call reads no further window: some 2 MB."""
+_TRIES = 5
+_CURSOR = re.compile(rf"([0-9]{{1,13}})\.({JOB_ID.pattern})\.({RUN_ID.pattern})")
+_NOTHING = OpenRuns([], 0, 0)
+Position = tuple[int, str, str]
+"""The place of a step in a listing: its instant, job and run."""
+
+
+@dataclass
+class _Reading:
+    """What one call has read. `left`: how many steps it may still read; below zero, it has stopped.
+    `last`: the place that it has reached.
+    """
+
+    left: int = field(default_factory=lambda: READ_AT_MOST)
+    seen_ms: int = 0
+    lag_ms: int = 0
+    last: Position | None = None
+
+    def note(self, segment: Segment) -> None:
+        self.left -= len(segment.steps)
+        if segment.seen_ms > self.seen_ms:
+            self.seen_ms, self.lag_ms = segment.seen_ms, segment.written_ms - segment.seen_ms
+
+    def freshness(self, head: Head | None) -> Freshness:
+        begins = head.begins_ms if head else 0
+        return Freshness(
+            from_ms(self.seen_ms) if self.seen_ms else None,
+            max(self.lag_ms, 0) * MOMENT,
+            from_ms(begins) if begins else None,
+        )
+
+
+class SegmentedOverview:
+    """`RunOverview` on segments. *runs*: the records, which decide what is returned."""
+
+    def __init__(self, store: SegmentStore, runs: RunStore) -> None:
+        self._store = store
+        self._runs = runs
+
+    def covers(self, tenant: str) -> bool:
+        return self._store.head(tenant) is not None
+
+    def list(
+        self, tenant: str, wanted: StepFilter, *, cursor: str | None, limit: int
+    ) -> OverviewPage:
+        before: Position = (to_ms(wanted.before), "", "")
+        if cursor is not None:
+            before = min(before, _read(cursor))
+        head, there = self._open_runs(tenant)
+        reading = _Reading(seen_ms=there.seen_ms, lag_ms=there.lag_ms)
+        steps = self._steps(tenant, wanted, before, there, reading)
+        runs: list[Run] = []
+        unreadable: list[Unreadable] = []
+        more = True
+        while more and (room := limit - len(runs) - len(unreadable)) > 0:
+            some = [*islice(steps, room)]
+            more = len(some) == room
+            page = self._records(tenant, some, wanted, head)
+            runs += page.items
+            unreadable += page.unreadable
+        end = reading.last if more or reading.left < 0 else None
+        place = None if end is None else "{}.{}.{}".format(*end)
+        return OverviewPage(runs, place, unreadable, reading.freshness(head))
+
+    def counts(self, tenant: str, first: datetime) -> tuple[Counts, Freshness]:
+        head, there = self._open_runs(tenant)
+        total = _Reading(seen_ms=there.seen_ms, lag_ms=there.lag_ms)
+        first = floor_minute(first)
+        minutes: dict[datetime, Counter[RunState]] = {}
+        for state in ENDED:
+            reading = _Reading()
+            ends = self._ended(tenant, state, to_ms(first), (END_MS, "", ""), reading)
+            for minute, steps in groupby(ends, lambda step: floor_minute(from_ms(step.at_ms))):
+                minutes.setdefault(minute, Counter())[state] = sum(1 for _ in steps)
+            if reading.left < 0:
+                # The minute in which it stopped may be incomplete.
+                counted = [minute for minute, states in minutes.items() if states[state]]
+                first = max([first, *(each + MINUTE for each in sorted(counted)[:1])])
+        ended = {each: minutes[each] for each in sorted(minutes) if each >= first}
+        states = Counter(step.state for step in still_open(there.steps))
+        open_runs = {state: states[state] for state in OPEN}
+        return Counts(open_runs, ended, first), total.freshness(head)
+
+    def _open_runs(self, tenant: str) -> tuple[Head | None, OpenRuns]:
+        for _ in range(_TRIES):
+            head = self._store.head(tenant)
+            if head is None:
+                return None, _NOTHING
+            found = read_open(self._store, tenant, head)
+            if found is not None:
+                return head, found
+        raise UnavailableError("read the overview: it was replaced meanwhile. Try again.")
+
+    def _steps(
+        self,
+        tenant: str,
+        wanted: StepFilter,
+        before: Position,
+        there: OpenRuns,
+        reading: _Reading,
+    ) -> Iterator[Step]:
+        """The steps that match *wanted*, from *before*, latest first."""
+        first_ms = to_ms(wanted.first)
+        sources: list[Iterable[Step]] = [
+            self._ended(tenant, state, first_ms, before, reading)
+            for state in ENDED
+            if state in wanted.states
+        ]
+        if {*wanted.states} - {*ENDED}:
+            sources.append(
+                step
+                for step in still_open(there.steps)
+                if step.state in wanted.states and first_ms <= step.at_ms and step[:3] < before
+            )
+        for step in merge(*sources, reverse=True):
+            if reading.left < 0 and reading.last is not None:
+                return
+            reading.last = step[:3]
+            if wanted.pool in {None, step.pool}:
+                yield step
+
+    def _ended(
+        self, tenant: str, state: RunState, first_ms: int, before: Position, reading: _Reading
+    ) -> Iterator[Step]:
+        """The steps of runs that ended in *state* at or after *first_ms*, from *before*, latest
+        first; those delivered twice once. Stops if *reading* has read enough.
+        """
+        segments = self._store.read(
+            tenant, state.value, window_ms(first_ms), window_ms(before[0]), newest_first=True
+        )
+        for _, window in groupby(segments, attrgetter("window_ms")):
+            if reading.left < 0:
+                return
+            steps: dict[Position, Step] = {}
+            for segment in window:
+                reading.note(segment)
+                steps |= {
+                    step[:3]: step
+                    for step in segment.steps
+                    if first_ms <= step.at_ms and step[:3] < before
+                }
+            yield from sorted(steps.values(), reverse=True)
+
+    def _records(
+        self, tenant: str, steps: Sequence[Step], wanted: StepFilter, head: Head | None
+    ) -> Page[Run]:
+        """The records of *steps* that are still as the steps say. An open run whose next step was
+        not delivered yet is returned if its record matches *wanted*.
+        """
+        since = head.since_ms if head else 0
+        page = self._runs.find([step.key(tenant) for step in steps])
+        found = {run.key: run for run in page.items}
+        runs = []
+        for step in steps:
+            run = found.get(step.key(tenant))
+            if run is None:
+                continue
+            current = step_of(run)
+            # If it ended before, its end would have been delivered, and is listed itself.
+            lags = not step.state.ended and (not run.state.ended or current.at_ms >= since)
+            if current[:4] == step[:4] or (lags and run.state in wanted.states):
+                runs.append(run)
+        return Page(runs, None, page.unreadable)
+
+
+def _read(cursor: str) -> Position:
+    found = _CURSOR.fullmatch(cursor)
+    if found is None:
+        raise InvalidInputError(
+            "cursor", cursor, "not a cursor of this listing", "Use a cursor that it returned."
+        )
+    return int(found[1]), found[2], cursor.rpartition(".")[2]

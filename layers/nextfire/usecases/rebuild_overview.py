@@ -1,0 +1,105 @@
+"""Rebuild the overview from the records, while the projector adds to it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from nextfire.domain.ids import content_id
+from nextfire.domain.instants import to_ms
+from nextfire.domain.overview import MAX_STEPS, Segment, Step, still_open, window_ms
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.overview import RunScan, SegmentStore
+from nextfire.domain.ports.runs import RunStore
+from nextfire.usecases.project_runs import ProjectRuns, read_open
+
+FLUSH_AT = 200_000
+"""Steps that are held in memory: some 70 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What a call did. `after`: the place where the next call continues; None: all records were
+    read. `tenants`: those whose runs were read, in this and earlier calls.
+    """
+
+    runs: int
+    undecodable: int
+    after: str | None
+    tenants: frozenset[str]
+
+
+class RebuildOverview:
+    """Adds the steps of all records to the overview. It deletes nothing: steps that are there
+    already are added again, which changes nothing, and steps without a record are in no listing.
+    """
+
+    def __init__(self, scan: RunScan, store: SegmentStore, runs: RunStore, clock: Clock) -> None:
+        self._scan = scan
+        self._store = store
+        self._clock = clock
+        self._projector = ProjectRuns(store, runs, clock)
+
+    def run(
+        self, until: datetime, *, after: str | None = None, tenants: Collection[str] = ()
+    ) -> Rebuilt:
+        """Add the steps of the records after *after*, until *until*. *tenants*: those of earlier
+        calls. A call that died is repeated.
+
+        Raises:
+            UnavailableError: The store did not answer. Call it again with the same *after*.
+        """
+        name = content_id(after or "")[:16]
+        held: dict[str, list[Step]] = defaultdict(list)
+        opened: dict[str, list[Step]] = defaultdict(list)
+        runs = undecodable = flushes = 0
+        for page in self._scan.pages(after):
+            for tenant, steps in page.steps.items():
+                runs += len(steps)
+                held[tenant] += [step for step in steps if step.state.ended]
+                opened[tenant] += [step for step in steps if not step.state.ended]
+            undecodable += page.undecodable
+            after = page.after
+            if sum(map(len, held.values())) >= FLUSH_AT:
+                self._flush(held, f"{name}-{flushes}")
+                flushes += 1
+            if self._clock.now() >= until:
+                break
+        self._flush(held, f"{name}-{flushes}")
+        known = frozenset({*tenants, *held, *opened})
+        for tenant in sorted(known):
+            if after is None or opened[tenant]:
+                self._fold(tenant, opened[tenant], complete=after is None)
+        return Rebuilt(runs, undecodable, after, known)
+
+    def _flush(self, held: dict[str, list[Step]], name: str) -> None:
+        now_ms = to_ms(self._clock.now())
+        for tenant, steps in held.items():
+            windows: dict[tuple[str, int], list[Step]] = defaultdict(list)
+            for step in sorted(steps):
+                windows[step.state.value, window_ms(step.at_ms)].append(step)
+            self._store.add(
+                tenant,
+                [
+                    # The stream has delivered nothing: the segment is as fresh as its newest step.
+                    Segment(log, window, f"rebuilt-{name}-{number}", part[-1].at_ms, now_ms, part)
+                    for (log, window), of_window in windows.items()
+                    for number, part in enumerate(_parts(of_window))
+                ],
+            )
+            steps.clear()
+
+    def _fold(self, tenant: str, opened: Sequence[Step], *, complete: bool) -> None:
+        """Add to the snapshot of *tenant* those of the runs *opened* that are still open, and
+        remove from it those that are not.
+        """
+        there = read_open(self._store, tenant, self._store.head(tenant))
+        known = still_open([*opened, *(there.steps if there else ())])
+        begins = to_ms(self._clock.now())
+        self._projector.fold(tenant, known, begins_ms=begins, complete=complete)
+
+
+def _parts(steps: Sequence[Step]) -> list[Sequence[Step]]:
+    return [steps[start : start + MAX_STEPS] for start in range(0, len(steps), MAX_STEPS)]
