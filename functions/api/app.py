@@ -38,6 +38,7 @@ from functions.api.problems import (
 )
 from functions.api.request_record import RecordingKeyStore, RequestThreadPool
 from functions.api.requests import MAX_PARAMETER_CHARS, too_long
+from functions.api.resolver_parts import check_requests_with, routes_of
 from functions.api.target_checks import target_check
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.adapters.dynamodb.run_items import RETENTION
@@ -351,18 +352,14 @@ def _what_may_be_sent(body: Body) -> str:
 
 
 # The library has no other hook that runs before its own validation.
-app._request_validation_middleware = _Checks()  # type: ignore[no-untyped-call] # noqa: SLF001
+check_requests_with(app, _Checks())  # type: ignore[no-untyped-call]
 
 
 @app.not_found
 def route_not_found(error: RouteNotFoundError) -> Response[str]:  # noqa: ARG001
     event = app.current_event
     path = app.context["_path"]
-    allowed = sorted(
-        route.method
-        for route in [*app._static_routes, *app._dynamic_routes]  # noqa: SLF001
-        if route.rule.match(path)
-    )
+    allowed = sorted(route.method for route in routes_of(app) if route.rule.match(path))
     asked = f"{event.http_method} {event.path}"
     if allowed:
         return problem(

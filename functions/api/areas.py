@@ -11,6 +11,7 @@ from functools import cache
 from importlib import import_module
 
 from functions.api.app import app
+from functions.api.resolver_parts import path_of
 
 _JOB = "/v1/jobs/[^/]+"
 AREAS = {
@@ -50,7 +51,7 @@ def include_for(path: str) -> None:
 
     If no module has the path, include all: the response may suggest routes.
     """
-    bare = app._remove_prefix(path)  # noqa: SLF001 — as the resolver does
+    bare = path_of(app, path)
     wanted = [name for name, pattern in AREAS.items() if pattern.fullmatch(bare)]
     for name in wanted or AREAS:
         include(name)

@@ -15,6 +15,7 @@ from functions.api.app import app, identify_event, now, telemetry
 from functions.api.identity import Identity
 from functions.api.operation import SCOPE
 from functions.api.request_record import RequestRecord
+from functions.api.resolver_parts import path_of, routes_of
 from nextfire.domain.errors import ForbiddenError
 from nextfire.domain.instants import isoformat
 from nextfire.domain.keys import Scope
@@ -114,10 +115,10 @@ def audit_event(
 def operation_of(event: Mapping[str, Any]) -> tuple[str, dict[str, str]] | None:
     """The operation id and the path parameters. None for reads and unknown routes."""
     http = event["requestContext"]["http"]
-    method, path = http["method"].upper(), app._remove_prefix(event["rawPath"])  # noqa: SLF001 — Powertools does the same
+    method, path = http["method"].upper(), path_of(app, event["rawPath"])
     if method not in _CHANGES:
         return None
-    for route in [*app._static_routes, *app._dynamic_routes]:  # noqa: SLF001
+    for route in routes_of(app):
         found = route.rule.match(path) if route.method == method else None
         if found is not None:
             if (route.openapi_extensions or {}).get(SCOPE) == Scope.READ.value:

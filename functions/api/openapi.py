@@ -20,6 +20,7 @@ from functions.api.app import app
 from functions.api.areas import include_all
 from functions.api.idempotency import KEY_PATTERN
 from functions.api.operation import NOT_STORED, OPEN, PROBLEMS, RESPONSES, SCOPE
+from functions.api.resolver_parts import routes_of
 from nextfire.domain.definition import MAX_EXPRESSION
 from nextfire.domain.occurrences import JobState
 from nextfire.responses.problems import Problem
@@ -298,10 +299,7 @@ def _short(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _paths(read: dict[str, Any]) -> dict[str, Any]:
-    routes = {
-        (route.openapi_path, route.method.lower()): route
-        for route in [*app._static_routes, *app._dynamic_routes]  # noqa: SLF001
-    }
+    routes = {(route.openapi_path, route.method.lower()): route for route in routes_of(app)}
     paths: dict[str, Any] = {}
     for path, methods in read.items():
         written = re.sub(r"\{(\w+)\}", lambda match: f"{{{to_camel(match[1])}}}", path)

@@ -17,6 +17,7 @@ from rich.console import Console
 from docs import cli_reference, client_reference, job_reference, settings_reference
 from functions.api.app import app as api
 from functions.api.areas import include_all
+from functions.api.resolver_parts import routes_of
 from infra.pool_settings import PoolSettings
 from nextfire.domain.decisions import MAX_OUTSTANDING
 from nextfire.domain.definition import JobDefinition
@@ -214,7 +215,7 @@ def test_routes_are_those_of_the_api() -> None:
     include_all()
     routes = {
         f"{route.method} {re.sub(r'<(.+?)>', lambda name: braced(name[1]), route.path)}"
-        for route in [*api._static_routes, *api._dynamic_routes]  # noqa: SLF001
+        for route in routes_of(api)
     }
 
     assert {code(row["route"]) for row in table(API, "route", "response", "notes")} == routes

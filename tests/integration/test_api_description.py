@@ -17,11 +17,12 @@ from docs.reference import PAGE, page
 from functions.api.app import app
 from functions.api.openapi import description
 from functions.api.operation import OPEN, SCOPE
+from functions.api.resolver_parts import routes_of
 from nextfire.domain.keys import Scope
 from tests.integration.deployment import Answer, Deployment
 
 DOCUMENT = description()  # includes all routes
-ROUTES: list[Any] = [*app._static_routes, *app._dynamic_routes]  # noqa: SLF001
+ROUTES: list[Any] = routes_of(app)
 OPERATIONS = {
     operation["operationId"]: operation
     for methods in DOCUMENT["paths"].values()

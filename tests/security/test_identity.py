@@ -16,6 +16,7 @@ from pydantic.alias_generators import to_camel
 from functions.api import app as api
 from functions.api.areas import include_all
 from functions.api.identity import identify
+from functions.api.resolver_parts import routes_of
 from functions.authorizer import handler as authorizer
 from nextfire.adapters.dynamodb.items import from_item
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
@@ -193,7 +194,7 @@ GIVEN = {
 class TestScopes:
     def test_each_operation_states_its_scope(self) -> None:
         include_all()
-        routes = [*api.app._static_routes, *api.app._dynamic_routes]  # noqa: SLF001
+        routes = routes_of(api.app)
         stated = {
             to_camel(route.func.__name__): route.openapi_extensions["x-nextfire-scope"]
             for route in routes
