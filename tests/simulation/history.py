@@ -41,6 +41,7 @@ from tests.simulation.flows import (
     ManualRunRequest,
 )
 from tests.simulation.monitor import Monitor
+from tests.simulation.projection import Projection
 from tests.simulation.rates import Rates
 from tests.simulation.sequence_judge import SequenceJudge
 from tests.simulation.sequences import EXITS, SEQUENCE_FLOWS, SEQUENCES, Sequences
@@ -160,6 +161,7 @@ class History:
         self.vandalised = dice.random() < 0.12
         self.wide = seed % _WIDE == 8
         self.calls = seed % CALLING == 3
+        self.projection = Projection(seed)
         self.sequences = Sequences.of(self) if seed % SEQUENCES == SEQUENCED else None
         if self.sequences is not None:
             self.vandalised, self.system.exits = False, EXITS
@@ -230,6 +232,7 @@ class History:
         if self.sequences is not None:
             self.sequences.run_changed(key, run)
         self.monitor.run_changed(key, was, run)
+        self.projection.run_changed(key, run, self.kernel.clock.now())
 
     def _job_changed(self, key: JobKey, was: Any, job: Any) -> None:
         if job is not None:
@@ -538,6 +541,8 @@ class History:
         occurrences = sum(run.covered for run in self.stores.runs.items.values())
         self.system.receiver.check(self.stores.runs.items)
         self._check_sequences()
+        for wrong in self.projection.wrong(self.stores.runs):
+            raise AssertionError(wrong)
         self._check_cancelled()
         self._check_redriven()
         self._check_asked()
