@@ -62,6 +62,19 @@ def test_after_the_deadline_the_rest_is_skipped_with_a_reason(world: World) -> N
     assert run.pool == "default"  # no parent that ends later reopens it
 
 
+def test_what_is_late_because_its_parent_was_is_skipped(world: World) -> None:
+    """The parent has no deadline itself, so it starts late."""
+    a = world.register("a", type="ONCE", schedule="2026-05-24T12:00:00Z")
+    b = world.register("b", **after("a"))
+    c = world.register("c", **after("b"), **HOUR)
+    world.tick_at("12:00")
+    world.worker().work_one()  # a
+    world.advance(minutes=61)
+    world.worker().work()
+
+    assert states(world, a, b, c) == [SUCCEEDED, SUCCEEDED, SKIPPED]
+
+
 def test_a_deadline_is_the_end_of_a_join(world: World) -> None:
     world.register("a", type="ONCE", schedule="2026-05-24T12:00:00Z")
     world.register("other", type="MANUAL", schedule=None)
@@ -146,9 +159,10 @@ def test_no_retry_is_due_after_the_deadline(world: World) -> None:
     assert deferred.reason.endswith("deadlineSec is 3600 s")
 
 
-def test_runs_of_a_backfill_are_late_on_purpose(world: World) -> None:
+@pytest.mark.parametrize("limit", [HOUR, {}])
+def test_runs_of_a_backfill_are_late_on_purpose(world: World, limit: dict[str, Any]) -> None:
     a = world.register("a")
-    b = world.register("b", **after("a"), **HOUR)
+    b = world.register("b", **after("a"), **limit)
     c = world.register("c", **after("b"), **HOUR)
     asked = BackfillRange(at("03:00"), at("04:00"), at_most=2)
     world.backfills.begin(a.key, asked, backfill_id="b", asked_at=world.now, now=world.now)

@@ -1,7 +1,7 @@
 """Deadlines of runs with parents: counted from their logical time. Pure.
 
-A deadline does not apply to what starts after it on purpose: because of a backfill or a redrive, or
-because a parent did.
+A deadline does not apply to what starts after it on purpose: because a run above it did, in a
+backfill or after a redrive.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.instants import in_seconds
-from nextfire.domain.job import Job
 from nextfire.domain.run import Run, Trigger
 
 
@@ -32,9 +31,7 @@ def named(definition: JobDefinition) -> str:
     return f"deadlineSec is {in_seconds(timedelta(seconds=definition.deadline_sec or 0))}"
 
 
-def late_on_purpose(parent: Job, run: Run, deadline: datetime) -> bool:
-    """Whether *run* of *parent* started after *deadline* on purpose: because of a backfill, a
-    redrive, or its own parents. A first job that started late by itself did not.
-    """
+def late_on_purpose(run: Run, deadline: datetime) -> bool:
+    """Whether *run* started after *deadline* because of a backfill or a redrive."""
     asked_for = run.trigger is Trigger.BACKFILL or run.attempt_base > 0
-    return run.begun_after(deadline) and (asked_for or bool(parent.definition.after))
+    return asked_for and run.begun_after(deadline)
