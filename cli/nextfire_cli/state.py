@@ -91,7 +91,9 @@ def _overview(caller: Session) -> Document:
         found = caller.client().get_overview(minutes=RECENT // MINUTE).document
     except ApiError:
         return {}
-    minutes = found["minutes"]
+    minutes = found.get("minutes")
+    if minutes is None:
+        return {}  # not from an API of this version
     return {
         "activity": {
             "running": found["running"],

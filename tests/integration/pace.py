@@ -45,10 +45,17 @@ def _serialize_structure(
     self: BaseJSONSerializer, serialized: Any, value: Any, shape: Any, key: str
 ) -> None:
     # Stored and sent in the same form, except bytes.
-    if shape.name == "AttributeValue" and "B" not in value:
+    if shape.name == "AttributeValue" and not _holds_bytes(value):
         serialized[key] = value
     else:
         _serialize(self, serialized, value, shape, key)
+
+
+def _holds_bytes(value: dict[str, Any]) -> bool:
+    [(kind, held)] = value.items()
+    if kind in {"L", "M"}:
+        return any(map(_holds_bytes, held if kind == "L" else held.values()))
+    return kind in {"B", "BS"}
 
 
 @cache

@@ -173,7 +173,7 @@ def test_events_name_what_changed_and_hold_no_values(system: Deployment, trail: 
     trail.deliver()
 
     *_, changed = trail.events()
-    assert changed["attributes"] == ["payload", "revision", "updated_at"]
+    assert changed["attributes"] == ["defined_in", "payload", "revision", "updated_at"]
     assert "s3cret" not in json.dumps(trail.events())
     assert "ci" not in json.dumps([event["attributes"] for event in trail.events()])
 

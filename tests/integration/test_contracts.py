@@ -42,6 +42,7 @@ WITHOUT_A_SUITE = {
     "ServiceClock": "it has no separate fake; tests/integration/test_service_clock.py",
     "TaskProtection": "it has no fake; tests/integration/test_task_protection.py",
     "Notices": "Telemetry is its adapter: tests/unit/test_telemetry.py",
+    "Waker": "it has no fake; tests/integration/test_wakers.py tests its adapters",
     "RunControl": "a use case implements it; tests/unit/test_calls_executed.py tests that",
     "TargetRunner": "each kind of target implements it; tests/unit/test_calls_executed.py",
     "Supervisor": "a use case implements it; tests/unit/test_execute_run.py tests that",
