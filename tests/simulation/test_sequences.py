@@ -247,7 +247,8 @@ _FIRST_SEED: dict[Plant, int] = {
     reopen_nothing: 87,
     reopen_everything: 87,
     come_too_early: 2567,
-    end_sequences_at_once: 807,
+    forget_deadlines: 1687,
+    end_sequences_at_once: 627,
 }
 """The first seed that reveals the defect, for defects that few histories reveal."""
 _MOST_SEEDS = 40

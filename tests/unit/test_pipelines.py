@@ -77,8 +77,10 @@ def refused(error: pytest.ExceptionInfo[PipelineError]) -> str:
         ),
         (
             {"jobs": [], "owner": 1},
-            "owner: unknown field (got 1). A pipeline has the fields `pipeline`, "
-            "`deadlineSec` and `jobs`.",
+            (
+                "owner: unknown field (got 1). A pipeline has the fields `pipeline`, "
+                "`deadlineSec` and `jobs`."
+            ),
         ),
         (
             {"pipeline": "a b", "jobs": []},
