@@ -29,7 +29,7 @@ _PROMPT = "$"
 _PROMPTS = (_PROMPT, f"^C{_PROMPT}")
 _CONFIRM = "[y/N]:"
 _IN_FOREGROUND = ("nextfire up", "python3 -m http.server")
-"""Commands that stay, each in a window of its own."""
+"""Commands that keep running, each in its own window."""
 _STEP, _SETTLE, _AT_MOST = 0.1, 3.0, 60.0  # seconds
 _INTRODUCTION = """# Tour
 

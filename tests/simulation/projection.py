@@ -44,7 +44,7 @@ class _FailingStore(MemorySegmentStore):
 
 
 class Projection:
-    """Records the stream of a history. Draws from dice of its own: the history's are unchanged."""
+    """Records the stream of a history. It has a separate random generator."""
 
     def __init__(self, seed: int) -> None:
         self._dice = random.Random(seed)  # noqa: S311 — not a secret
