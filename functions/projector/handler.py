@@ -40,7 +40,10 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         return _rebuild(event["rebuild"], context)
     records = event["Records"]
     seen, undecodable = steps_in(records)
-    failed = {*_project_runs().apply(seen)}
+    projector = _project_runs()
+    failed = {*projector.apply(seen)}
+    if projector.undecodable:
+        telemetry.logger.error("snapshots do not decode", problems=projector.undecodable)
     if undecodable:
         telemetry.logger.error("stream records do not decode", records=undecodable)
     telemetry.logger.info("projected", records=len(records), steps=len(seen), failed=len(failed))

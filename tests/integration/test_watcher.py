@@ -782,6 +782,15 @@ def test_handlers_of_two_groups_share_the_shards(
         assert lease.released, "the next invocation must not have to wait for its expiry"
 
 
+def test_a_group_that_does_not_exist_is_not_watched(system: Deployment) -> None:
+    job = system.register(jobId="a", schedule="0 0 1 1 *")
+    now = cut(SystemClock().now())
+    system.due.put([a_fire(job, now)], now)
+
+    assert watcher.handler({"group": 7}, Context()) == {"dispatched": 0}
+    assert system.receive() == []
+
+
 def test_handler_outlives_a_store_that_does_not_answer(
     system: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -167,6 +167,16 @@ def test_a_deleted_link_and_a_job_created_again_hold_nothing_up(world: World) ->
     assert state(world, a, "12:02") is SUCCEEDED
 
 
+def test_a_run_that_does_not_decode_keeps_the_place_of_its_sequence_only(world: World) -> None:
+    a = root(world, most=2)
+    work(world, "12:00")
+    work(world, "12:01")
+    world.runs.spoil(RunKey(a.key, run_id(a.uid, at("12:00"))))
+    work(world, "12:02")
+
+    assert state(world, a, "12:02") is SUCCEEDED
+
+
 def test_a_run_that_waits_and_is_cancelled_ends(world: World) -> None:
     a = root(world)
     world.register("b", **after() | {"after": [{"job": "a", "delaySec": 3_600}]})

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nextfire.domain.errors import InvalidInputError, UnavailableError
+from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import to_ms
 from nextfire.domain.overview import (
@@ -153,6 +153,27 @@ def test_a_run_that_starts_and_ends_in_one_batch_is_one_step(stream: Stream) -> 
     [segment] = segments_of(stream.pending, NOON)
 
     assert (segment.log, len(segment.steps)) == ("SUCCEEDED", 1)
+
+
+def test_a_head_that_does_not_decode_affects_its_tenant_only(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = run_key(tenant="other")
+    for key in (run_key(), other):
+        stream.write(ended(started(key, NOON), NOON))
+    head = stream.store.head
+
+    def broken(tenant: str) -> Head | None:
+        if tenant == TENANT:
+            raise UndecodableError("head does not decode")
+        return head(tenant)
+
+    monkeypatch.setattr(stream.store, "head", broken)
+
+    assert stream.deliver() == []
+    assert stream.projector.undecodable == {TENANT: "head does not decode"}
+    assert stream.overview.covers("other")
+    assert len(stream.store.steps(TENANT)) == 1
 
 
 def test_a_large_batch_makes_several_segments(stream: Stream) -> None:

@@ -282,6 +282,19 @@ def test_the_group_of_the_shard_is_woken(world: World, woken: Woken) -> None:
     assert woken == [key.shard(4) % 3 for key in keys]
 
 
+def test_a_lease_that_may_not_be_read_is_a_lost_wake_up(
+    world: World, wake: WakeWatchers, notices: Notices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError("AccessDenied: the new policy has not arrived")
+
+    monkeypatch.setattr(world.control, "lease", refuse)
+    entry = an_entry(world, SECOND)
+
+    assert WakingDue(world.due, wake).put([entry], world.now) == {entry}
+    assert notices.lost == ["AccessDenied: the new policy has not arrived"]
+
+
 @pytest.mark.parametrize("lost", ["the lease is not read", "the waker fails"])
 def test_a_lost_wake_up_is_counted_and_hides_nothing(
     world: World, wake: WakeWatchers, woken: Woken, notices: Notices, lost: str

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from nextfire.domain.edges import Which
+from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
@@ -41,7 +42,7 @@ class LimitParallel:
         an executor has it already. Idempotent: a run that may start keeps its place.
 
         Raises:
-            UndecodableError: A job or a run of a sequence under way does not decode.
+            UndecodableError: The run *key* does not decode.
             UnavailableError: A store did not answer.
         """
         most = job.definition.max_parallel
@@ -51,7 +52,7 @@ class LimitParallel:
         if there is not None and there.state is not RunState.PENDING:
             return None  # a redelivered message
         begun = sorted(self.joins.begun_sequences(job.key))
-        ended = [first for first in begun if not self._is_under_way(job, first, now)]
+        ended = [first for first in begun if self._has_ended(job, first, now)]
         if ended:
             self.joins.end_sequences(job.key, ended)
             if self.joins.begin_sequence(key, most, now):
@@ -60,6 +61,13 @@ class LimitParallel:
         more = f" and {len(left) - _NAMED} more" if left[_NAMED:] else ""
         names = ", ".join(left[:_NAMED]) + more
         return Hold(now + LOOK_EVERY, f"maxParallel is {most}; under way: {names}")
+
+    def _has_ended(self, job: Job, first: str, now: datetime) -> bool:
+        """Whether no run of the sequence is left, as far as that decodes."""
+        try:
+            return not self._is_under_way(job, first, now)
+        except UndecodableError:
+            return False  # it keeps its place; the others are not affected
 
     def _is_under_way(self, job: Job, first: str, now: datetime) -> bool:
         """Whether a run of the sequence that *first* began has not ended."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from nextfire.domain.errors import UnavailableError
+from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.instants import to_ms
 from nextfire.domain.overview import (
     LOGS,
@@ -87,6 +87,10 @@ class ProjectRuns:
         self._runs = runs
         self._clock = clock
         self._written: Counter[str] = Counter()
+        self.undecodable: dict[str, str] = {}
+        """Tenants whose snapshot or its head does not decode, and why. Their segments are written,
+        but no snapshot replaces the old one; other tenants are not affected.
+        """
 
     def apply(self, records: Iterable[Seen]) -> list[str]:
         """Add *records*, in the order of their stream.
@@ -104,6 +108,8 @@ class ProjectRuns:
                 self._apply(tenant, seen)
             except UnavailableError:
                 failed.append(seen[0].id)
+            except UndecodableError as error:
+                self.undecodable[tenant] = str(error)
         return failed
 
     def _apply(self, tenant: str, seen: Sequence[Seen]) -> None:

@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from nextfire.domain.due import DueEntry
-from nextfire.domain.errors import UnavailableError
 from nextfire.domain.job import Job
 from nextfire.domain.ports.control import ControlStore
 from nextfire.domain.ports.due import DueStore
@@ -65,8 +64,8 @@ class WakeWatchers:
         self._woken_at: dict[int, datetime] = {}
 
     def stored(self, entries: Iterable[DueEntry | None], now: datetime) -> None:
-        """Wake the watchers of *entries* that are due before the next tick. Never raises because a
-        store or a watcher is not available: *entries* are stored, and the next tick finds them.
+        """Wake the watchers of *entries* that are due before the next tick. Raises nothing: the
+        entries are stored, and the next tick finds them.
         """
         soon = {
             entry.job.shard(self._shards) % self._groups
@@ -76,7 +75,7 @@ class WakeWatchers:
         for group in sorted(soon):
             try:
                 self._wake(group, now)
-            except UnavailableError as error:
+            except Exception as error:  # noqa: BLE001 - the entries are stored: no reason to fail
                 self._notices.wake_up_lost(error)
 
     def _wake(self, group: int, now: datetime) -> None:
