@@ -61,12 +61,12 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  #
 
     Args:
         event: ``{"group": n}``, from the group's EventBridge rule, or from a process that stored
-            an entry that is due soon. Ignored if there is no such group.
+            an entry that is due soon. Does nothing if that group does not exist.
         context: The Lambda context; unused.
     """
     settings, group = WatcherSettings.read(), int(event.get("group", 0))
     if group not in range(settings.groups):
         # Its shards would have two watchers: a process from before a change of the number woke it.
-        telemetry.logger.warning("no such watcher group", group=group, groups=settings.groups)
+        telemetry.logger.warning("unknown watcher group", group=group, groups=settings.groups)
         return {"dispatched": 0}
     return {"dispatched": _watcher_of(group).live(settings.life, sleeps=True)}
