@@ -54,7 +54,7 @@ SECTIONS = {
         *("docs/internals/tables.md", "docs/internals/*.md", f"{DECISIONS}/README.md"),
         "docs/defects.md",
     ],
-    "Project": ["CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md"],
+    "Project": ["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/*.md"],
 }
 """The navigation: captions, and the pages below each as patterns, in this order."""
 
