@@ -24,7 +24,7 @@ MAX_RECEIVES = 1_000
 """After this number of receives, a message goes to the dead-letter queue: as on AWS."""
 RECEIVED_TOO_OFTEN = "received too often"
 _POLL = timedelta(milliseconds=40)
-"""A waiting worker wakes up this often: a third of an idle stack's CPU at 20 ms."""
+"""How often a waiting worker looks for messages. These wake-ups are most of an idle stack's CPU."""
 _LOOK_AGAIN = timedelta(milliseconds=250)
 """How often a waiting receive looks for messages that became visible again."""
 _MAX_FAILURE = 1000
