@@ -36,15 +36,18 @@ _BATCH = 100
 
 
 def measure() -> Result:
-    """Run the real stack with one worker of 16 slots, and then each peer, with the same load."""
+    """Run the real stack with one worker of 16 slots, and then each peer, with the same load and
+    the same Python for the scripts.
+    """
     result = Result()
     with state_folder() as state:
         result.add("start_s", "`nextfire up`", _start(state), most=MAX_START, unit="s")
-    own = _own_figures()
+    own, interpreter = _own_figures()
+    result.notes.append(f"All scripts ran with {interpreter}.")
     peers = {}
     for peer in PEERS:
         try:
-            peers[peer.name] = _peer_figures(peer, result)
+            peers[peer.name] = _peer_figures(peer, interpreter, result)
         except PeerUnavailableError as error:
             result.notes.append(f"Not compared with {peer.title}: {error}")
     add_own(result, own, [*peers.values()])
@@ -146,7 +149,7 @@ class _Embedded:
             self._client.create_jobs(definitions[first : first + _BATCH])
 
 
-def _own_figures() -> Figures:
+def _own_figures() -> tuple[Figures, str]:
     with (
         state_folder() as state,
         EmbeddedStack(state, sources=ROOT).running(tell) as info,
@@ -156,13 +159,15 @@ def _own_figures() -> Figures:
         return side_by_side.measure("nextfire", _Embedded(client, info), state)
 
 
-def _peer_figures(peer: Peer, result: Result) -> Figures:
+def _peer_figures(peer: Peer, interpreter: str, result: Result) -> Figures:
     with (
         state_folder() as folder,
         postgres.running(folder) as database,
-        running_peer(peer, folder, database.pid, database.variables) as scheduler,
+        running_peer(
+            peer, folder, database.pid, database.variables, interpreter=interpreter
+        ) as scheduler,
     ):
-        figures = side_by_side.measure(peer.name, scheduler, folder)
+        figures, _ = side_by_side.measure(peer.name, scheduler, folder)
     result.notes.append(
         f"{peer.title}: {peer.settings}; otherwise its defaults, on PostgreSQL {database.version} "
         "with fsync and synchronous_commit."

@@ -27,9 +27,11 @@ import time; began = time.time()
 import json, os, sys
 given = json.load(sys.stdin)
 marks = os.open(given["marks"], os.O_WRONLY | os.O_APPEND)
-os.write(marks, f"{given['job']} {began}\\n".encode())
+os.write(marks, f"{given['job']} {began} {sys.executable}\\n".encode())
 """
-"""Reads its job and the file of the marks from stdin, and appends the time of its first line."""
+"""Reads its job and the file of the marks from stdin, and appends the time of its first line and
+the Python that runs it.
+"""
 _LEAD = timedelta(seconds=20)
 """Time to create the jobs before the first is due."""
 _DRAIN = timedelta(minutes=5)
@@ -68,8 +70,12 @@ class Figures:
     duplicated: int
 
 
-def measure(name: str, scheduler: Scheduler, folder: Path) -> Figures:
-    """Measure *scheduler*, which has no jobs. *folder*: for the marks; every user may enter it."""
+def measure(name: str, scheduler: Scheduler, folder: Path) -> tuple[Figures, str]:
+    """Measure *scheduler*, which has no jobs. *folder*: for the marks; every user may enter it.
+
+    Returns:
+        Its figures, and the path of the Python that ran the scripts.
+    """
     load = _Load(scheduler, folder / "marks")
     tell(f"{name}: idle")
     idle_cpu, idle_mb = _idle(scheduler.roots)
@@ -78,7 +84,7 @@ def measure(name: str, scheduler: Scheduler, folder: Path) -> Figures:
     tell(f"{name}: {BURST:,} runs due in one second")
     burst, cpu = load.burst()
     starts = load.starts()
-    return Figures(
+    figures = Figures(
         start_p50_s=percentile(late, 50),
         start_p99_s=percentile(late, 99),
         burst_s=burst,
@@ -88,6 +94,7 @@ def measure(name: str, scheduler: Scheduler, folder: Path) -> Figures:
         lost=len(load.due.keys() - starts.keys()),
         duplicated=sum(len(times) > 1 for times in starts.values()),
     )
+    return figures, load.interpreter()
 
 
 class _Load:
@@ -104,8 +111,13 @@ class _Load:
         """When the scripts of each job began, in seconds since 1970."""
         found: dict[str, list[float]] = {}
         for line in self._marks.read_text().splitlines():
-            job, began = line.split()
+            job, began, _ = line.split(maxsplit=2)
             found.setdefault(job, []).append(float(began))
+        return found
+
+    def interpreter(self) -> str:
+        """The Python that ran the scripts."""
+        [found] = {line.split(maxsplit=2)[2] for line in self._marks.read_text().splitlines()}
         return found
 
     def paced(self) -> list[float]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -85,9 +84,10 @@ class RunningPeer:
 
 @contextmanager
 def running(
-    peer: Peer, folder: Path, database: int, variables: Mapping[str, str]
+    peer: Peer, folder: Path, database: int, variables: Mapping[str, str], *, interpreter: str
 ) -> Iterator[RunningPeer]:
-    """Context manager: *peer* on the database server whose process is *database*.
+    """Context manager: *peer* on the database server whose process is *database*. *interpreter*
+    runs its scripts.
 
     Raises:
         PeerUnavailableError: It cannot be installed, or it did not start.
@@ -96,7 +96,6 @@ def running(
     script, log = folder / "mark.py", folder / f"{peer.name}.log"
     script.write_text(SCRIPT)
     program = peer.program(home)
-    interpreter = getattr(sys, "_base_executable", sys.executable)  # as for nextfire's scripts
     with log.open("wb") as output:
         try:
             worker = subprocess.Popen(

@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from nextfire_cli import confirmation, main
 from nextfire_cli.local import LocalStack, processes
+from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.processes import Processes
 
 UNLUCKY = "print('no luck today'); raise SystemExit(3)"
@@ -132,3 +133,16 @@ def test_down_names_yes_where_nobody_can_answer(data: Path) -> None:
     assert (result.exit_code, data.exists()) == (1, True)
     assert "standard input is not a terminal" in result.stderr
     assert "add --yes" in result.stderr
+
+
+def test_a_local_stack_gets_no_setting_of_the_user_but_the_python_of_scripts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NEXTFIRE_INTERPRETER", "/usr/bin/python3")
+    for name in ("NEXTFIRE_API_KEY", "AWS_PROFILE", "CDK_DEFAULT_ACCOUNT"):
+        monkeypatch.setenv(name, "of the user")
+
+    inherited = inherited_environment()
+
+    assert inherited["NEXTFIRE_INTERPRETER"] == "/usr/bin/python3"
+    assert "of the user" not in inherited.values()
