@@ -50,7 +50,7 @@ TABLE: dict[str, Limit] = {
     ),
     "batch-part": Limit(
         "throughput", 1, "throttled item of a batch is returned as unprocessed, the rest is done",
-        "DynamoDB API reference, BatchWriteItem and BatchGetItem", UNVERIFIED,
+        "DynamoDB API reference, BatchWriteItem and BatchGetItem", "2026-11",
     ),
     "conflict": Limit(
         "conflicts", 1, "transaction in progress per item",
@@ -58,7 +58,7 @@ TABLE: dict[str, Limit] = {
     ),
     "stale-read": Limit(
         "lag", 1.0, "s, longest lag of an eventually consistent read (typical, not guaranteed)",
-        f"{_DYNAMODB}, Read consistency", UNVERIFIED,
+        f"{_DYNAMODB}, Read consistency", "2026-11",
     ),
     "item": Limit(
         "sizes", 400 * _KB, "bytes per item", f"{_DYNAMODB}, Quotas", "2026-11"
@@ -73,14 +73,14 @@ TABLE: dict[str, Limit] = {
         "sizes", 25, "items per BatchWriteItem", f"{_DYNAMODB}, Quotas", "2026-11"
     ),
     "batch-get-items": Limit(
-        "sizes", 100, "items per BatchGetItem", f"{_DYNAMODB}, Quotas", UNVERIFIED
+        "sizes", 100, "items per BatchGetItem", "DynamoDB API reference, BatchGetItem", "2026-11"
     ),
     "message": Limit(
         "sizes", _MB, "bytes per message, and per batch of messages",
         f"{_SQS}, Message quotas", "2025-08",
     ),
     "batch-messages": Limit(
-        "sizes", 10, "messages per batch", f"{_SQS}, Message quotas", UNVERIFIED
+        "sizes", 10, "messages per batch", f"{_SQS}, Message quotas", "2026-11"
     ),
     "fifo-calls": Limit(
         "fifo-rate", 300, "calls/s per API action and queue, without high throughput",
@@ -88,7 +88,7 @@ TABLE: dict[str, Limit] = {
     ),
     "fifo-group-calls": Limit(
         "fifo-rate", 300, "calls/s per API action and message group, with high throughput",
-        f"{_SQS}, Partitions and data distribution for high throughput", UNVERIFIED, scaled=True,
+        f"{_SQS}, Message quotas: per partition, and a group is in one", "2026-11", scaled=True,
     ),
     "fifo-in-flight": Limit(
         "in-flight", 120_000, "messages in flight per FIFO queue; then none is received, no error",
@@ -96,15 +96,15 @@ TABLE: dict[str, Limit] = {
     ),
     "account-concurrency": Limit(
         "concurrency", 10, "concurrent executions of a new account",
-        f"{_LAMBDA}, Quotas: 1,000, reduced in new accounts (to 10, as observed)", UNVERIFIED,
+        f"{_LAMBDA}, Quotas: 1,000, reduced in new accounts (to 10, as observed)", "2026-11",
     ),
     "lost-event": Limit(
         "lost-events", 1, "asynchronous event may be lost after 202",
-        f"{_LAMBDA}, Asynchronous invocation: retries, and events that expire", UNVERIFIED,
+        f"{_LAMBDA}, Asynchronous invocation: events deleted without being sent", "2026-11",
     ),
     "payload": Limit(
         "sizes", 6 * _MB, "bytes of a synchronous invocation's payload",
-        f"{_LAMBDA}, Quotas", UNVERIFIED,
+        f"{_LAMBDA}, Quotas", "2026-11",
     ),
     "event": Limit(
         "sizes", _MB, "bytes of an asynchronous invocation's payload",
@@ -112,7 +112,8 @@ TABLE: dict[str, Limit] = {
     ),
     "latency": Limit(
         "latency", 10, "ms is the order of a call of DynamoDB; tails are an assumption",
-        f"{_DYNAMODB}, Latency: single-digit milliseconds", UNVERIFIED,
+        "AWS knowledge center, High latency of DynamoDB: single-digit milliseconds on average",
+        "2026-11",
     ),
     "fault": Limit(
         "faults", 0.001, "of the calls; SQS commits to 99.9 %, the other services to more",
@@ -120,7 +121,7 @@ TABLE: dict[str, Limit] = {
     ),
     "reset": Limit(
         "resets", 0.001, "of the calls: connection closed before or after the call took effect",
-        "AWS SDKs reference guide, Retry behaviour (transient errors)", UNVERIFIED,
+        "AWS SDK for Python guide, Retries: errors without a response", "2026-11",
     ),
 }  # fmt: skip
 
