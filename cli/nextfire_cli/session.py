@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nextfire.client.contexts import Context
     from nextfire_cli.aws import Account
     from nextfire_cli.local.embedded import EmbeddedInfo
-    from nextfire_cli.local.stack import StackInfo
+    from nextfire_cli.local.stack_info import StackInfo
 
 _PIPE_WIDTH = 500
 """Width of output that is not a terminal: wide enough for any table, so that ids stay whole."""

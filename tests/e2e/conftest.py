@@ -23,7 +23,7 @@ from nextfire.domain.keys import Minted, Scope
 from nextfire.usecases.manage_keys import ManageKeys, new_key_id
 from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
-from nextfire_cli.local.stack import ACCOUNT
+from nextfire_cli.local.emulator import ACCOUNT
 from nextfire_cli.worker import DEPLOYED, environment
 from tests.places import host_folder
 from tests.process_tree import children_of

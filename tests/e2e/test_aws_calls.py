@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from nextfire_cli.local.stack import ACCOUNT
+from nextfire_cli.local.emulator import ACCOUNT
 from tests.e2e.conftest import CALL_ROLE, CALLER, Stack
 
 MACHINE = {"StartAt": "Done", "States": {"Done": {"Type": "Pass", "End": True}}}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nextfire_cli.local.stack import ACCOUNT
+from nextfire_cli.local.emulator import ACCOUNT
 from tests.e2e.callback_server import CallbackServer, Reply, json_of
 from tests.e2e.conftest import CALL_ROLE, CALLER, Stack
 from tests.e2e.test_callbacks import path, server

@@ -69,7 +69,7 @@ def start(tmp_path: Path, store: DynamoDbKeyStore) -> LocalStack:
     """Run only the part of a start that provides the key."""
     (tmp_path / "state").mkdir(exist_ok=True)
     stack = LocalStack(tmp_path, state=tmp_path / "state")
-    stack._clients["dynamodb"] = store._client  # noqa: SLF001
+    stack._emulator._clients["dynamodb"] = store._client  # noqa: SLF001
     stack._provide_key(OUTPUTS)  # noqa: SLF001
     return stack
 

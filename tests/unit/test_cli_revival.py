@@ -62,7 +62,7 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStac
         spawned.append(processes.spawn(name, LASTING, environment={}, cwd=tmp_path, log=log))
 
     monkeypatch.setattr(stack, "_start_worker", start)
-    monkeypatch.setattr(stack, "_outputs", dict)
+    monkeypatch.setattr(stack._deployment, "outputs", dict)  # noqa: SLF001
     start("default", 0, {})
     start("default", 1, {})
     yield stack

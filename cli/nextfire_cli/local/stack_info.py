@@ -1,0 +1,103 @@
+"""Describes a running emulated stack."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from nextfire_cli.local.processes import ProcessRecord
+
+
+class _Info(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class PoolInfo(_Info):
+    """A pool: its queues and its executor, `lambda` or `worker`."""
+
+    executor: str
+    queue_url: str
+    dlq_url: str
+
+
+class StackInfo(_Info):
+    """A running local stack: endpoints, parts and credentials."""
+
+    kind: Literal["emulator"] = "emulator"
+    endpoint: str
+    """Base URL of the API, to which paths such as `/v1/jobs` are added."""
+    aws_endpoint: str
+    region: str
+    account_id: str
+    """The tenant of the API key, and of the AWS keys below."""
+    access_key: str
+    secret_key: str
+    key_file: Path
+    """The API key of the stack; readable by its user only."""
+    scripts_bucket: str
+    outputs_bucket: str
+    event_bus: str
+    """Name of the event bus."""
+    tables: dict[str, str]
+    """Physical names by `jobs`, `due`, `runs`, `control`, `keys`, `requests`, `endpoints`."""
+    pools: dict[str, PoolInfo]
+    functions: dict[str, str]
+    """Physical names by `api`, `authorizer`, `watcher`, `auditor`, `executor-<pool>`."""
+    roles: dict[str, str]
+    """ARNs by `api`, `authorizer`, `watcher`, `auditor`, `executor-<pool>`, `worker-<pool>`."""
+    processes: list[ProcessRecord]
+    """MiniStack and the workers (`worker-<pool>-<number>`)."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether none of its processes has ended."""
+        return all(record.alive for record in self.processes)
+
+    @property
+    def api_key(self) -> str:
+        """An API key with all permissions of the tenant."""
+        return self.key_file.read_text(encoding="ascii").strip()
+
+
+def parts(outputs: Mapping[str, str]) -> dict[str, object]:
+    """The fields of `StackInfo` that follow from the *outputs* of the deployed stack."""
+    pools = {
+        name: PoolInfo(
+            executor=executor,
+            queue_url=outputs[f"QueueUrl{pascal(name)}"],
+            dlq_url=outputs[f"DlqUrl{pascal(name)}"],
+        )
+        for name, executor in json.loads(outputs["Pools"]).items()
+    }
+    names = ("api", "authorizer", "watcher", "auditor")
+    functions = {name: outputs[f"{pascal(name)}Function"] for name in names}
+    roles = {name: outputs[f"{pascal(name)}RoleArn"] for name in names}
+    for name, pool in pools.items():
+        if pool.executor == "lambda":
+            functions[f"executor-{name}"] = outputs[f"ExecutorFunction{pascal(name)}"]
+            roles[f"executor-{name}"] = outputs[f"ExecutorRoleArn{pascal(name)}"]
+        else:
+            roles[f"worker-{name}"] = outputs[f"WorkerRoleArn{pascal(name)}"]
+    tables = {
+        key.removesuffix("Table").lower(): name
+        for key, name in outputs.items()
+        if key.endswith("Table")
+    }
+    return {
+        "scripts_bucket": outputs["ScriptsBucket"],
+        "outputs_bucket": outputs["OutputsBucket"],
+        "event_bus": outputs["EventBus"],
+        "tables": tables,
+        "pools": pools,
+        "functions": functions,
+        "roles": roles,
+    }
+
+
+def pascal(pool: str) -> str:
+    """Return the name of *pool* as in the keys of the stack's outputs."""
+    return "".join(part.capitalize() for part in pool.split("-"))
