@@ -9,7 +9,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from functions.api.openapi import BY_THE_GATEWAY, description
+from functions.api.openapi import description
+from functions.api.openapi_texts import BY_THE_GATEWAY
 from nextfire.client.errors import BY_GATEWAY
 
 PAGE = Path(__file__).with_name("reference") / "api.md"

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from pydantic.alias_generators import to_snake
 
-from functions.api import openapi
+from functions.api import openapi_texts
 from functions.api.openapi import description
 from functions.api.operation import RESPONSES
 from nextfire import Client
@@ -136,4 +136,4 @@ def test_the_examples_are_read(response: type[ApiResponse]) -> None:
 
 
 def test_what_the_gateway_answers_is_what_the_description_lists() -> None:
-    assert errors.BY_GATEWAY.keys() == openapi.BY_THE_GATEWAY.keys()
+    assert errors.BY_GATEWAY.keys() == openapi_texts.BY_THE_GATEWAY.keys()
