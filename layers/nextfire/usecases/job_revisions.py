@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
@@ -35,3 +36,10 @@ def revised(job: Job, now: datetime, *, definition: JobDefinition | None = None)
         defined_in=job.defined_in if definition.runs_like(job.definition) else revision,
         updated_at=max(cut(now), job.updated_at),
     )
+
+
+def is_equal(one: JobDefinition, other: JobDefinition) -> bool:
+    """Whether both definitions are the same document."""
+    # As JSON: true is 1 in Python.
+    texts = (json.dumps(each.document(), sort_keys=True) for each in (one, other))
+    return len({*texts}) == 1

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from nextfire.domain.definition import SCHEDULE_FIELDS, JobDefinition
-from nextfire.domain.due import DueEntry, FireEntry, ResumeEntry
+from nextfire.domain.due import FireEntry, ResumeEntry
 from nextfire.domain.errors import (
     ChangedError,
     ConflictError,
@@ -18,7 +17,7 @@ from nextfire.domain.errors import (
 )
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import MOMENT, cut, isoformat, to_ms
-from nextfire.domain.job import MAX_REPLACED, MAX_REPLACED_BYTES, Job, Replaced, bytes_of
+from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.recurrence import check
@@ -27,9 +26,9 @@ from nextfire.usecases.check_definition import Limits, check_definition, check_i
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.idempotent_requests import IdempotentRequest
 from nextfire.usecases.job_edges import JobEdges
-from nextfire.usecases.job_revisions import check_version, revised
-
-_TRIES = 5  # of a change that races with other changes of the same job
+from nextfire.usecases.job_revisions import check_version, is_equal, revised
+from nextfire.usecases.reuse_id import check_all_sent, check_made_before
+from nextfire.usecases.revise_job import TRIES, ReviseJob
 
 
 class ManageJobs:
@@ -57,6 +56,7 @@ class ManageJobs:
         self._edges = JobEdges(jobs, check)
         self._limits = limits
         self._unsent = unsent
+        self._revisions = ReviseJob(jobs, limits, unsent)
 
     def register(
         self,
@@ -106,9 +106,9 @@ class ManageJobs:
         there = self._jobs.create(job, _first(job), now, most=most)
         while there is not None and there.uid != uid and there.state is JobState.CANCELLED:
             if asked is not None and asked.again:
-                _check_made_before(there, asked)
+                check_made_before(there, asked)
             # Watchers know the deleted job only by this item, so it stays as long as they need it.
-            self._check_all_sent(there, now)
+            check_all_sent(there, self._unsent, now)
             # Occurrences due before the deletion belong to the former job and have run. So each job
             # with this id starts later than the one before, whatever the clocks say.
             job = new_job(max(at, there.effective_from + MOMENT))
@@ -142,7 +142,7 @@ class ManageJobs:
                 with *only_there*: it does not exist.
             InvalidInputError: As for `register`; nothing is changed.
         """
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             job = self._jobs.get(key)
             if job is None or job.state is JobState.CANCELLED:
                 if expected is not None or only_there:
@@ -161,7 +161,7 @@ class ManageJobs:
                     f"Job {key.job_id!r} already exists ({job.state})",
                     "Omit If-None-Match to replace it, or use another id.",
                 )
-            if _is_equal(job.definition, definition):
+            if is_equal(job.definition, definition):
                 check_version(job, expected)
                 return job, False
             try:
@@ -208,7 +208,7 @@ class ManageJobs:
             changed = replace(changed, state=JobState.ACTIVE)
             return changed, _first(changed)
 
-        return self._revise(key, next_revision, expected)
+        return self._revisions.revise(key, next_revision, expected)
 
     def pause(
         self,
@@ -243,7 +243,7 @@ class ManageJobs:
             paused = replace(revised(job.paused(now, reason), now), resumes_at=end)
             return paused, paused.resume_entry()
 
-        return self._revise(key, next_revision, expected, again=again)
+        return self._revisions.revise(key, next_revision, expected, again=again)
 
     @staticmethod
     def check_until(until: datetime | None, now: datetime) -> None:
@@ -288,7 +288,7 @@ class ManageJobs:
             paused = revised(job.paused(now, reason), now)
             return replace(paused, drain_asked_at=cut(now)), None
 
-        return self._revise(key, next_revision, expected, again=again)
+        return self._revisions.revise(key, next_revision, expected, again=again)
 
     def resume(
         self,
@@ -313,7 +313,7 @@ class ManageJobs:
                 raise ConflictError(f"The job is {job.state}", "Only a PAUSED job can be resumed.")
             return job.resumption(now)
 
-        return self._revise(key, next_revision, expected, again=again)
+        return self._revisions.revise(key, next_revision, expected, again=again)
 
     def delete(self, key: JobKey, *, now: datetime, expected: Collection[str] | None = None) -> Job:
         """Set the job to CANCELLED. Its history stays; later due entries are dropped when due.
@@ -328,7 +328,7 @@ class ManageJobs:
             cancelled = revised(job.with_new_version(now), now, definition=job.definition)
             return replace(cancelled, state=JobState.CANCELLED), job.unpaused(now)
 
-        return self._revise(key, next_revision, expected)
+        return self._revisions.revise(key, next_revision, expected)
 
     def _check(self, definition: JobDefinition, tenant: str, was: JobDefinition | None) -> None:
         self._check_caller(definition, was)
@@ -340,103 +340,7 @@ class ManageJobs:
         Raises:
             NotFoundError: The job never existed.
         """
-        job = self._jobs.get(key)
-        if job is None:
-            raise NotFoundError("job", key.job_id)
-        return job
-
-    def _revise(
-        self,
-        key: JobKey,
-        next_revision: Callable[[Job], tuple[Job, DueEntry | None] | None],
-        expected: Collection[str] | None = None,
-        *,
-        again: bool = False,
-    ) -> Job:
-        """Store the result of *next_revision* for the job; None: leave the job unchanged."""
-        for _ in range(_TRIES):
-            job = self.get(key)
-            if job.state is JobState.CANCELLED:
-                raise NotFoundError("job", key.job_id, "It was deleted.")
-            if again and next_revision(job) is None:
-                return job
-            check_version(job, expected)
-            revised = next_revision(job)
-            if revised is None:
-                return job
-            most = self._limits.quotas.of(key.tenant).jobs
-            counted = not revised[0].state.ended and (job.counted or most is not None)
-            changed = self._pruned(replace(revised[0], counted=counted))
-            written = self._jobs.update(
-                changed,
-                revised[1],
-                changed.updated_at,
-                counts=int(counted) - int(job.counted),
-                # A job that is older than the quota is not rejected.
-                most=most if job.state.ended else None,
-            )
-            if written:
-                return changed
-        raise UnavailableError(f"Job {key.job_id!r} is being changed by other requests. Try again.")
-
-    def _pruned(self, job: Job) -> Job:
-        """*job*, ready to be stored. If it remembers many versions, those whose occurrences are all
-        sent are removed. A deletion is the last change and always has room.
-        """
-        replaced = job.replaced
-        if job.state is JobState.CANCELLED or _has_room(replaced):
-            return job
-        unsent = self._unsent.of(job.key, job.uid, job.updated_at)
-        while unsent is not None and not _has_room(replaced):
-            if not job.is_over(replaced[0], unsent, job.updated_at):
-                break
-            replaced = replaced[1:]
-        if len(replaced) > 1 and bytes_of(replaced) > MAX_REPLACED_BYTES:
-            raise ConflictError(
-                f"Occurrences of the last {len(replaced)} schedules are due and not dispatched yet",
-                "Try again in a moment: the dispatcher is behind, or the pool's queue is full.",
-            )
-        return replace(job, replaced=replaced)
-
-    def _check_all_sent(self, job: Job, now: datetime) -> None:
-        """Do not reuse the id of *job*, which is CANCELLED, before all its occurrences are sent."""
-        due_at = (job.as_of(past).all_due_at(past.until) for past in job.replaced)
-        all_due_at = max(due_at, default=now)
-        if all_due_at > now:
-            raise ConflictError(
-                f"The deleted job {job.key.job_id!r} has occurrences from before its deletion"
-                f" that are due by {isoformat(all_due_at)}",
-                "Try again after that, or use another id.",
-            )
-        if self._unsent.of(job.key, job.uid, now) != []:
-            raise ConflictError(
-                f"Due occurrences of the deleted job {job.key.job_id!r} are not on record yet",
-                "Try again in a moment, or use another id: the dispatcher is behind, or the"
-                " pool's queue is full.",
-            )
-
-
-def _has_room(replaced: tuple[Replaced, ...]) -> bool:
-    """Whether *replaced* is within the limits; the latest version is always kept."""
-    few = len(replaced) <= MAX_REPLACED and bytes_of(replaced) <= MAX_REPLACED_BYTES
-    return few or len(replaced) == 1
-
-
-def _check_made_before(former: Job, asked: IdempotentRequest) -> None:
-    """Reject the repeated request *asked* if its job may already have been created and deleted
-    before *former*: a deleted job must not reappear by itself.
-    """
-    if former.created_at > asked.at:
-        raise ConflictError(
-            f"Job {former.key.job_id!r} was created and deleted after the first such request",
-            "If you still want the job, use a new Idempotency-Key.",
-        )
-
-
-def _is_equal(one: JobDefinition, other: JobDefinition) -> bool:
-    # As JSON: true is 1 in Python.
-    texts = (json.dumps(each.document(), sort_keys=True) for each in (one, other))
-    return len({*texts}) == 1
+        return self._revisions.get(key)
 
 
 def _first(job: Job) -> FireEntry | None:
