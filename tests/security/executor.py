@@ -17,7 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from nextfire.adapters.scripts import sandbox
+from nextfire.adapters.scripts import sandboxes
 from nextfire.adapters.scripts.host_abilities import HostFeatures
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.ports.scripts import ScriptCall
@@ -39,7 +39,7 @@ def main() -> None:
     """Run the calls read from standard input."""
     folder = Path(sys.argv[1])
     if os.environ.get("TEST_NAMESPACES") == "no":
-        sandbox.probe_host = lambda environment: HostFeatures(namespaces=False)  # type: ignore[attr-defined]  # noqa: ARG005
+        sandboxes.probe_host = lambda environment: HostFeatures(namespaces=False)  # type: ignore[attr-defined]  # noqa: ARG005
     sys.addaudithook(observe)
     runner = ProcessScriptRunner(temp_root=folder, grace=timedelta(seconds=1))
 

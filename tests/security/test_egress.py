@@ -134,7 +134,7 @@ def test_listed_hosts_are_refused_where_they_cannot_be_enforced(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "nextfire.adapters.scripts.sandbox.probe_host", lambda _: HostFeatures(namespaces=False)
+        "nextfire.adapters.scripts.sandboxes.probe_host", lambda _: HostFeatures(namespaces=False)
     )
 
     with pytest.raises(ValueError, match="listed hosts require network namespaces"):
@@ -145,7 +145,7 @@ def test_no_network_is_refused_where_it_cannot_be_enforced(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "nextfire.adapters.scripts.sandbox.probe_host", lambda _: HostFeatures(filters=False)
+        "nextfire.adapters.scripts.sandboxes.probe_host", lambda _: HostFeatures(filters=False)
     )
 
     with pytest.raises(ValueError, match="requires a seccomp filter"):

@@ -48,9 +48,9 @@ def index() -> Iterator[Index]:
 def not_root(monkeypatch: pytest.MonkeyPatch) -> None:
     """An executor that runs scripts as its own user, and sees all processes."""
     usual = os.geteuid() or 1000
-    monkeypatch.setattr("nextfire.adapters.scripts.sandbox.os.geteuid", lambda: usual)
+    monkeypatch.setattr("nextfire.adapters.scripts.sandboxes.os.geteuid", lambda: usual)
     monkeypatch.setattr(
-        "nextfire.adapters.scripts.sandbox.probe_host", lambda _: HostFeatures(namespaces=False)
+        "nextfire.adapters.scripts.sandboxes.probe_host", lambda _: HostFeatures(namespaces=False)
     )
 
 

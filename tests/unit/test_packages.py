@@ -21,7 +21,7 @@ from nextfire.adapters.packages.inline_metadata import (
     python_satisfies,
 )
 from nextfire.adapters.packages.package_index import PackageIndex
-from nextfire.adapters.scripts import script_runner, unpack
+from nextfire.adapters.scripts import program_files, unpack
 from nextfire.adapters.scripts.removal import remove
 from nextfire.adapters.scripts.sandbox import ProgramEnd, Sandbox
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
@@ -232,7 +232,7 @@ def test_unpacking_counts_as_the_scripts_time(
 def test_script_whose_time_is_up_when_it_is_unpacked_timed_out(
     plain: ProcessScriptRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain, "_unpack", "import time; time.sleep(60)")
+    monkeypatch.setattr(plain._files, "_unpack", "import time; time.sleep(60)")  # noqa: SLF001
     end = run(plain, archive(**{"__main__.py": ""}), name="a.zip", timeout=0.2)
 
     assert end == ScriptExit(None, "", "", timed_out=True)
@@ -241,8 +241,8 @@ def test_script_whose_time_is_up_when_it_is_unpacked_timed_out(
 def test_archive_that_takes_long_to_unpack_is_refused(
     plain: ProcessScriptRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain, "_unpack", "import time; time.sleep(60)")
-    monkeypatch.setattr(script_runner, "_UNPACK_WITHIN", timedelta(seconds=0.2))
+    monkeypatch.setattr(plain._files, "_unpack", "import time; time.sleep(60)")  # noqa: SLF001
+    monkeypatch.setattr(program_files, "_UNPACK_WITHIN", timedelta(seconds=0.2))
     end = run(plain, archive(**{"__main__.py": ""}), name="a.zip")
 
     assert (end.timed_out, end.permanent) == (False, False)
@@ -420,7 +420,7 @@ def test_script_is_not_started_when_its_end_is_asked_for_while_packages_are_kept
 def test_sets_are_removed_while_others_go_on(
     installing: ProcessScriptRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = installing._packages  # noqa: SLF001
+    kept = installing._files._packages  # noqa: SLF001
     assert kept is not None
     removed: list[tuple[Path, bool]] = []
 

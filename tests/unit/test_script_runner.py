@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters.scripts import folders, process_table, removal, sandbox
+from nextfire.adapters.scripts import folders, process_table, removal, sandboxes
 from nextfire.adapters.scripts.host_abilities import HostFeatures
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner, ScriptLimits
 from nextfire.adapters.scripts.script_streams import Pump
@@ -62,7 +62,7 @@ only_others = pytest.mark.skipif(AS_ROOT, reason="root gives scripts another use
 def host() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         if os.environ.get(NAMESPACES) == "no":
-            patched.setattr(sandbox, "probe_host", lambda _: HostFeatures(namespaces=False))
+            patched.setattr(sandboxes, "probe_host", lambda _: HostFeatures(namespaces=False))
         yield
 
 
@@ -1168,7 +1168,7 @@ def test_interpreter_is_looked_for_where_the_users_can_reach_it(
 def test_working_folder_that_the_users_cannot_reach_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox, "probe_host", lambda _: HostFeatures(namespaces=False))
+    monkeypatch.setattr(sandboxes, "probe_host", lambda _: HostFeatures(namespaces=False))
     with pytest.raises(ValueError, match="let all users enter"):
         ProcessScriptRunner(temp_root=tmp_path)
 

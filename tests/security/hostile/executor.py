@@ -18,7 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from nextfire.adapters.scripts import sandbox
+from nextfire.adapters.scripts import sandboxes
 from nextfire.adapters.scripts.host_abilities import HostFeatures
 from nextfire.adapters.scripts.job_role import StsJobRole
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
@@ -74,7 +74,7 @@ def attack(runner: ProcessScriptRunner, **more: Any) -> ScriptExit:
 def main() -> None:
     """Run both scripts, then a hostile script again, which looks for leftovers."""
     if not job["namespaces"]:
-        sandbox.probe_host = lambda environment: HostFeatures(namespaces=False)  # type: ignore[attr-defined]  # noqa: ARG005
+        sandboxes.probe_host = lambda environment: HostFeatures(namespaces=False)  # type: ignore[attr-defined]  # noqa: ARG005
     runner = ProcessScriptRunner(temp_root=Path(job["folder"]), grace=timedelta(seconds=5))
     clock = cast(Clock, SimpleNamespace(now=lambda: datetime.now(UTC)))
     sts = cast(Any, Sts())

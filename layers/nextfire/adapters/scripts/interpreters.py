@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from nextfire.adapters.scripts.sandbox import Sandboxes, ScriptLimits
+from nextfire.adapters.scripts.sandbox import ScriptLimits
+from nextfire.adapters.scripts.sandboxes import Sandboxes
 from nextfire.adapters.scripts.script_streams import Capture
 from nextfire.domain.ports.scripts import Directive
 

@@ -22,6 +22,8 @@ _AT_A_TIME = 1000
 """Entries of a folder per batch: a folder may hold millions."""
 _GIVE_UP_AFTER = 300.0
 """Timeout in seconds: another process may add files as fast as they are removed."""
+_RECURSION = 3
+"""Levels of folders: what is deeper is moved up, so that depth does not matter."""
 _PATH = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -67,7 +69,7 @@ def open_folder(path: str | Path, inside: int | None = None) -> Iterator[int]:
 
 
 def _empty(top: int, until: float) -> None:
-    """Remove the contents of *top*. Nested folders are moved up, so depth does not matter.
+    """Remove the contents of *top*.
 
     Raises:
         OSError: An entry cannot be removed.
@@ -77,7 +79,7 @@ def _empty(top: int, until: float) -> None:
         failed = 0
         for entry in entries:
             try:
-                _remove_entry(top, entry)
+                _remove_entry(top, top, entry, _RECURSION)
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -88,23 +90,27 @@ def _empty(top: int, until: float) -> None:
             raise OSError("another process keeps adding files")
 
 
-def _remove_entry(top: int, entry: os.DirEntry[str]) -> None:
+def _remove_entry(top: int, parent: int, entry: os.DirEntry[str], recursion: int) -> None:
+    """Remove *entry* of the folder *parent*. What is nested deeper than *recursion* is moved to
+    *top*, to be removed from there.
+    """
     if not entry.is_dir(follow_symlinks=False):
-        os.unlink(entry.name, dir_fd=top)
+        os.unlink(entry.name, dir_fd=parent)
         return
     with suppress(OSError):  # most are empty
-        os.rmdir(entry.name, dir_fd=top)
+        os.rmdir(entry.name, dir_fd=parent)
         return
-    with open_folder(entry.name, inside=top) as folder:
+    with open_folder(entry.name, inside=parent) as folder:  # adds permissions, also to be moved
+        if not recursion:
+            os.rename(entry.name, uuid.uuid4().hex, src_dir_fd=parent, dst_dir_fd=top)
+            return
         while inner := _list_batch(folder):
             for each in inner:
-                if each.is_dir(follow_symlinks=False):
-                    with open_folder(each.name, inside=folder):
-                        pass  # adds permissions: a folder without them cannot be moved
-                    os.rename(each.name, uuid.uuid4().hex, src_dir_fd=folder, dst_dir_fd=top)
-                else:
-                    os.unlink(each.name, dir_fd=folder)
-    os.rmdir(entry.name, dir_fd=top)
+                _remove_entry(top, folder, each, recursion - 1)
+            with suppress(OSError):  # cheaper than to list it again
+                os.rmdir(entry.name, dir_fd=parent)
+                return
+    os.rmdir(entry.name, dir_fd=parent)
 
 
 def _list_batch(folder: int) -> list[os.DirEntry[str]]:

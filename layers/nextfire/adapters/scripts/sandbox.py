@@ -1,5 +1,5 @@
-"""Sandboxes for scripts. Each run has a folder and, if the executor is root, a user. Each program
-has limits and a `keeper`, which kills all processes that it started. Linux 5.3 or later.
+"""The sandbox of a run: a folder and, if the executor is root, a user. Each program that it runs
+has limits and a `keeper`, which kills all processes that the program started.
 """
 
 from __future__ import annotations
@@ -8,31 +8,24 @@ import logging
 import os
 import resource
 import socket
-import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nextfire.adapters.scripts import confinement
 from nextfire.adapters.scripts.covered import CoveredFolders
 from nextfire.adapters.scripts.folders import (
     LockedFolder,
-    run_in_background_if_slow,
-    sweep,
-    sweep_user,
 )
-from nextfire.adapters.scripts.host_abilities import probe_host
 from nextfire.adapters.scripts.keeper import Request
 from nextfire.adapters.scripts.kept_program import SupervisedProgram, in_memory, supervise
 from nextfire.adapters.scripts.launching import LauncherClient, StandardStreams
 from nextfire.adapters.scripts.script_network import Network
 from nextfire.adapters.scripts.script_streams import Pump, Sink, Source, Stream
-from nextfire.adapters.scripts.script_users import ScriptUser, ScriptUsers, tenant_group
+from nextfire.adapters.scripts.script_users import ScriptUser
 from nextfire.adapters.scripts.syscalls import script_filter
 from nextfire.domain.ports.scripts import Directive
 
@@ -280,131 +273,3 @@ class Sandbox:
     def _give(self, path: Path) -> None:
         if self._user is not None:
             os.chown(path, self._user.number, self._user.number, follow_symlinks=False)
-
-
-def _usual_root(*, anybody: bool) -> Path:
-    """The folder for temporary files; for *anybody*: the first one that all users may enter."""
-    usual = Path(tempfile.gettempdir())
-    if not anybody:
-        return usual
-    for place in (usual, Path("/tmp"), Path("/var/tmp")):  # noqa: S108 — names in it are unique
-        with suppress(OSError):
-            path = place.resolve(strict=True)
-            if all(each.stat().st_mode & stat.S_IXOTH for each in (path, *path.parents)):
-                return path
-    return usual  # the probe of the interpreter reports the problem
-
-
-class Sandboxes:
-    """Creates sandboxes. Thread-safe."""
-
-    def __init__(
-        self,
-        *,
-        root: Path | None,
-        first_user: int,
-        tenant_groups: bool,
-        launch_environment: Mapping[str, str],
-        visible: Collection[Path] = (),
-        credentials: Collection[Path] = (),
-    ) -> None:
-        """Build, and remove folders that killed executors left on this machine.
-
-        Args:
-            root: Parent of the run folders. None for the folder for temporary files or, if script
-                users may not enter that, /tmp or /var/tmp.
-            first_user: The first uid of script users; used if the executor is root.
-            tenant_groups: Whether script users belong to a group of their tenant.
-            launch_environment: Environment variables that the executor's interpreter needs.
-            visible: Folders that scripts see although they are covered (see `CoveredFolders`).
-            credentials: Files with the executor's credentials, in addition to those in its home.
-
-        Raises:
-            ValueError: The locks of the script users cannot be stored.
-        """
-        own = os.geteuid()
-        self.root = (root or _usual_root(anybody=own == 0)).resolve()
-        self._users = ScriptUsers(first_user) if own == 0 else None
-        self._tenant_groups = tenant_groups
-        self._launching = LauncherClient(launch_environment)
-        self._abilities = probe_host(launch_environment)
-        self._covered = None
-        if self._abilities.namespaces:
-            self._covered = CoveredFolders.of_host(
-                self.root, visible=visible, credentials=credentials
-            )
-        users = self._users
-        sweep(self.root, lambda owner: owner == own or bool(users and users.owns(owner)))
-        if users is None:
-            _hide()
-        with suppress(OSError):  # adopt what a killed keeper leaves
-            confinement.prctl(confinement.PR_SET_CHILD_SUBREAPER, 1)
-
-    @property
-    def separate(self) -> bool:
-        """Whether each sandbox has a dedicated user."""
-        return self._users is not None
-
-    @property
-    def filters(self) -> bool:
-        """Whether system calls, such as those that open internet sockets, can be filtered."""
-        return self._abilities.filters and script_filter(internet=True, ipc=True) is not None
-
-    @property
-    def network_namespaces(self) -> bool:
-        """Whether each sandbox can have a separate network."""
-        return self.separate and self._covered is not None
-
-    @contextmanager
-    def one(self, tenant: str) -> Iterator[Sandbox]:
-        """A sandbox for *tenant*, which exists inside the `with` block.
-
-        A slow removal continues in the background; until it ends, the user is not reused.
-
-        Raises:
-            OSError: The sandbox cannot be created.
-        """
-        user = None if self._users is None else self._users.take()
-        try:
-            folder = LockedFolder(self.root, "run")
-        except OSError:
-            self._give_back(user, alone=True)
-            raise
-        sandbox: Sandbox | None = None
-        try:
-            groups = [tenant_group(tenant)] if self._tenant_groups else []
-            sandbox = Sandbox(
-                folder,
-                user,
-                groups,
-                self._launching,
-                self._covered,
-                filters=self._abilities.filters,
-            )
-            yield sandbox
-        finally:
-            alone = sandbox is None or sandbox.alone
-            run_in_background_if_slow(partial(self._clear, folder, user, alone=alone))
-
-    def _clear(self, folder: LockedFolder, user: ScriptUser | None, *, alone: bool) -> None:
-        try:
-            folder.remove()
-            if user is not None and self._covered is None:
-                sweep_user(user.number, self.root)  # with namespaces, nothing is left
-        finally:
-            self._give_back(user, alone=alone)
-
-    def _give_back(self, user: ScriptUser | None, *, alone: bool) -> None:
-        if self._users is not None and user is not None:
-            self._users.give_back(user, alone=alone)
-
-
-def _hide() -> None:
-    """Hide this process's environment and memory in /proc from scripts of the same user.
-
-    If a process is not dumpable, its files in /proc belong to root, who may read them anyway.
-    """
-    try:
-        confinement.prctl(confinement.PR_SET_DUMPABLE, 0)
-    except OSError as error:
-        _log.warning("scripts may read the executor's environment: %s", error)

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import time
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from datetime import timedelta
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
 import nextfire_job
-from nextfire.adapters.packages.inline_metadata import (
-    InlineMetadata,
-    parse_inline_metadata,
-    python_satisfies,
-)
 from nextfire.adapters.packages.installer import Packages
 from nextfire.adapters.packages.package_index import PackageIndex
-from nextfire.adapters.scripts import unpack
 from nextfire.adapters.scripts.interpreters import Interpreters
-from nextfire.adapters.scripts.sandbox import ProgramEnd, Sandbox, Sandboxes, ScriptLimits
+from nextfire.adapters.scripts.program_files import ProgramFiles, not_started
+from nextfire.adapters.scripts.sandbox import ProgramEnd, Sandbox, ScriptLimits
+from nextfire.adapters.scripts.sandboxes import Sandboxes
 from nextfire.adapters.scripts.script_channel import Channel
 from nextfire.adapters.scripts.script_network import network_for
 from nextfire.adapters.scripts.script_output import MaskedOutput
-from nextfire.adapters.scripts.script_streams import Capture
 from nextfire.domain.egress import OPEN, Egress, EgressMode
-from nextfire.domain.packages import PackagePolicy, PackageRefusedError
+from nextfire.domain.packages import PackagePolicy
 from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit, Supervisor
 
 __all__ = ["ProcessScriptRunner", "ScriptLimits"]
@@ -42,12 +36,7 @@ _ENVIRONMENT = MappingProxyType(
         "PYTHONUNBUFFERED": "1",
     }
 )
-_UNPACK_WITHIN = timedelta(minutes=1)
-_UNPACKED_BYTES = 512 * 1024 * 1024
-_UNPACKED_FILES = 20_000
 _REASON_CHARS = 500
-_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
-_MAX_NAME = 100
 
 
 class ProcessScriptRunner:
@@ -145,15 +134,22 @@ class ProcessScriptRunner:
         self._interpreter = Interpreters(self._sandboxes, self._environment, limits).choose(
             interpreter
         )
-        self._packages = None
+        installed = None
         if packages == "inline":
-            self._packages = Packages(
+            installed = Packages(
                 root=self._sandboxes.root,
                 separate=self._sandboxes.separate,
                 index=package_index or PackageIndex(),
                 policy=package_policy or PackagePolicy(),
             )
-        self._unpack = Path(unpack.__file__).read_text(encoding="utf-8")
+        self._files = ProgramFiles(
+            self._sandboxes,
+            self._interpreter,
+            self._environment,
+            limits,
+            packages=installed,
+            grace=grace,
+        )
 
     def run(self, call: ScriptCall, supervisor: Supervisor) -> ScriptExit:
         """See `ScriptRunner.run`.
@@ -178,12 +174,12 @@ class ProcessScriptRunner:
                 timeout = call.timeout
                 if call.name.endswith(".zip"):
                     began = time.monotonic()
-                    program = self._unpacked(sandbox, call, environment, supervisor)
+                    program = self._files.unpacked(sandbox, call, environment, supervisor)
                     # Unpacking counts toward the timeout. Otherwise a slow archive could need more
                     # time than its host lives, and would be handed back again and again.
                     timeout -= timedelta(seconds=time.monotonic() - began)
                 else:
-                    program = self._prepare_file(sandbox, call, environment, supervisor, stack)
+                    program = self._files.written(sandbox, call, environment, supervisor, stack)
                 if isinstance(program, ScriptExit):
                     return program
                 if timeout <= timedelta(0):
@@ -238,151 +234,6 @@ class ProcessScriptRunner:
             "PYTHONPATH": os.pathsep.join(filter(None, [str(library), theirs])),
         }
 
-    def _unpacked(
-        self,
-        sandbox: Sandbox,
-        call: ScriptCall,
-        environment: Mapping[str, str],
-        supervisor: Supervisor,
-    ) -> Path | ScriptExit:
-        """Unpack an archive. Returns the folder to run, or the result if that failed."""
-        archive = sandbox.write("archive.zip", call.source)
-        folder = sandbox.make_folder("script")
-        bounds = [str(_UNPACKED_BYTES), str(_UNPACKED_FILES)]
-        log = Capture(_REASON_CHARS)
-        end = sandbox.run(
-            [
-                self._interpreter.path,
-                "-I",
-                "-S",
-                "-c",
-                self._unpack,
-                str(archive),
-                str(folder),
-                *bounds,
-            ],
-            environment={**self._environment, "HOME": environment["HOME"]},
-            timeout=min(_UNPACK_WITHIN, call.timeout),
-            grace=self._grace,
-            limits=self._limits,
-            ask=supervisor.ask,
-            stdout=log.feed,
-            stderr=log.feed,
-        )
-        if end.stopped is not Directive.CONTINUE:
-            return ScriptExit(None, "", "", stopped=end.stopped)
-        if end.not_started is not None:
-            return self._not_started(end.not_started)
-        if end.timed_out and call.timeout < _UNPACK_WITHIN:
-            return ScriptExit(None, "", "", timed_out=True)
-        if end.timed_out:
-            seconds = _UNPACK_WITHIN.total_seconds()
-            return _refusal(
-                f"The archive {call.name} cannot be run: unpacking took longer than {seconds:.0f} "
-                "s. Remove files that the script does not need.",
-                permanent=False,
-            )
-        if end.exit_code != 0:
-            reason = log.text().strip() or f"unpacking exited with {end.exit_code}"
-            refused = end.exit_code == unpack.REFUSED
-            return _refusal(f"The archive {call.name} cannot be run: {reason}.", permanent=refused)
-        archive.unlink(missing_ok=True)
-        return _unless_stopped(supervisor) or folder
-
-    def _prepare_file(
-        self,
-        sandbox: Sandbox,
-        call: ScriptCall,
-        environment: dict[str, str],
-        supervisor: Supervisor,
-        stack: ExitStack,
-    ) -> Path | ScriptExit:
-        """Prepare a script of a single file: check its inline metadata, install its dependencies
-        and add them to *environment*.
-
-        Returns:
-            The file to run, or the result if that failed.
-        """
-        try:
-            inline = parse_inline_metadata(call.source)
-            suited = python_satisfies(self._interpreter.version, inline.requires_python)
-        except ValueError as error:
-            return _refusal(f"The script {call.name} cannot be run: {error}.", permanent=True)
-        if not suited:
-            return _refusal(
-                f"The script requires Python {inline.requires_python}; this pool runs "
-                f"{'.'.join(map(str, self._interpreter.version))}. Change requires-python, or set "
-                "NEXTFIRE_INTERPRETER to another Python in this pool.",
-                permanent=True,
-            )
-        if inline.dependencies:
-            problem = self._install_dependencies(
-                sandbox, call, inline, environment, supervisor, stack
-            )
-            if problem is not None:
-                return problem
-        return sandbox.write(_file_name(call.name), call.source)
-
-    def _install_dependencies(
-        self,
-        sandbox: Sandbox,
-        call: ScriptCall,
-        inline: InlineMetadata,
-        environment: dict[str, str],
-        supervisor: Supervisor,
-        stack: ExitStack,
-    ) -> ScriptExit | None:
-        """Install the dependencies of *inline*. Returns None, or the result if that failed or was
-        stopped.
-        """
-        if self._packages is None:
-            return _refusal(
-                "The script declares dependencies inline, but this pool does not install packages. "
-                "Use a worker pool whose packages are inline, or upload a .zip with the packages.",
-                permanent=True,
-            )
-        try:
-            self._packages.check(inline)
-        except PackageRefusedError as error:
-            return _refusal(f"The script {call.name} cannot be run: {error}.", permanent=True)
-        place = stack.enter_context(
-            self._packages.kept(call.tenant, inline, self._interpreter.version)
-        )
-        if not place.exists():
-            # Install in another sandbox: building packages runs their code, which could leave
-            # links where files of this sandbox are written next.
-            with self._sandboxes.one(call.tenant) as workshop:
-                workshop.open()
-                made = self._packages.install(
-                    workshop,
-                    inline,
-                    tenant=call.tenant,
-                    to=place,
-                    interpreter=self._interpreter.path,
-                    # Without the job's variables: they are for the script only.
-                    environment={
-                        **self._environment,
-                        "HOME": str(workshop.folder),
-                        "TMPDIR": str(workshop.temporary),
-                    },
-                    grace=self._grace,
-                    supervisor=supervisor,
-                )
-            if made.end.stopped is not Directive.CONTINUE:
-                return ScriptExit(None, "", "", stopped=made.end.stopped)
-            if made.problem is not None:
-                return _refusal(
-                    f"Cannot install the script's dependencies: {made.problem}",
-                    permanent=made.permanent,
-                )
-            ended = _unless_stopped(supervisor)
-            if ended is not None:
-                return ended
-        library, *others = environment["PYTHONPATH"].split(os.pathsep)
-        environment["PYTHONPATH"] = os.pathsep.join([library, str(place), *others])
-        sandbox.readable.append(place)
-        return None
-
     def _exit(self, end: ProgramEnd, out: str, err: str, result: bytes | None) -> ScriptExit:
         if end.not_started is not None and end.stopped is Directive.CONTINUE:
             return self._not_started(f"{end.not_started} {err[-_REASON_CHARS:]}".strip())
@@ -395,24 +246,4 @@ class ProcessScriptRunner:
         return ScriptExit(end.exit_code, out, err, end.timed_out, end.stopped, result, error)
 
     def _not_started(self, cause: str) -> ScriptExit:
-        error = (
-            f"The script could not be started: {cause}. Check that the interpreter "
-            f"{self._interpreter.path} exists and is executable, and that "
-            f"{self._sandboxes.root} is writable."
-        )
-        return ScriptExit(None, "", "", error=error)
-
-
-def _unless_stopped(supervisor: Supervisor) -> ScriptExit | None:
-    """The result of a script that must not start any more; None if it may start."""
-    verdict = supervisor.ask()
-    return None if verdict is Directive.CONTINUE else ScriptExit(None, "", "", stopped=verdict)
-
-
-def _refusal(error: str, *, permanent: bool) -> ScriptExit:
-    return ScriptExit(None, "", "", error=error, permanent=permanent)
-
-
-def _file_name(name: str) -> str:
-    stem = _NOT_IN_A_NAME.sub("_", PurePosixPath(name).name.removesuffix(".py"))
-    return (stem[:_MAX_NAME].lstrip(".-") or "script") + ".py"
+        return not_started(cause, self._interpreter, self._sandboxes)
