@@ -50,11 +50,14 @@ class Host:
     canary: str = field(default_factory=lambda: f"canary-{uuid.uuid4().hex}")
     """In the executor's environment, in place of its credentials."""
 
-    def run(self, folder: Path, *calls: Iterable[Script], **variables: str) -> Report:
+    def run(
+        self, folder: Path, *calls: Iterable[Script], capability: str = "", **variables: str
+    ) -> Report:
         """Run *calls* with an executor in *folder*. Each call is a list of scripts to run
         concurrently.
 
-            *variables*: additions to the environment of the executor.
+        *variables*: additions to the environment of the executor. *capability*: one that it passes
+        on to the programs that it executes (an ambient one); only for a host with a *user*.
         """
         asked = json.dumps(
             [
@@ -65,13 +68,22 @@ class Host:
                 for together in calls
             ]
         )
+        place = self._place(variables)
+        command = [self._python(), str(Path(__file__).with_name("executor.py")), str(folder)]
+        if capability:
+            user, group = place.pop("user"), place.pop("group")
+            kept = f"+{capability}"
+            command = [
+                "setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups",
+                f"--inh-caps={kept}", f"--ambient-caps={kept}", *command,
+            ]  # fmt: skip
         end = subprocess.run(
-            [self._python(), str(Path(__file__).with_name("executor.py")), str(folder)],
+            command,
             input=asked,
             capture_output=True,
             text=True,
             check=False,
-            **self._place(variables),
+            **place,
         )
         assert end.returncode == 0, end.stderr[-3000:]
         return Report(**json.loads(end.stdout))

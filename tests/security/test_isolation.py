@@ -231,6 +231,20 @@ def test_calls_that_no_job_needs_are_refused(host: Host, folder: Path) -> None:
     assert report.ends[0][0]["exit_code"] == 0
 
 
+def test_a_script_gets_no_capability_of_its_executor(host: Host, folder: Path) -> None:
+    source = """
+        for line in open("/proc/self/status"):
+            if line.startswith(("CapPrm", "CapEff", "CapAmb")) and int(line.split()[1], 16):
+                print(line)
+    """
+    capability = "" if host.user is None else "net_bind_service"
+
+    report = host.run(folder, [script(source)], capability=capability)
+
+    assert report.printed() == ""
+    assert report.ends[0][0]["exit_code"] == 0
+
+
 # What a script sees
 
 

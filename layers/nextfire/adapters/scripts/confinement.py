@@ -20,6 +20,7 @@ PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_SECCOMP = 22
 _PR_SET_NO_NEW_PRIVS = 38
+_PR_CAP_AMBIENT, _CLEAR_ALL = 47, 4
 _SECCOMP_MODE_FILTER = 2
 _CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWPID, _CLONE_NEWNET = (
     0x00020000,
@@ -67,6 +68,17 @@ def prctl(option: int, value: int, pointer: object = 0) -> None:
         _libc.prctl(ctypes.c_int(option), ctypes.c_ulong(value), third, zero, zero),
         f"prctl({option}, {value})",
     )
+
+
+def drop_capabilities() -> None:
+    """Do not pass capabilities on to the program that this process executes.
+
+    A process without root keeps its ambient capabilities when it executes a program.
+
+    Raises:
+        OSError: The system call failed.
+    """
+    prctl(_PR_CAP_AMBIENT, _CLEAR_ALL)
 
 
 def enter_process_namespace() -> None:

@@ -41,6 +41,7 @@ from nextfire.adapters.scripts.confinement import (
     PR_SET_PDEATHSIG,
     become_user,
     counts_tasks_per_namespace,
+    drop_capabilities,
     enter_file_namespace,
     enter_network,
     enter_process_namespace,
@@ -211,6 +212,7 @@ def _become(request: dict, channel: int, parent: int) -> None:  # type: ignore[t
     _prefer_for_oom_kill()
     if request[Request.USER] is not None:
         become_user(request[Request.USER])
+    drop_capabilities()
     prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)  # after the change of user, which clears it
     if os.getppid() != parent:
         os._exit(1)  # the parent died before the call above; no signal will come
