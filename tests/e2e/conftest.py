@@ -27,6 +27,7 @@ from nextfire_cli.local.emulator import ACCOUNT
 from nextfire_cli.worker import DEPLOYED, environment
 from tests.places import host_folder
 from tests.process_tree import children_of
+from tests.worker_image import Image
 
 ROOT = Path(__file__).resolve().parents[2]
 LEASE = timedelta(seconds=6)
@@ -122,14 +123,17 @@ class Stack:
         [found] = self.client("cloudformation").describe_stacks(StackName=DEPLOYED)["Stacks"]
         return {each["OutputKey"]: each["OutputValue"] for each in found["Outputs"]}
 
-    def start_worker(self, pool: str = "default", **settings: str) -> int:
-        """Start another worker of *pool*; *settings* extends the environment that the stack gives
-        it. Returns the process id of its supervisor.
+    def start_worker(
+        self, pool: str = "default", *, image: Image | None = None, **settings: str
+    ) -> int:
+        """Start another worker of *pool*, from the checkout or from *image*; *settings* extends the
+        environment that the stack gives it. Returns the process id of its supervisor.
         """
+        variables = {"PYTHONPATH": str(ROOT)} if image is None else image.variables
         log = self.state / "logs" / f"worker-{pool}-{time.time_ns()}.log"
         with log.open("wb") as output:
             worker = subprocess.Popen(
-                [sys.executable, "-m", "functions.worker"],
+                [sys.executable, "-m", "functions.worker"] if image is None else image.command,
                 env={
                     **inherited_environment(),
                     **environment(self.outputs(), pool, None),
@@ -138,11 +142,11 @@ class Stack:
                     "AWS_REGION": self.info.region,
                     "AWS_DEFAULT_REGION": self.info.region,
                     "AWS_ENDPOINT_URL": self.info.aws_endpoint,
-                    "PYTHONPATH": str(ROOT),
+                    **variables,
                     "TMPDIR": str(self.state / "tmp"),
                     **settings,
                 },
-                cwd=self.state / "tmp",
+                cwd=self.state / "tmp" if image is None else image.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
