@@ -178,6 +178,7 @@ class NextfireStack(Stack):
                 "NEXTFIRE_TENANT_WEIGHTS": self.to_json_string(self._settings.tenant_weights),
                 "NEXTFIRE_SCRIPTS_BUCKET": stores.scripts.bucket_name,
                 "NEXTFIRE_OUTPUTS_BUCKET": stores.outputs.bucket_name,
+                "NEXTFIRE_RUN_RETENTION": self._run_retention(),
                 "NEXTFIRE_WATCHER_FUNCTION": self._watcher.function.function_name,
                 "NEXTFIRE_GROUPS": str(self._settings.groups),
             },
@@ -325,10 +326,16 @@ class NextfireStack(Stack):
                 **self._shards(),
                 "NEXTFIRE_POOLS": self._pools_json(),
                 "NEXTFIRE_AUDIT_EVERY": iso8601(self._settings.audit_every),
+                "NEXTFIRE_JOB_RETENTION": iso8601(self._settings.job_retention),
             },
         )
-        # The auditor completes a job whose last run has ended, or that has no runs left.
-        allow(auditor.role, dynamodb("Scan", "GetItem", "UpdateItem"), stores.jobs.table_arn)
+        # The auditor completes a job whose last run has ended, or that has no runs left, and
+        # removes ended jobs.
+        allow(
+            auditor.role,
+            dynamodb("Scan", "GetItem", "BatchGetItem", "UpdateItem", "DeleteItem"),
+            stores.jobs.table_arn,
+        )
         allow(
             auditor.role,
             dynamodb("Query", "BatchGetItem", "PutItem", "BatchWriteItem"),
@@ -455,6 +462,7 @@ class NextfireStack(Stack):
             "NEXTFIRE_QUOTAS": self._settings.quotas_json,
             "NEXTFIRE_WRITE_SHARDS": str(self._settings.write_shards),
             "NEXTFIRE_LEASE": iso8601(self._settings.lease),
+            "NEXTFIRE_RUN_RETENTION": self._run_retention(),
             "NEXTFIRE_CONTROL_TABLE": self._stores.control.table_name,
             "NEXTFIRE_GROUPS": str(self._settings.groups),
         }
@@ -520,6 +528,9 @@ class NextfireStack(Stack):
             "NEXTFIRE_WRITE_SHARDS": str(self._settings.write_shards),
             "NEXTFIRE_READ_SHARDS": str(self._settings.read_shards),
         }
+
+    def _run_retention(self) -> str:
+        return self._settings.run_retention.model_dump_json(by_alias=True)
 
     def _pools_json(self) -> str:
         pools = {

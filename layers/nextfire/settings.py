@@ -14,6 +14,7 @@ from nextfire.domain.egress import OPEN, Egress
 from nextfire.domain.iam_rules import IamRule
 from nextfire.domain.packages import PackagePolicy, check_index
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
+from nextfire.domain.retention import DEFAULT_RETENTION, RunRetention
 
 _PREFIX = "NEXTFIRE_"
 
@@ -140,6 +141,7 @@ class ApiSettings(_Settings):
     auth: Literal["keys", "iam", "jwt"] = "keys"
     tenant_claim: str | None = None
     """With `auth` jwt: the name of the claim that contains the tenant."""
+    run_retention: Json[RunRetention] = DEFAULT_RETENTION
     iam_rules: Json[tuple[IamRule, ...]] = ()
     """With `auth` iam: the rules that map a role to a tenant and scopes. If empty, the tenant is
     the AWS account of the caller, with all scopes."""
@@ -220,6 +222,8 @@ class AuditorSettings(_Settings):
     write_shards: Annotated[int, Field(ge=1, le=999)]
     read_shards: Annotated[int, Field(ge=1, le=999)]
     audit_every: timedelta = timedelta(days=1)
+    job_retention: timedelta | None = None
+    """How long jobs in a final state are kept; None: forever."""
 
 
 class ExecutorSettings(_Settings):
@@ -259,6 +263,7 @@ class ExecutorSettings(_Settings):
     output_cap: Annotated[int, Field(ge=256, le=65_536)] = 16 * 1024
     """Bytes of each output stream that are stored in the run record. At the upper bound, both
     streams and a history of 100 attempts stay below the DynamoDB item limit of 400 KB."""
+    run_retention: Json[RunRetention] = DEFAULT_RETENTION
     log_cap: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024
     """Maximum size of the log of an attempt, in bytes. Further output is cut, with a notice."""
     interpreter: str | None = None

@@ -24,7 +24,7 @@ MINUTE = timedelta(minutes=1)
 IDLE = dict.fromkeys(
     (
         *("jobs", "restored", "resent", "covered", "revived", "completed"),
-        *("waiting", "behind", "quarantined"),
+        *("waiting", "behind", "quarantined", "removed"),
     ),
     0,
 )

@@ -512,6 +512,34 @@ def test_a_concurrent_change_and_completion_leave_a_consistent_job(store: JobSto
         assert (there.definition.timeout_sec == 9) == done[0]
 
 
+@pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.CANCELLED])
+def test_an_ended_job_is_removed_once_and_its_id_is_free(store: JobStore, state: JobState) -> None:
+    job = replace(a_job(uid="uid00001"), state=state)
+    store.create(job, None, NOON)
+
+    assert store.remove(job)
+
+    assert store.get(job.key) is None
+    assert not store.remove(job)
+    again = a_job(uid="uid00002")
+    assert store.create(again, None, NOON) is None
+    assert not store.remove(job)
+    assert store.get(job.key) == again
+
+
+def test_a_job_that_changed_or_runs_is_not_removed(store: JobStore) -> None:
+    job = a_job(uid="uid00001")
+    store.create(job, None, NOON)
+    assert not store.remove(job)
+    ended = replace(job, revision=2, state=JobState.COMPLETED)
+    assert store.update(ended, None, NOON)
+
+    assert not store.remove(replace(ended, revision=1))
+    assert not store.remove(replace(ended, uid="uid00002"))
+
+    assert store.get(job.key) == ended
+
+
 def test_a_scan_meets_every_job_of_every_tenant_once(held: Held) -> None:
     jobs = [
         a_job(f"job{n}", tenant=tenant, uid=f"uid{n:05d}")

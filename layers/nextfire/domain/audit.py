@@ -18,6 +18,7 @@ from nextfire.domain.instants import MOMENT, cut
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.recurrence import occurrences
+from nextfire.domain.retention import MIN_RETENTION
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.domain.schedule import UNTIMED
 
@@ -27,9 +28,11 @@ five minutes of FIFO deduplication."""
 OVERLAP = timedelta(days=1)
 """How far an audit looks back before the start of the previous one. It covers runs that were too
 recent then, or that may still have been in a queue."""
-LOOK_BACK_AT_MOST = timedelta(days=30)
-"""Limit of the look-back. Records expire after 90 days; runs with an expired record must not look
-lost."""
+LOOK_BACK_AT_MOST = MIN_RETENTION - timedelta(days=1)
+"""Limit of the look-back for lost runs. Runs with an expired record must not look lost, whatever
+the retention is or was."""
+RUNS_AT_MOST = timedelta(days=30)
+"""Limit of the look-back for runs that make no progress: it bounds the reads of a visit."""
 WAITS_AT_MOST = timedelta(days=1)
 """A run that was sent but not claimed for longer is lost, even if the queue is not empty."""
 OVERTAKEN_AFTER = timedelta(hours=1)
@@ -409,4 +412,4 @@ def longest_run(job: Job) -> timedelta:
     policy = job.definition.retry_policy
     delays = (policy.delay(attempt) for attempt in range(1, policy.max_attempts))
     longest = sum(delays, policy.max_attempts * (job.definition.timeout + GRACE))
-    return min(longest, LOOK_BACK_AT_MOST)
+    return min(longest, RUNS_AT_MOST)

@@ -10,6 +10,8 @@ from typing import TypeVar
 
 from nextfire.domain.audit import (
     GRACE,
+    LOOK_BACK_AT_MOST,
+    RUNS_AT_MOST,
     Audit,
     Comparison,
     Missing,
@@ -50,6 +52,7 @@ from nextfire.domain.schedule import UNTIMED
 from nextfire.usecases.audit_report import AuditReport, Visits, label
 from nextfire.usecases.audit_snapshot import DueSnapshot, SnapshotReader
 from nextfire.usecases.cover_missed import cover_missed
+from nextfire.usecases.remove_ended import RemoveEnded
 from nextfire.usecases.timed_runs import waits_for_parents
 
 PAGE = 100
@@ -60,7 +63,7 @@ SENT_AT_MOST = 1_000
 """Maximum number of runs of one job that one visit sends again."""
 _BEFORE = 5  # records before the look-back that may be ranges that extend into it
 _RECORDS_LAST = timedelta(days=80)
-"""Records expire after 90 days, and the clocks and the audit need some."""
+"""Records of sequences expire after 90 days, and the clocks and the audit need some."""
 _EVER = "9"  # sorts after all run ids
 
 T = TypeVar("T")
@@ -96,6 +99,7 @@ class AuditJobs:
         write_shards: int,
         read_shards: int,
         every: timedelta,
+        job_retention: timedelta | None = None,
     ) -> None:
         self._jobs = jobs
         self._due = due
@@ -105,11 +109,11 @@ class AuditJobs:
         self._clock = clock
         self._executor = executor
         self._pools = pools
-        self._write_shards = write_shards
         self._every = every
         self._snapshots = SnapshotReader(
             due, queue, control, clock, executor, pools, write_shards, read_shards
         )
+        self._ended = RemoveEnded(jobs, runs, self._snapshots, retention=job_retention)
 
     def continue_audit(self, until: datetime, *, restart: bool = False) -> Iterator[AuditReport]:
         """Continue the audit, or begin one if it is time (with *restart*: always), until its end
@@ -166,6 +170,9 @@ class AuditJobs:
         now = self._clock.now()
         since = audit.looks_back_to(now)
         visited = Visits(scan.jobs, report)
+        expired = [job for job in scan.jobs if self._ended.is_expired(job, now)]
+        if expired:
+            self._ended.remove(expired, now, report)
         following = visited.of(self._submit_all(lambda job: next_entry(job, now), scan.jobs))
         slots = {key: self._snapshots.slot(entry, now) for key, entry in following.items() if entry}
         there = self._due.occupied(set(slots.values()))
@@ -212,7 +219,7 @@ class AuditJobs:
 
     def _visit(self, job: Job, now: datetime, since: datetime, table: DueSnapshot) -> AuditReport:
         report = AuditReport()
-        if job.key.shard(self._write_shards) in table.behind:
+        if job.key.shard(table.shards) in table.behind:
             report.behind = 1
             return report
         following = table.following.get(job.key)
@@ -343,10 +350,15 @@ class AuditJobs:
         """
         due_by = now - GRACE
         if job.definition.after:  # its runs have no record while they wait for parents
-            # Records older than that expire, so that each run would look lost.
-            since = max(since - longest_wait(job), now - _RECORDS_LAST)
+            # Older records expire, so that each run would look lost. What it ran before it had
+            # parents may have had a shorter retention.
+            since = max(
+                since - longest_wait(job),
+                now - _RECORDS_LAST,
+                min(job.updated_at, now - LOOK_BACK_AT_MOST),
+            )
             due_by -= longest_wait(job)
-        looked_from = since - longest_run(job)
+        looked_from = min(since, max(since - longest_run(job), now - RUNS_AT_MOST))
         over = job.state in (JobState.COMPLETED, JobState.CANCELLED)
         if over and job.updated_at < looked_from:
             return Comparison(now)

@@ -88,6 +88,7 @@ class ExecuteRun:
             events=events,
             clock=clock,
             hand_over=hand_over,
+            retention=terms.retention,
         )
 
     def handle(

@@ -22,6 +22,7 @@ from nextfire.adapters.dynamodb.job_items import (
     encode_key,
 )
 from nextfire.adapters.dynamodb.job_pause import pause_update
+from nextfire.adapters.dynamodb.job_removal import removal
 from nextfire.domain.change import CHANGED_BY
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import UndecodableError
@@ -242,6 +243,16 @@ class DynamoDbJobStore:
                 raise
             return dict(error.response.get("Item", {}))
         return None
+
+    def remove(self, job: Job) -> bool:
+        try:
+            with translated("remove job"):
+                self._client.delete_item(**removal(self._table, job))
+        except refused() as error:
+            if error_code(error) != "ConditionalCheckFailedException":
+                raise
+            return False
+        return True
 
     def counted(self, tenant: str) -> int:
         with translated("read count"):

@@ -166,6 +166,16 @@ class SqliteJobStore:
             JOBS.put(connection, _without(there, "counted", CHANGED_BY) | to_item(completed))
             return True
 
+    def remove(self, job: Job) -> bool:
+        with self._database.writing("remove job") as connection:
+            there = _get(connection, job.key)
+            if not (
+                job.state.ended and _has(there, uid=job.uid, revision=job.revision, state=job.state)
+            ):
+                return False
+            JOBS.delete(connection, job.key)
+            return True
+
     def counted(self, tenant: str) -> int:
         with self._database.reading("read count") as connection:
             return _counted(connection, tenant)

@@ -91,6 +91,11 @@ class JobStore(Protocol):
         longer counts toward the quota.
         """
 
+    def remove(self, job: Job) -> bool:
+        """Remove *job*, which is in a final state, if its `uid` and `revision` are unchanged.
+        Returns False otherwise. The records of its runs stay.
+        """
+
     def counted(self, tenant: str) -> int:
         """Return the number of *tenant*'s counted jobs, by a consistent read.
 

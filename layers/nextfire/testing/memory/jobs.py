@@ -186,6 +186,16 @@ class MemoryJobStore:
             )
             return True
 
+    def remove(self, job: Job) -> bool:
+        with self._lock:
+            there = self.items.get(job.key)
+            if there is None or (there.uid, there.revision) != (job.uid, job.revision):
+                return False
+            if not there.state.ended:
+                return False
+            del self.items[job.key]
+            return True
+
     def _write(self, job: Job, entry: DueEntry | None, now: datetime) -> None:
         if entry is not None and not self._due.put([entry], now):
             raise UnavailableError("transaction cancelled. Try again.")
