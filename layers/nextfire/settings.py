@@ -260,9 +260,11 @@ class ExecutorSettings(_Settings):
     slots: Annotated[int, Field(ge=1, le=64)] = 4
     isolation: Literal["process", "task"] = "process"
     """`task`: the worker process executes one run, then exits."""
-    output_cap: Annotated[int, Field(ge=256, le=65_536)] = 16 * 1024
-    """Bytes of each output stream that are stored in the run record. At the upper bound, both
-    streams and a history of 100 attempts stay below the DynamoDB item limit of 400 KB."""
+    output_cap: Annotated[int, Field(ge=512, le=65_536)] = 2 * 1024
+    """Bytes of each output stream up to which all of it is stored in the run record. If a stream
+    has more, the log is in the bucket, and the record has the first and the last 256 bytes of each.
+    At the upper bound, both streams and a history of 100 attempts stay below the DynamoDB item
+    limit of 400 KB."""
     run_retention: Json[RunRetention] = DEFAULT_RETENTION
     log_cap: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024
     """Maximum size of the log of an attempt, in bytes. Further output is cut, with a notice."""
