@@ -228,6 +228,9 @@ class Settings(StrictSettings):
     """Object lock of the audit chain. Default: its objects can be deleted."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """The level of the functions' logs."""
+    log_sample: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Part of the runs that succeed for which an executor on Lambda or Fargate logs a line, 0 to 1.
+    Other outcomes are always logged. Every run has its record."""
     aws_client: Literal["lean", "boto3"] = "lean"
     """The client of DynamoDB and SQS: the functions' own (`lean`) or `boto3`. Worker processes read
     `NEXTFIRE_AWS_CLIENT`."""

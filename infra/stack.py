@@ -408,7 +408,8 @@ class NextfireStack(Stack):
             key=self._key,
             memory=pool.settings.memory,
             timeout=pool.settings.work_limit,
-            environment=self._execution_environment(pool),
+            frequent=True,
+            environment=self._hosted_environment(pool),
             network=self._private_network(pool),
         )
         self._grant_execution(executor.role, pool)
@@ -443,9 +444,14 @@ class NextfireStack(Stack):
             fargate=fargate,
             build=self._build,
             settings=self._settings,
-            environment=self._execution_environment(pool),
+            environment=self._hosted_environment(pool),
             key=self._key,
         )
+
+    def _hosted_environment(self, pool: Pool) -> dict[str, str]:
+        """Environment variables of an executor that logs to CloudWatch."""
+        sample = {"NEXTFIRE_LOG_SAMPLE": f"{self._settings.log_sample:g}"}
+        return self._execution_environment(pool) | sample
 
     def _execution_environment(self, pool: Pool) -> dict[str, str]:
         """Environment variables of an executor of *pool*, a function or a worker."""

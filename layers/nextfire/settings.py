@@ -266,6 +266,8 @@ class ExecutorSettings(_Settings):
     At the upper bound, both streams and a history of 100 attempts stay below the DynamoDB item
     limit of 400 KB."""
     run_retention: Json[RunRetention] = DEFAULT_RETENTION
+    log_sample: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Part of the runs that succeed for which the executor logs a line."""
     log_cap: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024
     """Maximum size of the log of an attempt, in bytes. Further output is cut, with a notice."""
     interpreter: str | None = None

@@ -163,6 +163,7 @@ class System:
         self.exits = [0, 0, 0, 1, 1]
         """The exit codes of scripts, by their frequency."""
         self.audits: list[AuditReport] = []
+        self.job_retention: timedelta | None = None
         self._warm: list[Watching] = []
         self._names = count(1)
         self._uids = count(1)
@@ -429,6 +430,7 @@ class System:
             write_shards=setting.shards,
             read_shards=setting.shards,
             every=timedelta(days=1),
+            job_retention=self.job_retention,
         )
 
         def continue_audit() -> None:
