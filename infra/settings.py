@@ -29,6 +29,7 @@ from infra.setting_types import (
     whole_days,
     whole_minutes,
 )
+from nextfire.domain.audit import MAX_SEGMENTS
 from nextfire.domain.iam_rules import IamRule
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.retention import MAX_RETENTION, MIN_RETENTION, RETENTION, RunRetention
@@ -209,6 +210,10 @@ class Settings(StrictSettings):
     job_retention: Annotated[Duration, Field(ge=MIN_RETENTION, le=MAX_RETENTION)] = RETENTION
     """How long a COMPLETED or CANCELLED job is kept after its last change, P15D to P3650D. Then the
     auditor removes it, and its id is free. The records of its runs stay for their own retention."""
+    audit_segments: Annotated[int, Field(ge=1, le=MAX_SEGMENTS)] = 1
+    """Number of auditors that share an audit, 1 to 40. One visits about 5 million jobs a day; 100
+    million need 24. Each takes up to one of the account's concurrent executions of Lambda. Lower
+    it when no audit is in progress."""
     projector_memory: Annotated[int, Field(ge=128, le=10_240)] = 512
     """Memory of the projector, in MiB."""
     auditor_memory: Annotated[int, Field(ge=128, le=10_240)] = 512

@@ -12,7 +12,7 @@ from infra.build import Build
 from infra.call_settings import call_environment, call_facts
 from infra.constructs.api import Api
 from infra.constructs.audit_log import AuditLogFeed
-from infra.constructs.auditor import AuditorRule
+from infra.constructs.auditor import AuditorRules
 from infra.constructs.code import Code
 from infra.constructs.encryption import READ, TABLES, WRITE, Encryption
 from infra.constructs.events import StackEventBus
@@ -326,6 +326,7 @@ class NextfireStack(Stack):
                 **self._shards(),
                 "NEXTFIRE_POOLS": self._pools_json(),
                 "NEXTFIRE_AUDIT_EVERY": iso8601(self._settings.audit_every),
+                "NEXTFIRE_AUDIT_SEGMENTS": str(self._settings.audit_segments),
                 "NEXTFIRE_JOB_RETENTION": iso8601(self._settings.job_retention),
             },
         )
@@ -348,7 +349,13 @@ class NextfireStack(Stack):
         for pool in self._pools:
             pool.grant_read_size(auditor.role)
         self._encryption.allow(auditor.role, "dynamodb", TABLES)
-        AuditorRule(self, "AuditorRule", auditor=auditor, every=self._settings.auditor_wake_every)
+        AuditorRules(
+            self,
+            "AuditorRule",
+            auditor=auditor,
+            every=self._settings.auditor_wake_every,
+            segments=self._settings.audit_segments,
+        )
         return auditor
 
     def _create_audit_log_function(self) -> Function:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Json
 from pydantic.alias_generators import to_camel
 
+from nextfire.domain.audit import MAX_SEGMENTS
 from nextfire.domain.egress import OPEN, Egress
 from nextfire.domain.iam_rules import IamRule
 from nextfire.domain.packages import PackagePolicy, check_index
@@ -222,6 +223,7 @@ class AuditorSettings(_Settings):
     write_shards: Annotated[int, Field(ge=1, le=999)]
     read_shards: Annotated[int, Field(ge=1, le=999)]
     audit_every: timedelta = timedelta(days=1)
+    audit_segments: Annotated[int, Field(ge=1, le=MAX_SEGMENTS)] = 1
     job_retention: timedelta | None = None
     """How long jobs in a final state are kept; None: forever."""
 

@@ -577,6 +577,21 @@ def test_a_scan_goes_on_after_any_job(store: JobStore) -> None:
         assert [job.key for job in store.scan(key, limit=9).jobs] == order[position + 1 :]
 
 
+def test_jobs_are_skipped_in_the_order_of_a_scan(store: JobStore) -> None:
+    for n in range(6):
+        tenant = "acme" if n % 2 else "beta"
+        job = replace(a_job(f"job{n}", tenant=tenant, uid=f"uid{n:05d}"), counted=True)
+        store.create(job, None, NOON, most=9)  # a count is no job
+    order = [job.key for job in store.scan(None, limit=20).jobs]
+    assert len(order) == 6
+
+    for number in range(1, 7):
+        assert store.skip(None, number) == order[number - 1]
+    assert store.skip(None, 7) is None
+    assert store.skip(order[1], 2) == order[3]
+    assert store.skip(order[5], 1) is None
+
+
 def test_a_scan_of_nothing_is_at_its_end(store: JobStore) -> None:
     scan = store.scan(None, limit=5)
     assert (list(scan.jobs), scan.last) == ([], None)

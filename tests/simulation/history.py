@@ -164,6 +164,7 @@ class History:
         self.wide = seed % _WIDE == 8
         if self.wide:
             self.system.job_retention = _JOB_RETENTION
+            self.system.audit_segments = 3 if seed % (2 * _WIDE) == 8 else 1
         self.calls = seed % CALLING == 3
         self.projection = Projection(seed)
         self.sequences = Sequences.of(self) if seed % SEQUENCES == SEQUENCED else None

@@ -164,6 +164,7 @@ class System:
         """The exit codes of scripts, by their frequency."""
         self.audits: list[AuditReport] = []
         self.job_retention: timedelta | None = None
+        self.audit_segments = 1
         self._warm: list[Watching] = []
         self._names = count(1)
         self._uids = count(1)
@@ -433,9 +434,15 @@ class System:
             job_retention=self.job_retention,
         )
 
+        segments, number = self.audit_segments, len(self.audits)
+        parts = audit.in_segments(segments, part=3) if segments > 1 else None
+
         def continue_audit() -> None:
-            for report in audit.continue_audit(
-                actor.now() + timedelta(minutes=14), restart=restart
+            until = actor.now() + timedelta(minutes=14)
+            for report in (
+                audit.continue_audit(until, restart=restart)
+                if parts is None
+                else parts.continue_audit(until, segment=number % segments, restart=restart)
             ):
                 self.audits.append(report)
                 self.kernel.log(actor.name, f"{report}")

@@ -24,6 +24,8 @@ REQUEST_SECONDS = 0.005
 IDLE_POLLS_PER_HOUR = 5 * 3600 / 20
 """Empty receives of an event source: five long polls at a time, 20 s each (AWS's blog on scaling
 of SQS event sources; AWS documents no number)."""
+METRICS_BYTES = 235
+"""The line of metrics of an invocation, which is part of the measured log of a run."""
 RETENTION_DAYS = 30
 """How long records of runs that succeed are kept, by default."""
 JOB_BYTES = 1_500
@@ -148,7 +150,8 @@ def _requests(load: Load) -> Iterable[Usage]:
     gets = min(1.0, processes / SCRIPT_REUSE_SECONDS / load.per_second) if runs else 0.0
     yield Usage("scripts: one script for all jobs", "S3 GET requests", runs * gets)
     # Lambda's own lines of an invocation are off (`SystemLogLevel` WARN).
-    logs = runs * usage.log_bytes / _GB
+    shared = METRICS_BYTES * (1 - 1 / load.batch_size) if load.pool == "lambda" else 0
+    logs = runs * (usage.log_bytes - shared) / _GB
     yield Usage("logs", "GB of logs", logs)
     yield Usage("logs: storage", "GB-months of logs", logs * LOG_COMPRESSION * LOG_MONTHS)
 

@@ -41,6 +41,8 @@ RECORDS_AT_MOST = 100_000
 """Maximum number of records that the auditor reads per visit of a job."""
 MISSING_AT_MOST = 1_000
 """Maximum number of separate gaps that the auditor reports per visit of a job."""
+MAX_SEGMENTS = 40
+"""Maximum number of auditors that share an audit."""
 
 ChainEntry = FireEntry | ResumeEntry
 """The entry that continues the chain of a job: its next occurrence, or the end of its pause."""
@@ -51,13 +53,15 @@ _FOREVER = datetime.max.replace(tzinfo=UTC)
 @dataclass(frozen=True, slots=True)
 class Audit:
     """One pass over all jobs. `after`: the last job that was audited; None at the start of the
-    pass. `since`: start of the last completed pass.
+    pass. `since`: start of the last completed pass. `end`: of a part of a pass, its last job; None:
+    the last of all.
     """
 
     started_at: datetime
     since: datetime | None = None
     after: JobKey | None = None
     done: bool = False
+    end: JobKey | None = None
 
     def looks_back_to(self, now: datetime) -> datetime:
         """The start of the audited period."""

@@ -49,6 +49,7 @@ from nextfire.domain.ports.queues import RunQueue
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run, Trigger, runs_of_uid
 from nextfire.domain.schedule import UNTIMED
+from nextfire.usecases.audit_parts import PART, AuditParts, up_to
 from nextfire.usecases.audit_report import AuditReport, Visits, label
 from nextfire.usecases.audit_snapshot import DueSnapshot, SnapshotReader
 from nextfire.usecases.cover_missed import cover_missed
@@ -115,6 +116,11 @@ class AuditJobs:
         )
         self._ended = RemoveEnded(jobs, runs, self._snapshots, retention=job_retention)
 
+    def in_segments(self, segments: int, *, part: int = PART) -> AuditParts:
+        """The audit, divided among *segments* (≥ 2) auditors, into parts of *part* jobs."""
+        jobs, control, clock = self._jobs, self._control, self._clock
+        return AuditParts(self, jobs, control, clock, segments=segments, part=part)
+
     def continue_audit(self, until: datetime, *, restart: bool = False) -> Iterator[AuditReport]:
         """Continue the audit, or begin one if it is time (with *restart*: always), until its end
         or *until*. Visits in progress at *until* are completed.
@@ -124,15 +130,24 @@ class AuditJobs:
             next call continues there.
         """
         report = AuditReport()
-        audit = self._begin(report, restart=restart)
+        audit = self.begin(report, restart=restart)
         if audit is None:
             yield report
-        while audit is not None:
+            return
+        yield from self.proceed(audit, until)
+
+    def proceed(
+        self, audit: Audit, until: datetime, part: int | None = None
+    ) -> Iterator[AuditReport]:
+        """Continue *audit*, or its *part*, as `continue_audit`."""
+        going: Audit | None = audit
+        while going is not None:
             report = AuditReport()
-            audit = self._step(audit, until, report)
+            going = self._step(going, until, report, part)
             yield report
 
-    def _begin(self, report: AuditReport, *, restart: bool) -> Audit | None:
+    def begin(self, report: AuditReport, *, restart: bool) -> Audit | None:
+        """Return the audit to continue; None: none is due, or another auditor has begun it."""
         try:
             was = self._control.audit()
             audit = next_audit(was, self._clock.now(), self._every, restart=restart)
@@ -146,13 +161,15 @@ class AuditJobs:
             return None
         return audit
 
-    def _step(self, audit: Audit, until: datetime, report: AuditReport) -> Audit | None:
+    def _step(
+        self, audit: Audit, until: datetime, report: AuditReport, part: int | None
+    ) -> Audit | None:
         """Process a page. Returns the audit to continue; None: nothing is left for now."""
         try:
             reached = self._page(audit, until, report)
             if reached == audit:
                 return None
-            if not self._control.replace_audit(audit, reached):
+            if not self._control.replace_audit(audit, reached, part):
                 report.notes.append("another auditor is running")
                 return None
         except UnavailableError as error:
@@ -163,7 +180,7 @@ class AuditJobs:
 
     def _page(self, audit: Audit, until: datetime, report: AuditReport) -> Audit:
         """Visit some jobs. Returns the audit, advanced past them."""
-        scan = self._jobs.scan(audit.after, limit=PAGE)
+        scan = up_to(audit.end, self._jobs.scan(audit.after, limit=PAGE))
         for key, problem in scan.unreadable:
             report.quarantined += 1
             report.notes.append(f"{label(key)}: {problem}")

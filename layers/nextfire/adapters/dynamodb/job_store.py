@@ -23,6 +23,7 @@ from nextfire.adapters.dynamodb.job_items import (
 )
 from nextfire.adapters.dynamodb.job_pause import pause_update
 from nextfire.adapters.dynamodb.job_removal import removal
+from nextfire.adapters.dynamodb.job_scan import COUNT, JobScan
 from nextfire.domain.change import CHANGED_BY
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import UndecodableError
@@ -36,9 +37,6 @@ from nextfire.domain.quotas import too_many_jobs
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_COUNT = "#"
-"""Prefix of a tenant's name in the partition of the tenant's job count. Tenant names do not start
-with it."""
 _TRIES = 6  # attempts of a write that conflicts with others on the same count
 _BETWEEN_TRIES = 0.1  # maximum seconds between attempts
 
@@ -58,6 +56,7 @@ class DynamoDbJobStore:
         self._table = table
         self._due_table = due_table
         self._shards = shards
+        self._all = JobScan(client, table)
 
     def create(
         self,
@@ -162,26 +161,10 @@ class DynamoDbJobStore:
         return found
 
     def scan(self, after: JobKey | None, *, limit: int) -> Scan:
-        request: dict[str, Any] = {
-            "TableName": self._table,
-            "ConsistentRead": True,
-            "Limit": limit,
-        }
-        if after is not None:
-            request["ExclusiveStartKey"] = encode_key(after)
-        with translated("scan jobs"):
-            answer = self._client.scan(**request)
-        jobs: list[Job] = []
-        unreadable: list[tuple[JobKey, str]] = []
-        for item in answer["Items"]:
-            if item["tenant"]["S"].startswith(_COUNT):
-                continue
-            try:
-                jobs.append(decode_job(item))
-            except UndecodableError as error:
-                unreadable.append((decode_key(item), str(error)))
-        last = answer.get("LastEvaluatedKey")
-        return Scan(jobs, unreadable, decode_key(last) if last else None)
+        return self._all.scan(after, limit=limit)
+
+    def skip(self, after: JobKey | None, number: int) -> JobKey | None:
+        return self._all.skip(after, number)
 
     def pause(self, job: Job, reason: str, now: datetime) -> bool:
         try:
@@ -353,4 +336,4 @@ def replacing(job: Job, table: str) -> dict[str, Any]:
 
 
 def _count_key(tenant: str) -> Item:
-    return encode_key(JobKey(_COUNT + tenant, _COUNT))
+    return encode_key(JobKey(COUNT + tenant, COUNT))

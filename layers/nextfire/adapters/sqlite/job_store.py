@@ -131,6 +131,16 @@ class SqliteJobStore:
                 unreadable.append((decode_key(item), str(found)))
         return Scan(jobs, unreadable, decode_key(items[limit - 1]) if len(items) > limit else None)
 
+    def skip(self, after: JobKey | None, number: int) -> JobKey | None:
+        position = after or JobKey("", "")
+        with self._database.reading("skip jobs") as connection:
+            row = connection.execute(
+                "SELECT tenant, job_id FROM jobs WHERE (tenant, job_id) > (?, ?) "
+                "ORDER BY tenant, job_id LIMIT 1 OFFSET ?",
+                (*position, number - 1),
+            ).fetchone()
+        return None if row is None else JobKey(*row)
+
     def pause(self, job: Job, reason: str, now: datetime) -> bool:
         paused = replace(
             job.paused(now, reason),

@@ -107,3 +107,8 @@ class JobStore(Protocol):
         """Return up to *limit* (≥ 1) jobs of all tenants after the job *after*, by consistent
         reads, in an order that the store defines. *after* need not exist any longer.
         """
+
+    def skip(self, after: JobKey | None, number: int) -> JobKey | None:
+        """Return the *number*-th (≥ 1) job after *after* in the order of `scan`; None if there are
+        fewer.
+        """

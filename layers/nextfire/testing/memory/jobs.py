@@ -147,6 +147,12 @@ class MemoryJobStore:
             page[-1] if len(keys) > limit else None,
         )
 
+    def skip(self, after: JobKey | None, number: int) -> JobKey | None:
+        scan = self.scan(after, limit=number)
+        keys = [*(job.key for job in scan.jobs), *(key for key, _ in scan.unreadable)]
+        keys.sort(key=lambda key: (key.tenant, key.job_id))
+        return keys[-1] if len(keys) == number else None
+
     def pause(self, job: Job, reason: str, now: datetime) -> bool:
         with self._lock:
             there = self.items.get(job.key)
