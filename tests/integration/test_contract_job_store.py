@@ -581,7 +581,7 @@ def test_jobs_are_skipped_in_the_order_of_a_scan(store: JobStore) -> None:
     for n in range(6):
         tenant = "acme" if n % 2 else "beta"
         job = replace(a_job(f"job{n}", tenant=tenant, uid=f"uid{n:05d}"), counted=True)
-        store.create(job, None, NOON, most=9)  # a count is no job
+        store.create(job, None, NOON, most=9)  # it writes a count, which is not a job
     order = [job.key for job in store.scan(None, limit=20).jobs]
     assert len(order) == 6
 

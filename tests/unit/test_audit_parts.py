@@ -1,4 +1,4 @@
-"""Several auditors share an audit: each job is visited, whoever dies and however many they are."""
+"""Several auditors share an audit: each job is visited, whichever of them dies."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_an_auditor_that_dies_anywhere_leaves_no_job_out(
             wake(world, 0)
             finished = True
         world.faults.clear()
-        # Another segment goes on, then the one that died.
+        # Another segment continues, then the one that died.
         wake(world, 1)
         wake(world, 0)
         assert len(visited) == 17, f"after {died} calls"

@@ -84,7 +84,8 @@ class AuditParts:
         yield report
 
     def _take(self, segment: int, report: AuditReport, *, restart: bool) -> Audit | None:
-        """Take the next part of the audit; None if there is none, or another auditor has *segment*.
+        """Take the next part of the audit; None if nothing is left, or another auditor has
+        *segment*.
 
         Raises:
             UnavailableError: A store did not answer.
