@@ -1327,7 +1327,7 @@ def test_what_a_job_ran_before_it_had_parents_is_not_looked_for_for_long(
 ) -> None:
     """Those records may have expired, and the job would run again."""
     world.register("parent", schedule="0 * * * *")
-    after = {"after": [{"job": "parent"}], "joinTimeoutSec": 20 * 86_400}
+    after: Any = {"after": [{"job": "parent"}], "joinTimeoutSec": 20 * 86_400}
     child = world.register("child", schedule="0 * * * *", **after)
     seen: list[datetime] = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ def wait(world: World, duration: timedelta) -> None:
     settle(world)
 
 
-def ran_once(world: World, job_id: str = "once", **fields: object) -> Job:
+def ran_once(world: World, job_id: str = "once", **fields: Any) -> Job:
     job = world.register(job_id, type="ONCE", schedule="2026-05-24T12:00:00Z", **fields)
     advance_until(world, "12:01")
     settle(world)
