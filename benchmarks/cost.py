@@ -47,8 +47,8 @@ def measure() -> Result:
         _compare(result, name, found, ours)
     result.notes.append(
         f"Prices of {REGION}, {PRICED_ON}, without free tier. Assumed and not measured: "
-        f"{model.REQUEST_SECONDS * 1000:g} ms for a request to AWS, Lambda's lines of "
-        f"{model.LAMBDA_LINES_BYTES} bytes, {model.LAMBDA_CORE_MIB} MiB for a core, polls of event "
+        f"{model.REQUEST_SECONDS * 1000:g} ms for a request to AWS, no lines of Lambda itself, "
+        f"{model.LAMBDA_CORE_MIB} MiB for a core, polls of event "
         f"sources, tasks whose CPU is used at {model.TASK_LOAD:.0%}. Ten runs are due together, "
         "and all run one script: with a script for each job, S3 requests cost up to "
         "0.40 USD more. The figures count all but the scripts' own time."

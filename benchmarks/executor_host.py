@@ -6,6 +6,7 @@ the host's log. FILE gets the CPU seconds that the RUNS took, of this process an
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from datetime import timedelta
@@ -83,6 +84,8 @@ def _worker() -> Any:  # noqa: ANN401 — a function
 
     settings = ExecutorSettings.read()
     telemetry = WorkerTelemetry("worker")
+    telemetry.sample(settings.log_sample)
+    atexit.register(telemetry.flush)
     execute_run = execute_run_of(
         executor_ports(settings, telemetry), executor_config(settings, worker="benchmark")
     )

@@ -13,6 +13,7 @@ from benchmarks.figures import item_bytes
 from benchmarks.harness import Meter, Stack, Tally, next_hour, wait_until
 from benchmarks.report import tell
 from benchmarks.units import SCRIPT, minutes
+from infra.settings import Settings
 from nextfire_cli.cost.model import PoolKind
 from nextfire_cli.cost.usage import ITEM_OVERHEAD, RunUsage
 
@@ -76,7 +77,11 @@ def _time(stack: Stack, host: str) -> tuple[float, float]:
         str(RUNS),
         str(result),
         name=name,
-        environment={**stack.worker_environment(), "POWERTOOLS_LOG_LEVEL": "INFO"},
+        environment={
+            **stack.worker_environment(),
+            "POWERTOOLS_LOG_LEVEL": "INFO",
+            "NEXTFIRE_LOG_SAMPLE": str(Settings().log_sample),
+        },
     )
     wait_until(result.exists, most=timedelta(minutes=3), what=f"{RUNS} runs; see {child.log}")
     wait_until(lambda: bool(result.read_text()), most=timedelta(seconds=5), what="the result")

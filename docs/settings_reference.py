@@ -30,6 +30,7 @@ _ELSEWHERE = {
     "Egress": "[text or list](../operate/deploy.md#what-scripts-may-reach)",
     "IamRule": "[object](../operate/identity.md#signed-requests)",
     "PackagePolicy": "[object](../guide/scripts.md#which-packages-a-pool-installs)",
+    "RunRetention": "[object](../operate/cost.md#retention)",
     "TenantQuotas": "[object](../guide/tenants.md#quotas)",
 }
 """Values with a form of their own, and the pages that describe them."""
@@ -38,10 +39,12 @@ _MORE = {
     "adopt": f"{_DEPLOY}#deploying-again-over-retained-data",
     "auditEvery": "../internals/protocol.md#the-auditor",
     "auditLock": "../operate/audit.md",
+    "auditSegments": "../internals/protocol.md#segments",
     "auditRetention": "../operate/audit.md",
     "auth": "../operate/identity.md",
     "fargate": f"{_DEPLOY}#workers-on-fargate",
     "isolation": f"{_DEPLOY}#a-task-per-run",
+    "jobRetention": "../operate/cost.md#retention",
     "jobRole": f"{_DEPLOY}#a-role-for-scripts",
     "kms": f"{_DEPLOY}#encryption-keys",
     "maxBacklog": "../guide/policies.md#backlogs",
@@ -105,8 +108,8 @@ def _value(field: dict[str, Any]) -> str:
     if field["type"] == "object":
         [inner] = [*field.get("patternProperties", {}).values()] or [field["additionalProperties"]]
         return f"object: by name {_value(inner)}"
-    if field["type"] == "integer":
-        return f"integer{_bounds(field, 'imum')}"
+    if field["type"] in {"integer", "number"}:
+        return f"{field['type']}{_bounds(field, 'imum')}"
     other: str = field.get("format", "text")
     return "`true`, `false`" if field["type"] == "boolean" else other
 

@@ -29,13 +29,12 @@ from infra.setting_types import (
     whole_days,
     whole_minutes,
 )
+from nextfire.domain.audit import MAX_SEGMENTS
 from nextfire.domain.iam_rules import IamRule
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
+from nextfire.domain.retention import MAX_RETENTION, MIN_RETENTION, RETENTION, RunRetention
 
 MIN_LIFE = timedelta(minutes=2)
-OUTPUT_RETENTION = timedelta(days=97)
-"""Longer than the lifetime of run records, which are removed some days after 90 days."""
-
 MAX_TENANTS_BYTES = 2_000
 """Maximum bytes of tenant settings in a function's environment, which has 4 KB in total."""
 MAX_RULES_BYTES = 1_000
@@ -204,6 +203,17 @@ class Settings(StrictSettings):
     """How often the auditor visits each job; at least `auditorWakeEvery`."""
     auditor_wake_every: Annotated[Duration, AfterValidator(whole_minutes)] = timedelta(minutes=15)
     """How often the auditor is invoked to continue or start an audit; whole minutes."""
+    run_retention: Annotated[RunRetention, BeforeValidator(json_if_text)] = RunRetention()
+    """How long the records of ended runs are kept: `succeeded`, by default P30D, and `dead`, by
+    default P90D; P15D to P3650D. Other records, and those of jobs in a sequence, are kept at least
+    90 days. Records that exist keep their time."""
+    job_retention: Annotated[Duration, Field(ge=MIN_RETENTION, le=MAX_RETENTION)] = RETENTION
+    """How long a COMPLETED or CANCELLED job is kept after its last change, P15D to P3650D. Then the
+    auditor removes it, and its id is free. The records of its runs stay for their own retention."""
+    audit_segments: Annotated[int, Field(ge=1, le=MAX_SEGMENTS)] = 1
+    """Number of auditors that share an audit, 1 to 40. One visits about 5 million jobs a day; 100
+    million need 24. Each takes up to one of the account's concurrent executions of Lambda. Lower
+    it when no audit is in progress."""
     projector_memory: Annotated[int, Field(ge=128, le=10_240)] = 512
     """Memory of the projector, in MiB."""
     auditor_memory: Annotated[int, Field(ge=128, le=10_240)] = 512
@@ -223,6 +233,9 @@ class Settings(StrictSettings):
     """Object lock of the audit chain. Default: its objects can be deleted."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """The level of the functions' logs."""
+    log_sample: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Part of the runs that succeed for which an executor on Lambda or Fargate logs a line, 0 to 1.
+    Other outcomes are always logged. Every run has its record."""
     aws_client: Literal["lean", "boto3"] = "lean"
     """The client of DynamoDB and SQS: the functions' own (`lean`) or `boto3`. Worker processes read
     `NEXTFIRE_AWS_CLIENT`."""
@@ -262,6 +275,13 @@ class Settings(StrictSettings):
     @property
     def retention(self) -> logs.RetentionDays:
         return LOG_RETENTIONS[self.log_retention]
+
+    @property
+    def output_retention(self) -> timedelta:
+        """How long logs and results are kept: a week longer than the records that name them, which
+        DynamoDB removes some days after they expire.
+        """
+        return self.run_retention.longest + timedelta(days=7)
 
     @property
     def quotas_json(self) -> str:

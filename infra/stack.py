@@ -12,7 +12,7 @@ from infra.build import Build
 from infra.call_settings import call_environment, call_facts
 from infra.constructs.api import Api
 from infra.constructs.audit_log import AuditLogFeed
-from infra.constructs.auditor import AuditorRule
+from infra.constructs.auditor import AuditorRules
 from infra.constructs.code import Code
 from infra.constructs.encryption import READ, TABLES, WRITE, Encryption
 from infra.constructs.events import StackEventBus
@@ -178,6 +178,7 @@ class NextfireStack(Stack):
                 "NEXTFIRE_TENANT_WEIGHTS": self.to_json_string(self._settings.tenant_weights),
                 "NEXTFIRE_SCRIPTS_BUCKET": stores.scripts.bucket_name,
                 "NEXTFIRE_OUTPUTS_BUCKET": stores.outputs.bucket_name,
+                "NEXTFIRE_RUN_RETENTION": self._run_retention(),
                 "NEXTFIRE_WATCHER_FUNCTION": self._watcher.function.function_name,
                 "NEXTFIRE_GROUPS": str(self._settings.groups),
             },
@@ -325,10 +326,17 @@ class NextfireStack(Stack):
                 **self._shards(),
                 "NEXTFIRE_POOLS": self._pools_json(),
                 "NEXTFIRE_AUDIT_EVERY": iso8601(self._settings.audit_every),
+                "NEXTFIRE_AUDIT_SEGMENTS": str(self._settings.audit_segments),
+                "NEXTFIRE_JOB_RETENTION": iso8601(self._settings.job_retention),
             },
         )
-        # The auditor completes a job whose last run has ended, or that has no runs left.
-        allow(auditor.role, dynamodb("Scan", "GetItem", "UpdateItem"), stores.jobs.table_arn)
+        # The auditor completes a job whose last run has ended, or that has no runs left, and
+        # removes ended jobs.
+        allow(
+            auditor.role,
+            dynamodb("Scan", "GetItem", "BatchGetItem", "UpdateItem", "DeleteItem"),
+            stores.jobs.table_arn,
+        )
         allow(
             auditor.role,
             dynamodb("Query", "BatchGetItem", "PutItem", "BatchWriteItem"),
@@ -341,7 +349,13 @@ class NextfireStack(Stack):
         for pool in self._pools:
             pool.grant_read_size(auditor.role)
         self._encryption.allow(auditor.role, "dynamodb", TABLES)
-        AuditorRule(self, "AuditorRule", auditor=auditor, every=self._settings.auditor_wake_every)
+        AuditorRules(
+            self,
+            "AuditorRule",
+            auditor=auditor,
+            every=self._settings.auditor_wake_every,
+            segments=self._settings.audit_segments,
+        )
         return auditor
 
     def _create_audit_log_function(self) -> Function:
@@ -401,7 +415,8 @@ class NextfireStack(Stack):
             key=self._key,
             memory=pool.settings.memory,
             timeout=pool.settings.work_limit,
-            environment=self._execution_environment(pool),
+            frequent=True,
+            environment=self._hosted_environment(pool),
             network=self._private_network(pool),
         )
         self._grant_execution(executor.role, pool)
@@ -436,9 +451,14 @@ class NextfireStack(Stack):
             fargate=fargate,
             build=self._build,
             settings=self._settings,
-            environment=self._execution_environment(pool),
+            environment=self._hosted_environment(pool),
             key=self._key,
         )
+
+    def _hosted_environment(self, pool: Pool) -> dict[str, str]:
+        """Environment variables of an executor that logs to CloudWatch."""
+        sample = {"NEXTFIRE_LOG_SAMPLE": f"{self._settings.log_sample:g}"}
+        return self._execution_environment(pool) | sample
 
     def _execution_environment(self, pool: Pool) -> dict[str, str]:
         """Environment variables of an executor of *pool*, a function or a worker."""
@@ -455,6 +475,7 @@ class NextfireStack(Stack):
             "NEXTFIRE_QUOTAS": self._settings.quotas_json,
             "NEXTFIRE_WRITE_SHARDS": str(self._settings.write_shards),
             "NEXTFIRE_LEASE": iso8601(self._settings.lease),
+            "NEXTFIRE_RUN_RETENTION": self._run_retention(),
             "NEXTFIRE_CONTROL_TABLE": self._stores.control.table_name,
             "NEXTFIRE_GROUPS": str(self._settings.groups),
         }
@@ -520,6 +541,9 @@ class NextfireStack(Stack):
             "NEXTFIRE_WRITE_SHARDS": str(self._settings.write_shards),
             "NEXTFIRE_READ_SHARDS": str(self._settings.read_shards),
         }
+
+    def _run_retention(self) -> str:
+        return self._settings.run_retention.model_dump_json(by_alias=True)
 
     def _pools_json(self) -> str:
         pools = {

@@ -14,6 +14,7 @@ from itertools import islice, takewhile
 from typing import Protocol
 
 from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry
+from nextfire.domain.errors import NotFoundError
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
@@ -132,7 +133,7 @@ def assert_all_accounted_for(
     takes effect at the instant of its request. *evidence*: what to judge by; default: that of the
     `World`. *purged*: a queue was purged, so the end of the last run may have gone unnoticed.
     """
-    there = world.job(job.key)
+    there = _stored(world, job)
     former = there.uid != job.uid
     job = job if former else there
     if evidence is None and isinstance(world, World):
@@ -186,6 +187,15 @@ def assert_all_accounted_for(
     twice -= _cancelled_during_range_write(found, evidence)
     assert not twice, f"{len(twice)} occurrences accounted for more than once: {_first_few(twice)}"
     assert_chained(world, job, purged=purged)
+
+
+def _stored(world: SystemState, job: Job) -> Job:
+    """The job with the id of *job*; *job* itself if it was removed after its retention."""
+    try:
+        return world.job(job.key)
+    except NotFoundError:
+        assert job.state.ended, f"{job.key.job_id} was removed while it was {job.state}"
+        return job
 
 
 def _range_was_divided(at: datetime, covers: Counter[datetime], evidence: Evidence | None) -> bool:

@@ -20,6 +20,7 @@ from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.ports.access import JobRole
 from nextfire.domain.ports.targets import TargetRunner
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
+from nextfire.domain.retention import DEFAULT_RETENTION
 from nextfire.domain.run import Run
 from nextfire.domain.target import TargetKind
 from nextfire.targets.by_kind import TargetsByKind
@@ -89,6 +90,7 @@ class World:
         self.secrets = stores.secrets
         self.script_store = stores.scripts
         self.output_cap = 1000
+        self.retention = DEFAULT_RETENTION
         self.runner = MemoryScriptRunner(self.clock)
         self.job_role: JobRole | None = None
         self.call_targets: dict[TargetKind, TargetRunner] = {}
@@ -297,7 +299,9 @@ class Worker:
             children=world.children,
             quotas=world.shares.quotas,
         )
-        config = ExecutorConfig(self.name, self.pool, LEASE, output_cap=world.output_cap)
+        config = ExecutorConfig(
+            self.name, self.pool, LEASE, output_cap=world.output_cap, retention=world.retention
+        )
         execute_run = execute_run_of(ports, config)
         handled = execute_run.handle(delivery, stopping=stopping, longest=longest)
         if handled.disposition is Disposition.ACKNOWLEDGE:

@@ -41,7 +41,6 @@ from functions.api.requests import MAX_PARAMETER_CHARS, too_long
 from functions.api.resolver_parts import check_requests_with, routes_of
 from functions.api.target_checks import target_check
 from nextfire.adapters.aws.clients import SystemClock
-from nextfire.adapters.dynamodb.run_items import RETENTION
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.errors import (
     InvalidInputError,
@@ -121,7 +120,12 @@ class Services:
         self.many_jobs = BulkJobs(
             self.jobs, self.job_store, clock=self.clock, executor=side_by_side
         )
-        self.find_run = FindRun(self.job_store, self.runs, retention=RETENTION, clock=self.clock)
+        self.find_run = FindRun(
+            self.job_store,
+            self.runs,
+            retention=settings.run_retention.shortest,
+            clock=self.clock,
+        )
         self.executions = ManageRuns(
             self.job_store,
             self.runs,

@@ -36,6 +36,7 @@ telemetry = Telemetry("executor")
 @cache
 def _executor() -> MessageBatch[SqsDelivery] | ConcurrentBatch[SqsDelivery]:
     settings = ExecutorSettings.read()
+    telemetry.sample(settings.log_sample)
     terms = executor_config(settings, worker=f"lambda-{uuid.uuid4().hex[:12]}")
     batch = build_executor(executor_ports(settings, telemetry), terms, telemetry)
     if settings.targets == "scripts":

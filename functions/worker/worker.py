@@ -78,7 +78,11 @@ def main(journal: Journal[Any]) -> None:
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, stopper(pool))
         telemetry.logger.info("serving", pool=settings.pool, slots=settings.slots, worker=name)
-        pool.serve()
+        telemetry.sample(settings.log_sample)
+        try:
+            pool.serve()
+        finally:
+            telemetry.flush()
     telemetry.logger.info("stopped", worker=name)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
@@ -14,8 +15,20 @@ from infra.constructs.code import Code
 from infra.constructs.grants import allow
 from infra.constructs.private_network import PrivateNetwork
 from infra.limits import check_environment
-from infra.settings import Settings
+from infra.settings import Settings, StackTarget
 from nextfire.domain.metrics import NAMESPACE
+
+
+def _quiet(settings: Settings) -> dict[str, Any]:
+    """Logging of a function without Lambda's lines of each invocation, which only JSON allows."""
+    if settings.target is not StackTarget.AWS or settings.log_level == "DEBUG":
+        return {}
+    return {
+        "logging_format": lambda_.LoggingFormat.JSON,
+        # Lambda treats lines without a level, such as metrics, as INFO.
+        "application_log_level_v2": lambda_.ApplicationLogLevel.INFO,
+        "system_log_level_v2": lambda_.SystemLogLevel.WARN,
+    }
 
 
 class Function(Construct):
@@ -23,7 +36,8 @@ class Function(Construct):
 
     Its role may write only to its own log group, which is encrypted with *key*. *audited*: the log
     holds audit events and has their retention. *network*: the VPC of the function, if any.
-    *reserved*: concurrency that no other function can use.
+    *reserved*: concurrency that no other function can use. *frequent*: it is invoked for each run,
+    so Lambda logs invocations only if they fail, unless the log level is DEBUG.
     """
 
     def __init__(
@@ -41,6 +55,7 @@ class Function(Construct):
         audited: bool = False,
         network: PrivateNetwork | None = None,
         reserved: int | None = None,
+        frequent: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         self.folder = folder
@@ -73,6 +88,7 @@ class Function(Construct):
             layers=code.layers,
             role=self.role,
             log_group=log_group,
+            **(_quiet(settings) if frequent else {}),
             memory_size=memory,
             timeout=Duration.seconds(int(timeout.total_seconds())),
             reserved_concurrent_executions=reserved,

@@ -10,7 +10,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.settings import OUTPUT_RETENTION, AuditLockSettings, Settings
+from infra.settings import AuditLockSettings, Settings
 
 DEAD_INDEX = "dead"
 _TEXT = dynamodb.AttributeType.STRING
@@ -122,7 +122,7 @@ class Stores(Construct):
             adopt.outputs,
             lifecycle_rules=[
                 s3.LifecycleRule(
-                    expiration=Duration.days(OUTPUT_RETENTION.days),
+                    expiration=Duration.days(settings.output_retention.days),
                     abort_incomplete_multipart_upload_after=Duration.days(1),
                 )
             ],

@@ -10,10 +10,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Json
 from pydantic.alias_generators import to_camel
 
+from nextfire.domain.audit import MAX_SEGMENTS
 from nextfire.domain.egress import OPEN, Egress
 from nextfire.domain.iam_rules import IamRule
 from nextfire.domain.packages import PackagePolicy, check_index
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
+from nextfire.domain.retention import DEFAULT_RETENTION, RunRetention
 
 _PREFIX = "NEXTFIRE_"
 
@@ -140,6 +142,7 @@ class ApiSettings(_Settings):
     auth: Literal["keys", "iam", "jwt"] = "keys"
     tenant_claim: str | None = None
     """With `auth` jwt: the name of the claim that contains the tenant."""
+    run_retention: Json[RunRetention] = DEFAULT_RETENTION
     iam_rules: Json[tuple[IamRule, ...]] = ()
     """With `auth` iam: the rules that map a role to a tenant and scopes. If empty, the tenant is
     the AWS account of the caller, with all scopes."""
@@ -220,6 +223,9 @@ class AuditorSettings(_Settings):
     write_shards: Annotated[int, Field(ge=1, le=999)]
     read_shards: Annotated[int, Field(ge=1, le=999)]
     audit_every: timedelta = timedelta(days=1)
+    audit_segments: Annotated[int, Field(ge=1, le=MAX_SEGMENTS)] = 1
+    job_retention: timedelta | None = None
+    """How long jobs in a final state are kept; None: forever."""
 
 
 class ExecutorSettings(_Settings):
@@ -256,9 +262,14 @@ class ExecutorSettings(_Settings):
     slots: Annotated[int, Field(ge=1, le=64)] = 4
     isolation: Literal["process", "task"] = "process"
     """`task`: the worker process executes one run, then exits."""
-    output_cap: Annotated[int, Field(ge=256, le=65_536)] = 16 * 1024
-    """Bytes of each output stream that are stored in the run record. At the upper bound, both
-    streams and a history of 100 attempts stay below the DynamoDB item limit of 400 KB."""
+    output_cap: Annotated[int, Field(ge=512, le=65_536)] = 2 * 1024
+    """Bytes of each output stream up to which all of it is stored in the run record. If a stream
+    has more, the log is in the bucket, and the record has the first and the last 256 bytes of each.
+    At the upper bound, both streams and a history of 100 attempts stay below the DynamoDB item
+    limit of 400 KB."""
+    run_retention: Json[RunRetention] = DEFAULT_RETENTION
+    log_sample: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Part of the runs that succeed for which the executor logs a line."""
     log_cap: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024
     """Maximum size of the log of an attempt, in bytes. Further output is cut, with a notice."""
     interpreter: str | None = None

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 
 from infra.settings import Settings
 from nextfire.adapters.aws.wakers import WAKE_SOURCE
-from nextfire.adapters.dynamodb.run_items import RETENTION
 from nextfire.domain.events import SOURCE
+from nextfire.domain.retention import RETENTION
 from tests.crons import LONG
 from tests.infra.conftest import Template, synthesize
 from tests.infra.test_lint import check_with_cfn_lint
@@ -94,6 +95,12 @@ def test_scripts_keep_their_versions_and_never_expire(template: Template) -> Non
 
     assert scripts["VersioningConfiguration"]["Status"] == "Enabled"
     assert "LifecycleConfiguration" not in scripts
+
+
+def test_outputs_outlive_the_longest_retention_of_records() -> None:
+    assert Settings().output_retention == RETENTION + timedelta(days=7)
+    kept = {"runRetention": {"succeeded": "P200D"}}
+    assert Settings.from_context(kept).output_retention == timedelta(days=207)
 
 
 def test_outputs_expire_after_the_records_that_name_them(template: Template) -> None:
@@ -256,8 +263,37 @@ def test_auditor_is_woken_without_retries_and_may_take_all_the_time_there_is(
 ) -> None:
     name, auditor = function_of(template, "auditor")
 
-    assert rules_of(template, name) == [("rate(15 minutes)", {})]
+    assert rules_of(template, name) == [("rate(15 minutes)", {"segment": 0})]
     assert auditor["Timeout"] == 900
+
+
+def test_each_segment_of_the_audit_is_woken(tmp_path: Path) -> None:
+    template = synthesize(tmp_path, {"auditSegments": 7})[2]
+    name, auditor = function_of(template, "auditor")
+    targets = [
+        target
+        for rule in properties(template, "Events::Rule")
+        for target in rule["Targets"]
+        if target["Arn"]["Fn::GetAtt"][0] == name
+    ]
+
+    assert [json.loads(each["Input"]) for each in targets] == [{"segment": n} for n in range(7)]
+    assert auditor["Environment"]["Variables"]["NEXTFIRE_AUDIT_SEGMENTS"] == "7"
+
+
+def test_executors_log_no_line_for_each_invocation_except_when_debugging(tmp_path: Path) -> None:
+    def logging(context: dict[str, Any]) -> dict[str, Any]:
+        folder = tmp_path / context.get("logLevel", "")
+        logs = function_of(synthesize(folder, context)[2], "executor")[1]["LoggingConfig"]
+        return {name: value for name, value in logs.items() if name != "LogGroup"}
+
+    assert logging({}) == {
+        "LogFormat": "JSON",
+        # Metrics have no level, and count as INFO.
+        "ApplicationLogLevel": "INFO",
+        "SystemLogLevel": "WARN",
+    }
+    assert logging({"logLevel": "DEBUG"}) == {}
 
 
 def rules_of(template: Template, function: str) -> list[tuple[str, Any]]:
@@ -560,7 +596,7 @@ def test_functions_run_the_python_and_the_platform_of_their_layers(template: Tem
                 "NEXTFIRE_POOLS", "NEXTFIRE_SCRIPTS_BUCKET", "NEXTFIRE_OUTPUTS_BUCKET",
                 "NEXTFIRE_KEYS_TABLE", "NEXTFIRE_REQUESTS_TABLE", "NEXTFIRE_AUTH",
                 "NEXTFIRE_QUOTAS", "NEXTFIRE_TENANT_WEIGHTS", "NEXTFIRE_ENDPOINTS_TABLE",
-                "NEXTFIRE_WATCHER_FUNCTION", "NEXTFIRE_GROUPS",
+                "NEXTFIRE_WATCHER_FUNCTION", "NEXTFIRE_GROUPS", "NEXTFIRE_RUN_RETENTION",
                 "NEXTFIRE_OVERVIEW_TABLE",
             },
         ),
@@ -587,7 +623,8 @@ def test_functions_run_the_python_and_the_platform_of_their_layers(template: Tem
             {
                 "NEXTFIRE_JOBS_TABLE", "NEXTFIRE_DUE_TABLE", "NEXTFIRE_RUNS_TABLE",
                 "NEXTFIRE_CONTROL_TABLE", "NEXTFIRE_WRITE_SHARDS", "NEXTFIRE_READ_SHARDS",
-                "NEXTFIRE_POOLS", "NEXTFIRE_AUDIT_EVERY",
+                "NEXTFIRE_POOLS", "NEXTFIRE_AUDIT_EVERY", "NEXTFIRE_JOB_RETENTION",
+                "NEXTFIRE_AUDIT_SEGMENTS",
             },
         ),
         (
@@ -596,6 +633,7 @@ def test_functions_run_the_python_and_the_platform_of_their_layers(template: Tem
                 "NEXTFIRE_JOBS_TABLE", "NEXTFIRE_DUE_TABLE", "NEXTFIRE_RUNS_TABLE",
                 "NEXTFIRE_POOL", "NEXTFIRE_QUEUE_URL", "NEXTFIRE_DLQ_URL",
                 "NEXTFIRE_SCRIPTS_BUCKET", "NEXTFIRE_WRITE_SHARDS", "NEXTFIRE_LEASE",
+                "NEXTFIRE_RUN_RETENTION", "NEXTFIRE_LOG_SAMPLE",
                 "NEXTFIRE_OUTPUTS_BUCKET", "NEXTFIRE_EVENT_BUS", "NEXTFIRE_SCRIPT_MEMORY",
                 "NEXTFIRE_PACKAGES", "NEXTFIRE_QUOTAS",
                 "NEXTFIRE_EGRESS",

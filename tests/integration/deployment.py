@@ -248,7 +248,7 @@ class Deployment:
         api.own_services.cache_clear()
         watcher._watcher_of.cache_clear()  # noqa: SLF001 — like a new process
         executor._executor.cache_clear()  # noqa: SLF001
-        auditor._audit_jobs.cache_clear()  # noqa: SLF001
+        auditor._auditor.cache_clear()  # noqa: SLF001
 
     def call(
         self,

@@ -24,7 +24,7 @@ MINUTE = timedelta(minutes=1)
 IDLE = dict.fromkeys(
     (
         *("jobs", "restored", "resent", "covered", "revived", "completed"),
-        *("waiting", "behind", "quarantined"),
+        *("waiting", "behind", "quarantined", "removed"),
     ),
     0,
 )
@@ -169,7 +169,7 @@ def test_woken_too_early_it_reads_one_item(
     assert audit({})["jobs"] == 1
     proxy = Proxy(system.database)
     monkeypatch.setattr(wiring, "dynamodb", lambda: proxy)
-    auditor._audit_jobs.cache_clear()  # noqa: SLF001 — like a new process
+    auditor._auditor.cache_clear()  # noqa: SLF001 — like a new process
 
     assert audit({}) == IDLE | {"done": True}
     assert [name for name, _ in proxy.calls] == ["get_item"]
@@ -198,6 +198,38 @@ def test_an_audit_that_runs_out_of_time_goes_on_later(
     assert audit()["jobs"] == 5
 
 
+def test_segments_continue_their_parts_of_an_audit(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(5):
+        system.register(jobId=f"job{n}")
+    system.configure(monkeypatch, audit_segments="2")
+
+    reports = [audit({"segment": segment}) for segment in (1, 0, 1)]
+
+    assert [each["jobs"] for each in reports] == [5, 0, 0]
+    assert all(each["done"] for each in reports)
+    control = DynamoDbControlStore(system.database, table=system.control_table)
+    audits = [control.audit(part) for part in (None, 1)]
+    assert all(each is not None and each.done for each in audits)
+    assert control.audit(0) is None
+
+
+def test_an_ended_job_is_removed_after_its_retention(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = system.register(type="MANUAL", schedule=None)
+    other = system.register(jobId="other", type="MANUAL", schedule=None)
+    assert system.call("DELETE", f"/v1/jobs/{job.key.job_id}").status == 200
+    assert audit() == IDLE | {"jobs": 2, "done": True}, "older executors do not set a retention"
+    system.configure(monkeypatch, job_retention="PT0S")
+
+    assert audit() == IDLE | {"jobs": 2, "removed": 1, "done": True}
+
+    assert system.call("GET", f"/v1/jobs/{job.key.job_id}").status == 404
+    assert system.job("other") == other
+
+
 def test_a_table_that_throttles_is_come_back_to(
     system: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +237,7 @@ def test_a_table_that_throttles_is_come_back_to(
     lose_entries(system, job)
     proxy = Proxy(system.database)
     monkeypatch.setattr(wiring, "dynamodb", lambda: proxy)
-    auditor._audit_jobs.cache_clear()  # noqa: SLF001 — like a new process
+    auditor._auditor.cache_clear()  # noqa: SLF001 — like a new process
 
     def refuse(_real: object, _request: object) -> None:
         answer: Any = {"Error": {"Code": "ThrottlingException", "Message": ""}}

@@ -241,6 +241,19 @@ def test_there_is_no_audit_at_first(store: ControlStore) -> None:
     assert store.audit() is None
 
 
+def test_parts_of_an_audit_are_kept_apart_from_it(store: ControlStore) -> None:
+    whole = Audit(NOON, after=job_key("job1"))
+    part = Audit(NOON, NOON, after=job_key("job1"), end=job_key("job9"))
+    assert store.replace_audit(None, whole)
+    assert store.audit(0) is None
+    assert store.replace_audit(None, part, 0)
+    assert not store.replace_audit(None, whole, 0)
+
+    assert (store.audit(), store.audit(0), store.audit(1)) == (whole, part, None)
+    assert store.replace_audit(part, part.moved(None), 0)
+    assert store.audit(0) == part.moved(None)
+
+
 def test_an_audit_is_kept_as_it_is(store: ControlStore) -> None:
     was = None
     for audit in AUDITS:

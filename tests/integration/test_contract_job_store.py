@@ -512,6 +512,34 @@ def test_a_concurrent_change_and_completion_leave_a_consistent_job(store: JobSto
         assert (there.definition.timeout_sec == 9) == done[0]
 
 
+@pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.CANCELLED])
+def test_an_ended_job_is_removed_once_and_its_id_is_free(store: JobStore, state: JobState) -> None:
+    job = replace(a_job(uid="uid00001"), state=state)
+    store.create(job, None, NOON)
+
+    assert store.remove(job)
+
+    assert store.get(job.key) is None
+    assert not store.remove(job)
+    again = a_job(uid="uid00002")
+    assert store.create(again, None, NOON) is None
+    assert not store.remove(job)
+    assert store.get(job.key) == again
+
+
+def test_a_job_that_changed_or_runs_is_not_removed(store: JobStore) -> None:
+    job = a_job(uid="uid00001")
+    store.create(job, None, NOON)
+    assert not store.remove(job)
+    ended = replace(job, revision=2, state=JobState.COMPLETED)
+    assert store.update(ended, None, NOON)
+
+    assert not store.remove(replace(ended, revision=1))
+    assert not store.remove(replace(ended, uid="uid00002"))
+
+    assert store.get(job.key) == ended
+
+
 def test_a_scan_meets_every_job_of_every_tenant_once(held: Held) -> None:
     jobs = [
         a_job(f"job{n}", tenant=tenant, uid=f"uid{n:05d}")
@@ -547,6 +575,21 @@ def test_a_scan_goes_on_after_any_job(store: JobStore) -> None:
 
     for position, key in enumerate(order):
         assert [job.key for job in store.scan(key, limit=9).jobs] == order[position + 1 :]
+
+
+def test_jobs_are_skipped_in_the_order_of_a_scan(store: JobStore) -> None:
+    for n in range(6):
+        tenant = "acme" if n % 2 else "beta"
+        job = replace(a_job(f"job{n}", tenant=tenant, uid=f"uid{n:05d}"), counted=True)
+        store.create(job, None, NOON, most=9)  # it writes a count, which is not a job
+    order = [job.key for job in store.scan(None, limit=20).jobs]
+    assert len(order) == 6
+
+    for number in range(1, 7):
+        assert store.skip(None, number) == order[number - 1]
+    assert store.skip(None, 7) is None
+    assert store.skip(order[1], 2) == order[3]
+    assert store.skip(order[5], 1) is None
 
 
 def test_a_scan_of_nothing_is_at_its_end(store: JobStore) -> None:

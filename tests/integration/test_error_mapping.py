@@ -225,6 +225,8 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "read count": lambda c: jobs(c).counted("acme"),
     "scan jobs": lambda c: jobs(c).scan(None, limit=1),
     "complete job": lambda c: jobs(c).complete(JOB, NOON),
+    "remove job": lambda c: jobs(c).remove(JOB),
+    "skip jobs": lambda c: jobs(c).skip(None, 1),
     "pause job": lambda c: jobs(c).pause(JOB, "410 Gone", NOON),
     "claim run": lambda c: runs(c).claim(
         MESSAGE, token="t", worker="w", pool="p", job_revision=1, now=NOON, lease_until=NOON
@@ -504,6 +506,7 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         *("audit", "replace_audit", "take_runs", "taken_runs"),
         *("read", "occupied", "put", "mark_held", "delete", "keep", "quarantine"),
         *("create", "update", "get", "get_many", "list", "ids", "scan", "complete", "counted"),
+        *("remove", "skip"),
         "pause",
         *("claim", "advance", "cancel", "extend", "skip", "stop", "between"),
         *("peek", "save", "mark_death_published", "redrive", "list_dead", "find"),

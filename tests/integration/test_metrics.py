@@ -168,6 +168,7 @@ def work(system: Deployment) -> None:
     )
     received = inbox.receive(10, wait=timedelta(), hidden_for=settings.lease)
     assert batch.carry_out(received, stopping=lambda: False) == []
+    telemetry.flush()
 
 
 def audit(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:

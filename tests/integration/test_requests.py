@@ -19,12 +19,13 @@ from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.dynamodb.fields import Writer, names
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
-from nextfire.adapters.dynamodb.run_items import DEAD_SHARDS, RETENTION, RUNS_TABLE
+from nextfire.adapters.dynamodb.run_items import DEAD_SHARDS, RUNS_TABLE
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.adapters.sqs.run_queue import SqsDelivery, SqsInbox, SqsRunQueue
 from nextfire.domain.due import BrokenEntry, Slot
 from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.instants import to_ms
+from nextfire.domain.retention import RETENTION
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 from tests.builders import NOON, a_fire, a_job, a_key, a_message, a_retry, at, job_key, run_key
 from tests.fakes import InlineExecutor
@@ -238,8 +239,14 @@ def test_unwritten_items_of_a_batch_are_reported(dynamodb: DynamoDBClient, table
         (lambda run: run.ended(RunState.DEAD, FAILED, at("12:05")), at("12:05")),
         (lambda run: run.retrying(FAILED, at("12:05"), not_before=NOON + YEAR), NOON + YEAR),
         (lambda run: run.retrying(FAILED, at("12:05"), not_before=NOON), at("12:05")),
+        (
+            lambda run: replace(
+                run.ended(RunState.SUCCEEDED, FAILED, at("12:02")), kept=timedelta(days=20)
+            ),
+            at("12:02") - timedelta(days=70),
+        ),
     ],
-    ids=["succeeded", "dead", "retried in a year", "retried at once"],
+    ids=["succeeded", "dead", "retried in a year", "retried at once", "kept for 20 days"],
 )
 def test_a_record_is_kept_from_its_last_change_or_next_attempt_on_and_only_the_dead_are_listed(
     dynamodb: DynamoDBClient, tables: Tables, to: Callable[[Run], Run], counted_from: datetime

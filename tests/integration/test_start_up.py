@@ -18,7 +18,7 @@ BUILDS = {
     "watcher": "handler._watcher_of(0).turn(SystemClock().now())",
     "api": "app.services()",
     "authorizer": "handler.services()",
-    "auditor": "handler._audit_jobs()",
+    "auditor": "handler._auditor()",
     "executor": "handler._executor()",
 }
 PROGRAM = """

@@ -33,6 +33,7 @@ TABLES: dict[str, tuple[Field[Any], ...]] = {
     "due_store": DUE_TABLE,
     "endpoint_store": ENDPOINTS_TABLE,
     "job_pause": JOBS_TABLE,
+    "job_removal": JOBS_TABLE,
     "job_store": JOBS_TABLE,
     "join_store": RUNS_TABLE,
     "key_store": KEYS_TABLE,

@@ -81,6 +81,8 @@ QUOTAS = [
 _STEP = timedelta(seconds=2)
 _MOMENT = timedelta(milliseconds=1)
 _GAPS = [0, 0, 100_000, SECOND, 2 * SECOND, 4 * SECOND, 8 * SECOND, 20 * SECOND]
+_JOB_RETENTION = 3 * MINUTE
+"""Of ended jobs, in histories with an audit each minute. Longer than a request is repeated."""
 _AUDIT_EVERY = timedelta(minutes=15)
 _WIDE = 10
 """One history of this many has an audit each minute, and jobs as `_more` makes them."""
@@ -160,6 +162,9 @@ class History:
         self.moments = dice.choice([8, 14, 24, 40])
         self.vandalised = dice.random() < 0.12
         self.wide = seed % _WIDE == 8
+        if self.wide:
+            self.system.job_retention = _JOB_RETENTION
+            self.system.audit_segments = 3 if seed % (2 * _WIDE) == 8 else 1
         self.calls = seed % CALLING == 3
         self.projection = Projection(seed)
         self.sequences = Sequences.of(self) if seed % SEQUENCES == SEQUENCED else None

@@ -163,6 +163,8 @@ class System:
         self.exits = [0, 0, 0, 1, 1]
         """The exit codes of scripts, by their frequency."""
         self.audits: list[AuditReport] = []
+        self.job_retention: timedelta | None = None
+        self.audit_segments = 1
         self._warm: list[Watching] = []
         self._names = count(1)
         self._uids = count(1)
@@ -429,11 +431,18 @@ class System:
             write_shards=setting.shards,
             read_shards=setting.shards,
             every=timedelta(days=1),
+            job_retention=self.job_retention,
         )
 
+        segments, number = self.audit_segments, len(self.audits)
+        parts = audit.in_segments(segments, part=3) if segments > 1 else None
+
         def continue_audit() -> None:
-            for report in audit.continue_audit(
-                actor.now() + timedelta(minutes=14), restart=restart
+            until = actor.now() + timedelta(minutes=14)
+            for report in (
+                audit.continue_audit(until, restart=restart)
+                if parts is None
+                else parts.continue_audit(until, segment=number % segments, restart=restart)
             ):
                 self.audits.append(report)
                 self.kernel.log(actor.name, f"{report}")

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from nextfire.domain.audit import (
     GRACE,
+    LOOK_BACK_AT_MOST,
     OVERTAKEN_AFTER,
     Audit,
     claimable_since,
@@ -32,6 +33,7 @@ from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.targets import AttemptResult, Hold
+from nextfire.domain.retention import MIN_RETENTION
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.target import TargetKind
 from nextfire.usecases.audit import PAGE, RECHECK_AFTER, AuditJobs
@@ -57,7 +59,13 @@ DAY = timedelta(days=1)
 MINUTE = timedelta(minutes=1)
 
 
-def auditor(world: World, *, every: timedelta = DAY, pools: Collection[str] = POOLS) -> AuditJobs:
+def auditor(
+    world: World,
+    *,
+    every: timedelta = DAY,
+    pools: Collection[str] = POOLS,
+    job_retention: timedelta | None = None,
+) -> AuditJobs:
     return AuditJobs(
         jobs=world.faults.through(world.jobs, "jobs"),
         due=world.faults.through(world.due, "due"),
@@ -71,6 +79,7 @@ def auditor(world: World, *, every: timedelta = DAY, pools: Collection[str] = PO
         write_shards=world.shards,
         read_shards=world.shards,
         every=every,
+        job_retention=job_retention,
     )
 
 
@@ -1304,3 +1313,34 @@ def test_the_lost_message_of_a_time_is_sent_again() -> None:
     world.tick()
     world.worker().work()
     assert world.run(b, "12:00").state is RunState.SUCCEEDED
+
+
+def test_an_audit_that_was_away_does_not_look_for_records_that_may_have_expired() -> None:
+    """The shortest retention is 15 days, and settings change."""
+    assert LOOK_BACK_AT_MOST < MIN_RETENTION
+    away = Audit(NOON, since=NOON - 100 * DAY)
+    assert away.looks_back_to(NOON + DAY) == NOON + DAY - LOOK_BACK_AT_MOST
+
+
+def test_what_a_job_ran_before_it_had_parents_is_not_looked_for_for_long(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those records may have expired, and the job would run again."""
+    world.register("parent", schedule="0 * * * *")
+    after: Any = {"after": [{"job": "parent"}], "joinTimeoutSec": 20 * 86_400}
+    child = world.register("child", schedule="0 * * * *", **after)
+    seen: list[datetime] = []
+
+    def spanned(_: Job, since: datetime, *__: Any) -> list[Any]:
+        seen.append(since)
+        return []
+
+    monkeypatch.setattr("nextfire.usecases.audit.spans", spanned)
+    world.clock.advance(days=50)
+    compare = auditor(world)._compare  # noqa: SLF001 — the spans that it asks for
+    compare(child, world.now, world.now - DAY, [])
+    changed = world.change(child, payload={"n": 1})
+    compare(changed, world.now, world.now - DAY, [])
+
+    assert seen[0] < world.now - 20 * DAY
+    assert seen[1] == world.now - LOOK_BACK_AT_MOST

@@ -43,7 +43,7 @@ def test_tables_cost_what_their_units_and_bytes_cost(pool: PoolKind) -> None:
     month = bill(load)
     assert load.runs == pytest.approx(10 * 3600 * 730)
     assert usd_of(month, "tables: writes") == pytest.approx(load.runs * 4 * PRICES["write units"])
-    gb = (load.runs * load.usage.record_bytes * 90 / (730 / 24) + 36_000 * 1_700) / 1e9
+    gb = (load.runs * load.usage.record_bytes * 30 / (730 / 24) + 36_000 * 1_700) / 1e9
     assert usd_of(month, "tables: storage") == pytest.approx(0.25 * gb)
     assert usd_of(month, "tables: point-in-time recovery") == pytest.approx(0.20 * gb)
     assert month.per_million == pytest.approx(month.usd / load.runs * 1e6)

@@ -204,11 +204,11 @@ def test_only_the_latest_records_are_read(world: World, monkeypatch: pytest.Monk
     assert is_draining(world, job)
 
 
-def test_occurrences_without_a_record_are_ignored_after_a_month(world: World) -> None:
+def test_occurrences_without_a_record_are_ignored_after_two_weeks(world: World) -> None:
     job = world.register(**MINUTELY)
     world.at("12:00")
     drain(world, job)
-    world.advance(days=29)
+    world.advance(days=13)
     assert is_draining(world, job)
     world.advance(days=2)
     assert not is_draining(world, job)

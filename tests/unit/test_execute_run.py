@@ -1329,6 +1329,39 @@ def denied(*_: object) -> None:
     raise PermissionError("AccessDenied")
 
 
+@pytest.mark.parametrize(("printed", "puts"), [(1000, 0), (1001, 1), (5000, 1)])
+def test_a_record_keeps_all_of_a_short_output_and_the_ends_of_a_longer_one(
+    world: World, printed: int, puts: int
+) -> None:
+    job = dispatched(world)
+    text = "a" * 300 + "b" * (printed - 600) + "c" * 300
+    world.script(stdout=text, stderr="e" * 600)
+
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert len(world.files.stored) == puts, "one request, and only if there is more"
+    if puts:
+        cut = f"\n… [{printed - 512} bytes cut: see the log] …\n"
+        assert run.stdout == "a" * 256 + cut + "c" * 256
+        assert run.stderr == "e" * 256 + "\n… [88 bytes cut: see the log] …\n" + "e" * 256
+        assert log(world, run) == [f"1 {text}"]  # the runner of this test passes on stdout only
+    else:
+        assert (run.stdout, run.stderr) == (text, "e" * 600)
+
+
+def test_a_log_that_could_not_be_stored_leaves_its_output_on_the_record(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = dispatched(world)
+    monkeypatch.setattr(world.files, "put", denied)
+    world.script(stdout="x" * 5000)
+
+    world.worker().work_one()
+
+    assert world.run(job, "12:00").stdout == "x" * 5000, "the runner of this test cuts nothing"
+
+
 def test_a_log_that_is_refused_holds_up_no_outcome(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from nextfire.domain.errors import UnavailableError
-from nextfire.usecases.handled import Handled
+from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.message_batch import MessageBatch
+
+LEASE = timedelta(seconds=60)
 
 
 @dataclass
@@ -41,11 +43,10 @@ def hidden(receives: int, token: str) -> float:
     """The seconds that a message is hidden after its claim was throttled."""
     here: Any = Throttled()
     message = Message(receives, token)
-    batch: MessageBatch[Message] = MessageBatch(here, here, lease=timedelta(seconds=60))
+    batch: MessageBatch[Message] = MessageBatch(here, here, lease=LEASE)
     assert batch.carry_out([message], stopping=lambda: False) == [message]
-    first, last = message.hidden
-    assert first == timedelta(seconds=60)
-    return last.total_seconds()
+    assert message.hidden[:-1] == [LEASE] * (receives > 1), "the run may have lost an executor"
+    return message.hidden[-1].total_seconds()
 
 
 @pytest.mark.parametrize(
@@ -58,3 +59,61 @@ def test_a_throttled_claim_hides_its_message_for_seconds_at_first(
 
     assert least <= min(durations) < max(durations) <= most
     assert len(durations) > 25, "the messages do not return together"
+
+
+@dataclass
+class Executor:
+    """An `ExecuteRun` that hides its message or not, and how it is called."""
+
+    disposition: Disposition = Disposition.ACKNOWLEDGE
+    hides: timedelta | None = None
+    fails: bool = False
+    hidden_longer: list[bool] = field(default_factory=list)
+
+    def handle(self, delivery: Message, *, hidden_longer: bool, **__: Any) -> Handled:
+        self.hidden_longer.append(hidden_longer)
+        if self.hides is not None:
+            delivery.hide(self.hides)
+        if self.fails:
+            raise RuntimeError
+        return Handled(self.disposition, "because")
+
+    def handled(self, _: Handled) -> None: ...
+    def fail(self, *_: object) -> None: ...
+
+
+SOON = timedelta(seconds=5)
+
+
+@pytest.mark.parametrize(
+    ("executor", "receives", "hidden"),
+    [
+        (Executor(), 1, []),
+        (Executor(), 2, [LEASE]),
+        (Executor(Disposition.LEAVE), 1, [LEASE]),
+        (Executor(Disposition.LEAVE, SOON), 1, [SOON]),
+        (Executor(Disposition.LEAVE), 2, [LEASE]),
+        (Executor(fails=True), 1, [LEASE]),
+    ],
+    ids=["short", "again", "stays", "hidden on purpose", "stays again", "a defect"],
+)
+def test_a_message_is_hidden_for_a_lease_only_if_it_may_be_needed_again(
+    executor: Executor, receives: int, hidden: list[timedelta]
+) -> None:
+    message, here = Message(receives), cast("Any", executor)
+    batch: MessageBatch[Message] = MessageBatch(here, here, lease=LEASE)
+
+    stay = batch.carry_out([message], stopping=lambda: False)
+
+    assert message.hidden == hidden
+    assert bool(stay) is (executor.fails or executor.disposition is Disposition.LEAVE)
+    assert executor.hidden_longer == [receives == 1]
+
+
+def test_a_worker_whose_messages_are_hidden_for_a_lease_changes_nothing() -> None:
+    message, here = Message(1), cast("Any", Executor(Disposition.LEAVE))
+    batch: MessageBatch[Message] = MessageBatch(here, here)
+
+    assert batch.carry_out([message], stopping=lambda: False) == [message]
+
+    assert (message.hidden, here.hidden_longer) == ([], [False])

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from nextfire.domain.run import Run, RunState
+from nextfire.domain.run import AttemptOutcome, Run, RunState
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.handled import Disposition, Handled
-from nextfire.wiring.telemetry import Telemetry
-from tests.builders import run_key
+from nextfire.wiring.telemetry import Telemetry, WorkerTelemetry
+from tests.builders import NOON, run_key
 
 DEAD, SUCCEEDED = (Run(run_key(), state) for state in (RunState.DEAD, RunState.SUCCEEDED))
 
@@ -34,6 +38,95 @@ def test_deaths_and_undecodable_messages_are_logged_as_errors(
 
     [line] = capsys.readouterr().out.splitlines()
     assert json.loads(line)["level"] == level
+
+
+SUCCESSES = [Run(run_key(NOON + timedelta(minutes=n)), RunState.SUCCEEDED) for n in range(200)]
+
+
+def succeeded(run: Run) -> Handled:
+    return Handled(Disposition.ACKNOWLEDGE, "exit code 0", run, AttemptOutcome.SUCCEEDED, True)
+
+
+def logged(telemetry: Telemetry, capsys: pytest.CaptureFixture[str], *runs: Handled) -> list[str]:
+    for each in runs:
+        telemetry.handled(each)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return [line["execution_id"] for line in lines if "execution_id" in line]
+
+
+@pytest.mark.parametrize(("part", "least", "most"), [(0, 0, 0), (0.1, 5, 40), (1, 200, 200)])
+def test_a_sample_of_the_runs_that_succeed_is_logged(
+    capsys: pytest.CaptureFixture[str], part: float, least: int, most: int
+) -> None:
+    telemetry = Telemetry(f"sample-{part}")
+    telemetry.sample(part)
+
+    found = logged(telemetry, capsys, *map(succeeded, SUCCESSES))
+
+    assert least <= len(found) <= most
+    assert logged(telemetry, capsys, *map(succeeded, SUCCESSES)) == found, "the same every time"
+
+
+def test_whatever_did_not_succeed_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    telemetry = Telemetry("sample-others")
+    telemetry.sample(0)
+    run = SUCCESSES[0]
+    others = [
+        Handled(Disposition.ACKNOWLEDGE, "exit code 1", run, AttemptOutcome.FAILED, True),
+        Handled(Disposition.LEAVE, "runs on w", run),
+        Handled(Disposition.ACKNOWLEDGE, "late", run, skipped=True),
+    ]
+
+    assert len(logged(telemetry, capsys, *others)) == 3
+
+
+def counts(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return [
+        {name: line[name] for name in ("Started", "Succeeded", "Failed") if name in line}
+        for line in lines
+        if "_aws" in line
+    ]
+
+
+def test_a_worker_publishes_successes_together_and_failures_at_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    telemetry = WorkerTelemetry("worker", every=timedelta(days=1))
+    for run in SUCCESSES[:150]:
+        telemetry.handled(succeeded(run))
+    assert counts(capsys) == []
+
+    failed = Handled(Disposition.ACKNOWLEDGE, "1", SUCCESSES[0], AttemptOutcome.FAILED, True)
+    telemetry.handled(failed)
+
+    assert counts(capsys) == [{"Started": [151.0], "Succeeded": [150.0], "Failed": [1.0]}]
+    telemetry.flush()
+    assert counts(capsys) == []
+
+
+def test_an_idle_worker_publishes_its_last_successes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Any] = []
+
+    class Timer:
+        def __init__(self, seconds: float, do: Callable[[], None]) -> None:
+            started.append((seconds, do))
+
+        def start(self) -> None: ...
+        def cancel(self) -> None: ...
+
+    monkeypatch.setattr(threading, "Timer", Timer)
+    telemetry = WorkerTelemetry("worker")
+    for run in SUCCESSES[:2]:
+        telemetry.handled(succeeded(run))
+
+    [(seconds, do)] = started
+    do()
+
+    assert seconds == 10
+    assert counts(capsys) == [{"Started": [2.0], "Succeeded": [2.0]}]
 
 
 def test_the_ticks_of_each_watcher_group_are_counted_separately(

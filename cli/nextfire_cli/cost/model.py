@@ -21,13 +21,13 @@ LAMBDA_CORE_MIB = 1769
 """Memory with which a function has one vCPU (Lambda developer guide, "Configure memory")."""
 REQUEST_SECONDS = 0.005
 """Assumed duration of a request; DynamoDB documents "single-digit milliseconds"."""
-LAMBDA_LINES_BYTES = 275
-"""Lambda's lines START, END and REPORT of an invocation (their documented form)."""
 IDLE_POLLS_PER_HOUR = 5 * 3600 / 20
 """Empty receives of an event source: five long polls at a time, 20 s each (AWS's blog on scaling
 of SQS event sources; AWS documents no number)."""
-RETENTION_DAYS = 90
-"""How long run records are kept."""
+METRICS_BYTES = 235
+"""The line of metrics of an invocation, which is part of the measured log of a run."""
+RETENTION_DAYS = 30
+"""How long records of runs that succeed are kept, by default."""
 JOB_BYTES = 1_500
 """A job with its due entry, as stored."""
 LOG_MONTHS = 30 / DAYS_PER_MONTH
@@ -149,8 +149,9 @@ def _requests(load: Load) -> Iterable[Usage]:
     processes = max(5.0, 2 * load.per_second * (load.seconds + _overhead_seconds(load)))
     gets = min(1.0, processes / SCRIPT_REUSE_SECONDS / load.per_second) if runs else 0.0
     yield Usage("scripts: one script for all jobs", "S3 GET requests", runs * gets)
-    lines = LAMBDA_LINES_BYTES / load.batch_size if load.pool == "lambda" else 0
-    logs = runs * (usage.log_bytes + lines) / _GB
+    # Lambda's own lines of an invocation are off (`SystemLogLevel` WARN).
+    shared = METRICS_BYTES * (1 - 1 / load.batch_size) if load.pool == "lambda" else 0
+    logs = runs * (usage.log_bytes - shared) / _GB
     yield Usage("logs", "GB of logs", logs)
     yield Usage("logs: storage", "GB-months of logs", logs * LOG_COMPRESSION * LOG_MONTHS)
 

@@ -8,6 +8,7 @@ _SLOTS = 16
 _CALL_SLOTS = 64
 """Calls mostly wait."""
 _MAX_TIMEOUT = "PT11H"
+_JOB_RETENTION = "P90D"
 _TABLES = ("jobs", "due", "runs", "control", "keys", "requests", "endpoints")
 _CALLS = {
     "targets": "calls",
@@ -40,6 +41,7 @@ def shared_settings(pools: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
         "event_bus": "events",
         "write_shards": "1",
         "read_shards": "1",
+        "job_retention": _JOB_RETENTION,
         "pools": json.dumps(deployed),
     }
 

@@ -18,6 +18,7 @@ from nextfire.domain.instants import MOMENT, cut
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.recurrence import occurrences
+from nextfire.domain.retention import MIN_RETENTION
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.domain.schedule import UNTIMED
 
@@ -27,9 +28,11 @@ five minutes of FIFO deduplication."""
 OVERLAP = timedelta(days=1)
 """How far an audit looks back before the start of the previous one. It covers runs that were too
 recent then, or that may still have been in a queue."""
-LOOK_BACK_AT_MOST = timedelta(days=30)
-"""Limit of the look-back. Records expire after 90 days; runs with an expired record must not look
-lost."""
+LOOK_BACK_AT_MOST = MIN_RETENTION - timedelta(days=1)
+"""Limit of the look-back for lost runs. Runs with an expired record must not look lost, whatever
+the retention is or was."""
+RUNS_AT_MOST = timedelta(days=30)
+"""Limit of the look-back for runs that make no progress: it bounds the reads of a visit."""
 WAITS_AT_MOST = timedelta(days=1)
 """A run that was sent but not claimed for longer is lost, even if the queue is not empty."""
 OVERTAKEN_AFTER = timedelta(hours=1)
@@ -38,6 +41,8 @@ RECORDS_AT_MOST = 100_000
 """Maximum number of records that the auditor reads per visit of a job."""
 MISSING_AT_MOST = 1_000
 """Maximum number of separate gaps that the auditor reports per visit of a job."""
+MAX_SEGMENTS = 40
+"""Maximum number of auditors that share an audit."""
 
 ChainEntry = FireEntry | ResumeEntry
 """The entry that continues the chain of a job: its next occurrence, or the end of its pause."""
@@ -48,13 +53,15 @@ _FOREVER = datetime.max.replace(tzinfo=UTC)
 @dataclass(frozen=True, slots=True)
 class Audit:
     """One pass over all jobs. `after`: the last job that was audited; None at the start of the
-    pass. `since`: start of the last completed pass.
+    pass. `since`: start of the last completed pass. `end`: of a part of a pass, its last job; None:
+    the last of all.
     """
 
     started_at: datetime
     since: datetime | None = None
     after: JobKey | None = None
     done: bool = False
+    end: JobKey | None = None
 
     def looks_back_to(self, now: datetime) -> datetime:
         """The start of the audited period."""
@@ -409,4 +416,4 @@ def longest_run(job: Job) -> timedelta:
     policy = job.definition.retry_policy
     delays = (policy.delay(attempt) for attempt in range(1, policy.max_attempts))
     longest = sum(delays, policy.max_attempts * (job.definition.timeout + GRACE))
-    return min(longest, LOOK_BACK_AT_MOST)
+    return min(longest, RUNS_AT_MOST)

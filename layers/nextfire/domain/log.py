@@ -17,6 +17,9 @@ from nextfire.domain.errors import UndecodableError
 from nextfire.domain.instants import from_ms, to_ms
 
 PART_BYTES = 256 * 1024
+END_BYTES = 256
+"""Bytes of the beginning, and of the end, of a stream on the record of a run whose log is in
+`RunFiles`."""
 
 Stream = Literal["stdout", "stderr"]
 
@@ -55,6 +58,17 @@ def decode_part(data: bytes) -> list[LogLine]:
 def text_lines(stream: Stream, text: str | None) -> Iterable[LogLine]:
     """The lines of *text* from a run record, which does not store timestamps per line."""
     return [LogLine(None, stream, line) for line in (text or "").splitlines()]
+
+
+def ends_of(text: str, printed: int) -> str:
+    """The beginning and the end of *text*, a stream that printed *printed* bytes."""
+    data = text.encode()
+    if len(data) <= 2 * END_BYTES:
+        return text
+    head = data[:END_BYTES].decode(errors="ignore")
+    tail = data[-END_BYTES:].decode(errors="ignore")
+    cut = max(printed, len(data)) - len(head.encode()) - len(tail.encode())
+    return f"{head}\n… [{cut} bytes cut: see the log] …\n{tail}"
 
 
 def _line(at: int | None, stream: str, text: str) -> LogLine:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from nextfire.domain.ids import RunFolder, RunKey
@@ -169,6 +169,8 @@ class Run:
       the request; `request_reason`; `payload`, JSON that replaces the job's; `replay_of`, the
       request of an earlier run that it sends again.
     - `upstream`: JSON about the runs of its parents, for its target. Not stored.
+    - `kept`: how long the record is kept after its last change; None: for `RETENTION`. Not stored:
+      the record has the instant.
     """
 
     key: RunKey
@@ -205,6 +207,7 @@ class Run:
     payload: str | None = None
     replay_of: Replay | None = None
     upstream: str | None = None
+    kept: timedelta | None = None
 
     @property
     def shown(self) -> Run:

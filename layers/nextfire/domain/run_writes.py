@@ -143,6 +143,7 @@ def as_stored(run: Run) -> Run:
         started_at=_cut(run.started_at),
         finished_at=_cut(run.finished_at),
         covered_to=_cut(run.covered_to),
+        kept=None,
         stdout=run.stdout or None,
         stderr=run.stderr or None,
         attempts=tuple(

@@ -10,6 +10,8 @@ from typing import TypeVar
 
 from nextfire.domain.audit import (
     GRACE,
+    LOOK_BACK_AT_MOST,
+    RUNS_AT_MOST,
     Audit,
     Comparison,
     Missing,
@@ -47,9 +49,11 @@ from nextfire.domain.ports.queues import RunQueue
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run, Trigger, runs_of_uid
 from nextfire.domain.schedule import UNTIMED
+from nextfire.usecases.audit_parts import PART, AuditParts, up_to
 from nextfire.usecases.audit_report import AuditReport, Visits, label
 from nextfire.usecases.audit_snapshot import DueSnapshot, SnapshotReader
 from nextfire.usecases.cover_missed import cover_missed
+from nextfire.usecases.remove_ended import RemoveEnded
 from nextfire.usecases.timed_runs import waits_for_parents
 
 PAGE = 100
@@ -60,7 +64,7 @@ SENT_AT_MOST = 1_000
 """Maximum number of runs of one job that one visit sends again."""
 _BEFORE = 5  # records before the look-back that may be ranges that extend into it
 _RECORDS_LAST = timedelta(days=80)
-"""Records expire after 90 days, and the clocks and the audit need some."""
+"""Records of sequences expire after 90 days, and the clocks and the audit need some."""
 _EVER = "9"  # sorts after all run ids
 
 T = TypeVar("T")
@@ -96,6 +100,7 @@ class AuditJobs:
         write_shards: int,
         read_shards: int,
         every: timedelta,
+        job_retention: timedelta | None = None,
     ) -> None:
         self._jobs = jobs
         self._due = due
@@ -105,11 +110,16 @@ class AuditJobs:
         self._clock = clock
         self._executor = executor
         self._pools = pools
-        self._write_shards = write_shards
         self._every = every
         self._snapshots = SnapshotReader(
             due, queue, control, clock, executor, pools, write_shards, read_shards
         )
+        self._ended = RemoveEnded(jobs, runs, self._snapshots, retention=job_retention)
+
+    def in_segments(self, segments: int, *, part: int = PART) -> AuditParts:
+        """The audit, divided among *segments* (≥ 2) auditors, into parts of *part* jobs."""
+        jobs, control, clock = self._jobs, self._control, self._clock
+        return AuditParts(self, jobs, control, clock, segments=segments, part=part)
 
     def continue_audit(self, until: datetime, *, restart: bool = False) -> Iterator[AuditReport]:
         """Continue the audit, or begin one if it is time (with *restart*: always), until its end
@@ -120,15 +130,24 @@ class AuditJobs:
             next call continues there.
         """
         report = AuditReport()
-        audit = self._begin(report, restart=restart)
+        audit = self.begin(report, restart=restart)
         if audit is None:
             yield report
-        while audit is not None:
+            return
+        yield from self.proceed(audit, until)
+
+    def proceed(
+        self, audit: Audit, until: datetime, part: int | None = None
+    ) -> Iterator[AuditReport]:
+        """Continue *audit*, or its *part*, as `continue_audit`."""
+        going: Audit | None = audit
+        while going is not None:
             report = AuditReport()
-            audit = self._step(audit, until, report)
+            going = self._step(going, until, report, part)
             yield report
 
-    def _begin(self, report: AuditReport, *, restart: bool) -> Audit | None:
+    def begin(self, report: AuditReport, *, restart: bool) -> Audit | None:
+        """Return the audit to continue; None: none is due, or another auditor has begun it."""
         try:
             was = self._control.audit()
             audit = next_audit(was, self._clock.now(), self._every, restart=restart)
@@ -142,13 +161,15 @@ class AuditJobs:
             return None
         return audit
 
-    def _step(self, audit: Audit, until: datetime, report: AuditReport) -> Audit | None:
+    def _step(
+        self, audit: Audit, until: datetime, report: AuditReport, part: int | None
+    ) -> Audit | None:
         """Process a page. Returns the audit to continue; None: nothing is left for now."""
         try:
             reached = self._page(audit, until, report)
             if reached == audit:
                 return None
-            if not self._control.replace_audit(audit, reached):
+            if not self._control.replace_audit(audit, reached, part):
                 report.notes.append("another auditor is running")
                 return None
         except UnavailableError as error:
@@ -159,13 +180,16 @@ class AuditJobs:
 
     def _page(self, audit: Audit, until: datetime, report: AuditReport) -> Audit:
         """Visit some jobs. Returns the audit, advanced past them."""
-        scan = self._jobs.scan(audit.after, limit=PAGE)
+        scan = up_to(audit.end, self._jobs.scan(audit.after, limit=PAGE))
         for key, problem in scan.unreadable:
             report.quarantined += 1
             report.notes.append(f"{label(key)}: {problem}")
         now = self._clock.now()
         since = audit.looks_back_to(now)
         visited = Visits(scan.jobs, report)
+        expired = [job for job in scan.jobs if self._ended.is_expired(job, now)]
+        if expired:
+            self._ended.remove(expired, now, report)
         following = visited.of(self._submit_all(lambda job: next_entry(job, now), scan.jobs))
         slots = {key: self._snapshots.slot(entry, now) for key, entry in following.items() if entry}
         there = self._due.occupied(set(slots.values()))
@@ -212,7 +236,7 @@ class AuditJobs:
 
     def _visit(self, job: Job, now: datetime, since: datetime, table: DueSnapshot) -> AuditReport:
         report = AuditReport()
-        if job.key.shard(self._write_shards) in table.behind:
+        if job.key.shard(table.shards) in table.behind:
             report.behind = 1
             return report
         following = table.following.get(job.key)
@@ -343,10 +367,15 @@ class AuditJobs:
         """
         due_by = now - GRACE
         if job.definition.after:  # its runs have no record while they wait for parents
-            # Records older than that expire, so that each run would look lost.
-            since = max(since - longest_wait(job), now - _RECORDS_LAST)
+            # Older records expire, so that each run would look lost. What it ran before it had
+            # parents may have had a shorter retention.
+            since = max(
+                since - longest_wait(job),
+                now - _RECORDS_LAST,
+                min(job.updated_at, now - LOOK_BACK_AT_MOST),
+            )
             due_by -= longest_wait(job)
-        looked_from = since - longest_run(job)
+        looked_from = min(since, max(since - longest_run(job), now - RUNS_AT_MOST))
         over = job.state in (JobState.COMPLETED, JobState.CANCELLED)
         if over and job.updated_at < looked_from:
             return Comparison(now)

@@ -22,7 +22,8 @@ class AuditReport:
 
     `waiting`: runs without a record or without a worker that may still be in a queue. `behind`:
     jobs that were not judged because their shard's watcher is behind. `quarantined`: undecodable
-    jobs and records. `done`: no audit is unfinished.
+    jobs and records. `removed`: jobs in a final state whose retention had ended; not a repair.
+    `done`: no audit is unfinished.
     """
 
     jobs: int = 0
@@ -34,6 +35,7 @@ class AuditReport:
     waiting: int = 0
     behind: int = 0
     quarantined: int = 0
+    removed: int = 0
     done: bool = False
     notes: list[str] = field(default_factory=list)
 
@@ -51,6 +53,7 @@ class AuditReport:
         self.waiting += other.waiting
         self.behind += other.behind
         self.quarantined += other.quarantined
+        self.removed += other.removed
         self.done = other.done
         self.notes += other.notes
         return self

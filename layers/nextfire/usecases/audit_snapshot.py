@@ -38,15 +38,22 @@ AHEAD = 2 * MINUTE
 class DueSnapshot:
     """What the due table holds of some jobs. `following`: the entry that each job would have if
     everything due had been sent; `there`: those of them that exist; `entries`: by uid, the entries
-    that are due or will be soon; `backlogs`: what the pools' queues held after that.
+    that are due or will be soon; `backlogs`: what the pools' queues held after that. `behind`:
+    those of the `shards` that were not read, because their watcher is behind.
     """
 
+    shards: int
     following: dict[JobKey, ChainEntry] = field(default_factory=dict)
     there: set[DueEntry] = field(default_factory=set)
     entries: dict[str, list[DueEntry]] = field(default_factory=dict)
     broken: set[JobKey] = field(default_factory=set)
     behind: set[int] = field(default_factory=set)
     backlogs: dict[str, int] = field(default_factory=dict)
+
+    def may_hold(self, job: Job) -> bool:
+        """Whether the due table has, or may have, an entry of *job* that is due or waits."""
+        is_behind = job.key.shard(self.shards) in self.behind
+        return is_behind or job.key in self.broken or bool(self.entries.get(job.uid))
 
     def is_empty(self, job: Job, since: datetime, pool: str | None = None) -> bool:
         """Whether no queue can hold a run of *job*, including pools that it may have had before;
@@ -73,7 +80,7 @@ class SnapshotReader:
         """Return what the due table, and after it the queues, hold of *jobs*."""
         shards = {job.key.shard(self.write_shards) for job in jobs}
         cursors = self.control.cursors(shards)
-        table = DueSnapshot()
+        table = DueSnapshot(self.write_shards)
         table.behind = {s for s in shards if s not in cursors or now - cursors[s] > BEHIND}
         uids = {job.uid for job in jobs}
         reading = [

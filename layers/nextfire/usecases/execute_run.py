@@ -88,6 +88,7 @@ class ExecuteRun:
             events=events,
             clock=clock,
             hand_over=hand_over,
+            retention=terms.retention,
         )
 
     def handle(
@@ -96,6 +97,7 @@ class ExecuteRun:
         *,
         stopping: Callable[[], bool],
         longest: timedelta = timedelta.max,
+        hidden_longer: bool = False,
     ) -> Handled:
         """Process *delivery*, which is already hidden for the length of a lease.
 
@@ -104,6 +106,8 @@ class ExecuteRun:
             stopping: Called several times a second; if True, the run is handed back.
             longest: Maximum duration of a script on this host, whatever the timeout of its job. A
                 script that exceeds it is TIMED_OUT; if handed back, it would start again forever.
+            hidden_longer: The message is hidden for longer. That is shortened to a lease for a run
+                that takes more than a moment. If the message stays in the queue, the caller does.
 
         Raises:
             UnavailableError: A store did not answer. Leave the message: it is redelivered.
@@ -123,7 +127,7 @@ class ExecuteRun:
         if stopping():
             delivery.hide(timedelta())
             return Handled(Disposition.LEAVE, "this executor is shutting down")
-        host = Host(delivery, stopping, longest)
+        host = Host(delivery, stopping, longest, hidden_longer)
         try:
             job = self._jobs.get(message.key.job)
             # First: once the run has a record, occurrences missed before it are not looked at.
@@ -397,6 +401,13 @@ class ExecuteRun:
         # During a shutdown time is short, and the hand-back matters more than the log.
         parts = supervisor.close_log(followed=followed, at_once=ending is None)
         result = replace(result, log_parts=parts)
+        if parts:
+            log = supervisor.log
+            result = replace(
+                result,
+                stdout=log.ends("stdout", result.stdout),
+                stderr=log.ends("stderr", result.stderr),
+            )
         return supervisor.retry_until_lease_ends(
             lambda: self._outcomes.record(
                 job,

@@ -3,15 +3,19 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
+from nextfire.domain.retention import DEFAULT_RETENTION, RunRetention
+
 
 @dataclass(frozen=True, slots=True)
 class ExecutorConfig:
     """The configuration of a worker. `worker`: its name on records. `output_cap`: bytes of each
-    stream that a record keeps; `log_cap`: bytes of an attempt's log.
+    stream up to which a record keeps all of it; `log_cap`: bytes of an attempt's log; `retention`:
+    how long records are kept.
     """
 
     worker: str
     pool: str
     lease: timedelta
-    output_cap: int = 16 * 1024
+    output_cap: int = 2 * 1024
     log_cap: int = 16 * 1024 * 1024
+    retention: RunRetention = DEFAULT_RETENTION

@@ -34,7 +34,7 @@ class PendingOccurrence:
 
 
 class FindRun:
-    """Finds runs. *retention*: how long records are kept."""
+    """Finds runs. *retention*: the shortest time for which records are kept."""
 
     def __init__(
         self, jobs: JobStore, runs: RunStore, *, retention: timedelta, clock: Clock

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Generic, Protocol
 
@@ -27,7 +28,9 @@ class MessageBatch(Generic[D]):
     Args:
         execute_run: Processes one message.
         notices: Receives outcomes and errors.
-        lease: Hide each message for this long before it starts; None if it was received hidden.
+        lease: Hide each message for this long; None if it was received so. One that is received for
+            the first time is hidden so only if its run takes more than a moment, or if it stays in
+            the queue: the run of a repeated message may have lost its executor before.
         done: Called with each message that is done and may be deleted.
     """
 
@@ -84,10 +87,16 @@ class MessageBatch(Generic[D]):
 
     def _carry_out_one(self, message: D, stopping: Callable[[], bool], longest: timedelta) -> bool:
         """Process *message*. Returns whether it is done."""
+        noted = _Noted(message, message.body, message.token)
         try:
-            if self._lease is not None:
-                message.hide(self._lease)
-            handled = self._execute_run.handle(message, stopping=stopping, longest=longest)
+            if self._lease is not None and message.receives > 1:
+                noted.hide(self._lease)
+            handled = self._execute_run.handle(
+                noted,
+                stopping=stopping,
+                longest=longest,
+                hidden_longer=self._lease is not None and not noted.hidden,
+            )
             self._notices.handled(handled)
         except UnavailableError as error:
             self._notices.warn("stays in the queue", error)
@@ -95,17 +104,38 @@ class MessageBatch(Generic[D]):
             return False
         except Exception as error:  # noqa: BLE001 — the messages of other groups continue
             self._notices.fail("stays in the queue", error)
+            self._hide_for_lease(noted)
             return False
         if handled.disposition is Disposition.LEAVE:
+            self._hide_for_lease(noted)
             return False
         self._done(message)
         return True
+
+    def _hide_for_lease(self, noted: _Noted) -> None:
+        """Hide a message that stays in the queue for a lease, unless it was hidden on purpose."""
+        if self._lease is not None and not noted.hidden:
+            self._hide(noted.message, self._lease)
 
     def _hide(self, message: FifoDelivery, duration: timedelta) -> None:
         try:
             message.hide(duration)
         except Exception as error:  # noqa: BLE001 — redelivered when its visibility timeout ends
             self._notices.warn("not handed back", error)
+
+
+@dataclass(slots=True)
+class _Noted:
+    """`Delivery` that notes whether its visibility timeout was changed."""
+
+    message: FifoDelivery
+    body: str
+    token: str
+    hidden: bool = False
+
+    def hide(self, duration: timedelta) -> None:
+        self.message.hide(duration)
+        self.hidden = True
 
 
 _FIRST_AGAIN = timedelta(seconds=4)

@@ -19,6 +19,7 @@ from nextfire.domain.ports.events import Events
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.queues import DeadLetters
 from nextfire.domain.ports.runs import Claim, RunStore
+from nextfire.domain.retention import RunRetention
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.handled import Disposition, Handled
@@ -39,6 +40,7 @@ class RecordOutcome:
         events: Events,
         clock: Clock,
         hand_over: HandOver,
+        retention: RunRetention,
     ) -> None:
         self._hand_over = hand_over
         self._jobs = jobs
@@ -47,6 +49,7 @@ class RecordOutcome:
         self._dead_letters = dead_letters
         self._events = events
         self._clock = clock
+        self._retention = retention
 
     def record(
         self,
@@ -98,7 +101,9 @@ class RecordOutcome:
     ) -> Handled | None:
         """End the run; None if this worker no longer owns it."""
         lapsed = result.outcome is AttemptOutcome.WORKER_LOST
-        claim = self._runs.advance(run, run.ended(state, result, now), lapsed=lapsed)
+        kept = self._retention.of(job, state)
+        ended = replace(run.ended(state, result, now), kept=kept)
+        claim = self._runs.advance(run, ended, lapsed=lapsed)
         if _refused_for_cancel(claim, run):
             result = _cancelled(result, claim)
             ended = run.ended(RunState.CANCELLED, result, now)

@@ -10,7 +10,7 @@ from concurrent.futures import TimeoutError as NotYetError
 from datetime import datetime, timedelta
 
 from nextfire.domain.ids import RunFolder
-from nextfire.domain.log import PART_BYTES, LogLine, Stream, encode_line, part_name
+from nextfire.domain.log import PART_BYTES, LogLine, Stream, encode_line, ends_of, part_name
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.scripts import RunFiles
 
@@ -46,7 +46,7 @@ class RunLog:
             clock: Timestamps the lines.
             background: Runs the requests.
             cap: About how many bytes are kept; further output is cut, with a notice.
-            inline_cap: Bytes of each stream that the run's record keeps.
+            inline_cap: Bytes of each stream up to which the run's record keeps all of it.
         """
         self._files = files
         self._folder = folder
@@ -112,6 +112,10 @@ class RunLog:
                 return self._number  # the upload is still running and stores the rest
         self._store(until=until)
         return self._number + (1 if self._in_store else 0)
+
+    def ends(self, stream: Stream, text: str) -> str:
+        """What the record keeps of *stream*, which printed *text*, if the log has it all."""
+        return ends_of(text, self._printed[stream])
 
     def _append_lines(self, stream: Stream, lines: list[str]) -> None:
         now = self._clock.now()

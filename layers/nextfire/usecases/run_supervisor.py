@@ -36,6 +36,10 @@ _RETRY_AFTER = timedelta(seconds=1)
 _SHORT_WAIT = timedelta(seconds=2)
 
 
+SHORT_RUN = timedelta(seconds=1)
+"""Runs that end sooner cost no request for their message's visibility timeout."""
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """What the host of an executor provides for one message; see `ExecuteRun.handle`."""
@@ -43,6 +47,7 @@ class Host:
     delivery: Delivery
     stopping: Callable[[], bool]
     longest: timedelta
+    hidden_longer: bool = False
 
 
 class RunSupervisor:
@@ -73,6 +78,7 @@ class RunSupervisor:
         now = self._asked_at = clock.now()
         self._heartbeat_at = now + self._heartbeat
         self._check_at = now + CANCEL_CHECK_EVERY
+        self._shorten_at = now + SHORT_RUN if host.hidden_longer else None
         self._lease_until = run.lease_until or now
         self._checkpoint: bytes | None = None
         self._saved = 0
@@ -102,6 +108,7 @@ class RunSupervisor:
         if now < self._asked_at:  # the clock was set back: the instants below are too far away
             self._heartbeat_at = now
             self._lease_until = min(self._lease_until, now + self._lease)
+            self._shorten_at = self._shorten_at and now
         self._asked_at = now
         if self._lost or now >= self._lease_until:
             # Another worker may have the run by now.
@@ -110,6 +117,9 @@ class RunSupervisor:
             return Directive.HAND_BACK
         self.log.ship(now)
         try:
+            if self._shorten_at is not None and now >= self._shorten_at:
+                self._delivery.hide(self._lease)
+                self._shorten_at = None
             if now >= self._heartbeat_at:
                 return self._send_heartbeat()
             if now >= self._check_at:

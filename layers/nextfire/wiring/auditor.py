@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 
 from nextfire.adapters.aws.clients import SystemClock, dynamodb, sqs
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
@@ -13,8 +15,23 @@ from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.adapters.sqs.run_queue import SqsRunQueue
 from nextfire.settings import AuditorSettings, EmbeddedSettings
 from nextfire.usecases.audit import AuditJobs
+from nextfire.usecases.audit_report import AuditReport
 
 _THREADS = 16
+
+Continue = Callable[[datetime, int, bool], Iterator[AuditReport]]
+"""Continues the audit until an instant, as a segment; True: begins one."""
+
+
+def auditor(settings: AuditorSettings) -> Continue:
+    """The auditor of this process."""
+    audit, segments = audit_jobs(settings), settings.audit_segments
+    if segments == 1:
+        return lambda until, _, restart: audit.continue_audit(until, restart=restart)
+    parts = audit.in_segments(segments)
+    return lambda until, segment, restart: parts.continue_audit(
+        until, segment=segment, restart=restart
+    )
 
 
 def audit_jobs(settings: AuditorSettings) -> AuditJobs:
@@ -42,4 +59,5 @@ def audit_jobs(settings: AuditorSettings) -> AuditJobs:
         write_shards=settings.write_shards,
         read_shards=settings.read_shards,
         every=settings.audit_every,
+        job_retention=settings.job_retention,
     )

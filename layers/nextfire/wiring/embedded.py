@@ -151,6 +151,7 @@ def audit_jobs(settings: AuditorSettings, local: EmbeddedSettings) -> AuditJobs:
         write_shards=settings.write_shards,
         read_shards=settings.read_shards,
         every=settings.audit_every,
+        job_retention=settings.job_retention,
     )
 
 

@@ -71,6 +71,7 @@ def executor_config(settings: ExecutorSettings, *, worker: str) -> ExecutorConfi
         lease=settings.lease,
         output_cap=settings.output_cap,
         log_cap=settings.log_cap,
+        retention=settings.run_retention,
     )
 
 

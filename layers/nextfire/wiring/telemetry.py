@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from aws_lambda_powertools import Logger, Metrics, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
@@ -41,6 +42,11 @@ def representatives(values: Sequence[timedelta], most: int) -> list[timedelta]:
     return [ranked[round(rank * last / (most - 1))] for rank in range(most)]
 
 
+def is_sampled(identity: str, part: float) -> bool:
+    """Whether *identity* is in the sample of *part* (0 to 1) of all: always, or never."""
+    return crc32(identity.encode()) < part * (1 << 32)
+
+
 def _milliseconds(duration: timedelta) -> float:
     return duration / timedelta(milliseconds=1)
 
@@ -57,7 +63,8 @@ class Telemetry:
     def __init__(self, service: str) -> None:
         self.logger = Logger(service=service)
         self._metrics = Metrics(namespace=NAMESPACE, service=service)
-        self._pending = False
+        self._counts: Counter[Metric] = Counter()
+        self._log_sample = 1.0
         self._lateness: dict[Metric, list[timedelta]] = defaultdict(list)
         self._group: int | None = None
         self._ticks = 0  # of the watcher of `_group`
@@ -65,8 +72,11 @@ class Telemetry:
 
     def count(self, metric: Metric, value: int = 1) -> None:
         if value:
-            self._metrics.add_metric(name=metric, unit=MetricUnit.Count, value=value)
-            self._pending = True
+            self._counts[metric] += value
+
+    def sample(self, part: float) -> None:
+        """From now on, log only *part* (0 to 1) of the runs that succeed."""
+        self._log_sample = part
 
     def warn(self, what: str, why: Exception | str) -> None:
         """Log an error that resolves itself."""
@@ -156,7 +166,8 @@ class Telemetry:
         elif handled.outcome in (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT):
             self.count(Metric.FAILED)
         troubled = handled.quarantined or (run is not None and run.state is RunState.DEAD)
-        log = self.logger.error if troubled else self.logger.info
+        logs = self.logger
+        log = logs.error if troubled else logs.info if self._is_logged(handled) else logs.debug
         log(
             handled.reason,
             execution_id=run.key.execution_id if run else None,
@@ -166,18 +177,28 @@ class Telemetry:
             disposition=handled.disposition.value,
         )
 
+    def _is_logged(self, handled: Handled) -> bool:
+        """Whether the sample includes the run of *handled*: all that is done for it, or nothing."""
+        if handled.outcome is not AttemptOutcome.SUCCEEDED or handled.run is None:
+            return True
+        execution = handled.run.key.execution_id
+        return is_sampled(execution, self._log_sample)
+
     def flush(self) -> None:
         """Write the metrics that were counted since the last call."""
+        counts, self._counts = self._counts, Counter()
+        for metric, value in counts.items():
+            self._metrics.add_metric(name=metric, unit=MetricUnit.Count, value=value)
+        pending = bool(counts)
         for metric, values in self._lateness.items():
             for lateness in representatives(values, _VALUES):
                 self._metrics.add_metric(
                     name=metric, unit=MetricUnit.Milliseconds, value=_milliseconds(lateness)
                 )
-                self._pending = True
+                pending = True
         self._lateness.clear()
         self._flush_ticks()
-        if self._pending:
-            self._pending = False
+        if pending:
             self._metrics.flush_metrics()
 
     def _flush_ticks(self) -> None:
@@ -191,10 +212,32 @@ class Telemetry:
                 metric.add_dimension(name="group", value=str(self._group))
 
 
+_ROUTINE = frozenset({Metric.STARTED, Metric.SUCCEEDED})
+
+
 class WorkerTelemetry(Telemetry):
-    """Publishes after each message, because a worker lives long. Serializes its threads."""
+    """Publishes what needs attention at once, and the rest within *every*. Serializes its threads.
+    A worker that dies loses the counts of that time.
+    """
+
+    def __init__(self, service: str, *, every: timedelta = timedelta(seconds=10)) -> None:
+        super().__init__(service)
+        self._every = every
+        self._timer: threading.Timer | None = None
 
     def handled(self, handled: Handled) -> None:
         with self._turn:
             super().handled(handled)
-            self.flush()
+            if self._counts.keys() - _ROUTINE:
+                self.flush()
+            elif self._counts and self._timer is None:
+                self._timer = threading.Timer(self._every.total_seconds(), self.flush)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def flush(self) -> None:
+        with self._turn:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            super().flush()

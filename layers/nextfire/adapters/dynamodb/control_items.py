@@ -90,6 +90,8 @@ AUDIT: tuple[Field[Audit], ...] = (
     Field("since", INSTANT),
     Field("tenant", _STRING, get=lambda audit: audit.after and audit.after.tenant),
     Field("job_id", _STRING, get=lambda audit: audit.after and audit.after.job_id),
+    Field("end_tenant", _STRING, get=lambda audit: audit.end and audit.end.tenant),
+    Field("end_job_id", _STRING, get=lambda audit: audit.end and audit.end.job_id),
     Field("done", _BOOLEAN, required=True),
 )
 CONTROL_TABLE: tuple[Field[Any], ...] = (ID, *LEASE, *CURSOR, *TAKEN, *AUDIT)
@@ -98,6 +100,11 @@ encode_lease, _lease_of = encoder(LEASE), decoder(LEASE)
 encode_cursor, _cursor_of = encoder(CURSOR), decoder(CURSOR)
 encode_taken, _taken_of = encoder(TAKEN), decoder(TAKEN)
 encode_audit, _audit_of = encoder(AUDIT), decoder(AUDIT)
+
+
+def audit_id(part: int | None) -> str:
+    """The id of the audit, or of its *part* in progress."""
+    return "audit" if part is None else f"audit#{part}"
 
 
 def encode_id(text: str) -> Item:
@@ -164,7 +171,11 @@ def decode_taken(item: Mapping[str, Any], minute: datetime) -> int | None:
 def decode_audit(item: Mapping[str, Any]) -> Audit:
     try:
         fields = _audit_of(from_item(item))
-        after = [fields.pop(name) for name in ("tenant", "job_id") if name in fields]
-        return Audit(after=JobKey(*after) if after else None, **fields)
+        keys = [
+            [fields.pop(name) for name in names if name in fields]
+            for names in (("tenant", "job_id"), ("end_tenant", "end_job_id"))
+        ]
+        after, end = (JobKey(*key) if key else None for key in keys)
+        return Audit(after=after, end=end, **fields)
     except _INVALID:
         return BrokenAudit(MIN_INSTANT, done=True, raw=dict(item))

@@ -20,6 +20,7 @@ from nextfire.adapters.dynamodb.control_items import (
     BrokenLease,
     Cursor,
     TakenRuns,
+    audit_id,
     decode_audit,
     decode_cursor,
     decode_lease,
@@ -40,7 +41,6 @@ from nextfire.domain.ports.control import Lease
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_AUDIT_KEY = encode_id("audit")
 _REFUSED = "ConditionalCheckFailedException"
 _TRIES = 8  # attempts of a write that conflicts with other watchers' writes for the same tenant
 _SET_BACK = timedelta(days=1)
@@ -49,7 +49,7 @@ _AHEAD = timedelta(hours=1)
 
 class DynamoDbControlStore:
     """`ControlStore` on the table `control`: ``lease#<group>``, ``cursor#<shard>``, ``audit``,
-    ``runs#<tenant>``.
+    ``audit#<part>``, ``runs#<tenant>``.
 
     An item that does not decode does not stop a watcher. A broken lease has no holder: a watcher
     that sees it unchanged takes it over. A broken cursor is seeded again, see `seed_cursors`.
@@ -213,17 +213,16 @@ class DynamoDbControlStore:
             raise
         return True
 
-    def audit(self) -> Audit | None:
+    def audit(self, part: int | None = None) -> Audit | None:
+        key = encode_id(audit_id(part))
         with translated("read audit"):
-            answer = self._client.get_item(
-                TableName=self._table, Key=_AUDIT_KEY, ConsistentRead=True
-            )
+            answer = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True)
         return decode_audit(answer["Item"]) if "Item" in answer else None
 
-    def replace_audit(self, was: Audit | None, to: Audit) -> bool:
+    def replace_audit(self, was: Audit | None, to: Audit, part: int | None = None) -> bool:
         request: dict[str, Any] = {
             "TableName": self._table,
-            "Item": _AUDIT_KEY | encode_audit(to),
+            "Item": encode_id(audit_id(part)) | encode_audit(to),
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
         if was is None:

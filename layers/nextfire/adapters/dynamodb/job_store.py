@@ -22,6 +22,8 @@ from nextfire.adapters.dynamodb.job_items import (
     encode_key,
 )
 from nextfire.adapters.dynamodb.job_pause import pause_update
+from nextfire.adapters.dynamodb.job_removal import removal
+from nextfire.adapters.dynamodb.job_scan import COUNT, JobScan
 from nextfire.domain.change import CHANGED_BY
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import UndecodableError
@@ -35,9 +37,6 @@ from nextfire.domain.quotas import too_many_jobs
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_COUNT = "#"
-"""Prefix of a tenant's name in the partition of the tenant's job count. Tenant names do not start
-with it."""
 _TRIES = 6  # attempts of a write that conflicts with others on the same count
 _BETWEEN_TRIES = 0.1  # maximum seconds between attempts
 
@@ -57,6 +56,7 @@ class DynamoDbJobStore:
         self._table = table
         self._due_table = due_table
         self._shards = shards
+        self._all = JobScan(client, table)
 
     def create(
         self,
@@ -161,26 +161,10 @@ class DynamoDbJobStore:
         return found
 
     def scan(self, after: JobKey | None, *, limit: int) -> Scan:
-        request: dict[str, Any] = {
-            "TableName": self._table,
-            "ConsistentRead": True,
-            "Limit": limit,
-        }
-        if after is not None:
-            request["ExclusiveStartKey"] = encode_key(after)
-        with translated("scan jobs"):
-            answer = self._client.scan(**request)
-        jobs: list[Job] = []
-        unreadable: list[tuple[JobKey, str]] = []
-        for item in answer["Items"]:
-            if item["tenant"]["S"].startswith(_COUNT):
-                continue
-            try:
-                jobs.append(decode_job(item))
-            except UndecodableError as error:
-                unreadable.append((decode_key(item), str(error)))
-        last = answer.get("LastEvaluatedKey")
-        return Scan(jobs, unreadable, decode_key(last) if last else None)
+        return self._all.scan(after, limit=limit)
+
+    def skip(self, after: JobKey | None, number: int) -> JobKey | None:
+        return self._all.skip(after, number)
 
     def pause(self, job: Job, reason: str, now: datetime) -> bool:
         try:
@@ -242,6 +226,16 @@ class DynamoDbJobStore:
                 raise
             return dict(error.response.get("Item", {}))
         return None
+
+    def remove(self, job: Job) -> bool:
+        try:
+            with translated("remove job"):
+                self._client.delete_item(**removal(self._table, job))
+        except refused() as error:
+            if error_code(error) != "ConditionalCheckFailedException":
+                raise
+            return False
+        return True
 
     def counted(self, tenant: str) -> int:
         with translated("read count"):
@@ -342,4 +336,4 @@ def replacing(job: Job, table: str) -> dict[str, Any]:
 
 
 def _count_key(tenant: str) -> Item:
-    return encode_key(JobKey(_COUNT + tenant, _COUNT))
+    return encode_key(JobKey(COUNT + tenant, COUNT))

@@ -29,10 +29,8 @@ from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.instants import to_ms
 from nextfire.domain.replay import Replay
+from nextfire.domain.retention import RETENTION
 from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState, Trigger, Value
-
-RETENTION = timedelta(days=90)
-"""How long a record is kept after its last change; far longer than the queue's 14 days."""
 
 _MAX_COUNT = 10**15
 _SHA256_BYTES = 32
@@ -117,9 +115,9 @@ def _decode_attempts(items: list[dict[str, Any]], latest: int) -> tuple[Attempt,
 ATTEMPTS = Codec("L", lambda attempts: [{"M": encode_attempt(each)} for each in attempts], list)
 
 
-def expiry(now: datetime) -> int:
+def expiry(now: datetime, kept: timedelta = RETENTION) -> int:
     """`expires_at` of a record that is changed at *now*."""
-    return to_ms(now + RETENTION) // 1000
+    return to_ms(now + kept) // 1000
 
 
 def _changed_at(run: Run) -> datetime:
@@ -224,7 +222,7 @@ STEP: tuple[Field[Run], ...] = (
         "expires_at",
         INTEGER,
         EXECUTORS,
-        get=lambda run: expiry(_changed_at(run)),
+        get=lambda run: expiry(_changed_at(run), run.kept or RETENTION),
         decoded=False,
     ),
     Field("attention", TEXT, EXECUTORS, get=_attention, decoded=False),

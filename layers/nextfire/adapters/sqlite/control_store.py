@@ -16,6 +16,7 @@ from nextfire.adapters.dynamodb.control_items import (
     BrokenLease,
     Cursor,
     TakenRuns,
+    audit_id,
     decode_audit,
     decode_cursor,
     decode_lease,
@@ -35,7 +36,6 @@ from nextfire.domain.ports.control import Lease
 
 _SET_BACK = timedelta(days=1)
 _AHEAD = timedelta(hours=1)
-_AUDIT = "audit"
 
 
 class SqliteControlStore:
@@ -106,14 +106,15 @@ class SqliteControlStore:
         item = self._get("read taken runs", f"runs#{tenant}")
         return decode_taken(item or {}, minute) or 0
 
-    def audit(self) -> Audit | None:
-        item = self._get("read audit", _AUDIT)
+    def audit(self, part: int | None = None) -> Audit | None:
+        item = self._get("read audit", audit_id(part))
         return None if item is None else decode_audit(item)
 
-    def replace_audit(self, was: Audit | None, to: Audit) -> bool:
-        new = encode_id(_AUDIT) | encode_audit(to)
+    def replace_audit(self, was: Audit | None, to: Audit, part: int | None = None) -> bool:
+        name = audit_id(part)
+        new = encode_id(name) | encode_audit(to)
         with self._database.writing("replace audit") as connection:
-            item = CONTROL.get(connection, _AUDIT)
+            item = CONTROL.get(connection, name)
             if not _is_audit(item, was):
                 return item == new
             CONTROL.put(connection, new)

@@ -131,6 +131,16 @@ class SqliteJobStore:
                 unreadable.append((decode_key(item), str(found)))
         return Scan(jobs, unreadable, decode_key(items[limit - 1]) if len(items) > limit else None)
 
+    def skip(self, after: JobKey | None, number: int) -> JobKey | None:
+        position = after or JobKey("", "")
+        with self._database.reading("skip jobs") as connection:
+            row = connection.execute(
+                "SELECT tenant, job_id FROM jobs WHERE (tenant, job_id) > (?, ?) "
+                "ORDER BY tenant, job_id LIMIT 1 OFFSET ?",
+                (*position, number - 1),
+            ).fetchone()
+        return None if row is None else JobKey(*row)
+
     def pause(self, job: Job, reason: str, now: datetime) -> bool:
         paused = replace(
             job.paused(now, reason),
@@ -164,6 +174,16 @@ class SqliteJobStore:
                 "revision": int(there["revision"]["N"]) + 1,
             }
             JOBS.put(connection, _without(there, "counted", CHANGED_BY) | to_item(completed))
+            return True
+
+    def remove(self, job: Job) -> bool:
+        with self._database.writing("remove job") as connection:
+            there = _get(connection, job.key)
+            if not (
+                job.state.ended and _has(there, uid=job.uid, revision=job.revision, state=job.state)
+            ):
+                return False
+            JOBS.delete(connection, job.key)
             return True
 
     def counted(self, tenant: str) -> int:

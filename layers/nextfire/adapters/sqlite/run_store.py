@@ -30,7 +30,7 @@ _Change = Callable[[Run | None], Run | None]
 
 class SqliteRunStore:
     """`RunStore` in *database*. Due entries are stored in one of *shards* shards.
-    `remove_expired` removes records 90 days after their last change.
+    `remove_expired` removes records that have expired.
     """
 
     def __init__(self, database: Database, *, shards: int = 1) -> None:

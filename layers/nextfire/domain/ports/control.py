@@ -71,10 +71,12 @@ class ControlStore(Protocol):
         stored count that does not decode counts as 0.
         """
 
-    def audit(self) -> Audit | None:
-        """Return the latest audit, by a consistent read; None if there never was one."""
+    def audit(self, part: int | None = None) -> Audit | None:
+        """Return the latest audit, or its *part* (≥ 0) in progress, by a consistent read; None if
+        there never was one.
+        """
 
-    def replace_audit(self, was: Audit | None, to: Audit) -> bool:
-        """Replace the latest audit *was* with *to*. Of concurrent callers with the same *was*,
-        exactly one succeeds.
+    def replace_audit(self, was: Audit | None, to: Audit, part: int | None = None) -> bool:
+        """Replace the latest audit, or *part*, *was* with *to*. Of concurrent callers with the same
+        *was*, exactly one succeeds.
         """

@@ -91,6 +91,11 @@ class JobStore(Protocol):
         longer counts toward the quota.
         """
 
+    def remove(self, job: Job) -> bool:
+        """Remove *job*, which is in a final state, if its `uid` and `revision` are unchanged.
+        Returns False otherwise. The records of its runs stay.
+        """
+
     def counted(self, tenant: str) -> int:
         """Return the number of *tenant*'s counted jobs, by a consistent read.
 
@@ -101,4 +106,9 @@ class JobStore(Protocol):
     def scan(self, after: JobKey | None, *, limit: int) -> Scan:
         """Return up to *limit* (≥ 1) jobs of all tenants after the job *after*, by consistent
         reads, in an order that the store defines. *after* need not exist any longer.
+        """
+
+    def skip(self, after: JobKey | None, number: int) -> JobKey | None:
+        """Return the *number*-th (≥ 1) job after *after* in the order of `scan`; None if there are
+        fewer.
         """

@@ -19,7 +19,7 @@ class MemoryControlStore:
     def __init__(self) -> None:
         self.leases: dict[int, Lease] = {}
         self.moved: dict[int, tuple[datetime, int]] = {}
-        self.audited: Audit | None = None
+        self.audits: dict[int | None, Audit] = {}
         self.taken: dict[str, tuple[datetime, int]] = {}
         self._lost: set[int] = set()
         self._spoilt = 0
@@ -93,12 +93,12 @@ class MemoryControlStore:
         """Make the item of *tenant* undecodable."""
         self.taken.pop(tenant, None)
 
-    def audit(self) -> Audit | None:
-        return self.audited
+    def audit(self, part: int | None = None) -> Audit | None:
+        return self.audits.get(part)
 
-    def replace_audit(self, was: Audit | None, to: Audit) -> bool:
+    def replace_audit(self, was: Audit | None, to: Audit, part: int | None = None) -> bool:
         with self._lock:
-            if self.audited != was:
-                return self.audited == to
-            self.audited = to
+            if self.audits.get(part) != was:
+                return self.audits.get(part) == to
+            self.audits[part] = to
             return True

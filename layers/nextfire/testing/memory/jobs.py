@@ -147,6 +147,12 @@ class MemoryJobStore:
             page[-1] if len(keys) > limit else None,
         )
 
+    def skip(self, after: JobKey | None, number: int) -> JobKey | None:
+        scan = self.scan(after, limit=number)
+        keys = [*(job.key for job in scan.jobs), *(key for key, _ in scan.unreadable)]
+        keys.sort(key=lambda key: (key.tenant, key.job_id))
+        return keys[-1] if len(keys) == number else None
+
     def pause(self, job: Job, reason: str, now: datetime) -> bool:
         with self._lock:
             there = self.items.get(job.key)
@@ -184,6 +190,16 @@ class MemoryJobStore:
                     updated_at=cut(now),
                 )
             )
+            return True
+
+    def remove(self, job: Job) -> bool:
+        with self._lock:
+            there = self.items.get(job.key)
+            if there is None or (there.uid, there.revision) != (job.uid, job.revision):
+                return False
+            if not there.state.ended:
+                return False
+            del self.items[job.key]
             return True
 
     def _write(self, job: Job, entry: DueEntry | None, now: datetime) -> None:

@@ -1,0 +1,60 @@
+"""How long records of runs and ended jobs are kept."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from nextfire.domain.job import Job
+from nextfire.domain.run import RunState
+
+RETENTION = timedelta(days=90)
+"""How long a record is kept after its last change, unless a shorter time is allowed."""
+MIN_RETENTION = timedelta(days=15)
+"""Minimum retention: a queue holds a message for 14 days, and the record of an ended run keeps its
+message from starting it again."""
+MAX_RETENTION = timedelta(days=3_650)
+
+
+class RunRetention(BaseModel):
+    """How long the records of ended runs are kept, by outcome."""
+
+    model_config = ConfigDict(
+        defer_build=True,
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+    )
+
+    succeeded: Annotated[timedelta, Field(ge=MIN_RETENTION, le=MAX_RETENTION)] = timedelta(days=30)
+    """SUCCEEDED runs."""
+    dead: Annotated[timedelta, Field(ge=MIN_RETENTION, le=MAX_RETENTION)] = RETENTION
+    """DEAD runs."""
+
+    def of(self, job: Job, state: RunState) -> timedelta:
+        """How long the record of a run of *job* that ended in *state* is kept.
+
+        In a sequence at least `RETENTION`: parents and children decide by each other's records, up
+        to 80 days later.
+        """
+        kept = {RunState.SUCCEEDED: self.succeeded, RunState.DEAD: self.dead}.get(state, RETENTION)
+        in_sequence = bool(job.children or job.definition.after)
+        return max(kept, RETENTION) if in_sequence else kept
+
+    @property
+    def longest(self) -> timedelta:
+        """After this time, no run has a record."""
+        return max(self.succeeded, self.dead, RETENTION)
+
+    @property
+    def shortest(self) -> timedelta:
+        """After this time, a run without a record may have had one."""
+        return min(self.succeeded, self.dead, RETENTION)
+
+
+DEFAULT_RETENTION = RunRetention.model_construct()

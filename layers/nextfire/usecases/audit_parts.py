@@ -1,0 +1,131 @@
+"""Divides an audit among several auditors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from itertools import takewhile
+from typing import Protocol
+
+from nextfire.domain.audit import MAX_SEGMENTS, Audit
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.ids import JobKey
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.control import ControlStore
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.pages import Scan
+from nextfire.usecases.audit_report import AuditReport
+
+PART = 10_000
+"""Jobs of a part: some three minutes of work."""
+_TRIES = 20
+
+
+class Auditor(Protocol):
+    """What `AuditJobs` does for parts."""
+
+    def begin(self, report: AuditReport, *, restart: bool) -> Audit | None: ...
+    def proceed(
+        self, audit: Audit, until: datetime, part: int | None = None
+    ) -> Iterator[AuditReport]: ...
+
+
+class AuditParts:
+    """The auditors of *segments* segments, which take parts of one audit, each of *part* jobs, one
+    after the other.
+
+    The audit has the position up to which parts are taken. A segment stores its part before it
+    moves that position: if it dies in between, or another segment is faster, a part is visited
+    twice, which does no harm. With one segment, the audit has the position of the last visit.
+    """
+
+    def __init__(
+        self,
+        auditor: Auditor,
+        jobs: JobStore,
+        control: ControlStore,
+        clock: Clock,
+        *,
+        segments: int,
+        part: int,
+    ) -> None:
+        self._auditor = auditor
+        self._jobs = jobs
+        self._control = control
+        self._clock = clock
+        self._segments = segments
+        self._part = part
+
+    def continue_audit(
+        self, until: datetime, *, segment: int, restart: bool
+    ) -> Iterator[AuditReport]:
+        """Continue the parts of *segment*, and take further ones, as `AuditJobs.continue_audit`.
+        Parts that segments left when their number was reduced are continued too.
+        """
+        report = AuditReport()
+        try:
+            for number in range(segment, MAX_SEGMENTS, self._segments):
+                part = self._control.audit(number)
+                if part is not None and not part.done:
+                    yield from self._auditor.proceed(part, until, number)
+                    if not _is_done(self._control.audit(number)):
+                        return
+            while self._clock.now() < until:
+                taken = self._take(segment, report, restart=restart)
+                if taken is None:
+                    break
+                restart = False
+                yield from self._auditor.proceed(taken, until, segment)
+                if not _is_done(self._control.audit(segment)):
+                    return
+        except UnavailableError as error:
+            report.notes.append(str(error))
+        yield report
+
+    def _take(self, segment: int, report: AuditReport, *, restart: bool) -> Audit | None:
+        """Take the next part of the audit; None if nothing is left, or another auditor has
+        *segment*.
+
+        Raises:
+            UnavailableError: A store did not answer.
+        """
+        audit = self._auditor.begin(report, restart=restart)
+        for _ in range(_TRIES):
+            if audit is None or audit.done:
+                report.done = True
+                return None
+            end = self._jobs.skip(audit.after, self._part)
+            was, part = self._control.audit(segment), replace(audit, end=end)
+            if not self._control.replace_audit(was, part, segment):
+                report.notes.append(f"another auditor has segment {segment}")
+                return None
+            if self._control.replace_audit(audit, audit.moved(end)):
+                return part
+            # Another segment has taken this part: it needs no second visit.
+            self._control.replace_audit(part, part.moved(None), segment)
+            audit = self._control.audit()
+        return None
+
+
+def _is_done(part: Audit | None) -> bool:
+    return part is None or part.done
+
+
+def up_to(end: JobKey | None, scan: Scan) -> Scan:
+    """The part of *scan* up to the job *end*, which may be gone by now; None: all of it. It has no
+    `last` if it reaches *end*.
+    """
+    if end is None:
+        return scan
+
+    def is_before(key: JobKey) -> bool:
+        # Keys of different tenants are in an order that only the store knows.
+        return key.tenant != end.tenant or key.job_id < end.job_id
+
+    keys = [*(job.key for job in scan.jobs), *(key for key, _ in scan.unreadable)]
+    if all(is_before(key) for key in keys):
+        return scan
+    ordered = [*takewhile(lambda job: is_before(job.key), scan.jobs)]
+    last = next((job for job in scan.jobs if job.key == end), None)
+    return Scan([*ordered, last] if last else ordered, scan.unreadable, None)
