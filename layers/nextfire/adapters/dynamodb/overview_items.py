@@ -25,7 +25,7 @@ OVERVIEW_TABLE: tuple[Field[Any], ...] = (
     Field("steps", Codec("B", bytes, bytes), decoded=False),
     *(Field(name, INTEGER, decoded=False) for name in ("seen_ms", "written_ms", "expires_at")),
     Field("snapshot", TEXT, decoded=False),
-    *(Field(name, INTEGER, decoded=False) for name in ("parts", "since_ms")),
+    *(Field(name, INTEGER, decoded=False) for name in ("parts", "since_ms", "next_ms")),
     *(Field(name, INTEGER, decoded=False) for name in ("begins_ms", "folded_ms")),
 )
 """All attributes of the table."""
@@ -37,7 +37,7 @@ HEAD = "head"
 _FORMAT = 1
 _MAX_BYTES = 16 * 1024 * 1024
 _INVALID = (LookupError, TypeError, ValueError, zlib.error)
-_HEAD = ("parts", "since_ms", "begins_ms", "seen_ms", "folded_ms")
+_HEAD = ("parts", "since_ms", "next_ms", "begins_ms", "seen_ms", "folded_ms")
 
 
 def pack(steps: Sequence[Step]) -> bytes:
