@@ -727,6 +727,22 @@ def test_a_rebuild_forgets_open_runs_without_a_record(stream: Stream) -> None:
     assert stream.overview.counts(TENANT, NOON)[0].open[RunState.RUNNING] == 1
 
 
+def test_an_open_run_is_kept_as_long_as_its_record(stream: Stream) -> None:
+    gone, there = keys(2)
+    stream.write(started(gone, NOON))
+    stream.write(started(there, NOON))
+    stream.deliver()
+    del stream.runs.items[gone]
+    for days in (50, 50, 500):
+        stream.clock.advance(timedelta(days=days))
+        run = started(run_key(job_id="other"), stream.clock.now())
+        stream.write(ended(run, stream.clock.now()))
+        stream.deliver()
+
+    assert stream.overview.counts(TENANT, NOON)[0].open[RunState.RUNNING] == 1
+    assert [run.key for run in stream.listed(RunState.RUNNING)] == [there]
+
+
 def test_a_rebuild_holds_a_bounded_part_of_the_records(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,8 +40,10 @@ END_MS = 10**13 - 1
 """After all windows, in the year 2286: the last instant of 13 digits."""
 _PART_BYTES = 40 * 1024
 """Usual size of a part of a snapshot."""
-_FORGOTTEN = timedelta(days=400)
-"""An open run without a step for this long has lost its record, which expires earlier."""
+_OLD = timedelta(days=90)
+"""Records of runs that have not ended are kept this long at least: the record of an open run
+without a step for longer may have expired.
+"""
 _TRIES = 20
 
 
@@ -162,10 +164,10 @@ class ProjectRuns:
             if there is None:
                 continue
             now = self._clock.now()
-            checked = {step.run for step in more}
+            old = [step for step in still_open(there.steps) if step.at_ms < to_ms(now - _OLD)]
+            checked = {step.run for step in (*more, *old)}
             steps = [step for step in there.steps if step.run not in checked]
-            steps += self._current(tenant, more)
-            oldest = to_ms(now - _FORGOTTEN)
+            steps += self._current(tenant, [*more, *old])
             to = Head(
                 secrets.token_hex(8),
                 0,
@@ -175,8 +177,7 @@ class ProjectRuns:
                 there.seen_ms,
                 to_ms(now),
             )
-            kept = [step for step in still_open(steps) if step.at_ms >= oldest]
-            if self._store.replace_head(tenant, was, to, kept):
+            if self._store.replace_head(tenant, was, to, still_open(steps)):
                 self._written[tenant] = 0
                 self._note_loss(tenant, was, there)
                 return

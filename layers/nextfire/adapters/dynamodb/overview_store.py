@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.clients import chunks
@@ -14,6 +15,7 @@ from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.overview_items import (
     HEAD,
     OVERVIEW_TABLE,
+    RETENTION,
     decode_head,
     decode_segment,
     encode_head,
@@ -40,14 +42,15 @@ _AFTER = "~"
 
 
 class DynamoDbSegmentStore:
-    """`SegmentStore` on the table `overview`."""
+    """`SegmentStore` on the table `overview`. *kept*: how long items are kept."""
 
-    def __init__(self, client: DynamoDBClient, *, table: str) -> None:
+    def __init__(self, client: DynamoDBClient, *, table: str, kept: timedelta = RETENTION) -> None:
         self._client = client
         self._table = table
+        self._kept = kept
 
     def add(self, tenant: str, segments: Sequence[Segment]) -> int:
-        found = [encode_segment(tenant, each) for each in segments]
+        found = [encode_segment(tenant, each, self._kept) for each in segments]
         self._write([{"PutRequest": {"Item": item}} for item, _ in found])
         return sum(size for _, size in found)
 
@@ -117,7 +120,7 @@ class DynamoDbSegmentStore:
     ) -> bool:
         parts = chunks([*steps], MAX_STEPS)
         to = replace(to, parts=len(parts))
-        items = snapshot_items(tenant, to, parts)
+        items = snapshot_items(tenant, to, parts, self._kept)
         self._write([{"PutRequest": {"Item": item}} for item in items])
         if not self._put_head(tenant, was, to):
             self._forget(tenant, to)
@@ -127,7 +130,7 @@ class DynamoDbSegmentStore:
         return True
 
     def _put_head(self, tenant: str, was: Head | BrokenHead | None, to: Head) -> bool:
-        item = encode_head(tenant, to)
+        item = encode_head(tenant, to, self._kept)
         try:
             with translated("replace the head of the overview"):
                 self._client.put_item(
