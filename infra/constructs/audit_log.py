@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from aws_cdk import Annotations
+from aws_cdk import Annotations, Duration
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -14,6 +14,8 @@ from infra.settings import Settings
 from nextfire.domain.change import CHANGED_BY
 
 _BATCH = 100
+_WINDOW = Duration.seconds(5)
+"""Fewer, larger objects."""
 _HAS_CHANGED_BY = {CHANGED_BY: {"S": lambda_.FilterRule.exists()}}
 """A request changed the item."""
 
@@ -48,6 +50,7 @@ class AuditLogFeed(Construct):
                 stream_arn=table.table_stream_arn,
                 failures=self.failures,
                 batch=_BATCH,
+                window=_WINDOW,
                 # Of `keys` all writes: a key that was created without a request is an event, too.
                 new_image=None if name == "keys" else _HAS_CHANGED_BY,
             )

@@ -14,9 +14,6 @@ from infra.constructs.pool import encrypted
 from infra.settings import Settings, StackTarget
 
 _READ_STREAM = ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")
-_BATCHING_WINDOW = Duration.seconds(5)
-"""How long Lambda collects records before it invokes the function: fewer, larger objects and items.
-What is derived from them lags that much."""
 _MAX_RECORD_AGE = Duration.hours(6)
 """Maximum age of a record that fails: outages up to that long lose none. The stream keeps records
 for 24 hours, so 18 hours are left to inspect it."""
@@ -46,11 +43,12 @@ def feed(
     stream_arn: str,
     failures: sqs.Queue,
     batch: int,
+    window: Duration,
     new_image: dict[str, Any] | None,
     **options: Any,  # noqa: ANN401 — properties of the event source
 ) -> None:
     """Invoke *function* with up to *batch* records of a stream whose new items match *new_image*,
-    or with all.
+    or with all. *window*: how long Lambda collects records before it invokes the function.
     """
     grants.allow(function.role, grants.dynamodb(*_READ_STREAM), stream_arn)
     source = lambda_.CfnEventSourceMapping(
@@ -60,7 +58,7 @@ def feed(
         event_source_arn=stream_arn,
         starting_position="TRIM_HORIZON",
         batch_size=batch,
-        maximum_batching_window_in_seconds=int(_BATCHING_WINDOW.to_seconds()),
+        maximum_batching_window_in_seconds=int(window.to_seconds()),
         bisect_batch_on_function_error=True,
         maximum_retry_attempts=-1,
         maximum_record_age_in_seconds=int(_MAX_RECORD_AGE.to_seconds()),

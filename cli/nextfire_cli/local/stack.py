@@ -28,7 +28,7 @@ from nextfire.client import ClientError as NextfireClientError
 from nextfire.client import folder
 from nextfire_cli.local.api_key import provide_key
 from nextfire_cli.local.cdk import inherited_environment, installed_cdk
-from nextfire_cli.local.emulator_notes import PURPOSE, left_behind
+from nextfire_cli.local.emulator_notes import EMULATOR, PURPOSE, left_behind
 from nextfire_cli.local.processes import (
     Processes,
     ProcessRecord,
@@ -189,6 +189,8 @@ class LocalStack:
             records = self._processes.recorded()
             emulators = [record for record in records if record.name in {"ministack", STAND_IN}]
             others = [record for record in records if record not in emulators]
+            if any(record.name == EMULATOR and not record.alive for record in records):
+                self._died_file.touch()  # the next start says what was lost
             # Processes that end from here on are not `casualties`.
             self._info_file.unlink(missing_ok=True)
             # Workers first: they need the queue to hand their runs back.
@@ -207,8 +209,8 @@ class LocalStack:
         self.stop()
         for each in (self._data, self._logs, self._state / "cdk.out", self._state / "aws"):
             shutil.rmtree(each, ignore_errors=True)
-        self._port_file.unlink(missing_ok=True)
-        self._key_file.unlink(missing_ok=True)
+        for file in (self._port_file, self._key_file, self._died_file):
+            file.unlink(missing_ok=True)
 
     def status(self) -> StackInfo | None:
         """The running stack, or None if it does not run or lost one of its processes.
@@ -285,6 +287,11 @@ class LocalStack:
         return self._state / "port"
 
     @property
+    def _died_file(self) -> Path:
+        """Exists if the emulator died while the stack ran, and no start has reported it."""
+        return self._state / "emulator-died"
+
+    @property
     def _key_file(self) -> Path:
         return self._state / "api-key"
 
@@ -315,6 +322,9 @@ class LocalStack:
             lock, self._lock = self._lock, None  # `stop` would release it
             self.stop()
             self._lock = lock
+        elif self._died_file.exists():
+            report(left_behind(self._data, []))
+        self._died_file.unlink(missing_ok=True)
         self._territory.mkdir(parents=True, exist_ok=True)
         self._choose_port()
         report(f"starting MiniStack on {_HOST}:{self._port}")
