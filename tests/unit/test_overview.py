@@ -453,6 +453,41 @@ def test_a_snapshot_of_another_projector_is_not_overwritten(
     assert {run.key for run in stream.listed(RunState.RUNNING)} == {first, second}
 
 
+@pytest.mark.parametrize("held_back", [1, 2])
+def test_a_batch_that_is_written_while_a_snapshot_is_made_is_not_lost(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, held_back: int
+) -> None:
+    """The snapshot was read before the batch was written. Held back since before, or after, the
+    start of the segments that follow the snapshot.
+    """
+    slow, *others = keys(5)
+    late: list[Seen] = []
+    for number, key in enumerate(others[:3]):
+        stream.write(ended(started(key, stream.clock.now()), stream.clock.now()))
+        stream.deliver()
+        if number == held_back:
+            stream.write(started(slow, stream.clock.now()))
+            late, stream.pending = stream.pending, []
+        stream.clock.advance(FOLD_EVERY)
+    other = ProjectRuns(stream.store, stream.runs, stream.clock)
+    monkeypatch.setattr(other, "_is_due", lambda *_: False)
+    replace_head = stream.store.replace_head
+    done: list[bool] = []
+
+    def meddle(*given: Any) -> bool:
+        if not done:
+            done.append(True)
+            other.apply(late)
+        return replace_head(*given)
+
+    monkeypatch.setattr(stream.store, "replace_head", meddle)
+    stream.write(ended(started(others[3], stream.clock.now()), stream.clock.now()))
+    stream.deliver()
+
+    assert done
+    assert [run.key for run in stream.listed(RunState.RUNNING)] == [slow]
+
+
 def test_a_projector_that_always_loses_asks_for_its_records_again(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
