@@ -49,7 +49,7 @@ _WINDOW = timedelta(seconds=9)
 _BATCH = 1000
 _CALL_S, _MEGABYTE_S = 0.01, 0.03
 """How long a request takes, and in addition for each MB."""
-_CALLS = 200
+_CALLS = 100
 _PAGE = 50
 _LONG = 5000
 """Of this many runs one has not ended."""
