@@ -9,35 +9,43 @@ MIN_UNRESERVED = 100
 WATCHERS_PER_GROUP = 3
 """One holds the lease, one stands by, and one ends while its successor starts."""
 _API = 2
+_PROJECTOR = 5
+"""Without a limit, Lambda invokes it once for each shard of the stream of the table `runs`."""
+_SMALL_PROJECTOR = 1  # its batches are short, and it may lag
 _OTHERS = 2  # authorizer, auditor and audit log: short or rare
 _MIN_POOL = 2  # of an event source mapping
 _API_SHARE = 10  # the API gets a tenth of a large account
+_PROJECTOR_SHARE = 50
 
 
 @dataclass(frozen=True)
 class Shares:
-    """`watcher` and `api`: reserved concurrency; None: the account is too small to reserve any.
-    `pool`: maximum concurrency of each Lambda pool; its own setting may be lower.
+    """`watcher`, `api` and `projector`: reserved concurrency, which is also their limit; None: the
+    account is too small to reserve any. `pool`: maximum concurrency of each Lambda pool; its own
+    setting may be lower.
     """
 
     watcher: int | None
     api: int | None
+    projector: int | None
     pool: int
 
 
 def share(account: int, *, groups: int, pools: int) -> Shares:
     """Divide *account*, its concurrent executions, among the functions of a stack with *groups*
-    watcher groups and *pools* pools on Lambda, so that executors never stop the watcher or the API.
+    watcher groups and *pools* pools on Lambda, so that executors and the projector never stop the
+    watcher or the API.
 
     Raises:
         ValueError: It does not suffice.
     """
     watcher = WATCHERS_PER_GROUP * groups
     api = max(_API, account // _API_SHARE)
-    if account >= watcher + api + MIN_UNRESERVED:
-        left = account - watcher - api - _OTHERS
-        return Shares(watcher, api, max(left // max(pools, 1), _MIN_POOL))
-    left = account - watcher - _API - _OTHERS
+    projector = max(_PROJECTOR, account // _PROJECTOR_SHARE)
+    if account >= watcher + api + projector + MIN_UNRESERVED:
+        left = account - watcher - api - projector - _OTHERS
+        return Shares(watcher, api, projector, max(left // max(pools, 1), _MIN_POOL))
+    left = account - watcher - _API - _SMALL_PROJECTOR - _OTHERS
     each = max(left // max(pools, 1), _MIN_POOL)
     needed = watcher + 1 + _MIN_POOL * pools
     if needed > account:
@@ -47,4 +55,4 @@ def share(account: int, *, groups: int, pools: int) -> Shares:
             "Lambda (code L-B99A9384) and set accountConcurrency to it, or use fewer groups, or "
             'pools with "executor": "worker"'
         )
-    return Shares(None, None, each)
+    return Shares(None, None, None, each)

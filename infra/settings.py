@@ -241,9 +241,9 @@ class Settings(StrictSettings):
     `NEXTFIRE_AWS_CLIENT`."""
     account_concurrency: Annotated[int, Field(ge=10, le=1_000_000)] = 10
     """The quota "Concurrent executions" of Lambda in this account and region, which new accounts
-    have: 10. Show yours with `aws lambda get-account-settings`. From about 115, watcher and API
-    reserve a part; in smaller accounts, the concurrency of Lambda pools is limited so that enough
-    remains for them. Other functions of the account are not counted."""
+    have: 10. Show yours with `aws lambda get-account-settings`. From about 120, watcher, API and
+    projector reserve a part; in smaller accounts, the concurrency of Lambda pools is limited so
+    that enough remains for them. Other functions of the account are not counted."""
     alarm_topic_arn: str | None = None
     """The SNS topic that the alarms notify. Default: none, or a new one if `alarmEmail` is set."""
     alarm_email: Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+$")] | None = None

@@ -34,7 +34,9 @@ from infra.settings import Auth, Settings, StackTarget
 _API_TIMEOUT = LAMBDA_LIMIT / 30  # API Gateway returns 503 after 30 s anyway
 _AUDIT_LOG_TIMEOUT = timedelta(seconds=60)
 _AUDIT_LOG_MEMORY = 512
-_PROJECTOR_TIMEOUT = LAMBDA_LIMIT  # for a rebuild; a batch takes less than a second
+_PROJECTOR_TIMEOUT = timedelta(minutes=2)
+"""Of each call of a rebuild. A batch takes less than a second; one that hangs holds a concurrent
+execution of the account."""
 _AUTHORIZER_TIMEOUT = timedelta(seconds=8)  # API Gateway waits up to 10 s
 
 
@@ -392,6 +394,7 @@ class NextfireStack(Stack):
             key=self._key,
             memory=self._settings.projector_memory,
             timeout=_PROJECTOR_TIMEOUT,
+            reserved=self._shares.projector if self._shares else None,
             environment=self._tables("runs", "overview"),
         )
         allow(

@@ -1,5 +1,6 @@
 """Direct use of AWS by the command: credentials, stack outputs, keys, dead letters."""
 
+import json
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import boto3
+from botocore.config import Config
 from botocore.credentials import (
     AssumeRoleCredentialFetcher,
     CredentialResolver,
@@ -267,6 +269,27 @@ class Account:
                 secrets.put_secret_value(SecretId=name, SecretString=value)
         except (BotoCoreError, ClientError) as error:
             raise CliError(f"{name} cannot be stored: {error}.") from error
+
+    def invoke(self, function: str, event: dict[str, Any]) -> dict[str, Any]:
+        """Invoke *function*, wait up to 15 minutes, and return its response.
+
+        Raises:
+            CliError: It failed, or AWS refused or did not respond.
+        """
+        remedy = (
+            "Your credentials need lambda:InvokeFunction. Repeat the command: it adds what is left."
+        )
+        patient = Config(read_timeout=15 * 60, retries={"total_max_attempts": 1})
+        client = self._session.client("lambda", endpoint_url=self._endpoint, config=patient)
+        try:
+            answer = client.invoke(FunctionName=function, Payload=json.dumps(event).encode())
+            found: dict[str, Any] = json.loads(answer["Payload"].read())
+        except (BotoCoreError, ClientError) as error:
+            raise CliError(f"{function} cannot be invoked: {error}.", remedy) from error
+        if "FunctionError" in answer:
+            problem = found.get("errorMessage", answer["FunctionError"])
+            raise CliError(f"{function} failed: {problem}.", "Read its log, and try again.")
+        return found
 
     def environment(self) -> dict[str, str]:
         """The environment variables for SDKs."""

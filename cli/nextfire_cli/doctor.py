@@ -10,10 +10,13 @@ from importlib.util import find_spec
 
 import typer
 
+from nextfire import Client
 from nextfire.client.errors import ApiError
 from nextfire.client.version import version
+from nextfire.domain.instants import isoformat
 from nextfire_cli import render, session
 from nextfire_cli.errors import CliError
+from nextfire_cli.run_reindex import INCOMPLETE
 from nextfire_cli.session import Session
 
 _MOST_SKEW = timedelta(seconds=30)
@@ -114,6 +117,23 @@ def _connection(caller: Session) -> Iterator[Finding]:
         yield Finding("credentials", Verdict.OK, "accepted")
     except ApiError as error:
         yield _problem("credentials", error)
+        return
+    yield from _overview(client)
+
+
+def _overview(client: Client) -> Iterator[Finding]:
+    """Nothing if the key may not read it."""
+    try:
+        begins_at = client.get_overview(minutes=1).overview.begins_at
+    except ApiError:
+        return
+    if begins_at is not None:
+        yield Finding(
+            "overview",
+            Verdict.NOTE,
+            f"lacks runs that have not changed since {isoformat(begins_at)}",
+            INCOMPLETE,
+        )
 
 
 def _parts(parts: dict[str, dict[str, object]]) -> Iterator[Finding]:

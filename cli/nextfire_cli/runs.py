@@ -19,6 +19,7 @@ from nextfire_cli.durations import moment
 from nextfire_cli.flag_kinds import one_of
 from nextfire_cli.run_cancel import cancel
 from nextfire_cli.run_redrive import Reason, redrive
+from nextfire_cli.run_reindex import INCOMPLETE, reindex
 from nextfire_cli.run_tree import tree
 from nextfire_cli.session import Session
 from nextfire_cli.waiting import UNDER_WAY, ended, exit_by_outcome
@@ -149,8 +150,8 @@ def _list_some(
     begins_at = freshness.get("overview", {}).get("beginsAt")
     if begins_at is not None and begins_at > (asked["from"] or isoformat(now - _DAY)):
         caller.say(
-            f"Runs that have not changed since {begins_at} are not listed: the overview of runs"
-            " began then. List a job's runs, or rebuild the overview (docs/operate/runbook.md)."
+            f"Runs that have not changed since {begins_at} may be missing: the overview of runs"
+            f" began then. {INCOMPLETE}"
         )
 
 
@@ -250,6 +251,7 @@ def replay(
 
 
 app.command()(redrive)
+app.command()(reindex)
 
 
 def changes(

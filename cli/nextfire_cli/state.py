@@ -15,6 +15,7 @@ from nextfire.domain.run import RunState
 from nextfire_cli import render, session
 from nextfire_cli.documents import Document, first
 from nextfire_cli.errors import CliError
+from nextfire_cli.run_reindex import INCOMPLETE
 from nextfire_cli.session import Session
 
 _STATUS = {"endpoint", "aws_endpoint", "scripts_bucket", "pools", "processes"}
@@ -53,6 +54,11 @@ def status(context: typer.Context) -> None:
     else:
         found |= _overview(caller) or _failures(caller)
     caller.show(found, render.health(found))
+    if begins_at := found.get("activity", {}).get("beginsAt"):
+        caller.say(
+            f"Running and waiting runs may be more: the overview lacks those that have not changed "
+            f"since {begins_at}. {INCOMPLETE}"
+        )
     if wrong:
         caller.say("\n".join(f"Not on time: {problem}." for problem in wrong))
         raise typer.Exit(1)

@@ -42,8 +42,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     seen, undecodable = steps_in(records)
     projector = _project_runs()
     failed = {*projector.apply(seen)}
-    if projector.undecodable:
-        telemetry.logger.error("snapshots do not decode", problems=projector.undecodable)
+    if projector.lost:
+        telemetry.logger.error("open runs were lost: rebuild the overview", problems=projector.lost)
+        projector.lost.clear()
     if undecodable:
         telemetry.logger.error("stream records do not decode", records=undecodable)
     telemetry.logger.info("projected", records=len(records), steps=len(seen), failed=len(failed))

@@ -8,7 +8,9 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
+from nextfire.adapters.dynamodb.overview_items import HEAD, encode_key, partition
 from nextfire.adapters.dynamodb.overview_store import DynamoDbSegmentStore
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import to_ms
@@ -116,4 +118,24 @@ class Rebuild(ProjectBatch):
             stack.answered = done.runs
 
 
-OVERVIEW_FLOWS: list[Flow] = [ProjectBatch(), ProjectLate(), Rebuild()]
+class ProjectBroken(ProjectBatch):
+    """The head does not decode: a batch replaces it, and a rebuild adds the runs that were open."""
+
+    name = "projector: a head that does not decode"
+
+    def prepare(self, stack: Stack) -> None:
+        super().prepare(stack)
+        self.clock.advance(_HOUR)
+        key: dict[str, Any] = encode_key(partition("acme", HEAD), HEAD)
+        stack.system.database.put_item(TableName=stack.system.overview_table, Item=key)
+
+    def check(self, stack: Stack) -> None:
+        while stack.answered is None:
+            self.act(stack)
+        scan = MemoryRunScan(self.records, 2)
+        rebuild = RebuildOverview(scan, self.store(stack), self.records, self.clock)
+        rebuild.run(self.clock.now() + _HOUR)
+        super().check(stack)
+
+
+OVERVIEW_FLOWS: list[Flow] = [ProjectBatch(), ProjectLate(), Rebuild(), ProjectBroken()]

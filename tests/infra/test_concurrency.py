@@ -41,7 +41,7 @@ def test_a_new_account_keeps_enough_for_watcher_and_api(template: Template) -> N
 def test_a_large_account_reserves_for_watcher_and_api(tmp_path: Path) -> None:
     template = synthesize(tmp_path, {"accountConcurrency": 1000})[2]
 
-    assert reserved(template) == {"watcher": 3, "api": 100}
+    assert reserved(template) == {"watcher": 3, "api": 100, "projector": 20}
     assert executors_at_most(template) == [50]
 
 
@@ -55,11 +55,13 @@ def test_executors_never_use_it_up(account: int, groups: int, pools: int) -> Non
         assert 3 * groups + 2 * pools >= account
         return
     others = account - shares.pool * pools
-    if shares.watcher is not None and shares.api is not None:
-        assert account - shares.watcher - shares.api >= MIN_UNRESERVED
-        assert others >= shares.watcher + shares.api or shares.pool == 2
+    if shares.watcher is not None and shares.api is not None and shares.projector is not None:
+        parts = shares.watcher + shares.api + shares.projector
+        assert account - parts >= MIN_UNRESERVED
+        assert others >= parts or shares.pool == 2
     else:
         assert others > 3 * groups, "the watchers and one request"
+        assert others >= 3 * groups + 3 or shares.pool == 2, "and a batch of the projector"
 
 
 def test_an_account_that_is_too_small_is_rejected_with_the_setting_to_change() -> None:

@@ -247,14 +247,17 @@ def _use_up_partition(system: Deployment, message: RunMessage) -> None:
     ("shared", "stops"),
     [
         pytest.param(lambda: share(10, groups=1, pools=1), False, id="as-is"),
-        pytest.param(lambda: Shares(None, None, pool=50), True, id="planted"),
+        pytest.param(lambda: Shares(None, None, None, pool=50), True, id="planted"),
     ],
 )
 def test_executors_that_use_up_the_account(shared: Callable[[], Shares], *, stops: bool) -> None:
-    """In an account with 10 executions, executors leave enough for watchers and the API."""
+    """In an account with 10 executions, executors leave enough for watchers, the API and a batch
+    of the projector.
+    """
     tested = bench("concurrency")
     executors = [("lambda", "RequestResponse", {"n": n}) for n in range(shared().pool)]
     others: list[Any] = [("lambda", "RequestResponse", {"watcher": n}) for n in range(3)]
     others += [("lambda", "RequestResponse", {"api": n}) for n in range(2)]
+    others += [("lambda", "RequestResponse", {"projector": 0})]
     answers = tested.calls(*executors, *others)
     assert any(answer.status == 429 for answer in answers[len(executors) :]) == stops

@@ -5,6 +5,7 @@ dies; in the end the overview lists the records, and so does one that is rebuilt
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -12,7 +13,7 @@ from itertools import count
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import from_ms, to_ms
-from nextfire.domain.overview import Seen, Segment, step_of
+from nextfire.domain.overview import OPEN, BrokenHead, Seen, Segment, step_of
 from nextfire.domain.ports.overview import StepFilter
 from nextfire.domain.run import Run
 from nextfire.testing.memory.runs import MemoryRunStore
@@ -33,12 +34,13 @@ class _FailingStore(MemorySegmentStore):
     def __init__(self, dice: random.Random) -> None:
         super().__init__()
         self._dice = dice
+        self.fails = _DIES
 
     def add(self, tenant: str, segments: Sequence[Segment]) -> int:
-        if self._dice.random() < _DIES:
+        if self._dice.random() < self.fails:
             raise UnavailableError("not sent")
         written = super().add(tenant, segments)
-        if self._dice.random() < _DIES:
+        if self._dice.random() < self.fails:
             raise UnavailableError("no answer")
         return written
 
@@ -63,9 +65,21 @@ class Projection:
         clock = Clock(from_ms(0))
         self._deliver(store, runs, clock)
         yield from _differences(store, runs, "the overview")
+        self._spoil(store)
+        store.fails = 0.0
+        RebuildOverview(MemoryRunScan(runs), store, runs, clock).run(_END)
+        yield from _differences(store, runs, "the repaired overview")
         rebuilt = MemorySegmentStore()
         RebuildOverview(MemoryRunScan(runs), rebuilt, runs, clock).run(_END)
         yield from _differences(rebuilt, runs, "the rebuilt overview")
+
+    def _spoil(self, store: MemorySegmentStore) -> None:
+        """Heads or snapshots get lost."""
+        for tenant in [*store.heads]:
+            if self._dice.random() < 0.5:
+                store.heads[tenant] = BrokenHead("?", "head does not decode")
+        if self._dice.random() < 0.5:
+            store.snapshots.clear()
 
     def _deliver(self, store: MemorySegmentStore, runs: MemoryRunStore, clock: Clock) -> None:
         """Deliver each shard in its order, and a batch until no record of it failed."""
@@ -103,3 +117,7 @@ def _differences(store: MemorySegmentStore, runs: MemoryRunStore, what: str) -> 
         there = {key.execution_id for key in runs.items if key.job.tenant == tenant}
         if missing := sorted(there - {*found}):
             yield f"{what} does not list {missing[:3]}"
+        states = Counter(run.state for key, run in runs.items.items() if key.job.tenant == tenant)
+        counted, _ = overview.counts(tenant, _END)
+        if wrong := {state for state in OPEN if counted.open[state] != states[state]}:
+            yield f"{what} counts other runs that are {sorted(wrong)} than there are"

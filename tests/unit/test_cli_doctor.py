@@ -17,6 +17,7 @@ from tests.unit.test_cli_runs import Api, Call, api, call, problem  # noqa: F401
 def healthy(api: Api) -> None:  # noqa: F811
     api.routes["GET /v1/health"] = [lambda _: _health(timedelta())]
     api.routes["GET /v1/quotas"] = [{"quotas": {}, "used": {"jobs": 1}}]
+    api.routes["GET /v1/overview"] = [problem(404, "Not Found")]
 
 
 def _health(ahead: timedelta) -> httpx2.Response:
@@ -34,6 +35,18 @@ def test_all_is_well(call: Call) -> None:  # noqa: F811
 
     assert result.exit_code == 0, result.output
     assert verdicts(result) == dict.fromkeys(["endpoint", "API", "clock", "credentials"], "ok")
+
+
+def test_an_overview_without_older_runs_is_a_note(call: Call, api: Api) -> None:  # noqa: F811
+    overview = {"asOf": "2026-05-24T09:59:58Z", "lagSec": 1.0, "beginsAt": "2026-05-24T09:00:00Z"}
+    numbers = {"running": 0, "pending": 0, "from": "2026-05-24T09:59:00Z", "minutes": []}
+    api.routes["GET /v1/overview"] = [numbers | {"overview": overview}]
+
+    result = call("doctor", "--json")
+
+    assert result.exit_code == 0, result.output
+    assert verdicts(result)["overview"] == "note"
+    assert "Add the older ones: nextfire runs reindex" in result.stdout
 
 
 def test_a_clock_that_is_off(call: Call, api: Api) -> None:  # noqa: F811

@@ -101,6 +101,33 @@ def test_a_revived_stack_is_described_with_its_new_process(
     assert stack.casualties() == []
 
 
+def test_a_start_after_the_emulator_died_says_so_once(
+    stack: LocalStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processes = stack._processes  # noqa: SLF001
+    dies = (sys.executable, "-c", "raise SystemExit(1)")
+    log = tmp_path / "log"
+    emulator = processes.spawn("ministack", dies, environment={}, cwd=tmp_path, log=log)
+    emulator.wait()
+    monkeypatch.setattr(stack, "_choose_port", _stop)
+    said: list[str] = []
+
+    stack.stop()
+    for _ in range(2):
+        with pytest.raises(_StoppedError):
+            stack._start(said.append, 0, ())  # noqa: SLF001
+
+    assert len([line for line in said if "was killed before it saved anything" in line]) == 1
+
+
+class _StoppedError(Exception):
+    pass
+
+
+def _stop() -> None:
+    raise _StoppedError
+
+
 def test_a_start_says_what_was_lost(tmp_path: Path) -> None:
     dead, alive = record("ministack"), record("ministack", os.getpid(), str(started(os.getpid())))
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
+from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.ids import RunKey
-from nextfire.domain.instants import to_ms
+from nextfire.domain.instants import from_ms, to_ms
 from nextfire.domain.overview import (
     MARGIN,
     MAX_STEPS,
     WINDOW,
+    BrokenHead,
     Head,
     Seen,
     Segment,
@@ -155,25 +156,73 @@ def test_a_run_that_starts_and_ends_in_one_batch_is_one_step(stream: Stream) -> 
     assert (segment.log, len(segment.steps)) == ("SUCCEEDED", 1)
 
 
-def test_a_head_that_does_not_decode_affects_its_tenant_only(
-    stream: Stream, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_that_was_deleted_and_written_again_is_listed(stream: Stream) -> None:
+    stream.write(ended(started(run_key(), NOON), NOON + SECOND))
+    skipped = replace(Run(run_key(), RunState.SKIPPED), finished_at=NOON + SECOND * 10)
+    stream.write(skipped)
+    stream.deliver()
+
+    stream.assert_complete()
+
+
+def test_a_head_that_does_not_decode_affects_its_tenant_only(stream: Stream) -> None:
     other = run_key(tenant="other")
     for key in (run_key(), other):
-        stream.write(ended(started(key, NOON), NOON))
-    head = stream.store.head
-
-    def broken(tenant: str) -> Head | None:
-        if tenant == TENANT:
-            raise UndecodableError("head does not decode")
-        return head(tenant)
-
-    monkeypatch.setattr(stream.store, "head", broken)
+        stream.write(started(key, NOON))
+    stream.deliver()
+    stream.store.heads[TENANT] = BrokenHead("?", "head does not decode")
+    assert not stream.overview.covers(TENANT)
+    assert stream.listed() == []
+    assert stream.overview.covers("other")
+    new = run_key(job_id="new")
+    for key in (new, other):
+        stream.clock.advance(MARGIN)
+        stream.write(started(key, stream.clock.now()))
 
     assert stream.deliver() == []
-    assert stream.projector.undecodable == {TENANT: "head does not decode"}
-    assert stream.overview.covers("other")
-    assert len(stream.store.steps(TENANT)) == 1
+    assert stream.projector.lost == {TENANT: "head does not decode"}
+    assert [run.key for run in stream.listed()] == [new]
+    [page] = stream.pages()
+    assert page.freshness.begins_at == NOON + MARGIN
+    rebuild(stream)
+    [page] = stream.pages()
+    assert page.freshness.begins_at is None
+    assert len(stream.listed()) == 2
+
+
+@pytest.mark.parametrize("delivers", [False, True])
+def test_a_rebuild_repairs_a_head_that_does_not_decode(stream: Stream, *, delivers: bool) -> None:
+    """A projector may replace the head before the rebuild does."""
+    history(stream)
+    stream.store.heads[TENANT] = BrokenHead("?", "head does not decode")
+    stream.clock.advance(timedelta(hours=1))
+    if delivers:
+        stream.write(started(run_key(job_id="new"), stream.clock.now()))
+        stream.deliver()
+    rebuild(stream)
+
+    stream.assert_complete()
+
+
+@pytest.mark.parametrize("delivers", [False, True])
+def test_a_snapshot_that_is_lost_is_replaced(stream: Stream, *, delivers: bool) -> None:
+    """For example, it expired before the head did."""
+    history(stream)
+    stream.store.snapshots.clear()
+    [page] = stream.pages(limit=100)
+    head = stream.store.heads[TENANT]
+    assert isinstance(head, Head)
+    assert page.freshness.begins_at == from_ms(head.since_ms)
+    if delivers:
+        stream.clock.advance(FOLD_EVERY)
+        stream.write(started(run_key(job_id="new"), stream.clock.now()))
+        assert stream.deliver() == []
+        assert stream.projector.lost == {TENANT: "the snapshot is gone or does not decode"}
+    rebuild(stream)
+
+    [page] = stream.pages(limit=100)
+    assert page.freshness.begins_at is None
+    stream.assert_complete()
 
 
 def test_a_large_batch_makes_several_segments(stream: Stream) -> None:
@@ -235,6 +284,7 @@ def test_an_open_run_is_found_long_after_it_started(stream: Stream) -> None:
         stream.deliver()
 
     head = stream.store.heads[TENANT]
+    assert isinstance(head, Head)
     assert head.since_ms >= to_ms(stream.clock.now() - 2 * FOLD_EVERY)
     assert [run.key for run in stream.listed(RunState.RUNNING)] == [long]
     assert len(stream.store.snapshots) == 1
@@ -268,6 +318,46 @@ def test_a_late_batch_is_not_lost_behind_the_snapshot(stream: Stream) -> None:
     stream.deliver(late)
 
     assert {run.key for run in stream.listed(RunState.RUNNING)} == {slow, fast}
+
+
+def test_a_projector_that_is_evenly_behind_makes_no_more_snapshots(stream: Stream) -> None:
+    behind: list[list[Seen]] = []
+    for key in keys(200):
+        stream.clock.advance(SECOND * 5)
+        stream.write(started(key, stream.clock.now()))
+        behind.append(stream.pending)
+        stream.pending = []
+    heads = {}
+    began = stream.clock.now()
+    for batch in behind:
+        stream.clock.advance(SECOND)
+        stream.deliver(batch)
+        heads[stream.store.heads[TENANT]] = True
+
+    assert stream.clock.now() - began < FOLD_EVERY
+    assert len(heads) == 1
+    assert len(stream.listed(RunState.RUNNING, limit=50)) == 200
+
+
+def test_a_late_record_that_is_read_before_its_last_change_is_closed(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records of late steps are read eventually consistently."""
+    slow, fast = keys(2)
+    run = stream.write(started(slow, NOON))
+    stream.deliver()
+    stream.write(ended(run, NOON + SECOND))
+    late, stream.pending = stream.pending, []
+    for _ in range(4):
+        stream.clock.advance(FOLD_EVERY)
+        stream.write(ended(started(fast, stream.clock.now()), stream.clock.now()))
+        stream.deliver()
+    with monkeypatch.context() as patch:
+        patch.setitem(stream.runs.items, slow, run)
+        stream.deliver(late)
+
+    counts, _ = stream.overview.counts(TENANT, stream.clock.now())
+    assert counts.open[RunState.RUNNING] == 0
 
 
 def test_the_late_end_of_a_run_closes_it(stream: Stream) -> None:
@@ -361,6 +451,41 @@ def test_a_snapshot_of_another_projector_is_not_overwritten(
     stream.deliver()
 
     assert {run.key for run in stream.listed(RunState.RUNNING)} == {first, second}
+
+
+@pytest.mark.parametrize("held_back", [1, 2])
+def test_a_batch_that_is_written_while_a_snapshot_is_made_is_not_lost(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, held_back: int
+) -> None:
+    """The snapshot was read before the batch was written. Held back since before, or after, the
+    start of the segments that follow the snapshot.
+    """
+    slow, *others = keys(5)
+    late: list[Seen] = []
+    for number, key in enumerate(others[:3]):
+        stream.write(ended(started(key, stream.clock.now()), stream.clock.now()))
+        stream.deliver()
+        if number == held_back:
+            stream.write(started(slow, stream.clock.now()))
+            late, stream.pending = stream.pending, []
+        stream.clock.advance(FOLD_EVERY)
+    other = ProjectRuns(stream.store, stream.runs, stream.clock)
+    monkeypatch.setattr(other, "_is_due", lambda *_: False)
+    replace_head = stream.store.replace_head
+    done: list[bool] = []
+
+    def meddle(*given: Any) -> bool:
+        if not done:
+            done.append(True)
+            other.apply(late)
+        return replace_head(*given)
+
+    monkeypatch.setattr(stream.store, "replace_head", meddle)
+    stream.write(ended(started(others[3], stream.clock.now()), stream.clock.now()))
+    stream.deliver()
+
+    assert done
+    assert [run.key for run in stream.listed(RunState.RUNNING)] == [slow]
 
 
 def test_a_projector_that_always_loses_asks_for_its_records_again(
@@ -520,11 +645,13 @@ def test_a_reader_whose_snapshot_is_replaced_reads_again(
     stream.write(started(run_key(), NOON))
     stream.deliver()
     head = stream.store.head
-    stale = [Head("gone", 1, 0, 0, 0, 0)]
+    stale = [Head("gone", 1, 0, 0, 0, 0, 0)]
     monkeypatch.setattr(stream.store, "head", lambda tenant: stale.pop() if stale else head(tenant))
     assert len(stream.listed()) == 1
 
-    monkeypatch.setattr(stream.store, "head", lambda _: Head("gone", 1, 0, 0, 0, 0))
+    numbers = count()
+    heads = (Head(f"gone-{number}", 1, 0, 0, 0, 0, 0) for number in numbers)
+    monkeypatch.setattr(stream.store, "head", lambda _: next(heads))
     with pytest.raises(UnavailableError):
         stream.listed()
 
@@ -626,10 +753,29 @@ def test_a_rebuild_forgets_open_runs_without_a_record(stream: Stream) -> None:
     stream.write(started(there, NOON))
     stream.deliver()
     del stream.runs.items[gone]
-    stream.clock.advance(FOLD_EVERY)
+    for each in keys(5)[2:]:  # snapshots pass its step
+        stream.clock.advance(FOLD_EVERY)
+        stream.write(ended(started(each, stream.clock.now()), stream.clock.now()))
+        stream.deliver()
     rebuild(stream)
 
     assert stream.overview.counts(TENANT, NOON)[0].open[RunState.RUNNING] == 1
+
+
+def test_an_open_run_is_kept_as_long_as_its_record(stream: Stream) -> None:
+    gone, there = keys(2)
+    stream.write(started(gone, NOON))
+    stream.write(started(there, NOON))
+    stream.deliver()
+    del stream.runs.items[gone]
+    for days in (50, 50, 500):
+        stream.clock.advance(timedelta(days=days))
+        run = started(run_key(job_id="other"), stream.clock.now())
+        stream.write(ended(run, stream.clock.now()))
+        stream.deliver()
+
+    assert stream.overview.counts(TENANT, NOON)[0].open[RunState.RUNNING] == 1
+    assert [run.key for run in stream.listed(RunState.RUNNING)] == [there]
 
 
 def test_a_rebuild_holds_a_bounded_part_of_the_records(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -126,3 +126,11 @@ class Deployment:
         )
         if status != 0:
             raise LocalStackError(f"The deployment failed; see {log}:\n{tail(log)}")
+
+
+def cdk_options(lease: timedelta | None, settings: Mapping[str, str]) -> list[str]:
+    """Return the options of the CDK command line for the settings."""
+    given = {"target": "local", **settings}
+    if lease is not None:
+        given["lease"] = f"PT{int(lease.total_seconds())}S"
+    return [part for name, value in given.items() for part in ("-c", f"{name}={value}")]

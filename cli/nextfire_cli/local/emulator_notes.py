@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from nextfire_cli.local.emulator import NAME as EMULATOR
 from nextfire_cli.local.processes import ProcessRecord
 
-EMULATOR = "ministack"
 PURPOSE = (
     "this stack is for trying the AWS app: the emulator saves its data when it is stopped, and"
     " loses changes if it is killed. `nextfire up` without --emulator loses nothing"

@@ -21,7 +21,7 @@ from nextfire.client import ClientError as NextfireClientError
 from nextfire.client import folder
 from nextfire_cli.local import emulator
 from nextfire_cli.local.api_key import provide_key
-from nextfire_cli.local.deployment import Deployment
+from nextfire_cli.local.deployment import Deployment, cdk_options
 from nextfire_cli.local.emulated_workers import EmulatedWorkers
 from nextfire_cli.local.emulator import ACCOUNT, REGION, ROOT_KEY, Emulator
 from nextfire_cli.local.emulator_notes import PURPOSE, left_behind
@@ -66,6 +66,8 @@ class LocalStack:
         self._territory = self._state / "tmp"
         self._logs = self._state / "logs"
         self._key_file = self._state / "api-key"
+        self._died_file = self._state / "emulator-died"
+        """Exists if the emulator died while the stack ran, and no start has reported it."""
         self._emulator = Emulator(self._state)
         self._deployment = Deployment(self._root, self._emulator, state=self._state, cache=cache)
         self._workers = EmulatedWorkers(self._root, self._state)
@@ -111,7 +113,7 @@ class LocalStack:
         self._take_lock()
         with interrupts_raised():
             try:
-                return self._start(report, workers, _context(lease, settings or {}))
+                return self._start(report, workers, cdk_options(lease, settings or {}))
             except BaseException:
                 self.stop()
                 raise
@@ -127,6 +129,8 @@ class LocalStack:
             records = self._processes.recorded()
             emulators = [record for record in records if record.name in {emulator.NAME, STAND_IN}]
             others = [record for record in records if record not in emulators]
+            if any(record.name == emulator.NAME and not record.alive for record in records):
+                self._died_file.touch()  # the next start says what was lost
             # Processes that end from here on are not `casualties`.
             self._info_file.unlink(missing_ok=True)
             # Workers first: they need the queue to hand their runs back.
@@ -146,7 +150,8 @@ class LocalStack:
         for each in (data, self._logs, self._state / "cdk.out", self._state / "aws"):
             shutil.rmtree(each, ignore_errors=True)
         self._emulator.forget_port()
-        self._key_file.unlink(missing_ok=True)
+        for file in (self._key_file, self._died_file):
+            file.unlink(missing_ok=True)
 
     def status(self) -> StackInfo | None:
         """The running stack, or None if it does not run or lost one of its processes.
@@ -228,6 +233,9 @@ class LocalStack:
             lock, self._lock = self._lock, None  # `stop` would release it
             self.stop()
             self._lock = lock
+        elif self._died_file.exists():
+            report(left_behind(self._emulator.data, []))
+        self._died_file.unlink(missing_ok=True)
         self._territory.mkdir(parents=True, exist_ok=True)
         self._start_emulator(report)
         log = self._logs / "cdk.log"
@@ -337,11 +345,3 @@ class LocalStack:
                 **parts(outputs),
             }
         )
-
-
-def _context(lease: timedelta | None, settings: Mapping[str, str]) -> list[str]:
-    """Return the options of the CDK command line for the settings."""
-    given = {"target": "local", **settings}
-    if lease is not None:
-        given["lease"] = f"PT{int(lease.total_seconds())}S"
-    return [part for name, value in given.items() for part in ("-c", f"{name}={value}")]

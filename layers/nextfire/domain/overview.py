@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.instants import to_ms
@@ -20,7 +20,7 @@ from nextfire.domain.run import Run, RunState
 WINDOW = timedelta(seconds=30)
 """Segments are sorted by windows of this length, and within one by their id."""
 MARGIN = timedelta(minutes=1)
-"""A batch is late if it is written this long, or half as long, after the window of its segments."""
+"""How much later than the newest step a batch may be without causing a snapshot."""
 MAX_STEPS = 2000
 """Steps in a segment. 200 KB at most: identifiers of 115 bytes hardly compress below that."""
 
@@ -128,16 +128,34 @@ class Head:
     """Where the open runs of a tenant are: in the `parts` parts of the snapshot `snapshot`, and in
     the segments of all logs from `since_ms`.
 
-    `begins_ms`: the overview has all steps after this; 0: of all records. `seen_ms`: when the
-    stream received the newest step that is in the snapshot. `folded_ms`: when it was written.
+    `next_ms`: the `since_ms` of the head that replaces this one. `begins_ms`: the overview has all
+    steps after this; 0: of all records. `seen_ms`: when the stream received the newest step that is
+    in the snapshot. `folded_ms`: when it was written.
     """
 
     snapshot: str
     parts: int
     since_ms: int
+    next_ms: int
     begins_ms: int
     seen_ms: int
     folded_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenHead:
+    """A head that does not decode. `stored`: what the store has, which identifies it."""
+
+    stored: Any
+    problem: str
+
+
+def first_head(begins_ms: int) -> Head:
+    """What stands for the head of a tenant that has none: no snapshot, and the segments from
+    *begins_ms*.
+    """
+    since = window_ms(begins_ms)
+    return Head("", 0, since, since, begins_ms, 0, 0)
 
 
 def window_ms(at_ms: int) -> int:
@@ -148,15 +166,16 @@ def window_ms(at_ms: int) -> int:
 def segments_of(seen: Sequence[Seen], now: datetime) -> list[Segment]:
     """The segments of *seen*, records of one tenant in the order of their stream.
 
-    If a run has several steps, only the latest is kept. So most runs have one step: they start and
-    end within one batch.
+    If a run has several steps, the latest and its ends are kept. So most runs have one step: they
+    start and end within one batch. A record that was deleted and written again can have an end that
+    its steps' order does not show.
     """
     kept = newest(each.step for each in seen)
     groups: dict[tuple[str, int], list[Seen]] = {}
     for each in seen:
-        if kept.get(each.step.run) is not each.step:
-            continue
         of_end = each.step.state.ended
+        if not of_end and kept.get(each.step.run) is not each.step:
+            continue
         log, at_ms = (
             (each.step.state.value, each.step.at_ms) if of_end else (OPEN_LOG, each.seen_ms)
         )
@@ -179,18 +198,22 @@ def _parts(group: list[Seen]) -> list[list[Seen]]:
     return [group[start : start + MAX_STEPS] for start in range(0, len(group), MAX_STEPS)]
 
 
-def since_ms(now: datetime) -> int:
-    """From where the logs have to be read in addition to a snapshot that is made at *now*."""
-    return window_ms(to_ms(now) - _MARGIN_MS)
-
-
-def is_late(window: int, head: Head | None, now: datetime) -> bool:
-    """Whether readers of the open runs may have passed a segment of *window* that was written just
-    before *now*: it is before the start of their logs, or a snapshot that is being made may move
-    that start past it.
+def next_since_ms(head: Head, seen_ms: int, now: datetime) -> int:
+    """The `next_ms` of a head that replaces *head* at *now*. *seen_ms*: when the stream received
+    the newest step. It follows the stream and not the clock: a projector that is behind with all
+    shards of the stream is not late.
     """
-    after = window + WINDOW_MS
-    return (head is not None and window < head.since_ms) or after < to_ms(now) - _MARGIN_MS // 2
+    return max(head.next_ms, window_ms(min(seen_ms, to_ms(now)) - _MARGIN_MS))
+
+
+def is_late(window: int, head: Head | BrokenHead | None) -> bool:
+    """Whether readers of the open runs may pass a segment of *window*. *head*: the head after the
+    segment was written.
+
+    The head that replaces *head* has the segments from `next_ms`, and its snapshot may be made from
+    what was read before the segment was written. All later ones are made from what is read after.
+    """
+    return not isinstance(head, Head) or window < head.next_ms
 
 
 def still_open(steps: Iterable[Step]) -> list[Step]:

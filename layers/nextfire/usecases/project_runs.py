@@ -8,19 +8,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from nextfire.domain.errors import UnavailableError, UndecodableError
-from nextfire.domain.instants import to_ms
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.instants import MOMENT, to_ms
 from nextfire.domain.overview import (
     LOGS,
     MAX_STEPS,
     OPEN_LOG,
     WINDOW_MS,
+    BrokenHead,
     Head,
     Seen,
     Step,
+    first_head,
     is_late,
+    next_since_ms,
     segments_of,
-    since_ms,
     step_of,
     still_open,
 )
@@ -29,15 +31,19 @@ from nextfire.domain.ports.overview import SegmentStore
 from nextfire.domain.ports.runs import RunStore
 
 FOLD_EVERY = timedelta(minutes=10)
-"""Maximum age of a snapshot when a batch arrives: readers of open runs read what follows it."""
+"""Maximum age of a snapshot when a batch arrives: readers of open runs read what follows the
+snapshot before it.
+"""
 FOLD_BYTES = 256 * 1024
-"""Maximum size of what follows a snapshot; more if the snapshot is larger."""
+"""Maximum size of what is written between two snapshots; more if the snapshot is larger."""
 END_MS = 10**13 - 1
 """After all windows, in the year 2286: the last instant of 13 digits."""
 _PART_BYTES = 40 * 1024
 """Usual size of a part of a snapshot."""
-_FORGOTTEN = timedelta(days=400)
-"""An open run without a step for this long has lost its record, which expires earlier."""
+_OLD = timedelta(days=90)
+"""Records of runs that have not ended are kept this long at least: the record of an open run
+without a step for longer may have expired.
+"""
 _TRIES = 20
 
 
@@ -45,34 +51,36 @@ _TRIES = 20
 class OpenRuns:
     """The steps of a tenant's open runs, with later steps that may have ended them. `seen_ms`,
     `lag_ms`: when the stream received the newest step, and how long it took to be written.
+    `begins_ms`: as in the head; later if the snapshot is lost. `lost`: it is.
     """
 
     steps: list[Step]
     seen_ms: int
     lag_ms: int
+    begins_ms: int
+    lost: bool = False
 
 
-def read_open(store: SegmentStore, tenant: str, head: Head | None) -> OpenRuns | None:
+def read_open(store: SegmentStore, tenant: str, head: Head) -> OpenRuns | None:
     """The open runs according to *head* and what was written after it; None if a later head
     replaced *head* meanwhile.
     """
-    steps: list[Step] = []
-    seen, lag, since = 0, 0, 0
-    if head is not None:
-        snapshot = store.snapshot(tenant, head)
-        if snapshot is None:
-            return None
-        steps += snapshot
-        seen, since = head.seen_ms, head.since_ms
+    snapshot = store.snapshot(tenant, head)
+    lost = snapshot is None
+    if lost and store.head(tenant) != head:
+        return None
+    steps = [*(snapshot or ())]
+    seen, lag = head.seen_ms, 0
     for log in LOGS:
         # The clocks of an executor and of the stream differ: the end of a run may be in a window
         # before the one in which the stream received its start.
-        first = since if log == OPEN_LOG else since - WINDOW_MS
+        first = head.since_ms if log == OPEN_LOG else head.since_ms - WINDOW_MS
         for segment in store.read(tenant, log, max(first, 0), END_MS):
             steps += segment.steps
             if segment.seen_ms >= seen:
                 seen, lag = segment.seen_ms, segment.written_ms - segment.seen_ms
-    return OpenRuns(steps, seen, lag)
+    begins = max(head.begins_ms, head.since_ms) if lost else head.begins_ms
+    return OpenRuns(steps, seen, lag, begins, lost)
 
 
 class ProjectRuns:
@@ -87,9 +95,9 @@ class ProjectRuns:
         self._runs = runs
         self._clock = clock
         self._written: Counter[str] = Counter()
-        self.undecodable: dict[str, str] = {}
-        """Tenants whose snapshot or its head does not decode, and why. Their segments are written,
-        but no snapshot replaces the old one; other tenants are not affected.
+        self.lost: dict[str, str] = {}
+        """Tenants whose head or snapshot was lost, and why. Another one replaced it, without the
+        runs that were open before; a rebuild adds them.
         """
 
     def apply(self, records: Iterable[Seen]) -> list[str]:
@@ -108,29 +116,28 @@ class ProjectRuns:
                 self._apply(tenant, seen)
             except UnavailableError:
                 failed.append(seen[0].id)
-            except UndecodableError as error:
-                self.undecodable[tenant] = str(error)
         return failed
 
     def _apply(self, tenant: str, seen: Sequence[Seen]) -> None:
         segments = segments_of(seen, self._clock.now())
         self._written[tenant] += self._store.add(tenant, segments)
         head = self._store.head(tenant)
-        now = self._clock.now()
         late = [
             step
             for segment in segments
-            if is_late(segment.window_ms, head, now)
+            if is_late(segment.window_ms, head)
             for step in segment.steps
         ]
-        if late or head is None or self._is_due(tenant, head, to_ms(now)):
+        if late or self._is_due(tenant, head):
             self.fold(tenant, late, begins_ms=min(each.seen_ms for each in seen))
 
-    def _is_due(self, tenant: str, head: Head, now_ms: int) -> bool:
+    def _is_due(self, tenant: str, head: Head | BrokenHead | None) -> bool:
         """Whether what follows the snapshot of *head* is worth another one."""
+        if not isinstance(head, Head):
+            return True
         most = max(FOLD_BYTES, head.parts * _PART_BYTES)
-        aged = now_ms - head.folded_ms >= FOLD_EVERY // timedelta(milliseconds=1)
-        return aged or self._written[tenant] >= most
+        age_ms = to_ms(self._clock.now()) - head.folded_ms
+        return age_ms * MOMENT >= FOLD_EVERY or self._written[tenant] >= most
 
     def fold(
         self,
@@ -141,47 +148,55 @@ class ProjectRuns:
         complete: bool = False,
     ) -> None:
         """Make a snapshot of *tenant*'s open runs. *more*: steps that readers may have passed.
-        *begins_ms*: since when the overview has all steps, if it has no head. *complete*: it has
-        the steps of all records now.
+        *begins_ms*: since when the overview has all steps, if it has no head that decodes.
+        *complete*: it has the steps of all records now.
 
         The records decide whether the runs of *more* are still open: they may have ended in a
-        window that nothing reads any more for open runs.
+        window that is not read for open runs.
 
         Raises:
             UnavailableError: The store did not answer, or others kept winning.
         """
         for _ in range(_TRIES):
-            head = self._store.head(tenant)
-            now = self._clock.now()  # before the reads, see `is_late`
+            was = self._store.head(tenant)
+            head = was if isinstance(was, Head) else first_head(begins_ms)
             there = read_open(self._store, tenant, head)
             if there is None:
                 continue
-            current = self._current(tenant, more)
-            checked = {step.run for step in more}
-            steps = still_open(
-                [*(step for step in there.steps if step.run not in checked), *current]
-            )
-            oldest = to_ms(now - _FORGOTTEN)
-            steps = [step for step in steps if step.at_ms >= oldest]
-            begins = begins_ms if head is None else head.begins_ms
+            now = self._clock.now()
+            old = [step for step in still_open(there.steps) if step.at_ms < to_ms(now - _OLD)]
+            checked = {step.run for step in (*more, *old)}
+            steps = [step for step in there.steps if step.run not in checked]
+            steps += self._current(tenant, [*more, *old])
             to = Head(
                 secrets.token_hex(8),
                 0,
-                since_ms(now),
-                0 if complete else begins,
+                head.next_ms,
+                next_since_ms(head, there.seen_ms, now),
+                0 if complete else there.begins_ms,
                 there.seen_ms,
                 to_ms(now),
             )
-            if self._store.replace_head(tenant, head, to, steps):
+            if self._store.replace_head(tenant, was, to, still_open(steps)):
                 self._written[tenant] = 0
+                self._note_loss(tenant, was, there)
                 return
         raise UnavailableError("fold the overview: other writers were faster. Try again.")
 
+    def _note_loss(self, tenant: str, was: Head | BrokenHead | None, there: OpenRuns) -> None:
+        if isinstance(was, BrokenHead):
+            self.lost[tenant] = was.problem
+        elif there.lost:
+            self.lost[tenant] = "the snapshot is gone or does not decode"
+
     def _current(self, tenant: str, steps: Sequence[Step]) -> list[Step]:
-        """The current steps of the runs of *steps*, from their records."""
+        """*steps*, and those of their records, without runs that have none. Records are read
+        eventually consistently: they may be older.
+        """
         keys = [*{step.key(tenant): None for step in steps}]
         found: list[Step] = []
         for start in range(0, len(keys), MAX_STEPS):
             page = self._runs.find(keys[start : start + MAX_STEPS])
             found += [step_of(run) for run in page.items]
-        return found
+        recorded = {step.run for step in found}
+        return [*found, *(step for step in steps if step.run in recorded)]

@@ -34,21 +34,23 @@ from nextfire.usecases.project_runs import END_MS, OpenRuns, read_open
 READ_AT_MOST = 100_000
 """Steps of ended runs after which a call reads no further window: some 2 MB."""
 _TRIES = 5
+_MINUTE_MS = MINUTE // MOMENT
 _CURSOR = re.compile(rf"([0-9]{{1,13}})\.({JOB_ID.pattern})\.({RUN_ID.pattern})")
-_NOTHING = OpenRuns([], 0, 0)
+_NOTHING = OpenRuns([], 0, 0, 0)
 Position = tuple[int, str, str]
 """The place of a step in a listing: its instant, job and run."""
 
 
 @dataclass
 class _Reading:
-    """What one call has read. `left`: how many steps it may still read; below zero, it has stopped.
-    `last`: the place that it has reached.
+    """What one call has read. `begins_ms`: as in the head. `left`: how many steps it may still
+    read; below zero, it has stopped. `last`: the place that it has reached.
     """
 
     left: int = field(default_factory=lambda: READ_AT_MOST)
     seen_ms: int = 0
     lag_ms: int = 0
+    begins_ms: int = 0
     last: Position | None = None
 
     def note(self, segment: Segment) -> None:
@@ -56,13 +58,16 @@ class _Reading:
         if segment.seen_ms > self.seen_ms:
             self.seen_ms, self.lag_ms = segment.seen_ms, segment.written_ms - segment.seen_ms
 
-    def freshness(self, head: Head | None) -> Freshness:
-        begins = head.begins_ms if head else 0
+    def freshness(self) -> Freshness:
         return Freshness(
             from_ms(self.seen_ms) if self.seen_ms else None,
             max(self.lag_ms, 0) * MOMENT,
-            from_ms(begins) if begins else None,
+            from_ms(self.begins_ms) if self.begins_ms else None,
         )
+
+
+def _reading(there: OpenRuns) -> _Reading:
+    return _Reading(seen_ms=there.seen_ms, lag_ms=there.lag_ms, begins_ms=there.begins_ms)
 
 
 class SegmentedOverview:
@@ -73,7 +78,7 @@ class SegmentedOverview:
         self._runs = runs
 
     def covers(self, tenant: str) -> bool:
-        return self._store.head(tenant) is not None
+        return isinstance(self._store.head(tenant), Head)
 
     def list(
         self, tenant: str, wanted: StepFilter, *, cursor: str | None, limit: int
@@ -82,7 +87,7 @@ class SegmentedOverview:
         if cursor is not None:
             before = min(before, _read(cursor))
         head, there = self._open_runs(tenant)
-        reading = _Reading(seen_ms=there.seen_ms, lag_ms=there.lag_ms)
+        reading = _reading(there)
         steps = self._steps(tenant, wanted, before, there, reading)
         runs: list[Run] = []
         unreadable: list[Unreadable] = []
@@ -95,17 +100,18 @@ class SegmentedOverview:
             unreadable += page.unreadable
         end = reading.last if more or reading.left < 0 else None
         place = None if end is None else "{}.{}.{}".format(*end)
-        return OverviewPage(runs, place, unreadable, reading.freshness(head))
+        return OverviewPage(runs, place, unreadable, reading.freshness())
 
     def counts(self, tenant: str, first: datetime) -> tuple[Counts, Freshness]:
-        head, there = self._open_runs(tenant)
-        total = _Reading(seen_ms=there.seen_ms, lag_ms=there.lag_ms)
+        _, there = self._open_runs(tenant)
+        total = _reading(there)
         first = floor_minute(first)
         minutes: dict[datetime, Counter[RunState]] = {}
         for state in ENDED:
             reading = _Reading()
             ends = self._ended(tenant, state, to_ms(first), (END_MS, "", ""), reading)
-            for minute, steps in groupby(ends, lambda step: floor_minute(from_ms(step.at_ms))):
+            for number, steps in groupby(ends, lambda step: step.at_ms // _MINUTE_MS):
+                minute = from_ms(number * _MINUTE_MS)
                 minutes.setdefault(minute, Counter())[state] = sum(1 for _ in steps)
             if reading.left < 0:
                 # The minute in which it stopped may be incomplete.
@@ -114,12 +120,12 @@ class SegmentedOverview:
         ended = {each: minutes[each] for each in sorted(minutes) if each >= first}
         states = Counter(step.state for step in still_open(there.steps))
         open_runs = {state: states[state] for state in OPEN}
-        return Counts(open_runs, ended, first), total.freshness(head)
+        return Counts(open_runs, ended, first), total.freshness()
 
     def _open_runs(self, tenant: str) -> tuple[Head | None, OpenRuns]:
         for _ in range(_TRIES):
             head = self._store.head(tenant)
-            if head is None:
+            if not isinstance(head, Head):
                 return None, _NOTHING
             found = read_open(self._store, tenant, head)
             if found is not None:

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from nextfire.domain.ids import content_id
 from nextfire.domain.instants import to_ms
-from nextfire.domain.overview import MAX_STEPS, Segment, Step, still_open, window_ms
+from nextfire.domain.overview import MAX_STEPS, Head, Segment, Step, still_open, window_ms
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.overview import RunScan, SegmentStore
 from nextfire.domain.ports.runs import RunStore
@@ -95,9 +95,10 @@ class RebuildOverview:
         """Add to the snapshot of *tenant* those of the runs *opened* that are still open, and
         remove from it those that are not.
         """
-        there = read_open(self._store, tenant, self._store.head(tenant))
-        known = still_open([*opened, *(there.steps if there else ())])
         begins = to_ms(self._clock.now())
+        head = self._store.head(tenant)
+        there = read_open(self._store, tenant, head) if isinstance(head, Head) else None
+        known = still_open([*opened, *(there.steps if there else ())])
         self._projector.fold(tenant, known, begins_ms=begins, complete=complete)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from nextfire.adapters.dynamodb.fields import INTEGER, TEXT, Codec, Field
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.domain.errors import UndecodableError
+from nextfire.domain.instants import MOMENT
 from nextfire.domain.overview import Head, Segment, Step
 from nextfire.domain.run import RunState
 
@@ -25,19 +26,18 @@ OVERVIEW_TABLE: tuple[Field[Any], ...] = (
     Field("steps", Codec("B", bytes, bytes), decoded=False),
     *(Field(name, INTEGER, decoded=False) for name in ("seen_ms", "written_ms", "expires_at")),
     Field("snapshot", TEXT, decoded=False),
-    *(Field(name, INTEGER, decoded=False) for name in ("parts", "since_ms")),
+    *(Field(name, INTEGER, decoded=False) for name in ("parts", "since_ms", "next_ms")),
     *(Field(name, INTEGER, decoded=False) for name in ("begins_ms", "folded_ms")),
 )
 """All attributes of the table."""
 RETENTION = timedelta(days=90)
-"""How long an item is kept after its last write or, for segments, after its window: as long as the
-records."""
-_RETENTION_S = RETENTION // timedelta(seconds=1)
+"""How long an item is kept after its last write or, for segments, after its window, by default: as
+long as the records."""
 HEAD = "head"
 _FORMAT = 1
 _MAX_BYTES = 16 * 1024 * 1024
 _INVALID = (LookupError, TypeError, ValueError, zlib.error)
-_HEAD = ("parts", "since_ms", "begins_ms", "seen_ms", "folded_ms")
+_HEAD = ("parts", "since_ms", "next_ms", "begins_ms", "seen_ms", "folded_ms")
 
 
 def pack(steps: Sequence[Step]) -> bytes:
@@ -97,6 +97,11 @@ def unpack(packed: object) -> list[Step]:
         raise UndecodableError(f"steps do not decode: {type(error).__name__}: {error}") from error
 
 
+def _expiry(at_ms: int, kept: timedelta) -> int:
+    """`expires_at` of an item of *at_ms*, in epoch seconds."""
+    return (at_ms + kept // MOMENT) // 1000
+
+
 def _column(values: list[Any]) -> Any:
     """*values*, or the one value that all of them have."""
     return values[0] if values and len({*values}) == 1 else values
@@ -120,7 +125,7 @@ def encode_key(partition_key: str, sort_key: str) -> Item:
     return to_item({"log": partition_key, "place": sort_key})
 
 
-def encode_segment(tenant: str, segment: Segment) -> tuple[Item, int]:
+def encode_segment(tenant: str, segment: Segment, kept: timedelta) -> tuple[Item, int]:
     """The item of *segment*, and the size of its steps in bytes."""
     steps = pack(segment.steps)
     item = encode_key(partition(tenant, segment.log), place(segment.window_ms, segment.id))
@@ -128,7 +133,7 @@ def encode_segment(tenant: str, segment: Segment) -> tuple[Item, int]:
         {
             "seen_ms": segment.seen_ms,
             "written_ms": segment.written_ms,
-            "expires_at": segment.window_ms // 1000 + _RETENTION_S,
+            "expires_at": _expiry(segment.window_ms, kept),
             "steps": steps,
         }
     )
@@ -149,10 +154,10 @@ def decode_segment(log: str, item: Item) -> Segment:
         raise UndecodableError(f"segment does not decode: {error}") from error
 
 
-def encode_head(tenant: str, head: Head) -> Item:
+def encode_head(tenant: str, head: Head, kept: timedelta) -> Item:
     """The item of *head*."""
     values = {"snapshot": head.snapshot} | {name: getattr(head, name) for name in _HEAD}
-    expires_at = head.folded_ms // 1000 + _RETENTION_S
+    expires_at = _expiry(head.folded_ms, kept)
     return encode_key(partition(tenant, HEAD), HEAD) | to_item(values | {"expires_at": expires_at})
 
 
@@ -169,9 +174,11 @@ def decode_head(item: Item) -> Head:
         raise UndecodableError(f"head does not decode: {error}") from error
 
 
-def snapshot_items(tenant: str, head: Head, parts: Iterable[Sequence[Step]]) -> list[Item]:
+def snapshot_items(
+    tenant: str, head: Head, parts: Iterable[Sequence[Step]], kept: timedelta
+) -> list[Item]:
     """The items of the snapshot of *head*."""
-    expires_at = head.folded_ms // 1000 + _RETENTION_S
+    expires_at = _expiry(head.folded_ms, kept)
     return [
         snapshot_key(tenant, head.snapshot, number)
         | to_item({"steps": pack(part), "expires_at": expires_at})

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.clients import chunks
@@ -13,6 +14,8 @@ from nextfire.adapters.aws.errors import error_code, refused, translated
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.overview_items import (
     HEAD,
+    OVERVIEW_TABLE,
+    RETENTION,
     decode_head,
     decode_segment,
     encode_head,
@@ -25,7 +28,7 @@ from nextfire.adapters.dynamodb.overview_items import (
     unpack,
 )
 from nextfire.domain.errors import UnavailableError, UndecodableError
-from nextfire.domain.overview import MAX_STEPS, Head, Segment, Step
+from nextfire.domain.overview import MAX_STEPS, BrokenHead, Head, Segment, Step
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -39,14 +42,15 @@ _AFTER = "~"
 
 
 class DynamoDbSegmentStore:
-    """`SegmentStore` on the table `overview`."""
+    """`SegmentStore` on the table `overview`. *kept*: how long items are kept."""
 
-    def __init__(self, client: DynamoDBClient, *, table: str) -> None:
+    def __init__(self, client: DynamoDBClient, *, table: str, kept: timedelta = RETENTION) -> None:
         self._client = client
         self._table = table
+        self._kept = kept
 
     def add(self, tenant: str, segments: Sequence[Segment]) -> int:
-        found = [encode_segment(tenant, each) for each in segments]
+        found = [encode_segment(tenant, each, self._kept) for each in segments]
         self._write([{"PutRequest": {"Item": item}} for item, _ in found])
         return sum(size for _, size in found)
 
@@ -84,12 +88,17 @@ class DynamoDbSegmentStore:
             if "Limit" in request:
                 request["Limit"] *= 4
 
-    def head(self, tenant: str) -> Head | None:
+    def head(self, tenant: str) -> Head | BrokenHead | None:
         with translated("read the overview"):
             answer = self._client.get_item(
                 TableName=self._table, Key=_head_key(tenant), ConsistentRead=True
             )
-        return decode_head(answer["Item"]) if "Item" in answer else None
+        if "Item" not in answer:
+            return None
+        try:
+            return decode_head(answer["Item"])
+        except UndecodableError as error:
+            return BrokenHead(answer["Item"], str(error))
 
     def snapshot(self, tenant: str, head: Head) -> Sequence[Step] | None:
         steps: list[Step] = []
@@ -100,40 +109,35 @@ class DynamoDbSegmentStore:
                     Key=snapshot_key(tenant, head.snapshot, number),
                     ConsistentRead=True,
                 )
-            if "Item" not in answer:
+            try:
+                steps += unpack(answer["Item"]["steps"]["B"])
+            except (LookupError, UndecodableError):
                 return None
-            steps += unpack(answer["Item"]["steps"]["B"])
         return steps
 
-    def replace_head(self, tenant: str, was: Head | None, to: Head, steps: Sequence[Step]) -> bool:
+    def replace_head(
+        self, tenant: str, was: Head | BrokenHead | None, to: Head, steps: Sequence[Step]
+    ) -> bool:
         parts = chunks([*steps], MAX_STEPS)
         to = replace(to, parts=len(parts))
-        items = snapshot_items(tenant, to, parts)
+        items = snapshot_items(tenant, to, parts, self._kept)
         self._write([{"PutRequest": {"Item": item}} for item in items])
         if not self._put_head(tenant, was, to):
             self._forget(tenant, to)
             return False
-        if was is not None:
+        if isinstance(was, Head):
             self._forget(tenant, was)
         return True
 
-    def _put_head(self, tenant: str, was: Head | None, to: Head) -> bool:
-        item = encode_head(tenant, to)
-        condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(#log)"}
-        condition["ExpressionAttributeNames"] = {"#log": "log"}
-        if was is not None:
-            condition = {
-                "ConditionExpression": "#snapshot = :was",
-                "ExpressionAttributeNames": {"#snapshot": "snapshot"},
-                "ExpressionAttributeValues": to_item({":was": was.snapshot}),
-            }
+    def _put_head(self, tenant: str, was: Head | BrokenHead | None, to: Head) -> bool:
+        item = encode_head(tenant, to, self._kept)
         try:
             with translated("replace the head of the overview"):
                 self._client.put_item(
                     TableName=self._table,
                     Item=item,
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                    **condition,
+                    **_is_stored(was),
                 )
         except refused() as error:
             if error_code(error) != "ConditionalCheckFailedException":
@@ -161,6 +165,31 @@ class DynamoDbSegmentStore:
                     break
             else:
                 raise UnavailableError("write the overview: throttled. Try again.")
+
+
+def _is_stored(head: Head | BrokenHead | None) -> dict[str, Any]:
+    """The condition that *head* is the stored one."""
+    if head is None:
+        return {
+            "ConditionExpression": "attribute_not_exists(#log)",
+            "ExpressionAttributeNames": {"#log": "log"},
+        }
+    if isinstance(head, Head):
+        return {
+            "ConditionExpression": "#snapshot = :was",
+            "ExpressionAttributeNames": {"#snapshot": "snapshot"},
+            "ExpressionAttributeValues": to_item({":was": head.snapshot}),
+        }
+    names = [field.name for field in OVERVIEW_TABLE]
+    there = [name for name in names if name in head.stored]
+    return {
+        "ConditionExpression": " AND ".join(
+            f"#{name} = :{name}" if name in there else f"attribute_not_exists(#{name})"
+            for name in names
+        ),
+        "ExpressionAttributeNames": {f"#{name}": name for name in names},
+        "ExpressionAttributeValues": {f":{name}": head.stored[name] for name in there},
+    }
 
 
 def _head_key(tenant: str) -> Item:

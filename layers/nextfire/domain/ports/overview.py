@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from nextfire.domain.overview import Counts, Head, Segment, Step
+from nextfire.domain.overview import BrokenHead, Counts, Head, Segment, Step
 from nextfire.domain.ports.pages import Unreadable
 from nextfire.domain.run import Run, RunState
 
@@ -113,17 +113,17 @@ class SegmentStore(Protocol):
         A segment that does not decode is left out.
         """
 
-    def head(self, tenant: str) -> Head | None:
-        """Return the head, by a consistent read; None if the tenant has none, or it is not
-        readable.
-        """
+    def head(self, tenant: str) -> Head | BrokenHead | None:
+        """Return the head, by a consistent read; None if the tenant has none."""
 
     def snapshot(self, tenant: str, head: Head) -> Sequence[Step] | None:
-        """Return the steps of the snapshot of *head*; None if it is gone, because a later head
-        replaced it, or does not decode.
+        """Return the steps of the snapshot of *head*, none if it has no parts; None if it is gone,
+        because a later head replaced it or it expired, or does not decode.
         """
 
-    def replace_head(self, tenant: str, was: Head | None, to: Head, steps: Sequence[Step]) -> bool:
+    def replace_head(
+        self, tenant: str, was: Head | BrokenHead | None, to: Head, steps: Sequence[Step]
+    ) -> bool:
         """Store *steps* as the snapshot of *to*, then replace *was* with *to*, if it is the stored
         head, then delete the snapshot of *was*. Of concurrent callers exactly one succeeds. If the
         caller dies in between, *was* stays complete, or parts are left over, which expire.

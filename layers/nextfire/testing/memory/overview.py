@@ -12,6 +12,7 @@ from nextfire.domain.instants import floor_minute, from_ms, to_ms
 from nextfire.domain.overview import (
     MAX_STEPS,
     OPEN,
+    BrokenHead,
     Counts,
     Head,
     Segment,
@@ -30,7 +31,7 @@ class MemorySegmentStore:
 
     def __init__(self) -> None:
         self.segments: dict[tuple[str, str, int, str], Segment] = {}
-        self.heads: dict[str, Head] = {}
+        self.heads: dict[str, Head | BrokenHead] = {}
         self.snapshots: dict[tuple[str, str], Sequence[Step]] = {}
 
     def add(self, tenant: str, segments: Sequence[Segment]) -> int:
@@ -48,18 +49,20 @@ class MemorySegmentStore:
             if first_ms <= key[2] <= last_ms:
                 yield self.segments[key]
 
-    def head(self, tenant: str) -> Head | None:
+    def head(self, tenant: str) -> Head | BrokenHead | None:
         return self.heads.get(tenant)
 
     def snapshot(self, tenant: str, head: Head) -> Sequence[Step] | None:
-        return self.snapshots.get((tenant, head.snapshot))
+        return self.snapshots.get((tenant, head.snapshot)) if head.parts else []
 
-    def replace_head(self, tenant: str, was: Head | None, to: Head, steps: Sequence[Step]) -> bool:
+    def replace_head(
+        self, tenant: str, was: Head | BrokenHead | None, to: Head, steps: Sequence[Step]
+    ) -> bool:
         if self.heads.get(tenant) != was:
             return False
         self.snapshots[tenant, to.snapshot] = [*steps]
         self.heads[tenant] = replace(to, parts=-(-len(steps) // MAX_STEPS))
-        if was is not None:
+        if isinstance(was, Head):
             self.snapshots.pop((tenant, was.snapshot), None)
         return True
 
