@@ -395,7 +395,10 @@ class NextfireStack(Stack):
             memory=self._settings.projector_memory,
             timeout=_PROJECTOR_TIMEOUT,
             reserved=self._shares.projector if self._shares else None,
-            environment=self._tables("runs", "overview"),
+            environment={
+                **self._tables("runs", "overview"),
+                "NEXTFIRE_RUN_RETENTION": self._run_retention(),
+            },
         )
         allow(
             projector.role,

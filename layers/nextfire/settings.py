@@ -194,6 +194,7 @@ class AuditLogSettings(_Settings):
 class ProjectorSettings(_Settings):
     runs_table: str
     overview_table: str
+    run_retention: Json[RunRetention] = DEFAULT_RETENTION
 
 
 class AuthorizerSettings(_Settings):

@@ -13,16 +13,19 @@ from nextfire.usecases.rebuild_overview import RebuildOverview
 
 def project_runs(settings: ProjectorSettings) -> ProjectRuns:
     """The use case that adds what the stream delivers."""
-    database = dynamodb()
-    store = DynamoDbSegmentStore(database, table=settings.overview_table)
+    database, store = dynamodb(), _store(settings)
     runs = DynamoDbRunStore(database, table=settings.runs_table)
     return ProjectRuns(store, runs, SystemClock())
 
 
 def rebuild_overview(settings: ProjectorSettings) -> RebuildOverview:
     """The use case that adds the steps of all records."""
-    database = dynamodb()
-    store = DynamoDbSegmentStore(database, table=settings.overview_table)
+    database, store = dynamodb(), _store(settings)
     runs = DynamoDbRunStore(database, table=settings.runs_table)
     scan = DynamoDbRunScan(database, table=settings.runs_table)
     return RebuildOverview(scan, store, runs, SystemClock())
+
+
+def _store(settings: ProjectorSettings) -> DynamoDbSegmentStore:
+    kept = settings.run_retention.longest
+    return DynamoDbSegmentStore(dynamodb(), table=settings.overview_table, kept=kept)
