@@ -40,7 +40,6 @@ from tests.integration.faulty_server import FaultyServer, faulty_server
 from tests.integration.pace import quicken
 
 if TYPE_CHECKING:
-    from botocore.config import Config  # noqa: TID251 — its type
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
@@ -205,17 +204,19 @@ def _moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 new_client = boto3.client
+_clients: dict[tuple[str, str], Any] = {}
 
 
 def _client(service: str, *args: Any, **options: Any) -> Any:
-    ours = not args and options.keys() == {"config"}
-    return _kept(service, options["config"]) if ours else new_client(service, *args, **options)  # type: ignore[call-overload]
-
-
-@cache
-def _kept(service: str, config: Config) -> Any:
-    """A client shared by all tests on moto: creating one takes longer than most tests."""
-    return new_client(service, config=config)  # type: ignore[call-overload]
+    """A client shared by all tests on moto: creating one takes longer than most tests. Each
+    `Config` is a new object, so its options are the key.
+    """
+    if args or options.keys() != {"config"}:
+        return new_client(service, *args, **options)  # type: ignore[call-overload]
+    key = service, repr(vars(options["config"])["_user_provided_options"])
+    if key not in _clients:
+        _clients[key] = new_client(service, **options)  # type: ignore[call-overload]
+    return _clients[key]
 
 
 @pytest.fixture
