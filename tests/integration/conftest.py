@@ -8,7 +8,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -37,7 +37,7 @@ from tests.integration.backends import (
 )
 from tests.integration.deployment import Deployment
 from tests.integration.faulty_server import FaultyServer, faulty_server
-from tests.integration.pace import quicken
+from tests.integration.pace import answered, quicken
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -188,13 +188,13 @@ def _moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     moto checks a condition and writes in two steps; DynamoDB does both atomically.
     """
-    lock, answer = threading.Lock(), BotocoreStubber.__call__
+    lock, process = threading.Lock(), BotocoreStubber.process_request
 
-    def one_at_a_time(self: BotocoreStubber, *args: Any, **kwargs: Any) -> Any:
+    def one_at_a_time(self: BotocoreStubber, request: Any) -> Any:
         with lock:
-            return answer(self, *args, **kwargs)
+            return answered(partial(process, self), request, REGION)
 
-    monkeypatch.setattr(BotocoreStubber, "__call__", one_at_a_time)
+    monkeypatch.setattr(BotocoreStubber, "process_request", one_at_a_time)
     monkeypatch.setattr("boto3.client", _client)
     quicken(monkeypatch)
     # With the library that it patches, apart from the SDK, tests only PUT to signed URLs.
