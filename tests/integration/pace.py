@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import pytest
 from botocore import useragent  # noqa: TID251 — its clients make very many calls
 from moto.core import responses, utils
-from moto.core.serialize import BaseJSONSerializer
 from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.core.serialize import BaseJSONSerializer
 from moto.dynamodb.models import dynamodb_backends
 from moto.dynamodb.models.dynamo_type import DynamoType
 from moto.dynamodb.parsing import ast_nodes, expressions, validators
