@@ -311,8 +311,8 @@ LOOPS = {
 
 RARE: dict[Callable[[pytest.MonkeyPatch], None], range] = {
     name_only_the_first: range(1072, 1400),
-    end_any_lease: range(55, 300),
-    continue_group: range(48, 300),
+    end_any_lease: range(140, 400),
+    continue_group: range(58, 300),
 }
 """The seeds to try for defects that few histories reveal."""
 
