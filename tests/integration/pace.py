@@ -31,7 +31,7 @@ _user_agent = cache(useragent.UserAgentComponent.to_string)
 _dumped: dict[int, bytes] = {}
 """Pickled parse trees by the id of the tree, which `_make_once` keeps."""
 
-Answer: TypeAlias = tuple[int, dict[str, str], bytes]
+Answer: TypeAlias = tuple[int, dict[str, Any], str | bytes]
 """Status, headers and body."""
 
 _QUERY = "DynamoDB_20120810.Query"
