@@ -1,19 +1,25 @@
 """Run the short tests, or, with NEXTFIRE_LONG=1, the long ones.
 
+``python -m tests histories "end to end"`` runs these commands of the plan only.
+
 CPU-bound commands run one after the other; commands that mostly wait run next to them in the
-background. The output of background commands is shown when all have ended, and the names of the
-tests that failed come last. The exit status is 1 if anything failed.
+background. The end of each command is reported with its minutes. The output of background commands
+is shown when all have ended, and the names of the tests that failed come last. The exit status is 1
+if anything failed.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -59,6 +65,17 @@ class _Plan:
 
     foreground: dict[str, list[str]]
     background: list[_Background]
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.foreground, *(each.name for each in self.background)]
+
+    def only(self, names: Collection[str]) -> _Plan:
+        """The commands called *names*."""
+        return _Plan(
+            {name: command for name, command in self.foreground.items() if name in names},
+            [each for each in self.background if each.name in names],
+        )
 
 
 def _short() -> _Plan:
@@ -140,33 +157,89 @@ def _failed_tests(name: str) -> list[str]:
         return []
 
 
-def main() -> int:
-    """Run the plan. Ctrl-C reaches every command; wait for all of them to end."""
-    began = time.monotonic()
-    shutil.rmtree(_CACHES, ignore_errors=True)
+class _Report:
+    """Reports the end of each command. `failed`: the names of those that failed."""
+
+    def __init__(self, plan: _Plan) -> None:
+        self._began = time.monotonic()
+        self._names = plan.names
+        self._ended = 0
+        self.failed: list[str] = []
+
+    def minutes(self) -> float:
+        """Minutes since the start."""
+        return (time.monotonic() - self._began) / 60
+
+    def ended(self, name: str, code: int, began: float) -> None:
+        """*name*, which began at minute *began*, has ended with *code*."""
+        self._ended += 1
+        if code:
+            self.failed.append(name)
+        print(
+            f"[{self._ended} of {len(self._names)}] {name}: {'FAILED' if code else 'passed'} "
+            f"in {self.minutes() - began:.1f} min, {self.minutes():.1f} min in all",
+            flush=True,
+        )
+
+
+def _wait_in_the_background(
+    running: Collection[tuple[_Background, subprocess.Popen[Any]]], report: _Report
+) -> list[threading.Thread]:
+    """Threads that report the end of each of *running*."""
+
+    def wait(name: str, process: subprocess.Popen[Any]) -> None:
+        report.ended(name, process.wait(), 0)
+
+    threads = [
+        threading.Thread(target=wait, args=(each.name, process)) for each, process in running
+    ]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def main(names: Collection[str]) -> int:
+    """Run the commands called *names*; none: the whole plan. Ctrl-C reaches every command; wait for
+    all of them to end.
+    """
+    plan = _long() if LONG else _short()
+    if unknown := [*set(names) - {*plan.names}]:
+        print(f"Command {unknown[0]!r} not found. Commands: {', '.join(plan.names)}.")
+        return 2
+    plan = plan.only(names or plan.names)
+    for name in plan.names:
+        shutil.rmtree(_CACHES / name, ignore_errors=True)
     # Hundreds of processes import the same modules. Elsewhere: the caller may want none in place.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # noqa: TID251
     os.environ.setdefault("PYTHONPYCACHEPREFIX", str(_BYTECODE))  # noqa: TID251
-    plan = _long() if LONG else _short()
+    report = _Report(plan)
     running = [(each, each.begin()) for each in plan.background]
-    failed = []
+    waiting = _wait_in_the_background(running, report)
     try:
         for name, command in plan.foreground.items():
+            began = report.minutes()
             polite = ["nice", "-n", "5", *_recording(name, command)]
-            if subprocess.run(polite, check=False).returncode != 0:
-                failed.append(name)
+            report.ended(name, subprocess.run(polite, check=False).returncode, began)
     finally:
-        for each, process in running:
-            if process.wait() != 0:
-                failed.append(each.name)
+        for thread in waiting:
+            thread.join()
+        for each, _ in running:
             each.show()
-        minutes = (time.monotonic() - began) / 60
-        print(f"\ntook {minutes:.0f} min; what was skipped is listed above with its reason")
-        print(f"failed: {', '.join(failed) or 'nothing'}", flush=True)
-        for test in [test for name in failed for test in _failed_tests(name)]:
+        print(
+            f"\ntook {report.minutes():.0f} min; what was skipped is listed above with its reason"
+        )
+        print(f"failed: {', '.join(report.failed) or 'nothing'}", flush=True)
+        for test in [test for name in report.failed for test in _failed_tests(name)]:
             print(f"  {test}", flush=True)
-    return int(bool(failed))
+    return int(bool(report.failed))
+
+
+def _names() -> list[str]:
+    parser = argparse.ArgumentParser(prog="python -m tests", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="commands to run; default: all")
+    found: list[str] = parser.parse_args().names
+    return found
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(_names()))

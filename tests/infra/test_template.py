@@ -608,7 +608,7 @@ def test_functions_run_the_python_and_the_platform_of_their_layers(template: Tem
                 "NEXTFIRE_REQUESTS_TABLE", "NEXTFIRE_AUDIT_BUCKET",
             },
         ),
-        ("projector", {"NEXTFIRE_RUNS_TABLE", "NEXTFIRE_OVERVIEW_TABLE"}),
+        ("projector", {"NEXTFIRE_RUNS_TABLE", "NEXTFIRE_OVERVIEW_TABLE", "NEXTFIRE_RUN_RETENTION"}),
         (
             "watcher",
             {

@@ -8,7 +8,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -37,10 +37,9 @@ from tests.integration.backends import (
 )
 from tests.integration.deployment import Deployment
 from tests.integration.faulty_server import FaultyServer, faulty_server
-from tests.integration.pace import quicken
+from tests.integration.pace import answered, quicken
 
 if TYPE_CHECKING:
-    from botocore.config import Config  # noqa: TID251 — its type
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
@@ -189,13 +188,13 @@ def _moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     moto checks a condition and writes in two steps; DynamoDB does both atomically.
     """
-    lock, answer = threading.Lock(), BotocoreStubber.__call__
+    lock, process = threading.Lock(), BotocoreStubber.process_request
 
-    def one_at_a_time(self: BotocoreStubber, *args: Any, **kwargs: Any) -> Any:
+    def one_at_a_time(self: BotocoreStubber, request: Any) -> Any:
         with lock:
-            return answer(self, *args, **kwargs)
+            return answered(partial(process, self), request, REGION)
 
-    monkeypatch.setattr(BotocoreStubber, "__call__", one_at_a_time)
+    monkeypatch.setattr(BotocoreStubber, "process_request", one_at_a_time)
     monkeypatch.setattr("boto3.client", _client)
     quicken(monkeypatch)
     # With the library that it patches, apart from the SDK, tests only PUT to signed URLs.
@@ -205,17 +204,19 @@ def _moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 new_client = boto3.client
+_clients: dict[tuple[str, str], Any] = {}
 
 
 def _client(service: str, *args: Any, **options: Any) -> Any:
-    ours = not args and options.keys() == {"config"}
-    return _kept(service, options["config"]) if ours else new_client(service, *args, **options)  # type: ignore[call-overload]
-
-
-@cache
-def _kept(service: str, config: Config) -> Any:
-    """A client shared by all tests on moto: creating one takes longer than most tests."""
-    return new_client(service, config=config)  # type: ignore[call-overload]
+    """A client shared by all tests on moto: creating one takes longer than most tests. Each
+    `Config` is a new object, so its options are the key.
+    """
+    if args or options.keys() != {"config"}:
+        return new_client(service, *args, **options)  # type: ignore[call-overload]
+    key = service, repr(vars(options["config"])["_user_provided_options"])
+    if key not in _clients:
+        _clients[key] = new_client(service, **options)  # type: ignore[call-overload]
+    return _clients[key]
 
 
 @pytest.fixture

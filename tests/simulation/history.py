@@ -767,16 +767,16 @@ class History:
             if stopped or max(versions) > job.schedule_version or now.uid != job.uid:
                 continue
             asked = job.backfill
+            spans = [
+                (run.key.scheduled_at, run.covers_until)
+                for key, run in self.stores.runs.items.items()
+                if _is_of(key, job)
+            ]
             for each in occurrences(job.past_schedule(asked.first), asked.first - _MOMENT):
                 if each.at > asked.last:
                     break
+                covered = any(first <= each.at <= last for first, last in spans)
                 key = RunKey(job.key, run_id(job.uid, each.at))
-                covered = any(
-                    run.key.job == job.key
-                    and run.key.uid == job.uid
-                    and run.key.scheduled_at <= each.at <= run.covers_until
-                    for run in self.stores.runs.items.values()
-                )
                 assert covered, f"{key.execution_id} is not covered by {name}"
 
     def _check_payload(self, run: Run, payload: str | None) -> None:

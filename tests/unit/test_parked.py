@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nextfire.domain.due import PARKED_AT_MOST, StoredEntry
+from nextfire.domain.due import PARKED_AT_MOST, DueEntry, StoredEntry
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.usecases.dispatch import waiting
 from nextfire.usecases.dispatch.gates import Shares
@@ -225,6 +225,20 @@ def parked(**crowds: Any) -> World:
     ahead = {slot.minute for slot in world.due.items}
     assert min(ahead) > world.now + timedelta(minutes=3)
     return world
+
+
+def test_tenants_that_were_not_tried_for_the_longest_time_come_first() -> None:
+    world = parked(**{f"tenant{number}": 1 for number in range(6)})
+    world.new_watcher()
+    poll(world, 10)  # it has read the next hour
+    postponer = world.watcher._waiting  # noqa: SLF001 — the order is seen from here only
+    found = [(slot, each) for slot, each in world.due.items.items() if isinstance(each, DueEntry)]
+    stored = {each.job.tenant: StoredEntry(slot, each) for slot, each in found}
+    for tenant in ("tenant4", "tenant0", "tenant5", "tenant2", "tenant3", "tenant1", "tenant4"):
+        postponer.admits(stored[tenant], world.now)
+
+    tried_last = ["tenant0", "tenant5", "tenant2", "tenant3", "tenant1", "tenant4"]
+    assert [*postponer.wanted(world.now + timedelta(hours=1))] == tried_last
 
 
 def test_a_parked_entry_is_sent_once_and_accounted_for() -> None:

@@ -34,7 +34,8 @@ def cut(at: datetime) -> datetime:
 
 def floor_minute(at: datetime) -> datetime:
     """The start of the UTC minute that contains *at*."""
-    return at.astimezone(UTC).replace(second=0, microsecond=0)
+    at = at if at.tzinfo is UTC else at.astimezone(UTC)
+    return at.replace(second=0, microsecond=0)
 
 
 def isoformat(at: datetime) -> str:

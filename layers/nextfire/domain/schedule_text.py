@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import cut
@@ -21,6 +22,7 @@ _INSTANT = re.compile(
 )
 
 
+@lru_cache(maxsize=1024)
 def parse_duration(text: str, field: str) -> timedelta:
     """Parse an ISO 8601 duration of weeks, days, hours, minutes and seconds, e.g. ``PT90S`` or
     ``P1DT12H``.

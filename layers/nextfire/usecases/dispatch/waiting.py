@@ -95,9 +95,9 @@ class Postponer:
                 self._allowed[tenant] = min(2 * self._allowed.get(tenant, self._min_tries), _NEAR)
             for tenant in self._allowed.keys() - tenants:
                 del self._allowed[tenant]
-            return {
-                tenant: left for tenant in tenants if (left := self._left(tenant, waiting, now)) > 0
-            }
+            in_order = sorted(tenants, key=lambda tenant: (self._tried.get(tenant, 0), tenant))
+            found = {tenant: self._left(tenant, waiting, now) for tenant in in_order}
+            return {tenant: left for tenant, left in found.items() if left > 0}
 
     def admits(self, stored: StoredEntry, now: datetime) -> bool:
         """Whether to hold *stored*, an unknown entry: a parked one only if it may be tried now."""
