@@ -583,7 +583,7 @@ class Adapters:
     @property
     def wake(self) -> WakeWatchers:
         """Reads the lease after each entry that is due soon. Flows start their watchers anyway."""
-        return WakeWatchers(self.control, _Asleep(), _Asleep(), shards=1, groups=1)
+        return WakeWatchers(self.control, _Asleep(), self.clock, _Asleep(), shards=1, groups=1)
 
     def executor(self) -> ExecutorPorts:
         stack, system = self.stack, self.stack.system

@@ -76,6 +76,7 @@ LEASE: tuple[Field[Lease], ...] = (
     Field("beat", _COUNT, required=True),
     Field("released", _BOOLEAN, unless=False),
     Field("idle", _BOOLEAN, unless=False),
+    Field("renewed_at", INSTANT),
 )
 CURSOR: tuple[Field[Cursor], ...] = (
     Field("minute", INSTANT, required=True),
