@@ -31,13 +31,13 @@ from nextfire.domain.due import (
     FireEntry,
     ResumeEntry,
 )
-from nextfire.domain.due_decisions import Cover, decide_misfire, owned
+from nextfire.domain.due_decisions import Cover, decide_misfire
 from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.ids import JobKey, RunKey, first_run_id, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.message import TIME_DISPATCH
-from nextfire.domain.occurrences import JobState
+from nextfire.domain.occurrences import JobState, owned
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.control import ControlStore
 from nextfire.domain.ports.due import DueStore
