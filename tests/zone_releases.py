@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from nextfire.domain import zones
+from nextfire.domain import audit, zone_moves, zones
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.schedule import Schedule
 
@@ -30,4 +30,5 @@ def disagree(patch: pytest.MonkeyPatch, release: Callable[[], str]) -> None:
         return schedule_from(definition, effective_from)
 
     patch.setattr(JobDefinition, "schedule_from", of_release)
-    patch.setattr(zones, "release", release)
+    for module in (zones, zone_moves, audit):
+        patch.setattr(module, "release", release)

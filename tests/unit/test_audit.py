@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
@@ -34,6 +34,7 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.targets import AttemptResult, Hold
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.target import TargetKind
+from nextfire.domain.zones import release
 from nextfire.usecases.audit import PAGE, RECHECK_AFTER, AuditJobs
 from nextfire.usecases.audit_report import AuditReport
 from nextfire.usecases.dispatch.gates import Shares
@@ -1042,20 +1043,37 @@ def test_unreadable_items_are_counted_and_do_not_stop_the_audit(world: World) ->
 # Progress of an audit
 
 
+def _begun(at: datetime, since: datetime | None = None) -> Audit:
+    return Audit(at, since, zones=release())
+
+
+def test_audits_know_since_when_they_have_their_release_of_the_zone_rules() -> None:
+    older = Audit(NOON, zones="2025a", done=True)
+    first = next_audit(older, NOON + DAY, DAY, restart=False)
+    assert first is not None
+    assert (first.zones, first.zones_since) == (release(), NOON + DAY)
+    second = next_audit(first.moved(None), NOON + 2 * DAY, DAY, restart=False)
+    assert second is not None
+    assert (second.zones, second.zones_since) == (release(), NOON + DAY)
+    continued = next_audit(replace(older, done=False), NOON + MINUTE, DAY, restart=False)
+    assert continued is not None
+    assert (continued.started_at, continued.zones_since) == (NOON, NOON + MINUTE)
+
+
 def test_audits_follow_each_other_and_know_when_the_last_one_began() -> None:
     first = next_audit(None, NOON, DAY, restart=False)
-    assert first == Audit(NOON)
+    assert first == _begun(NOON)
 
     midway = first.moved(job_key())
     assert next_audit(midway, NOON + 2 * DAY, DAY, restart=False) == midway
-    assert next_audit(midway, NOON + 2 * DAY, DAY, restart=True) == Audit(NOON + 2 * DAY)
+    assert next_audit(midway, NOON + 2 * DAY, DAY, restart=True) == _begun(NOON + 2 * DAY)
 
     over = midway.moved(None)
     assert over.done
     assert next_audit(over, NOON + DAY - MINUTE, DAY, restart=False) is None
-    assert next_audit(over, NOON + DAY, DAY, restart=False) == Audit(NOON + DAY, since=NOON)
-    assert next_audit(over, NOON + MINUTE, DAY, restart=True) == Audit(NOON + MINUTE, since=NOON)
-    assert next_audit(over, NOON - DAY, DAY, restart=False) == Audit(NOON - DAY, since=NOON - DAY)
+    assert next_audit(over, NOON + DAY, DAY, restart=False) == _begun(NOON + DAY, since=NOON)
+    assert next_audit(over, NOON + MINUTE, DAY, restart=True) == _begun(NOON + MINUTE, since=NOON)
+    assert next_audit(over, NOON - DAY, DAY, restart=False) == _begun(NOON - DAY, since=NOON - DAY)
 
 
 def test_an_audit_goes_on_where_time_ran_out() -> None:

@@ -17,6 +17,7 @@ from nextfire.domain.run import RunState
 from nextfire.domain.zones import ZoneReading
 from tests.builders import at
 from tests.fakes import Killed
+from tests.unit.test_audit import audit
 from tests.world import World
 from tests.zone_releases import EARLIER, LATER, MOVED, OLD, disagree
 
@@ -274,3 +275,44 @@ def test_times_that_a_clock_change_skips_are_read_with_the_offset_before_it() ->
     change = at("12:00").replace(month=3, day=29, hour=1)  # 02:00 becomes 03:00 in Berlin
     assert ZoneReading.of(change, MOVED).offset == timedelta(hours=1)
     assert ZoneReading.of(change + timedelta(seconds=1), MOVED).offset == timedelta(hours=2)
+
+
+def test_an_audit_repairs_nothing_in_the_day_after_a_new_release(
+    world: World, release: Release
+) -> None:
+    """By the new rules the run of 11:30 looks lost, and so does the entry of tomorrow 11:30."""
+    job = world.register(**DAILY)
+    assert audit(world).jobs == 1
+    work(world, "12:00")
+    release.current = EARLIER
+    world.advance(hours=2)
+    world.tick()
+    assert not audit(world).repaired
+
+    world.advance(hours=21)  # the day is not over
+    assert not audit(world).repaired
+    assert states(world, job, "11:30", "12:00") == [None, SUCCEEDED]
+
+
+def test_an_audit_stores_the_entry_of_a_time_that_comes_earlier(
+    world: World, release: Release
+) -> None:
+    """So it runs on time, although the stored entry is half an hour later."""
+    job = world.register(
+        **ALL | {"type": "DATES", "schedule": ["2026-05-27T15:30", "2026-05-28T15:30"]}
+    )
+    audit(world)
+    release.current = EARLIER
+    assert not audit(world).repaired
+    world.advance(hours=25)
+    world.tick()
+    assert audit(world).restored == 1
+    assert fires(world) == ["27 11:30", "27 12:00"]
+
+    for _ in range(5):
+        world.advance(hours=12)
+        world.tick()
+        world.worker().work()
+    assert [run.key.scheduled_at.hour for run in world.runs.all.values() if run.attempts] == [11]
+    assert fires(world) == ["28 11:30"]
+    assert world.job(job.key).state is JobState.ACTIVE

@@ -72,6 +72,11 @@ class Occurrences:
     def schedule(self) -> Schedule:
         return self.definition.schedule_from(self.counted_since)
 
+    @property
+    def is_zoned(self) -> bool:
+        """Whether occurrences may depend on the rules of a time zone, which can change."""
+        return self.definition.timezone != "UTC" and self.definition.type in _ZONED
+
     def next_after(self, after: datetime) -> datetime | None:
         """Return the next occurrence strictly after *after* and `effective_from`, in any state of
         the job.
@@ -105,8 +110,7 @@ class Occurrences:
 
     def fire_entry(self, occurrence: datetime, ordinal: int) -> FireEntry:
         """Return the due entry of the *ordinal*-th occurrence of this version, at *occurrence*."""
-        width, when = self.definition.jitter_width, self.definition
-        zoned = when.timezone != "UTC" and when.type in _ZONED
+        width = self.definition.jitter_width
         return fire(
             self.key,
             self.uid,
@@ -114,8 +118,8 @@ class Occurrences:
             occurrence,
             delay_by=jitter(self.uid, occurrence, width) if width else width,
             ordinal=ordinal,
-            rank=when.priority.rank,
-            reading=ZoneReading.of(occurrence, self.schedule.timezone) if zoned else None,
+            rank=self.definition.priority.rank,
+            reading=ZoneReading.of(occurrence, self.schedule.timezone) if self.is_zoned else None,
         )
 
     def moved(self, entry: FireEntry) -> Moved | None:

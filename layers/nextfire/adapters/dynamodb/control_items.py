@@ -92,6 +92,8 @@ AUDIT: tuple[Field[Audit], ...] = (
     Field("tenant", _STRING, get=lambda audit: audit.after and audit.after.tenant),
     Field("job_id", _STRING, get=lambda audit: audit.after and audit.after.job_id),
     Field("done", _BOOLEAN, required=True),
+    Field("zones", _STRING),
+    Field("zones_since", INSTANT),
 )
 CONTROL_TABLE: tuple[Field[Any], ...] = (ID, *LEASE, *CURSOR, *TAKEN, *AUDIT)
 

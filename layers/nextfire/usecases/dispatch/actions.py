@@ -122,9 +122,7 @@ class Actions:
                 done.append((due, covered))
         return done
 
-    def move(
-        self, moved: Sequence[DecidedEntry], now: datetime, report: TickReport
-    ) -> list[Slot]:
+    def move(self, moved: Sequence[DecidedEntry], now: datetime, report: TickReport) -> list[Slot]:
         """Store entries where the time zone rules have moved them. Returns the slots of those that
         are done. The record of the former instant decides whether the run has started there.
         """
