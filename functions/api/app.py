@@ -121,7 +121,13 @@ class Services:
         self.many_jobs = BulkJobs(
             self.jobs, self.job_store, clock=self.clock, executor=side_by_side
         )
-        self.find_run = FindRun(self.job_store, self.runs, retention=RETENTION, clock=self.clock)
+        self.find_run = FindRun(
+            self.job_store,
+            self.runs,
+            retention=RETENTION,
+            clock=self.clock,
+            joins=ports.joins,
+        )
         self.executions = ManageRuns(
             self.job_store,
             self.runs,
