@@ -301,9 +301,15 @@ def test_runs_that_wait_for_long_look_more_seldom_and_not_together(world: World)
         assert len(found) > 15
 
 
+def requested(world: World, job: Job) -> Run:
+    return world.request_runs.run_now(
+        job.key, payload=None, reason=None, request="r", asked_at=world.now
+    )
+
+
 def test_a_run_on_request_that_waits_says_for_what(world: World) -> None:
     a, _ = occupied(world)
-    run = world.request_runs.run_now(a.key, payload=None, reason=None, request="r", asked_at=world.now)
+    run = requested(world, a)
     reason = "waits for a place: maxParallel is 1; under way: 2026-05-24T12:00:00Z"
     assert world.find_run.explain(run).reason == reason
 
@@ -315,10 +321,10 @@ def test_a_run_on_request_that_waits_says_for_what(world: World) -> None:
 
 def test_a_run_that_has_a_place_or_needs_none_says_what_it_said(world: World) -> None:
     a, _ = occupied(world, most=2)
-    run = world.request_runs.run_now(a.key, payload=None, reason=None, request="r", asked_at=world.now)
+    run = requested(world, a)
     assert world.find_run.explain(run) is run
     world.joins.begin_sequence(run.key, 2, world.now)
     assert world.find_run.explain(run) is run
     other = world.register("other")
-    run = world.request_runs.run_now(other.key, payload=None, reason=None, request="s", asked_at=world.now)
+    run = requested(world, other)
     assert world.find_run.explain(run).reason == "run on request"
