@@ -70,7 +70,7 @@ class Flow:
     allow_late_starts = False
     """See `assert_all_accounted_for`."""
     no_occurrences: frozenset[str] = frozenset()
-    """Times with records that are no occurrences any longer."""
+    """Times with records that no longer match an occurrence."""
     lives = 3
     """After the death of this number of workers, the run has no attempt left."""
 

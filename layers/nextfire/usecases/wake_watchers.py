@@ -103,7 +103,7 @@ class WakeWatchers:
 
 
 def _may_be_asleep(lease: Lease | None, now: datetime) -> bool:
-    """Whether nobody holds *lease*, or its holder has not renewed it for so long that it is dead.
+    """Whether *lease* is not held, or its holder has not renewed it for so long that it is dead.
 
     A watcher that died while nothing was due leaves such a lease.
     """
