@@ -311,8 +311,8 @@ LOOPS = {
 
 RARE: dict[Callable[[pytest.MonkeyPatch], None], range] = {
     name_only_the_first: range(1072, 1400),
-    end_any_lease: range(55, 300),
-    continue_group: range(48, 300),
+    end_any_lease: range(107, 300),
+    continue_group: range(54, 300),
 }
 """The seeds to try for defects that few histories reveal."""
 
@@ -388,12 +388,12 @@ PLANTS = {
 }
 _MOST_SEEDS = 300
 _FIRST_SEED: dict[Callable[..., None], int] = {
-    reset_taken_runs: 70,
-    ungroup_retries: 68,
+    reset_taken_runs: 220,
+    ungroup_retries: 97,
     skip_again_without_record: 96,
     leave_gaps: 79,
     free_ids_early: 594,
-    consider_queues_empty: 178,
+    consider_queues_empty: 243,
 }
 """The first seed that reveals the defect, for defects that few histories reveal."""
 
