@@ -11,11 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from importlib import resources
+from importlib import import_module, resources
 from typing import Self
 from zoneinfo import ZoneInfo
-
-from tzdata import IANA_VERSION
 
 from nextfire.domain.errors import InvalidInputError
 
@@ -23,6 +21,7 @@ FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 HORIZON = datetime(2100, 1, 1, tzinfo=UTC)
 """Occurrences are at or after `FIRST` and before `HORIZON`."""
 
+_RELEASE = str(import_module("tzdata").IANA_VERSION)  # the package has no types
 _NAME = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}")
 _LOOK = timedelta(days=3)  # since 1970 no zone has had two changes within a week
 _SECOND = timedelta(seconds=1)
@@ -72,7 +71,7 @@ class ZoneReading:
 
 def release() -> str:
     """The release of the IANA database of this process. Later releases sort after earlier ones."""
-    return IANA_VERSION
+    return _RELEASE
 
 
 @lru_cache(maxsize=1024)
