@@ -392,7 +392,7 @@ _FIRST_SEED: dict[Callable[..., None], int] = {
     ungroup_retries: 97,
     skip_again_without_record: 96,
     leave_gaps: 79,
-    free_ids_early: 594,
+    free_ids_early: 639,
     consider_queues_empty: 243,
 }
 """The first seed that reveals the defect, for defects that few histories reveal."""
