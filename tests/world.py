@@ -118,7 +118,9 @@ class World:
             ),
         )
         jobs, runs = self.faults.through(self.jobs, "jobs"), self.faults.through(self.runs, "runs")
-        self.find_run = FindRun(jobs, runs, retention=timedelta(days=90), clock=self.clock)
+        self.find_run = FindRun(
+            jobs, runs, retention=timedelta(days=90), clock=self.clock, joins=stores.joins
+        )
         self.manage_runs = ManageRuns(
             jobs, runs, self.find_run, pools=POOLS, clock=self.clock, executor=InlineExecutor()
         )

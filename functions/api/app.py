@@ -102,7 +102,7 @@ class Services:
         self.clock = given_clock or clock
         ports = ports or api_ports(settings, changed_by)
         # The wrappers pass on what they do not define, which no type says.
-        jobs, runs = _waking(ports, settings)
+        jobs, runs = _waking(ports, settings, self.clock)
         self.job_store = cast("JobStore", AccessibleJobs(jobs))
         self.runs = cast("RunStore", AccessibleRuns(runs, self.job_store))
         self.files: RunFiles = ports.files
@@ -125,6 +125,7 @@ class Services:
             self.runs,
             retention=settings.run_retention.shortest,
             clock=self.clock,
+            joins=ports.joins,
         )
         self.executions = ManageRuns(
             self.job_store,
@@ -183,13 +184,14 @@ class Services:
         return f"Available: {', '.join(self.pools)}."
 
 
-def _waking(ports: ApiPorts, settings: ApiSettings) -> tuple[JobStore, RunStore]:
+def _waking(ports: ApiPorts, settings: ApiSettings, clock: Clock) -> tuple[JobStore, RunStore]:
     """The stores of *ports*. If watchers sleep, writes of entries that are due soon wake them."""
     if ports.waker is None:
         return ports.jobs, ports.runs
     wake = WakeWatchers(
         ports.control,
         ports.waker,
+        clock,
         telemetry,
         shards=settings.write_shards,
         groups=settings.groups,

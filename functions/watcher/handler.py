@@ -60,8 +60,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  #
     starts a minute before that end.
 
     Args:
-        event: ``{"group": n}``, from the group's EventBridge rule, or from a process that stored
-            an entry that is due soon. Does nothing if that group does not exist.
+        event: ``{"group": n}``, from the group's EventBridge rule; with ``"woken": true``, from a
+            process that stored an entry that is due soon. Does nothing if that group does not
+            exist.
         context: The Lambda context; unused.
     """
     settings, group = WatcherSettings.read(), int(event.get("group", 0))
@@ -69,4 +70,5 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  #
         # Its shards would have two watchers: a process from before a change of the number woke it.
         telemetry.logger.warning("unknown watcher group", group=group, groups=settings.groups)
         return {"dispatched": 0}
-    return {"dispatched": _watcher_of(group).live(settings.life, sleeps=True)}
+    woken = bool(event.get("woken", False))
+    return {"dispatched": _watcher_of(group).live(settings.life, sleeps=True, woken=woken)}

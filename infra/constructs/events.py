@@ -5,6 +5,8 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.constructs.grants import allow
+from nextfire.adapters.aws.wakers import WAKE_SOURCE
+from nextfire.domain.events import SOURCE
 
 
 class StackEventBus(Construct):
@@ -15,5 +17,6 @@ class StackEventBus(Construct):
         self.bus = events.EventBus(self, "Bus")
 
     def grant_publish(self, grantee: iam.IGrantable) -> None:
-        """Grant the permission to publish events, for executors."""
-        allow(grantee, ["events:PutEvents"], self.bus.event_bus_arn)
+        """Grant the permission to publish events of this stack, for executors."""
+        sources = {"ForAllValues:StringEquals": {"events:source": [SOURCE, WAKE_SOURCE]}}
+        allow(grantee, ["events:PutEvents"], self.bus.event_bus_arn, conditions=sources)

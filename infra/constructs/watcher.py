@@ -6,7 +6,7 @@ from aws_cdk import aws_events_targets as targets
 from constructs import Construct
 
 from infra.constructs.function import Function
-from nextfire.adapters.aws.wakers import WAKE_SOURCE
+from nextfire.adapters.aws.wakers import WAKE_DETAIL, WAKE_SOURCE
 
 INVOKE_EVERY = Duration.minutes(1)
 
@@ -45,11 +45,13 @@ class WatcherRules(Construct):
             self,
             "Wake",
             event_bus=bus,
-            event_pattern=events.EventPattern(source=[WAKE_SOURCE]),
+            event_pattern=events.EventPattern(source=[WAKE_SOURCE], detail_type=[WAKE_DETAIL]),
             targets=[
                 targets.LambdaFunction(
                     watcher.function,
-                    event=events.RuleTargetInput.from_event_path("$.detail"),
+                    event=events.RuleTargetInput.from_object(
+                        {"group": events.EventField.from_path("$.detail.group"), "woken": True}
+                    ),
                     retry_attempts=0,
                     max_event_age=INVOKE_EVERY,
                 )

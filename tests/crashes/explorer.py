@@ -168,7 +168,9 @@ class Explorer:
                 flow.repeat(stack)
         stack.settle(flow.until)
         stack.counted = False  # the checks do not die
-        stack.assert_sound(allow_late_starts=flow.allow_late_starts)
+        stack.assert_sound(
+            allow_late_starts=flow.allow_late_starts, no_occurrences=flow.no_occurrences
+        )
         flow.check(stack)
         return of_flow, cloud.calls
 

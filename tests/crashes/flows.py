@@ -32,6 +32,7 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.scripts import ScriptCall
 from nextfire.domain.quotas import NO_QUOTAS, Quotas, TenantQuotas
 from nextfire.domain.run import Run, RunState, Trigger
+from nextfire.domain.zones import ZoneReading
 from nextfire.targets.http.messages import Request, Response
 from nextfire.usecases.find_outstanding import has_outstanding
 from nextfire.usecases.manage_backfills import BackfillRange
@@ -68,6 +69,8 @@ class Flow:
     """The quotas of the tenants."""
     allow_late_starts = False
     """See `assert_all_accounted_for`."""
+    no_occurrences: frozenset[str] = frozenset()
+    """Times with records that no longer match an occurrence."""
     lives = 3
     """After the death of this number of workers, the run has no attempt left."""
 
@@ -605,6 +608,30 @@ class TickOfManyBuckets(Tick):
         cursors = [i for i in stack.cloud.items("control") if i["id"] == "cursor#0"]
         minute = datetime.fromisoformat(cursors[0]["minute"])
         assert at("12:00") <= minute <= stack.now  # later, if more than one watcher died
+
+
+class TickOfMoved(Flow):
+    """The due entry was stored before new time zone rules moved its local time to 12:30."""
+
+    name = "tick: a local time that was moved"
+    until = "12:30:10"
+    no_occurrences = frozenset({"12:00"})
+
+    def prepare(self, stack: Stack) -> None:
+        local = {"timezone": "Europe/Berlin", "schedule": "2026-05-24T14:30"}
+        stack.register(type="ONCE", **local)
+        stack.replace_fire("12:00", reading=ZoneReading("2000a", timedelta(hours=2.5)))
+        stack.at("12:00")
+
+    def act(self, stack: Stack) -> None:
+        stack.watcher().live(SECOND)
+
+    def check(self, stack: Stack) -> None:
+        assert stack.run("12:00").state is RunState.SKIPPED
+        run = stack.run("12:30")
+        assert run.state is RunState.SUCCEEDED
+        stack.assert_attempts(run, 1)
+        assert stack.job().state is JobState.COMPLETED
 
 
 class TickOfRetry(Flow):
@@ -1772,7 +1799,7 @@ FLOWS: list[Flow] = [
     *(CancelUnclaimed(), CancelWaiting(), CancelLost(), CancelRunning(), Redrive(), RedrivePool()),
     *(RunNow(), SkipNext(), Unskip(), PauseUntil(), EndOfPause()),
     *(BeginBackfill(), StopBackfill(), TickOfBackfill()),
-    *(Tick(), TickOfManyBuckets(), TickOfRetry(), TakeLease(), ReleaseLease()),
+    *(Tick(), TickOfManyBuckets(), TickOfMoved(), TickOfRetry(), TakeLease(), ReleaseLease()),
     *(SendLatest(), SendFresh()),
     *(CoverLatest(), CoverBefore(), CoverLast(), Quarantine(), Straggler(), CarryAlong()),
     *(Replace(), ReplaceWaiting()),

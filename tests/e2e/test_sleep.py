@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters.aws.wakers import WAKE_SOURCE
+from nextfire.adapters.aws.wakers import WAKE_DETAIL, WAKE_SOURCE
 from tests.e2e.conftest import FEW, Stack
 
 _FALLS_ASLEEP_WITHIN = 240
@@ -87,7 +87,7 @@ def test_an_executor_wakes_a_watcher(stack: Stack) -> None:
     entry = {
         "EventBusName": stack.outputs()["EventBus"],
         "Source": WAKE_SOURCE,
-        "DetailType": "Entry due soon",
+        "DetailType": WAKE_DETAIL,
         "Detail": detail,
     }
     answer = stack.client("events", role="worker-default").put_events(Entries=[entry])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from infra.settings import Settings
-from nextfire.adapters.aws.wakers import WAKE_SOURCE
+from nextfire.adapters.aws.wakers import WAKE_DETAIL, WAKE_SOURCE
 from nextfire.domain.events import SOURCE
 from nextfire.domain.retention import RETENTION
 from tests.crons import LONG
@@ -209,11 +209,29 @@ def test_executors_wake_the_watcher_by_an_event_of_the_stacks_bus(template: Temp
 
     [target] = rule["Targets"]
     assert target["Arn"]["Fn::GetAtt"][0] == name
-    assert target["InputPath"] == "$.detail"
+    # Whatever an executor publishes, the watcher knows that it was woken.
+    assert target["InputTransformer"] == {
+        "InputPathsMap": {"detail-group": "$.detail.group"},
+        "InputTemplate": '{"group":<detail-group>,"woken":true}',
+    }
     assert target["RetryPolicy"]["MaximumRetryAttempts"] == 0
-    assert rule["EventPattern"] == {"source": [WAKE_SOURCE]}
+    assert rule["EventPattern"] == {"source": [WAKE_SOURCE], "detail-type": [WAKE_DETAIL]}
     assert WAKE_SOURCE != SOURCE, "users' rules must not match it"
     assert "Ref" in rule["EventBusName"]
+
+
+def test_executors_publish_events_of_the_stacks_sources_only(template: Template) -> None:
+    publishing = [
+        statement
+        for policy in properties(template, "IAM::Policy")
+        for statement in policy["PolicyDocument"]["Statement"]
+        if statement["Action"] == "events:PutEvents"
+    ]
+    assert publishing
+    for statement in publishing:
+        assert statement["Condition"] == {
+            "ForAllValues:StringEquals": {"events:source": [SOURCE, WAKE_SOURCE]}
+        }
 
 
 def test_the_api_may_invoke_the_watcher_and_nobody_else_may_invoke_anything(

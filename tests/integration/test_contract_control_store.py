@@ -20,6 +20,7 @@ from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.table import CONTROL
 from nextfire.domain.audit import Audit, next_audit
 from nextfire.domain.ports.control import ControlStore, Lease
+from nextfire.domain.zones import release
 from tests.builders import NOON, at, job_key
 from tests.fakes import MemoryControlStore
 from tests.integration.backends import DYNAMODB, MEMORY, SQLITE, on_dynamodb
@@ -234,6 +235,7 @@ AUDITS = [
     Audit(NOON),
     Audit(NOON, since=at("11:00"), after=job_key()),
     Audit(NOON, since=at("11:00"), done=True),
+    Audit(NOON, zones="2026a", zones_since=at("10:00")),
 ]
 
 
@@ -534,7 +536,8 @@ def test_an_audit_that_does_not_decode_is_over_and_is_replaced_by_one_who_has_se
 
     assert seen is not None
     assert seen.done
-    assert next_audit(seen, NOON, DAY, restart=False) == Audit(NOON, seen.started_at)
+    following = next_audit(seen, NOON, DAY, restart=False)
+    assert following == Audit(NOON, seen.started_at, zones=release(), zones_since=NOON)
     assert not store.replace_audit(None, AUDITS[0])
     assert not store.replace_audit(AUDITS[0], AUDITS[1])
     assert store.replace_audit(seen, AUDITS[0])

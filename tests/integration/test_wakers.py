@@ -49,10 +49,10 @@ def test_the_watchers_function_is_invoked_asynchronously() -> None:
     by_lambda(client).wake(3)
     [request] = client.requests
     assert (request["FunctionName"], request["InvocationType"]) == ("watcher", "Event")
-    assert json.loads(request["Payload"]) == {"group": 3}
+    assert json.loads(request["Payload"]) == {"group": 3, "woken": True}
 
 
-def test_the_event_has_the_input_of_the_watchers_function() -> None:
+def test_the_event_names_the_group() -> None:
     client = Client(FailedEntryCount=0, Entries=[{"EventId": "1"}])
     by_event(client).wake(3)
     [[entry]] = [request["Entries"] for request in client.requests]
@@ -88,7 +88,7 @@ def test_the_api_wakes_watchers_if_they_sleep(*, sleeps: bool) -> None:
         waker=by_lambda(client) if sleeps else None,
     )
     settings: Any = SimpleNamespace(write_shards=2, groups=2)
-    jobs, runs = _waking(ports, settings)
+    jobs, runs = _waking(ports, settings, Clock(NOON))
     job = a_job()
     assert jobs.create(job, a_fire(job, NOON + timedelta(seconds=5)), NOON) is None
     groups = [json.loads(request["Payload"])["group"] for request in client.requests]

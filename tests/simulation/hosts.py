@@ -82,7 +82,7 @@ class SimulatedWaker:
 
         def invoke() -> None:
             aws.sleep(after)
-            self.system.invoke_watcher(group)
+            self.system.invoke_watcher(group, woken=True)
 
         aws.submit(invoke)
 

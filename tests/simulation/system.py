@@ -215,7 +215,7 @@ class System:
 
     # The watcher
 
-    def invoke_watcher(self, group: int) -> None:
+    def invoke_watcher(self, group: int, *, woken: bool = False) -> None:
         """Invoke a watcher like EventBridge: in an idle process, if there is one."""
         for index, each in enumerate(self._warm):
             if each.group == group and each.actor.alive and self.kernel.dice.random() < 0.7:
@@ -224,7 +224,9 @@ class System:
         else:
             watching = self._new_watcher(self.process("watcher"), group)
             self.watchers.append(watching.actor)
-        self.start(watching.actor, lambda: self._watch(watching), survives_outages=True)
+        self.start(
+            watching.actor, lambda: self._watch(watching, woken=woken), survives_outages=True
+        )
 
     def _new_watcher(self, actor: Actor, group: int) -> Watching:
         port, setting = self.wire.port, self.setting
@@ -252,10 +254,10 @@ class System:
         life.turn = noted  # type: ignore[method-assign]
         return Watching(group, actor, life, control)
 
-    def _watch(self, watching: Watching) -> None:
+    def _watch(self, watching: Watching, *, woken: bool) -> None:
         control = watching.control
         control.held = control.asked_to_release = False
-        watching.life.live(LIFE, sleeps=True)
+        watching.life.live(LIFE, sleeps=True, woken=woken)
         if control.held and not control.asked_to_release:
             self.escaped.append(f"{watching.actor.name}: its life ended, but it keeps its lease")
         self._warm.append(watching)
@@ -265,6 +267,7 @@ class System:
         return WakeWatchers(
             self.wire.port(actor, "control"),
             self.wire.port(actor, "waker", SimulatedWaker(self)),
+            actor,
             RecordedNotices(self, actor),
             shards=self.setting.shards,
             groups=self.setting.groups,

@@ -388,12 +388,12 @@ PLANTS = {
 }
 _MOST_SEEDS = 300
 _FIRST_SEED: dict[Callable[..., None], int] = {
-    reset_taken_runs: 70,
-    ungroup_retries: 68,
-    skip_again_without_record: 96,
-    leave_gaps: 79,
-    free_ids_early: 594,
-    consider_queues_empty: 178,
+    reset_taken_runs: 220,
+    ungroup_retries: 97,
+    skip_again_without_record: 621,
+    leave_gaps: 85,
+    free_ids_early: 639,
+    consider_queues_empty: 243,
 }
 """The first seed that reveals the defect, for defects that few histories reveal."""
 

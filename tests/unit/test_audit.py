@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
@@ -36,6 +36,7 @@ from nextfire.domain.ports.targets import AttemptResult, Hold
 from nextfire.domain.retention import MIN_RETENTION
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.target import TargetKind
+from nextfire.domain.zones import release
 from nextfire.usecases.audit import PAGE, RECHECK_AFTER, AuditJobs
 from nextfire.usecases.audit_report import AuditReport
 from nextfire.usecases.dispatch.gates import Shares
@@ -1051,20 +1052,37 @@ def test_unreadable_items_are_counted_and_do_not_stop_the_audit(world: World) ->
 # Progress of an audit
 
 
+def _begun(at: datetime, since: datetime | None = None) -> Audit:
+    return Audit(at, since, zones=release())
+
+
+def test_audits_know_since_when_they_have_their_release_of_the_zone_rules() -> None:
+    older = Audit(NOON, zones="2025a", done=True)
+    first = next_audit(older, NOON + DAY, DAY, restart=False)
+    assert first is not None
+    assert (first.zones, first.zones_since) == (release(), NOON + DAY)
+    second = next_audit(first.moved(None), NOON + 2 * DAY, DAY, restart=False)
+    assert second is not None
+    assert (second.zones, second.zones_since) == (release(), NOON + DAY)
+    continued = next_audit(replace(older, done=False), NOON + MINUTE, DAY, restart=False)
+    assert continued is not None
+    assert (continued.started_at, continued.zones_since) == (NOON, NOON + MINUTE)
+
+
 def test_audits_follow_each_other_and_know_when_the_last_one_began() -> None:
     first = next_audit(None, NOON, DAY, restart=False)
-    assert first == Audit(NOON)
+    assert first == _begun(NOON)
 
     midway = first.moved(job_key())
     assert next_audit(midway, NOON + 2 * DAY, DAY, restart=False) == midway
-    assert next_audit(midway, NOON + 2 * DAY, DAY, restart=True) == Audit(NOON + 2 * DAY)
+    assert next_audit(midway, NOON + 2 * DAY, DAY, restart=True) == _begun(NOON + 2 * DAY)
 
     over = midway.moved(None)
     assert over.done
     assert next_audit(over, NOON + DAY - MINUTE, DAY, restart=False) is None
-    assert next_audit(over, NOON + DAY, DAY, restart=False) == Audit(NOON + DAY, since=NOON)
-    assert next_audit(over, NOON + MINUTE, DAY, restart=True) == Audit(NOON + MINUTE, since=NOON)
-    assert next_audit(over, NOON - DAY, DAY, restart=False) == Audit(NOON - DAY, since=NOON - DAY)
+    assert next_audit(over, NOON + DAY, DAY, restart=False) == _begun(NOON + DAY, since=NOON)
+    assert next_audit(over, NOON + MINUTE, DAY, restart=True) == _begun(NOON + MINUTE, since=NOON)
+    assert next_audit(over, NOON - DAY, DAY, restart=False) == _begun(NOON - DAY, since=NOON - DAY)
 
 
 def test_an_audit_goes_on_where_time_ran_out() -> None:
@@ -1319,7 +1337,7 @@ def test_an_audit_that_was_away_does_not_look_for_records_that_may_have_expired(
     """The shortest retention is 15 days, and settings change."""
     assert LOOK_BACK_AT_MOST < MIN_RETENTION
     away = Audit(NOON, since=NOON - 100 * DAY)
-    assert away.looks_back_to(NOON + DAY) == NOON + DAY - LOOK_BACK_AT_MOST
+    assert away.looks_back_to(NOON + DAY, a_job()) == NOON + DAY - LOOK_BACK_AT_MOST
 
 
 def test_what_a_job_ran_before_it_had_parents_is_not_looked_for_for_long(

@@ -13,6 +13,7 @@ from nextfire.domain.audit import LOOK_BACK_AT_MOST, Audit
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
 from nextfire.domain.ports.pages import Scan
+from nextfire.domain.zones import release
 from nextfire.usecases import audit as use_case
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.audit_parts import up_to
@@ -164,11 +165,45 @@ def test_the_next_audit_knows_when_the_last_one_began(world: World) -> None:
     world.tick()
     wake(world, 0)
 
-    assert world.control.audit() == Audit(world.now, began, done=True)
+    assert world.control.audit() == Audit(world.now, began, done=True, zones=release())
     part = world.control.audit(0)
     assert part is not None
     assert (part.since, part.done) == (began, True)
-    assert part.looks_back_to(world.now) > world.now - LOOK_BACK_AT_MOST
+    assert part.looks_back_to(world.now, a_job()) > world.now - LOOK_BACK_AT_MOST
+
+
+def test_a_part_from_before_new_time_zone_rules_is_continued_by_the_new_ones(
+    world: World, visited: Counter[JobKey], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zoned = a_job(timezone="Europe/Berlin", type="CRON", schedule="0 3 * * *")
+    parts = auditor(world).in_segments(1, part=20)
+    next(parts.continue_audit(world.now + DAY, segment=0, restart=False))
+    before = world.control.audit(0)
+    assert before is not None
+    assert not before.done
+    assert before.looks_back_to(world.now, zoned) <= world.now
+
+    monkeypatch.setattr("nextfire.domain.audit.release", lambda: "2099z")
+    wake(world, 0, segments=1)
+
+    after = world.control.audit(0)
+    assert after is not None
+    assert (after.done, after.zones) == (True, "2099z")
+    assert after.looks_back_to(world.now, zoned) > world.now, "not judged for a day"
+    assert [*visited.values()] == [1] * 17
+
+
+def test_a_part_that_another_auditor_continues_by_new_rules_is_left_to_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = auditor(world).in_segments(1, part=20)
+    next(parts.continue_audit(world.now + DAY, segment=0, restart=False))
+    monkeypatch.setattr("nextfire.domain.audit.release", lambda: "2099z")
+    monkeypatch.setattr(world.control, "replace_audit", lambda *_: False)
+
+    report = wake(world, 0, segments=1)
+
+    assert (report.jobs, report.notes) == (0, ["another auditor has segment 0"])
 
 
 def test_a_segment_that_another_auditor_has_is_left_to_it(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from nextfire.domain.due import DispatchEntry
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
+from nextfire.usecases.find_run import PendingOccurrence
 from nextfire.usecases.limit_parallel import LimitParallel
 from nextfire.usecases.manage_backfills import BackfillRange
 from tests.builders import at
@@ -67,10 +69,10 @@ def test_a_sequence_waits_until_the_one_before_has_ended(world: World) -> None:
     assert (state(world, a, "12:00"), state(world, a, "12:01")) == (SUCCEEDED, None)
     assert held_until(world) == [("1201", "12:01:05", 2)]
 
-    work(world, "12:01:05")
-    assert held_until(world) == [("1201", "12:01:10", 3)]
+    work(world, "12:01:06")
+    assert held_until(world) == [("1201", "12:01:12", 3)]
     work(world, "12:01:30")  # b starts
-    work(world, "12:01:35")
+    work(world, "12:01:37")
 
     assert state(world, b, "12:00") is SUCCEEDED
     assert state(world, a, "12:01") is SUCCEEDED
@@ -84,9 +86,8 @@ def test_runs_are_named_that_are_waited_for(world: World) -> None:
 
     handled = world.worker().work_one()
 
-    assert handled.reason == (
-        "deferred until 2026-05-24T12:01:05Z: maxParallel is 1; under way: 2026-05-24T12:00:00Z"
-    )
+    assert handled.reason.startswith("deferred until 2026-05-24T12:01:05.")
+    assert handled.reason.endswith(": maxParallel is 1; under way: 2026-05-24T12:00:00Z")
 
 
 def test_several_may_be_under_way(world: World) -> None:
@@ -125,7 +126,7 @@ def test_a_join_is_under_way_until_its_timeout(world: World) -> None:
     work(world, "12:01")
     assert state(world, a, "12:01") is None
     work(world, "12:01:10")  # the join ends
-    work(world, "12:01:15")
+    work(world, "12:01:17")
 
     assert (state(world, d, "12:00"), state(world, a, "12:01")) == (RunState.SKIPPED, SUCCEEDED)
 
@@ -185,7 +186,7 @@ def test_a_run_that_waits_and_is_cancelled_ends(world: World) -> None:
     key = RunKey(a.key, run_id(a.uid, at("12:01")))
 
     world.manage_runs.cancel(key, "enough")
-    work(world, "12:01:05")
+    work(world, "12:01:06")
 
     assert state(world, a, "12:01") is RunState.CANCELLED
     assert not [each for each in held_until(world) if each[0] == "1201"]
@@ -253,3 +254,77 @@ def test_a_job_with_parents_has_no_limit(world: World) -> None:
     world.register("a")
     with pytest.raises(ValueError, match="maxParallel is for the first job"):
         world.register("b", **after("a"), maxParallel=1)
+
+
+def occupied(world: World, most: int = 1) -> tuple[Job, LimitParallel]:
+    """A job whose run of 12:00 took a place; its executor died before the claim."""
+    a = root(world, most)
+    world.advance(minutes=1)
+    assert world.joins.begin_sequence(RunKey(a.key, run_id(a.uid, at("12:00"))), most, world.now)
+    return a, LimitParallel(world.jobs, world.runs, world.joins)
+
+
+def test_a_place_without_a_record_is_kept_as_long_as_it_can_be_claimed(world: World) -> None:
+    a, limit = occupied(world)
+    second = RunKey(a.key, run_id(a.uid, at("12:01")))
+    assert limit.hold(a, second, at("12:01:00")) is not None
+
+
+def test_a_place_whose_run_was_covered_by_a_range_is_given_back(world: World) -> None:
+    a, limit = occupied(world)
+    covering = RunKey(a.key, run_id(a.uid, at("11:59")))
+    world.runs.skip(Run.skipped(covering, "late", at("12:10"), covered_to=at("12:05"), covered=7))
+    later = RunKey(a.key, run_id(a.uid, at("12:06")))
+    assert limit.hold(a, later, at("12:10")) is None
+    assert world.joins.begun_sequences(a.key) == [later.run_id]
+
+
+def test_a_place_whose_record_has_expired_is_given_back(world: World) -> None:
+    a, limit = occupied(world)
+    later = RunKey(a.key, run_id(a.uid, at("12:06")))
+    assert limit.hold(a, later, at("12:00") + timedelta(days=90)) is None
+
+
+def test_runs_that_wait_for_long_look_more_seldom_and_not_together(world: World) -> None:
+    a, limit = occupied(world)
+
+    def looks_in(minute: int, dispatch: int) -> float:
+        key = RunKey(a.key, run_id(a.uid, at(f"13:{minute:02}")))
+        hold = limit.hold(a, key, world.now, dispatch=dispatch)
+        assert hold is not None
+        return (hold.until - world.now).total_seconds()
+
+    for dispatch, least in ((1, 5), (10, 11), (30, 30), (1_000_000, 30)):
+        found = {looks_in(minute, dispatch) for minute in range(20)}
+        assert least <= min(found)
+        assert max(found) < least * 1.3
+        assert len(found) > 15
+
+
+def requested(world: World, job: Job) -> Run:
+    return world.request_runs.run_now(
+        job.key, payload=None, reason=None, request="r", asked_at=world.now
+    )
+
+
+def test_a_run_on_request_that_waits_says_for_what(world: World) -> None:
+    a, _ = occupied(world)
+    run = requested(world, a)
+    reason = "waits for a place: maxParallel is 1; under way: 2026-05-24T12:00:00Z"
+    assert world.find_run.explain(run).reason == reason
+
+    world.at("12:01:30")
+    pending = world.find_run.find(RunKey(a.key, run_id(a.uid, at("12:01"))))
+    assert isinstance(pending, PendingOccurrence)
+    assert pending.reason == reason
+
+
+def test_a_run_that_has_a_place_or_needs_none_says_what_it_said(world: World) -> None:
+    a, _ = occupied(world, most=2)
+    run = requested(world, a)
+    assert world.find_run.explain(run) is run
+    world.joins.begin_sequence(run.key, 2, world.now)
+    assert world.find_run.explain(run) is run
+    other = world.register("other")
+    run = requested(world, other)
+    assert world.find_run.explain(run).reason == "run on request"

@@ -13,8 +13,15 @@ from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import run_id
 from nextfire.domain.ports.control import ControlStore, Lease
 from nextfire.domain.ports.due import DueStore
-from nextfire.usecases.wake_watchers import WakeWatchers, WakingDue
-from nextfire.usecases.watcher_life import AWAKE_AT_LEAST, LOOK_EVERY, WatcherLife
+from nextfire.usecases.hold_lease import LIFE as LEASE_LIFE
+from nextfire.usecases.hold_lease import PRESUMED_DEAD_AFTER
+from nextfire.usecases.wake_watchers import AGAIN_AFTER, WakeWatchers, WakingDue
+from nextfire.usecases.watcher_life import (
+    AWAKE_AT_LEAST,
+    LOOK_EVERY,
+    WOKEN_AT_LEAST,
+    WatcherLife,
+)
 from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
 from tests.builders import NOON, job_key
 from tests.fakes import InlineExecutor, MemoryNotices
@@ -71,7 +78,7 @@ def notices() -> Notices:
 @pytest.fixture
 def wake(world: World, woken: Woken, notices: Notices) -> WakeWatchers:
     control = world.faults.through(world.control, "control")
-    return WakeWatchers(control, woken, notices, shards=SHARDS, groups=1)
+    return WakeWatchers(control, woken, world.clock, notices, shards=SHARDS, groups=1)
 
 
 def a_watcher(
@@ -159,21 +166,93 @@ def test_a_watcher_sleeps_soon_after_the_last_run(world: World) -> None:
     assert 20 * SECOND < lives(world, a_watcher(world)) < 60 * SECOND
 
 
-@pytest.mark.parametrize("after", [None, 60])
-def test_a_standby_sleeps_if_the_holder_may(world: World, after: int | None) -> None:
+def stands_by(
+    world: World, *, woken: bool, holder_until: timedelta, died: bool = False
+) -> tuple[WatcherLife, timedelta]:
+    """A standby, and how long it stays while nothing is due. Another watcher holds the lease until
+    *holder_until*, and then releases it unless it *died*.
+    """
     world.control.seed_cursors(SHARDS, NOON)
-    world.control.replace_lease(0, None, Lease("other", 1, 0))
-    if after:
-        world.register(type="DELAY", schedule=f"PT{after}S")
     watcher = a_watcher(world, "standby")
     began = world.now
-    end_at, slept = watcher.begin(), False
-    while world.now < end_at + 2 * SECOND and not slept:
-        world.control.leases[0] = Lease("other", 1, int((world.now - began) / SECOND * 10))
+    end_at = watcher.begin(woken=woken) + LIFE
+    while world.now < end_at:
+        since = world.now - began
+        if since <= holder_until:
+            beat = int(since / SECOND)
+            world.control.leases[0] = Lease("other", 1, beat, released=False, idle=True)
+        elif not died and world.control.leases[0].holder == "other":
+            world.control.leases[0] = Lease("other", 1, 1_000, released=True, idle=True)
         world.clock.sleep(watcher.turn(world.now) - world.now)
-        slept = watcher.falls_asleep(LIFE)
-    assert slept is (after is None)
+        if watcher.falls_asleep(LIFE):
+            break
+    return watcher, world.now - began
+
+
+def test_a_standby_stays_as_long_as_another_holds_the_lease(world: World) -> None:
+    """The holder may end by its age just after an entry was stored. Nothing is woken then."""
+    watcher, stayed = stands_by(world, woken=False, holder_until=80 * SECOND)
+    assert 80 * SECOND < stayed < 85 * SECOND
+    assert world.control.leases[0].holder == "standby"
+    assert asleep(world)
     assert not watcher.holds
+
+
+def test_a_standby_takes_the_lease_of_a_dead_holder_and_releases_it(world: World) -> None:
+    """Otherwise it would look held, and no writer would wake a watcher."""
+    _, stayed = stands_by(world, woken=False, holder_until=5 * SECOND, died=True)
+    assert 5 * SECOND + LEASE_LIFE < stayed < 15 * SECOND
+    assert world.control.leases[0].holder == "standby"
+    assert asleep(world)
+
+
+def test_a_woken_watcher_ends_if_another_renews_the_lease(world: World) -> None:
+    watcher, stayed = stands_by(world, woken=True, holder_until=LIFE)
+    assert WOKEN_AT_LEAST <= stayed < 2 * SECOND
+    assert not watcher.holds
+    assert world.control.leases[0].holder == "other"
+
+
+def test_a_woken_watcher_takes_the_lease_of_a_dead_holder(world: World) -> None:
+    watcher, stayed = stands_by(world, woken=True, holder_until=timedelta(), died=True)
+    assert LEASE_LIFE <= stayed < 10 * SECOND
+    assert world.control.leases[0].holder == "standby"
+    assert not watcher.holds
+
+
+def test_a_woken_watcher_reads_the_lease_consistently(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stale read could show a holder that has released the lease already."""
+    read, asked = world.control.lease, set()
+
+    def noted(group: int, *, consistent: bool = False) -> Lease | None:
+        asked.add(consistent)
+        return read(group, consistent=consistent)
+
+    monkeypatch.setattr(world.control, "lease", noted)
+    a_watcher(world).live(LIFE, sleeps=True, woken=True)
+    assert asked == {True}
+    asked.clear()
+    a_watcher(world).live(LIFE, sleeps=True)
+    assert asked == {False}
+
+
+def test_a_woken_watcher_that_cannot_read_the_lease_stays(world: World) -> None:
+    world.control.seed_cursors(SHARDS, NOON)
+    watcher = a_watcher(world, "standby")
+    watcher.begin(woken=True)
+    for beat in range(3):
+        world.control.leases[0] = Lease("other", 1, beat)
+        watcher.turn(world.now)
+        world.advance(seconds=0.5)
+    world.faults.refuse("control.lease")
+    watcher.turn(world.now)
+    assert not watcher.falls_asleep(LIFE)
+
+
+def test_a_woken_watcher_outlives_the_wake_ups_that_were_left_out() -> None:
+    assert AGAIN_AFTER < WOKEN_AT_LEAST
 
 
 def test_a_watcher_with_a_waiting_entry_stays(world: World) -> None:
@@ -208,7 +287,7 @@ def test_no_entry_falls_between_a_watcher_and_its_writer(woken: Woken) -> None:
         world, count = World(shards=1), 0
         woken.clear()
         lives(world, a_watcher(world, shards=1))
-        wake = WakeWatchers(world.control, woken, Notices(), shards=1, groups=1)
+        wake = WakeWatchers(world.control, woken, world.clock, Notices(), shards=1, groups=1)
         due = WakingDue(world.due, wake)
 
         def write(world: World = world, due: WakingDue = due, number: int = number) -> None:
@@ -256,29 +335,83 @@ def test_a_due_entry_wakes_sleeping_watchers_once(
     assert woken == [0, 0]
 
 
-def test_nobody_is_woken_for_an_entry_that_the_next_tick_finds(
+def test_no_watcher_is_woken_for_an_entry_that_a_tick_finds(
     world: World, wake: WakeWatchers, woken: Woken
 ) -> None:
-    WakingDue(world.due, wake).put([an_entry(world, 76 * SECOND)], world.now)
+    WakingDue(world.due, wake).put([an_entry(world, LIFE)], world.now)
     assert not woken
     assert "control.lease" not in world.faults.calls
 
 
-def test_nobody_is_woken_while_a_watcher_holds_the_lease(
-    world: World, wake: WakeWatchers, woken: Woken
+@pytest.mark.parametrize(
+    ("renewed_before", "is_woken"),
+    [
+        (SECOND, False),
+        (PRESUMED_DEAD_AFTER, False),
+        (PRESUMED_DEAD_AFTER + SECOND, True),
+        (None, False),  # a watcher of an older version does not store it
+    ],
+)
+def test_a_watcher_is_woken_if_the_holder_must_be_dead(
+    world: World,
+    wake: WakeWatchers,
+    woken: Woken,
+    renewed_before: timedelta | None,
+    *,
+    is_woken: bool,
 ) -> None:
-    world.control.replace_lease(0, None, Lease("other", 1, 0))
+    renewed_at = None if renewed_before is None else world.now - renewed_before
+    world.control.replace_lease(0, None, Lease("other", 1, 0, renewed_at=renewed_at))
     WakingDue(world.due, wake).put([an_entry(world, SECOND)], world.now)
-    assert not woken
+    assert woken == [0] * is_woken
+
+
+def test_a_holder_stores_when_it_renewed_its_lease(world: World) -> None:
+    watcher = a_watcher(world)
+    watcher.begin()
+    watcher.turn(world.now)
+    world.advance(seconds=2)
+    watcher.turn(world.now)
+    assert world.control.leases[0].renewed_at == world.now
+
+
+def test_what_is_due_soon_counts_from_the_end_of_the_write(
+    world: World, wake: WakeWatchers, woken: Woken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write that takes long, with retries, must not hide that the entry is due soon by then."""
+    began, put = world.now, world.due.put
+
+    def slow(*args: Any) -> Any:
+        world.advance(seconds=30)
+        return put(*args)
+
+    monkeypatch.setattr(world.due, "put", slow)
+    WakingDue(world.due, wake).put([an_entry(world, LIFE + 10 * SECOND)], began)
+    assert woken == [0]
+
+
+def test_a_thread_does_not_call_while_another_calls(
+    world: World, wake: WakeWatchers, woken: Woken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = woken.wake
+
+    def meanwhile(group: int) -> None:
+        if not woken:
+            call(group)
+            wake.stored([an_entry(world, SECOND)])
+
+    monkeypatch.setattr(woken, "wake", meanwhile)
+    wake.stored([an_entry(world, SECOND)])
+    assert woken == [0]
 
 
 def test_the_group_of_the_shard_is_woken(world: World, woken: Woken) -> None:
-    wake = WakeWatchers(world.control, woken, Notices(), shards=4, groups=3)
+    wake = WakeWatchers(world.control, woken, world.clock, Notices(), shards=4, groups=3)
     keys = [job_key(f"job-{number}") for number in range(40)]
     for key in keys:
         entry = DispatchEntry(key, UID, world.now, run_id=RUN, dispatch=2, pool="default")
         world.advance(seconds=1)
-        wake.stored([entry], world.now)
+        wake.stored([entry])
     assert woken == [key.shard(4) % 3 for key in keys]
 
 

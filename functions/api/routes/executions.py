@@ -211,7 +211,8 @@ def get_execution(execution_id: ExecutionId) -> Response[str]:
     found = services().find_run.find(_key(execution_id))
     if isinstance(found, PendingOccurrence):
         return respond(ExecutionResponse.of_pending(found.key, found.reason))
-    return respond(ExecutionResponse.of(found, _result(found, load=True)))
+    shown = services().find_run.explain(found)
+    return respond(ExecutionResponse.of(shown, _result(found, load=True)))
 
 
 @routes.get(

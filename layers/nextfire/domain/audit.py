@@ -21,6 +21,7 @@ from nextfire.domain.recurrence import occurrences
 from nextfire.domain.retention import MIN_RETENTION
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.domain.schedule import UNTIMED
+from nextfire.domain.zones import release
 
 GRACE = timedelta(minutes=15)
 """The auditor ignores a run for this long after it was due or became free again. Well above the
@@ -48,13 +49,16 @@ ChainEntry = FireEntry | ResumeEntry
 """The entry that continues the chain of a job: its next occurrence, or the end of its pause."""
 
 _FOREVER = datetime.max.replace(tzinfo=UTC)
+ZONES_SETTLE_IN = timedelta(days=1)
+"""By then, the occurrences that a new release of the time zone rules has moved have come due."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
     """One pass over all jobs. `after`: the last job that was audited; None at the start of the
     pass. `since`: start of the last completed pass. `end`: of a part of a pass, its last job; None:
-    the last of all.
+    the last of all. `zones`: the release of the time zone rules; `zones_since`: when audits first
+    had it; None: from the beginning.
     """
 
     started_at: datetime
@@ -62,10 +66,25 @@ class Audit:
     after: JobKey | None = None
     done: bool = False
     end: JobKey | None = None
+    zones: str | None = None
+    zones_since: datetime | None = None
 
-    def looks_back_to(self, now: datetime) -> datetime:
-        """The start of the audited period."""
-        return max((self.since or self.started_at) - OVERLAP, now - LOOK_BACK_AT_MOST)
+    def looks_back_to(self, now: datetime, job: Job) -> datetime:
+        """The start of the audited period of *job*. In the future: it is not audited.
+
+        Earlier runs of a job whose times depend on the rules of a time zone may have been at the
+        instants of an earlier release: now they look lost, and its due entry, too.
+        """
+        since = max((self.since or self.started_at) - OVERLAP, now - LOOK_BACK_AT_MOST)
+        if self.zones_since is None or not job.is_zoned:
+            return since
+        return max(since, self.zones_since + ZONES_SETTLE_IN)
+
+    def with_release(self, before: Audit, now: datetime) -> Audit:
+        """This pass, by the time zone rules of this process; *before*: the audit before it."""
+        if before.zones == release():
+            return replace(self, zones=before.zones, zones_since=before.zones_since)
+        return replace(self, zones=release(), zones_since=cut(now))
 
     def moved(self, after: JobKey | None) -> Audit:
         """This pass with *after* as the last audited job; None completes the pass."""
@@ -79,13 +98,13 @@ def next_audit(
     earlier; else None. *restart*: always start a new one.
     """
     if was is None:
-        return Audit(cut(now))
+        return Audit(cut(now), zones=release())
     since = was.started_at if was.done else was.since
     # A start in the future comes from a wrong clock; without this check no audit would follow.
     resting = timedelta() <= now - was.started_at < every
     if restart or (was.done and not resting):
-        return Audit(cut(now), since and min(since, cut(now)))
-    return None if was.done else was
+        return Audit(cut(now), since and min(since, cut(now))).with_release(was, now)
+    return None if was.done else was.with_release(was, now)
 
 
 def next_entry(job: Job, now: datetime) -> ChainEntry | None:

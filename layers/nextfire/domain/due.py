@@ -14,6 +14,7 @@ from typing import NamedTuple
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut, floor_minute, to_ms
 from nextfire.domain.run import Trigger
+from nextfire.domain.zones import ZoneReading
 
 NORMAL_RANK = 1
 PARKED_AT_MOST = timedelta(minutes=64)
@@ -53,12 +54,14 @@ class FireEntry(_Entry):
 
     `version`: the schedule version that created the entry. `occurrence`: the scheduled instant if
     jitter delays the run; else None. `ordinal`: for a job with `maxRuns`, the number of the
-    occurrence in its version, from 1; else 1.
+    occurrence in its version, from 1; else 1. `reading`: how the occurrence was computed, if it
+    depends on the rules of a time zone. Entries that differ only in it are equal.
     """
 
     version: int
     occurrence: datetime | None = None
     ordinal: int = 1
+    reading: ZoneReading | None = field(default=None, compare=False, kw_only=True)
 
     def __hash__(self) -> int:
         return hash((self.uid, self.at, self.version))
@@ -187,11 +190,14 @@ def fire(
     delay_by: timedelta = timedelta(),
     ordinal: int = 1,
     rank: int = NORMAL_RANK,
+    reading: ZoneReading | None = None,
 ) -> FireEntry:
     """The entry for the occurrence at *at*, delayed by *delay_by*."""
     at = cut(at)
     occurrence = at if delay_by else None
-    return FireEntry(job, uid, at + delay_by, version, occurrence, ordinal, rank=rank)
+    return FireEntry(
+        job, uid, at + delay_by, version, occurrence, ordinal, rank=rank, reading=reading
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -6,6 +6,7 @@ Each type of decision has only the fields that its action needs:
   that were missed before it; the executor records them.
 - `Resend`: send the next dispatch of a run.
 - `Cover`: send nothing; record the missed occurrences and store the next entry.
+- `Move`: the time zone rules have moved the occurrence; store its entry where it is now.
 - `Resume`, `ContinueDecision`: end the pause of the job; continue its backfill.
 - `Drop`: delete the entry. `Leave`: retry later.
 """
@@ -21,9 +22,10 @@ from nextfire.domain.instants import in_seconds, isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.message import MAX_RANGES, ORDINARY, TIME_DISPATCH, SkippedRange
 from nextfire.domain.missed import Missed, missed_row, without_skips
-from nextfire.domain.occurrences import JobState
+from nextfire.domain.occurrences import JobState, owned
 from nextfire.domain.policies import MisfirePolicy
 from nextfire.domain.run import Trigger
+from nextfire.domain.zone_moves import Move, decide_move
 
 ORPHAN_AGE = timedelta(seconds=60)
 """How long after its due instant an entry whose job (or schedule version) is not found is kept.
@@ -132,7 +134,7 @@ class Leave:
 
 
 Sends = Fire | Resend
-Decision = Fire | Resend | Cover | Resume | ContinueDecision | Drop | Leave
+Decision = Fire | Resend | Cover | Move | Resume | ContinueDecision | Drop | Leave
 
 
 def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> Decision:
@@ -227,12 +229,14 @@ def _of_version(
     pool: str,
     *,
     deleted: bool = False,
-) -> Fire | Cover:
+) -> Fire | Cover | Move:
     """Decide on an entry of the schedule version of *owner*, which may be *deleted*.
 
     Skips missed occurrences until one may run or none is due. So a late job sends its latest run in
     the same step that skips the earlier ones.
     """
+    if (move := decide_move(entry, owner, owned_until)) is not None:
+        return move
     skipped: list[SkippedRange] = []
     cover: Cover | None = None
     at: FireEntry = entry
@@ -275,12 +279,6 @@ def _of_version(
         cover_first=cover,
         dispatch=TIME_DISPATCH if waits else 1,
     )
-
-
-def owned(entry: FireEntry | None, until: datetime | None) -> FireEntry | None:
-    """*entry*, or None if its occurrence is after *until*, the end of its version."""
-    ended = entry is not None and until is not None and entry.occurs_at > until
-    return None if ended else entry
 
 
 def inherit_held(entry: DueEntry, successor: FireEntry | None, now: datetime) -> FireEntry | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice, takewhile
@@ -9,11 +10,14 @@ from itertools import islice, takewhile
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due import FireEntry, fire
 from nextfire.domain.ids import JobKey
+from nextfire.domain.instants import MOMENT
 from nextfire.domain.jitter import jitter
 from nextfire.domain.recurrence import next_instant, occurrences
 from nextfire.domain.schedule import MAX_RUNS, UNTIMED, Schedule, ScheduleType, Upcoming
 from nextfire.domain.schedule_text import parse_duration
 from nextfire.domain.stretch import Stretch, count_occurrences, stretch
+from nextfire.domain.wall_clock import first_at
+from nextfire.domain.zones import ZoneReading, wall
 
 
 class JobState(StrEnum):
@@ -27,6 +31,23 @@ class JobState(StrEnum):
     @property
     def ended(self) -> bool:
         return self in {JobState.COMPLETED, JobState.CANCELLED}
+
+
+_ZONED = frozenset(
+    {ScheduleType.ONCE, ScheduleType.CRON, ScheduleType.INTERVAL, ScheduleType.DATES}
+)
+"""The types that can contain wall-clock times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Where an occurrence is since a release of the time zone rules. `to`: the entry of the same
+    wall-clock time, or of the first one after it; `following`: the entry after that one. None: the
+    schedule ends before it.
+    """
+
+    to: FireEntry | None
+    following: FireEntry | None
 
 
 class Occurrences:
@@ -50,6 +71,11 @@ class Occurrences:
     @property
     def schedule(self) -> Schedule:
         return self.definition.schedule_from(self.counted_since)
+
+    @property
+    def is_zoned(self) -> bool:
+        """Whether occurrences may depend on the rules of a time zone, which can change."""
+        return self.definition.timezone != "UTC" and self.definition.type in _ZONED
 
     def next_after(self, after: datetime) -> datetime | None:
         """Return the next occurrence strictly after *after* and `effective_from`, in any state of
@@ -93,7 +119,26 @@ class Occurrences:
             delay_by=jitter(self.uid, occurrence, width) if width else width,
             ordinal=ordinal,
             rank=self.definition.priority.rank,
+            reading=ZoneReading.of(occurrence, self.schedule.timezone) if self.is_zoned else None,
         )
+
+    def moved(self, entry: FireEntry) -> Moved | None:
+        """Return where the occurrence of *entry*, an entry of this version, is by the rules of this
+        process; None if it is where it was, or must stay there.
+
+        It stays if the entry was computed with the same or a newer release, or if the wall-clock
+        time is not after the start of this version: then it would never run.
+        """
+        read, at = entry.reading, entry.occurs_at
+        if read is None or not read.is_outdated or self.next_after(at - MOMENT) == at:
+            return None
+        same_time = first_at(wall(at, read.offset), self.schedule.timezone)
+        if same_time <= self.effective_from:
+            return None
+        to = self.next_after(same_time - MOMENT)
+        if to is None:
+            return Moved(None, None)
+        return Moved(self.fire_entry(to, entry.ordinal), self.following(to, entry.ordinal))
 
     def next_to_run(self, after: datetime) -> datetime | None:
         """Return the first occurrence after *after* that is not skipped, or None.
@@ -209,3 +254,9 @@ class Occurrences:
         recent = occurrences(self.schedule, max(until - width, self.effective_from))
         of_it = takewhile(lambda occurrence: occurrence.at <= until, recent)
         return max((self.due_at(occurrence.at) for occurrence in of_it), default=until)
+
+
+def owned(entry: FireEntry | None, until: datetime | None) -> FireEntry | None:
+    """*entry*, or None if its occurrence is after *until*, the end of its version."""
+    ended = entry is not None and until is not None and entry.occurs_at > until
+    return None if ended else entry

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import cut
-from nextfire.domain.schedule import MAX_DELAY, Dst
-from nextfire.domain.wall_clock import MAX_CLOCK_CHANGE, at_wall_times, next_of
+from nextfire.domain.schedule import MAX_DELAY
+from nextfire.domain.wall_clock import first_at
 from nextfire.domain.zones import FIRST, HORIZON
 
 _DURATION = re.compile(
@@ -59,8 +59,7 @@ def read_instant(
     named = instant_or_wall_time(text, field, whose)
     if named.tzinfo is not None:
         return named
-    near = named.replace(tzinfo=UTC) - MAX_CLOCK_CHANGE
-    return next(at_wall_times(next_of((named,)), timezone, Dst.ONCE, near)).at
+    return first_at(named, timezone)
 
 
 def instant_or_wall_time(text: str, field: str, whose: str = "of the timezone") -> datetime:

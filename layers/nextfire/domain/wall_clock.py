@@ -65,6 +65,14 @@ def at_wall_times(
             low += MOMENT * joined
 
 
+def first_at(time: datetime, timezone: str) -> datetime:
+    """The instant of the wall-clock time *time*, naive: the first one if it occurs twice; that of
+    the clock change if it is skipped.
+    """
+    near = time.replace(tzinfo=UTC) - MAX_CLOCK_CHANGE
+    return next(at_wall_times(next_of((time,)), timezone, Dst.ONCE, near)).at
+
+
 def in_fixed_offset(at: datetime, local: ZoneInfo) -> datetime:
     """*at* in local time, with a fixed offset. In a repeated hour, a datetime with a zone never
     equals the same instant in another zone, not even in UTC (PEP 495).

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from importlib import resources
+from importlib import import_module, resources
+from typing import Self
 from zoneinfo import ZoneInfo
 
 from nextfire.domain.errors import InvalidInputError
@@ -20,9 +21,11 @@ FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 HORIZON = datetime(2100, 1, 1, tzinfo=UTC)
 """Occurrences are at or after `FIRST` and before `HORIZON`."""
 
+_RELEASE = str(import_module("tzdata").IANA_VERSION)  # the package has no types
 _NAME = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}")
 _LOOK = timedelta(days=3)  # since 1970 no zone has had two changes within a week
 _SECOND = timedelta(seconds=1)
+_MOMENT = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,33 @@ class Change:
     def wall_after(self) -> datetime:
         """The wall-clock time at `at` with the new offset."""
         return wall(self.at, self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneReading:
+    """How an instant was computed from a wall-clock time: with which `release` of the IANA
+    database, for example "2025b", and with which UTC `offset`.
+    """
+
+    release: str
+    offset: timedelta
+
+    @classmethod
+    def of(cls, at: datetime, name: str) -> Self:
+        """The reading of the instant *at* in the zone *name*. At a clock change, with the offset
+        before it: the wall-clock times that the change skips are read as if it had not come yet.
+        """
+        return cls(release(), offset(at - _MOMENT, zone(name)))
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether this process has a newer release. An older one does not judge the instant."""
+        return self.release < release()
+
+
+def release() -> str:
+    """The release of the IANA database of this process. Later releases sort after earlier ones."""
+    return _RELEASE
 
 
 @lru_cache(maxsize=1024)

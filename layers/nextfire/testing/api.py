@@ -77,6 +77,7 @@ def client(
         shelf=MemoryScriptShelf(clock),
         note_change=lambda *_: None,
         overview=MemoryRunOverview(stores.runs),
+        joins=through(stores.joins, "joins"),
     )
     transport = _InProcess(Services(settings, ports, clock), clock)
     return Client(

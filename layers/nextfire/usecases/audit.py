@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from datetime import datetime, timedelta
 from itertools import chain, islice
@@ -33,13 +33,13 @@ from nextfire.domain.due import (
     FireEntry,
     ResumeEntry,
 )
-from nextfire.domain.due_decisions import Cover, decide_misfire, owned
+from nextfire.domain.due_decisions import Cover, decide_misfire
 from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.ids import JobKey, RunKey, first_run_id, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.message import TIME_DISPATCH
-from nextfire.domain.occurrences import JobState
+from nextfire.domain.occurrences import JobState, owned
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.control import ControlStore
 from nextfire.domain.ports.due import DueStore
@@ -185,17 +185,18 @@ class AuditJobs:
             report.quarantined += 1
             report.notes.append(f"{label(key)}: {problem}")
         now = self._clock.now()
-        since = audit.looks_back_to(now)
+        looks_back_to = {job.key: audit.looks_back_to(now, job) for job in scan.jobs}
+        audited = [job for job in scan.jobs if looks_back_to[job.key] <= now]
         visited = Visits(scan.jobs, report)
         expired = [job for job in scan.jobs if self._ended.is_expired(job, now)]
         if expired:
             self._ended.remove(expired, now, report)
-        following = visited.of(self._submit_all(lambda job: next_entry(job, now), scan.jobs))
+        following = visited.of(self._submit_all(lambda job: next_entry(job, now), audited))
         slots = {key: self._snapshots.slot(entry, now) for key, entry in following.items() if entry}
         there = self._due.occupied(set(slots.values()))
 
         def looks_sound(job: Job) -> bool | None:
-            if self._clock.now() >= until and job is not scan.jobs[0]:
+            if self._clock.now() >= until and job is not audited[0]:
                 return None
             entry = following.get(job.key)
             if entry is not None and slots[job.key] not in there:
@@ -203,6 +204,7 @@ class AuditJobs:
             # For a job that may be over, its last record decides, however old it is.
             scheduled = job.definition.type not in UNTIMED
             thorough = entry is None and job.state is JobState.ACTIVE and scheduled
+            since = looks_back_to[job.key]
             found = self._compare(job, now, since, [entry] if entry else [], thorough=thorough)
             return found.clean and not is_done(job, found, queue_is_empty=True)
 
@@ -211,7 +213,7 @@ class AuditJobs:
         suspects = [job for job in jobs if sound.get(job.key) is False]
         visited.unfinished.update(key for key, is_sound in sound.items() if is_sound is None)
         if suspects:
-            self._look_again(suspects, since, visited)
+            self._look_again(suspects, looks_back_to, visited)
         reached = audit.after
         for job in scan.jobs:
             if job.key in visited.unfinished:
@@ -220,7 +222,9 @@ class AuditJobs:
             report.jobs += 1
         return audit.moved(scan.last)
 
-    def _look_again(self, suspects: list[Job], since: datetime, visited: Visits) -> None:
+    def _look_again(
+        self, suspects: list[Job], looks_back_to: Mapping[JobKey, datetime], visited: Visits
+    ) -> None:
         """Check *suspects* a second time, and repair what is still wrong."""
         self._clock.sleep(RECHECK_AFTER)
         now = self._clock.now()
@@ -229,7 +233,7 @@ class AuditJobs:
         table = self._snapshots.read(jobs, now)
 
         def visit(job: Job) -> AuditReport:
-            return self._visit(job, now, since, table)
+            return self._visit(job, now, looks_back_to[job.key], table)
 
         for done in visited.of(self._submit_all(visit, jobs)).values():
             visited.report += done

@@ -66,22 +66,33 @@ class AuditParts:
         report = AuditReport()
         try:
             for number in range(segment, MAX_SEGMENTS, self._segments):
-                part = self._control.audit(number)
-                if part is not None and not part.done:
-                    yield from self._auditor.proceed(part, until, number)
-                    if not _is_done(self._control.audit(number)):
-                        return
-            while self._clock.now() < until:
-                taken = self._take(segment, report, restart=restart)
-                if taken is None:
+                left = self._control.audit(number)
+                if left is None or left.done:
+                    continue
+                part = self._by_current_rules(left, number, report)
+                if part is None:
                     break
-                restart = False
-                yield from self._auditor.proceed(taken, until, segment)
-                if not _is_done(self._control.audit(segment)):
+                yield from self._auditor.proceed(part, until, number)
+                if not _is_done(self._control.audit(number)):
                     return
+            else:
+                yield from self._further(until, segment, report, restart=restart)
         except UnavailableError as error:
             report.notes.append(str(error))
         yield report
+
+    def _further(
+        self, until: datetime, segment: int, report: AuditReport, *, restart: bool
+    ) -> Iterator[AuditReport]:
+        """Take further parts for *segment*, and continue them."""
+        while self._clock.now() < until:
+            taken = self._take(segment, report, restart=restart)
+            if taken is None:
+                break
+            restart = False
+            yield from self._auditor.proceed(taken, until, segment)
+            if not _is_done(self._control.audit(segment)):
+                return
 
     def _take(self, segment: int, report: AuditReport, *, restart: bool) -> Audit | None:
         """Take the next part of the audit; None if nothing is left, or another auditor has
@@ -96,7 +107,8 @@ class AuditParts:
                 report.done = True
                 return None
             end = self._jobs.skip(audit.after, self._part)
-            was, part = self._control.audit(segment), replace(audit, end=end)
+            part = replace(audit, end=end).with_release(audit, self._clock.now())
+            was = self._control.audit(segment)
             if not self._control.replace_audit(was, part, segment):
                 report.notes.append(f"another auditor has segment {segment}")
                 return None
@@ -106,6 +118,19 @@ class AuditParts:
             self._control.replace_audit(part, part.moved(None), segment)
             audit = self._control.audit()
         return None
+
+    def _by_current_rules(self, part: Audit, number: int, report: AuditReport) -> Audit | None:
+        """The *part* of segment *number*, with the time zone rules of this process; None if another
+        auditor continues it.
+
+        Raises:
+            UnavailableError: A store did not answer.
+        """
+        current = part.with_release(part, self._clock.now())
+        if current != part and not self._control.replace_audit(part, current, number):
+            report.notes.append(f"another auditor has segment {number}")
+            return None
+        return current
 
 
 def _is_done(part: Audit | None) -> bool:

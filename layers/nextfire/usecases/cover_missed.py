@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from nextfire.domain.due import FireEntry, fire
-from nextfire.domain.due_decisions import Cover, owned
+from nextfire.domain.due_decisions import Cover
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import RunKey, first_run_id, run_id
 from nextfire.domain.instants import MOMENT, cut
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage, SkippedRange
 from nextfire.domain.missed import Missed, missed_from
+from nextfire.domain.occurrences import owned
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run, Trigger, runs_of_uid
 

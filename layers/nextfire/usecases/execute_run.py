@@ -154,7 +154,7 @@ class ExecuteRun:
             if run is None or not run.state.ended:
                 return self._pass_on(job, message, run)
         first = message.dispatch == 1
-        hold = self._parallel.hold(job, message.key, self._clock.now())
+        hold = self._parallel.hold(job, message.key, self._clock.now(), dispatch=message.dispatch)
         if hold is not None:
             deferred = self._defer(job, message, hold)
             return deferred or self._with_job(job, message, host, hold)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from nextfire.domain.awaited import longest_wait, run_at
@@ -15,10 +15,12 @@ from nextfire.domain.job_versions import has_occurrence, version_at
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.joins import JoinStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run, RunState, Trigger, runs_of_uid
 from nextfire.domain.schedule import ScheduleType
 from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start, missing
+from nextfire.usecases.limit_parallel import why_held
 from nextfire.usecases.read_parents import records_near
 
 _PARENTS_READ = 25
@@ -34,15 +36,24 @@ class PendingOccurrence:
 
 
 class FindRun:
-    """Finds runs. *retention*: the shortest time for which records are kept."""
+    """Finds runs. *retention*: the shortest time for which records are kept. *joins*: which
+    sequences are under way; None: it is not explained that a run waits for them.
+    """
 
     def __init__(
-        self, jobs: JobStore, runs: RunStore, *, retention: timedelta, clock: Clock
+        self,
+        jobs: JobStore,
+        runs: RunStore,
+        *,
+        retention: timedelta,
+        clock: Clock,
+        joins: JoinStore | None = None,
     ) -> None:
         self._jobs = jobs
         self._runs = runs
         self._retention = retention
         self._clock = clock
+        self._joins = joins
 
     def find(self, key: RunKey) -> Run | PendingOccurrence:
         """The record of the run; the range record that covers it; or, for a due occurrence without
@@ -60,6 +71,26 @@ class FindRun:
         except ValueError as error:  # digits that are not a date
             raise NotFoundError("execution", key.execution_id) from error
         return self._explain_missing(key)
+
+    def explain(self, run: Run) -> Run:
+        """*run*, as it is to be shown: with the reason why it waits, if that is `maxParallel`."""
+        if run.state is not RunState.PENDING or run.fence:
+            return run
+        try:
+            job = self._jobs.get(run.key.job)
+        except UndecodableError:
+            return run
+        reason = None if job is None else self._why_held(job, run.key)
+        return run if reason is None else replace(run, reason=reason)
+
+    def _why_held(self, job: Job, key: RunKey) -> str | None:
+        """Why *key*, the first run of a sequence, has to wait for others; None if it need not."""
+        most = job.definition.max_parallel
+        if self._joins is None or most is None or job.uid != key.uid:
+            return None
+        begun = self._joins.begun_sequences(job.key)
+        waits = key.run_id not in begun and len(begun) >= most
+        return f"waits for a place: {why_held(job, begun)}" if waits else None
 
     def _explain_missing(self, key: RunKey) -> Run | PendingOccurrence:
         at, now = key.scheduled_at, self._clock.now()
@@ -102,7 +133,7 @@ class FindRun:
             policy = job.definition.misfire.policy
             reason = f"its job is paused; misfire policy {policy} decides when it is resumed"
         else:
-            reason = _why_it_waits(job, due_at, before, now)
+            reason = self._why_held(job, key) or _why_it_waits(job, due_at, before, now)
         return PendingOccurrence(key, reason)
 
     def _why_it_awaits(self, job: Job, at: datetime) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from nextfire.domain.errors import UnavailableError
@@ -9,6 +10,8 @@ from nextfire.domain.instants import to_ms
 from nextfire.domain.ports.control import ControlStore, Lease
 
 LIFE = timedelta(seconds=3)
+PRESUMED_DEAD_AFTER = LIFE + timedelta(seconds=5)
+"""Age of a renewal by which others can tell that the holder is dead, although clocks differ."""
 RENEW_EVERY = timedelta(seconds=1)
 WATCH_EVERY = timedelta(milliseconds=500)
 
@@ -32,8 +35,17 @@ class HoldLease:
         self._seen: Lease | None = None
         self._seen_at: datetime | None = None
         self._stepped_at: datetime | None = None
+        self._consistent = False
+        self.renewed_by_another = False
+        """Whether the lease was seen to change hands or to be renewed since `begin`."""
         self.next_at: datetime | None = None
         """When `step` has work again; None: now."""
+
+    def begin(self, *, consistent: bool = False) -> None:
+        """Forget what was seen of other holders. *consistent*: how a standby reads from now on."""
+        self._consistent = consistent
+        self._seen_at = None
+        self.renewed_by_another = False
 
     def step(self, now: datetime) -> Lease | None:
         """Renew or try to take over, if it is time. Returns the lease if it is held at *now*."""
@@ -47,6 +59,7 @@ class HoldLease:
             except UnavailableError:
                 # It is unknown whether the write succeeded. The lease ends after `LIFE`, see below.
                 self.next_at = now + WATCH_EVERY
+                self.renewed_by_another = False
             else:
                 self.next_at = now + (RENEW_EVERY if self._mine else WATCH_EVERY)
         if self._renewed_at is not None and now - self._renewed_at >= LIFE:
@@ -67,8 +80,10 @@ class HoldLease:
         self._replace(self._mine, to, now)
 
     def _watch(self, now: datetime) -> None:
-        there = self._control.lease(self._group)
+        there = self._control.lease(self._group, consistent=self._consistent)
         if there != self._seen or self._seen_at is None:
+            is_held = there is not None and not there.released
+            self.renewed_by_another = is_held and self._seen_at is not None
             self._seen, self._seen_at = there, now
         is_unchanged = now - self._seen_at >= LIFE
         if there is None or there.released or is_unchanged:
@@ -81,7 +96,7 @@ class HoldLease:
         # A first try may have written the lease unnoticed: it counts from that try.
         since = self._pending[1] if self._pending is not None and self._pending[0] == to else now
         self._pending = to, since
-        if self._control.replace_lease(self._group, was, to):
+        if self._control.replace_lease(self._group, was, replace(to, renewed_at=now)):
             self._mine, self._renewed_at = to, since
         else:
             self._mine = self._renewed_at = None

@@ -7,14 +7,16 @@ a sequence ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from nextfire.domain.decisions import range_over
 from nextfire.domain.edges import Which
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ids import JobKey, RunKey, run_id
+from nextfire.domain.ids import JobKey, RunKey, first_run_id, run_id
 from nextfire.domain.instants import isoformat
+from nextfire.domain.jitter import spread
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore
@@ -25,7 +27,12 @@ from nextfire.domain.run import Run, RunState
 from nextfire.domain.schedule import ScheduleType
 
 LOOK_EVERY = timedelta(seconds=5)
-"""How often a run that waits for room looks again."""
+"""How often a run that waits for room looks again, at first."""
+LOOK_AT_LEAST_EVERY = timedelta(seconds=30)
+_LONGER = 1.1  # factor from one look to the next
+_SPREAD = 5  # runs that wait together look within this part of the interval
+_RECORDS_LAST = timedelta(days=90)
+_PAGE = 5
 _NAMED = 3  # sequences that a reason names
 
 
@@ -37,9 +44,12 @@ class LimitParallel:
     runs: RunStore
     joins: JoinStore
 
-    def hold(self, job: Job, key: RunKey, now: datetime) -> Hold | None:
+    def hold(self, job: Job, key: RunKey, now: datetime, *, dispatch: int = 1) -> Hold | None:
         """Return until when the run *key* of *job* must wait, and why; None if it may start, or if
         an executor has it already. Idempotent: a run that may start keeps its place.
+
+        A run looks more seldom with each *dispatch*: all looks of a job write one item, and many of
+        its runs can wait.
 
         Raises:
             UndecodableError: The run *key* does not decode.
@@ -57,10 +67,7 @@ class LimitParallel:
             self.joins.end_sequences(job.key, ended)
             if self.joins.begin_sequence(key, most, now):
                 return None
-        left = [isoformat(RunKey(job.key, first).scheduled_at) for first in begun]
-        more = f" and {len(left) - _NAMED} more" if left[_NAMED:] else ""
-        names = ", ".join(left[:_NAMED]) + more
-        return Hold(now + LOOK_EVERY, f"maxParallel is {most}; under way: {names}")
+        return Hold(now + _look_in(key, dispatch), why_held(job, begun))
 
     def _has_ended(self, job: Job, first: str, now: datetime) -> bool:
         """Whether no run of the sequence is left, as far as that decodes."""
@@ -75,8 +82,10 @@ class LimitParallel:
         if key.uid != job.uid:
             return False  # the job was deleted and created again
         root = self.runs.get(key)
-        if root is None or not root.state.ended:
-            return True  # without a record: an executor is about to claim it
+        if root is None:
+            return self._may_begin(key, now)
+        if not root.state.ended:
+            return True
         ended, level = {job.key.job_id: root}, [job]
         while level:
             below: list[Job] = []
@@ -89,6 +98,17 @@ class LimitParallel:
                     below.append(child)
             level = below
         return False
+
+    def _may_begin(self, key: RunKey, now: datetime) -> bool:
+        """Whether an executor can be about to claim the run *key*, which has no record. Not if a
+        range covers it: the executor that took the place died before the claim. Not if the record
+        can have expired.
+        """
+        at = key.scheduled_at
+        before = self.runs.between(
+            key.job, "0", first_run_id(at), newest_first=True, page=_PAGE, lenient=True
+        )
+        return at > now - _RECORDS_LAST and range_over(key, before) is None
 
     def _children(self, level: list[Job], ended: dict[str, Run]) -> Iterator[tuple[Job, datetime]]:
         """The children of the jobs *level* that have a run at this logical time and are not among
@@ -112,3 +132,17 @@ class LimitParallel:
             ]
             if child.definition.type is ScheduleType.AFTER and ends:
                 yield child, max(ends) + child.definition.join_timeout
+
+
+def why_held(job: Job, begun: Collection[str]) -> str:
+    """Why a run of *job* waits while the sequences with the first runs *begun* are under way."""
+    left = [isoformat(RunKey(job.key, first).scheduled_at) for first in sorted(begun)]
+    more = f" and {len(left) - _NAMED} more" if left[_NAMED:] else ""
+    names = ", ".join(left[:_NAMED]) + more
+    return f"maxParallel is {job.definition.max_parallel}; under way: {names}"
+
+
+def _look_in(key: RunKey, dispatch: int) -> timedelta:
+    longer = _LONGER ** min(max(dispatch - 1, 0), 100)  # other reasons can count up dispatches
+    interval = min(LOOK_EVERY * longer, LOOK_AT_LEAST_EVERY)
+    return interval + spread(f"{key.run_id}#{dispatch}", interval / _SPREAD)

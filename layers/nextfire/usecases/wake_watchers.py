@@ -1,4 +1,4 @@
-"""Wake the watchers of a group when an entry is stored that is due before their next tick.
+"""Wake the watchers of a group when an entry is stored that is due soon and they sleep.
 
 The stores here pass everything on to another store, and wake watchers after a due entry was stored.
 """
@@ -11,18 +11,22 @@ from typing import Any, Protocol
 
 from nextfire.domain.due import DueEntry
 from nextfire.domain.job import Job
-from nextfire.domain.ports.control import ControlStore
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.control import ControlStore, Lease
 from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import Claim, RunStore
 from nextfire.domain.ports.waker import Waker
 from nextfire.domain.run import Run, RunState
+from nextfire.usecases.hold_lease import PRESUMED_DEAD_AFTER
 
-BEFORE_NEXT_TICK = timedelta(seconds=75)
-"""An entry that is due later is found by the next tick: a minute, and a quarter for its delay."""
-AGAIN_AFTER = timedelta(milliseconds=500)
-"""A process wakes a group at most that often. Less than the shortest life of a watcher, so that the
-watcher that was woken before finds what was stored meanwhile.
+BEFORE_SECOND_TICK = timedelta(seconds=125)
+"""A tick finds an entry that is due later, even if the next tick is lost. Ticks are a minute apart,
+and several seconds late at times.
+"""
+AGAIN_AFTER = timedelta(seconds=1)
+"""A process wakes a group at most that often. Less than `WOKEN_AT_LEAST`, so that the watcher that
+was woken before finds what was stored meanwhile.
 """
 
 
@@ -42,6 +46,7 @@ class WakeWatchers:
     Args:
         control: The leases.
         waker: Starts watchers.
+        clock: The time of this process.
         notices: Receives wake-ups that were lost.
         shards: Number of write shards.
         groups: Number of watcher groups.
@@ -51,6 +56,7 @@ class WakeWatchers:
         self,
         control: ControlStore,
         waker: Waker,
+        clock: Clock,
         notices: WakeNotices,
         *,
         shards: int,
@@ -58,19 +64,21 @@ class WakeWatchers:
     ) -> None:
         self._control = control
         self._waker = waker
+        self._clock = clock
         self._notices = notices
         self._shards = shards
         self._groups = groups
         self._woken_at: dict[int, datetime] = {}
 
-    def stored(self, entries: Iterable[DueEntry | None], now: datetime) -> None:
-        """Wake the watchers of *entries* that are due before the next tick. Raises nothing: the
-        entries are stored, and the next tick finds them.
+    def stored(self, entries: Iterable[DueEntry | None]) -> None:
+        """Wake the watchers of *entries* that are due soon. Raises nothing: the entries are stored,
+        and the next tick finds them.
         """
+        now = self._clock.now()  # the write may have taken seconds
         soon = {
             entry.job.shard(self._shards) % self._groups
             for entry in entries
-            if entry is not None and entry.at < now + BEFORE_NEXT_TICK
+            if entry is not None and entry.at < now + BEFORE_SECOND_TICK
         }
         for group in sorted(soon):
             try:
@@ -82,10 +90,26 @@ class WakeWatchers:
         woken_at = self._woken_at.get(group)
         if woken_at is not None and timedelta() <= now - woken_at < AGAIN_AFTER:
             return
-        lease = self._control.lease(group, consistent=True)
-        if lease is None or lease.released:
+        if not _may_be_asleep(self._control.lease(group, consistent=True), now):
+            return
+        # Before the call, so that other threads do not call at the same time. Not before the read:
+        # what they store after a read that found a holder may need a watcher.
+        self._woken_at[group] = self._clock.now()
+        try:
             self._waker.wake(group)
-            self._woken_at[group] = now
+        except Exception:
+            self._woken_at.pop(group, None)
+            raise
+
+
+def _may_be_asleep(lease: Lease | None, now: datetime) -> bool:
+    """Whether *lease* is not held, or its holder has not renewed it for so long that it is dead.
+
+    A watcher that died while nothing was due leaves such a lease.
+    """
+    if lease is None or lease.released:
+        return True
+    return lease.renewed_at is not None and now - lease.renewed_at > PRESUMED_DEAD_AFTER
 
 
 class WakingJobs:
@@ -108,7 +132,7 @@ class WakingJobs:
         most: int | None = None,
     ) -> Job | None:
         there = self._store.create(job, first, now, former=former, most=most)
-        self._wake.stored([first], now)
+        self._wake.stored([first])
         return there
 
     def update(
@@ -121,7 +145,7 @@ class WakingJobs:
         most: int | None = None,
     ) -> bool:
         stored = self._store.update(job, entry, now, counts=counts, most=most)
-        self._wake.stored([entry], now)
+        self._wake.stored([entry])
         return stored
 
 
@@ -139,12 +163,12 @@ class WakingRuns:
         self, run: Run, entry: DueEntry, now: datetime, *, was: RunState = RunState.DEAD
     ) -> Claim:
         claim = self._store.redrive(run, entry, now, was=was)
-        self._wake.stored([entry], now)
+        self._wake.stored([entry])
         return claim
 
     def request(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
         claim = self._store.request(run, entry, now)
-        self._wake.stored([entry], now)
+        self._wake.stored([entry])
         return claim
 
 
@@ -160,5 +184,5 @@ class WakingDue:
 
     def put(self, entries: Collection[DueEntry], now: datetime) -> set[DueEntry]:
         stored = self._store.put(entries, now)
-        self._wake.stored(stored, now)
+        self._wake.stored(stored)
         return stored

@@ -27,6 +27,15 @@ class Watch:
         self._polled_at: datetime | None = None
         self._polled = False
 
+    def begin(self, *, woken: bool) -> None:
+        """Begin a life of the watcher. *woken*: it reads the lease consistently."""
+        self._lease.begin(consistent=woken)
+
+    @property
+    def renewed_by_another(self) -> bool:
+        """Whether another watcher was seen to take or renew the lease since `begin`."""
+        return self._lease.renewed_by_another
+
     @property
     def holds(self) -> bool:
         """Whether the last step held the lease."""

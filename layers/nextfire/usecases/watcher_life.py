@@ -15,7 +15,9 @@ from nextfire.usecases.watch import Watch
 AFTER_TROUBLE = timedelta(milliseconds=250)
 """Time until the next step after a store did not answer."""
 AWAKE_AT_LEAST = timedelta(seconds=1)
-"""Shortest life of a watcher. Writers rely on it; see `WakeWatchers`."""
+"""Shortest life of a watcher that a tick started."""
+WOKEN_AT_LEAST = timedelta(seconds=1.5)
+"""Shortest life of a watcher that a writer woke. Writers rely on it; see `AGAIN_AFTER`."""
 LOOK_EVERY = timedelta(seconds=30)
 """How often a watcher that is awake looks whether something is still due soon."""
 _PUBLISH_EVERY = timedelta(seconds=5)
@@ -43,6 +45,7 @@ class WatcherLife:
         self._watch = watch
         self._due_soon = due_soon
         self._look_at: datetime | None = None
+        self._woken = False
         self._clock = clock
         self._notices = notices
         self._publish_at: datetime | None = None
@@ -54,13 +57,14 @@ class WatcherLife:
         """Whether the last turn held the lease."""
         return self._watch.holds
 
-    def live(self, life: timedelta, *, sleeps: bool = False) -> int:
+    def live(self, life: timedelta, *, sleeps: bool = False, woken: bool = False) -> int:
         """Watch for *life*. Returns the number of runs dispatched in that time.
 
         With *sleeps*, the life ends early when nothing is due within *life*. The caller starts a
-        watcher at least twice in that time, so that two watchers find what is due later.
+        watcher at least twice in that time, so that two watchers find what is due later. *woken*: a
+        writer started this watcher, in addition to those.
         """
-        end_at, before = self.begin() + life, self.dispatched
+        end_at, before = self.begin(woken=woken) + life, self.dispatched
         while (now := self._clock.now()) < end_at:
             again_at = self.turn(now)
             if sleeps and self.falls_asleep(life):
@@ -69,28 +73,35 @@ class WatcherLife:
         self.end()
         return self.dispatched - before
 
-    def begin(self) -> datetime:
+    def begin(self, *, woken: bool = False) -> datetime:
         """Begin a life. Returns the time."""
         now = self._clock.now()
-        self._look_at = now + AWAKE_AT_LEAST
+        self._woken = woken
+        self._watch.begin(woken=woken)
+        self._look_at = now + (WOKEN_AT_LEAST if woken else AWAKE_AT_LEAST)
         return now
 
     def falls_asleep(self, ahead: timedelta) -> bool:
-        """Whether nothing is due within *ahead*. A holder has then released its lease.
+        """Whether this watcher is not needed now. A holder has then released its lease.
 
-        A holder looks twice, the second time consistently and after the release. A writer stores
-        its entry first and then reads the lease. So either the holder finds the entry, or the
-        writer finds the lease released and wakes a watcher.
+        A holder is not needed if nothing is due within *ahead*. It looks twice, the second time
+        consistently and after the release. A writer stores its entry first and then reads the
+        lease. So either the holder finds the entry, or the writer finds the lease released and
+        wakes a watcher.
+
+        A standby stays until it is the holder: the holder may end by its age or die, and no writer
+        wakes a watcher while the lease is held. Only one that was woken ends if another watcher
+        renews the lease, because it is in addition to those that ticks start.
         """
         now = self._clock.now()
         if self._look_at is None or now < self._look_at or self._watch.waits:
             return False
+        if not self._watch.holds:
+            return self._woken and self._watch.renewed_by_another
         self._look_at = now + LOOK_EVERY
         try:
             if self._due_soon.any(now, ahead):
                 return False
-            if not self._watch.holds:
-                return True
             self._record(self._watch.finish())
             self._watch.end(idle=True)
             if not self._due_soon.any(self._clock.now(), ahead, consistent=True):

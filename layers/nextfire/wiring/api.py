@@ -21,6 +21,7 @@ from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.dynamodb.join_store import DynamoDbJoinStore
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.adapters.dynamodb.overview_store import DynamoDbSegmentStore
 from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
@@ -32,6 +33,7 @@ from nextfire.domain.ports.control import ControlStore
 from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.endpoints import EndpointStore
 from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.joins import JoinStore
 from nextfire.domain.ports.overview import RunOverview
 from nextfire.domain.ports.requests import BucketStore, RequestStore
 from nextfire.domain.ports.runs import RunStore
@@ -62,6 +64,7 @@ class ApiPorts:
     waker: Waker | None = None
     """None: watchers do not sleep."""
     overview: RunOverview | None = None
+    joins: JoinStore | None = None
 
 
 def api_ports(settings: ApiSettings, changed_by: Callable[[], str | None]) -> ApiPorts:
@@ -110,4 +113,5 @@ def api_ports(settings: ApiSettings, changed_by: Callable[[], str | None]) -> Ap
             else None
         ),
         overview=overview,
+        joins=DynamoDbJoinStore(database, table=settings.runs_table),
     )

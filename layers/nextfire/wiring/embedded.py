@@ -112,6 +112,7 @@ def api_ports(settings: ApiSettings, local: EmbeddedSettings) -> ApiPorts:
         shelf=script_shelf(settings, local),
         note_change=lambda *_: None,  # no audit chain
         overview=SqliteRunOverview(database),
+        joins=SqliteJoinStore(database),
     )
 
 

@@ -102,6 +102,7 @@ def executor_ports(settings: ExecutorSettings, notices: WakeNotices) -> Executor
         wake = WakeWatchers(
             DynamoDbControlStore(database, table=settings.control_table),
             EventWaker(events(), bus=settings.event_bus),
+            clock,
             notices,
             shards=settings.write_shards,
             groups=settings.groups,

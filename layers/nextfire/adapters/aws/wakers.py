@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 WAKE_SOURCE = "nextfire.watcher"
 """Source of the events that wake watchers. Differs from the source of events for users."""
-_WAKE = "Entry due soon"
+WAKE_DETAIL = "Entry due soon"
 
 
 @contextmanager
@@ -43,12 +43,14 @@ class LambdaWaker:
             self._client.invoke(
                 FunctionName=self._function,
                 InvocationType="Event",
-                Payload=json.dumps({"group": group}).encode(),
+                Payload=json.dumps({"group": group, "woken": True}).encode(),
             )
 
 
 class EventWaker:
-    """`Waker` that publishes an event on *bus*, whose rule invokes the watcher's function."""
+    """`Waker` that publishes an event on *bus*, whose rule invokes the watcher's function. The rule
+    marks the watcher as woken, so that no publisher can start one that stays.
+    """
 
     def __init__(self, client: EventBridgeClient, *, bus: str) -> None:
         self._client = client
@@ -61,7 +63,7 @@ class EventWaker:
                 {
                     "EventBusName": self._bus,
                     "Source": WAKE_SOURCE,
-                    "DetailType": _WAKE,
+                    "DetailType": WAKE_DETAIL,
                     "Detail": json.dumps({"group": group}),
                 },
             )

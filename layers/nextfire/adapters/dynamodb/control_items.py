@@ -76,6 +76,7 @@ LEASE: tuple[Field[Lease], ...] = (
     Field("beat", _COUNT, required=True),
     Field("released", _BOOLEAN, unless=False),
     Field("idle", _BOOLEAN, unless=False),
+    Field("renewed_at", INSTANT),
 )
 CURSOR: tuple[Field[Cursor], ...] = (
     Field("minute", INSTANT, required=True),
@@ -93,6 +94,8 @@ AUDIT: tuple[Field[Audit], ...] = (
     Field("end_tenant", _STRING, get=lambda audit: audit.end and audit.end.tenant),
     Field("end_job_id", _STRING, get=lambda audit: audit.end and audit.end.job_id),
     Field("done", _BOOLEAN, required=True),
+    Field("zones", _STRING),
+    Field("zones_since", INSTANT),
 )
 CONTROL_TABLE: tuple[Field[Any], ...] = (ID, *LEASE, *CURSOR, *TAKEN, *AUDIT)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
@@ -16,6 +16,7 @@ from nextfire.adapters.dynamodb.fields import (
     INTEGER,
     MILLISECONDS,
     TEXT,
+    Codec,
     Field,
     member_of,
 )
@@ -34,6 +35,7 @@ from nextfire.domain.due import (
 from nextfire.domain.ids import JOB_ID, TENANT, UID, JobKey, RunKey
 from nextfire.domain.instants import from_ms
 from nextfire.domain.run import Trigger
+from nextfire.domain.zones import ZoneReading
 
 _TENANT, _JOB_ID = "job.tenant", "job.job_id"
 
@@ -50,10 +52,21 @@ _COMMON: tuple[Field[Any], ...] = (
     Field("held", FLAG, EXECUTORS, unless=False),
 )
 _ORDINAL: Field[Any] = Field("ordinal", INTEGER, unless=1)
+_SECOND = timedelta(seconds=1)
+
+
+def _reading(text: str) -> ZoneReading:
+    release, _, seconds = text.partition(" ")
+    return ZoneReading(release, int(seconds) * _SECOND)
+
+
+_READING = Codec("S", lambda read: f"{read.release} {read.offset // _SECOND}", _reading)
+"""The release of the time zone database, a space, the UTC offset in seconds: `2025b 7200`."""
 _FIRE: tuple[Field[FireEntry], ...] = (
     Field("version", INTEGER, required=True),
     Field("occurs_at", MILLISECONDS, part="occurrence"),
     _ORDINAL,
+    Field("zones", _READING, part="reading"),
 )
 _DISPATCH: tuple[Field[DispatchEntry], ...] = (
     Field("run_id", TEXT, EXECUTORS, required=True),

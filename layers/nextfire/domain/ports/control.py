@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
@@ -17,7 +17,9 @@ class Lease:
     `epoch` grows with every change of holder. `beat` counts renewals: a standby takes over after it
     has not changed for the lease's duration, so the clocks of holder and standby need not agree.
     `released`: it has no holder. `idle`: its last holder released it because nothing was due soon,
-    and no entry was parked; the next holder's first lease keeps it.
+    and no entry was parked; the next holder's first lease keeps it. `renewed_at`: the time of the
+    renewal by the holder's clock; None if it was not stored. Leases that differ only in it are
+    equal.
     """
 
     holder: str
@@ -25,6 +27,7 @@ class Lease:
     beat: int
     released: bool = False
     idle: bool = False
+    renewed_at: datetime | None = field(default=None, compare=False)
 
 
 class ControlStore(Protocol):

@@ -11,12 +11,16 @@ from nextfire.domain.due import FireEntry, Slot, StoredEntry
 from nextfire.domain.due_decisions import ContinueDecision, Cover, Fire, Resend, Resume
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey
+from nextfire.domain.instants import cut
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.queues import RunQueue
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.quotas import TenantQuotas
+from nextfire.domain.run import Run, RunState
+from nextfire.domain.zone_moves import Move
 from nextfire.usecases.continue_backfill import ContinueBackfill
 from nextfire.usecases.cover_missed import CoverResult, cover_missed
 from nextfire.usecases.dispatch.report import DecidedEntry, TickReport
@@ -35,6 +39,7 @@ class Actions:
 
     jobs: JobStore
     runs: RunStore
+    due: DueStore
     queue: RunQueue
     backfill: ContinueBackfill
     clock: Clock
@@ -116,6 +121,42 @@ class Actions:
             else:
                 done.append((due, covered))
         return done
+
+    def move(self, moved: Sequence[DecidedEntry], now: datetime, report: TickReport) -> list[Slot]:
+        """Store entries where the time zone rules have moved them. Returns the slots of those that
+        are done. The record of the former instant decides whether the run has started there.
+        """
+        done: list[Slot] = []
+        for due in moved:
+            stored = due.stored
+            try:
+                is_done = isinstance(due.decision, Move) and self._move(due.decision, now, report)
+            except UnavailableError as error:
+                is_done = False
+                report.notes.append(f"{stored.slot.sort_key} waits: {error}")
+            except Exception as error:  # noqa: BLE001 - one job's defect must not stop the others
+                report.cannot_decide(stored, error)
+                self.waiting.postpone([stored], WaitReason.BROKEN)
+                continue
+            if is_done:
+                done.append(stored.slot)
+            else:
+                self.waiting.postpone([stored], WaitReason.NO_ANSWER)
+        return done
+
+    def _move(self, decision: Move, now: datetime, report: TickReport) -> bool:
+        skipped = Run.skipped(decision.run, decision.reason, cut(now))
+        there = self.runs.skip(skipped)
+        has_not_run = there.state is RunState.SKIPPED and not there.skip_requested
+        entry = decision.to if has_not_run else decision.following
+        if entry is not None:
+            if not self.due.put([entry], self.clock.now()):
+                return False
+        elif decision.is_current:
+            self.jobs.complete(decision.owner, now)
+        report.skipped += [skipped] if there == skipped else []
+        report.notes.append(f"{decision.run.execution_id}: {decision.reason}")
+        return True
 
     def end_replaced(
         self, sent: Sequence[DecidedEntry], now: datetime, report: TickReport

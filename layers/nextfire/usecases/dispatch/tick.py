@@ -24,6 +24,7 @@ from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.queues import RunQueue
 from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.zone_moves import Move
 from nextfire.usecases.continue_backfill import ContinueBackfill
 from nextfire.usecases.dispatch.actions import Actions, Followed
 from nextfire.usecases.dispatch.deciding import Decider, in_order, misses
@@ -114,7 +115,7 @@ class Dispatch:
         self._rates = TenantQuotaGate(control, shares.quotas, executor, waiting)
         backfill = ContinueBackfill(jobs, runs, due, queue, clock)
         self._actions = Actions(
-            jobs, runs, queue, backfill, clock, executor, waiting, shares.quotas
+            jobs, runs, due, queue, backfill, clock, executor, waiting, shares.quotas
         )
 
     @property
@@ -239,6 +240,7 @@ class Dispatch:
         decided, followers = in_order(self._deciding.decide(batch, now, report))
         certain = self._deciding.confirm(self._room.admit(decided, now, report), now, report)
         gone = [due.stored.slot for due in certain if isinstance(due.decision, Drop)]
+        gone += self._actions.move(_of(Move, certain), now, report)
         gone += self._actions.resume(_of(Resume, certain), report)
         gone += self._actions.continue_backfills(_of(ContinueDecision, certain), report)
         wanted = self._turns.admit(_of(Fire | Resend | Cover, certain), now, report)
