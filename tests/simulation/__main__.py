@@ -1,4 +1,6 @@
-"""Plays histories: ``python -m tests.simulation --seeds 2000``; replays one: ``--seed 17``."""
+"""Plays histories: ``python -m tests.simulation --seeds 2000``; replays one: ``--seed 17``; plays
+only histories of sequences: ``--sequences --seeds 100``.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
-from tests.simulation.history import History, Outcome
+from tests.simulation.history import SEQUENCED, History, Outcome
+from tests.simulation.sequences import SEQUENCES
 
 _CHUNK = 25
 _PROGRESS_EVERY = 10.0
@@ -85,13 +88,19 @@ def table(hit: Counter[tuple[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def play_all(first: int, count: int, jobs: int) -> Total:
-    """Play *count* histories from the seed *first* on, in *jobs* processes."""
+def seeds_of(first: int, count: int, *, sequences: bool) -> range:
+    """The first *count* seeds from *first* on; *sequences*: of histories with sequences only."""
+    if not sequences:
+        return range(first, first + count)
+    first += (SEQUENCED - first) % SEQUENCES
+    return range(first, first + count * SEQUENCES, SEQUENCES)
+
+
+def play_all(seeds: range, jobs: int) -> Total:
+    """Play the histories of *seeds*, in *jobs* processes."""
     total, began_at = Total(), time.monotonic()
     report_at = began_at + _PROGRESS_EVERY
-    chunks = [
-        range(at, min(at + _CHUNK, first + count)) for at in range(first, first + count, _CHUNK)
-    ]
+    chunks = [seeds[at : at + _CHUNK] for at in range(0, len(seeds), _CHUNK)]
     with ProcessPoolExecutor(jobs, initializer=_begin) as processes:
         for done in as_completed([processes.submit(play, chunk) for chunk in chunks]):
             for seed, wrong in done.result().failed:
@@ -101,7 +110,7 @@ def play_all(first: int, count: int, jobs: int) -> Total:
                 report_at += _PROGRESS_EVERY
                 rate = total.histories / (time.monotonic() - began_at)
                 print(
-                    f"{total.histories} of {count} histories, {rate:.0f} a second, "
+                    f"{total.histories} of {len(seeds)} histories, {rate:.0f} a second, "
                     f"{len(total.failed)} failed",
                     flush=True,
                 )
@@ -118,12 +127,16 @@ def main() -> None:
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes (%(default)s)"
     )
+    parser.add_argument(
+        "--sequences", action="store_true", help="play only histories of sequences, one in 20 seeds"
+    )
     asked = parser.parse_args()
     if asked.seed is not None:
         print("\n".join(replay(asked.seed)))
         return
     began_at = time.monotonic()
-    total = play_all(asked.first, asked.seeds, asked.jobs)
+    seeds = seeds_of(asked.first, asked.seeds, sequences=asked.sequences)
+    total = play_all(seeds, asked.jobs)
     took = time.monotonic() - began_at
     if total.failed:
         print("\n".join(replay(min(total.failed)[0])))
