@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
@@ -55,7 +56,11 @@ def play(seeds: range) -> Total:
     """Play the histories of *seeds*."""
     total = Total()
     for seed in seeds:
-        total.add(History(seed).play())
+        try:
+            total.add(History(seed).play())
+        except Exception as error:  # noqa: BLE001 — the other histories are played nevertheless
+            total.histories += 1
+            total.failed.append((seed, f"{type(error).__name__}: {error}"))
     gc.collect()
     return total
 
@@ -72,8 +77,11 @@ def _begin() -> None:
 def replay(seed: int) -> list[str]:
     """The history of *seed*, event by event, and its violations."""
     history = History(seed, logs=True)
-    outcome = history.play()
-    wrong = [f"VIOLATED: {each}" for each in outcome.violations] or ["no violations"]
+    try:
+        violations: Sequence[str] = history.play().violations
+    except Exception as error:  # noqa: BLE001 — its events say why
+        violations = [f"{type(error).__name__}: {error}"]
+    wrong = [f"VIOLATED: {each}" for each in violations] or ["no violations"]
     return [f"{history.setting}", *(history.kernel.events or []), *wrong]
 
 

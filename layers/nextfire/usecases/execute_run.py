@@ -279,7 +279,8 @@ class ExecuteRun:
                 lease_until=now + self._terms.lease,
             )
         run = self._runs.get(message.key)
-        if run is None or (run.state is RunState.PENDING and not run.cancel_requested):
+        free = run is None or (run.state is RunState.PENDING and not run.cancel_requested)
+        if run is None or (free and message.dispatch >= run.dispatch):
             raise UnavailableError("The run became free in the meantime. Try again.")
         return Claim(run, taken=False)
 
