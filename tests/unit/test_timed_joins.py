@@ -322,7 +322,7 @@ def test_a_run_that_fails_while_others_are_left_decides(
 def test_a_run_that_is_left_and_is_no_longer_awaited_is_not_waited_for(world: World) -> None:
     world.register("r", schedule="*/5 * * * *")
     rare = world.register("rare", schedule="0 0 1 1 *")
-    fields = {"type": "AFTER", "schedule": None, "after": [{"job": "r", "delaySec": 3_000}]}
+    fields: dict[str, Any] = {"type": "AFTER", "schedule": None, "after": [{"job": "r", "delaySec": 3_000}]}
     a = world.register("a", **fields)
     b = world.register("b", **cron("20 * * * *", which="all"), triggerRule="ALL_DONE")
     go(world, "12:00", "12:05", "12:10", "12:15", "12:20")
@@ -334,7 +334,7 @@ def test_a_run_that_is_left_and_is_no_longer_awaited_is_not_waited_for(world: Wo
 
 
 def test_a_run_that_is_left_and_is_then_skipped_by_a_watcher_is_noticed(world: World) -> None:
-    late = {"target": {"handler": "a", "pool": "batch"}}
+    late: dict[str, Any] = {"target": {"handler": "a", "pool": "batch"}}
     a = world.register("a", schedule="*/20 * * * *", **late)
     b = world.register("b", **cron("20 * * * *", which="all"), triggerRule="ALL_DONE")
     go(world, "12:00", "12:20")
@@ -382,6 +382,23 @@ def test_one_success_starts_all_runs_that_wait_for_it(world: World) -> None:
     go(world, "14:00:05")
 
     assert [state(world, b, time) for time in times] == [RunState.SUCCEEDED] * 3
+
+
+def test_a_success_is_not_used_up(world: World) -> None:
+    a = world.register("a", type="ONCE", schedule="2026-05-24T12:00:00Z")
+    latest: dict[str, Any] = {"which": "latest", "withinSec": 3_600}
+    b = world.register("b", **cron("0,30 * * * *", **latest))
+    c = world.register("c", **cron("0,30 * * * *", **latest) | {"after": [{"job": "b", **latest}]})
+    joined = [{"job": each, **latest} for each in "ab"]
+    d = world.register("d", **cron("30 * * * *") | {"after": joined})
+
+    go(world, "12:00", "12:30", "13:00", "13:30")
+
+    times = ("12:00", "12:30", "13:00", "13:30")
+    assert world.run(a, "12:00").finished_at == at("12:00")
+    assert [state(world, b, time) for time in times] == [RunState.SUCCEEDED] * 3 + [None]
+    assert [state(world, c, time) for time in times] == [RunState.SUCCEEDED] * 4
+    assert [state(world, d, time) for time in ("12:30", "13:30")] == [RunState.SUCCEEDED, None]
 
 
 # Crashes
