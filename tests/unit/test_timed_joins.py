@@ -322,7 +322,11 @@ def test_a_run_that_fails_while_others_are_left_decides(
 def test_a_run_that_is_left_and_is_no_longer_awaited_is_not_waited_for(world: World) -> None:
     world.register("r", schedule="*/5 * * * *")
     rare = world.register("rare", schedule="0 0 1 1 *")
-    fields: dict[str, Any] = {"type": "AFTER", "schedule": None, "after": [{"job": "r", "delaySec": 3_000}]}
+    fields: dict[str, Any] = {
+        "type": "AFTER",
+        "schedule": None,
+        "after": [{"job": "r", "delaySec": 3_000}],
+    }
     a = world.register("a", **fields)
     b = world.register("b", **cron("20 * * * *", which="all"), triggerRule="ALL_DONE")
     go(world, "12:00", "12:05", "12:10", "12:15", "12:20")
