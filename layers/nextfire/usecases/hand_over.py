@@ -17,9 +17,10 @@ from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import CLOCKS_DIFFER, cut
 from nextfire.domain.job import Job
 from nextfire.domain.joins import (
+    EVERY_GROUP,
     edges_of,
-    group_count,
     group_of,
+    groups,
     has_second_end,
     mark,
     ready_at,
@@ -139,7 +140,7 @@ class HandOver:
         if definition.is_timed_join:
             return self._timed.end(job, message)
         edges = definition.after
-        marks = self.joins.read(key, range(group_count(edges)))
+        marks = self.joins.read(key, EVERY_GROUP)
         states = states_of(edges, marks)
         decision = decide_start(definition.trigger_rule, states, definition.setups)
         match decision.action:
@@ -256,7 +257,7 @@ class HandOver:
         if child.definition.is_timed_join:
             return self._timed.look_again(child, skipped)
         if len(edges) > 1:
-            marks = self.joins.read(skipped.key, range(group_count(edges)))
+            marks = self.joins.read(skipped.key, groups(edges))
             ends = _Ends(states_of(edges, marks), ready_at(marks) or now)
         elif ended is None:
             return skipped
@@ -283,4 +284,4 @@ def _is_complete(definition: JobDefinition, marks: Collection[str], group: int) 
 
 
 def _others(definition: JobDefinition, group: int) -> list[int]:
-    return [each for each in range(group_count(definition.after)) if each != group]
+    return [each for each in groups(definition.after) if each != group]
