@@ -9,6 +9,7 @@ from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.run import RunState
 from tests.builders import at
+from tests.fakes import Killed
 from tests.unit.test_sequences import ONE_ATTEMPT, after
 from tests.world import World
 
@@ -104,6 +105,30 @@ def test_the_hand_over_of_a_deleted_job_is_not_repeated(world: World) -> None:
     assert state(world, a) is RunState.SUCCEEDED
     assert world.queued == []
     assert not any(isinstance(entry, DispatchEntry) for entry in world.entries)
+
+
+def test_an_executor_that_dies_anywhere_loses_nothing() -> None:
+    died, calls = True, 0
+    while died:
+        world = World("11:58:30")
+        world.tick()
+        world.register("a", **ONE_ATTEMPT)
+        jobs = [world.register(name, **after("a")) for name in "bc"]
+        world.jobs.spoil(jobs[0].key)
+        world.script(exit_code=1)
+        world.tick_at("12:00")
+        world.faults.kill_after(calls)
+        try:
+            world.worker("x").work()
+            died = False
+        except Killed:
+            calls += 1
+        world.faults.clear()
+        later(world, "12:01", "12:02")
+        world.jobs.repair(jobs[0].key)
+        later(world, "12:15", "12:16", "12:17", "12:18")
+        assert [state(world, job) for job in jobs] == [RunState.SKIPPED] * 2, calls
+    assert calls > 8
 
 
 def test_each_repetition_waits_longer(world: World) -> None:
