@@ -199,11 +199,6 @@ def excuse_what_is_late(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(path, lambda run, deadline: run.begun_after(deadline))
 
 
-def skip_what_was_redriven(patch: pytest.MonkeyPatch) -> None:
-    """A run above that was redriven after the deadline excuses nothing."""
-    patch.setattr("nextfire.usecases.past_deadline.late_on_purpose", lambda *_: False)
-
-
 def forget_what_does_not_decode(patch: pytest.MonkeyPatch) -> None:
     """The hand-over to a child that does not decode is not repeated."""
     patch.setattr(HandOver, "_repeat_later", lambda *_: None)
@@ -255,10 +250,6 @@ PLANTS: dict[str, tuple[Plant, str]] = {
         excuse_what_is_late,
         "started after its deadline",
     ),
-    "deadlines that no redrive excuses": (
-        skip_what_was_redriven,
-        "but one above it was redriven later",
-    ),
     "children that do not decode": (forget_what_does_not_decode, "no record|no mark"),
     "deadlines that come too early": (skip_too_early, "but it was in time"),
     "sequences that end with their first run": (end_sequences_at_once, "were under way"),
@@ -275,7 +266,6 @@ _FIRST_SEED: dict[Plant, int] = {
     forget_deadlines: 1687,
     end_sequences_at_once: 627,
     excuse_what_is_late: 367,
-    skip_what_was_redriven: 27247,
     forget_what_does_not_decode: 1067,
 }
 """The first seed that reveals the defect, for defects that few histories reveal."""
