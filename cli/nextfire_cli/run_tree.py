@@ -12,6 +12,9 @@ from nextfire_cli.documents import Document
 _POLL = 1.0
 """Seconds between two requests."""
 _UNDER_WAY = {"PENDING", "RUNNING"}
+_HANDED_OVER = {"SUCCEEDED", "DEAD"}
+"""A child of such a run gets a record within seconds. One that a watcher skipped has no children,
+and a cancelled one may be handed over much later."""
 
 
 def tree(
@@ -47,7 +50,7 @@ def _is_under_way(found: Document) -> bool:
     """Whether a run is in progress, or waits for one that has just ended."""
     states = {each["jobId"]: each["state"] for each in found["items"]}
     handed = any(
-        each["state"] == "WAITING" and any(states.get(p) == "SUCCEEDED" for p in each["after"])
+        each["state"] == "WAITING" and any(states.get(p) in _HANDED_OVER for p in each["after"])
         for each in found["items"]
         if all(states.get(parent) not in {"WAITING", None} for parent in each["after"])
         and each["after"]

@@ -74,6 +74,33 @@ class TimeAndParents(Flow):
             assert run.attempts[0].started_at >= report.finished_at
 
 
+class AllOfAnInterval(Flow):
+    """The time of a run comes before the two runs of its parent end."""
+
+    name = "sequence: all runs of an interval"
+    until = "12:02:40"
+
+    def prepare(self, stack: Stack) -> None:
+        dates = ["2026-05-24T12:00:00Z", "2026-05-24T12:00:01Z"]
+        stack.register("report", type="DATES", schedule=dates)
+        every = {"after": [{"job": "report", "which": "all"}], "joinTimeoutSec": 150}
+        stack.register("b", type="DATES", schedule=dates[1:], priority="HIGH", **every)
+        stack.at("12:00:01")
+        stack.watcher().step()
+
+    def act(self, stack: Stack) -> None:
+        stack.worker().work()
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        reports = [stack.run(time) for time in ("12:00", "12:00:01")]
+        run = stack.run("12:00:01", "b")
+        assert run.state is RunState.SUCCEEDED, f"{run.key.execution_id}: {run.reason}"
+        ends = [each.finished_at for each in reports if each.finished_at is not None]
+        assert len(ends) == len(reports)
+        assert run.attempts[0].started_at >= max(ends)
+
+
 class SkipDown(Flow):
     """The first run dies: its descendants are skipped, and say why."""
 
@@ -219,6 +246,7 @@ class RedriveDown(RequestFlow):
 SEQUENCE_FLOWS: list[Flow] = [
     HandOver(),
     TimeAndParents(),
+    AllOfAnInterval(),
     SkipDown(),
     Teardown(),
     PastDeadline(),

@@ -369,7 +369,7 @@ class Stack:
             or any(
                 not RunState(item["state"]).ended
                 for item in self.cloud.items("runs")
-                if "marks" not in item  # items of joins
+                if "state" in item  # others are items of joins
             )
         )
 
@@ -430,7 +430,7 @@ class Stack:
         self._ended.update({key: run for key, run in runs.items() if run.state.ended})
 
     def _all_runs(self) -> dict[RunKey, Run]:
-        raw = [i for i in self.cloud.raw(self.system.runs_table) if "marks" not in i]
+        raw = [i for i in self.cloud.raw(self.system.runs_table) if "state" in i]  # not of joins
         if raw != self._read[0]:  # it is asked for often
             runs, unreadable = decode_all(raw, str)
             assert not unreadable

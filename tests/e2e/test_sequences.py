@@ -133,6 +133,27 @@ def test_jobs_with_a_schedule_run_after_their_parents(user: User) -> None:
     assert preview[0]["parents"][0]["scheduledAt"] == [last["scheduledAt"]]
 
 
+def test_the_preview_names_the_parents_of_a_day_with_23_hours(user: User) -> None:
+    """Clocks in Berlin go forward on the last Sunday in March, at 01:00 UTC."""
+    last = datetime(datetime.now(UTC).year + 1, 3, 31, tzinfo=UTC)
+    sunday = last - timedelta(days=last.isoweekday() % 7)
+    starts = {"startAt": (sunday - timedelta(days=1, hours=1)).isoformat()}
+    target = {"target": {"handler": "step"}}
+    hourly = user.create(**target, **starts, type="CRON", schedule="0 * * * *")
+    all_of = [{"job": hourly["jobId"], "which": "all"}]
+    midnight = {"type": "CRON", "schedule": "0 0 * * *", "timezone": "Europe/Berlin"}
+    daily = user.create(**target, **starts, **midnight, after=all_of)
+
+    url = f"/v1/jobs/{daily['jobId']}/upcoming?count=4"
+    days = user.call("GET", url)["items"][1:]
+
+    named = [day["parents"][0]["scheduledAt"] for day in days]
+    assert [len(each) for each in named] == [24, 23, 24]
+    ends = sunday + timedelta(hours=22)  # midnight in Berlin
+    hours = [ends - timedelta(hours=hour) for hour in reversed(range(23))]
+    assert named[1] == [f"{hour:%Y-%m-%dT%H:%M:%SZ}" for hour in hours]
+
+
 def test_a_parent_of_another_job_is_not_deleted(user: User) -> None:
     a = step(user)
     b = step(user, a)

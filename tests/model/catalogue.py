@@ -182,6 +182,9 @@ BROKEN: dict[str, Broken] = {
     "a parent whose executor does not look for the time": Broken(
         timed_join(timed.Protocol(looks_when_a_parent_ended=False), crashes=0), SENT
     ),
+    "a parent that trusts the note of who is left": Broken(
+        timed_join(timed.Protocol(reads_who_is_left=False), crashes=0), SENT
+    ),
     "a run reopened without its dispatch": Broken(
         a_join(
             join.Protocol(reopens_with_dispatch=False),

@@ -38,7 +38,7 @@ class Hand(NamedTuple):
 
 class State(NamedTuple):
     """`parents`: how each parent ended; `record`: of the child's run. `came`, `noted`: its time;
-    see `timed_join`.
+    `left`: the parent that was noted last as not ended, or -1; see `timed_join`.
     """
 
     parents: tuple[str, ...]
@@ -52,6 +52,7 @@ class State(NamedTuple):
     redrives: int = 0
     came: bool = False
     noted: bool = False
+    left: int = -1
 
 
 @dataclass(frozen=True)

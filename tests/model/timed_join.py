@@ -4,6 +4,9 @@ The executor that receives the time reads the parents' records and decides; if i
 stores the end of the join, notes the time, and reads them again. The executor of a parent has
 written its record; it reads whether the time is noted, and if so the records. Both may die
 between any two calls; then the message is delivered again. The records are read one by one.
+
+An executor that has to wait notes a parent that has not ended. The executor of the other parent
+reads only the record of that one, and waits too if it has not ended.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ class Protocol(join.Protocol):
 
     notes_time_before_reading: bool = True
     looks_when_a_parent_ended: bool = True
+    reads_who_is_left: bool = True
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,8 @@ class _TimedSteps(join.Steps):
                 return
             looks = self.protocol.looks_when_a_parent_ended
             first = "look for time" if looks else "acknowledge"
-            yield Step(name, join.with_hand(state, number, Hand(message, first)), fault)
+            hand = Hand(message, first, there=state.parents[int(message[-1])])
+            yield Step(name, join.with_hand(state, number, hand), fault)
         elif message == TIME:
             there = state.record != "" or (not self.protocol.entry_before_mark and state.noted)
             first = "acknowledge" if there else _READ[0]
@@ -59,7 +64,24 @@ class _TimedSteps(join.Steps):
 
     def _look_for_time(self, state: State, number: int, hand: Hand) -> State:
         step = _READ[0] if state.noted else "acknowledge"
+        if state.noted and state.left not in (-1, self._parent(hand)) and hand.there != "F":
+            step = "read who is left" if self.protocol.reads_who_is_left else "acknowledge"
         return join.with_hand(state, number, hand._replace(step=step, marks=frozenset()))
+
+    def _read_who_is_left(self, state: State, number: int, hand: Hand) -> State:
+        # With two parents it is the other one.
+        step = _READ[0] if _ended(state, 1 - self._parent(hand)) else "acknowledge"
+        return join.with_hand(state, number, hand._replace(step=step))
+
+    def _decide(self, state: State, number: int, hand: Hand) -> State:
+        if decide(hand.marks) == "WAIT":
+            return join.with_hand(state, number, hand._replace(step="note who is left"))
+        return super()._decide(state, number, hand)
+
+    def _note_who_is_left(self, state: State, number: int, hand: Hand) -> State:
+        first = min({0, 1} - {parent for parent, _ in hand.marks})
+        noted = state._replace(left=max(state.left, first))
+        return join.with_hand(noted, number, hand._replace(step="acknowledge"))
 
     def _read_parent_0(self, state: State, number: int, hand: Hand) -> State:
         hand = hand._replace(marks=_ended(state, 0))

@@ -1,4 +1,6 @@
-"""Plays histories: ``python -m tests.simulation --seeds 2000``; replays one: ``--seed 17``."""
+"""Plays histories: ``python -m tests.simulation --seeds 2000``; replays one: ``--seed 17``; plays
+only histories of sequences: ``--sequences --seeds 100``.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,12 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
-from tests.simulation.history import History, Outcome
+from tests.simulation.history import SEQUENCED, History, Outcome
+from tests.simulation.sequences import SEQUENCES
 
 _CHUNK = 25
 _PROGRESS_EVERY = 10.0
@@ -52,7 +56,11 @@ def play(seeds: range) -> Total:
     """Play the histories of *seeds*."""
     total = Total()
     for seed in seeds:
-        total.add(History(seed).play())
+        try:
+            total.add(History(seed).play())
+        except Exception as error:  # noqa: BLE001 — the other histories are played nevertheless
+            total.histories += 1
+            total.failed.append((seed, f"{type(error).__name__}: {error}"))
     gc.collect()
     return total
 
@@ -69,8 +77,11 @@ def _begin() -> None:
 def replay(seed: int) -> list[str]:
     """The history of *seed*, event by event, and its violations."""
     history = History(seed, logs=True)
-    outcome = history.play()
-    wrong = [f"VIOLATED: {each}" for each in outcome.violations] or ["no violations"]
+    try:
+        violations: Sequence[str] = history.play().violations
+    except Exception as error:  # noqa: BLE001 — its events say why
+        violations = [f"{type(error).__name__}: {error}"]
+    wrong = [f"VIOLATED: {each}" for each in violations] or ["no violations"]
     return [f"{history.setting}", *(history.kernel.events or []), *wrong]
 
 
@@ -85,13 +96,19 @@ def table(hit: Counter[tuple[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def play_all(first: int, count: int, jobs: int) -> Total:
-    """Play *count* histories from the seed *first* on, in *jobs* processes."""
+def seeds_of(first: int, count: int, *, sequences: bool) -> range:
+    """The first *count* seeds from *first* on; *sequences*: of histories with sequences only."""
+    if not sequences:
+        return range(first, first + count)
+    first += (SEQUENCED - first) % SEQUENCES
+    return range(first, first + count * SEQUENCES, SEQUENCES)
+
+
+def play_all(seeds: range, jobs: int) -> Total:
+    """Play the histories of *seeds*, in *jobs* processes."""
     total, began_at = Total(), time.monotonic()
     report_at = began_at + _PROGRESS_EVERY
-    chunks = [
-        range(at, min(at + _CHUNK, first + count)) for at in range(first, first + count, _CHUNK)
-    ]
+    chunks = [seeds[at : at + _CHUNK] for at in range(0, len(seeds), _CHUNK)]
     with ProcessPoolExecutor(jobs, initializer=_begin) as processes:
         for done in as_completed([processes.submit(play, chunk) for chunk in chunks]):
             for seed, wrong in done.result().failed:
@@ -101,7 +118,7 @@ def play_all(first: int, count: int, jobs: int) -> Total:
                 report_at += _PROGRESS_EVERY
                 rate = total.histories / (time.monotonic() - began_at)
                 print(
-                    f"{total.histories} of {count} histories, {rate:.0f} a second, "
+                    f"{total.histories} of {len(seeds)} histories, {rate:.0f} a second, "
                     f"{len(total.failed)} failed",
                     flush=True,
                 )
@@ -118,12 +135,16 @@ def main() -> None:
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes (%(default)s)"
     )
+    parser.add_argument(
+        "--sequences", action="store_true", help="play only histories of sequences, one in 20 seeds"
+    )
     asked = parser.parse_args()
     if asked.seed is not None:
         print("\n".join(replay(asked.seed)))
         return
     began_at = time.monotonic()
-    total = play_all(asked.first, asked.seeds, asked.jobs)
+    seeds = seeds_of(asked.first, asked.seeds, sequences=asked.sequences)
+    total = play_all(seeds, asked.jobs)
     took = time.monotonic() - began_at
     if total.failed:
         print("\n".join(replay(min(total.failed)[0])))

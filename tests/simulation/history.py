@@ -44,7 +44,14 @@ from tests.simulation.monitor import Monitor
 from tests.simulation.projection import Projection
 from tests.simulation.rates import Rates
 from tests.simulation.sequence_judge import SequenceJudge
-from tests.simulation.sequences import EXITS, SEQUENCE_FLOWS, SEQUENCES, Sequences
+from tests.simulation.sequences import (
+    EXITS,
+    SEQUENCE_FLOWS,
+    SEQUENCES,
+    SPOIL,
+    SPOILT,
+    Sequences,
+)
 from tests.simulation.system import Client, Setting, System
 from tests.simulation.wire import Journal, Log, Weather, Wire
 from tests.world import POOLS, World
@@ -406,7 +413,8 @@ class History:
     def flows(self) -> Sequence[Flow]:
         """What may happen."""
         if self.sequences is not None:
-            return SEQUENCE_FLOWS
+            spoilt = self.seed // SEQUENCES % 13 in SPOILT
+            return [*SEQUENCE_FLOWS, SPOIL] if spoilt else SEQUENCE_FLOWS
         return [*FLOWS, *ENDPOINT_FLOWS] if self.calls else FLOWS
 
     def _begin_flows(self) -> None:

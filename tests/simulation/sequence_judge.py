@@ -18,6 +18,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Run, RunState
 from tests.simulation.awaited import AwaitedBySequences, finished
+from tests.simulation.deadline_judge import CLOCKS, DECIDING, DeadlineJudge
 from tests.simulation.sequences import Seen, Sequences
 
 if TYPE_CHECKING:
@@ -31,15 +32,11 @@ ENDED = {
     RunState.CANCELLED: F,
     RunState.SKIPPED: K,
 }
-_CLOCKS = timedelta(seconds=4)
-_DECIDING = timedelta(seconds=60)
-"""How long ago an executor that decides now may have read the job of a child."""
 _BY_RULE = re.compile(
     r"trigger rule (\w+): (.*) (SUCCEEDED|FAILED|SKIPPED)|.*no parent failed|.*no runs .*"
 )
 _BY_SETUP = re.compile(r"setup (.*) (FAILED|SKIPPED)")
 _BY_TIMEOUT = re.compile(r"joinTimeoutSec is (\d+) s(?:, deadlineSec is (\d+) s)?; missing: (.*)")
-_BY_DEADLINE = re.compile(r"picked up [\d.]+ s after its logical time; deadlineSec is (\d+) s")
 _BY_WATCHERS = re.compile(r"misfire policy|relevancyWindowSec|during a pause|found by the audit")
 _BY_EXECUTORS = ("picked up", "overlap policy")
 _MORE = re.compile(r" and \d+ more$")
@@ -221,7 +218,7 @@ class SequenceJudge:
                 ends = [root_end]
                 for child in children:
                     # One that no executor takes is not awaited for longer than a join.
-                    wait = child.definition.join_timeout + child.definition.after[0].delay - _CLOCKS
+                    wait = child.definition.join_timeout + child.definition.after[0].delay - CLOCKS
                     below = self.sequences.seen[child.key][at].values()
                     ends += [min(self._first_end(seen), root_end + wait) for seen in below]
                 spans.append((begun[0], max(ends), at))
@@ -250,7 +247,7 @@ class SequenceJudge:
             if state is RunState.RUNNING and (was is None or not was.attempts):
                 yield from self._ran(key, each, name)
                 if was is None:
-                    yield from self._in_time(key, each)
+                    yield from self._deadlines.started(key, each, self._in_force(key, each.at))
             elif state is RunState.PENDING and reopened:
                 yield from self._ran(key, each, f"{name} (reopened)", starts=False)
                 assert was is not None
@@ -272,26 +269,6 @@ class SequenceJudge:
         by_rule = _BY_RULE.fullmatch(reason) or _BY_SETUP.fullmatch(reason)
         return run.state is RunState.SKIPPED and bool(by_rule)
 
-    def _in_time(self, key: RunKey, seen: Seen) -> Iterator[str]:
-        """A run that is not redriven starts in time, unless a parent started after its deadline."""
-        deadlines = [
-            job.definition.deadline(key.scheduled_at) for job in self._in_force(key, seen.at)
-        ]
-        if any(each is None or seen.at <= each + _DECIDING for each in deadlines):
-            return
-        starts = [
-            each.at
-            for job in self._before(key, seen.at)
-            for edge in job.definition.after
-            for runs in self.sequences.seen[JobKey(key.job.tenant, edge.job)][
-                key.scheduled_at
-            ].values()
-            for each in runs
-            if each.run.state is RunState.RUNNING and each.at <= seen.at
-        ]
-        if not any(at >= min(filter(None, deadlines)) - _CLOCKS for at in starts):
-            yield f"{key.execution_id} started after its deadline {deadlines}"
-
     def _ran(self, key: RunKey, seen: Seen, name: str, *, starts: bool = True) -> Iterator[str]:
         """A run starts, or is to start after a delay, after the ends that its rule needs. An
         executor decided it by any version of the job: dispatches can wait for long.
@@ -299,7 +276,7 @@ class SequenceJudge:
         stored = self.ever.get((key.job, key.uid), [])
         replaced_at = [each.written_at for each in stored[1:]] + [seen.at]
         by = [
-            (each.job, min(until + _DECIDING, seen.at))
+            (each.job, min(until + DECIDING, seen.at))
             for each, until in zip(stored, replaced_at, strict=True)
             if each.written_at <= seen.at
         ]
@@ -315,7 +292,7 @@ class SequenceJudge:
         ends = self._ends(job, key, until)
         if not may_run(job.definition.trigger_rule, ends, self._setups(job, key)):
             return False
-        if job.definition.is_timed_join and key.scheduled_at > until + _CLOCKS:
+        if job.definition.is_timed_join and key.scheduled_at > until + CLOCKS:
             return False
         ready = [
             min(ended) + each.edge.delay
@@ -324,7 +301,7 @@ class SequenceJudge:
         ]
         # Of these rules one end is enough: the delays of the other parents do not matter.
         least = min if job.definition.trigger_rule in {"ANY_FAILED", "ANY_SUCCEEDED"} else max
-        return at is None or not ready or at >= least(ready) - _CLOCKS
+        return at is None or not ready or at >= least(ready) - CLOCKS
 
     def _skipped(self, key: RunKey, seen: Seen) -> Iterator[str]:
         reason, jobs = seen.run.reason or "", self._in_force(key, seen.at)
@@ -333,11 +310,7 @@ class SequenceJudge:
         if reason.startswith(_BY_EXECUTORS):
             if seen.run.pool is None:
                 yield f"{key.execution_id}: {reason}, but not by an executor"
-            by_deadline = _BY_DEADLINE.fullmatch(reason)
-            late = [job for job in jobs if self._is_late(job, key, seen.at)]
-            known = {str(job.definition.deadline_sec) for job in late}
-            if by_deadline and by_deadline[1] not in known:
-                yield f"{key.execution_id}: {reason}, but it was in time"
+            yield from self._deadlines.skipped(key, seen, jobs)
         elif reason == "its job was paused":
             before = [
                 each.job.state for each in self.ever[key.job, key.uid] if each.written_at <= seen.at
@@ -382,12 +355,14 @@ class SequenceJudge:
         waited, missing = timedelta(seconds=int(by_timeout[1])), _names(by_timeout[3])
         if by_timeout[2] not in {None, str(definition.deadline_sec)}:
             return False
-        late = any(self._is_late(each, key, seen.at) for each in self._before(key, seen.at))
+        late = any(
+            self._deadlines.is_late(each, key, seen.at) for each in self._before(key, seen.at)
+        )
         if definition.is_timed_join:
-            before = self._ends(job, key, seen.at - _DECIDING, certain=True)
+            before = self._ends(job, key, seen.at - DECIDING, certain=True)
             if not all(each.definition.is_timed_join for each in self._before(key, seen.at)):
                 return True  # it had another kind of join
-            in_time = seen.at >= key.scheduled_at + definition.join_timeout - _CLOCKS
+            in_time = seen.at >= key.scheduled_at + definition.join_timeout - CLOCKS
             return (in_time or late) and all(
                 name in before and not before[name] for name in missing
             )
@@ -405,14 +380,14 @@ class SequenceJudge:
         return (
             waited == definition.join_timeout
             and bool(first)
-            and (late or seen.at >= min(first) + least - _CLOCKS)
+            and (late or seen.at >= min(first) + least - CLOCKS)
             and not any(self._marked(key, name, seen.at) for name in missing)
             and all(name in ends for name in missing)
         )
 
     def _marked(self, key: RunKey, name: str, at: datetime) -> bool:
         marked_at = self.sequences.marked.get((key, name))
-        return marked_at is not None and marked_at < at - _CLOCKS
+        return marked_at is not None and marked_at < at - CLOCKS
 
     def _stays_skipped(self, run: Run) -> Iterator[str]:
         """The rule still decides so: a redriven parent reopens the run."""
@@ -438,10 +413,6 @@ class SequenceJudge:
         """The runs that must have succeeded."""
         return {each.name for each in self._timed.awaited(job, key) or [] if each.edge.setup}
 
-    def _is_late(self, job: Job, key: RunKey, at: datetime) -> bool:
-        deadline = job.definition.deadline(key.scheduled_at)
-        return deadline is not None and at >= deadline - _CLOCKS
-
     def _ends(
         self, job: Job, key: RunKey, at: datetime, *, certain: bool = False
     ) -> dict[str, set[str]]:
@@ -458,6 +429,10 @@ class SequenceJudge:
         }
 
     @cached_property
+    def _deadlines(self) -> DeadlineJudge:
+        return DeadlineJudge(self.sequences, self.ever)
+
+    @cached_property
     def _timed(self) -> AwaitedBySequences:
         never_paused = {
             job.key: job
@@ -469,8 +444,8 @@ class SequenceJudge:
     def _in_force(self, key: RunKey, at: datetime) -> list[Job]:
         """The versions of the job of *key* that an executor that decided by *at* may have read."""
         stored = self.ever.get((key.job, key.uid), [])
-        former = [each.job for each in stored if each.written_at <= at - _DECIDING][-1:]
-        return former + [each.job for each in stored if at - _DECIDING < each.written_at <= at]
+        former = [each.job for each in stored if each.written_at <= at - DECIDING][-1:]
+        return former + [each.job for each in stored if at - DECIDING < each.written_at <= at]
 
     def _before(self, key: RunKey, at: datetime) -> list[Job]:
         return [each.job for each in self.ever.get((key.job, key.uid), []) if each.written_at <= at]

@@ -32,6 +32,8 @@ TIMED = 4
 LIMITED = {1, 7, 9}
 """Of eleven histories with sequences, those whose jobs have setups and deadlines. The seeds of the
 others keep their meaning."""
+SPOILT = {1, 10}
+"""Of thirteen histories with sequences, those in which jobs do not decode for a while."""
 EXITS = [*[0] * 7, 1]
 RULES = [
     *["ALL_SUCCEEDED"] * 3,
@@ -276,6 +278,7 @@ _SHARED = {
     "doubled message": 6,
     "audit": 1,
 }
+SPOIL = Flow("spoil a link", 12, flows.spoil_job)
 SEQUENCE_FLOWS = [
     *(
         Flow(each.name, _SHARED[each.name], each.begin)

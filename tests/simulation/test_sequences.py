@@ -193,6 +193,17 @@ def forget_deadlines(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(execute_run, "past_deadline", lambda *_: None)
 
 
+def excuse_what_is_late(patch: pytest.MonkeyPatch) -> None:
+    """A run above that started late for any reason excuses those below."""
+    path = "nextfire.usecases.past_deadline.late_on_purpose"
+    patch.setattr(path, lambda run, deadline: run.begun_after(deadline))
+
+
+def forget_what_does_not_decode(patch: pytest.MonkeyPatch) -> None:
+    """The hand-over to a child that does not decode is not repeated."""
+    patch.setattr(HandOver, "_repeat_later", lambda *_: None)
+
+
 def skip_too_early(patch: pytest.MonkeyPatch) -> None:
     """A run is skipped well before its deadline."""
     whole = past_deadline
@@ -235,6 +246,11 @@ PLANTS: dict[str, tuple[Plant, str]] = {
     "a success of any age": (take_any_success, "started, although"),
     "setups that are ignored": (ignore_setups, "started, although|parents ended"),
     "deadlines that are ignored": (forget_deadlines, "started after its deadline"),
+    "deadlines that any late parent excuses": (
+        excuse_what_is_late,
+        "started after its deadline",
+    ),
+    "children that do not decode": (forget_what_does_not_decode, "no record|no mark"),
     "deadlines that come too early": (skip_too_early, "but it was in time"),
     "sequences that end with their first run": (end_sequences_at_once, "were under way"),
     "sequences without a limit": (let_all_begin, "were under way"),
@@ -249,6 +265,8 @@ _FIRST_SEED: dict[Plant, int] = {
     come_too_early: 2567,
     forget_deadlines: 1687,
     end_sequences_at_once: 627,
+    excuse_what_is_late: 367,
+    forget_what_does_not_decode: 1067,
 }
 """The first seed that reveals the defect, for defects that few histories reveal."""
 _MOST_SEEDS = 40

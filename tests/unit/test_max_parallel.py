@@ -11,6 +11,7 @@ import pytest
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
+from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.find_run import PendingOccurrence
 from nextfire.usecases.limit_parallel import LimitParallel
@@ -205,6 +206,31 @@ def test_a_redelivered_message_of_a_run_that_has_ended_does_not_wait(world: Worl
     held = limit.hold(a, third, world.now)
     assert held is not None
     assert held.reason == "maxParallel is 1; under way: 2026-05-24T12:01:00Z"
+
+
+def test_an_older_dispatch_of_a_run_that_waits_is_acknowledged(world: World) -> None:
+    a = root(world)
+    world.register("b", **after() | {"after": [{"job": "a", "delaySec": 3_600}]})
+    world.script(exit_code=1)
+    work(world, "12:00")
+    work(world, "12:01")
+    key = RunKey(a.key, run_id(a.uid, at("12:00")))
+    dispatch = world.manage_runs.redrive(key, "fixed").dispatch
+    older = RunMessage(
+        tenant=a.key.tenant,
+        job_id=a.key.job_id,
+        run_id=key.run_id,
+        dispatch=dispatch - 1,
+        dispatched_at=world.now,
+    )
+    world.queue.send([("default", older)])
+
+    handled = world.worker().work()
+
+    assert [each.reason for each in handled] == [
+        f"dispatch {dispatch - 1} is older than {dispatch}"
+    ]
+    assert state(world, a, "12:00") is RunState.PENDING
 
 
 def test_a_backfill_runs_a_few_sequences_at_a_time(world: World) -> None:

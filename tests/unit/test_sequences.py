@@ -198,8 +198,42 @@ def test_a_wide_join_spreads_its_writes(world: World) -> None:
 
     assert states(world, d) == [RunState.SUCCEEDED]
     assert world.sent.count("d 12:00") == 1
-    assert max(world.joins.writes.values()) == 64
-    assert len(world.joins.writes) == 3
+    assert max(world.joins.writes.values()) <= 64
+    assert len(world.joins.writes) == 16
+
+
+def wide_join(world: World, width: int) -> tuple[Job, list[str]]:
+    """A join of which one parent, the first, has not ended."""
+    world.register("a")
+    names = ["slow", *(f"p{number}" for number in range(width - 1))]
+    for name in names:
+        delay = 120 if name == "slow" else 0
+        world.register(name, **after() | {"after": [{"job": "a", "delaySec": delay}]})
+    d = world.register("d", **after(*names, joinTimeoutSec=600))
+    world.tick_at("12:00")
+    world.worker().work()
+    return d, names
+
+
+def test_a_wide_join_survives_a_change_of_its_parents(world: World) -> None:
+    d, names = wide_join(world, 70)
+
+    world.change(d, **after(names[0], *names[2:]))
+    world.tick_at("12:02")
+    world.worker().work()
+
+    assert states(world, d) == [RunState.SUCCEEDED]
+
+
+def test_a_join_that_is_wide_no_longer_starts_when_it_ends(world: World) -> None:
+    d, names = wide_join(world, 66)
+
+    world.change(d, **after(*names[:60]))
+    for time in ("12:02", "12:10"):
+        world.tick_at(time)
+        world.worker().work()
+
+    assert states(world, d) == [RunState.SUCCEEDED]
 
 
 def test_a_redrive_of_a_dead_link_continues_the_chain(world: World) -> None:

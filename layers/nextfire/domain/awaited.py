@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from heapq import merge
 from itertools import groupby, islice
+from zlib import crc32
 
 from nextfire.domain.audit import spans
 from nextfire.domain.edges import Edge, Which
@@ -29,7 +30,7 @@ MAX_AWAITED = 1_000
 MAX_INTERVAL = timedelta(days=80)
 """Maximum interval of a job with an `all` edge: the records of its parent expire after 90 days."""
 
-_TIME = "@time"  # a job id has no @
+_TIME, _LEFT = "@time", "@left"  # a job id has no @
 _NEAR = (timedelta(hours=1), timedelta(days=2), timedelta(days=64))
 """Increasing look-back periods to find the previous occurrence. Then everything."""
 _FOREVER = datetime.max.replace(tzinfo=UTC)
@@ -237,3 +238,39 @@ def time_of(marks: Iterable[str]) -> datetime | None:
     """When the join with *marks* ends; None if the time of its run has not come."""
     found = [int(each.split(":")[1]) for each in marks if each.startswith(f"{_TIME}:")]
     return from_ms(max(found)) if found else None
+
+
+# The mark of a run that is left, in the join of a run that waits for many
+
+
+def left_mark(child: Job, parents: Iterable[ParentRun]) -> str | None:
+    """The mark of one of the runs of *parents* that *child* waits for with `all`; None if it waits
+    for none, or has setups, whose states alone decide nothing. Which one does not depend on the
+    order in which they end: of N runs that end in any order, about ln N are marked before all have
+    ended.
+    """
+    if child.definition.setups:
+        return None
+    waiting = (each for each in parents if each.state is ParentState.WAITING)
+    left = [
+        f"{_LEFT}/{child.revision}/{each.edge.job}/{to_ms(each.at)}:-"
+        for each in waiting
+        if each.edge.which is Which.ALL and each.at is not None
+    ]
+    return max(left, key=_spread, default=None)
+
+
+def run_left(child: Job, marks: Iterable[str]) -> tuple[Edge, datetime] | None:
+    """The edge and the logical time of the run that was marked last for this revision of *child*;
+    None if none was.
+    """
+    mine = [each for each in marks if each.startswith(f"{_LEFT}/{child.revision}/")]
+    if not mine:
+        return None
+    _, _, parent, at = min(mine, key=_spread).removesuffix(":-").split("/")
+    edge = child.definition.edge_from(parent)
+    return None if edge is None else (edge, from_ms(int(at)))
+
+
+def _spread(mark: str) -> tuple[int, str]:
+    return crc32(mark.encode()), mark

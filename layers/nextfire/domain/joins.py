@@ -1,21 +1,25 @@
 """Joins: how the ends of several parents' runs are collected for one run of their child.
 
 Each parent that ends adds a mark to the join of the child's run. Marks are added and never removed,
-so a repeated addition changes nothing. A join has one item for each group of `GROUP` parents: so
-few parents write the same item, and items stay below 1 KB.
+so a repeated addition changes nothing. A join of many parents has several items: so few parents
+write the same one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from zlib import crc32
 
 from nextfire.domain.edges import Edge
 from nextfire.domain.instants import from_ms, to_ms
 from nextfire.domain.trigger_rules import ParentState
 
-GROUP = 64
-"""Maximum number of parents that share an item."""
+ALONE = 64
+"""Maximum number of parents whose marks are all in the first item, number 0."""
+SPREAD = 16
+"""Number of the other items. The id of a parent determines its item, so that parents that are added
+or removed while a join is under way do not move the marks of the others."""
 
 _LETTERS = {
     ParentState.SUCCEEDED: "S",
@@ -49,17 +53,23 @@ def has_second_end(marks: Iterable[str]) -> bool:
 
 def group_of(edges: Sequence[Edge], parent: str) -> int:
     """The number of the item for the mark of *parent*."""
-    return next(index for index, edge in enumerate(edges) if edge.job == parent) // GROUP
+    return 1 + crc32(parent.encode()) % SPREAD if edges[ALONE:] else 0
 
 
 def edges_of(edges: Sequence[Edge], group: int) -> Sequence[Edge]:
     """Those of *edges* whose parents share the item *group*."""
-    return edges[group * GROUP : (group + 1) * GROUP]
+    return [edge for edge in edges if group_of(edges, edge.job) == group]
 
 
-def group_count(edges: Sequence[Edge]) -> int:
-    """The number of items of a join."""
-    return (len(edges) + GROUP - 1) // GROUP
+def groups(edges: Sequence[Edge]) -> Sequence[int]:
+    """The numbers of the items of a join. A job that had fewer parents when the join began has
+    marks in the first one.
+    """
+    return range(1 + SPREAD if edges[ALONE:] else 1)
+
+
+EVERY_GROUP = range(1 + SPREAD)
+"""The items that a join can have, however many parents its job had."""
 
 
 def states_of(edges: Iterable[Edge], marks: Iterable[str]) -> Mapping[str, ParentState]:

@@ -18,6 +18,9 @@ MAX_RECORDED_REASON = 500
 TIME_DISPATCH = 1_000_001
 """Number of the dispatch that says that the time of a run with parents has come. As the end of a
 join, it never starts the run."""
+HAND_OVER_DISPATCH = 1_000_002
+"""Number of the dispatch that repeats the hand-over of a run that has ended. It never starts the
+run, which may have been redriven."""
 MAX_RANGES = 3
 """Maximum number of ranges of missed occurrences in a message."""
 

@@ -53,6 +53,7 @@ from nextfire.usecases.audit_parts import PART, AuditParts, up_to
 from nextfire.usecases.audit_report import AuditReport, Visits, label
 from nextfire.usecases.audit_snapshot import DueSnapshot, SnapshotReader
 from nextfire.usecases.cover_missed import cover_missed
+from nextfire.usecases.lost_hand_overs import join_ends, lost_hand_overs, repeated
 from nextfire.usecases.remove_ended import RemoveEnded
 from nextfire.usecases.timed_runs import waits_for_parents
 
@@ -206,7 +207,8 @@ class AuditJobs:
             thorough = entry is None and job.state is JobState.ACTIVE and scheduled
             since = looks_back_to[job.key]
             found = self._compare(job, now, since, [entry] if entry else [], thorough=thorough)
-            return found.clean and not is_done(job, found, queue_is_empty=True)
+            clean = found.clean and not any(self._lost(job, since, now))
+            return clean and not is_done(job, found, queue_is_empty=True)
 
         jobs = [job for job in scan.jobs if job.key in following]
         sound = visited.of(self._submit_all(looks_sound, jobs))
@@ -274,6 +276,7 @@ class AuditJobs:
         for each in missing:
             self._repair(each, found.lost_before(queue_is_empty=empty), now, report)
         self._revive(job, found, table, since, report)
+        self._hand_over(job, since, now, report)
         over = not entries and is_done(job, found, queue_is_empty=empty)
         if over and self._jobs.complete(job, now):
             report.completed += 1
@@ -345,6 +348,18 @@ class AuditJobs:
             else:
                 report.waiting += 1
         report.revived += self._send(sends, report)
+
+    def _lost(self, job: Job, since: datetime, now: datetime) -> Iterator[tuple[Job, Run]]:
+        return lost_hand_overs(self._jobs, self._runs, job, since, now)
+
+    def _hand_over(self, job: Job, since: datetime, now: datetime, report: AuditReport) -> None:
+        """Let executors hand over again what was not handed over to *job*."""
+        lost = [*islice(self._lost(job, since, now), SENT_AT_MOST)]
+        if lost:
+            report.resent += self._send(repeated(lost, now), report)
+            self._send(join_ends(job, lost, now), report)
+            what = f"{len(lost)} runs of its parents were not handed over; sent again"
+            report.notes.append(f"{label(job.key)}: {what}")
 
     def _send(self, entries: list[DispatchEntry], report: AuditReport) -> int:
         """Store *entries*, except those for pools that no longer exist. Returns how many."""

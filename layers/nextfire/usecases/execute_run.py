@@ -25,7 +25,12 @@ from nextfire.domain.events import message_undecodable
 from nextfire.domain.ids import RunFolder, RunKey, content_id, first_run_id
 from nextfire.domain.instants import cut, isoformat
 from nextfire.domain.job import Job
-from nextfire.domain.message import TIME_DISPATCH, RunMessage, decode_message
+from nextfire.domain.message import (
+    HAND_OVER_DISPATCH,
+    TIME_DISPATCH,
+    RunMessage,
+    decode_message,
+)
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.due import DueStore
@@ -145,6 +150,7 @@ class ExecuteRun:
         skipped = (
             self._end_join(job, message)
             or self._begin_timed(job, message)
+            or self._hand_over_again(job, message)
             or self._skip(job, message)
         )
         if skipped is not None:
@@ -188,7 +194,7 @@ class ExecuteRun:
         return Handled(Disposition.ACKNOWLEDGE, f"its job has moved to pool {pool}")
 
     def _without_job(self, message: RunMessage, delivery: Delivery) -> Handled:
-        if message.dispatch == JOIN_END_DISPATCH:
+        if message.dispatch in (JOIN_END_DISPATCH, HAND_OVER_DISPATCH):
             return Handled(Disposition.ACKNOWLEDGE, "its job was deleted")
         now = self._clock.now()
         covered = range_over(message.key, self._before(message.key)())
@@ -241,8 +247,7 @@ class ExecuteRun:
                 case ClaimAction.AGAIN:
                     continue
                 case ClaimAction.SETTLE:
-                    self._outcomes.settle(job, claim.run)
-                    return Handled(Disposition.ACKNOWLEDGE, decision.reason, claim.run)
+                    return self._settled(job, claim.run, decision.reason)
                 case ClaimAction.ACKNOWLEDGE:
                     return Handled(Disposition.ACKNOWLEDGE, decision.reason, claim.run)
                 case ClaimAction.WAIT:
@@ -278,7 +283,8 @@ class ExecuteRun:
                 lease_until=now + self._terms.lease,
             )
         run = self._runs.get(message.key)
-        if run is None or (run.state is RunState.PENDING and not run.cancel_requested):
+        free = run is None or (run.state is RunState.PENDING and not run.cancel_requested)
+        if run is None or (free and message.dispatch >= run.dispatch):
             raise UnavailableError("The run became free in the meantime. Try again.")
         return Claim(run, taken=False)
 
@@ -314,8 +320,7 @@ class ExecuteRun:
         # A run that was claimed keeps its record, and this message continues it.
         if covered is not None and self._runs.get(key) is None:
             # The writer of the range may have died before it completed the job.
-            self._outcomes.settle(job, covered)
-            return Handled(Disposition.ACKNOWLEDGE, covered.reason or "", covered)
+            return self._settled(job, covered, covered.reason or "")
         reason = past_deadline(self._jobs, self._runs, job, key, now) or decide_pickup(
             job, key, now, self._before(key), dispatched_at=message.dispatched_at
         )
@@ -335,18 +340,14 @@ class ExecuteRun:
                 run = self._runs.skip(passed_over)
         if run.state is not RunState.SKIPPED:
             return None
-        self._outcomes.settle(job, run)
-        return Handled(Disposition.ACKNOWLEDGE, run.reason or reason or "", run, skipped=True)
+        return self._settled(job, run, run.reason or reason or "", skipped=True)
 
     def _end_join(self, job: Job, message: RunMessage) -> Handled | None:
         """Handle the end of a join, which is never the start of a run."""
         if message.dispatch != JOIN_END_DISPATCH:
             return None
         ended = self._hand_over.end_join(job, message)
-        run = ended.run
-        if run is not None and run.state.ended:
-            self._outcomes.settle(job, run)
-        return Handled(Disposition.ACKNOWLEDGE, ended.reason, run, skipped=ended.skipped)
+        return self._settled(job, ended.run, ended.reason, skipped=ended.skipped)
 
     def _begin_timed(self, job: Job, message: RunMessage) -> Handled | None:
         """Handle the time of a run with parents, which is never the start of the run."""
@@ -355,13 +356,28 @@ class ExecuteRun:
         key = message.key
         covered = decide_covered(job, key, self._clock.now(), self._before(key))
         if covered is not None and self._runs.get(key) is None:
-            self._outcomes.settle(job, covered)
-            return Handled(Disposition.ACKNOWLEDGE, covered.reason or "", covered)
+            return self._settled(job, covered, covered.reason or "")
         begun = self._hand_over.begin_timed(job, message)
-        run = begun.run
+        return self._settled(job, begun.run, begun.reason, skipped=begun.skipped)
+
+    def _hand_over_again(self, job: Job, message: RunMessage) -> Handled | None:
+        """Hand over a run whose child did not decode before."""
+        if message.dispatch != HAND_OVER_DISPATCH:
+            return None
+        return self._settled(job, self._runs.get(message.key), "handed over again")
+
+    def _settled(self, job: Job, run: Run | None, reason: str, *, skipped: bool = False) -> Handled:
+        """Settle *run* if it has ended. Its message is acknowledged."""
+        unreadable = ""
         if run is not None and run.state.ended:
-            self._outcomes.settle(job, run)
-        return Handled(Disposition.ACKNOWLEDGE, begun.reason, run, skipped=begun.skipped)
+            unreadable = self._outcomes.settle(job, run)
+        return Handled(
+            Disposition.ACKNOWLEDGE,
+            unreadable or reason,
+            run,
+            skipped=skipped,
+            quarantined=bool(unreadable),
+        )
 
     def _was_claimed(self, key: RunKey) -> bool:
         """Whether an executor has had the run. A second dispatch may be the first to reach one:

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from nextfire.domain.awaited import time_of
 from nextfire.domain.deadlines import limits, no_later
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.edges import Edge
+from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import CLOCKS_DIFFER, cut
 from nextfire.domain.job import Job
 from nextfire.domain.joins import (
+    EVERY_GROUP,
     edges_of,
-    group_count,
     group_of,
+    groups,
     has_second_end,
     mark,
     ready_at,
     states_of,
 )
-from nextfire.domain.message import RunMessage
+from nextfire.domain.message import HAND_OVER_DISPATCH, RunMessage
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.due import DueStore
@@ -41,6 +43,9 @@ from nextfire.usecases.timed_runs import JOIN_END_DISPATCH, TimedRuns
 _MAX_SKIPPED = 100
 """Maximum number of runs that one call skips. It leaves the children of the others to executors,
 through the due table."""
+AGAIN_AFTER, AGAIN_AT_MOST = timedelta(minutes=15), timedelta(hours=1)
+"""When the hand-over to children that do not decode is repeated: as long after as the run has ended
+before, within these bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +86,27 @@ class HandOver:
     def _timed(self) -> TimedRuns:
         return TimedRuns(self.jobs, self.runs, self.joins, self._starting)
 
-    def follow(self, job: Job, run: Run) -> None:
+    def follow(self, job: Job, run: Run) -> str:
         """Hand over *run* of *job*, which has ended. Does nothing for a range of occurrences.
+
+        Returns:
+            What of its children does not decode; usually empty. The others have been handed over;
+            for these a later dispatch repeats the hand-over until they decode.
 
         Raises:
             UnavailableError: A store did not answer. Repeat the call.
-            UndecodableError: The job or the run of a child does not decode.
         """
         if not job.children or run.covered > 1 or not run.state.ended:
-            return
-        work, seen = deque([(job, run)]), {run.key}
+            return ""
+        work, seen, problem = deque([(job, run)]), {run.key}, ""
         while work:
             parent, ended = work.popleft()
-            for skipped in self._hand_to_all(parent, ended):
+            found = self._hand_to_all(parent, ended)
+            unreadable = [each for each in found if isinstance(each, UndecodableError)]
+            if unreadable:
+                problem = f"not handed over: {unreadable[0]}"
+                self._repeat_later(parent, ended)
+            for skipped in (each for each in found if not isinstance(each, UndecodableError)):
                 if skipped[1].key in seen:
                     continue
                 seen.add(skipped[1].key)
@@ -103,6 +116,7 @@ class HandOver:
                     # An executor finds that the run has ended, and hands it over.
                     now = self.clock.now()
                     self._starting.dispatch_later(skipped[0], skipped[1].key, now, 1)
+        return problem
 
     def begin_timed(self, job: Job, message: RunMessage) -> JoinEnd:
         """Handle the *message* that the time of a run has come, whose job has, or had, parents."""
@@ -126,7 +140,7 @@ class HandOver:
         if definition.is_timed_join:
             return self._timed.end(job, message)
         edges = definition.after
-        marks = self.joins.read(key, range(group_count(edges)))
+        marks = self.joins.read(key, EVERY_GROUP)
         states = states_of(edges, marks)
         decision = decide_start(definition.trigger_rule, states, definition.setups)
         match decision.action:
@@ -147,13 +161,27 @@ class HandOver:
         pool, at = definition.target.pool, message.dispatched_at
         return JoinEnd(reason, self._starting.skip(key, reason, pool=pool, at=at), skipped=True)
 
-    def _hand_to_all(self, parent: Job, ended: Run) -> list[tuple[Job, Run]]:
-        """Hand *ended* over to all children of *parent*. Returns the runs that are skipped."""
+    def _hand_to_all(self, parent: Job, ended: Run) -> list[tuple[Job, Run] | UndecodableError]:
+        """Hand *ended* over to all children of *parent*. Returns the runs that are skipped, and
+        what does not decode.
+        """
+
+        def hand_to(key: JobKey) -> Sequence[tuple[Job, Run] | UndecodableError]:
+            try:
+                return self._hand_to(key, parent, ended)
+            except UndecodableError as error:
+                return [error]
+
         keys = [JobKey(parent.key.tenant, child) for child in parent.children]
         if len(keys) == 1:
-            return self._hand_to(keys[0], parent, ended)
-        done = self.executor.map(lambda key: self._hand_to(key, parent, ended), keys)
-        return [skipped for each in done for skipped in each]
+            return [*hand_to(keys[0])]
+        return [each for done in self.executor.map(hand_to, keys) for each in done]
+
+    def _repeat_later(self, parent: Job, ended: Run) -> None:
+        now = self.clock.now()
+        wait = now - (ended.finished_at or now)
+        at = now + min(max(wait, AGAIN_AFTER), AGAIN_AT_MOST)
+        self._starting.dispatch_later(parent, ended.key, at, HAND_OVER_DISPATCH)
 
     def _hand_to(self, key: JobKey, parent: Job, ended: Run) -> list[tuple[Job, Run]]:
         """Hand *ended* over to the child *key*. Returns its job and its runs that are skipped."""
@@ -229,7 +257,7 @@ class HandOver:
         if child.definition.is_timed_join:
             return self._timed.look_again(child, skipped)
         if len(edges) > 1:
-            marks = self.joins.read(skipped.key, range(group_count(edges)))
+            marks = self.joins.read(skipped.key, groups(edges))
             ends = _Ends(states_of(edges, marks), ready_at(marks) or now)
         elif ended is None:
             return skipped
@@ -256,4 +284,4 @@ def _is_complete(definition: JobDefinition, marks: Collection[str], group: int) 
 
 
 def _others(definition: JobDefinition, group: int) -> list[int]:
-    return [each for each in range(group_count(definition.after)) if each != group]
+    return [each for each in groups(definition.after) if each != group]

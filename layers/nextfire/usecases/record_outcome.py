@@ -110,13 +110,14 @@ class RecordOutcome:
             claim = self._runs.advance(run, ended, lapsed=lapsed)
         if not claim.taken:
             return None
-        self.settle(job, claim.run)
+        unreadable = self.settle(job, claim.run)
         return Handled(
             Disposition.ACKNOWLEDGE,
-            result.reason,
+            unreadable or result.reason,
             claim.run,
             result.outcome,
             result.outcome is not AttemptOutcome.WORKER_LOST,
+            quarantined=bool(unreadable),
         )
 
     def retry(
@@ -149,12 +150,15 @@ class RecordOutcome:
         if result.pause is not None and job.state is JobState.ACTIVE:
             self._jobs.pause(job, result.pause, self._clock.now())
 
-    def settle(self, job: Job, run: Run) -> None:
-        """Do the follow-up of an ended run. Idempotent: a redelivered message repeats it."""
+    def settle(self, job: Job, run: Run) -> str:
+        """Do the follow-up of an ended run. Idempotent: a redelivered message repeats it. Returns
+        what of its children does not decode, if anything; it does not affect the rest.
+        """
         self.publish_death(run, exclusive=job.exclusive)
-        self._hand_over.follow(job, run)
+        unreadable = self._hand_over.follow(job, run)
         if job.state is JobState.ACTIVE and is_last(job, run):
             self._jobs.complete(job, self._clock.now())
+        return unreadable
 
     def publish_death(self, run: Run, *, exclusive: bool) -> None:
         """Publish the death of a DEAD run, once: its message, with the failure, goes to the

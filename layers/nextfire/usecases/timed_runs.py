@@ -8,17 +8,21 @@ has come. So of these executors the last one sees everything, and decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
 from nextfire.domain.audit import GRACE
 from nextfire.domain.awaited import (
     ParentRun,
+    left_mark,
+    logical_times,
     longest_wait,
     occurrence_fed,
     ready_at,
     recent_occurrences,
+    run_at,
+    run_left,
     states_of,
     time_mark,
     time_of,
@@ -35,8 +39,14 @@ from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.joins import JoinStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run, RunState
-from nextfire.domain.trigger_rules import RuleAction, RuleDecision, decide_start, missing
-from nextfire.usecases.read_parents import read_parents
+from nextfire.domain.trigger_rules import (
+    ParentState,
+    RuleAction,
+    RuleDecision,
+    decide_start,
+    missing,
+)
+from nextfire.usecases.read_parents import read_above, read_parents, records_near
 from nextfire.usecases.start_child import JoinEnd, StartChild
 
 JOIN_END_DISPATCH = 1_000_000
@@ -86,8 +96,11 @@ class TimedRuns:
         """
         for at in self._fed(child, edge, ended):
             key = RunKey(child.key, run_id(child.uid, at))
-            if time_of(self.joins.read(key, [0])) is None:
+            marks = self.joins.read(key, [0])
+            if time_of(marks) is None:
                 continue  # its message reads the record of this parent
+            if self._another_is_left(child, edge, ended, marks):
+                continue  # the executor of that run decides
             done = self._act(child, key, self._decide(child, key))
             if done.run is not None and done.run.ended_without_executor:
                 if done.skipped and child.state is JobState.ACTIVE and is_last(child, done.run):
@@ -138,6 +151,28 @@ class TimedRuns:
         }
         return [at for at in recent if at not in decided]
 
+    def _another_is_left(self, child: Job, edge: Edge, ended: Run, marks: Collection[str]) -> bool:
+        """Whether a run that the join with *marks* names has not ended, so that the end of *ended*
+        decides nothing. It saves reading all awaited runs: of thousands that catch up after an
+        outage, each end would read all.
+
+        If that run ends at the same time, its executor reads the mark after it wrote the record, so
+        it decides.
+        """
+        left = run_left(child, marks)
+        if left is None or left == (edge, ended.key.scheduled_at):
+            return False
+        other, at = left
+        alone = {"this": ParentState.of(ended.state), "other": ParentState.WAITING}
+        if decide_start(child.definition.trigger_rule, alone).action is not RuleAction.WAIT:
+            return False
+        above = read_above(self.jobs, child.key.tenant, [other.job])
+        parent = above.get(other.job)
+        if parent is None or at not in logical_times(parent, above, at - MOMENT, at):
+            return False  # its job was paused, or changed
+        there = run_at([*records_near(self.runs, parent.key, at)], at)
+        return there is None or not there.state.ended
+
     def _decide(self, job: Job, key: RunKey) -> _Decision:
         parents = read_parents(self.jobs, self.runs, job, key.scheduled_at)
         setups = {each.name for each in parents if each.edge.setup}
@@ -149,6 +184,8 @@ class TimedRuns:
     ) -> JoinEnd:
         """Start or skip the run, or leave it as it is. *message*: of its time or its end."""
         if decided.action is RuleAction.WAIT:
+            if left := left_mark(job, decided.parents):
+                self.joins.add(key, 0, left, self.start.clock.now())
             return JoinEnd(f"waits for {decided.reason}")
         there = self.runs.get(key)
         if decided.action is RuleAction.RUN and job.state is not JobState.PAUSED:

@@ -1,0 +1,100 @@
+"""Finds runs that ended and were not handed over to a child: their executor died, and the message
+was purged before another one received it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import datetime
+from itertools import islice
+
+from nextfire.domain.audit import GRACE, RECORDS_AT_MOST, WAITS_AT_MOST, sending
+from nextfire.domain.awaited import longest_wait
+from nextfire.domain.due import DispatchEntry
+from nextfire.domain.errors import UndecodableError
+from nextfire.domain.ids import JobKey, RunKey, first_run_id, run_id
+from nextfire.domain.job import Job
+from nextfire.domain.message import HAND_OVER_DISPATCH
+from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.run import Run, RunState
+from nextfire.domain.schedule import ScheduleType
+from nextfire.usecases.timed_runs import JOIN_END_DISPATCH
+
+EDGES_AT_MOST = 100
+"""Maximum number of parents of a job whose runs one visit reads."""
+
+
+def lost_hand_overs(
+    jobs: JobStore, runs: RunStore, child: Job, since: datetime, now: datetime
+) -> Iterator[tuple[Job, Run]]:
+    """Yield the runs of parents of *child* that ended so long ago that its run at their logical
+    time must have a record, and has none; with their jobs. *since*: the start of the audited
+    period. Parents that do not decode are left out.
+
+    A run that is found although it was handed over does no harm: to repeat it changes nothing.
+
+    Raises:
+        UnavailableError: A store did not answer.
+    """
+    if child.definition.type is not ScheduleType.AFTER or child.state is JobState.CANCELLED:
+        return
+    edges = child.definition.after
+    waits = WAITS_AT_MOST + GRACE
+    waits += longest_wait(child) if len(edges) > 1 else edges[0].delay
+    first, last = since - waits, now - waits
+    there = {run.key.scheduled_at for run in _between(runs, child, first, now)}
+    for edge in edges[:EDGES_AT_MOST]:
+        parent = None
+        with suppress(UndecodableError):
+            parent = jobs.get(JobKey(child.key.tenant, edge.job))
+        if parent is None or child.key.job_id not in parent.children:
+            continue
+        for run in _between(runs, parent, first, last):
+            ended_at = run.finished_at
+            if ended_at is None or not child.updated_at <= ended_at <= last:
+                continue  # not yet, or its edges may have been different
+            if _is_handed_over(parent, run) and run.key.scheduled_at not in there:
+                yield parent, run
+
+
+def repeated(lost: Iterable[tuple[Job, Run]], now: datetime) -> list[DispatchEntry]:
+    """The entries that hand the runs *lost* over again."""
+    return [
+        sending(
+            parent,
+            run.key,
+            pool=parent.definition.target.pool,
+            dispatch=HAND_OVER_DISPATCH,
+            now=now,
+        )
+        for parent, run in lost
+    ]
+
+
+def join_ends(child: Job, lost: Iterable[tuple[Job, Run]], now: datetime) -> list[DispatchEntry]:
+    """The entries that end the joins of *child*, if marks of other parents were lost as well."""
+    if len(child.definition.after) == 1:
+        return []
+    keys = {RunKey(child.key, run_id(child.uid, run.key.scheduled_at)) for _, run in lost}
+    pool, end, at = child.definition.target.pool, JOIN_END_DISPATCH, now + GRACE
+    return [sending(child, key, pool=pool, dispatch=end, now=at) for key in sorted(keys, key=str)]
+
+
+def _between(runs: RunStore, job: Job, first: datetime, last: datetime) -> Iterator[Run]:
+    begin, end = first_run_id(first), first_run_id(last)
+    found = runs.between(job.key, begin, end, page=1_000, lenient=True)
+    return (run for run in islice(found, RECORDS_AT_MOST) if run.key.uid == job.uid)
+
+
+def _is_handed_over(job: Job, run: Run) -> bool:
+    """Whether an executor certainly has to hand over *run*: not what a watcher skipped, nor what
+    was cancelled or skipped on request before it started.
+    """
+    if not run.state.ended or run.covered > 1:
+        return False
+    by_executor = run.pool is not None or job.definition.type is ScheduleType.AFTER
+    skipped = run.state is RunState.SKIPPED and not run.request
+    return bool(run.attempts) or (skipped and by_executor)

@@ -1,0 +1,156 @@
+"""The auditor hands over again what a dead executor did not, if its message was purged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.job import Job
+from nextfire.domain.run import RunState
+from tests.builders import at
+from tests.fakes import Killed
+from tests.unit.test_audit import audit, purge
+from tests.unit.test_sequences import ONE_ATTEMPT, after
+from tests.world import World
+
+ONCE: dict[str, Any] = {"type": "ONCE", "schedule": "2026-05-24T12:00:00Z"}
+
+
+@pytest.fixture
+def world() -> World:
+    world = World("11:58:30")
+    world.tick()
+    return world
+
+
+def state(world: World, job: Job) -> RunState | None:
+    run = world.runs.items.get(RunKey(job.key, run_id(job.uid, at("12:00"))))
+    return None if run is None else run.state
+
+
+def work(world: World) -> None:
+    for _ in range(3):
+        world.tick()
+        world.worker().work()
+        world.advance(seconds=1)
+
+
+def lose_hand_over(world: World, call: str) -> None:
+    """An executor dies instead of *call* of a hand-over, and its message is purged."""
+    world.tick_at("12:00")
+    world.faults.call_before_next(call, _die)
+    with pytest.raises(Killed):
+        world.worker().work()
+    world.faults.clear()
+    purge(world)
+
+
+def _die() -> None:
+    raise Killed
+
+
+def later(world: World, *, days: float) -> Any:
+    world.advance(days=days)
+    world.tick()
+    return audit(world)
+
+
+def test_a_lost_hand_over_is_repeated_a_day_later(world: World) -> None:
+    world.register("a", **ONCE)
+    b = world.register("b", **after("a"))
+    c = world.register("c", **after("b"))
+    lose_hand_over(world, "queue.send")
+
+    assert later(world, days=0.9).resent == 0, "it may be in a queue"
+    report = later(world, days=0.2)
+    work(world)
+
+    assert report.resent == 1
+    assert report.notes == ["acme/b: 1 runs of its parents were not handed over; sent again"]
+    assert [state(world, job) for job in (b, c)] == [RunState.SUCCEEDED] * 2
+    assert later(world, days=0.5).repaired == 0
+
+
+@pytest.mark.parametrize("lost", ["hand-over", "end"])
+def test_a_lost_join_is_repeated_and_ends(world: World, lost: str) -> None:
+    world.register("a", **ONCE)
+    never = world.register("x", type="MANUAL", schedule=None)
+    d = world.register("d", **after("a", never.key.job_id, joinTimeoutSec=600))
+    if lost == "hand-over":
+        lose_hand_over(world, "joins.read")
+    else:
+        work(world)
+        world.tick_at("12:00")
+        world.worker().work()
+        world.tick_at("12:10:10")
+        assert world.queued
+        purge(world)
+
+    assert later(world, days=1.2).resent == 1
+    work(world)
+    world.advance(minutes=15)
+    work(world)
+
+    run = world.run(d, "12:00")
+    assert run.reason == "joinTimeoutSec is 600 s; missing: x"
+
+
+def test_what_was_skipped_down_the_chain_is_repeated(world: World) -> None:
+    world.register("a", **ONCE, **ONE_ATTEMPT)
+    b = world.register("b", **after("a"))
+    c = world.register("c", **after("b"))
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+    world.faults.refuse("runs.skip")
+    world.worker().work()
+    world.runs.items.pop(RunKey(c.key, run_id(c.uid, at("12:00"))), None)
+    purge(world)
+
+    later(world, days=1.2)
+    work(world)
+
+    assert [state(world, job) for job in (b, c)] == [RunState.SKIPPED] * 2
+
+
+@pytest.mark.parametrize(("change", "days"), [("child", 1.2), ("edge", 2.2)])
+def test_a_run_that_ended_before_the_edge_existed_is_not_handed_over(
+    world: World, change: str, days: float
+) -> None:
+    world.register("a", **ONCE)
+    x = world.register("x", type="MANUAL", schedule=None)
+    b = world.register("b", **after("x")) if change == "edge" else None
+    world.tick_at("12:00")
+    world.worker().work()
+    world.advance(seconds=10)
+    if b is None:
+        b = world.register("b", **after("a"))
+    else:
+        world.change(b, **after("a", x.key.job_id))
+
+    assert later(world, days=days).resent == 0
+    work(world)
+    assert state(world, b) is None
+
+
+def test_what_a_watcher_skipped_is_not_handed_over(world: World) -> None:
+    a = world.register("a", **ONCE, misfire={"relevancyWindowSec": 60})
+    b = world.register("b", **after("a"))
+    world.tick_at("12:30")
+    work(world)
+    assert (state(world, a), world.run(a, "12:00").pool) == (RunState.SKIPPED, None)
+
+    assert later(world, days=1.2).resent == 0
+    assert state(world, b) is None
+
+
+def test_a_parent_that_does_not_decode_does_not_stop_the_audit(world: World) -> None:
+    a = world.register("a", **ONCE)
+    world.register("b", **after("a"))
+    lose_hand_over(world, "queue.send")
+    world.jobs.spoil(a.key)
+
+    assert later(world, days=1.1).quarantined == 1
+    world.jobs.repair(a.key)
+    assert later(world, days=0.1).resent == 1

@@ -1,0 +1,148 @@
+"""A child that does not decode does not hold up its parent, and gets its runs when it decodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from nextfire.domain.due import DispatchEntry
+from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.job import Job
+from nextfire.domain.run import RunState
+from tests.builders import at
+from tests.fakes import Killed
+from tests.unit.test_sequences import ONE_ATTEMPT, after
+from tests.world import World
+
+
+@pytest.fixture
+def world() -> World:
+    world = World("11:58:30")
+    world.tick()
+    return world
+
+
+def state(world: World, job: Job, time: str = "12:00") -> RunState | None:
+    run = world.runs.items.get(RunKey(job.key, run_id(job.uid, at(time))))
+    return None if run is None else run.state
+
+
+def later(world: World, *times: str) -> None:
+    for time in times:
+        world.tick_at(time)
+        world.worker().work()
+
+
+def test_the_parent_and_the_other_children_continue(world: World) -> None:
+    a = world.register("a")
+    b, c = (world.register(name, **after("a")) for name in "bc")
+    world.jobs.spoil(b.key)
+
+    world.tick_at("12:00")
+    first, *_ = world.worker().work()
+
+    assert first.quarantined
+    assert first.reason.startswith("not handed over: ")
+    assert world.queued == []
+    assert [state(world, job) for job in (a, c)] == [RunState.SUCCEEDED] * 2
+    later(world, "13:00")
+    assert state(world, a, "13:00") is RunState.SUCCEEDED
+
+
+def test_a_child_that_decodes_again_gets_all_its_runs(world: World) -> None:
+    world.register("a")
+    b = world.register("b", **after("a"), overlap="QUEUE")
+    world.jobs.spoil(b.key)
+    later(world, "12:00", "12:15", "12:45", "13:00", "13:15")
+
+    world.jobs.repair(b.key)
+    later(world, "14:00", "14:00:01", "14:15", "14:15:01")
+
+    assert [state(world, b, f"{hour}:00") for hour in (12, 13, 14)] == [RunState.SUCCEEDED] * 3
+    assert not any(isinstance(entry, DispatchEntry) for entry in world.entries)
+
+
+def test_a_repeated_hand_over_does_not_start_a_run_that_was_redriven(world: World) -> None:
+    a = world.register("a", **ONE_ATTEMPT)
+    b = world.register("b", **after("a"), triggerRule="ALL_DONE")
+    world.jobs.spoil(b.key)
+    world.script(exit_code=1)
+    later(world, "12:00")
+
+    world.at("12:15:01")
+    world.manage_runs.redrive(world.run(a, "12:00").key, "fixed")
+    world.jobs.repair(b.key)
+    later(world, "12:15:02", "12:15:03")
+
+    assert world.run(a, "12:00").dispatch == 3
+    assert [state(world, job) for job in (a, b)] == [RunState.SUCCEEDED] * 2
+
+
+def test_a_descendant_that_does_not_decode_gets_its_run_too(world: World) -> None:
+    world.register("a", **ONE_ATTEMPT)
+    world.register("b", **after("a"))
+    c = world.register("c", **after("b"))
+    world.jobs.spoil(c.key)
+    world.script(exit_code=1)
+    later(world, "12:00")
+
+    world.jobs.repair(c.key)
+    later(world, "12:15")
+
+    assert state(world, c) is RunState.SKIPPED
+
+
+def test_the_hand_over_of_a_deleted_job_is_not_repeated(world: World) -> None:
+    a = world.register("a")
+    b = world.register("b", **after("a"))
+    world.jobs.spoil(b.key)
+    later(world, "12:00")
+
+    world.jobs.repair(b.key)
+    world.delete(b)
+    world.delete(a)
+    later(world, "12:15")
+
+    assert state(world, a) is RunState.SUCCEEDED
+    assert world.queued == []
+    assert not any(isinstance(entry, DispatchEntry) for entry in world.entries)
+
+
+def test_an_executor_that_dies_anywhere_loses_nothing() -> None:
+    died, calls = True, 0
+    while died:
+        world = World("11:58:30")
+        world.tick()
+        world.register("a", **ONE_ATTEMPT)
+        jobs = [world.register(name, **after("a")) for name in "bc"]
+        world.jobs.spoil(jobs[0].key)
+        world.script(exit_code=1)
+        world.tick_at("12:00")
+        world.faults.kill_after(calls)
+        try:
+            world.worker("x").work()
+            died = False
+        except Killed:
+            calls += 1
+        world.faults.clear()
+        later(world, "12:01", "12:02")
+        world.jobs.repair(jobs[0].key)
+        later(world, "12:15", "12:16", "12:17", "12:18")
+        assert [state(world, job) for job in jobs] == [RunState.SKIPPED] * 2, calls
+    assert calls > 8
+
+
+def test_each_repetition_waits_longer(world: World) -> None:
+    world.register("a", type="ONCE", schedule="2026-05-24T12:00:00Z")
+    b = world.register("b", **after("a"))
+    world.jobs.spoil(b.key)
+    waits = []
+
+    later(world, "12:00")
+    for _ in range(5):
+        (entry,) = world.entries
+        waits.append((entry.at - world.now).total_seconds() // 60)
+        world.clock.move_to(entry.at)
+        world.tick()
+        world.worker().work()
+
+    assert waits == [15, 15, 30, 60, 60]
