@@ -63,6 +63,25 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 Row = dict[str, str]
 
+_GENERATED = {"api.md", "cli.md", "job.md", "settings.md", "python-client.md", "tour.md"}
+_WIDTH = 100
+
+
+@pytest.mark.parametrize("page", [each for each in PAGES if each.name not in _GENERATED], ids=_path)
+def test_text_is_wrapped(page: Path) -> None:
+    fenced = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+    text = fenced.sub(lambda code: "\n" * code[0].count("\n"), page.read_text())
+    may_be_longer = ("|", "#", "<")  # tables, titles, HTML
+
+    assert [
+        f"{number}: {line}"
+        for number, line in enumerate(text.splitlines(), start=1)
+        if len(line) > _WIDTH
+        and not line.startswith(may_be_longer)
+        # What cannot be divided: a command, or the name of a test.
+        and len(_CODE.sub("code", line.removeprefix("- ")).split()) > 1
+    ] == []
+
 
 def tables(page: Path) -> Iterator[list[Row]]:
     """Each table of *page*: its rows, by the words of its header."""
