@@ -119,9 +119,10 @@ def test_a_message_that_is_deleted_before_its_run_is_on_record(
 ) -> None:
     handle = ExecuteRun.handle
 
-    def acknowledge_first(self: ExecuteRun, delivery: SqsDelivery, **more: Any) -> Handled:
-        delivery.client.delete_message(
-            QueueUrl=delivery.queue_url, ReceiptHandle=delivery.receipt_handle
+    def acknowledge_first(self: ExecuteRun, delivery: Any, **more: Any) -> Handled:
+        message: SqsDelivery = delivery.message
+        message.client.delete_message(
+            QueueUrl=message.queue_url, ReceiptHandle=message.receipt_handle
         )
         return handle(self, delivery, **more)
 
@@ -135,8 +136,8 @@ def test_a_run_that_waits_for_its_endpoint_and_whose_message_is_deleted_first(
     handle, put = ExecuteRun.handle, DynamoDbDueStore.put
     handled: list[SqsDelivery] = []
 
-    def note(self: ExecuteRun, delivery: SqsDelivery, **more: Any) -> Handled:
-        handled.append(delivery)
+    def note(self: ExecuteRun, delivery: Any, **more: Any) -> Handled:
+        handled.append(delivery.message)
         return handle(self, delivery, **more)
 
     def delete_first(self: DynamoDbDueStore, entries: Collection[DueEntry], now: datetime) -> Any:

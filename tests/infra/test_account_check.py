@@ -86,7 +86,7 @@ def test_a_concurrency_below_the_quota_says_what_the_pools_on_lambda_lose() -> N
     text, prevents = found(Stub(quota=1000), a_deployment(10, groups=1))
 
     assert not prevents
-    assert "the pools default executes at most 3 messages at once" in text
+    assert "the pools default executes at most 2 messages at once" in text
     assert "Set accountConcurrency to 1000" in text
     assert "large" not in text
 

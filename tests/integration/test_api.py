@@ -1289,7 +1289,7 @@ class TestWithoutARecord:
         self, system: Deployment, clock: Clock
     ) -> None:
         job = system.register(jobId="a")
-        clock.advance(days=90, minutes=1)
+        clock.advance(days=30, minutes=1)
 
         assert_problem(system.call("GET", self.execution(job, "2026-05-24T10:01:00Z")), 404)
         assert system.call("GET", self.execution(job, "2026-05-24T10:02:00Z")).status == 200

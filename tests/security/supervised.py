@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from functions.worker import supervisor
-from nextfire.adapters.scripts import process_table, sandbox
+from nextfire.adapters.scripts import process_table, sandboxes
 from nextfire.adapters.scripts.host_abilities import HostFeatures
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.adapters.sqs.run_queue import SqsDelivery
@@ -36,7 +36,7 @@ class Echo(Watch):
 
 def serve(journal: WorkerJournal) -> None:
     if os.environ.get("TEST_NAMESPACES") == "no":
-        sandbox.probe_host = lambda environment: HostFeatures(namespaces=False)  # type: ignore[attr-defined]  # noqa: ARG005
+        sandboxes.probe_host = lambda environment: HostFeatures(namespaces=False)  # type: ignore[attr-defined]  # noqa: ARG005
     runner = ProcessScriptRunner(temp_root=Path(sys.argv[1]), grace=timedelta(seconds=1))
     journal.hold([SqsDelivery(NO_CLIENT, "url", "body", "handle", "message", "group")])
     os.write(1, b"worker %d\n" % os.getpid())

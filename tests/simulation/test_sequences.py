@@ -226,7 +226,7 @@ def end_sequences_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def let_all_begin(patch: pytest.MonkeyPatch) -> None:
     """Nothing limits how many sequences are under way."""
-    patch.setattr(LimitParallel, "hold", lambda *_: None)
+    patch.setattr(LimitParallel, "hold", lambda *_, **__: None)
 
 
 PLANTS: dict[str, tuple[Plant, str]] = {

@@ -109,7 +109,7 @@ def test_a_start_after_the_emulator_died_says_so_once(
     log = tmp_path / "log"
     emulator = processes.spawn("ministack", dies, environment={}, cwd=tmp_path, log=log)
     emulator.wait()
-    monkeypatch.setattr(stack, "_choose_port", _stop)
+    monkeypatch.setattr(stack._emulator, "choose_port", _stop)  # noqa: SLF001
     said: list[str] = []
 
     stack.stop()

@@ -120,3 +120,12 @@ def test_parts_that_join_to_the_same_text_have_distinct_ids() -> None:
     two = RunKey(JobKey("ab", "c"), run_id(UID, NOON))
 
     assert group_id(one) != group_id(two)
+
+
+def test_an_id_whose_digits_are_no_date_has_a_uid() -> None:
+    """Users may ask for any id."""
+    key = RunKey(JobKey("acme", "report"), "99999999T999999999Z-abcdefgh")
+
+    assert key.uid == "abcdefgh"
+    with pytest.raises(ValueError, match="month"):
+        _ = key.scheduled_at
