@@ -112,7 +112,7 @@ PLANTS: dict[str, tuple[Plant, str]] = {
 _FIRST_SEED: dict[Plant, int] = {
     overwrite: 263,
     trust_no_other_clock: 6743,
-    ignore_places: 7343,
+    ignore_places: 703,
     repair_held_runs: 2103,
 }
 """The first seed that reveals the defect, for defects that few histories reveal."""

@@ -310,7 +310,7 @@ LOOPS = {
 
 
 RARE: dict[Callable[[pytest.MonkeyPatch], None], range] = {
-    name_only_the_first: range(1072, 1400),
+    name_only_the_first: range(58, 400),
     end_any_lease: range(140, 400),
     continue_group: range(58, 300),
 }
