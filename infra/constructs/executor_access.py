@@ -139,4 +139,4 @@ def _attributes(*names: str) -> dict[str, Any]:
     """The condition that a write uses no other attributes. Executors may read whole items, so the
     returned attributes are not limited.
     """
-    return {"ForAllValues:StringEquals": {"dynamodb:Attributes": list(names)}}
+    return {"ForAllValues:StringEquals": {"dynamodb:Attributes": sorted(names)}}

@@ -52,7 +52,7 @@ def only_attributes(*names: str) -> dict[str, Any]:
     *names* must include the item's keys: each request uses them.
     """
     return {
-        "ForAllValues:StringEquals": {"dynamodb:Attributes": list(names)},
+        "ForAllValues:StringEquals": {"dynamodb:Attributes": sorted(names)},
         "StringEqualsIfExists": {"dynamodb:ReturnValues": ["NONE", "UPDATED_OLD", "UPDATED_NEW"]},
     }
 

@@ -412,7 +412,9 @@ def test_authorizer_reads_keys_and_writes_nothing_but_the_day_of_use(template: T
     }
     condition = granted["dynamodb:UpdateItem"]["Condition"]
     assert condition["ForAllValues:StringEquals"]["dynamodb:Attributes"] == [
-        "tenant", "key_id", "last_used_on",
+        "key_id",
+        "last_used_on",
+        "tenant",
     ]  # fmt: skip
     returned = condition["StringEqualsIfExists"]["dynamodb:ReturnValues"]
     assert "ALL_OLD" not in returned
@@ -568,6 +570,14 @@ def test_no_policy_has_a_wildcard_but_for_objects_and_what_is_kept_for_jobs(
             text = json.dumps(resource)
             prefix = re.search(r'[:/](nextfire/)?pools/(default|long-jobs)/\*"\]\]}$', text)
             assert resource in meant or prefix or "*" not in text, name
+
+
+def test_lists_of_attributes_have_an_order(template: Template) -> None:
+    """A template that differs without a cause would change all roles at each deployment."""
+    lists = re.findall(r'"dynamodb:Attributes": (\[.*?\])', json.dumps(template))
+
+    assert lists
+    assert [each for each in map(json.loads, lists) if each != sorted(each)] == []
 
 
 def test_roles_have_no_managed_policies(template: Template) -> None:
