@@ -235,3 +235,19 @@ def test_a_part_ends_at_its_last_job_even_if_that_is_gone() -> None:
     assert up_to(JobKey("acme", "job1a"), scan) == Scan(jobs[:2], [], None)
     unreadable = Scan(jobs[:1], [(jobs[1].key, "not a job")], jobs[1].key)
     assert up_to(jobs[1].key, unreadable) == Scan(jobs[:1], unreadable.unreadable, None)
+
+
+def test_the_last_job_of_a_part_is_not_removed(world: World) -> None:
+    """If its page is read again, the part would not end there."""
+    for number in range(17):
+        key = JobKey(TENANTS[number % 2], f"job{number}")
+        world.delete(world.job(key))
+    world.clock.advance(days=1)
+    world.tick()
+    parts = auditor(world, job_retention=timedelta(hours=1)).in_segments(1, part=4)
+
+    removed = sum(
+        report.removed for report in parts.continue_audit(world.now + DAY, segment=0, restart=True)
+    )
+
+    assert (removed, len(world.jobs.items)) == (13, 4)

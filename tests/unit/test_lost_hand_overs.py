@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from nextfire.domain.audit import sending
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.run import RunState
@@ -154,3 +156,20 @@ def test_a_parent_that_does_not_decode_does_not_stop_the_audit(world: World) -> 
     assert later(world, days=1.1).quarantined == 1
     world.jobs.repair(a.key)
     assert later(world, days=0.1).resent == 1
+
+
+def test_a_run_that_waits_is_not_handed_over_again(world: World) -> None:
+    """For example for a place, for days: it has an entry and no record."""
+    a = world.register("a", **ONCE)
+    b = world.register("b", **after("a"))
+    lose_hand_over(world, "queue.send")
+    world.advance(days=1.5)
+    key = RunKey(b.key, run_id(b.uid, at("12:00")))
+    world.tick()
+    waits = sending(b, key, pool="default", dispatch=1, now=world.now + timedelta(seconds=30))
+    world.due.put([waits], world.now)
+
+    report = audit(world)
+
+    assert report.resent == 0
+    assert state(world, a) is RunState.SUCCEEDED

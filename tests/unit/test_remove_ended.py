@@ -13,6 +13,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
 from nextfire.usecases.audit_report import AuditReport
+from nextfire.usecases.remove_ended import RemoveEnded
 from tests.accounting import settle
 from tests.fakes import Killed
 from tests.unit.test_audit import DAY, advance_until, auditor
@@ -180,3 +181,46 @@ def test_a_job_that_is_redefined_meanwhile_stays(world: World) -> None:
     assert audited(world).removed == 0
 
     assert world.job(job.key).state is JobState.ACTIVE
+
+
+def test_a_job_with_more_records_than_a_visit_reads_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran_once(world)
+    wait(world, KEPT)
+
+    monkeypatch.setattr("nextfire.usecases.remove_ended.RECORDS_AT_MOST", 0)
+    assert audited(world).removed == 0
+    monkeypatch.setattr("nextfire.usecases.remove_ended.RECORDS_AT_MOST", 1)
+    assert audited(world).removed == 1
+
+
+def test_what_is_left_when_time_runs_out_is_removed_later(world: World) -> None:
+    for name in ("one", "two"):
+        world.delete(world.register(name, schedule="0 0 1 1 *"))
+    wait(world, KEPT)
+
+    [*reports] = auditor(world, job_retention=KEPT).continue_audit(world.now, restart=True)
+
+    assert sum(report.removed for report in reports) == 0
+    assert audited(world).removed == 2
+
+
+def test_a_job_that_cannot_be_checked_does_not_keep_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [world.register(name, schedule="0 0 1 1 *") for name in ("one", "two")]
+    for job in jobs:
+        world.delete(job)
+    wait(world, KEPT)
+    check = RemoveEnded._has_unfinished  # noqa: SLF001
+
+    def fails(ended: RemoveEnded, job: Job) -> bool:
+        if job.key == jobs[0].key:
+            raise ValueError("no")
+        return check(ended, job)
+
+    monkeypatch.setattr(RemoveEnded, "_has_unfinished", fails)
+    report = audited(world)
+
+    assert (report.removed, report.quarantined) == (1, 1)

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from nextfire.domain.retention import RETENTION, RunRetention
-from nextfire.domain.run import Run, RunState
+from nextfire.domain.run import Run, RunState, Trigger
 from tests.accounting import settle
 from tests.builders import a_job
 from tests.world import World
@@ -37,6 +37,14 @@ def test_a_sequence_keeps_all_its_records() -> None:
     for job in (parent, child):
         assert SHORT.of(job, RunState.SUCCEEDED) == RETENTION
         assert RunRetention(succeeded=100 * DAY).of(job, RunState.SUCCEEDED) == 100 * DAY
+
+
+def test_records_that_decide_about_later_runs_are_kept() -> None:
+    limited = a_job(max_parallel=1)
+
+    assert SHORT.of(limited, RunState.SUCCEEDED) == RETENTION
+    assert SHORT.of(a_job(), RunState.SUCCEEDED, Trigger.BACKFILL) == RETENTION
+    assert SHORT.of(a_job(), RunState.SUCCEEDED, Trigger.MANUAL) == 15 * DAY
 
 
 def test_a_missing_record_may_have_expired_after_the_shortest_time() -> None:

@@ -33,7 +33,7 @@ class Log:
 class Harness:
     """A run that started at noon, and its supervisor."""
 
-    def __init__(self, *, fence: int = 1) -> None:
+    def __init__(self, *, fence: int = 1, hidden_longer: bool = False) -> None:
         self.clock = Clock(NOON)
         self.runs, self.files, self.log = MemoryRunStore(), MemoryRunFiles(), Log()
         claimed = self.runs.claim(
@@ -47,7 +47,7 @@ class Harness:
         ).run
         self.run = self.store(replace(claimed, fence=fence))
         log: Any = self.log
-        host = Host(log, lambda: False, LEASE)
+        host = Host(log, lambda: False, LEASE, hidden_longer)
         self.supervisor = RunSupervisor(
             self.runs,
             self.files,
@@ -145,3 +145,20 @@ def test_no_large_checkpoint_takes_the_place_of_another_s_or_of_its_own() -> Non
     harness = Harness()
 
     assert len({harness.kept(), harness.kept(), Harness(fence=2).kept()}) == 3
+
+
+def test_a_queue_that_does_not_answer_stops_no_beat() -> None:
+    harness = Harness(hidden_longer=True)
+    asked: list[datetime] = []
+
+    def hide(_: object) -> None:
+        asked.append(harness.clock.now())
+        raise UnavailableError
+
+    harness.log.hide = hide  # type: ignore[method-assign]
+
+    verdicts = {harness.after(timedelta(milliseconds=200)) for _ in range(5 * 120)}
+
+    assert verdicts == {Directive.CONTINUE}
+    assert harness.clock.now() > NOON + LEASE
+    assert len(asked) <= 2 * 120, "about once a second"

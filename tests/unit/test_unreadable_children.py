@@ -5,13 +5,17 @@ from __future__ import annotations
 import pytest
 
 from nextfire.domain.due import DispatchEntry
+from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.run import RunState
+from nextfire.usecases.timed_runs import TimedRuns
 from tests.builders import at
 from tests.fakes import Killed
 from tests.unit.test_sequences import ONE_ATTEMPT, after
 from tests.world import World
+
+LATEST = [{"job": "a", "which": "latest", "withinSec": 86_400}]
 
 
 @pytest.fixture
@@ -146,3 +150,24 @@ def test_each_repetition_waits_longer(world: World) -> None:
         world.worker().work()
 
     assert waits == [15, 15, 30, 60, 60]
+
+
+def test_a_child_that_this_process_cannot_decide_about_is_handed_over_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example, an older worker does not know its time zone."""
+    a = world.register("a")
+    b = world.register("b", type="CRON", schedule="30 12 * * *", after=LATEST)
+
+    def unknown(*_: object, **__: object) -> None:
+        raise InvalidInputError("timezone", "Mars/Base", "an unknown time zone", "Use another.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TimedRuns, "parent_ended", unknown)
+        world.tick_at("12:00")
+        first, *_ = world.worker().work()
+
+    assert first.reason.startswith("not handed over: b: timezone")
+    assert world.queued == []
+    assert state(world, a) is RunState.SUCCEEDED
+    assert state(world, b) is None

@@ -136,7 +136,7 @@ def _instant(stamp: str) -> datetime:
 
 @lru_cache(maxsize=4096)
 def _parts(text: str) -> tuple[str, str]:
-    """The digits of the scheduled instant, which may be no date, and the uid."""
+    """The digits of the scheduled instant, which may not be a date, and the uid."""
     match = RUN_ID.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a run id")

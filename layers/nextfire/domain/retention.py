@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from nextfire.domain.job import Job
-from nextfire.domain.run import RunState
+from nextfire.domain.run import RunState, Trigger
 
 RETENTION = timedelta(days=90)
 """How long a record is kept after its last change, unless a shorter time is allowed."""
@@ -36,15 +36,16 @@ class RunRetention(BaseModel):
     dead: Annotated[timedelta, Field(ge=MIN_RETENTION, le=MAX_RETENTION)] = RETENTION
     """DEAD runs."""
 
-    def of(self, job: Job, state: RunState) -> timedelta:
+    def of(self, job: Job, state: RunState, trigger: Trigger = Trigger.SCHEDULE) -> timedelta:
         """How long the record of a run of *job* that ended in *state* is kept.
 
-        In a sequence at least `RETENTION`: parents and children decide by each other's records, up
-        to 80 days later.
+        At least `RETENTION` in a sequence, with `maxParallel`, and for runs of a backfill: what
+        decides by these records may do so up to 80 days later.
         """
         kept = {RunState.SUCCEEDED: self.succeeded, RunState.DEAD: self.dead}.get(state, RETENTION)
         in_sequence = bool(job.children or job.definition.after)
-        return max(kept, RETENTION) if in_sequence else kept
+        decides = in_sequence or job.definition.max_parallel is not None
+        return max(kept, RETENTION) if decides or trigger is Trigger.BACKFILL else kept
 
     @property
     def longest(self) -> timedelta:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from datetime import datetime, timedelta
 from itertools import chain, islice
@@ -115,7 +115,7 @@ class AuditJobs:
         self._snapshots = SnapshotReader(
             due, queue, control, clock, executor, pools, write_shards, read_shards
         )
-        self._ended = RemoveEnded(jobs, runs, self._snapshots, retention=job_retention)
+        self._ended = RemoveEnded(jobs, runs, self._snapshots, clock, retention=job_retention)
 
     def in_segments(self, segments: int, *, part: int = PART) -> AuditParts:
         """The audit, divided among *segments* (≥ 2) auditors, into parts of *part* jobs."""
@@ -189,9 +189,11 @@ class AuditJobs:
         looks_back_to = {job.key: audit.looks_back_to(now, job) for job in scan.jobs}
         audited = [job for job in scan.jobs if looks_back_to[job.key] <= now]
         visited = Visits(scan.jobs, report)
-        expired = [job for job in scan.jobs if self._ended.is_expired(job, now)]
+        # Not the last job of the part: by its key others know where the part ends.
+        ended = [job for job in scan.jobs if job.key != audit.end]
+        expired = [job for job in ended if self._ended.is_expired(job, now)]
         if expired:
-            self._ended.remove(expired, now, report)
+            self._ended.remove(expired, until, report)
         following = visited.of(self._submit_all(lambda job: next_entry(job, now), audited))
         slots = {key: self._snapshots.slot(entry, now) for key, entry in following.items() if entry}
         there = self._due.occupied(set(slots.values()))
@@ -276,7 +278,8 @@ class AuditJobs:
         for each in missing:
             self._repair(each, found.lost_before(queue_is_empty=empty), now, report)
         self._revive(job, found, table, since, report)
-        self._hand_over(job, since, now, report)
+        sent = {entry.run_id for entry in entries if isinstance(entry, DispatchEntry)}
+        self._hand_over(job, since, now, sent, report)
         over = not entries and is_done(job, found, queue_is_empty=empty)
         if over and self._jobs.complete(job, now):
             report.completed += 1
@@ -352,9 +355,18 @@ class AuditJobs:
     def _lost(self, job: Job, since: datetime, now: datetime) -> Iterator[tuple[Job, Run]]:
         return lost_hand_overs(self._jobs, self._runs, job, since, now)
 
-    def _hand_over(self, job: Job, since: datetime, now: datetime, report: AuditReport) -> None:
-        """Let executors hand over again what was not handed over to *job*."""
-        lost = [*islice(self._lost(job, since, now), SENT_AT_MOST)]
+    def _hand_over(
+        self, job: Job, since: datetime, now: datetime, sent: Container[str], report: AuditReport
+    ) -> None:
+        """Let executors hand over again what was not handed over to *job*. Runs of *job* that are
+        in *sent* only wait.
+        """
+        found = (
+            (parent, run)
+            for parent, run in self._lost(job, since, now)
+            if run_id(job.uid, run.key.scheduled_at) not in sent
+        )
+        lost = [*islice(found, SENT_AT_MOST)]
         if lost:
             report.resent += self._send(repeated(lost, now), report)
             self._send(join_ends(job, lost, now), report)

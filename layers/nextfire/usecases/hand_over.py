@@ -12,7 +12,7 @@ from nextfire.domain.awaited import time_of
 from nextfire.domain.deadlines import limits, no_later
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.edges import Edge
-from nextfire.domain.errors import UndecodableError
+from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import CLOCKS_DIFFER, cut
 from nextfire.domain.job import Job
@@ -163,7 +163,7 @@ class HandOver:
 
     def _hand_to_all(self, parent: Job, ended: Run) -> list[tuple[Job, Run] | UndecodableError]:
         """Hand *ended* over to all children of *parent*. Returns the runs that are skipped, and
-        what does not decode.
+        what does not decode, or cannot be decided by this process.
         """
 
         def hand_to(key: JobKey) -> Sequence[tuple[Job, Run] | UndecodableError]:
@@ -171,6 +171,8 @@ class HandOver:
                 return self._hand_to(key, parent, ended)
             except UndecodableError as error:
                 return [error]
+            except InvalidInputError as error:  # it decodes, but for example its zone is unknown
+                return [UndecodableError(f"{key.job_id}: {error}")]
 
         keys = [JobKey(parent.key.tenant, child) for child in parent.children]
         if len(keys) == 1:

@@ -101,7 +101,7 @@ class RecordOutcome:
     ) -> Handled | None:
         """End the run; None if this worker no longer owns it."""
         lapsed = result.outcome is AttemptOutcome.WORKER_LOST
-        kept = self._retention.of(job, state)
+        kept = self._retention.of(job, state, run.trigger)
         ended = replace(run.ended(state, result, now), kept=kept)
         claim = self._runs.advance(run, ended, lapsed=lapsed)
         if _refused_for_cancel(claim, run):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from nextfire.domain.errors import UndecodableError
+from nextfire.domain.audit import RECORDS_AT_MOST
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
+from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.usecases.audit_report import AuditReport, label
@@ -30,12 +32,14 @@ class RemoveEnded:
         jobs: JobStore,
         runs: RunStore,
         snapshots: SnapshotReader,
+        clock: Clock,
         *,
         retention: timedelta | None,
     ) -> None:
         self._jobs = jobs
         self._runs = runs
         self._snapshots = snapshots
+        self._clock = clock
         self._retention = retention
 
     def is_expired(self, job: Job, now: datetime) -> bool:
@@ -44,25 +48,31 @@ class RemoveEnded:
             return False
         return job.updated_at + self._retention <= now
 
-    def remove(self, expired: Sequence[Job], now: datetime, report: AuditReport) -> None:
-        """Remove those of *expired* that nothing needs.
+    def remove(self, expired: Sequence[Job], until: datetime, report: AuditReport) -> None:
+        """Remove those of *expired* that nothing needs, until *until*. A later audit removes the
+        others.
 
         Raises:
             UnavailableError: A store did not answer. Some jobs may be removed.
         """
+        now = self._clock.now()
         unlinked = self._without_living_neighbours(expired)
         if not unlinked:
             return
         table = self._snapshots.read(unlinked, now)
         for job in unlinked:
+            if self._clock.now() >= until:
+                return
             # What was due before the end of the job still needs its schedule.
             waits = table.may_hold(job)
             try:
                 if not waits and not self._has_unfinished(job) and self._jobs.remove(job):
                     report.removed += 1
-            except UndecodableError as error:
+            except UnavailableError:
+                raise
+            except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
                 report.quarantined += 1
-                report.notes.append(f"{label(job.key)}: {error}")
+                report.notes.append(f"{label(job.key)}: {type(error).__name__}: {error}")
 
     def _without_living_neighbours(self, jobs: Sequence[Job]) -> list[Job]:
         """Those of *jobs* whose parents and children are all in a final state, or gone."""
@@ -78,8 +88,14 @@ class RemoveEnded:
         return [job for job in jobs if not any(lives(found.get(key)) for key in asked[job.key])]
 
     def _has_unfinished(self, job: Job) -> bool:
+        """Whether a run of *job* has not ended. A job with more records than a visit may read
+        counts as one that has such a run, until records have expired.
+        """
         records = self._runs.between(job.key, "0", _EVER, page=1_000)
-        return any(run.key.uid == job.uid and not run.state.ended for run in records)
+        return any(
+            number >= RECORDS_AT_MOST or (run.key.uid == job.uid and not run.state.ended)
+            for number, run in enumerate(records)
+        )
 
 
 def _neighbours(job: Job) -> set[JobKey]:

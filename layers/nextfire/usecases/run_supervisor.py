@@ -117,11 +117,12 @@ class RunSupervisor:
             return Directive.HAND_BACK
         self.log.ship(now)
         try:
-            if self._shorten_at is not None and now >= self._shorten_at:
-                self._delivery.hide(self._lease)
-                self._shorten_at = None
             if now >= self._heartbeat_at:
                 return self._send_heartbeat()
+            if self._shorten_at is not None and now >= self._shorten_at:
+                self._shorten_at = now + _RETRY_AFTER  # if the queue does not answer
+                self._delivery.hide(self._lease)
+                self._shorten_at = None
             if now >= self._check_at:
                 return self._check_cancelled()
         except UnavailableError:
