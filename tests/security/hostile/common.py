@@ -87,9 +87,13 @@ def family(root: int, of: dict[int, int]) -> set[int]:
 
 
 def others() -> list[int]:
-    """All processes except this one and its children; processes of its executor first."""
-    of = parents()
-    mine = family(os.getpid(), of)
+    """All processes except this one and its forks; processes of its executor first.
+
+    A fork that random system calls made may have lost its parent. It has the memory of this
+    process, and with it what was found before.
+    """
+    of, own = parents(), head("/proc/self/cmdline")
+    mine = family(os.getpid(), of) | {pid for pid in of if head(f"/proc/{pid}/cmdline") == own}
     near = family(job["executor"], of) - mine if job["executor"] in of else set()
     far = set(of) - mine - near
     return [*near, os.getppid(), *chance.sample(sorted(far), len(far))]
