@@ -27,7 +27,7 @@ from nextfire.domain.due import BrokenEntry, FireEntry, StoredEntry
 from nextfire.domain.due_decisions import Fire, Resend, decide_due
 from nextfire.domain.endpoints import Endpoint, EndpointState
 from nextfire.domain.errors import InvalidInputError, UndecodableError
-from nextfire.domain.ids import RunKey, dedup_id, run_id
+from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage, decode_message
@@ -94,7 +94,7 @@ def check_message(body: str) -> None:
     except UndecodableError:
         return
     assert decode_message(message.encode()) == message
-    assert len(dedup_id(message.key, message.dispatch)) == 64
+    assert len(message.dedup) == 64
     assert len(message.group) == 64
 
 

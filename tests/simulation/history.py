@@ -533,9 +533,11 @@ class History:
             resumes_at = job.resumes_at if job.state is JobState.PAUSED else None
             assert resumes_at is None or resumes_at > world.now, f"{job.key.job_id} was not resumed"
             tampered = self.vandalised or job.key in self.monitor.tampered
-            if job.definition.after or (tampered and job.state is JobState.CANCELLED):
+            there = self.stores.jobs.items.get(job.key)
+            removed = there is None or there.uid != job.uid
+            if job.definition.after or (tampered and (removed or job.state is JobState.CANCELLED)):
                 continue  # the judge of sequences handles those with parents;
-                # the auditor handles only jobs that were not deleted
+                # the auditor handles only jobs that are stored and were not deleted
             assert_all_accounted_for(
                 world,
                 job,

@@ -21,7 +21,7 @@ from nextfire.domain.due import (
     ResumeEntry,
     Slot,
 )
-from nextfire.domain.ids import JobKey, RunKey, dedup_id, run_id
+from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.message import TIME_DISPATCH, RunMessage, SkippedRange
 from nextfire.domain.occurrences import JobState
@@ -306,10 +306,10 @@ class Monitor:
         for message in self.stores.queue.log:
             key = message.key
             ids: Mapping[str, tuple[str, ...]] = {
-                dedup_id(key, message.dispatch): (
+                message.dedup: (
                     key.job.tenant,
                     key.run_id,
-                    str(message.dispatch),
+                    f"{message.dispatch} {message.resumed_as}",
                 ),
                 message.group: (key.job.tenant, "" if message.max_concurrent else key.job.job_id),
             }

@@ -466,6 +466,8 @@ def test_whatever_happens_every_occurrence_is_accounted_for(seed: int) -> None:
         11601,
         12994,
         18881,
+        30224,
+        31128,
         37701,
         47472,
         54239,

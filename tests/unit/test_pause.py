@@ -326,6 +326,22 @@ def test_a_job_with_nothing_left_is_completed_by_resuming(world: World) -> None:
     assert world.entries == []
 
 
+def test_a_last_run_that_was_sent_before_its_pause_completes_the_resumed_job(world: World) -> None:
+    job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
+    world.tick_at("12:00")
+    # The clock of the API is behind the watcher's.
+    world.manage.pause(job.key, "maintenance", now=at("11:59:59"))
+    world.worker().work()
+    world.at("12:00:30")
+    assert world.resume(job).state is JobState.ACTIVE
+
+    settle(world)
+
+    assert world.job(job.key).state is JobState.COMPLETED
+    assert ran(world, job) == ["12:00"]
+    assert_all_accounted_for(world, job)
+
+
 def test_a_job_without_a_schedule_is_active_again(world: World) -> None:
     job = world.register(type="MANUAL", schedule=None)
     world.pause(job)

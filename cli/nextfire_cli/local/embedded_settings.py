@@ -42,6 +42,8 @@ def shared_settings(pools: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
         "write_shards": "1",
         "read_shards": "1",
         "job_retention": _JOB_RETENTION,
+        # None: so workers send the runs of children themselves, not with the watcher's next poll.
+        "quotas": "{}",
         "pools": json.dumps(deployed),
     }
 

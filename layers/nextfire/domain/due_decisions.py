@@ -50,7 +50,7 @@ class Fire:
     `dispatch`: `TIME_DISPATCH` if the run may have to wait for its parents. It is checked for
     overlap, and excludes other runs, from when it is dispatched after that.
     `missed`: skipped occurrences that were due before the run. `cover_first`: the decision to use
-    instead if they must be recorded before anything is sent.
+    instead if they must be recorded before anything is sent. `resumed_as`: see `RunMessage`.
     """
 
     run: RunKey
@@ -63,6 +63,7 @@ class Fire:
     missed: tuple[SkippedRange, ...] = ()
     cover_first: Cover | None = None
     dispatch: int = 1
+    resumed_as: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +279,12 @@ def _of_version(
         missed=tuple(skipped),
         cover_first=cover,
         dispatch=TIME_DISPATCH if waits else 1,
+        resumed_as=owner.schedule_version if _is_of_pause(at, owner) else None,
     )
+
+
+def _is_of_pause(entry: FireEntry, owner: Job) -> bool:
+    return owner.resumed_at is not None and entry.occurs_at <= owner.resumed_at
 
 
 def inherit_held(entry: DueEntry, successor: FireEntry | None, now: datetime) -> FireEntry | None:

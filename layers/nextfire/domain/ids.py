@@ -99,9 +99,12 @@ def parse_execution_id(tenant: str, text: str) -> RunKey:
     return RunKey(JobKey(tenant, job_id), rest)
 
 
-def dedup_id(key: RunKey, dispatch: int) -> str:
-    """The FIFO deduplication id of a dispatch, 64 characters. Resending a dispatch keeps its id."""
-    return _digest(key.job.tenant, key.job.job_id, key.run_id, str(dispatch))
+def dedup_id(key: RunKey, dispatch: int, resumed_as: int | None = None) -> str:
+    """The FIFO deduplication id of a dispatch, 64 characters. Resending a dispatch keeps its id,
+    unless its job was resumed in between: *resumed_as* is the schedule version since then.
+    """
+    again = () if resumed_as is None else (str(resumed_as),)
+    return _digest(key.job.tenant, key.job.job_id, key.run_id, str(dispatch), *again)
 
 
 def group_id(key: RunKey, *, exclusive: bool = False, max_concurrent: int | None = None) -> str:

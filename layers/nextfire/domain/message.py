@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, Field, ValidationError
 
 from nextfire.domain.document import Document
 from nextfire.domain.errors import UndecodableError, UnknownVersionError
-from nextfire.domain.ids import RUN_ID, TENANT, JobKey, RunKey, group_id
+from nextfire.domain.ids import RUN_ID, TENANT, JobKey, RunKey, dedup_id, group_id
 
 ORDINARY = "occurrence is due"
 """The default reason for a dispatch."""
@@ -44,8 +44,10 @@ class RunMessage(Document):
     dispatch does not increment it. `exclusive`: the runs of the job share a message group, so they
     run one after the other. `reason`: why the run was dispatched. `max_concurrent`: maximum number
     of concurrent runs of the tenant, if limited; it determines the message group and is not part of
-    the body. `missed`: skipped occurrences that were due before the run; the executor records them
-    first.
+    the body. `resumed_as`: the schedule version, if the job was resumed after the run was due; the
+    run may have been sent before, and the queue must not drop this message as a duplicate: it
+    completes the job if no run is left. Not part of the body. `missed`: skipped occurrences that
+    were due before the run; the executor records them first.
     """
 
     v: Literal[1] = 1
@@ -58,11 +60,17 @@ class RunMessage(Document):
     reason: str = Field(default=ORDINARY, max_length=MAX_RECORDED_REASON)
     missed: tuple[SkippedRange, ...] = Field(default=(), max_length=MAX_RANGES)
     max_concurrent: int | None = Field(default=None, ge=1, exclude=True)
+    resumed_as: int | None = Field(default=None, exclude=True)
 
     @property
     def group(self) -> str:
         """The FIFO message group of the message."""
         return group_id(self.key, exclusive=self.exclusive, max_concurrent=self.max_concurrent)
+
+    @property
+    def dedup(self) -> str:
+        """The FIFO deduplication id of the message."""
+        return dedup_id(self.key, self.dispatch, self.resumed_as)
 
     @property
     def key(self) -> RunKey:

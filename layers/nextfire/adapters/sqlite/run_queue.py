@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from nextfire.adapters.sqlite.database import Database
-from nextfire.domain.ids import dedup_id
 from nextfire.domain.instants import to_ms
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.clocks import Clock
@@ -53,7 +52,7 @@ class SqliteRunQueue:
 
     def send(self, messages: Sequence[tuple[str, RunMessage]]) -> set[int]:
         rows = [
-            (pool, message.group, dedup_id(message.key, message.dispatch), message.encode(), None)
+            (pool, message.group, message.dedup, message.encode(), None)
             for pool, message in messages
             if pool in self._pools
         ]

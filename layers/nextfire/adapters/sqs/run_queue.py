@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.clients import chunks, one_by_one
 from nextfire.adapters.aws.errors import error_code, is_transient, refused, translated, unanswered
-from nextfire.domain.ids import dedup_id
 from nextfire.domain.message import RunMessage
 
 if TYPE_CHECKING:
@@ -102,11 +101,10 @@ def _text(text: str) -> str:
 
 
 def _parameters(message: RunMessage) -> Any:
-    key = message.key
     return {
         "MessageBody": message.encode(),
         "MessageGroupId": message.group,
-        "MessageDeduplicationId": dedup_id(key, message.dispatch),
+        "MessageDeduplicationId": message.dedup,
     }
 
 

@@ -8,7 +8,6 @@ from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from nextfire.domain.ids import dedup_id
 from nextfire.domain.message import RunMessage
 from nextfire.testing.memory.clock import Clock
 
@@ -150,7 +149,7 @@ class MemoryRunQueue:
             self.queues[pool].send(
                 message.encode(),
                 group=message.group,
-                dedup=dedup_id(message.key, message.dispatch),
+                dedup=message.dedup,
             )
             self.log.append(message)
             sent.add(index)

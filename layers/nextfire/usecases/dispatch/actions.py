@@ -63,6 +63,7 @@ class Actions:
             exclusive=decision.exclusive,
             reason=decision.reason,
             missed=decision.missed if isinstance(decision, Fire) else (),
+            resumed_as=decision.resumed_as if isinstance(decision, Fire) else None,
             max_concurrent=self.quotas.of(key.job.tenant).concurrent_runs,
         )
 
