@@ -131,7 +131,8 @@ class Session:
         """The local stack, or None if this call uses another endpoint.
 
         Raises:
-            CliError: The local stack has lost one of its processes, or its files cannot be trusted.
+            CliError: The local stack has lost a process that it needs to answer, or its files
+                cannot be trusted.
         """
         if self.endpoint and not is_local(self.endpoint):
             return None
@@ -146,9 +147,9 @@ class Session:
             raise
         if not info or (self.endpoint and not _same(self.endpoint, info.endpoint)):
             return None
-        if not info.alive:
+        if lost := info.lost():
             raise CliError(
-                f"The local stack of {root} has lost one of its processes.",
+                f"The local stack of {root} has lost one of its processes: {', '.join(lost)}.",
                 "Stop `nextfire up`, if it still runs, and start it again."
                 + (LOST_IN_EMULATOR if info.kind == "emulator" else ""),
             )

@@ -70,7 +70,7 @@ def _not_on_the_calendar(text: str) -> tuple[str, str]:
         if day > days:
             problem = f"this date does not exist: {text[:7]} has {days} days"
             return problem, f"For example `{text[:8]}{days}`."
-    remedy = "Months are 01 to 12, hours 00 to 23, minutes and seconds 00 to 59."
+    remedy = "Months are 01 to 12, hours and offsets 00 to 23, minutes and seconds 00 to 59."
     return "this date or time does not exist", f"{remedy} For example `2030-05-24T10:00:00Z`."
 
 
