@@ -107,8 +107,8 @@ def _as_spelt(fault: ErrorDetails, has_target: bool) -> ErrorDetails:  # noqa: F
     first, *rest = fault["loc"]
     if first == "target" and not has_target:
         # which is its handler
-        context = {"ctx": {"remedy": _TASK_ID}} if fault["type"] == "missing" else {}
-        return {**fault, **context, "loc": ("taskId",)}
+        named: ErrorDetails = {**fault, "loc": ("taskId",)}
+        return {**named, "ctx": {"remedy": _TASK_ID}} if fault["type"] == "missing" else named
     return {**fault, "loc": (ShortJob.spelt.get(str(first), first), *rest)}
 
 
