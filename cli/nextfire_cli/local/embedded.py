@@ -83,6 +83,10 @@ class EmbeddedInfo(BaseModel):
         """An API key with all permissions of the tenant."""
         return self.key_file.read_text(encoding="ascii").strip()
 
+    def lost(self) -> list[str]:
+        """The processes without which the API does not answer, and that have ended."""
+        return [record.name for record in self.processes if not record.alive]
+
     def parts(self) -> dict[str, Any]:
         """The parts by name: `pid` (None: being restarted), `deaths` since the start, and
         `lastDeath` in words.
