@@ -11,6 +11,11 @@ settings.load_profile("nextfire")
 gc.disable()  # until all tests are collected: nothing of that is garbage
 
 
+def pytest_collectreport() -> None:
+    """Keep it disabled: the functions' handlers enable it when they are imported."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Keep the garbage collector away from modules and collected tests, which all stay: it takes a
     quarter of the tests' time to look through them again and again.
