@@ -37,13 +37,25 @@ def queue(name: str, region: str, attributes: dict[str, str], create: Callable[[
 
     def copied(queue: Any) -> Any:
         dead = queue.dead_letter_queue
-        kept = {id(queue._messages_lock): Condition()}  # noqa: SLF001 — it cannot be copied
+        lock = queue._messages_lock  # noqa: SLF001 — it cannot be copied
+        kept: dict[int, Any] = {id(lock): Condition()}
         if dead is not None:
             kept[id(dead)] = queues[dead.name]
         return copy.deepcopy(queue, kept)
 
     url: str = _take(("queue", name, region, repr(attributes)), name, queues, create, copied)
     return url
+
+
+def snapshot(region: str) -> Callable[[], None]:
+    """Returns a function that puts all tables of now into an account, any number of times."""
+
+    def tables() -> dict[str, Any]:
+        found: dict[str, Any] = dynamodb_backends[DEFAULT_ACCOUNT_ID][region].tables
+        return found
+
+    kept = copy.deepcopy(tables())
+    return lambda: tables().update(copy.deepcopy(kept))
 
 
 def _take(
