@@ -8,14 +8,13 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import boto3  # noqa: TID251 — see `_client`
 import pytest
-from botocore.loaders import Loader, create_loader  # noqa: TID251 — to read its data once
 from botocore.retries.standard import ExponentialBackoff  # noqa: TID251 - to skip its waits
 from moto import mock_aws
 from moto.core.botocore_stubber import BotocoreStubber
@@ -135,12 +134,6 @@ class Tables:
         return name + self._suffix
 
 
-@cache
-def _loader(search_path: str | None = None) -> Loader:
-    """The SDK's service descriptions, cached because moto starts a session for each test."""
-    return create_loader(search_path)
-
-
 @pytest.fixture(scope="session")
 def ministack_address() -> Iterator[str]:
     with emulators.ministack() as address:
@@ -175,7 +168,6 @@ def aws(
     for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_REGION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NEXTFIRE_AWS_CLIENT", "lean" if backend in LEAN else "boto3")
-    monkeypatch.setattr("botocore.session.create_loader", _loader)
     if backend == MOTO:
         with _moto(monkeypatch):
             yield
