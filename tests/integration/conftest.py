@@ -59,6 +59,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if deviation.backend == server_of(str(backend)):
                 reason = f"{deviation.name}: {deviation.here}"
                 item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+        if backend == DYNAMODB_LOCAL and not LONG:
+            reason = "the lean client sends the same requests; run with NEXTFIRE_LONG=1"
+            item.add_marker(pytest.mark.skip(reason=reason))
         if backend in REAL_TIME and not LONG and item.get_closest_marker("takes_minutes"):
             item.add_marker(pytest.mark.skip(reason="takes minutes; run with NEXTFIRE_LONG=1"))
 
