@@ -32,6 +32,10 @@ _SLOWEST = ["--durations", "30", "--durations-min", "4"]
 """Shows which tests take long."""
 _SIDE_BY_SIDE = ["-n", str(os.cpu_count() or 2), "--dist", "worksteal"]
 """Each process has tests that follow each other, so that a module's fixtures are made once."""
+_TWO_STACKS = ["-n", "2", "--dist", "loadfile"]
+"""Each process has its own stack. End-to-end tests mostly wait, but one after the other they take
+longer than all other tests.
+"""
 _CACHES = Path(".pytest_cache", "plan").absolute()
 """A folder for each command of the plan, in which pytest records the tests that failed."""
 _PATIENT = ["--timeout", "1800"]
@@ -94,7 +98,7 @@ def _short() -> _Plan:
             ]
         },
         [
-            _Background("end to end", [*_PYTEST, *_SLOWEST, "tests/e2e"]),
+            _Background("end to end", [*_PYTEST, *_SLOWEST, *_TWO_STACKS, "tests/e2e"]),
             _Background("embedded", [*_PYTEST, "tests/embedded"]),
             _Background("histories", ["nice", "-n", "15", *histories]),
         ],
@@ -218,7 +222,7 @@ def main(names: Collection[str]) -> int:
     try:
         for name, command in plan.foreground.items():
             began = report.minutes()
-            polite = ["nice", "-n", "5", *_recording(name, command)]
+            polite = ["nice", "-n", "10", *_recording(name, command)]
             report.ended(name, subprocess.run(polite, check=False).returncode, began)
     finally:
         for thread in waiting:

@@ -1,14 +1,24 @@
 """Settings for all tests."""
 
 import gc
+from functools import cache
 
+from botocore import session  # noqa: TID251 — to read its data once
 from hypothesis import settings
 
 # Timings are never asserted: a busy machine must not fail a test.
 settings.register_profile("nextfire", deadline=None, print_blob=True)
 settings.load_profile("nextfire")
 
+# The descriptions of services, which each session reads again.
+session.create_loader = cache(session.create_loader)
+
 gc.disable()  # until all tests are collected: nothing of that is garbage
+
+
+def pytest_collectreport() -> None:
+    """Keep it disabled: the functions' handlers enable it when they are imported."""
+    gc.disable()
 
 
 def pytest_collection_finish() -> None:

@@ -90,6 +90,7 @@ class World:
         self.secrets = stores.secrets
         self.script_store = stores.scripts
         self.output_cap = 1000
+        self.log_cap = 16 * 1024 * 1024
         self.retention = DEFAULT_RETENTION
         self.runner = MemoryScriptRunner(self.clock)
         self.job_role: JobRole | None = None
@@ -302,7 +303,12 @@ class Worker:
             quotas=world.shares.quotas,
         )
         config = ExecutorConfig(
-            self.name, self.pool, LEASE, output_cap=world.output_cap, retention=world.retention
+            self.name,
+            self.pool,
+            LEASE,
+            output_cap=world.output_cap,
+            log_cap=world.log_cap,
+            retention=world.retention,
         )
         execute_run = execute_run_of(ports, config)
         handled = execute_run.handle(delivery, stopping=stopping, longest=longest)

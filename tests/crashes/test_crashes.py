@@ -16,7 +16,7 @@ from tests.crashes.stack import TravelClock
 from tests.crons import FIRST_DEATHS, LONG
 from tests.integration.deployment import Deployment
 
-KILLS, FAULTS = 8, 50
+KILLS, FAULTS = 16, 100
 """In the short run, one kill and one fault of this number is tried."""
 
 Report = Callable[[str, Findings], None]

@@ -110,10 +110,8 @@ def test_without_a_topic_nothing_is_notified(template: Template) -> None:
     assert all("AlarmActions" not in alarm for alarm in alarms(template).values())
 
 
-def test_the_local_stack_has_no_composite_alarm(tmp_path: Path) -> None:
+def test_the_local_stack_has_no_composite_alarm(local_template: Template) -> None:
     """MiniStack rejects a template with one."""
-    template = synthesize(tmp_path, {"target": "local"})[2]
-
-    kinds = {resource["Type"] for resource in template["Resources"].values()}
+    kinds = {resource["Type"] for resource in local_template["Resources"].values()}
     assert "AWS::CloudWatch::Alarm" in kinds
     assert "AWS::CloudWatch::CompositeAlarm" not in kinds

@@ -8,14 +8,13 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import boto3  # noqa: TID251 — see `_client`
 import pytest
-from botocore.loaders import Loader, create_loader  # noqa: TID251 — to read its data once
 from botocore.retries.standard import ExponentialBackoff  # noqa: TID251 - to skip its waits
 from moto import mock_aws
 from moto.core.botocore_stubber import BotocoreStubber
@@ -24,7 +23,7 @@ from nextfire.adapters.aws import clients
 from nextfire.adapters.aws.lean import json_client
 from nextfire.adapters.sqlite.database import Database
 from tests.crons import LONG
-from tests.integration import emulators
+from tests.integration import emulators, resources
 from tests.integration.backends import (
     COLLECTED,
     DYNAMODB_LOCAL,
@@ -60,6 +59,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if deviation.backend == server_of(str(backend)):
                 reason = f"{deviation.name}: {deviation.here}"
                 item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+        if backend == DYNAMODB_LOCAL and not LONG:
+            reason = "the lean client sends the same requests; run with NEXTFIRE_LONG=1"
+            item.add_marker(pytest.mark.skip(reason=reason))
         if backend in REAL_TIME and not LONG and item.get_closest_marker("takes_minutes"):
             item.add_marker(pytest.mark.skip(reason="takes minutes; run with NEXTFIRE_LONG=1"))
 
@@ -69,8 +71,8 @@ class Tables:
     `infra/constructs/stores.py`.
     """
 
-    def __init__(self, client: DynamoDBClient, suffix: str = "") -> None:
-        self._client, self._suffix = client, suffix
+    def __init__(self, client: DynamoDBClient, suffix: str = "", *, on_moto: bool = False) -> None:
+        self._client, self._suffix, self._on_moto = client, suffix, on_moto
 
     @cached_property
     def jobs(self) -> str:
@@ -118,7 +120,8 @@ class Tables:
                     "Projection": {"ProjectionType": "KEYS_ONLY"},
                 }
             ]
-        self._client.create_table(
+        create = partial(
+            self._client.create_table,
             TableName=name + self._suffix,
             KeySchema=schema(key),
             AttributeDefinitions=[
@@ -127,13 +130,11 @@ class Tables:
             BillingMode="PAY_PER_REQUEST",
             **request,
         )
+        if self._on_moto:
+            resources.table(name, REGION, create)
+        else:
+            create()
         return name + self._suffix
-
-
-@cache
-def _loader(search_path: str | None = None) -> Loader:
-    """The SDK's service descriptions, cached because moto starts a session for each test."""
-    return create_loader(search_path)
 
 
 @pytest.fixture(scope="session")
@@ -170,7 +171,6 @@ def aws(
     for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_REGION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NEXTFIRE_AWS_CLIENT", "lean" if backend in LEAN else "boto3")
-    monkeypatch.setattr("botocore.session.create_loader", _loader)
     if backend == MOTO:
         with _moto(monkeypatch):
             yield
@@ -238,7 +238,8 @@ def s3(aws: None) -> S3Client:  # noqa: ARG001
 def tables(dynamodb: DynamoDBClient, backend: str) -> Tables:
     # DynamoDB Local has one account for all tests.
     suffix = f"-{next(_accounts)}" if server_of(backend) == DYNAMODB_LOCAL else ""
-    return Tables(boto3.client("dynamodb") if backend in LEAN else dynamodb, suffix)
+    client = boto3.client("dynamodb") if backend in LEAN else dynamodb
+    return Tables(client, suffix, on_moto=backend == MOTO)
 
 
 @pytest.fixture
@@ -248,17 +249,18 @@ def queue_maker(sqs: SQSClient, backend: str) -> SQSClient:
 
 
 @pytest.fixture
-def dlq_url(queue_maker: SQSClient) -> str:
+def dlq_url(queue_maker: SQSClient, backend: str) -> str:
     """The dead-letter queue of the pool `default`."""
-    return _fifo(queue_maker, "default-dead-letters.fifo")
+    return _fifo(queue_maker, "default-dead-letters.fifo", backend)
 
 
 @pytest.fixture
-def queue_url(queue_maker: SQSClient, dlq_url: str) -> str:
+def queue_url(queue_maker: SQSClient, dlq_url: str, backend: str) -> str:
     """The queue of the pool `default`, with its dead-letter queue."""
-    answer = queue_maker.get_queue_attributes(QueueUrl=dlq_url, AttributeNames=["QueueArn"])
-    redrive = {"deadLetterTargetArn": answer["Attributes"]["QueueArn"], "maxReceiveCount": 1000}
-    return _fifo(queue_maker, "default.fifo", RedrivePolicy=json.dumps(redrive))
+    account, name = dlq_url.rsplit("/", 2)[1:]
+    arn = f"arn:aws:sqs:{REGION}:{account}:{name}"
+    redrive = {"deadLetterTargetArn": arn, "maxReceiveCount": 1000}
+    return _fifo(queue_maker, "default.fifo", backend, RedrivePolicy=json.dumps(redrive))
 
 
 @pytest.fixture
@@ -325,17 +327,27 @@ def system(
 def _bucket(client: S3Client, name: str, backend: str) -> str:
     if backend in REAL_TIME:  # all accounts share bucket names
         name = f"{name}-{next(_accounts)}"
-    client.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": REGION})
+    place: Any = {"LocationConstraint": REGION}
+    create = partial(client.create_bucket, Bucket=name, CreateBucketConfiguration=place)
+    if backend == MOTO:
+        resources.bucket(name, REGION, create)
+    else:
+        create()
     return name
 
 
-def _fifo(client: SQSClient, name: str, **more: str) -> str:
+def _fifo(client: SQSClient, name: str, backend: str, **more: str) -> str:
     attributes: Any = {
         "FifoQueue": "true",
         "DeduplicationScope": "messageGroup",
         "FifoThroughputLimit": "perMessageGroupId",
     }
-    return client.create_queue(QueueName=name, Attributes=attributes | more)["QueueUrl"]
+    attributes |= more
+
+    def create() -> str:
+        return client.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
+
+    return resources.queue(name, REGION, attributes, create) if backend == MOTO else create()
 
 
 @pytest.fixture

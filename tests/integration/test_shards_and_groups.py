@@ -33,6 +33,7 @@ from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.manage_jobs import ManageJobs
 from nextfire.usecases.watch import Watch
 from tests.builders import at, job_key
+from tests.crons import LONG
 from tests.fakes import Clock, Faults, Killed, MemoryDueStore, MemoryJobStore
 from tests.world import BUCKET, POOLS, World
 
@@ -382,7 +383,7 @@ class TestGroups:
     @given(
         st.integers(1, 999).flatmap(lambda n: st.tuples(st.integers(1, min(n, 100)), st.just(n)))
     )
-    @settings(max_examples=60)
+    @settings(max_examples=60 if LONG else 20)
     def test_each_shard_is_read_by_exactly_one_group(self, counts: tuple[int, int]) -> None:
         groups, reads = counts
         with pytest.MonkeyPatch.context() as patch:
@@ -565,7 +566,7 @@ class TestDeath:
         assert cursors == {floor_minute(fleet.now - timedelta(seconds=30))}
 
     @given(st.data())
-    @settings(max_examples=40, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+    @settings(max_examples=40 if LONG else 15, phases=[Phase.explicit, Phase.reuse, Phase.generate])
     def test_watchers_stopped_killed_and_started_in_any_order_lose_nothing(
         self, data: st.DataObject
     ) -> None:

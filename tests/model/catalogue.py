@@ -27,7 +27,7 @@ SMALL: dict[str, Model[Any]] = {
     "run, a hand-back": a_run(hand_backs=1, cancels=1, lost=0),
     "run, a redrive": a_run(redrives=1, lost=0, slow=0, crashes=2),
     "join, a crash": a_join(items=2, crashes=1, doubles=0),
-    "time and parents, a crash": timed_join(),
+    "time and parents": timed_join(crashes=0),
     "join, a redrive and a crash": a_join(crashes=1, doubles=0, redrives=1, begun=True),
 }
 """Explored in seconds."""
@@ -46,6 +46,7 @@ LARGE: dict[str, Model[Any]] = {
     "run, crashes": a_run(crashes=3, slow=2),
     "join, crashes": a_join(items=2),
     "join, a redrive": a_join(crashes=1, doubles=0, redrives=1),
+    "time and parents, a crash": timed_join(),
     "time and parents, crashes and a redrive": timed_join(crashes=2, redrives=1),
     "time and parents, doubled messages": timed_join(doubles=1),
 }

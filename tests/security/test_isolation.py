@@ -59,6 +59,7 @@ def test_no_process_inherits_the_executors_environment(host: Host, folder: Path)
         while time.monotonic() < until:
             for found in search({host.canary.encode()!r}):
                 print("found in", found, flush=True)
+            time.sleep(0.02)
     """
     report = host.run(folder, [script(looks), *[script(leaves_much)] * 4])
 

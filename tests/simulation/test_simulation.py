@@ -311,7 +311,7 @@ LOOPS = {
 
 RARE: dict[Callable[[pytest.MonkeyPatch], None], range] = {
     name_only_the_first: range(58, 400),
-    end_any_lease: range(140, 400),
+    end_any_lease: range(280, 540),
     continue_group: range(58, 300),
 }
 """The seeds to try for defects that few histories reveal."""
@@ -568,7 +568,10 @@ def test_a_process_dies_before_or_after_a_call(half_steps: int) -> None:
 
 
 _MANY_SCRIPTS = 40
-_RICH = [140, 1, 87, 263, 133, 103, 137, 2, 6]
+_RICH = [
+    *(26, 46, 88, 32, 19, 3, 29, 107, 69, 43, 102, 104, 13, 55, 66, 72, 27, 12, 23, 105),
+    *(140, 85, 263),
+]
 """Seeds in which much happens. They are played first; others follow if something was not seen."""
 WRITES = ["queue.send", "due.put", "due.delete", "runs.claim", "runs.advance", "jobs.update"]
 

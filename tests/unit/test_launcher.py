@@ -436,7 +436,7 @@ def test_launcher_does_not_leak_over_many_programs(launching: LauncherClient, st
     first = start("")
     first.until(lambda kept: kept.ended)
     before = look()
-    for _ in range(200):
+    for _ in range(60):
         it = start("")
         it.until(lambda kept: kept.ended)
 

@@ -15,6 +15,7 @@ from nextfire.client.pipelines.document import OWNER, Pipeline, compact, owned, 
 from nextfire.domain.definition import JobDefinition
 from nextfire_cli.job_fields import JOB_FIELDS
 from nextfire_cli.yaml_text import read_yaml, write_yaml
+from tests.crons import LONG
 from tests.fuzz.items import SCHEDULES, payloads
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
@@ -143,7 +144,11 @@ def definitions(draw: st.DrawFn) -> JobDefinition:
 
 
 @given(definitions(), st.sampled_from([None, "etl"]))
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=400)
+@settings(
+    suppress_health_check=[HealthCheck.too_slow],
+    deadline=None,
+    max_examples=400 if LONG else 150,
+)
 def test_export_and_apply_change_nothing(definition: JobDefinition, owner: str | None) -> None:
     shown = {"jobId": "a", "state": "ACTIVE", **owned(definition, owner).document()}
 

@@ -1215,6 +1215,7 @@ def test_all_of_this_as_another_user(namespaces: str) -> None:
                 env={
                     "PYTHONPATH": os.pathsep.join(paths),
                     "PYTHONDONTWRITEBYTECODE": "1",
+                    "PYTHONPYCACHEPREFIX": sys.pycache_prefix or "",
                     NAMESPACES: namespaces,
                 },
                 user=65534,

@@ -125,16 +125,20 @@ def test_an_interval_of_years_is_counted_at_once() -> None:
 
 @pytest.mark.parametrize("zone", ZONES if LONG else ZONES[:2])
 @pytest.mark.parametrize(
-    ("expression", "days"),
-    # 160 days reach over a change of the clocks.
-    [("* * * * *", 365 if LONG else 160), ("*/5 9-17 * * 1-5", 365), ("30 2 * * *", 365)],
+    ("expression", "since", "days"),
+    [
+        # 20 days reach over a change of the clocks.
+        ("* * * * *", NOON if LONG else NOON + timedelta(days=145), 365 if LONG else 20),
+        ("*/5 9-17 * * 1-5", NOON, 365),
+        ("30 2 * * *", NOON, 365),
+    ],
 )
 def test_a_year_of_a_cron_is_counted_as_a_walk_counts_it(
-    zone: str, expression: str, days: int
+    zone: str, expression: str, since: datetime, days: int
 ) -> None:
-    schedule = Schedule(ScheduleType.CRON, expression, zone, NOON)
-    until = NOON + timedelta(days=days)
-    walk = [o.at for o in takewhile(lambda o: o.at <= until, occurrences(schedule, NOON))]
+    schedule = Schedule(ScheduleType.CRON, expression, zone, since)
+    until = since + timedelta(days=days)
+    walk = [o.at for o in takewhile(lambda o: o.at <= until, occurrences(schedule, since))]
 
     counted = stretch(schedule, walk[0], until, at_most=10**12)
 
