@@ -809,10 +809,41 @@ class CarryAlong(Flow):
         stack.at("12:00:30")
 
     def act(self, stack: Stack) -> None:
-        watcher = stack.watcher(pools=["default"])
+        stack.pools = [POOL]
+        watcher = stack.watcher()
+        stack.pools = [POOL, GONE]
         watcher.step()
-        stack.at("12:01:02")
+        stack.at("12:01:32")
         watcher.step()
+
+
+class RemovedPool(Flow):
+    """The pool of a retry was removed: the executor of another pool ends the run."""
+
+    name = "tick: a retry of a removed pool"
+    until = "12:01:30"
+
+    def prepare(self, stack: Stack) -> None:
+        policy = {"maxAttempts": 2, "initialDelayMs": 2_000}
+        dispatch(stack, **ONCE, target={"handler": "report", "pool": GONE}, retryPolicy=policy)
+        stack.pool = GONE
+        stack.worker().work()
+        stack.at("12:01:03")
+
+    def act(self, stack: Stack) -> None:
+        stack.pools = [POOL]
+        stack.watcher().live(SECOND)
+        stack.worker().work()
+
+    def script(self, call: ScriptCall) -> Script:  # noqa: ARG002
+        return Script(exit_code=1)
+
+    def check(self, stack: Stack) -> None:
+        run = stack.run()
+        assert (run.state, run.pool) == (RunState.DEAD, GONE)
+        assert stack.cloud.died["worker"] or "no longer exists" in (run.reason or "")
+        assert not stack.starts
+        assert stack.job().state is JobState.COMPLETED
 
 
 class Replace(Flow):
@@ -1802,6 +1833,7 @@ FLOWS: list[Flow] = [
     *(Tick(), TickOfManyBuckets(), TickOfMoved(), TickOfRetry(), TakeLease(), ReleaseLease()),
     *(SendLatest(), SendFresh()),
     *(CoverLatest(), CoverBefore(), CoverLast(), Quarantine(), Straggler(), CarryAlong()),
+    RemovedPool(),
     *(Replace(), ReplaceWaiting()),
     *(Succeed(), SucceedInLambda(), InTurn(), SucceedWithSecrets(), Heartbeat(), Retry()),
     *(Death(), Settle(), SettleDeath()),

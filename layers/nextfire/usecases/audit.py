@@ -110,7 +110,6 @@ class AuditJobs:
         self._joins = joins
         self._clock = clock
         self._executor = executor
-        self._pools = pools
         self._every = every
         self._snapshots = SnapshotReader(
             due, queue, control, clock, executor, pools, write_shards, read_shards
@@ -322,7 +321,7 @@ class AuditJobs:
                 self._jobs.complete(owner, now)  # no run will complete it
         if entry is not None:
             report.notes.append(f"{label(owner.key)}: more is lost from {entry.occurs_at} on")
-        sent = self._send(sends, report)
+        sent = self._put(sends)
         report.resent += sent
         if owner.definition.after and not sends:
             return
@@ -350,7 +349,7 @@ class AuditJobs:
                 )
             else:
                 report.waiting += 1
-        report.revived += self._send(sends, report)
+        report.revived += self._put(sends)
 
     def _lost(self, job: Job, since: datetime, now: datetime) -> Iterator[tuple[Job, Run]]:
         return lost_hand_overs(self._jobs, self._runs, job, since, now)
@@ -368,17 +367,10 @@ class AuditJobs:
         )
         lost = [*islice(found, SENT_AT_MOST)]
         if lost:
-            report.resent += self._send(repeated(lost, now), report)
-            self._send(join_ends(job, lost, now), report)
+            report.resent += self._put(repeated(lost, now))
+            self._put(join_ends(job, lost, now))
             what = f"{len(lost)} runs of its parents were not handed over; sent again"
             report.notes.append(f"{label(job.key)}: {what}")
-
-    def _send(self, entries: list[DispatchEntry], report: AuditReport) -> int:
-        """Store *entries*, except those for pools that no longer exist. Returns how many."""
-        going = [entry for entry in entries if entry.pool in self._pools]
-        for pool in {entry.pool for entry in entries} - {entry.pool for entry in going}:
-            report.notes.append(f"pool {pool} no longer exists: nothing is sent there")
-        return self._put(going)
 
     def _put(self, entries: Sequence[DueEntry]) -> int:
         return len(self._due.put(entries, self._clock.now())) if entries else 0
