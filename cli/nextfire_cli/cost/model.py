@@ -49,7 +49,7 @@ RUNS_PER_WATCHER = 200
 """Runs per second of a watcher of `WATCHER_MIB`: a twelfth of the measured 2,590 of one core."""
 AWAKE_AROUND_RUN = 155
 """Seconds for which the watchers are awake around a lone run: from 125 s before to 30 s after."""
-ALARMS = 25
+ALARMS = 12
 IDLE_METRICS = 1
 BUSY_METRICS = 7
 """Custom metrics with values: of a stack without jobs, and of one whose runs succeed."""
