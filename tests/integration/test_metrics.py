@@ -109,14 +109,15 @@ def watch(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     queue of one full, and quarantines a broken entry.
     """
     pool = {"queueUrl": system.queue_url, "maxTimeout": LIMIT, "maxBacklog": 2}
+    system.configure(monkeypatch, pools=json.dumps({"default": pool, "gone": pool}))
+    target = {"handler": "report", "pool": "gone"}
+    homeless = system.register(schedule="0 0 1 1 *", target=target)
     system.configure(monkeypatch, life="PT2S", pools=json.dumps({"default": pool}))
     job = system.register(schedule="0 0 1 1 *", misfire=SKIP)
     now = cut(SystemClock().now())
     entry = a_fire(job, now)
     missed = a_fire(job, now - timedelta(minutes=2))
     crowd = a_retry(message_for(job, now - timedelta(minutes=3)).key, now)
-    target = {"handler": "report", "pool": "gone"}
-    homeless = system.register(schedule="0 0 1 1 *", target=target)
     nowhere = a_retry(message_for(homeless, now).key, now, pool="gone")
     earlier = message_for(job, now - timedelta(minutes=4)).key
     waited = replace(a_retry(earlier, now - timedelta(seconds=1)), held=True)
