@@ -1,4 +1,4 @@
-"""Dispatches to pools that are no longer in the settings of the stack."""
+"""Dispatches to pools that were removed from the settings of the stack."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Pools:
         - The job was deleted: any pool, as every executor can record that.
         - The job has moved: its new pool.
         - The grace is over: any pool. Its executor ends the run.
-        - For an occurrence, there is no grace: it waits for its pool, or until another occurrence
-          of the job takes its place by the misfire policy.
+        - An occurrence has no grace: it waits for its pool, or until another occurrence of the job
+          takes its place by the misfire policy.
         """
         if not isinstance(decision, Resend | Fire) or self.exist(decision.pool):
             return decision

@@ -206,8 +206,8 @@ class Telemetry:
                 unit=MetricUnit.Count,
                 value=defects,
                 namespace=NAMESPACE,
-            ) as metric:
-                metric.add_dimension(name="service", value=ANY_SERVICE)
+            ) as of_all:
+                of_all.add_dimension(name="service", value=ANY_SERVICE)
 
     def _flush_ticks(self) -> None:
         """Write the ticks of the watcher's group, which has its own alarm."""
