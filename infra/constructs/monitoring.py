@@ -95,8 +95,9 @@ class Monitoring(Construct):
         )
 
     def _alarm_on_functions(self, functions: Mapping[str, Function]) -> None:
-        """Functions whose failure no other alarm shows. For the others these do: `watcher-0-silent`,
-        `api-server-errors`, `auditlog-behind`, `projector-behind`. Each metric of an alarm costs.
+        """Alarms on functions whose failure no other alarm shows. The others are watched by
+        `watcher-0-silent`, `api-server-errors`, `auditlog-behind` and `projector-behind`. Each
+        metric of an alarm costs.
         """
         for name, function in functions.items():
             executes = name.startswith("executor-")

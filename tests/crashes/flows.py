@@ -1230,6 +1230,25 @@ class AuditEntry(Audit):
         stack.system.database.delete_item(TableName="due", Key=key)
 
 
+class AuditBackfill(Audit):
+    name = "audit: a backfill without its entry"
+    until = "12:00:40"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register()
+        stack.at("11:59:40")
+        BeginBackfill().ask(stack.api(), stack)
+        (entry,) = [item for item in stack.cloud.items("due") if item["kind"] == "BACKFILL"]
+        key: Any = {name: {"S": entry[name]} for name in ("bucket", "entry")}
+        stack.system.database.delete_item(TableName="due", Key=key)
+        watch(stack, "11:59:50")  # the cursor catches up
+
+    def check(self, stack: Stack) -> None:
+        assert stack.job().backfilling is None
+        for time in ("09:00", "10:00", "11:00"):
+            stack.assert_attempts(stack.run(time), 1)
+
+
 class AuditMessage(Audit):
     name = "audit: a run without its message"
 
@@ -1839,7 +1858,7 @@ FLOWS: list[Flow] = [
     *(Death(), Settle(), SettleDeath()),
     *(GiveBack(), DieSupervised()),
     *(HandBack(), TakeOver(), BuryLost(), OverlapSkip(), TooLate(), JobDeleted(), Undecodable()),
-    *(AuditEntry(), AuditMessage(), AuditRevive()),
+    *(AuditEntry(), AuditBackfill(), AuditMessage(), AuditRevive()),
     *(RegisterCounted(), DeleteCounted(), DeleteRunning(), SettleCounted(), CoverLastCounted()),
     *(Revive(), EndOfLastPause(), TickWithRates(), TickOfWaiting(), TakeOverWithRates(), Park()),
     *(CreateAgain(), CreateRefused(), CreateManyAgain(), RunNowAgain(), BackfillAgain()),
