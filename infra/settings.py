@@ -251,7 +251,7 @@ class Settings(StrictSettings):
     the subscription."""
     alarm_on_dead_runs: bool = False
     """Whether dead runs, such as a user's failing script, notify `alarmTopicArn` or `alarmEmail`.
-    The alarms exist in either case."""
+    Dead-letter queues have alarms only if it is set."""
     runs_recovery: bool = True
     """Whether the runs table has point-in-time recovery, 0.20 USD per GB and month. Run records are
     most of what the tables store; without it, a restore brings back the jobs and no history."""

@@ -153,7 +153,6 @@ class NextfireStack(Stack):
                 period=Duration.minutes(1), statistic="Sum"
             ),
             audit_failures=self._audit_log.failures,
-            projector_failures=self._projector_feed.failures,
             settings=settings,
         )
         self._write_outputs()

@@ -113,7 +113,10 @@ def _long() -> _Plan:
     of_stack = [
         "tests/soak",
         "tests/embedded/test_deaths.py",
-        *(f"tests/e2e/test_{name}.py" for name in ("redrive_many", "schema", "endpoint_down")),
+        *(
+            f"tests/e2e/test_{name}.py"
+            for name in ("redrive_many", "schema", "endpoint_down", "strict")
+        ),
     ]
     return _Plan(
         {

@@ -20,6 +20,7 @@ from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.ports.access import JobRole
 from nextfire.domain.ports.targets import TargetRunner
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
+from nextfire.domain.removed_pools import Pools
 from nextfire.domain.retention import DEFAULT_RETENTION
 from nextfire.domain.run import Run
 from nextfire.domain.target import TargetKind
@@ -97,6 +98,7 @@ class World:
         self.call_targets: dict[TargetKind, TargetRunner] = {}
         self.shards = shards
         self.shares = Shares(quotas=quotas)
+        self.pools = Pools()
         self._executor = executor or InlineExecutor()
         self.children: Executor = InlineExecutor()
         self._uids = count(1)
@@ -212,7 +214,15 @@ class World:
             lanes=lanes or InlineExecutor(),
             at_once=at_once,
         )
-        return build_dispatcher(ports, range(self.shards), self.shares, epoch, budget)
+        return build_dispatcher(
+            ports, range(self.shards), self.shares, epoch, budget, pools=self.pools
+        )
+
+    def remove_pool(self, pool: str) -> None:
+        """Deploy settings without *pool*: its queue is deleted, watchers are new."""
+        del self.queue.queues[pool]
+        self.pools = Pools(POOLS.keys() - {pool})
+        self.new_watcher()
 
     def tick(self) -> TickReport:
         """Poll and release until the cursors stop moving and nothing is due."""

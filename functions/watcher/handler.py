@@ -8,6 +8,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from nextfire.domain.removed_pools import Pools
 from nextfire.settings import WatcherSettings, function_memory
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.dispatch.tick import BUDGET
@@ -41,6 +42,7 @@ def config_of(settings: WatcherSettings, group: int) -> WatcherConfig:
             quotas=settings.quotas,
         ),
         budget=budget_of(function_memory()),
+        pools=Pools(settings.pools.keys()),
     )
 
 

@@ -18,7 +18,6 @@ class Notify(Enum):
 
     ALWAYS = "by itself"
     SUMMARY = "through the composite alarm, so that one outage is one notification"
-    NEVER = "never: it is shown only"
 
 
 class Alarms:

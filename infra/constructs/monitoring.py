@@ -13,7 +13,7 @@ from infra.constructs.alarms import Alarms, Notify
 from infra.constructs.function import Function
 from infra.constructs.pool import Pool
 from infra.settings import Settings
-from nextfire.domain.metrics import NAMESPACE, Metric
+from nextfire.domain.metrics import ANY_SERVICE, NAMESPACE, Metric
 
 _MINUTE = Duration.minutes(1)
 _LATENESS_LIMIT_MS = 4000
@@ -48,7 +48,6 @@ class Monitoring(Construct):
         pools: Sequence[Pool],
         server_errors: cloudwatch.IMetric,
         audit_failures: sqs.Queue,
-        projector_failures: sqs.Queue,
         settings: Settings,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -58,7 +57,7 @@ class Monitoring(Construct):
         self._alarm_on_pools(pools, settings)
         self._alarm_on_defects(server_errors)
         self._alarm_on_audit(functions["auditlog"], audit_failures)
-        self._alarm_on_projector(functions["projector"], projector_failures)
+        self._alarm_on_projector(functions["projector"])
         self._alarms.add_summary()
         self._draw(functions, pools, settings.groups)
 
@@ -96,23 +95,29 @@ class Monitoring(Construct):
         )
 
     def _alarm_on_functions(self, functions: Mapping[str, Function]) -> None:
+        """Alarms on functions whose failure no other alarm shows. The others are watched by
+        `watcher-0-silent`, `api-server-errors`, `auditlog-behind` and `projector-behind`. Each
+        metric of an alarm costs.
+        """
         for name, function in functions.items():
-            self._alarms.add(
-                f"{name}-errors",
-                function.function.metric_errors(period=_MINUTE),
-                f"The function {name} failed or was killed: see its log group.",
-                runbook="function-errors",
-            )
-            dispatches = name == "watcher" or name.startswith("executor-")
-            self._alarms.add(
-                f"{name}-throttled",
-                function.function.metric_throttles(period=_MINUTE),
-                f"Lambda has throttled the function {name} for three minutes: the concurrency of "
-                "the account or of the function is used up.",
-                runbook="function-throttled",
-                evaluation_periods=3,
-                notify=Notify.SUMMARY if dispatches else Notify.ALWAYS,
-            )
+            executes = name.startswith("executor-")
+            if executes or name == "auditor":
+                self._alarms.add(
+                    f"{name}-errors",
+                    function.function.metric_errors(period=_MINUTE),
+                    f"The function {name} failed or was killed: see its log group.",
+                    runbook="function-errors",
+                )
+            if executes:
+                self._alarms.add(
+                    f"{name}-throttled",
+                    function.function.metric_throttles(period=_MINUTE),
+                    f"Lambda has throttled the function {name} for three minutes: the concurrency "
+                    "of the account or of the function is used up.",
+                    runbook="function-throttled",
+                    evaluation_periods=3,
+                    notify=Notify.SUMMARY,
+                )
 
     def _alarm_on_pools(self, pools: Sequence[Pool], settings: Settings) -> None:
         for pool in pools:
@@ -126,36 +131,29 @@ class Monitoring(Construct):
                 evaluation_periods=3,
                 notify=Notify.SUMMARY,
             )
-            self._alarms.add(
-                f"pool-{pool.name}-dead-letters",
-                pool.dead_letters.metric_approximate_number_of_messages_visible(period=_MINUTE),
-                f"Runs of pool {pool.name} are dead or could not be decoded: inspect its DLQ. "
-                "Notifies only with alarmOnDeadRuns.",
-                runbook="pool-dead-letters",
-                notify=Notify.ALWAYS if settings.alarm_on_dead_runs else Notify.NEVER,
-            )
+            if settings.alarm_on_dead_runs:
+                self._alarms.add(
+                    f"pool-{pool.name}-dead-letters",
+                    pool.dead_letters.metric_approximate_number_of_messages_visible(period=_MINUTE),
+                    f"Runs of pool {pool.name} are dead or could not be decoded: inspect its DLQ.",
+                    runbook="pool-dead-letters",
+                )
 
     def _alarm_on_defects(self, server_errors: cloudwatch.IMetric) -> None:
         self._alarms.add(
             "api-server-errors",
             server_errors,
-            "The API has answered requests with 5xx for three minutes.",
+            "The API, or its authorizer, has answered requests with 5xx for three minutes.",
             runbook="api-server-errors",
             evaluation_periods=3,
         )
         self._alarms.add(
-            "auditor-repaired",
-            _metric(Metric.REPAIRED, "auditor"),
-            "The auditor repaired an inconsistency that should not occur: see its log group.",
-            runbook="auditor-repaired",
+            "defects",
+            _metric(Metric.DEFECTS, ANY_SERVICE),
+            "An item or message could not be decoded and was quarantined, or the auditor repaired "
+            "an inconsistency that should not occur: the dashboard shows which service.",
+            runbook="defects",
         )
-        for service in _SERVICES_THAT_DECODE:
-            self._alarms.add(
-                f"{service}-quarantined",
-                _metric(Metric.QUARANTINED, service),
-                f"The {service} quarantined an item or message that it could not decode.",
-                runbook="quarantined",
-            )
 
     def _alarm_on_audit(self, function: Function, failures: sqs.Queue) -> None:
         self._alarms.add(
@@ -174,7 +172,8 @@ class Monitoring(Construct):
             runbook="auditlog-failures",
         )
 
-    def _alarm_on_projector(self, function: Function, failures: sqs.Queue) -> None:
+    def _alarm_on_projector(self, function: Function) -> None:
+        """After six hours its records are skipped. Until then this alarm notifies."""
         self._alarms.add(
             "projector-behind",
             function.function.metric("IteratorAge", statistic="Maximum", period=_MINUTE),
@@ -182,13 +181,6 @@ class Monitoring(Construct):
             runbook="projector-behind",
             threshold=_OVERVIEW_AGE_LIMIT_MS,
             evaluation_periods=3,
-        )
-        self._alarms.add(
-            "projector-failures",
-            failures.metric_approximate_number_of_messages_visible(period=_MINUTE),
-            "Changes of runs could not be added to the overview for 6 hours and were skipped: "
-            "rebuild it.",
-            runbook="projector-failures",
         )
 
     def _draw(self, functions: Mapping[str, Function], pools: Sequence[Pool], groups: int) -> None:
@@ -237,6 +229,10 @@ class Monitoring(Construct):
             ],
             "Function errors": [
                 function.function.metric_errors(label=name) for name, function in functions.items()
+            ],
+            "Function throttles": [
+                function.function.metric_throttles(label=name)
+                for name, function in functions.items()
             ],
             "Function durations": [
                 function.function.metric_duration(label=name)

@@ -809,10 +809,41 @@ class CarryAlong(Flow):
         stack.at("12:00:30")
 
     def act(self, stack: Stack) -> None:
-        watcher = stack.watcher(pools=["default"])
+        stack.pools = [POOL]
+        watcher = stack.watcher()
+        stack.pools = [POOL, GONE]
         watcher.step()
-        stack.at("12:01:02")
+        stack.at("12:01:32")
         watcher.step()
+
+
+class RemovedPool(Flow):
+    """The pool of a retry was removed: the executor of another pool ends the run."""
+
+    name = "tick: a retry of a removed pool"
+    until = "12:01:30"
+
+    def prepare(self, stack: Stack) -> None:
+        policy = {"maxAttempts": 2, "initialDelayMs": 2_000}
+        dispatch(stack, **ONCE, target={"handler": "report", "pool": GONE}, retryPolicy=policy)
+        stack.pool = GONE
+        stack.worker().work()
+        stack.at("12:01:03")
+
+    def act(self, stack: Stack) -> None:
+        stack.pools = [POOL]
+        stack.watcher().live(SECOND)
+        stack.worker().work()
+
+    def script(self, call: ScriptCall) -> Script:  # noqa: ARG002
+        return Script(exit_code=1)
+
+    def check(self, stack: Stack) -> None:
+        run = stack.run()
+        assert (run.state, run.pool) == (RunState.DEAD, GONE)
+        assert stack.cloud.died["worker"] or "no longer exists" in (run.reason or "")
+        assert not stack.starts
+        assert stack.job().state is JobState.COMPLETED
 
 
 class Replace(Flow):
@@ -1197,6 +1228,25 @@ class AuditEntry(Audit):
         (entry,) = stack.cloud.raw("due")
         key: Any = {name: entry[name] for name in ("bucket", "entry")}
         stack.system.database.delete_item(TableName="due", Key=key)
+
+
+class AuditBackfill(Audit):
+    name = "audit: a backfill without its entry"
+    until = "12:00:40"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register()
+        stack.at("11:59:40")
+        BeginBackfill().ask(stack.api(), stack)
+        (entry,) = [item for item in stack.cloud.items("due") if item["kind"] == "BACKFILL"]
+        key: Any = {name: {"S": entry[name]} for name in ("bucket", "entry")}
+        stack.system.database.delete_item(TableName="due", Key=key)
+        watch(stack, "11:59:50")  # the cursor catches up
+
+    def check(self, stack: Stack) -> None:
+        assert stack.job().backfilling is None
+        for time in ("09:00", "10:00", "11:00"):
+            stack.assert_attempts(stack.run(time), 1)
 
 
 class AuditMessage(Audit):
@@ -1802,12 +1852,13 @@ FLOWS: list[Flow] = [
     *(Tick(), TickOfManyBuckets(), TickOfMoved(), TickOfRetry(), TakeLease(), ReleaseLease()),
     *(SendLatest(), SendFresh()),
     *(CoverLatest(), CoverBefore(), CoverLast(), Quarantine(), Straggler(), CarryAlong()),
+    RemovedPool(),
     *(Replace(), ReplaceWaiting()),
     *(Succeed(), SucceedInLambda(), InTurn(), SucceedWithSecrets(), Heartbeat(), Retry()),
     *(Death(), Settle(), SettleDeath()),
     *(GiveBack(), DieSupervised()),
     *(HandBack(), TakeOver(), BuryLost(), OverlapSkip(), TooLate(), JobDeleted(), Undecodable()),
-    *(AuditEntry(), AuditMessage(), AuditRevive()),
+    *(AuditEntry(), AuditBackfill(), AuditMessage(), AuditRevive()),
     *(RegisterCounted(), DeleteCounted(), DeleteRunning(), SettleCounted(), CoverLastCounted()),
     *(Revive(), EndOfLastPause(), TickWithRates(), TickOfWaiting(), TakeOverWithRates(), Park()),
     *(CreateAgain(), CreateRefused(), CreateManyAgain(), RunNowAgain(), BackfillAgain()),

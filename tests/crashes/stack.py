@@ -51,6 +51,7 @@ from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit, Supervisor
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
+from nextfire.domain.removed_pools import Pools
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.schedule import ScheduleType
 from nextfire.domain.target import TargetKind
@@ -209,7 +210,8 @@ class Stack:
     """One history of a system.
 
     `job_role`: the executors have a role for scripts; `pool`: the pool of the executors; `quotas`:
-    the quotas of the tenants; `counted`: processes created from now on may die.
+    the quotas of the tenants; `pools`: those that watchers know; `counted`: processes created from
+    now on may die.
 
     `respond`: the response of the receiver of callbacks to a request and its number, from 1; raises
     CallFailedError if it sends none; `sent`: the headers of these requests.
@@ -227,6 +229,7 @@ class Stack:
     job_role: bool = False
     pool: str = POOL
     quotas: TenantQuotas = NO_QUOTAS
+    pools: Collection[str] = (POOL, GONE)
     counted: bool = False
     answered: object = None
     answers: list[Answer] = field(default_factory=list)
@@ -264,8 +267,8 @@ class Stack:
     def api(self) -> Api:
         return Api(self.process("api"))
 
-    def watcher(self, *, pools: Collection[str] = (POOL, GONE)) -> Watcher:
-        return Watcher(self.process("watcher"), pools)
+    def watcher(self) -> Watcher:
+        return Watcher(self.process("watcher"), self.pools)
 
     def worker(self) -> Worker:
         return Worker(self.process("worker"))
@@ -764,7 +767,9 @@ class Watcher:
     def __init__(self, has: Adapters, pools: Collection[str]) -> None:
         self._clock = has.clock
         shares = Shares(backlogs={POOL: 100}, quotas=has.stack.quotas)
-        config = WatcherConfig(0, has.stack.new_name("watcher"), [0], shares)
+        config = WatcherConfig(
+            0, has.stack.new_name("watcher"), [0], shares, pools=Pools(pools, grace=MINUTE)
+        )
         self._notices = MemoryNotices()
         self._life = build_watcher(has.watcher(pools), config, self._notices)
 

@@ -12,6 +12,8 @@ from click import Group
 
 from infra.app import ROOT
 from infra.constructs.alarms import RUNBOOK
+from nextfire_cli.cost.model import ALARMS, monitoring
+from nextfire_cli.cost.prices import costs
 from nextfire_cli.main import whole_command
 from tests.infra.conftest import Template, synthesize
 
@@ -26,7 +28,7 @@ _COMMANDS = sorted(set(re.findall(r"(?<![\w./-])nextfire ([a-z][a-z -]*[a-z])", 
 @pytest.fixture(scope="module")
 def mailed(tmp_path_factory: pytest.TempPathFactory) -> Template:
     """The template with a mail address."""
-    context = {"alarmEmail": "ops@example.com", "groups": 2}
+    context = {"alarmEmail": "ops@example.com", "groups": 2, "alarmOnDeadRuns": True}
     return synthesize(tmp_path_factory.mktemp("mailed"), context)[2]
 
 
@@ -47,8 +49,8 @@ def test_every_alarm_has_its_section_of_the_runbook(template: Template) -> None:
             assert part in _SECTIONS[section], (section, part)
 
 
-def test_every_section_about_an_alarm_has_an_alarm(template: Template) -> None:
-    named = {each["AlarmDescription"].rpartition("#")[2] for each in alarms(template).values()}
+def test_every_section_about_an_alarm_has_an_alarm(mailed: Template) -> None:
+    named = {each["AlarmDescription"].rpartition("#")[2] for each in alarms(mailed).values()}
 
     assert named == {name for name, body in _SECTIONS.items() if "**Means.**" in body}
 
@@ -83,9 +85,9 @@ def test_one_composite_alarm_notifies_about_jobs_that_are_late(mailed: Template)
     for member in ("watcherlate", "watcher0silent", "watcher1silent", "watcherundelivered"):
         assert f"Monitoring{member}" in rule
         assert "AlarmActions" not in by_name[member]
-    for member in ("watcherthrottled", "executordefaultthrottled", "pooldefaultwaits"):
+    for member in ("executordefaultthrottled", "pooldefaultwaits"):
         assert f"Monitoring{member}" in rule
-    for alone in ("apiservererrors", "apithrottled", "authorizererrors", "watchererrors"):
+    for alone in ("apiservererrors", "auditorerrors", "defects", "auditlogbehind"):
         assert by_name[alone]["AlarmActions"] == [{"Ref": topic}]
 
 
@@ -99,11 +101,21 @@ def test_an_address_gets_mails(mailed: Template) -> None:
     assert (subscription["Protocol"], subscription["Endpoint"]) == ("email", "ops@example.com")
 
 
-def test_a_users_failing_script_notifies_only_if_enabled(mailed: Template, tmp_path: Path) -> None:
-    enabled = synthesize(tmp_path, {"alarmEmail": "ops@example.com", "alarmOnDeadRuns": True})[2]
+def test_a_users_failing_script_notifies_only_if_enabled(
+    mailed: Template, template: Template
+) -> None:
+    assert "AlarmActions" in alarms(mailed)["pooldefaultdeadletters"]
+    assert "pooldefaultdeadletters" not in alarms(template)
 
-    assert "AlarmActions" not in alarms(mailed)["pooldefaultdeadletters"]
-    assert "AlarmActions" in alarms(enabled)["pooldefaultdeadletters"]
+
+def test_alarms_and_dashboard_of_a_default_stack_cost_at_most_5_usd(tmp_path: Path) -> None:
+    """The bill counts the alarms of the template. Each of them reads one metric."""
+    found = alarms(synthesize(tmp_path, {})[2])
+    single = [alarm for alarm in found.values() if "MetricName" in alarm]
+
+    assert len(single) == ALARMS
+    assert len(found) == ALARMS + 1, "and the composite alarm"
+    assert round(sum(cost.usd for cost in costs(monitoring(busy=False))), 6) <= 5
 
 
 def test_without_a_topic_nothing_is_notified(template: Template) -> None:

@@ -109,13 +109,16 @@ def watch(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     queue of one full, and quarantines a broken entry.
     """
     pool = {"queueUrl": system.queue_url, "maxTimeout": LIMIT, "maxBacklog": 2}
+    system.configure(monkeypatch, pools=json.dumps({"default": pool, "gone": pool}))
+    target = {"handler": "report", "pool": "gone"}
+    homeless = system.register(schedule="0 0 1 1 *", target=target)
     system.configure(monkeypatch, life="PT2S", pools=json.dumps({"default": pool}))
     job = system.register(schedule="0 0 1 1 *", misfire=SKIP)
     now = cut(SystemClock().now())
     entry = a_fire(job, now)
     missed = a_fire(job, now - timedelta(minutes=2))
     crowd = a_retry(message_for(job, now - timedelta(minutes=3)).key, now)
-    nowhere = a_retry(message_for(job, now).key, now, pool="gone")
+    nowhere = a_retry(message_for(homeless, now).key, now, pool="gone")
     earlier = message_for(job, now - timedelta(minutes=4)).key
     waited = replace(a_retry(earlier, now - timedelta(seconds=1)), held=True)
     system.due.put([entry, missed, crowd, nowhere, waited], now)
@@ -232,6 +235,7 @@ def test_numbers_and_units_are_as_the_alarms_read_them(
     assert totals["api"] == {"WakeUpsLost": 1}
     counted = {name: totals["watcher"][name] for name in ("Dispatched", "Skipped", "Quarantined")}
     assert counted == {"Dispatched": 2, "Skipped": 1, "Quarantined": 1}
+    assert totals["any"] == {"Defects": 5}, "each service's Quarantined, and the Repaired"
     assert totals["auditor"]["Audited"] >= 1
     assert (totals["auditor"]["Repaired"], totals["auditor"]["Quarantined"]) == (1, 1)
     assert totals["watcher"]["HeldBack"] >= 1

@@ -8,7 +8,7 @@ may die like them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -617,6 +617,23 @@ def doubled_message(history: History) -> None:
     )
 
 
+def remove_pool(history: History) -> None:
+    """A deployment without the pool `batch`; another one brings it back. In between, processes with
+    either setting run at the same time.
+    """
+    system, dice = history.system, history.kernel.dice
+    with_all, without = history.all_pools, replace(history.all_pools, names=frozenset({"default"}))
+    history.kernel.log("operator", "removes the pool batch")
+    system.pools = without
+
+    def bring_back() -> None:
+        history.kernel.log("operator", "adds the pool batch")
+        system.pools = with_all
+
+    history.later(timedelta(seconds=dice.choice([20, 150, 300])), bring_back)
+    history.patience = timedelta(seconds=dice.choice([0, 60, 200]))
+
+
 def audit(history: History) -> None:
     history.system.invoke_auditor(restart=history.kernel.dice.random() < 0.5)
 
@@ -658,3 +675,6 @@ FLOWS = [
     Flow("vandal", 4, vandal),
     Flow("audit", 1, audit),
 ]
+
+REMOVE_POOL = Flow("remove a pool", 12, remove_pool)
+"""In some histories only: another flow in all of them would change the course of each seed."""

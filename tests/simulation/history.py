@@ -35,6 +35,7 @@ from tests.simulation.endpoint_flows import ENDPOINT_FLOWS
 from tests.simulation.flows import (
     FLOWS,
     REFUSALS,
+    REMOVE_POOL,
     TENANTS,
     Flow,
     KeyedCreation,
@@ -95,6 +96,8 @@ _WIDE = 10
 """One history of this many has an audit each minute, and jobs as `_more` makes them."""
 CALLING = 20
 """One history of this many has jobs that make calls, among others."""
+REMOVING = 9
+"""One history of twenty, those of this remainder, has a pool that is removed for a while."""
 _MOST = 0.7
 SEQUENCED = 7
 
@@ -166,6 +169,7 @@ class History:
             self.kernel, self.wire, self.stores, self.setting, self.monitor, self.effects
         )
         self.stores.endpoints.items = Journal(self.kernel, self.system.endpoints.changed)
+        self.all_pools = self.system.pools
         self.moments = dice.choice([8, 14, 24, 40])
         self.vandalised = dice.random() < 0.12
         self.wide = seed % _WIDE == 8
@@ -173,6 +177,8 @@ class History:
             self.system.job_retention = _JOB_RETENTION
             self.system.audit_segments = 3 if seed % (2 * _WIDE) == 8 else 1
         self.calls = seed % CALLING == 3
+        self.removing = _MOST if seed % CALLING == REMOVING else 0.2
+        """The part of the jobs whose pool may be removed."""
         self.projection = Projection(seed)
         self.sequences = Sequences.of(self) if seed % SEQUENCES == SEQUENCED else None
         if self.sequences is not None:
@@ -292,7 +298,7 @@ class History:
                 (0.2, {"jitterSec": dice.choice([5, 50])}),
                 (0.2, {"maxRuns": dice.choice([1, 2, 7])}),
                 (0.1, {"endAt": f"2026-05-24T{dice.choice([12, 13])}:33:00Z"}),
-                (0.2, {"target": {"handler": "report", "pool": "batch"}}),
+                (self.removing, {"target": {"handler": "report", "pool": "batch"}}),
                 (0.2, {"timeoutSec": 30}),
                 (0.3, {"priority": dice.choice(["LOW", "HIGH"])}),
             ):
@@ -415,6 +421,8 @@ class History:
         if self.sequences is not None:
             spoilt = self.seed // SEQUENCES % 13 in SPOILT
             return [*SEQUENCE_FLOWS, SPOIL] if spoilt else SEQUENCE_FLOWS
+        if self.removing == _MOST:
+            return [*FLOWS, REMOVE_POOL]
         return [*FLOWS, *ENDPOINT_FLOWS] if self.calls else FLOWS
 
     def _begin_flows(self) -> None:

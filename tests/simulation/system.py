@@ -27,6 +27,7 @@ from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.requests import RequestStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.scripts import ScriptCall, ScriptExit, Supervisor
+from nextfire.domain.removed_pools import Pools
 from nextfire.domain.target import TargetKind
 from nextfire.targets.by_kind import TargetsByKind
 from nextfire.targets.script.runner import ScriptTarget
@@ -73,6 +74,8 @@ from tests.simulation.wire import Wire
 from tests.world import BUCKET, POOLS
 
 LEASE = timedelta(seconds=12)
+POOL_GRACE = timedelta(seconds=45)
+"""How long a dispatch waits for a pool that was removed."""
 LIFE = timedelta(seconds=125)
 """Duration of a watcher's invocation."""
 _REQUEST = 16
@@ -164,6 +167,8 @@ class System:
         """The exit codes of scripts, by their frequency."""
         self.audits: list[AuditReport] = []
         self.job_retention: timedelta | None = None
+        self.pools = Pools(frozenset(POOLS), grace=POOL_GRACE)
+        """The pools in the settings that new processes read."""
         self.audit_segments = 1
         self._warm: list[Watching] = []
         self._names = count(1)
@@ -235,14 +240,14 @@ class System:
             jobs=port(actor, "jobs"),
             due=port(actor, "due"),
             runs=port(actor, "runs"),
-            queue=port(actor, "queue"),
+            queue=port(actor, "queue", self.stores.queue.of(*self.pools.names)),
             control=cast("ControlStore", control),
             clock=DelayedClock(actor, self.drag),
             executor=actor,
             lanes=Lanes(actor),
         )
         shards = range(group, setting.shards, setting.groups)
-        config = WatcherConfig(group, actor.name, shards, setting.shares)
+        config = WatcherConfig(group, actor.name, shards, setting.shares, pools=self.pools)
         life = build_watcher(ports, config, RecordedNotices(self, actor))
         turn = life.turn
 

@@ -568,6 +568,8 @@ def test_a_process_dies_before_or_after_a_call(half_steps: int) -> None:
 
 
 _MANY_SCRIPTS = 40
+REMOVALS = [49, 309, 489]
+"""Seeds in which runs wait for a pool that was removed for longer than its grace."""
 _RICH = [
     *(26, 46, 88, 32, 19, 3, 29, 107, 69, 43, 102, 104, 13, 55, 66, 72, 27, 12, 23, 105),
     *(140, 85, 263),
@@ -610,3 +612,14 @@ def test_every_flow_happens_and_every_write_goes_wrong() -> None:
         if not seen.missing():
             return
     pytest.fail(f"not seen in any history: {seen.missing()}")
+
+
+@pytest.mark.parametrize("seed", REMOVALS)
+def test_runs_of_a_removed_pool_end_after_the_grace(seed: int) -> None:
+    history = History(seed)
+
+    assert not history.play().violations
+
+    runs = history.stores.runs.items.values()
+    reasons = [attempt.reason or "" for run in runs for attempt in run.attempts]
+    assert any("no longer exists" in reason for reason in reasons)

@@ -728,20 +728,21 @@ def test_jobs_that_ended_before_the_look_back_need_no_run_reads(
     assert not [call for call in world.faults.calls if call.startswith("runs.")]
 
 
-def test_a_lost_run_of_a_pool_that_is_gone_is_told(world: World) -> None:
+def test_a_lost_run_of_a_pool_that_is_gone_is_sent_again_and_dies(world: World) -> None:
     job = world.register(target={"pool": "batch", "handler": "report"}, schedule="*/5 * * * *")
     world.tick_at("12:00")
     purge(world)
+    world.remove_pool("batch")
     world.tick_at("12:16")
-    gone = auditor(world, pools={"default"})
 
-    [report] = gone.continue_audit(world.now + DAY)
+    [report] = auditor(world, pools={"default"}).continue_audit(world.now + DAY)
 
-    assert report.resent == 0
-    assert any("pool batch no longer exists" in note for note in report.notes)
-    dispatches = [e for e in world.entries if isinstance(e, DispatchEntry)]
-    assert dispatches == []
-    assert job.definition.target.pool == "batch"
+    assert report.resent > 0
+    world.advance(days=1, minutes=1)
+    world.tick()
+    world.worker().work()
+    ended = [run.state for run in world.runs.all.values() if run.key.job == job.key]
+    assert ended.count(RunState.DEAD) == report.resent
 
 
 # Health

@@ -49,7 +49,20 @@ RUNS_PER_WATCHER = 200
 """Runs per second of a watcher of `WATCHER_MIB`: a twelfth of the measured 2,590 of one core."""
 AWAKE_AROUND_RUN = 155
 """Seconds for which the watchers are awake around a lone run: from 125 s before to 30 s after."""
-ALARMS = 25
+PROJECTOR_MIB = 512
+PROJECTOR_WRITES = {0: 0.047, 100: 0.035}
+"""Write units for each run, from this number of runs a second on: measured at 12 and at 100 (`make
+bench NAME=across`)."""
+PROJECTOR_CPU_MS = 0.2
+"""For each run, measured in a process."""
+PROJECTOR_WAITS = 4
+"""Requests of an invocation, one after the other."""
+PROJECTED_EVERY, PROJECTED_AT_ONCE = 9, 1_000
+"""Seconds for which Lambda collects records of a shard, and how many it hands over at most."""
+STREAM_SHARDS = 4
+"""Assumed: of a table with the capacity of a new one, a shard for each partition."""
+ALARMS = 12
+"""Of the default stack; a test compares it with the template."""
 IDLE_METRICS = 1
 BUSY_METRICS = 7
 """Custom metrics with values: of a stack without jobs, and of one whose runs succeed."""
@@ -122,6 +135,7 @@ def bill(load: Load) -> Bill:
         *watchers(AWAKE, part=awake, groups=_groups(load)),
         *watchers(ASLEEP, part=1 - awake),
         *auditor(load),
+        *_projector(load),
         *(idle_polls() if load.pool == "lambda" and load.per_second < 1 else ()),
         *monitoring(busy=load.runs_per_day > 0),
     ]
@@ -219,6 +233,19 @@ def auditor(load: Load) -> Iterable[Usage]:
     gb_s = (visits / AUDITED_PER_SECOND + 4 * HOURS_PER_MONTH * 0.05) * AUDITOR_MIB / _MIB_PER_GIB
     yield Usage("auditor", "GB-s on arm64", gb_s)
     yield Usage("auditor", "Lambda requests", 4 * HOURS_PER_MONTH)
+
+
+def _projector(load: Load) -> Iterable[Usage]:
+    """What looks across jobs: claim and end of each run come through the stream of the table."""
+    records = 2 * load.per_second
+    invocations = max(min(STREAM_SHARDS / PROJECTED_EVERY, records), records / PROJECTED_AT_ONCE)
+    seconds = DAYS_PER_MONTH * _SECONDS_PER_DAY
+    cpu = load.runs * PROJECTOR_CPU_MS / 1000 * LAMBDA_CORE_MIB / PROJECTOR_MIB
+    waits = invocations * seconds * PROJECTOR_WAITS * REQUEST_SECONDS
+    writes = load.runs * PROJECTOR_WRITES[100 if load.per_second >= 100 else 0]  # noqa: PLR2004
+    yield Usage("projector: the list of all runs", "write units", writes)
+    yield Usage("projector", "GB-s on arm64", (cpu + waits) * PROJECTOR_MIB / _MIB_PER_GIB)
+    yield Usage("projector", "Lambda requests", invocations * seconds)
 
 
 def idle_polls() -> Iterable[Usage]:

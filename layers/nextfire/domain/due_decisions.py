@@ -70,7 +70,7 @@ class Fire:
 class Resend:
     """Send dispatch number `dispatch` of `run`. `cause`: SCHEDULE for a retry, MANUAL or BACKFILL
     for a requested run. `owner`: the job, for a run on request or of a job with parents whose
-    overlap policy was not checked yet.
+    overlap policy was not checked yet. `removed_pool`: see `RunMessage`.
     """
 
     run: RunKey
@@ -79,6 +79,7 @@ class Resend:
     cause: Trigger
     exclusive: bool = False
     owner: Job | None = None
+    removed_pool: str | None = None
 
     @property
     def reason(self) -> str:

@@ -47,7 +47,9 @@ class RunMessage(Document):
     the body. `resumed_as`: the schedule version, if the job was resumed after the run was due; the
     run may have been sent before, and the queue must not drop this message as a duplicate: it
     completes the job if no run is left. Not part of the body. `missed`: skipped occurrences that
-    were due before the run; the executor records them first.
+    were due before the run; the executor records them first. `removed_pool`: the pool of the job,
+    if it no longer exists; the message is in the queue of another pool, whose executor ends the run
+    unless the job has moved since.
     """
 
     v: Literal[1] = 1
@@ -59,6 +61,7 @@ class RunMessage(Document):
     exclusive: bool = False
     reason: str = Field(default=ORDINARY, max_length=MAX_RECORDED_REASON)
     missed: tuple[SkippedRange, ...] = Field(default=(), max_length=MAX_RANGES)
+    removed_pool: str | None = Field(default=None, max_length=MAX_RECORDED_REASON)
     max_concurrent: int | None = Field(default=None, ge=1, exclude=True)
     resumed_as: int | None = Field(default=None, exclude=True)
 
@@ -81,6 +84,7 @@ class RunMessage(Document):
             "exclusive": not self.exclusive,
             "reason": self.reason == ORDINARY,
             "missed": not self.missed,
+            "removed_pool": self.removed_pool is None,
         }
         return self.model_dump_json(
             by_alias=True, exclude={name for name, left_out in usual.items() if left_out}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 NAMESPACE = "nextfire"
+ANY_SERVICE = "any"
+"""The `service` of DEFECTS, whichever emits it: one alarm watches all."""
 
 
 class Metric(StrEnum):
@@ -28,4 +30,5 @@ class Metric(StrEnum):
     FAILED = "Failed"  # attempts that failed or timed out
     LOST = "Lost"  # attempts whose worker was lost
     AUDITED = "Audited"  # jobs that the auditor visited
+    DEFECTS = "Defects"  # what QUARANTINED and REPAIRED count, of all services together
     REPAIRED = "Repaired"  # chains, records and runs that the auditor repaired; normally 0

@@ -28,6 +28,7 @@ from nextfire.domain.audit import (
 )
 from nextfire.domain.awaited import longest_wait
 from nextfire.domain.due import (
+    BackfillEntry,
     DispatchEntry,
     DueEntry,
     FireEntry,
@@ -80,7 +81,8 @@ class AuditJobs:
     second time, `RECHECK_AFTER` later, in the direction in which a run moves: job, due table,
     queue, records. So whatever moved in the meantime is found further along. For suspects that make
     calls, the next hour of their shard of the due table is read as well: their runs may wait there
-    for an endpoint.
+    for an endpoint. Jobs with a backfill in progress are always suspects: where the entry of their
+    backfill is, only the due table shows.
 
     Every repair is idempotent, also across concurrent auditors: it writes due entries, which the
     watcher sends, and records where they are missing.
@@ -110,7 +112,6 @@ class AuditJobs:
         self._joins = joins
         self._clock = clock
         self._executor = executor
-        self._pools = pools
         self._every = every
         self._snapshots = SnapshotReader(
             due, queue, control, clock, executor, pools, write_shards, read_shards
@@ -201,6 +202,8 @@ class AuditJobs:
         def looks_sound(job: Job) -> bool | None:
             if self._clock.now() >= until and job is not audited[0]:
                 return None
+            if job.backfilling is not None:
+                return False  # the place of its entry is known to the entry only
             entry = following.get(job.key)
             if entry is not None and slots[job.key] not in there:
                 return False
@@ -275,6 +278,8 @@ class AuditJobs:
                 report.notes.append(
                     f"{label(job.key)}: had no due entry; it continues at {isoformat(begins)}"
                 )
+        if job.backfilling is not None:
+            self._continue_backfill(job, entries, report)
         for each in missing:
             self._repair(each, found.lost_before(queue_is_empty=empty), now, report)
         self._revive(job, found, table, since, report)
@@ -287,6 +292,21 @@ class AuditJobs:
         if found.partial:
             report.notes.append(f"{label(job.key)}: not everything was checked or repaired")
         return report
+
+    def _continue_backfill(
+        self, job: Job, entries: Sequence[DueEntry], report: AuditReport
+    ) -> None:
+        """Restore the entry of the backfill of *job* if it is not among *entries*. It begins at the
+        first occurrence: those that have a record are passed over.
+        """
+        begun, now = job.backfill_entry(1), self._jobs.get(job.key)
+        if begun is None or any(isinstance(entry, BackfillEntry) for entry in entries):
+            return
+        # A backfill loses its entry after its job is written. So it was lost before if the job is
+        # still backfilled after the entries were read.
+        if now is not None and now.backfill_entry(1) == begun and self._put([begun]):
+            report.restored += 1
+            report.notes.append(f"{label(job.key)}: its backfill had no due entry; it continues")
 
     def _repair(
         self, missing: Missing, lost_before: datetime, now: datetime, report: AuditReport
@@ -322,7 +342,7 @@ class AuditJobs:
                 self._jobs.complete(owner, now)  # no run will complete it
         if entry is not None:
             report.notes.append(f"{label(owner.key)}: more is lost from {entry.occurs_at} on")
-        sent = self._send(sends, report)
+        sent = self._put(sends)
         report.resent += sent
         if owner.definition.after and not sends:
             return
@@ -350,7 +370,7 @@ class AuditJobs:
                 )
             else:
                 report.waiting += 1
-        report.revived += self._send(sends, report)
+        report.revived += self._put(sends)
 
     def _lost(self, job: Job, since: datetime, now: datetime) -> Iterator[tuple[Job, Run]]:
         return lost_hand_overs(self._jobs, self._runs, job, since, now)
@@ -368,17 +388,10 @@ class AuditJobs:
         )
         lost = [*islice(found, SENT_AT_MOST)]
         if lost:
-            report.resent += self._send(repeated(lost, now), report)
-            self._send(join_ends(job, lost, now), report)
+            report.resent += self._put(repeated(lost, now))
+            self._put(join_ends(job, lost, now))
             what = f"{len(lost)} runs of its parents were not handed over; sent again"
             report.notes.append(f"{label(job.key)}: {what}")
-
-    def _send(self, entries: list[DispatchEntry], report: AuditReport) -> int:
-        """Store *entries*, except those for pools that no longer exist. Returns how many."""
-        going = [entry for entry in entries if entry.pool in self._pools]
-        for pool in {entry.pool for entry in entries} - {entry.pool for entry in going}:
-            report.notes.append(f"pool {pool} no longer exists: nothing is sent there")
-        return self._put(going)
 
     def _put(self, entries: Sequence[DueEntry]) -> int:
         return len(self._due.put(entries, self._clock.now())) if entries else 0

@@ -39,7 +39,7 @@ from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.queues import DeadLetters, Delivery
 from nextfire.domain.ports.runs import Claim, RunStore
 from nextfire.domain.ports.scripts import Directive, RunFiles
-from nextfire.domain.ports.targets import Hold, TargetRunner
+from nextfire.domain.ports.targets import AttemptResult, Hold, TargetRunner
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 from nextfire.usecases.cover_missed import record_missed
 from nextfire.usecases.executor_config import ExecutorConfig
@@ -155,10 +155,14 @@ class ExecuteRun:
         )
         if skipped is not None:
             return skipped
-        if job.definition.target.pool != self._terms.pool:
+        pool = job.definition.target.pool
+        if pool != self._terms.pool:
             run = self._runs.get(message.key)
-            if run is None or not run.state.ended:
+            if run is not None and run.state.ended:
+                return self._settled(job, run, f"has ended {run.state}")
+            if pool != message.removed_pool:
                 return self._pass_on(job, message, run)
+            return self._with_job(job, message, host, None)  # which ends the run
         first = message.dispatch == 1
         hold = self._parallel.hold(job, message.key, self._clock.now(), dispatch=message.dispatch)
         if hold is not None:
@@ -277,7 +281,7 @@ class ExecuteRun:
                 message,
                 token=host.delivery.token,
                 worker=self._terms.worker,
-                pool=self._terms.pool,
+                pool=job.definition.target.pool,
                 job_revision=job.revision,
                 now=now,
                 lease_until=now + self._terms.lease,
@@ -306,7 +310,7 @@ class ExecuteRun:
             worker=self._terms.worker,
             now=now,
             lease_until=now + self._terms.lease,
-            pool=self._terms.pool,
+            pool=job.definition.target.pool,
         )
         claim = self._runs.advance(run, to, lapsed=True)
         return self._run_attempt(job, claim.run, host) if claim.taken else None
@@ -396,12 +400,11 @@ class ExecuteRun:
     def _run_attempt(self, job: Job, run: Run, host: Host) -> Handled:
         """Make an attempt of a claimed run, and record the outcome."""
         supervisor = self._supervisor(run, host)
-        attempted = self._target.attempt(
-            job,
-            with_upstream(self._jobs, self._runs, job, run, supervisor),
-            supervisor,
-            host.longest,
-        )
+        if job.definition.target.pool == self._terms.pool:
+            informed = with_upstream(self._jobs, self._runs, job, run, supervisor)
+            attempted = self._target.attempt(job, informed, supervisor, host.longest)
+        else:
+            attempted = _without_pool(job.definition.target.pool)
         if attempted.verdict is Directive.LEASE_LOST:
             return Handled(
                 Disposition.LEAVE, "lost the lease; nothing is recorded", run, None, True
@@ -464,6 +467,15 @@ _UNKNOWN_VERSION_FOR = timedelta(minutes=5)
 _ENDS_AS = {ClaimAction.CANCEL: RunState.CANCELLED, ClaimAction.BURY: RunState.DEAD}
 _MAX_MOVES = 1000
 """Maximum number of dispatches in a row without an attempt, before a pass to another pool."""
+
+
+def _without_pool(pool: str) -> AttemptResult:
+    """The result of an attempt in place of the executors of *pool*, which no longer exists."""
+    reason = (
+        f"its pool {pool!r} no longer exists. Add the pool to the settings again, or change "
+        "target.pool of the job; then redrive the run"
+    )
+    return AttemptResult(Result(AttemptOutcome.FAILED, reason, permanent=True))
 
 
 def _mark_lost(handled: Handled) -> Handled:

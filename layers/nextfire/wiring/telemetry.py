@@ -14,7 +14,7 @@ from aws_lambda_powertools import Logger, Metrics, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
 
 from nextfire.domain.errors import UnavailableError
-from nextfire.domain.metrics import NAMESPACE, Metric
+from nextfire.domain.metrics import ANY_SERVICE, NAMESPACE, Metric
 from nextfire.domain.run import AttemptOutcome, Run, RunState
 
 if TYPE_CHECKING:  # each function imports only the use cases that it needs
@@ -200,6 +200,14 @@ class Telemetry:
         self._flush_ticks()
         if pending:
             self._metrics.flush_metrics()
+        if defects := counts[Metric.QUARANTINED] + counts[Metric.REPAIRED]:
+            with single_metric(
+                name=Metric.DEFECTS.value,
+                unit=MetricUnit.Count,
+                value=defects,
+                namespace=NAMESPACE,
+            ) as of_all:
+                of_all.add_dimension(name="service", value=ANY_SERVICE)
 
     def _flush_ticks(self) -> None:
         """Write the ticks of the watcher's group, which has its own alarm."""

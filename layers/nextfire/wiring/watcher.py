@@ -12,8 +12,9 @@ from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.queues import RunQueue
 from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.removed_pools import Pools
 from nextfire.usecases.dispatch.gates import Shares
-from nextfire.usecases.dispatch.tick import BUDGET, Dispatch
+from nextfire.usecases.dispatch.tick import ALL_POOLS, BUDGET, Dispatch
 from nextfire.usecases.due_soon import DueSoon
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.watch import Watch
@@ -40,7 +41,7 @@ class WatcherPorts:
 @dataclass(frozen=True, slots=True)
 class WatcherConfig:
     """The part of the work that this watcher does. `holder` names it in the lease of its *group*.
-    `budget`: maximum number of due entries in memory.
+    `pools`: those that exist. `budget`: maximum number of due entries in memory.
     """
 
     group: int
@@ -48,6 +49,7 @@ class WatcherConfig:
     shards: Collection[int]
     shares: Shares
     budget: int = BUDGET
+    pools: Pools = ALL_POOLS
 
 
 def build_dispatcher(
@@ -57,10 +59,11 @@ def build_dispatcher(
     epoch: int,
     budget: int = BUDGET,
     *,
+    pools: Pools = ALL_POOLS,
     nothing_parked: bool = False,
 ) -> Dispatch:
-    """The use case that dispatches for the lease holder with this *epoch*. *nothing_parked*: see
-    `Dispatch`.
+    """The use case that dispatches for the lease holder with this *epoch*. *pools*,
+    *nothing_parked*: see `Dispatch`.
     """
     return Dispatch(
         jobs=ports.jobs,
@@ -76,6 +79,7 @@ def build_dispatcher(
         shards=shards,
         epoch=epoch,
         shares=shares,
+        pools=pools,
         nothing_parked=nothing_parked,
     )
 
@@ -91,6 +95,7 @@ def build_watch(ports: WatcherPorts, config: WatcherConfig, notices: WatcherNoti
             config.shares,
             lease.epoch,
             config.budget,
+            pools=config.pools,
             nothing_parked=lease.idle,
         )
 

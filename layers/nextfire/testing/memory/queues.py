@@ -155,10 +155,10 @@ class MemoryRunQueue:
             sent.add(index)
         return sent
 
-    def of(self, pool: str) -> MemoryRunQueue:
-        """The sending side of the queue of *pool* alone, as executors have it."""
+    def of(self, *pools: str) -> MemoryRunQueue:
+        """The sending side of the queues of *pools* alone: executors have that of their pool."""
         alone = copy(self)
-        alone.queues = {pool: self.queues[pool]}
+        alone.queues = {pool: self.queues[pool] for pool in pools}
         return alone
 
     def backlog(self, pool: str) -> int:

@@ -64,6 +64,7 @@ class Actions:
             reason=decision.reason,
             missed=decision.missed if isinstance(decision, Fire) else (),
             resumed_as=decision.resumed_as if isinstance(decision, Fire) else None,
+            removed_pool=decision.removed_pool if isinstance(decision, Resend) else None,
             max_concurrent=self.quotas.of(key.job.tenant).concurrent_runs,
         )
 

@@ -21,6 +21,7 @@ from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
 from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.removed_pools import Pools
 from nextfire.domain.run import Trigger
 from nextfire.usecases.dispatch.holding import HeldEntries
 from nextfire.usecases.dispatch.report import DecidedEntry, TickReport
@@ -39,6 +40,7 @@ class Decider:
     executor: Executor
     holding: HeldEntries
     waiting: Postponer
+    pools: Pools
 
     def decide(
         self, batch: list[StoredEntry], now: datetime, report: TickReport
@@ -47,7 +49,7 @@ class Decider:
         occurrence, so their jobs are read consistently right away.
         """
         late = dict.fromkeys(s.entry.job for s in batch if _is_late(s.entry, now))
-        asked = dict.fromkeys(s.entry.job for s in batch if _depends_on_job(s.entry))
+        asked = dict.fromkeys(s.entry.job for s in batch if self._depends_on_job(s.entry))
         others = [key for key in asked if key not in late]
         if late and not others:
             sure = dict(self.jobs.get_many(late, consistent=True))
@@ -131,7 +133,8 @@ class Decider:
                     raise job
                 entry = stored.entry
                 is_sure = isinstance(entry, FireEntry) and entry.job in sure
-                decided.append(DecidedEntry(stored, decide_due(entry, job, now), is_sure))
+                decision = self.pools.route(decide_due(entry, job, now), job, entry.at, now)
+                decided.append(DecidedEntry(stored, decision, is_sure))
             except UnavailableError as error:
                 unread.append(stored)
                 report.notes.append(f"{stored.slot.sort_key} waits: {error}")
@@ -142,17 +145,16 @@ class Decider:
         self.waiting.postpone(undecided, WaitReason.BROKEN)
         return decided
 
+    def _depends_on_job(self, entry: DueEntry) -> bool:
+        """Whether the decision depends on the job. A retry whose pool exists does not."""
+        if not isinstance(entry, DispatchEntry):
+            return True
+        is_first = entry.trigger is Trigger.MANUAL or entry.dispatch == 1
+        return (is_first and entry.exclusive) or not self.pools.exist(entry.pool)
+
 
 def _is_late(entry: DueEntry, now: datetime) -> bool:
     return isinstance(entry, FireEntry) and not entry.held and now - entry.at > MISFIRE_AFTER
-
-
-def _depends_on_job(entry: DueEntry) -> bool:
-    """Whether the decision depends on the job. A retry is already decided."""
-    if not isinstance(entry, DispatchEntry):
-        return True
-    is_first = entry.trigger is Trigger.MANUAL or entry.dispatch == 1
-    return is_first and entry.exclusive
 
 
 def misses(due: DecidedEntry) -> bool:

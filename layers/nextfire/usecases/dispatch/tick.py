@@ -24,6 +24,7 @@ from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.queues import RunQueue
 from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.removed_pools import Pools
 from nextfire.domain.zone_moves import Move
 from nextfire.usecases.continue_backfill import ContinueBackfill
 from nextfire.usecases.dispatch.actions import Actions, Followed
@@ -48,6 +49,7 @@ BUDGET = 20_000
 _SLOW = timedelta(seconds=1)
 _LANES_AT_LEAST = 2
 _GATHER_FOR = timedelta(milliseconds=100)
+ALL_POOLS = Pools()
 _WAIT_SECONDS = 0.05  # seconds to wait for a batch in flight if no other can begin
 
 
@@ -62,6 +64,7 @@ class Dispatch:
         executor: Runs single calls concurrently.
         lanes: Runs up to `at_once` batches concurrently; the calls of a batch are sequential.
         budget: Maximum number of entries in memory.
+        pools: The pools that exist.
         nothing_parked: No entry was parked when this watcher took its lease.
     """
 
@@ -81,6 +84,7 @@ class Dispatch:
         shares: Shares,
         at_once: int = 1,
         budget: int = BUDGET,
+        pools: Pools = ALL_POOLS,
         nothing_parked: bool = False,
     ) -> None:
         self._shards = shards
@@ -99,7 +103,8 @@ class Dispatch:
         self._parked = parked = ParkedEntries(due, none=nothing_parked)
         self._waiting = waiting = Postponer(due, holding, parked, clock, shares.quotas)
         self._quarantine = Quarantine(jobs, due)
-        self._deciding = Decider(jobs, executor, holding, waiting)
+        self._pools = pools
+        self._deciding = Decider(jobs, executor, holding, waiting, pools)
         self._reader = BucketReader(
             due,
             control,
@@ -261,12 +266,14 @@ class Dispatch:
         done_at = self._clock.now()
         followed: list[Followed] = []
         unsent: list[StoredEntry] = []
+        without_pool: list[StoredEntry] = []
         for index, due in enumerate(going):
             decision = due.decision
             assert isinstance(decision, Fire | Resend)  # noqa: S101 — for the type checker
             if index not in sent:
                 # Its successor is not stored either: a chain has one end, the entry that waits.
-                unsent.append(due.stored)
+                waiting = unsent if self._pools.exist(decision.pool) else without_pool
+                waiting.append(due.stored)
                 report.undelivered += 1
                 key = due.stored.slot.sort_key
                 report.notes.append(f"not sent, stays in the table: {key} to {decision.pool}")
@@ -277,6 +284,7 @@ class Dispatch:
                 Dispatched(decision.run, done_at - due_at, decision.reason, due.entry.held)
             )
         self._waiting.postpone(unsent, WaitReason.NO_ANSWER)
+        self._waiting.postpone(without_pool, WaitReason.NO_POOL)
         return followed
 
     def _cover(

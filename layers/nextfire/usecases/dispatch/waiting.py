@@ -40,6 +40,7 @@ class WaitReason(Enum):
     NO_TURN = (5, True)
     NO_QUOTA = (60, True)  # until the next minute
     NO_ANSWER = (2, False)
+    NO_POOL = (30, False)
     NO_TIME = (0.1, False)
     BACKFILL = (5, False)
     BROKEN = (60, False)
