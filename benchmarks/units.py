@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from benchmarks.harness import Meter, SimulatedClock, Stack, Tally, drive, new_watch, next_hour
 from benchmarks.harness import stack as running_stack
 from benchmarks.report import Result, progress, tell
-from nextfire.domain.run import AttemptOutcome
+from nextfire.domain.attempt import AttemptOutcome
 from nextfire.usecases.handled import Handled
 from nextfire.usecases.message_batch import MessageBatch
 

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from functions.api import app as api
 from functions.api.routes import pools
 from nextfire.adapters.aws.clients import SystemClock
+from nextfire.domain.attempt import AttemptOutcome, Result, Value
 from nextfire.domain.due import DispatchEntry, StoredEntry
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import cut, floor_minute, isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.log import LogLine, encode_line, part_name
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Value
+from nextfire.domain.run import Run, RunState
 from nextfire.usecases import manage_runs
 from tests.crons import LONG
 from tests.fakes import Clock

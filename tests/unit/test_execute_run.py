@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from nextfire.domain.attempt import MAX_VALUE_BYTES, Attempt, AttemptOutcome, Value
 from nextfire.domain.due import DispatchEntry, FireEntry
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.events import EventKind
@@ -19,7 +20,7 @@ from nextfire.domain.log import PART_BYTES, decode_part, part_name
 from nextfire.domain.message import MAX_RECORDED_REASON, decode_message
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.runs import Claim
-from nextfire.domain.run import MAX_VALUE_BYTES, Attempt, AttemptOutcome, Run, RunState, Value
+from nextfire.domain.run import Run, RunState
 from nextfire.usecases import record_outcome
 from nextfire.usecases.handled import Disposition, Handled
 from tests.builders import LEASE, a_message, a_retry, at, run_key

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import from_ms, to_ms
@@ -27,7 +28,7 @@ from nextfire.domain.overview import (
     step_of,
 )
 from nextfire.domain.ports.overview import OverviewPage, ScannedRuns, StepFilter
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from nextfire.domain.run import Run, RunState
 from nextfire.usecases import project_runs, read_overview, rebuild_overview
 from nextfire.usecases.project_runs import FOLD_EVERY, ProjectRuns
 from nextfire.usecases.read_overview import SegmentedOverview

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.deadlines import named
 from nextfire.domain.due_decisions import MISFIRE_AFTER
 from nextfire.domain.ids import RunKey
@@ -18,7 +19,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.policies import MisfirePolicy, Overlap, RetryPolicy
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger, runs_of_uid
+from nextfire.domain.run import Run, RunState, Trigger, runs_of_uid
 from nextfire.domain.schedule import ScheduleType
 from nextfire.domain.target import TargetKind
 

@@ -8,10 +8,11 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from nextfire.domain.attempt import Attempt, AttemptOutcome
 from nextfire.domain.cancel_plan import CancelAction
 from nextfire.domain.ids import RunKey
 from nextfire.domain.redrive_plan import RedriveAction
-from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState, Trigger
+from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.responses.base import UNREADABLE, ApiResponse, Json, field, one_line
 
 

@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.decisions import (
     ClaimAction,
     decide_claim,
@@ -40,7 +41,7 @@ from nextfire.domain.ports.queues import DeadLetters, Delivery
 from nextfire.domain.ports.runs import Claim, RunStore
 from nextfire.domain.ports.scripts import Directive, RunFiles
 from nextfire.domain.ports.targets import Hold, TargetRunner
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from nextfire.domain.run import Run, RunState
 from nextfire.usecases.cover_missed import record_missed
 from nextfire.usecases.executor_config import ExecutorConfig
 from nextfire.usecases.hand_over import HandOver

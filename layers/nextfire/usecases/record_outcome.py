@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.decisions import Ending, is_last
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.events import execution_dead
@@ -20,7 +21,7 @@ from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.queues import DeadLetters
 from nextfire.domain.ports.runs import Claim, RunStore
 from nextfire.domain.retention import RunRetention
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from nextfire.domain.run import Run, RunState
 from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.next_dispatch import next_dispatch
