@@ -126,14 +126,14 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "A record exists, as a latest one does; if it is that of *first*, the result is not used.",
     ),
     Equivalent(
-        "layers/nextfire/usecases/execute_run.py",
-        "ExecuteRun._skip",
+        "layers/nextfire/usecases/without_attempt.py",
+        "WithoutAttempt._skip",
         "True for run.state is RunState.PENDING and run.on_request",
         "The store skips only requested runs that are waiting; the check saves a write.",
     ),
     Equivalent(
-        "layers/nextfire/usecases/execute_run.py",
-        "ExecuteRun._skip",
+        "layers/nextfire/usecases/without_attempt.py",
+        "WithoutAttempt._skip",
         "True for run.state is RunState.PENDING in …",
         "The store skips only requested runs that are waiting; the check saves a write.",
     ),

@@ -161,6 +161,19 @@ class RecordOutcome:
             self._jobs.complete(job, self._clock.now())
         return unreadable
 
+    def settled(self, job: Job, run: Run | None, reason: str, *, skipped: bool = False) -> Handled:
+        """Settle *run* if it has ended. Its message is acknowledged."""
+        unreadable = ""
+        if run is not None and run.state.ended:
+            unreadable = self.settle(job, run)
+        return Handled(
+            Disposition.ACKNOWLEDGE,
+            unreadable or reason,
+            run,
+            skipped=skipped,
+            quarantined=bool(unreadable),
+        )
+
     def publish_death(self, run: Run, *, exclusive: bool) -> None:
         """Publish the death of a DEAD run, once: its message, with the failure, goes to the
         dead-letter queue, and an event is sent.
