@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.decisions import decide_covered, decide_pickup, range_over
-from nextfire.domain.ids import RunKey, first_run_id
+from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.message import HAND_OVER_DISPATCH, TIME_DISPATCH, RunMessage
 from nextfire.domain.ports.clocks import Clock
@@ -16,6 +16,7 @@ from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.queues import Delivery
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run, RunState
+from nextfire.usecases.earlier_runs import earlier_runs
 from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.past_deadline import past_deadline
@@ -140,10 +141,4 @@ class WithoutAttempt:
 
     def _before(self, key: RunKey) -> Callable[[], Iterator[Run]]:
         """The records of the job's runs before *key*, the latest first. Each call reads again."""
-        last = first_run_id(key.scheduled_at)
-        return lambda: self._runs.between(
-            key.job, "0", last, newest_first=True, page=_RECORDS, lenient=True
-        )
-
-
-_RECORDS = 5  # of a job's latest, per page
+        return lambda: earlier_runs(self._runs, key)
