@@ -29,7 +29,7 @@ from infra.setting_types import (
     whole_days,
     whole_minutes,
 )
-from nextfire.domain.audit import MAX_SEGMENTS
+from nextfire.domain.audit_pass import MAX_SEGMENTS
 from nextfire.domain.iam_rules import IamRule
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.retention import MAX_RETENTION, MIN_RETENTION, RETENTION, RunRetention

@@ -21,7 +21,7 @@ from nextfire.adapters.dynamodb.job_items import decode_job, encode_job
 from nextfire.adapters.dynamodb.run_items import decode_run, encode_record
 from nextfire.domain import endpoints
 from nextfire.domain.attempt import AttemptOutcome, Result
-from nextfire.domain.audit import Audit
+from nextfire.domain.audit_pass import Audit
 from nextfire.domain.decisions import decide_claim
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due import BrokenEntry, FireEntry, StoredEntry

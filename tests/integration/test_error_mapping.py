@@ -39,7 +39,7 @@ from nextfire.adapters.s3.script_store import S3ScriptStore
 from nextfire.adapters.scripts.job_role import StsJobRole
 from nextfire.adapters.sqs.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, SqsRunQueue
 from nextfire.domain.attempt import Value
-from nextfire.domain.audit import Audit
+from nextfire.domain.audit_pass import Audit
 from nextfire.domain.call_flow import CallFlow
 from nextfire.domain.chain import Batch
 from nextfire.domain.due import BrokenEntry, Slot, StoredEntry

@@ -102,14 +102,14 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "The last two are the same however far it looks back; it only takes longer.",
     ),
     Equivalent(
-        "layers/nextfire/usecases/audit.py",
-        "AuditJobs._visit",
+        "layers/nextfire/usecases/audit_visit.py",
+        "JobVisits.visit",
         "first self._revive…",
         "Each ignores what the other finds; the excess is left for the next audit.",
     ),
     Equivalent(
-        "layers/nextfire/usecases/audit.py",
-        "AuditJobs._visit",
+        "layers/nextfire/usecases/audit_visit.py",
+        "JobVisits.visit",
         "first if over and self._jobs.complete(job, now)…",
         "A job with stuck runs is not done; runs of a done job are not resent.",
     ),

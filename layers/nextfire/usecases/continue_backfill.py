@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from nextfire.domain.audit import GRACE, claimable_since, sending
+from nextfire.domain.audit import GRACE, claimable_since
+from nextfire.domain.audit_repairs import sending
 from nextfire.domain.backfill import Backfill
 from nextfire.domain.decisions import range_over
 from nextfire.domain.due import BackfillEntry
