@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from functions.api import app as api
 from functions.api import idempotency
+from functions.api import services as api
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
 from nextfire.domain.attempt import AttemptOutcome, Result

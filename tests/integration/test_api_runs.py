@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from functions.api import app as api
+from functions.api import services as api
 from functions.api.routes import pools
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.domain.attempt import AttemptOutcome, Result, Value
