@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from benchmarks.figures import item_bytes, percentile, read_units
-from benchmarks.harness import SimulatedClock
 from benchmarks.report import Result, progress
+from benchmarks.simulated import SimulatedClock
 from nextfire.adapters.dynamodb.overview_store import DynamoDbSegmentStore
 from nextfire.adapters.dynamodb.run_items import encode_run
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
