@@ -22,9 +22,9 @@ from infra.pool_settings import PoolSettings
 from nextfire.domain.attempt import Attempt, AttemptOutcome
 from nextfire.domain.decisions import MAX_OUTSTANDING
 from nextfire.domain.definition import JobDefinition
-from nextfire.domain.due_decisions import MISFIRE_AFTER
 from nextfire.domain.events import execution_dead, message_undecodable
 from nextfire.domain.ids import JobKey, RunKey, run_id
+from nextfire.domain.misfire import MISFIRE_AFTER
 from nextfire.domain.policies import Backoff, RetryPolicy
 from nextfire.domain.run import Run, RunState
 from nextfire.settings import ExecutorSettings

@@ -12,11 +12,11 @@ from itertools import islice
 
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.deadlines import named
-from nextfire.domain.due_decisions import MISFIRE_AFTER
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import CLOCKS_DIFFER, in_seconds, isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
+from nextfire.domain.misfire import MISFIRE_AFTER
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.policies import MisfirePolicy, Overlap, RetryPolicy
 from nextfire.domain.run import Run, RunState, Trigger, runs_of_uid

@@ -20,12 +20,13 @@ from nextfire.domain.audit_pass import LOOK_BACK_AT_MOST
 from nextfire.domain.audit_repairs import first_of, lost_part, restored, sending
 from nextfire.domain.awaited import longest_wait
 from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry, ResumeEntry
-from nextfire.domain.due_decisions import Cover, decide_misfire
+from nextfire.domain.due_decisions import Cover
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import RunKey, first_run_id, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.message import TIME_DISPATCH
+from nextfire.domain.misfire import decide_misfire
 from nextfire.domain.occurrences import JobState, owned
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.due import DueStore
