@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
@@ -429,6 +429,23 @@ def test_a_projector_that_dies_anywhere_loses_nothing(dies: int, *, after: bool)
     assert counts.open[RunState.RUNNING] == 2
 
 
+def write_before_next_head(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]
+) -> list[bool]:
+    """Call *write* just before the next snapshot is stored; the result is empty until then."""
+    replace_head = stream.store.replace_head
+    written: list[bool] = []
+
+    def meddle(*given: Any) -> bool:
+        if not written:
+            written.append(True)
+            write()
+        return replace_head(*given)
+
+    monkeypatch.setattr(stream.store, "replace_head", meddle)
+    return written
+
+
 def test_a_snapshot_of_another_projector_is_not_overwritten(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -437,20 +454,12 @@ def test_a_snapshot_of_another_projector_is_not_overwritten(
     stream.write(started(first, NOON))
     late, stream.pending = stream.pending, []
     other = ProjectRuns(stream.store, stream.runs, stream.clock)
-    replace_head = stream.store.replace_head
-    done: list[bool] = []
-
-    def meddle(*given: Any) -> bool:
-        if not done:
-            done.append(True)
-            other.apply(late)
-        return replace_head(*given)
-
-    monkeypatch.setattr(stream.store, "replace_head", meddle)
+    written = write_before_next_head(stream, monkeypatch, lambda: other.apply(late))
     stream.clock.advance(FOLD_EVERY)
     stream.write(started(second, stream.clock.now()))
     stream.deliver()
 
+    assert written
     assert {run.key for run in stream.listed(RunState.RUNNING)} == {first, second}
 
 
@@ -472,20 +481,11 @@ def test_a_batch_that_is_written_while_a_snapshot_is_made_is_not_lost(
         stream.clock.advance(FOLD_EVERY)
     other = ProjectRuns(stream.store, stream.runs, stream.clock)
     monkeypatch.setattr(other, "_is_due", lambda *_: False)
-    replace_head = stream.store.replace_head
-    done: list[bool] = []
-
-    def meddle(*given: Any) -> bool:
-        if not done:
-            done.append(True)
-            other.apply(late)
-        return replace_head(*given)
-
-    monkeypatch.setattr(stream.store, "replace_head", meddle)
+    written = write_before_next_head(stream, monkeypatch, lambda: other.apply(late))
     stream.write(ended(started(others[3], stream.clock.now()), stream.clock.now()))
     stream.deliver()
 
-    assert done
+    assert written
     assert [run.key for run in stream.listed(RunState.RUNNING)] == [slow]
 
 
