@@ -50,11 +50,8 @@ class Span:
         Raises:
             InvalidInputError: The schedule cannot be read.
         """
-        most, left = self.owner.definition.max_runs, None
-        if most is not None:
-            first = self.owner.next_after(self.after)
-            left = 0 if first is None else max(most - self.owner.ordinal(first) + 1, 0)
         after = max(self.after, self.owner.effective_from)
+        left = self.owner.left_after(after)
         for found in islice(occurrences(self.owner.schedule, after), left):
             if found.at > self.until:
                 return

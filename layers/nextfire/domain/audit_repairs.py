@@ -34,10 +34,7 @@ def next_entry(job: Job, now: datetime) -> ChainEntry | None:
     at = job.next_after(now - job.definition.jitter_width)
     while at is not None and job.due_at(at) <= now:
         at = job.next_after(at)
-    if at is None:
-        return None
-    ordinal, most = job.ordinal(at), job.definition.max_runs
-    return None if most is not None and ordinal > most else job.fire_entry(at, ordinal)
+    return None if at is None else job.entry_of(at)
 
 
 def lost_part(missing: Missing, before: datetime) -> Missing | None:
