@@ -30,7 +30,7 @@ def change_sequence(
         question: What the confirmation asks; *yes* skips it.
         action: The steps with this action are listed after the change, behind *done*.
         done: Such as "Started".
-        nothing: Shown if the plan keeps every run; then there is no confirmation.
+        nothing: Shown, without a confirmation, if the plan keeps every run.
         reason: Stored with the change.
         dry_run: Only show the plan.
         yes: Do not ask.
