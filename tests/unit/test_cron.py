@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nextfire.domain.cron_text import MACROS, read_cron
+from nextfire.domain.cron import MACROS, read_cron
 from nextfire.domain.errors import InvalidInputError
 from tests.crons import cases
 

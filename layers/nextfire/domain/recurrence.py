@@ -9,7 +9,7 @@ from functools import lru_cache
 from heapq import merge
 from itertools import islice
 
-from nextfire.domain.cron_text import read_cron
+from nextfire.domain.cron import read_cron
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import MOMENT, cut, isoformat
 from nextfire.domain.schedule import (

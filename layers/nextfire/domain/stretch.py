@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import islice, takewhile
 
-from nextfire.domain.cron_text import read_cron
+from nextfire.domain.cron import read_cron
 from nextfire.domain.instants import MOMENT
 from nextfire.domain.recurrence import (
     bounds,
