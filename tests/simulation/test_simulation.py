@@ -459,6 +459,7 @@ def test_whatever_happens_every_occurrence_is_accounted_for(seed: int) -> None:
         2717,
         2939,
         3740,
+        5438,
         5982,
         7861,
         8883,

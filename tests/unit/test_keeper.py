@@ -106,6 +106,7 @@ def test_processes_started_during_a_kill_are_killed_too(
 def test_dead_children_are_reaped_and_living_ones_reported() -> None:
     kept = keeper._Keeper.__new__(keeper._Keeper)  # noqa: SLF001
     kept._exit_code = None  # noqa: SLF001
+    kept._has_children = True  # noqa: SLF001
     kept._namespaces = False  # noqa: SLF001
 
     def reaped() -> tuple[bool, int | None, bool]:

@@ -35,12 +35,12 @@ SURVIVES = "import os, time; os.setsid(); [time.sleep(60) for _ in [os.fork()]]"
 class Started:
     """A program started through a launcher."""
 
-    def __init__(self, launching: LauncherClient, source: str) -> None:
+    def __init__(self, launching: LauncherClient, *program: str) -> None:
         reader, writer = os.pipe()
         self.output = reader
         with Path(os.devnull).open("r+b") as null:
             self.kept, self.control = launching.launch(
-                request(source), StandardStreams(null.fileno(), writer, writer), namespaces=False
+                request(*program), StandardStreams(null.fileno(), writer, writer), namespaces=False
             )
         os.close(writer)
 
@@ -61,9 +61,11 @@ class Started:
         os.close(self.output)
 
 
-def request(source: str) -> dict[str, Any]:
+def request(*program: str) -> dict[str, Any]:
+    """*program*: the source of a Python program, or a path and arguments."""
+    [first, *more] = program
     return {
-        Request.PROGRAM: [sys.executable, "-I", "-S", "-c", source],
+        Request.PROGRAM: [*program] if more else [sys.executable, "-I", "-S", "-c", first],
         Request.ENVIRONMENT: {"LC_ALL": "C.UTF-8"},
         Request.FOLDER: "/",
         Request.USER: None,
@@ -325,7 +327,13 @@ def test_only_keepers_are_killed(start: Start) -> None:
     it = start(LAST)
     it.until(lambda kept: kept.started)
     keeper = it.kept.keeper
-    [program] = [pid for pid in processes(LAST) if pid != keeper]
+
+    def programs() -> list[int]:
+        return [pid for pid in processes(LAST) if pid != keeper]
+
+    # A moment after its start, the kernel shows no arguments of a program.
+    it.until(lambda _: len(programs()) == 1)
+    [program] = programs()
     with subprocess.Popen(["sleep", "60"]) as other:
         for pid in (other.pid, program, 1, 0, -1, 1 << 30):
             it.kept.keeper = pid
@@ -338,6 +346,16 @@ def test_only_keepers_are_killed(start: Start) -> None:
     it.kept.keeper = keeper
     it.kept.kill_keeper()
     it.until(lambda kept: kept.ended)
+
+
+def test_a_program_blocks_and_ignores_no_signal(launching: LauncherClient) -> None:
+    # Not Python, which changes them itself.
+    it = Started(launching, "/bin/grep", "Sig[BI]", "/proc/self/status")
+    it.until(lambda kept: kept.ended)
+
+    masks = dict(line.split() for line in it.read().decode().splitlines())
+    it.close()
+    assert {name: int(mask, 16) for name, mask in masks.items()} == {"SigBlk:": 0, "SigIgn:": 0}
 
 
 def make_subreaper() -> None:

@@ -6,8 +6,11 @@ process itself.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +20,7 @@ from nextfire.adapters.aws.clients import SystemClock
 from nextfire.adapters.sqs.run_queue import SqsDelivery
 from nextfire.adapters.worker.journal import WorkerJournal
 from nextfire.domain.errors import UnavailableError
+from nextfire.domain.ports.clocks import Clock
 from nextfire.usecases.acknowledger import Acknowledger
 from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.message_batch import MessageBatch
@@ -47,6 +51,7 @@ class Queue:
         self._settled = threading.Semaphore(0)
         self._slots = slots
         self._one_run = one_run
+        self._clock: Clock = SystemClock()
         self.pool: ServePool[SqsDelivery] | None = None
 
     def receive(self, most: int, **_: timedelta) -> list[SqsDelivery]:
@@ -97,7 +102,7 @@ class Queue:
                 journal,
                 lease=timedelta(seconds=60),
                 threads=its_threads,
-                clock=clock,
+                clock=self._clock,
                 service_clock=here,
                 protection=here,
                 notices=telemetry,
@@ -169,6 +174,56 @@ def test_it_asks_for_as_many_as_there_are_free_slots_and_the_queue_gives(
     queue.serve()
 
     assert queue.asked[0] == asked
+
+
+class Full(Queue):
+    """Delivers as many messages as there are slots, each in its group. The first ends, and then one
+    more each time that the worker sleeps.
+    """
+
+    def __init__(self, slots: int) -> None:
+        super().__init__(*map(str, range(slots)), slots=slots)
+        self._may_end = {each: threading.Event() for each in self._messages}
+        self._clock = self
+        self.ends = {each: partial(self._end, each) for each in self._messages}
+        self.slept = 0
+
+    def receive(self, most: int, **more: timedelta) -> list[SqsDelivery]:
+        if self.asked:
+            for event in self._may_end.values():
+                event.set()
+        return [replace(each, group=each.body) for each in super().receive(most, **more)]
+
+    def keep(self, *, working: bool) -> None:
+        super().keep(working=working)
+        if working:
+            self._may_end["0"].set()
+
+    def now(self) -> datetime:
+        return SystemClock().now()
+
+    def sleep(self, _: timedelta) -> None:
+        assert self.pool is not None
+        self.slept += 1
+        busy = self.pool._prune()  # noqa: SLF001
+        self._may_end[str(self.slept)].set()
+        until = time.monotonic() + 20
+        while self.pool._prune() == busy:  # noqa: SLF001
+            assert time.monotonic() < until
+            time.sleep(0.001)
+
+    def _end(self, message: str) -> Handled:
+        assert self._may_end[message].wait(20)
+        return DONE
+
+
+@pytest.mark.parametrize(("slots", "asked"), [(16, 4), (8, 2), (4, 1), (1, 1)])
+def test_after_all_slots_were_taken_it_asks_for_several_messages(slots: int, asked: int) -> None:
+    queue = Full(slots)
+
+    queue.serve()
+
+    assert queue.asked == [min(slots, 10), asked]
 
 
 @pytest.mark.parametrize("end", ["done", "stays"])

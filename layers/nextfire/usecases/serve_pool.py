@@ -23,6 +23,9 @@ _RECEIVE_AT_MOST = 10
 _RETRY_AFTER = timedelta(seconds=1)
 _SLOT_WAIT = timedelta(seconds=1)
 """Time between two updates of the task's protection while all slots are taken."""
+_GATHERS_FOR, _GATHERS_EVERY = timedelta(milliseconds=50), timedelta(milliseconds=5)
+_GATHERED_SHARE = 4
+"""After all slots were taken, the worker waits until one in four is free, up to 50 ms."""
 _CLOCK_TOLERANCE = timedelta(seconds=5)
 _CLOCK_CHECK_SECONDS = 300.0
 """Seconds between two checks of this machine's clock; while it is off, `_RETRY_AFTER`."""
@@ -124,10 +127,22 @@ class ServePool(Generic[D]):
         free = 0 if self._has_its_run else self._threads.size - working
         if free == 0:
             self._threads.wait(self._working, _SLOT_WAIT)
+            self._gather()
             return
         for group in self._receive(1 if self._one_run else min(free, _RECEIVE_AT_MOST)):
             self._has_its_run = self._one_run
             self._working.append(self._threads.slots.submit(self._carry_out, group))
+
+    def _gather(self) -> None:
+        """Wait a moment for more free slots, if one is free: a receive of several messages costs as
+        much as a receive of one.
+        """
+        size = self._threads.size
+        enough = size - max(size // _GATHERED_SHARE, 1)
+        for _ in range(_GATHERS_FOR // _GATHERS_EVERY):
+            if self._stopping or not enough < self._prune() < size:
+                return
+            self._clock.sleep(_GATHERS_EVERY)
 
     def _carry_out(self, group: list[D]) -> list[D]:
         stay = self._batch.carry_out(group, stopping=self._is_stopping)

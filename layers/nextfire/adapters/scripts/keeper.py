@@ -53,6 +53,10 @@ from nextfire.adapters.scripts.process_table import kill_descendants, send, task
 
 _NICE = 5
 _POLL = 0.002  # seconds
+_IGNORED = [
+    number for number in _signal.valid_signals() if _signal.getsignal(number) is _signal.SIG_IGN
+]
+"""Signals that a program would ignore too, for example SIGPIPE: Python ignores it."""
 
 
 class Request:
@@ -86,6 +90,7 @@ class _Keeper:
         self._namespaces = request[Request.VIEW] is not None
         self._child = -1
         self._exit_code: int | None = None
+        self._has_children = True
         self._wake, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         _catch_signals()
         _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -163,15 +168,17 @@ class _Keeper:
 
     def _reap(self) -> bool:
         """Reap dead children. Returns whether any child is left."""
-        while True:
+        while self._has_children:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return False
+                self._has_children = False
+                break
             if pid == 0:
-                return True
+                break
             if pid == self._child:
                 self._exit_code = os.waitstatus_to_exitcode(status)
+        return self._has_children
 
     def _end_all(self) -> None:
         while self._reap():
@@ -201,11 +208,8 @@ def _catch_signals() -> None:
 
 def _become(request: dict, channel: int, parent: int) -> None:  # type: ignore[type-arg]
     """Turn this process, a fork of *parent*, into the program."""
-    for number in _signal.valid_signals():
-        try:
-            _signal.signal(number, _signal.SIG_DFL)
-        except (OSError, ValueError):
-            pass  # SIGKILL and SIGSTOP
+    for number in _IGNORED:
+        _signal.signal(number, _signal.SIG_DFL)
     os.setsid()
     prctl(PR_SET_DUMPABLE, 1)  # otherwise root owns its files in /proc, which are written below
     os.nice(_NICE)  # the executor gets its share of the CPU, however many scripts run
@@ -272,9 +276,10 @@ def drain(descriptor: int) -> None:
 
 
 def _read_all(descriptor: int) -> bytes:
-    pieces = []
-    while piece := os.read(descriptor, 1 << 20):
+    pieces, size = [], os.fstat(descriptor).st_size
+    while piece := os.read(descriptor, size):
         pieces.append(piece)
+        size -= len(piece)
     return b"".join(pieces)
 
 
