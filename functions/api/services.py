@@ -95,10 +95,10 @@ class Services:
             executor=side_by_side,
         )
         self.sequences = RedriveSequence(
-            self.job_store, self.runs, pools=self.pools, clock=clock, executor=side_by_side
+            self.job_store, self.runs, pools=self.pools, clock=self.clock, executor=side_by_side
         )
         self.cancel_sequence = CancelSequence(
-            self.job_store, self.runs, self.find_run, clock=clock, executor=side_by_side
+            self.job_store, self.runs, self.find_run, clock=self.clock, executor=side_by_side
         )
         self.request_runs = RequestRuns(
             self.job_store,
