@@ -11,7 +11,7 @@ from typing import Any
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import to_ms
-from nextfire.domain.overview import Seen, step_of
+from nextfire.domain.overview import DeliveredStep, step_of
 from nextfire.domain.ports.overview import OverviewPage, StepFilter
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.project_runs import ProjectRuns
@@ -51,19 +51,19 @@ class Stream:
         self.runs = runs or MemoryRunStore()
         self.projector = ProjectRuns(self.store, self.runs, self.clock)
         self.overview = SegmentedOverview(self.store, self.runs)
-        self.pending: list[Seen] = []
+        self.pending: list[DeliveredStep] = []
         self._ids = count(1)
 
     def write(self, run: Run) -> Run:
         """Store *run*; the stream receives it now."""
         self.runs.items[run.key] = run
-        seen = Seen(
+        seen = DeliveredStep(
             run.key.job.tenant, step_of(run), f"e{next(self._ids):09d}", to_ms(self.clock.now())
         )
         self.pending.append(seen)
         return run
 
-    def deliver(self, batch: Iterable[Seen] | None = None) -> list[str]:
+    def deliver(self, batch: Iterable[DeliveredStep] | None = None) -> list[str]:
         """Deliver what the stream received since the last call, or *batch*."""
         if batch is None:
             batch, self.pending = self.pending, []

@@ -15,7 +15,7 @@ from nextfire.domain.edges import TriggerRule
 from nextfire.domain.ids import RunKey
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run
-from nextfire.domain.trigger_rules import RuleAction, Seen
+from nextfire.domain.trigger_rules import ParentStates, RuleAction
 from nextfire.usecases import hand_over, read_parents, run_attempt, without_attempt
 from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.limit_parallel import LimitParallel
@@ -72,7 +72,7 @@ def wait_for_nobody(patch: pytest.MonkeyPatch) -> None:
     """ALL_DONE does not wait."""
     whole = trigger_rules.decide_rule
 
-    def decide(rule: TriggerRule, seen: Seen) -> RuleAction:
+    def decide(rule: TriggerRule, seen: ParentStates) -> RuleAction:
         if rule is TriggerRule.ALL_DONE:
             return RuleAction.RUN
         return whole(rule, seen)
@@ -84,7 +84,7 @@ def take_skips_for_successes(patch: pytest.MonkeyPatch) -> None:
     """ALL_SUCCEEDED accepts SKIPPED parents."""
     whole = trigger_rules.decide_rule
 
-    def decide(rule: TriggerRule, seen: Seen) -> RuleAction:
+    def decide(rule: TriggerRule, seen: ParentStates) -> RuleAction:
         if rule is TriggerRule.ALL_SUCCEEDED:
             rule = TriggerRule.NONE_FAILED
         return whole(rule, seen)

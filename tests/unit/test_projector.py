@@ -10,7 +10,7 @@ import pytest
 
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import to_ms
-from nextfire.domain.overview import Head, Seen, Segment
+from nextfire.domain.overview import DeliveredStep, Head, Segment
 from nextfire.domain.run import RunState
 from nextfire.usecases import project_runs
 from nextfire.usecases.project_runs import FOLD_EVERY, ProjectRuns
@@ -109,7 +109,7 @@ def test_a_late_batch_is_not_lost_behind_the_snapshot(stream: Stream) -> None:
 
 
 def test_a_projector_that_is_evenly_behind_makes_no_more_snapshots(stream: Stream) -> None:
-    behind: list[list[Seen]] = []
+    behind: list[list[DeliveredStep]] = []
     for key in keys(200):
         stream.clock.advance(SECOND * 5)
         stream.write(started(key, stream.clock.now()))
@@ -258,7 +258,7 @@ def test_a_batch_that_is_written_while_a_snapshot_is_made_is_not_lost(
     start of the segments that follow the snapshot.
     """
     slow, *others = keys(5)
-    late: list[Seen] = []
+    late: list[DeliveredStep] = []
     for number, key in enumerate(others[:3]):
         stream.write(ended(started(key, stream.clock.now()), stream.clock.now()))
         stream.deliver()
