@@ -5,6 +5,10 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
+from functions.api import services as api
+from nextfire.adapters.aws.clients import SystemClock
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import floor_minute, isoformat
@@ -15,6 +19,22 @@ from tests.integration.deployment import Answer, Deployment, message_for
 
 LEASE = timedelta(seconds=30)
 UNKNOWN = "unknown.20260524T100000000Z-k3x9m2ab"
+
+
+def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Give the API a clock that is stopped, half a minute after the start of a minute."""
+    clock = Clock(floor_minute(SystemClock().now()) + timedelta(seconds=30))
+    monkeypatch.setattr(api, "clock", clock)
+    api.own_services.cache_clear()
+    return clock
+
+
+def due_each_minute(system: Deployment, clock: Clock) -> Job:
+    """A job that has been due each minute, for an hour."""
+    clock.advance(hours=-1)
+    job = system.register(jobId="a")
+    clock.advance(hours=1)
+    return job
 
 
 def started(system: Deployment, job: Job, at: datetime, *, pool: str = "default") -> Run:

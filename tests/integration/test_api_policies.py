@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from functions.api import services as api
-from nextfire.adapters.aws.clients import SystemClock
-from nextfire.domain.instants import floor_minute
 from nextfire.domain.job import Job
 from tests.fakes import Clock
+from tests.integration.api_runs import due_each_minute, stopped_clock
 from tests.integration.deployment import OTHER_TENANT, TENANT, Deployment
 from tests.integration.test_api import assert_problem
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch, system: Deployment) -> Clock:  # noqa: ARG001
-    """The API's clock: stopped, half a minute after the start of a minute."""
-    clock = Clock(floor_minute(SystemClock().now()) + timedelta(seconds=30))
-    monkeypatch.setattr(api, "clock", clock)
-    api.own_services.cache_clear()
-    return clock
+    return stopped_clock(monkeypatch)
 
 
 @pytest.fixture
 def job(system: Deployment, clock: Clock) -> Job:
-    """A job that is due each minute, for an hour."""
-    clock.advance(hours=-1)
-    job = system.register(jobId="a")
-    clock.advance(hours=1)
-    return job
+    return due_each_minute(system, clock)
 
 
 CRON = {"type": "CRON", "schedule": "0 3 * * *", "target": {"handler": "hello"}}

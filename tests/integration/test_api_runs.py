@@ -11,19 +11,28 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from functions.api import services as api
 from functions.api.routes import pools
-from nextfire.adapters.aws.clients import SystemClock
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.due import DispatchEntry, StoredEntry
 from nextfire.domain.ids import RunKey, run_id
-from nextfire.domain.instants import floor_minute, isoformat
+from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases import manage_runs
 from tests.crons import LONG
 from tests.fakes import Clock
-from tests.integration.api_runs import LEASE, UNKNOWN, act, dead, due, ended, get, started
+from tests.integration.api_runs import (
+    LEASE,
+    UNKNOWN,
+    act,
+    dead,
+    due,
+    due_each_minute,
+    ended,
+    get,
+    started,
+    stopped_clock,
+)
 from tests.integration.deployment import OTHER_TENANT, SHARDS, Deployment, message_for
 from tests.integration.test_api import assert_problem, json_values
 
@@ -38,20 +47,12 @@ ROUTES = [
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch, system: Deployment) -> Clock:  # noqa: ARG001
-    """The API's clock: stopped, half a minute after the start of a minute."""
-    clock = Clock(floor_minute(SystemClock().now()) + timedelta(seconds=30))
-    monkeypatch.setattr(api, "clock", clock)
-    api.own_services.cache_clear()
-    return clock
+    return stopped_clock(monkeypatch)
 
 
 @pytest.fixture
 def job(system: Deployment, clock: Clock) -> Job:
-    """A job that is due each minute, for an hour."""
-    clock.advance(hours=-1)
-    job = system.register(jobId="a")
-    clock.advance(hours=1)
-    return job
+    return due_each_minute(system, clock)
 
 
 texts = st.text(max_size=30) | st.from_regex(r"-?[0-9]{1,40}(-[0-9]{1,9}){0,2}", fullmatch=True)
