@@ -767,7 +767,9 @@ class History:
         for name, job in self.backfills.items():
             if job is None or job.backfill is None:
                 continue
-            now = self.stores.jobs.items[job.key]
+            now = self.stores.jobs.items.get(job.key)
+            if now is None:
+                continue  # it ended, and was removed after its retention
             assert now.backfilling is None, f"{name} still runs, but the system is at rest"
             versions = {each.job.schedule_version for each in self.ever[job.key, job.uid]}
             stopped = any(

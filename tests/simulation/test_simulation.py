@@ -463,6 +463,7 @@ def test_whatever_happens_every_occurrence_is_accounted_for(seed: int) -> None:
         5982,
         7861,
         8883,
+        10298,
         11284,
         11601,
         12994,
