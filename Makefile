@@ -24,13 +24,17 @@ $(BIN)/.installed: pyproject.toml uv.lock | .nextfire/uv/bin/uv
 $(BIN)/nextfire: pyproject.toml uv.lock | .nextfire/uv/bin/uv
 	.nextfire/uv/bin/uv sync --frozen --inexact --no-default-groups --extra local --python $(PYTHON) && touch $@
 
+# What the CDK app and the emulator need: two thirds.
+$(BIN)/.infra: pyproject.toml uv.lock | .nextfire/uv/bin/uv
+	.nextfire/uv/bin/uv sync --frozen --inexact --no-default-groups --group infra --group local --extra local --python $(PYTHON) && touch $@
+
 demo: $(BIN)/nextfire ## Start a local stack and watch a job run on it
 	$(BIN)/nextfire demo
 
-demo-aws: install ## The same on the AWS app, deployed into an emulator
+demo-aws: $(BIN)/.infra ## The same on the AWS app, deployed into an emulator
 	$(BIN)/nextfire demo --emulator
 
-up: $(if $(filter yes,$(STRICT)),install,$(BIN)/nextfire) ## Start the local stack; Ctrl-C stops it and keeps its data. STRICT=yes: the AWS app behind AWS's limits
+up: $(BIN)/$(if $(filter yes,$(STRICT)),.infra,nextfire) ## Start the local stack; Ctrl-C stops it and keeps its data. STRICT=yes: the AWS app behind AWS's limits
 	$(BIN)/nextfire up $(if $(filter yes,$(STRICT)),--emulator --strict)
 
 down: $(BIN)/nextfire ## Stop the local stack and remove its data; also ends one that was left behind
@@ -78,16 +82,16 @@ site: .nextfire/docs/.installed ## Build the searchable documentation into site/
 bench: install ## Measure what is promised; NAME=… says what, without it they are listed
 	$(BIN)/python -m benchmarks $(NAME)
 
-synth: install ## Write the CloudFormation template to cdk.out; needs no credentials
+synth: $(BIN)/.infra ## Write the CloudFormation template to cdk.out; needs no credentials
 	$(CDK) synth --quiet
 
-bootstrap: install ## Prepare the AWS account and region of your credentials for the CDK, once
+bootstrap: $(BIN)/.infra ## Prepare the AWS account and region of your credentials for the CDK, once
 	$(CDK) bootstrap
 
-deploy: install ## Deploy to the AWS account and region of your credentials
+deploy: $(BIN)/.infra ## Deploy to the AWS account and region of your credentials
 	$(CDK) deploy
 
-destroy: install ## Remove the stack and keep its data; DATA=yes deletes the data too
+destroy: $(BIN)/.infra ## Remove the stack and keep its data; DATA=yes deletes the data too
 	$(if $(filter yes,$(DATA)),$(CDK) deploy -c removeData=true &&) $(CDK) destroy $(if $(filter yes,$(DATA)),-c removeData=true)
 
 clean: ## Delete what was built; local data stay

@@ -16,7 +16,6 @@ _MILLISECOND = timedelta(milliseconds=1)
 _SPAN = re.compile(
     r"(?=.)(?:(?P<W>\d+)w)?(?:(?P<D>\d+)d)?(?P<T>(?:\d+h)?(?:\d+m)?(?:\d+(?:\.\d+)?s)?)"
 )
-_CAPITAL = " A minute is a small m."
 _ZERO = re.compile(r"P(?=.*0)(?:0+[WD])*(?:T(?:0+(?:\.0+)?[HMS])+)?")
 
 
@@ -33,7 +32,8 @@ def moment(text: str, flag: str, now: datetime) -> str:
         return isoformat(now - parse_duration(_iso_8601(text), flag))
     except (InvalidInputError, OverflowError) as error:
         raise typer.BadParameter(
-            f"{text!r} is not a span. Write 30m, 12h, 2d or PT12H, or an instant.", param_hint=flag
+            f"{text!r} is not a span. Write 30m, 12h, 2d or PT12H, or an instant.{_capital(text)}",
+            param_hint=flag,
         ) from error
 
 
@@ -49,7 +49,7 @@ def iso_duration(text: str, flag: str) -> str:
     except InvalidInputError as error:
         raise typer.BadParameter(
             f"{text!r} is not a duration from 0.001 s to {MAX_DELAY.days} days. "
-            f"Write 5s, 90m, 1h30m, 2d or PT5S.{_CAPITAL if 'M' in text.upper() else ''}",
+            f"Write 5s, 90m, 1h30m, 2d or PT5S.{_capital(text)}",
             param_hint=flag,
         ) from error
     return duration
@@ -65,7 +65,7 @@ def whole_seconds(text: str, flag: str, least: int, most: int) -> int:
     if rest or not least <= seconds <= most:
         raise typer.BadParameter(
             f"{text!r} is not a duration in whole seconds from {least} s to {_in_words(most)}. "
-            f"Write {_examples(least, most)}.",
+            f"Write {_examples(least, most)}.{_capital(text)}",
             param_hint=flag,
         )
     return seconds
@@ -81,7 +81,7 @@ def milliseconds(text: str, flag: str, most: int) -> int:
     if found > most:
         raise typer.BadParameter(
             f"{text!r} is not a duration from 0 s to {most * _MILLISECOND // timedelta(days=1)} "
-            "days. Write 30, 0.5s, 10m, 6h or PT10M.",
+            f"days. Write 30, 0.5s, 10m, 6h or PT10M.{_capital(text)}",
             param_hint=flag,
         )
     return found
@@ -114,6 +114,11 @@ def _iso_8601(text: str) -> str:
         return text.upper()
     date = "".join(f"{match[unit]}{unit}" for unit in "WD" if match[unit])
     return f"P{date}" + (f"T{match['T'].upper()}" if match["T"] else "")
+
+
+def _capital(text: str) -> str:
+    """A remedy for ``1M``, which may be a minute or a month."""
+    return " A minute is a small m." if "M" in text and text[:1] not in "Pp" else ""
 
 
 def _examples(least: int, most: int) -> str:

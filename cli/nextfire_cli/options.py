@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nextfire_cli import session
 from nextfire_cli.definition import SCHEDULE_FLAGS, definition
 from nextfire_cli.flag_kinds import AS_TYPED, Flag, one_of
 from nextfire_cli.flags import FLAGS
@@ -22,7 +23,7 @@ Command = Callable[..., None]
 
 def takes(flags: Sequence[Flag] = FLAGS) -> Callable[[Command], Command]:
     """Replace the parameter `document` of a command by `--file` and *flags*. The command gets the
-    document that these define.
+    document that these define. Errors name the flags instead of the fields that they set.
     """
     schedule = [_parameter(flag) for flag in flags if flag in SCHEDULE_FLAGS]
     others = [_parameter(flag) for flag in flags if flag not in SCHEDULE_FLAGS]
@@ -31,8 +32,11 @@ def takes(flags: Sequence[Flag] = FLAGS) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         @wraps(command)
         def call(**given: Any) -> None:  # noqa: ANN401 - values of any option
-            document = definition(**{each.name: given.pop(each.name) for each in options})
-            command(document=document, **given)
+            typed = {each.name: given.pop(each.name) for each in options}
+            session.of(given["context"]).flags.update(
+                {flag.path: flag.name for flag in reversed(flags) if typed[flag.parameter]}
+            )
+            command(document=definition(**typed), **given)
 
         parameters: list[inspect.Parameter] = []
         for own in inspect.signature(command).parameters.values():

@@ -1,6 +1,7 @@
 """Remedies of the API in the words of this command: commands and flags instead of requests."""
 
 import re
+from collections.abc import Mapping
 
 _COMMANDS = {
     "Look at its schedule: POST /v1/schedules/preview with `after`": (
@@ -21,13 +22,26 @@ _COMMANDS = {
     "Narrow `from` and `to`": "Narrow --from and --to",
     "Swap `from` and `to`": "Swap --from and --to",
     "raise `max`": "raise --max",
+    "write a job with `type` ONCE, and the instant as its `schedule`": "use --at",
+    "write a job with `type` INTERVAL, and the duration as its `schedule`": "use --every",
+    "in `timezone`": "in the time zone of the job (--timezone)",
     "`from`": "--from",
     "`to`": "--to",
 }
 """What remedies say, and what users of the command do instead. Longer texts come first."""
+_FLAGS = {"from": "--from", "to": "--to", "max": "--max"}
+"""The flags of commands that have one for each of these fields."""
+_FIELD = re.compile(r"^(\w[\w.]*?)(?:\.[0-9]+)?: ", re.MULTILINE)
 _ANY = re.compile("|".join(map(re.escape, _COMMANDS)))
 
 
-def in_words_of_the_command(text: str) -> str:
-    """*text*, a problem or a remedy from the API, with commands instead of requests."""
-    return _ANY.sub(lambda found: _COMMANDS[found[0]], text)
+def in_words_of_the_command(text: str, flags: Mapping[str, str] | None = None) -> str:
+    """*text*, a problem or a remedy from the API, with commands instead of requests. *flags*: the
+    flags that were typed, by the field that each sets.
+    """
+    known = {**_FLAGS, **(flags or {})}
+
+    def flag(found: re.Match[str]) -> str:
+        return f"{known[found[1]]}: " if found[1] in known else found[0]
+
+    return _ANY.sub(lambda found: _COMMANDS[found[0]], _FIELD.sub(flag, text))

@@ -28,7 +28,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 _OVER = {JobState.COMPLETED, JobState.CANCELLED}
 _DAY = timedelta(days=1)
 """Default of the span of a listing."""
-_SPAN = {"--from": "--since (--from)", "--to": "--to"}
+_SPAN = {"--from": "--since (--from)", "--to": "--until (--to)"}
 """The flags that take a time, as messages name them."""
 
 

@@ -47,7 +47,8 @@ LOST_IN_EMULATOR = (
 class Session:
     """`output`: the form of results. `transport`: replaces the network in tests. `key`: of the
     context that selected the endpoint. `auth`: None selects it by the available credentials.
-    `quiet`: no warnings. `warned`: the warnings that were printed, each once per call.
+    `quiet`: no warnings. `warned`: the warnings that were printed, each once per call. `flags`: the
+    flags of this call by the field that each sets.
     """
 
     endpoint: str | None
@@ -59,6 +60,7 @@ class Session:
     auth: Auth | None = None
     quiet: bool = False
     warned: set[str] = field(default_factory=set[str], compare=False)
+    flags: dict[str, str] = field(default_factory=dict[str, str], compare=False)
 
     @property
     def for_programs(self) -> bool:
@@ -121,7 +123,7 @@ class Session:
         else:
             problem = escaped(error.problem, keep="\n")
             self.err.print(Text.assemble(("Error: ", "bold red"), problem))
-            remedy = in_words_of_the_command(error.remedy)
+            remedy = in_words_of_the_command(error.remedy, self.flags)
             for line in remedy.split("\n") if remedy else ():
                 self.err.print(Text("  " + escaped(line, keep="\t")))
 
@@ -129,7 +131,8 @@ class Session:
         """The local stack, or None if this call uses another endpoint.
 
         Raises:
-            CliError: The local stack has lost one of its processes, or its files cannot be trusted.
+            CliError: The local stack has lost a process that it needs to answer, or its files
+                cannot be trusted.
         """
         if self.endpoint and not is_local(self.endpoint):
             return None
@@ -144,9 +147,9 @@ class Session:
             raise
         if not info or (self.endpoint and not _same(self.endpoint, info.endpoint)):
             return None
-        if not info.alive:
+        if lost := info.lost():
             raise CliError(
-                f"The local stack of {root} has lost one of its processes.",
+                f"The local stack of {root} has lost one of its processes: {', '.join(lost)}.",
                 "Stop `nextfire up`, if it still runs, and start it again."
                 + (LOST_IN_EMULATOR if info.kind == "emulator" else ""),
             )

@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from nextfire.client.errors import ApiError
-from nextfire.domain.activity import RECENT, Activity, problems
+from nextfire.domain.activity import RECENT, Activity, not_running, problems
 from nextfire.domain.instants import MINUTE
 from nextfire.domain.run import RunState
 from nextfire_cli import render, session
@@ -29,7 +29,7 @@ def status(context: typer.Context) -> None:
     On the embedded stack: its processes, late and held due entries, queued and running runs, and
     the runs that died in the last 15 minutes. Of a deployed API: its health, running and waiting
     runs, and those that ended in the last 15 minutes; its watchers and queues have alarms and a
-    dashboard.
+    dashboard. Of the stack on the emulator: that, and its processes with their deaths.
 
     [bold]Examples[/]
       nextfire status
@@ -39,19 +39,19 @@ def status(context: typer.Context) -> None:
     found: Document = caller.client().get_health().document
     info = caller.stack()
     wrong: list[str] = []
+    runs: dict[str, bool] = {}
     if info is None:
         found |= {"endpoint": caller.endpoint}
     else:
-        found |= info.model_dump(mode="json", include=_STATUS)
+        found |= info.model_dump(mode="json", include=_STATUS) | {"parts": info.parts()}
+        runs = {name: part["pid"] is not None for name, part in found["parts"].items()}
     if info and info.kind == "embedded":
-        parts = found["parts"] = info.parts()
         activity = _activity(info.key_file.parent, info.account_id)
         found["activity"] = _document(activity)
-        wrong = [
-            *problems(activity, {name: part["pid"] is not None for name, part in parts.items()})
-        ]
+        wrong = [*problems(activity, runs)]
         found |= {"onTime": not wrong, "problems": wrong}
     else:
+        wrong = [*not_running(runs)]
         found |= _overview(caller) or _failures(caller)
     caller.show(found, render.health(found))
     if begins_at := found.get("activity", {}).get("beginsAt"):

@@ -12,8 +12,14 @@ from pydantic_core import ErrorDetails
 from functions.api.problems import ModelValidationError
 from functions.api.requests import JobId, body_example, read_as
 from nextfire.domain.definition import JobDefinition
-from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.errors import ConflictError, InvalidInputError, NextfireError
 from nextfire.domain.schedule import ScheduleType
+
+_TASK_ID = "It is the id of the job and names its script. For example `daily-report`."
+_ANOTHER_SCHEDULE = (
+    "taskId is the id of the job: for another schedule of the same script, give another taskId, and"
+    " the script as `target`."
+)
 
 
 class JobRequest(JobDefinition):
@@ -34,6 +40,14 @@ class JobRequest(JobDefinition):
         # Each field has been validated.
         values = {name: getattr(self, name) for name in JobDefinition.model_fields}
         return JobDefinition.model_construct(self.model_fields_set - {"job_id"}, **values)
+
+    def as_spelled(self, error: NextfireError) -> NextfireError:
+        """*error* of this job, with the names of fields that the caller used."""
+        if isinstance(error, InvalidInputError):
+            return error.about(self.spelt.get(error.field, error.field))
+        if type(error) is ConflictError and self.spelt:
+            return ConflictError(error.problem, f"{error.remedy} {_ANOTHER_SCHEDULE}")
+        return error
 
 
 class ShortJob(JobRequest):
@@ -82,7 +96,7 @@ def read_job(body: object) -> JobRequest:
             "taskId",
             body.get("taskId"),
             "required field is missing",
-            "It is the id of the job and names its script. For example `daily-report`.",
+            _TASK_ID,
         )
     return job
 
@@ -92,7 +106,9 @@ def _as_spelt(fault: ErrorDetails, has_target: bool) -> ErrorDetails:  # noqa: F
         return fault
     first, *rest = fault["loc"]
     if first == "target" and not has_target:
-        return {**fault, "loc": ("taskId",)}  # which is its handler
+        # which is its handler
+        named: ErrorDetails = {**fault, "loc": ("taskId",)}
+        return {**named, "ctx": {"remedy": _TASK_ID}} if fault["type"] == "missing" else named
     return {**fault, "loc": (ShortJob.spelt.get(str(first), first), *rest)}
 
 

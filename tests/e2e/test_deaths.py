@@ -19,6 +19,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from nextfire.client.folder import FOLDER
 from nextfire_cli.local import LocalStack, StackInfo
 from tests import crons
 from tests.e2e.conftest import ROOT
@@ -35,8 +36,10 @@ class Up:
     """`nextfire up --emulator`, as a process that a test can kill."""
 
     def __init__(self, folder: Path) -> None:
-        self.stack = LocalStack(ROOT, state=folder)
         self._folder = folder
+        self._state = folder / FOLDER
+        self._state.mkdir(mode=0o711)
+        self.stack = LocalStack(ROOT, state=self._state)
         self._log = folder / "up.log"
         self._said = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -46,7 +49,7 @@ class Up:
         self._said = len(self._log.read_text()) if self._log.exists() else 0
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.e2e.up", self._folder],
+                [sys.executable, "-m", "tests.e2e.up", self._state],
                 cwd=ROOT,
                 stdout=log,
                 stderr=log,
@@ -68,6 +71,19 @@ class Up:
         """The process *name*, as `nextfire status` shows it."""
         [found] = [each.pid for each in self.info.processes if each.name == name]
         return found
+
+    def status(self) -> str:
+        """What `nextfire status` prints in the folder of the stack."""
+        url = f"{self.info.endpoint}/v1/health"
+        until(lambda: httpx2.get(url, timeout=30).is_success, "an answer")
+        done = subprocess.run(
+            [Path(sys.executable).with_name("nextfire"), "status"],
+            cwd=self._folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return " ".join(f"{done.stdout} {done.stderr}".split())
 
     def functions(self, name: str) -> list[int]:
         """The processes that run the function *name*."""
@@ -115,7 +131,7 @@ def up() -> Iterator[Up]:
     up = Up(folder)
     yield up
     up.kill()
-    LocalStack(ROOT, state=folder).stop()
+    up.stack.stop()
     shutil.rmtree(folder)
 
 
@@ -132,6 +148,7 @@ def test_what_is_killed_is_reported_and_recovers_and_nothing_is_lost(up: Up) -> 
         os.kill(before, signal.SIGKILL)
         until(lambda name=name, before=before: up.pid(name) != before, f"{name} again")  # type: ignore[misc]
         assert f"{name}: killed by SIGKILL; it is started again" in up.said()
+        assert f"{name} pid {up.pid(name)}, died once, last killed by SIGKILL" in up.status()
     jobs += up.create()
     for watcher in up.functions("watcher"):
         os.kill(watcher, signal.SIGKILL)
@@ -140,6 +157,7 @@ def test_what_is_killed_is_reported_and_recovers_and_nothing_is_lost(up: Up) -> 
 
     late = up.create()
     up.kill()
+    assert "Not on time: up does not run." in up.status()
     said = up.start()
     assert "stopping the emulator of an earlier start, which saves its data" in said
     until(partial(up.succeeded, jobs + late), "the jobs of before", within=300)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
 import sysconfig
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,7 @@ import pytest
 
 from tests.e2e.conftest import Stack, processes_of
 from tests.e2e.test_path import Document, User, soon
+from tests.places import host_folder
 
 as_users_of_their_own = pytest.mark.skipif(
     os.geteuid() != 0, reason="scripts have dedicated users only if the executor is root"
@@ -311,14 +313,35 @@ def borrowed(user: User) -> Iterator[Document]:
     iam.delete_role_policy(**borrower)
 
 
+@pytest.fixture
+def site() -> Iterator[Path]:
+    """A folder with boto3 that scripts can read: the checkout may be below one that they may not
+    enter, such as /root.
+    """
+    folder, ours = host_folder("nextfire-site-"), Path(sysconfig.get_path("purelib"))
+    for package in ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "urllib3"):
+        shutil.copytree(ours / package, folder / package, ignore=_other_services)
+    shutil.copy(ours / "six.py", folder)
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def _other_services(folder: str, names: list[str]) -> set[str]:
+    """The models of services that the script does not call."""
+    if not folder.endswith("botocore/data"):
+        return set()
+    return {name for name in names if not name.endswith(".json")} - {"s3", "sts"}
+
+
 def _policy(*statements: Document) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": statements})
 
 
-def test_a_script_acts_in_its_pool_s_role(user: User, borrowed: Document) -> None:
+def test_a_script_acts_in_its_pool_s_role(user: User, borrowed: Document, site: Path) -> None:
     # No local pool has a role: the worker gets a dedicated queue, and the run is sent there.
     payload = {
-        "site": sysconfig.get_path("purelib"),
+        "site": str(site),
         "bucket": borrowed["bucket"],
         "forbidden": user.stack.info.scripts_bucket,
     }

@@ -20,6 +20,7 @@ _PERMISSIONS = {
     "packages": {"contents": "read"},
     "image": {"contents": "read", "packages": "write"},
     "publish": {"contents": "write", "id-token": "write", "attestations": "write"},
+    "pypi": {"id-token": "write"},
 }
 
 
@@ -93,6 +94,19 @@ def test_code_of_the_project_never_runs_where_a_release_can_be_written(
         assert not re.search(r"make|uv |\.ci|python", step.get("run", ""))
     assert set(release["jobs"]["publish"]["needs"]) == {"packages", "image"}
     assert release["jobs"]["packages"]["needs"] == release["jobs"]["image"]["needs"] == "check"
+
+
+def test_the_index_trusts_the_workflow_and_no_secret_is_stored(release: dict[str, Any]) -> None:
+    """Trusted publishing: the action exchanges the identity of the job for a token."""
+    job = release["jobs"]["pypi"]
+    download, only_packages, upload = job["steps"]
+
+    assert all("secrets." not in workflow.read_text() for workflow in WORKFLOWS)
+    assert (job["needs"], job["environment"]) == ("publish", "pypi")
+    assert download["with"] == {"name": "packages", "path": "dist"}
+    assert only_packages["run"] == "rm dist/*.cdx.json"  # the index takes wheels and sdists
+    assert upload["uses"].startswith("pypa/gh-action-pypi-publish@")
+    assert "with" not in upload
 
 
 def test_only_a_version_tag_releases(release: dict[str, Any]) -> None:

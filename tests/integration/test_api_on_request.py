@@ -273,7 +273,7 @@ class TestBackfill:
             (PAST | {"max": 11}, "max"),
             (PAST | {"max": 0}, "max"),
             (PAST | {"max": 1_001}, "max"),
-            (PAST | {"to": "2020-09-01T00:00:00Z"}, "max"),
+            (PAST | {"to": "2020-09-01T00:00:00Z"}, "from"),
             ({"from": PAST["to"], "to": PAST["from"]}, "from"),
             ({"from": "2126-05-01T00:00:00Z", "to": "2126-06-01T00:00:00Z"}, "from"),
             (PAST | {"from": "yesterday"}, "from"),

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from nextfire.domain.cancel_plan import CancelAction, CancelStep
-from nextfire.domain.errors import NotFoundError
+from nextfire.domain.edges import MAX_PARENTS
+from nextfire.domain.errors import ConflictError, NotFoundError
 from nextfire.domain.ids import RunKey, run_id
-from nextfire.domain.job import Job
+from nextfire.domain.job import MAX_CHILDREN, Job
 from nextfire.domain.run import RunState
+from nextfire.usecases import read_sequence
 from tests.builders import at
 from tests.fakes import Killed
 from tests.unit.test_sequences import after, chain, states
@@ -146,3 +148,23 @@ def test_a_cancel_that_dies_anywhere_is_completed_by_a_repetition() -> None:
             assert calls > 5
             return
     raise AssertionError("the cancel never finished")
+
+
+def test_a_fan_out_of_the_permitted_width_with_its_join_is_read_as_a_whole() -> None:
+    assert max(MAX_CHILDREN, MAX_PARENTS) + 2 < read_sequence.MAX_NODES
+
+
+def test_a_sequence_that_is_not_read_as_a_whole_is_not_changed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b, _ = chain(world, "a", "b", "c")
+    world.tick_at("12:00")
+    monkeypatch.setattr(read_sequence, "MAX_NODES", 3)
+
+    with pytest.raises(ConflictError, match="has 3 jobs or more"):
+        world.cancel_sequence.cancel(key(a), "wrong input")
+    with pytest.raises(ConflictError, match="has 3 jobs or more"):
+        world.sequences.plan(key(a), "b", downstream=True)
+
+    world.worker().work()
+    assert states(world, a, b) == [SUCCEEDED, SUCCEEDED]

@@ -730,8 +730,28 @@ def test_a_stack_that_lost_a_process_gets_no_request(
     result = call("status", NEXTFIRE_ENDPOINT=None)
 
     assert result.exit_code == 1
-    assert "lost one of its processes" in result.stderr
+    assert "lost one of its processes: ministack." in result.stderr
     assert not api.requests
+
+
+def test_a_stack_that_lost_a_worker_says_so_and_answers(
+    call: Call, api: Api, stack: dict[str, Any], up: Callable[[], None]
+) -> None:
+    dead = {"name": "worker-default-0", "pid": 99_999_999, "started": "another time"}
+    stack["processes"] = [*stack["processes"], dead]
+    stack["deaths"] = {"worker-default-0": {"count": 1, "last": "killed by SIGKILL"}}
+    base = "GET /_aws/execute-api/abc/$default/v1"
+    api.routes[f"{base}/health"] = {"status": "ok", "time": "2026-05-24T10:00:00Z"}
+    missing = {"title": "Not Found", "status": 404, "detail": ""}
+    api.routes[f"{base}/overview"] = httpx2.Response(404, json=missing)
+    api.routes[f"{base}/executions"] = {"items": []}
+    up()
+
+    result = call("status", NEXTFIRE_ENDPOINT=None)
+
+    assert result.exit_code == 1
+    assert "does not run, died once, last killed by SIGKILL" in result.stdout
+    assert "Not on time: worker-default-0 does not run." in result.stderr
 
 
 UPLOAD = "https://scripts.s3.eu-west-1.amazonaws.com/acme/default/x?X-Amz-Signature=secret"

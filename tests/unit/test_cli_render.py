@@ -369,4 +369,4 @@ def test_status_names_the_deaths_of_parts() -> None:
     found = {line.split()[0]: " ".join(line.split()[1:]) for line in lines}
     assert found["api"] == "pid 7"
     assert found["watcher"] == "pid 8, died 2 times, last killed by SIGKILL"
-    assert found["worker-default-0"] == "is being started, died once, last exited with code 3"
+    assert found["worker-default-0"] == "does not run, died once, last exited with code 3"

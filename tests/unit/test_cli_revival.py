@@ -16,7 +16,7 @@ import pytest
 
 from functions.embedded.restarts import MOST_DEATHS
 from nextfire.client.folder import write_private
-from nextfire_cli.local import LocalStack
+from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.emulator_notes import left_behind
 from nextfire_cli.local.processes import ProcessRecord, started
 from nextfire_cli.local.revival import Revival
@@ -36,9 +36,9 @@ def test_a_worker_that_died_is_started_again_after_a_growing_pause() -> None:
     [other] = revival.restarts([(record("worker-default-0"), None)], 11.0) or []
 
     assert (first.pool, first.number, first.pause) == ("my-pool", 1, 0.1)
-    assert first.why == "worker-my-pool-1: killed by SIGKILL"
-    assert (second.why, second.pause) == ("worker-my-pool-1: exited with code 3", 0.2)
-    assert (other.why, other.pause) == ("worker-default-0: ended", 0.1)
+    assert (first.cause, first.deaths) == ("killed by SIGKILL", 1)
+    assert (second.cause, second.deaths, second.pause) == ("exited with code 3", 2, 0.2)
+    assert (other.cause, other.deaths, other.pause) == ("ended", 1, 0.1)
 
 
 def test_the_stack_ends_with_its_emulator_or_with_a_worker_that_keeps_dying() -> None:
@@ -98,7 +98,17 @@ def test_a_revived_stack_is_described_with_its_new_process(
     assert found is not None
     assert [each.name for each in found.processes] == ["worker-default-1", "worker-default-0"]
     assert kept in found.processes
+    assert found.parts()["worker-default-0"] == {
+        "pid": spawned(found, "worker-default-0"),
+        "deaths": 1,
+        "lastDeath": "killed by SIGKILL",
+    }
+    assert found.parts()["worker-default-1"]["deaths"] == 0
     assert stack.casualties() == []
+
+
+def spawned(info: StackInfo, name: str) -> int:
+    return next(each.pid for each in info.processes if each.name == name)
 
 
 def test_a_start_after_the_emulator_died_says_so_once(

@@ -149,7 +149,6 @@ def test_the_search_for_a_day_that_never_comes_ends() -> None:
         ("* * * *", "4 fields", ""),
         ("", "0 fields", ""),
         ("@reboot", "not supported", "0 * * * *"),
-        ("@every 5m", "macro", "0 * * * *"),
         ("0 0 30 2 *", "never matches", "0 0 L 2 *"),
         ("0 0 31 2,4 *", "never matches", "0 0 L 2,4 *"),
         ("0 0 31 2 */2", "never matches", "0 0 L 2 */2"),

@@ -326,14 +326,17 @@ def test_a_job_with_nothing_left_is_completed_by_resuming(world: World) -> None:
     assert world.entries == []
 
 
-def test_a_last_run_that_was_sent_before_its_pause_completes_the_resumed_job(world: World) -> None:
+@pytest.mark.parametrize("resumed_at", ["11:59:59.5", "12:00:30"])
+def test_a_last_run_that_was_sent_before_its_pause_completes_the_resumed_job(
+    world: World, resumed_at: str
+) -> None:
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
     world.tick_at("12:00")
     # The clock of the API is behind the watcher's.
     world.manage.pause(job.key, "maintenance", now=at("11:59:59"))
     world.worker().work()
     world.at("12:00:30")
-    assert world.resume(job).state is JobState.ACTIVE
+    assert world.manage.resume(job.key, now=at(resumed_at)).state is JobState.ACTIVE
 
     settle(world)
 

@@ -178,15 +178,15 @@ def test_it_asks_for_as_many_as_there_are_free_slots_and_the_queue_gives(
 
 class Full(Queue):
     """Delivers as many messages as there are slots, each in its group. The first ends, and then one
-    more each time that the worker sleeps.
+    more each time that the worker sleeps, until *ends* have ended.
     """
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, ends: int) -> None:
         super().__init__(*map(str, range(slots)), slots=slots)
         self._may_end = {each: threading.Event() for each in self._messages}
         self._clock = self
         self.ends = {each: partial(self._end, each) for each in self._messages}
-        self.slept = 0
+        self.slept, self._ends = 0, ends
 
     def receive(self, most: int, **more: timedelta) -> list[SqsDelivery]:
         if self.asked:
@@ -205,6 +205,8 @@ class Full(Queue):
     def sleep(self, _: timedelta) -> None:
         assert self.pool is not None
         self.slept += 1
+        if self.slept >= self._ends:
+            return
         busy = self.pool._prune()  # noqa: SLF001
         self._may_end[str(self.slept)].set()
         until = time.monotonic() + 20
@@ -217,13 +219,20 @@ class Full(Queue):
         return DONE
 
 
-@pytest.mark.parametrize(("slots", "asked"), [(16, 4), (8, 2), (4, 1), (1, 1)])
-def test_after_all_slots_were_taken_it_asks_for_several_messages(slots: int, asked: int) -> None:
-    queue = Full(slots)
+@pytest.mark.parametrize(
+    ("slots", "ends", "asked"),
+    [(16, 16, 4), (8, 8, 2), (4, 4, 1), (1, 1, 1), (16, 1, 1), (16, 2, 2)],
+)
+def test_after_all_slots_were_taken_it_asks_for_several_messages(
+    slots: int, ends: int, asked: int
+) -> None:
+    queue = Full(slots, ends)
 
     queue.serve()
 
     assert queue.asked == [min(slots, 10), asked]
+    # It does not wait any longer once a pause has freed no further slot.
+    assert queue.slept == (ends if asked == ends < slots else asked - 1)
 
 
 @pytest.mark.parametrize("end", ["done", "stays"])

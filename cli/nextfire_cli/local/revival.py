@@ -7,21 +7,23 @@ from dataclasses import dataclass, field
 
 from functions.embedded.restarts import cause_of_death, pause_before_restart
 from nextfire_cli.local.processes import ProcessRecord
-
-_WORKER = "worker-"
+from nextfire_cli.local.stack_info import WORKER
 
 
 @dataclass(frozen=True)
 class Restart:
-    """The worker *name* is to be started again after *pause* seconds. *why*: in words."""
+    """The worker is to be started again after *pause* seconds. *cause*: of its death, in words;
+    *deaths*: how often it has died.
+    """
 
     record: ProcessRecord
     pause: float
-    why: str
+    cause: str
+    deaths: int
 
     @property
     def pool(self) -> str:
-        return self.record.name.removeprefix(_WORKER).rpartition("-")[0]
+        return self.record.name.removeprefix(WORKER).rpartition("-")[0]
 
     @property
     def number(self) -> int:
@@ -46,12 +48,12 @@ class Revival:
         """
         found: list[Restart] = []
         for record, status in dead:
-            if not record.name.startswith(_WORKER):
+            if not record.name.startswith(WORKER):
                 return None
             times = self.deaths.setdefault(record.name, [])
             times.append(now)
             if (pause := pause_before_restart(times)) is None:
                 return None
             cause = "ended" if status is None else cause_of_death(status)
-            found.append(Restart(record, pause, f"{record.name}: {cause}"))
+            found.append(Restart(record, pause, cause, len(times)))
         return found

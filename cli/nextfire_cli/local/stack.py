@@ -6,6 +6,7 @@ Errors:
 
 import contextlib
 import json
+import os
 import shutil
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -30,9 +31,10 @@ from nextfire_cli.local.processes import (
     ProcessRecord,
     interrupts_deferred,
     interrupts_raised,
+    started,
 )
 from nextfire_cli.local.revival import Revival
-from nextfire_cli.local.stack_info import StackInfo, parts
+from nextfire_cli.local.stack_info import Deaths, StackInfo, parts
 from nextfire_cli.local.stand_in import NAME as STAND_IN
 from nextfire_cli.local.stand_in import StandIn
 from nextfire_cli.local.state import (
@@ -201,12 +203,15 @@ class LocalStack:
         restarts = self._revival.restarts(dead, time.monotonic())
         if restarts is None:
             return False
+        deaths = dict(info.deaths)
         for each in restarts:
-            report(f"{each.why}; it is started again")
+            report(f"{each.record.name}: {each.cause}; it is started again")
+            deaths[each.record.name] = Deaths(count=each.deaths, last=each.cause)
             time.sleep(each.pause)
             self._processes.end([each.record], grace=timedelta())
             self._start_worker(each.pool, each.number, self._deployment.outputs())
-        alive = info.model_copy(update={"processes": self._processes.recorded()})
+        records = self._processes.recorded()
+        alive = info.model_copy(update={"processes": records, "deaths": deaths})
         self._publish(alive.model_dump_json(indent=2))
         return True
 
@@ -342,6 +347,7 @@ class LocalStack:
                 "secret_key": ROOT_KEY,
                 "key_file": self._key_file,
                 "processes": self._processes.recorded(),
+                "up": ProcessRecord(name="up", pid=os.getpid(), started=str(started(os.getpid()))),
                 **parts(outputs),
             }
         )

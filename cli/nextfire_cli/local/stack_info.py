@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from nextfire_cli.local.processes import ProcessRecord
+
+WORKER = "worker-"
+"""Beginning of the names of workers."""
 
 
 class _Info(BaseModel):
@@ -46,7 +49,18 @@ class PoolInfo(_Info):
     dlq_url: str
 
 
+<<<<<<< HEAD
 class StackInfo(LocalInfo):
+=======
+class Deaths(_Info):
+    """How often a process died since the start, and the last cause, as of `cause_of_death`."""
+
+    count: int
+    last: str
+
+
+class StackInfo(_Info):
+>>>>>>> main
     """A running local stack: endpoints, parts and credentials."""
 
     kind: Literal["emulator"] = "emulator"
@@ -69,7 +83,43 @@ class StackInfo(LocalInfo):
     """ARNs by `api`, `authorizer`, `watcher`, `auditor`, `executor-<pool>`, `worker-<pool>`."""
     processes: list[ProcessRecord]
     """MiniStack and the workers (`worker-<pool>-<number>`)."""
+    up: ProcessRecord | None = None
+    """The command that starts dead workers again."""
+    deaths: dict[str, Deaths] = {}
+    """By the name of the process."""
 
+<<<<<<< HEAD
+=======
+    @property
+    def alive(self) -> bool:
+        """Whether none of its processes has ended."""
+        return all(record.alive for record in self.processes)
+
+    def lost(self) -> list[str]:
+        """The processes without which the API does not answer, and that have ended."""
+        needed = (each for each in self.processes if not each.name.startswith(WORKER))
+        return [each.name for each in needed if not each.alive]
+
+    def parts(self) -> dict[str, dict[str, Any]]:
+        """Its processes as `EmbeddedInfo.parts` shows them. A death is counted when the process is
+        started again; until then, and if `up` itself is dead, `pid` is None.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        for record in [*([self.up] if self.up else []), *self.processes]:
+            died = self.deaths.get(record.name)
+            found[record.name] = {
+                "pid": record.pid if record.alive else None,
+                "deaths": died.count if died else 0,
+                "lastDeath": died.last if died else None,
+            }
+        return found
+
+    @property
+    def api_key(self) -> str:
+        """An API key with all permissions of the tenant."""
+        return self.key_file.read_text(encoding="ascii").strip()
+
+>>>>>>> main
 
 def parts(outputs: Mapping[str, str]) -> dict[str, object]:
     """The fields of `StackInfo` that follow from the *outputs* of the deployed stack."""

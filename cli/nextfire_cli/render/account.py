@@ -81,7 +81,6 @@ def health(document: Document) -> RenderableType:
             (f"Pool {name}", f"served by {pool['executor']}")
             for name, pool in document.get("pools", {}).items()
         ),
-        *((each["name"], f"pid {each['pid']}") for each in document.get("processes", [])),
         *((name, _part(part)) for name, part in document.get("parts", {}).items()),
     )
 
@@ -113,7 +112,7 @@ def _if(count: int, text: str) -> str:
 
 def _part(part: Document) -> str:
     """A part of the embedded stack."""
-    state = "is being started" if part["pid"] is None else f"pid {part['pid']}"
+    state = "does not run" if part["pid"] is None else f"pid {part['pid']}"
     if not part["deaths"]:
         return state
     times = "once" if part["deaths"] == 1 else f"{part['deaths']} times"

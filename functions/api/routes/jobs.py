@@ -35,7 +35,7 @@ from functions.api.services import now, services
 from nextfire.domain.definition import InstantText, JobDefinition
 from nextfire.domain.document import Document, with_unknown
 from nextfire.domain.edges import Which
-from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.errors import InvalidInputError, NextfireError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
 from nextfire.domain.keys import Scope
@@ -278,8 +278,8 @@ def _errors_as_spelled(request: JobRequest) -> Iterator[None]:
     """Name the fields in errors as the caller of *request* spelled them."""
     try:
         yield
-    except InvalidInputError as error:
-        raise error.about(request.spelt.get(error.field, error.field)) from error
+    except NextfireError as error:
+        raise request.as_spelled(error) from error
 
 
 def _key(job_id: str) -> JobKey:

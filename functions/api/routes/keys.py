@@ -51,12 +51,14 @@ Life = Annotated[int, Field(strict=True, ge=60, le=int(MAX_LIFE.total_seconds())
 
 
 class KeyRequest(Document):
-    """A new API key of your tenant. `name`: who or what uses it. `cidrs`: networks that it may be
+    """A new API key of your tenant. `cidrs`: networks that it may be
     used from. `labels`: labels that a job must have to be accessible. A key created with a
     restricted key has at least the same restrictions.
     """
 
-    name: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+    name: Annotated[str, Field(min_length=1, max_length=MAX_NAME)] = Field(
+        description="Who or what uses the key.", examples=["ci"]
+    )
     scopes: Annotated[list[Scope], Field(min_length=1, max_length=len(Scope))]
     expires_in_sec: Life = int(DEFAULT_LIFE.total_seconds())
     cidrs: Annotated[list[Annotated[str, Field(max_length=64)]], Field(max_length=MAX_CIDRS)] = (

@@ -151,9 +151,9 @@ def create_jobs(request: BatchBody) -> Response[str]:
     for number, each in enumerate(read):
         outcome: Job | Exception
         if isinstance(each, tuple):
-            outcome, request_of = next(done), each[1]
-            if isinstance(outcome, InvalidInputError):
-                outcome = outcome.about(request_of.spelt.get(outcome.field, outcome.field))
+            outcome = next(done)
+            if isinstance(outcome, NextfireError):
+                outcome = each[1].as_spelled(outcome)
         else:
             outcome = each
         results.append(_result(number, outcome))

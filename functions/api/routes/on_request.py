@@ -53,8 +53,14 @@ class BackfillRequest(Document):
     are more than `max`.
     """
 
-    from_: InstantText = Field(alias="from", description=UTC_NOTE)
-    to: InstantText = Field(description=UTC_NOTE)
+    from_: InstantText = Field(
+        alias="from",
+        description=f"Start of the range, inclusive. {UTC_NOTE}",
+        examples=["2026-05-01T00:00:00Z"],
+    )
+    to: InstantText = Field(
+        description=f"End of the range, exclusive. {UTC_NOTE}", examples=["2026-05-03T00:00:00Z"]
+    )
     max: Annotated[int, Field(strict=True, ge=1, le=MOST)] = MOST
     order: Order = Order.OLDEST_FIRST
     reason: Reason = None

@@ -50,13 +50,15 @@ HandlerName = Annotated[
 
 
 class UploadRequest(Document):
-    """A script to upload. `handler`: the name that jobs use (with `.zip` for an archive). `size`:
-    in bytes. `sha256`: digest in hexadecimal digits. `signature`: ed25519 in base64, stored with
-    the script for pools that trust signers.
+    """A script to upload. `size`: in bytes. `sha256`: digest in hexadecimal digits. `signature`:
+    ed25519 in base64, stored with the script for pools that trust signers.
     """
 
     pool: Annotated[str, Field(min_length=1, max_length=64)] = "default"
-    handler: HandlerName
+    handler: HandlerName = Field(
+        description="Name that jobs use for the script; with `.zip` for an archive.",
+        examples=["report"],
+    )
     size: Annotated[int, Field(strict=True, ge=1, le=MAX_SCRIPT_BYTES)]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     signature: Annotated[str, Field(pattern=rf"^{SIGNATURE.pattern}$")] | None = None

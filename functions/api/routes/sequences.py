@@ -36,13 +36,15 @@ from nextfire.usecases.read_sequence import MAX_NODES, read_sequence
 
 
 class RedriveChainRequest(Document):
-    """Redrive a sequence from the job `from` on. `downstream`: below it, also start executions
+    """Redrive a sequence from one of its jobs on. `downstream`: below it, also start executions
     again that are DEAD, or that an executor skipped. `definition`: `run` refuses with 409 if a job
     that starts again has changed what it does since its run started. `dryRun`: return the plan and
     change nothing.
     """
 
-    from_: Annotated[str, BeforeValidator(check_job_id), JOB_ID_SCHEMA] = Field(alias="from")
+    from_: Annotated[str, BeforeValidator(check_job_id), JOB_ID_SCHEMA] = Field(
+        alias="from", description="Id of the job to redrive from.", examples=["load"]
+    )
     downstream: StrictBool = False
     definition: Definition = Definition.CURRENT
     dry_run: StrictBool = False

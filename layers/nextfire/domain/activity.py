@@ -34,13 +34,16 @@ class Activity:
     failed: int
 
 
+def not_running(parts: Mapping[str, bool]) -> Iterator[str]:
+    """A problem for each of *parts* that does not run."""
+    yield from (f"{name} does not run" for name, runs in parts.items() if not runs)
+
+
 def problems(activity: Activity, parts: Mapping[str, bool]) -> Iterator[str]:
     """Why jobs do not run on time, in words; nothing if they do. *parts*: whether each process
     runs.
     """
-    for name, runs in parts.items():
-        if not runs:
-            yield f"{name} does not run"
+    yield from not_running(parts)
     if activity.late:
         yield (
             f"{activity.late} due runs were not dispatched, the oldest for"

@@ -77,6 +77,7 @@ _FIELDS = (_MINUTE, _HOUR, _DAY_OF_MONTH, _MONTH, _DAY_OF_WEEK)
 _ITEM = re.compile(
     r"(?P<start>\*|[a-z0-9]+)(?:-(?P<end>[a-z0-9]+))?(?:/(?P<step>[0-9]{1,4}))?", re.ASCII
 )
+_WORD = re.compile(r"[a-z]+", re.ASCII)
 _NTH = re.compile(r"(?P<day>[0-7]|[a-z]{3})#(?P<nth>[0-9]+)", re.ASCII)
 _LAST = re.compile(r"(?:l(?P<after>[0-7])|(?P<before>[0-7]|[a-z]{3})l)", re.ASCII)
 _DRAWN = re.compile(r"(?<![a-z])[hr](?![a-z])", re.ASCII)
@@ -113,13 +114,17 @@ class _Reader:
         if text.startswith("@"):
             if text == "@reboot":
                 raise self.refused("@reboot is not supported", "Choose a time.", MACROS["@hourly"])
+            if text not in MACROS and text.split()[0] in {"@every", "@once", "@at"}:
+                raise self.invalid("not a cron expression", instead(text.split(), EXAMPLE))
             if text not in MACROS:
                 known = ", ".join(MACROS)
                 raise self.refused("unknown macro", f"Use one of {known}.", MACROS["@hourly"])
             text = MACROS[text]
         self.fields = re.findall(r"[^ \t]+", text)
         if len(self.fields) != len(_FIELDS):
-            raise self.refused(f"has {len(self.fields)} fields", instead(self.fields))
+            count = len(self.fields)
+            problem = f"has {count} field{'s' * (count != 1)}"
+            raise self.invalid(problem, instead(self.fields, EXAMPLE))
         for field, part in zip(_FIELDS, self.fields, strict=True):
             for pattern, problem, remedy in _REASONS:
                 if pattern.search(part):
@@ -240,8 +245,12 @@ class _Reader:
                 "Name the weekday.",
                 self.with_item(field, item, "5L"),
             )
+        names = f" The names are {', '.join(field.names)}." if field.names else ""
+        abbreviated = _WORD.sub(lambda word: word[0][:3], item)
         return self.refused(
-            f"{item!r} is not valid in the {field.name} field", f"Use {field.forms}."
+            f"{item!r} is not valid in the {field.name} field",
+            f"Use {field.forms}.{names}",
+            self.with_item(field, item, abbreviated),
         )
 
     def with_item(self, field: _Field, item: str, other: str) -> str:
@@ -253,9 +262,10 @@ class _Reader:
     def refused(self, problem: str, remedy: str, example: str = "") -> InvalidInputError:
         if self.trial or not _works(example):
             example = EXAMPLE
-        return InvalidInputError(
-            "schedule", self.text, problem, f"{remedy} For example `{example}`."
-        )
+        return self.invalid(problem, f"{remedy} For example `{example}`.")
+
+    def invalid(self, problem: str, remedy: str) -> InvalidInputError:
+        return InvalidInputError("schedule", self.text, problem, remedy)
 
 
 def _listed(numbers: list[int], more: list[str] | None = None) -> str:

@@ -118,7 +118,7 @@ class WhenDocument(Document):
                 return texts
         if kind not in {ScheduleType.DATES, *UNTIMED} and _is_text(value, MAX_EXPRESSION):
             return value
-        problem, remedy = _form(kind)
+        problem, remedy = _form(kind, is_absent=value is None)
         details = {"problem": problem, "remedy": remedy}
         raise PydanticCustomError("schedule_form", "{problem}", details)
 
@@ -165,15 +165,17 @@ def _is_text(value: object, longest: int) -> TypeGuard[str]:
     return isinstance(value, str) and 1 <= len(value) <= longest
 
 
-def _form(kind: ScheduleType | None) -> tuple[str, str]:
+def _form(kind: ScheduleType | None, *, is_absent: bool) -> tuple[str, str]:
     """Return the problem of a `schedule` that does not fit its type, and the remedy."""
     if kind in UNTIMED:
         return f"jobs of type {kind} have no schedule", "Omit it, or in a PATCH set it to null."
-    if kind is ScheduleType.DATES:
+    if is_absent:
+        what = "required field is missing"
+    elif kind is ScheduleType.DATES:
         what = f"not a list of 1 to {MAX_DATES} texts, each an instant"
     else:
         what = f"not a text of 1 to {MAX_EXPRESSION} characters"
-    what = what if kind is None else f"{what}, as {kind} needs"
+    what = what if kind is None or is_absent else f"{what}, as {kind} needs"
     return what, f"For example `{EXAMPLES[kind or ScheduleType.CRON]}`."
 
 

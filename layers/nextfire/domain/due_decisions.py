@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 
 from nextfire.domain.due import BackfillEntry, DispatchEntry, DueEntry, FireEntry, ResumeEntry
 from nextfire.domain.ids import RunKey, run_id
-from nextfire.domain.instants import isoformat
+from nextfire.domain.instants import CLOCKS_DIFFER, isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.message import MAX_RANGES, ORDINARY, TIME_DISPATCH, SkippedRange
 from nextfire.domain.misfire import decide_misfire
@@ -281,7 +281,8 @@ def _of_version(
 
 
 def _is_of_pause(entry: FireEntry, owner: Job) -> bool:
-    return owner.resumed_at is not None and entry.occurs_at <= owner.resumed_at
+    """Whether the occurrence may have been sent before the job was paused and resumed."""
+    return owner.resumed_at is not None and entry.occurs_at <= owner.resumed_at + CLOCKS_DIFFER
 
 
 def inherit_held(entry: DueEntry, successor: FireEntry | None, now: datetime) -> FireEntry | None:

@@ -44,7 +44,7 @@ class Edge(Document):
     """An edge from a parent to the job that has it: `job` is the id of the parent."""
 
     job: Annotated[str, Field(pattern=f"^{JOB_ID.pattern}$")] = Field(
-        description="Id of the parent, a job of the same tenant."
+        description="Id of the parent, a job of the same tenant.", examples=["extract"]
     )
     which: Which = Field(
         default=Which.SAME,

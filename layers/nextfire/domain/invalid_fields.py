@@ -19,6 +19,8 @@ _MAX_ERRORS = 20
 _MAX_VALUE_CHARS = 120
 _MAY_BE_SECRET = frozenset({"auth", "headers", "sign", "tls"})
 """Members of `target.http` in which a secret may have been written instead of a reference."""
+_HTTP = ("target", "http")
+_REFERENCES = frozenset({"secret", "parameter"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ def invalid_fields(
     document, or of its part at *place*; provides the names of known fields.
     """
     found: dict[str, InvalidValue] = {}  # by its text
-    for fault in map(_of_member, _relevant(errors)):
+    for fault in map(_of_member, map(_without_tags, _relevant(errors))):
         field = ".".join(filter(None, [place, *map(str, fault["loc"])])) or "body"
         value = _ABSENT if _absent(fault) else _shown(fault["input"])
         if _is_secret(fault["loc"]) and value != _ABSENT:
@@ -81,6 +83,22 @@ def _relevant(faults: Sequence[ErrorDetails]) -> Iterator[ErrorDetails]:
             form = secret if "secret" in value else parameter
         if loc[3] == form:
             yield {**fault, "loc": (*loc[:3], *loc[4:])}
+
+
+def _without_tags(fault: ErrorDetails) -> ErrorDetails:
+    """*fault*; in `target.http`, without the names of the forms of `auth` and of references, which
+    pydantic adds to its place.
+    """
+    loc = fault["loc"]
+    if loc[:2] != _HTTP:
+        return fault
+    around = zip(("", *loc), loc, (*loc[1:], ""), strict=False)
+    kept = (
+        part
+        for before, part, after in around
+        if before != "auth" and not (part in _REFERENCES and after)
+    )
+    return {**fault, "loc": tuple(kept)}
 
 
 def _of_member(fault: ErrorDetails) -> ErrorDetails:

@@ -16,14 +16,18 @@ class SecretReference(Document):
     a secret that is a JSON object.
     """
 
-    secret: Annotated[str, Field(pattern=_REFERENCE, max_length=256)]
+    secret: Annotated[str, Field(pattern=_REFERENCE, max_length=256)] = Field(
+        description="Name of the secret, below the tenant's prefix.", examples=["billing/api-key"]
+    )
     key: Annotated[str, Field(min_length=1, max_length=256)] | None = None
 
 
 class ParameterReference(Document):
     """A parameter of the SSM Parameter Store, `/nextfire/pools/<pool>/<tenant>/<parameter>`."""
 
-    parameter: Annotated[str, Field(pattern=_REFERENCE, max_length=256)]
+    parameter: Annotated[str, Field(pattern=_REFERENCE, max_length=256)] = Field(
+        description="Name of the parameter, below the tenant's prefix.", examples=["billing/url"]
+    )
 
 
 Reference = SecretReference | ParameterReference

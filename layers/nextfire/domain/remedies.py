@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import get_args
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from nextfire.domain.policies import MAX_RETRY_DELAY_MS, MAX_WINDOW_SEC, RETRIED
@@ -22,7 +24,12 @@ _MISFIRE = 'misfire is an object, for example `{"policy": "RUN_ALL"}`.'
 _OVERLAP = 'overlap is a string, for example `"SKIP"`.'
 _WINDOW = f"Use 1 to {MAX_WINDOW_SEC} seconds, or omit it for no window. For example `3600`."
 _STATES = ", ".join(RETRIED)
+_AUTH = (
+    "Use a `type`: bearer, basic, apiKey, oauth2, sigv4 or oidc."
+    ' For example `{"type": "bearer", "token": {"secret": "NAME"}}`.'
+)
 _REMEDIES = {
+    "type": f"Use one of {', '.join(ScheduleType)}. For example `CRON`.",
     "misfire.relevancyWindowSec": _WINDOW,
     "misfire": _MISFIRE,
     "retryPolicy": (
@@ -55,6 +62,7 @@ _REMEDIES = {
         " letter or a digit. For example `report` or `report.zip`. A suffix `@sha256:DIGEST` with"
         " 64 hexadecimal digits pins the script to its bytes."
     ),
+    "target.http.auth": _AUTH,
     "sha256": "Use 64 lower-case hexadecimal digits, as `sha256sum FILE` prints them.",
     "signature": "Use an ed25519 signature, see `nextfire scripts push --sign`.",
     "size": "Use the size of the file in bytes, 1 to 10485760: executors accept no larger script.",
@@ -66,6 +74,8 @@ _REMEDIES = {
 }
 """Remedies by field, for fields that have one remedy for all errors."""
 _PROBLEMS = {
+    ("target.http.auth", "union_tag_not_found"): "`type` is missing",
+    ("target.http.auth", "union_tag_invalid"): "unknown `type`",
     ("target.handler", "string_pattern_mismatch"): "not the name of a script of the pool",
     ("target.script", "string_pattern_mismatch"): "not an s3:// URL",
     ("retryPolicy.retryOn.exitCodes", "too_short"): "an empty list",
@@ -117,17 +127,26 @@ def problem_text(fault: ErrorDetails) -> str:
     return ours or _IN_JSON.get(kind) or fault["msg"].removeprefix(_VALUE_ERROR)
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The remedy for an unknown *name*: the closest of *known*, if one is similar."""
+def closest(name: str, known: Mapping[str, str], similarity: float) -> str | None:
+    """The remedy for an unknown *name*: the closest of *known*, if its *similarity* is at least
+    this, from 0 to 1. *known*: names by how they are compared with *name*.
+    """
     from difflib import get_close_matches  # noqa: PLC0415 — slow to import, seldom needed
 
+    like = get_close_matches(name, known, 1, similarity)
+    return f"Did you mean `{known[like[0]]}`?" if like else None
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The remedy for an unknown *name*: the closest of *known*, if one is similar."""
     spelled = {each.lower(): each for each in known}
-    like = get_close_matches(name.lower().replace("_", ""), spelled, 1, _MIN_SIMILARITY)
-    return f"Did you mean `{spelled[like[0]]}`?" if like else None
+    return closest(name.lower().replace("_", ""), spelled, _MIN_SIMILARITY)
 
 
-def _known(model: type[BaseModel] | None, path: Sequence[int | str]) -> Iterator[str]:
-    """The names of the fields of an object at *path* in a document of *model*."""
+def _fields(
+    model: type[BaseModel] | None, path: Sequence[int | str]
+) -> Iterator[tuple[str, FieldInfo]]:
+    """The fields of an object at *path* in a document of *model*, with their names."""
     models = [model] if model else []
     for part in path:
         fields = [
@@ -140,7 +159,17 @@ def _known(model: type[BaseModel] | None, path: Sequence[int | str]) -> Iterator
         if fields:
             models = [inner for field in fields for inner in _models(field.annotation)]
     for each in models:
-        yield from (field.alias or name for name, field in each.model_fields.items())
+        yield from ((field.alias or name, field) for name, field in each.model_fields.items())
+
+
+def _purpose(model: type[BaseModel] | None, path: Sequence[int | str]) -> str:
+    """The description and an example of the field at *path*, from its declaration."""
+    for name, field in _fields(model, path[:-1]):
+        if name == path[-1] and field.description and field.examples:
+            example = field.examples[0]
+            shown = example if isinstance(example, str) else json.dumps(example)
+            return f"{field.description} For example `{shown}`."
+    return "Add this field."
 
 
 def _models(annotation: object) -> Iterator[type[BaseModel]]:
@@ -156,9 +185,10 @@ def remedy_for(fault: ErrorDetails, model: type[BaseModel] | None) -> str:
     if kind == "extra_forbidden" and field in _ELSEWHERE:
         return _ELSEWHERE[field]
     if kind == "extra_forbidden":
-        like = nearest(str(fault["loc"][-1]), _known(model, fault["loc"][:-1]))
+        known = (name for name, _ in _fields(model, fault["loc"][:-1]))
+        like = nearest(str(fault["loc"][-1]), known)
         return like or "Omit this field, or check its spelling in the documentation."
-    if (remedy := _REMEDIES.get(_INDEX.sub("", field))) and kind not in {"missing", "enum"}:
+    if (remedy := _REMEDIES.get(_INDEX.sub("", field))) and kind != "enum":
         return remedy
     if fault["loc"][:2] == ENV and kind != "extra_forbidden":
         if fault["loc"][-1] == "[key]":
@@ -172,10 +202,9 @@ def remedy_for(fault: ErrorDetails, model: type[BaseModel] | None) -> str:
         return like or f"Use one of these values. For example `{allowed[0]}`."
     if (bound := context.get("ge", context.get("le"))) is not None:
         return f"For example `{bound}`."
-    if kind == "missing" and field == "type":
-        return f"Add one of {', '.join(ScheduleType)}. For example `CRON`."
+    if kind == "missing":
+        return _purpose(model, fault["loc"])
     remedies = {
-        "missing": "Add this field.",
         "int_parsing": _WHOLE_NUMBER,
         "int_type": _WHOLE_NUMBER,
         "int_from_float": _WHOLE_NUMBER,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -47,11 +48,21 @@ def critical_path(nodes: Mapping[str, RunNode]) -> frozenset[str]:
 
 def in_order(nodes: Mapping[str, RunNode]) -> list[str]:
     """Return the job ids of *nodes*: each after its parents, otherwise by id."""
-    left, done = sorted(nodes), list[str]()
-    while left:
-        ready = [name for name in left if not {*nodes[name].parents} & {*left}]
-        done += ready or left  # a cycle cannot be stored, but two changes can race
-        left = [name for name in left if name not in {*done}]
+    waits_for = {name: {*node.parents} & nodes.keys() for name, node in nodes.items()}
+    children: dict[str, list[str]] = defaultdict(list)
+    for name, parents in waits_for.items():
+        for parent in parents:
+            children[parent].append(name)
+    ready, done = sorted(name for name, parents in waits_for.items() if not parents), list[str]()
+    while waits_for:
+        ready = ready or sorted(waits_for)  # a cycle: two changes that race can store one
+        done += ready
+        following = {child for name in ready for child in children[name]}
+        for name in ready:
+            del waits_for[name]
+            for child in children[name]:
+                waits_for.get(child, set()).discard(name)
+        ready = sorted(name for name in following if waits_for.get(name) == set())
     return done
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
@@ -20,6 +21,7 @@ _DURATION = re.compile(
 _INSTANT = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII
 )
+_MONTHS = 12
 
 
 @lru_cache(maxsize=1024)
@@ -47,9 +49,7 @@ def parse_duration(text: str, field: str) -> timedelta:
     return duration
 
 
-def read_instant(
-    text: str, timezone: str, field: str, *, whose: str = "of the timezone"
-) -> datetime:
+def read_instant(text: str, timezone: str, field: str, *, whose: str = "in `timezone`") -> datetime:
     """Parse an ISO 8601 instant; returns it in UTC. Without an offset, *text* is a wall-clock time
     in *timezone*; if that time occurs twice, the first one. *whose*: describes the zone in errors.
 
@@ -62,7 +62,19 @@ def read_instant(
     return first_at(named, timezone)
 
 
-def instant_or_wall_time(text: str, field: str, whose: str = "of the timezone") -> datetime:
+def _not_on_the_calendar(text: str) -> tuple[str, str]:
+    """The problem of the date or time *text*, which has the form of one, and the remedy."""
+    year, month, day = int(text[:4]), int(text[5:7]), int(text[8:10])
+    if 1 <= month <= _MONTHS and FIRST.year < year < HORIZON.year:
+        days = monthrange(year, month)[1]
+        if day > days:
+            problem = f"this date does not exist: {text[:7]} has {days} days"
+            return problem, f"For example `{text[:8]}{days}`."
+    remedy = "Months are 01 to 12, hours and offsets 00 to 23, minutes and seconds 00 to 59."
+    return "this date or time does not exist", f"{remedy} For example `2030-05-24T10:00:00Z`."
+
+
+def instant_or_wall_time(text: str, field: str, whose: str = "in `timezone`") -> datetime:
     """*text* as an instant in UTC, or naive if it has no offset; rounded down to milliseconds."""
     has_form = _INSTANT.fullmatch(text)
     try:
@@ -70,12 +82,11 @@ def instant_or_wall_time(text: str, field: str, whose: str = "of the timezone") 
             raise ValueError("another form")
         at = datetime.fromisoformat(text)
     except ValueError as error:
-        raise InvalidInputError(
-            field,
-            text,
-            "not an ISO 8601 instant" + (": no such date or time" if has_form else ""),
-            f"Without an offset it is {whose}. For example `2030-05-24T10:00:00Z`.",
-        ) from error
+        problem = "not an ISO 8601 instant"
+        remedy = f"Without an offset it is {whose}. For example `2030-05-24T10:00:00Z`."
+        if has_form:
+            problem, remedy = _not_on_the_calendar(text)
+        raise InvalidInputError(field, text, problem, remedy) from error
     # One day of margin at both ends, so that zone offsets stay in range.
     room = timedelta(days=1)
     earliest, end = FIRST + room, HORIZON - room

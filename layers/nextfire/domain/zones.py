@@ -23,6 +23,11 @@ HORIZON = datetime(2100, 1, 1, tzinfo=UTC)
 
 _RELEASE = str(import_module("tzdata").IANA_VERSION)  # the package has no types
 _NAME = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}")
+_OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(0?[0-9]|1[0-4])(?::?00)?")
+_ABBREVIATION = re.compile(r"[A-Z]{3,4}|[a-z]{3,4}")
+_MIN_SIMILARITY = 0.8
+"""Of a name that is suggested. Names of zones are like each other: `Asia/Bangalore` is like
+`Asia/Singapore`."""
 _LOOK = timedelta(days=3)  # since 1970 no zone has had two changes within a week
 _SECOND = timedelta(seconds=1)
 _MOMENT = timedelta(milliseconds=1)
@@ -85,11 +90,29 @@ def zone(name: str) -> ZoneInfo:
         file = resources.files("tzdata").joinpath("zoneinfo", *name.split("/"))
         with file.open("rb") as data:
             return ZoneInfo.from_file(data, key=name)
-    from nextfire.domain.remedies import nearest  # noqa: PLC0415 — only for an error
+    raise InvalidInputError("timezone", name, "time zone not found", _remedy(name))
 
-    like = nearest(name, _names())
-    remedy = like or "Use an IANA name. For example `Europe/Berlin`."
-    raise InvalidInputError("timezone", name, "time zone not found", remedy)
+
+def _remedy(name: str) -> str:
+    """The remedy for *name*, which is not the name of a zone."""
+    from nextfire.domain.remedies import closest  # noqa: PLC0415 — only for an error
+
+    known: dict[str, str] = {}  # by the whole name, and by its city
+    for each in sorted(_names()):  # of a city with several names, the last one: US, not Canada
+        known[_plain(each.rpartition("/")[2])] = each
+    known |= {_plain(each): each for each in _names()}
+    plain = _plain(name)
+    if (by := _OFFSET.fullmatch(plain.upper())) is not None:
+        fixed = f"Etc/GMT{'-' if by[1] == '+' else '+'}{int(by[2])}"
+        return f"The name of a fixed offset has the opposite sign. For example `{fixed}`."
+    if plain not in known and _ABBREVIATION.fullmatch(name):
+        return "Abbreviations are ambiguous: use an IANA name. For example `Europe/Berlin`."
+    like = closest(plain, known, _MIN_SIMILARITY)
+    return like or "Use an IANA name. For example `Europe/Berlin`."
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace(" ", "")
 
 
 @lru_cache(maxsize=1)

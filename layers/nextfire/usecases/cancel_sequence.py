@@ -13,7 +13,7 @@ from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run
 from nextfire.usecases.find_run import FindRun
 from nextfire.usecases.manage_runs import CANCELLED
-from nextfire.usecases.read_sequence import read_sequence
+from nextfire.usecases.read_sequence import read_whole_sequence
 
 
 class CancelSequence:
@@ -41,8 +41,9 @@ class CancelSequence:
         Raises:
             NotFoundError: The job of *key* does not exist, or it has another uid; or no job of the
                 sequence has a run at that logical time, and none is due.
+            ConflictError: The sequence has too many jobs.
         """
-        nodes = read_sequence(self._jobs, self._runs, key)
+        nodes = read_whole_sequence(self._jobs, self._runs, key)
         if all(node.run is None for node in nodes):
             self._find.find(key)
         return plan_cancel(nodes, key.job.job_id)
@@ -52,7 +53,7 @@ class CancelSequence:
         record, so the end of a parent starts none of them. If the call ends in between, repeat it.
 
         Raises:
-            NotFoundError: As `plan`.
+            NotFoundError, ConflictError: As `plan`.
         """
         steps, because = self.plan(key), reason or CANCELLED
         chosen = [step.node for step in steps if step.action is CancelAction.CANCEL]

@@ -154,18 +154,15 @@ class ManageBackfills:
             )
         found = stretch(schedule, first, until, at_most=_NO_LIMIT)
         if found.count > wanted.at_most:
-            raise InvalidInputError(
-                "max",
-                wanted.at_most,
+            there_are = (
                 f"from {isoformat(first)} to {isoformat(found.last)} there are {found.count}"
-                " occurrences",
-                "Narrow `from` and `to`"
-                + (
-                    f", or raise `max`, to {MOST} at most."
-                    if wanted.at_most < MOST
-                    else f": a backfill runs {MOST} at most."
-                ),
+                " occurrences"
             )
+            if wanted.at_most < MOST:
+                remedy = f"Narrow `from` and `to`, or raise `max`, to {MOST} at most."
+                raise InvalidInputError("max", wanted.at_most, there_are, remedy)
+            remedy = f"Narrow `from` and `to`: a backfill runs {MOST} at most."
+            raise InvalidInputError("from", isoformat(wanted.first), there_are, remedy)
         return first, found.last, found.count
 
     def _until(self, job: Job, wanted: BackfillRange, now: datetime) -> datetime:

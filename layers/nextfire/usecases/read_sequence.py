@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from nextfire.domain.edges import Which
-from nextfire.domain.errors import NotFoundError
+from nextfire.domain.errors import ConflictError, NotFoundError
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.job_versions import has_occurrence, version_at
@@ -16,8 +16,24 @@ from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run_graph import RunNode, critical_path, in_order
 
-MAX_NODES = 1_000
+MAX_NODES = 2_000
 """Maximum number of jobs of a sequence that are read."""
+
+
+def read_whole_sequence(jobs: JobStore, runs: RunStore, key: RunKey) -> list[RunNode]:
+    """As `read_sequence`, for changes, which must not leave runs out.
+
+    Raises:
+        NotFoundError: As for `read_sequence`.
+        ConflictError: The sequence has `MAX_NODES` jobs or more.
+    """
+    nodes = read_sequence(jobs, runs, key)
+    if len(nodes) >= MAX_NODES:
+        raise ConflictError(
+            f"The sequence has {MAX_NODES:,} jobs or more",
+            "Cancel or redrive its runs one by one.",
+        )
+    return nodes
 
 
 def read_sequence(jobs: JobStore, runs: RunStore, key: RunKey) -> list[RunNode]:
@@ -59,14 +75,15 @@ def _parents(job: Job) -> list[str]:
 def _connected(jobs: JobStore, first: Job, at: datetime) -> dict[str, Job]:
     """The jobs connected to *first* by edges that have runs at *at*, by id."""
     found = {first.key.job_id: first}
-    level = [first]
+    level, above = [first], set[str]()
     while level:
+        above |= {parent for job in level for parent in _parents(job)}
         near = {name for job in level for name in _neighbours(job)} - found.keys()
         near = {*sorted(near)[: MAX_NODES - len(found)]}
         level = [
             job
             for job in _read(jobs, first.key.tenant, near)
-            if _is_edge(job, found) and _runs_at(job, at)
+            if _is_connected(job, found, above) and _runs_at(job, at)
         ]
         found |= {job.key.job_id: job for job in level}
     return found
@@ -84,11 +101,11 @@ def _runs_at(job: Job, at: datetime) -> bool:
     return owner is not None and has_occurrence(owner, at) is not False
 
 
-def _is_edge(job: Job, found: dict[str, Job]) -> bool:
-    """Whether *job* is connected to one of *found*: not if it only had an edge once."""
-    name = job.key.job_id
-    above = any(parent in found for parent in _parents(job))
-    return above or any(name in _parents(other) for other in found.values())
+def _is_connected(job: Job, found: Collection[str], above: Collection[str]) -> bool:
+    """Whether *job* is connected to one of *found*, whose parents are *above*: not if it only had
+    an edge once.
+    """
+    return job.key.job_id in above or any(parent in found for parent in _parents(job))
 
 
 def _read(jobs: JobStore, tenant: str, names: Collection[str]) -> list[Job]:

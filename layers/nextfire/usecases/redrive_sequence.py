@@ -23,7 +23,7 @@ from nextfire.domain.redrive_plan import (
 from nextfire.domain.run import Run
 from nextfire.usecases.manage_runs import REDRIVEN
 from nextfire.usecases.next_dispatch import next_dispatch
-from nextfire.usecases.read_sequence import read_sequence
+from nextfire.usecases.read_sequence import read_whole_sequence
 from nextfire.usecases.request_runs import pool_of
 
 
@@ -59,9 +59,10 @@ class RedriveSequence:
         Raises:
             NotFoundError: The job of *key* does not exist, or it has another uid.
             InvalidInputError: *link* is not a job of the sequence of *key*.
-            ConflictError: *definition* is RUN, and a job has changed; see `check_definitions`.
+            ConflictError: *definition* is RUN, and a job has changed, see `check_definitions`; or
+                the sequence has too many jobs.
         """
-        nodes = read_sequence(self._jobs, self._runs, key)
+        nodes = read_whole_sequence(self._jobs, self._runs, key)
         steps = plan_redrive(nodes, link, downstream=downstream)
         if definition is Definition.RUN:
             check_definitions(steps)

@@ -23,9 +23,10 @@ _RECEIVE_AT_MOST = 10
 _RETRY_AFTER = timedelta(seconds=1)
 _SLOT_WAIT = timedelta(seconds=1)
 """Time between two updates of the task's protection while all slots are taken."""
-_GATHERS_FOR, _GATHERS_EVERY = timedelta(milliseconds=50), timedelta(milliseconds=5)
+_GATHERS_FOR, _GATHERS_EVERY = timedelta(milliseconds=60), timedelta(milliseconds=15)
 _GATHERED_SHARE = 4
-"""After all slots were taken, the worker waits until one in four is free, up to 50 ms."""
+"""After all slots were taken, the worker waits until one in four is free, up to 60 ms, as long as
+one more becomes free every 15 ms."""
 _CLOCK_TOLERANCE = timedelta(seconds=5)
 _CLOCK_CHECK_SECONDS = 300.0
 """Seconds between two checks of this machine's clock; while it is off, `_RETRY_AFTER`."""
@@ -137,11 +138,13 @@ class ServePool(Generic[D]):
         """Wait a moment for more free slots, if one is free: a receive of several messages costs as
         much as a receive of one.
         """
-        size = self._threads.size
-        enough = size - max(size // _GATHERED_SHARE, 1)
+        before = self._threads.size
+        enough = before - max(before // _GATHERED_SHARE, 1)
         for _ in range(_GATHERS_FOR // _GATHERS_EVERY):
-            if self._stopping or not enough < self._prune() < size:
+            busy = self._prune()
+            if self._stopping or not enough < busy < before:
                 return
+            before = busy
             self._clock.sleep(_GATHERS_EVERY)
 
     def _carry_out(self, group: list[D]) -> list[D]:

@@ -12,13 +12,16 @@ from nextfire.domain.document import Document
 class AwsCall(Document):
     """A call of an AWS API with the job role of the pool.
 
-    `service`: the SDK's name, such as `stepfunctions`. `action`: the operation, such as
-    `StartExecution`. `input`: its parameters, a template; see `nextfire.targets.template`.
+    `input`: the parameters of the operation, a template; see `nextfire.targets.template`.
     `region`: None: the region of the stack.
     """
 
-    service: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,63}$")]
-    action: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]{0,127}$")]
+    service: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,63}$")] = Field(
+        description="Service, by the name of the SDK.", examples=["stepfunctions"]
+    )
+    action: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]{0,127}$")] = Field(
+        description="Operation of the service.", examples=["StartExecution"]
+    )
     input: dict[str, JsonValue] = Field(default_factory=dict)
     region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$", max_length=32)] | None = (
         None

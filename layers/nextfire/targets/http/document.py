@@ -85,23 +85,31 @@ class BearerAuth(Document):
     """`Authorization: Bearer TOKEN`."""
 
     type: Literal["bearer"]
-    token: Reference
+    token: Reference = Field(description="The token.", examples=[{"secret": "billing/api-key"}])
 
 
 class BasicAuth(Document):
     """`Authorization: Basic …`."""
 
     type: Literal["basic"]
-    username: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^:\x00-\x1f]+$")]
-    password: Reference
+    username: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^:\x00-\x1f]+$")] = (
+        Field(description="Name of the user.", examples=["nextfire"])
+    )
+    password: Reference = Field(
+        description="Password of the user.", examples=[{"secret": "billing/api-key"}]
+    )
 
 
 class ApiKeyAuth(Document):
     """A header with a secret value."""
 
     type: Literal["apiKey"]
-    header: Annotated[str, Field(min_length=1, max_length=128)]
-    value: Reference
+    header: Annotated[str, Field(min_length=1, max_length=128)] = Field(
+        description="Name of the header.", examples=["X-Api-Key"]
+    )
+    value: Reference = Field(
+        description="Value of the header.", examples=[{"secret": "billing/api-key"}]
+    )
 
     @field_validator("header")
     @classmethod
@@ -114,9 +122,15 @@ class OAuth2Auth(Document):
     """A token of the OAuth 2.0 client credentials grant (RFC 6749, section 4.4)."""
 
     type: Literal["oauth2"]
-    token_url: Annotated[str, Field(min_length=1, max_length=MAX_URL)]
-    client_id: Annotated[str, Field(min_length=1, max_length=256)]
-    client_secret: Reference
+    token_url: Annotated[str, Field(min_length=1, max_length=MAX_URL)] = Field(
+        description="URL of the token endpoint.", examples=["https://auth.example.com/token"]
+    )
+    client_id: Annotated[str, Field(min_length=1, max_length=256)] = Field(
+        description="Id of the client.", examples=["nextfire"]
+    )
+    client_secret: Reference = Field(
+        description="Secret of the client.", examples=[{"secret": "billing/api-key"}]
+    )
     scope: Annotated[str, Field(max_length=1024)] | None = None
     audience: Annotated[str, Field(max_length=1024)] | None = None
 
@@ -125,8 +139,12 @@ class SigV4Auth(Document):
     """An AWS signature (SigV4) with the job role of the pool."""
 
     type: Literal["sigv4"]
-    service: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,64}$")]
-    region: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,32}$")]
+    service: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,64}$")] = Field(
+        description="Name of the service to sign for.", examples=["execute-api"]
+    )
+    region: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,32}$")] = Field(
+        description="Region of the service.", examples=["eu-west-1"]
+    )
 
     @field_validator("service")
     @classmethod
@@ -144,7 +162,10 @@ class OidcAuth(Document):
     """A web identity token that AWS issues for the job role of the pool, as a bearer token."""
 
     type: Literal["oidc"]
-    audience: Annotated[str, Field(min_length=1, max_length=1000)]
+    audience: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
+        description="Who the token is for, as the receiver checks it.",
+        examples=["https://api.example.com"],
+    )
 
 
 Auth = Annotated[
@@ -183,7 +204,8 @@ class HttpCall(Document):
     """
 
     url: Annotated[str, Field(min_length=1, max_length=MAX_URL)] = Field(
-        description="URL to call: https, and a public address unless the pool opens others."
+        description="URL to call: https, and a public address unless the pool opens others.",
+        examples=["https://api.example.com/hook"],
     )
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"] = "POST"
     headers: Annotated[dict[str, str], Field(max_length=MAX_HEADERS)] = Field(default_factory=dict)

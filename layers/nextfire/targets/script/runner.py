@@ -13,7 +13,7 @@ from nextfire.domain.errors import InvalidInputError, NotFoundError, Unavailable
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
-from nextfire.domain.last_line import last_line
+from nextfire.domain.last_line import explained, last_line
 from nextfire.domain.masking import Masker
 from nextfire.domain.message import MAX_RECORDED_REASON
 from nextfire.domain.ports.access import JobRole, Secrets
@@ -165,7 +165,7 @@ def _result(ended: ScriptExit, timeout: timedelta, supervisor: RunControl) -> Re
     elif ended.exit_code is not None and ended.exit_code < 0:
         outcome, reason = AttemptOutcome.FAILED, f"killed by signal {-ended.exit_code}"
     else:
-        said = last_line(ended.stderr)
+        said = explained(last_line(ended.stderr))
         reason = f"exit code {ended.exit_code}{': ' if said else ''}{said}"
         outcome = AttemptOutcome.FAILED
     return Result(outcome, reason, ended.exit_code, ended.stdout, ended.stderr, permanent)
