@@ -66,23 +66,10 @@ class EmbeddedInfo(LocalInfo):
     processes: list[ProcessRecord]
     """The supervisor of the parts."""
 
-<<<<<<< HEAD
-=======
-    @property
-    def alive(self) -> bool:
-        """Whether the supervisor runs."""
-        return all(record.alive for record in self.processes)
-
-    @property
-    def api_key(self) -> str:
-        """An API key with all permissions of the tenant."""
-        return self.key_file.read_text(encoding="ascii").strip()
-
     def lost(self) -> list[str]:
         """The processes without which the API does not answer, and that have ended."""
         return [record.name for record in self.processes if not record.alive]
 
->>>>>>> main
     def parts(self) -> dict[str, Any]:
         """The parts by name: `pid` (None: being restarted), `deaths` since the start, and
         `lastDeath` in words.

@@ -49,9 +49,6 @@ class PoolInfo(_Info):
     dlq_url: str
 
 
-<<<<<<< HEAD
-class StackInfo(LocalInfo):
-=======
 class Deaths(_Info):
     """How often a process died since the start, and the last cause, as of `cause_of_death`."""
 
@@ -59,8 +56,7 @@ class Deaths(_Info):
     last: str
 
 
-class StackInfo(_Info):
->>>>>>> main
+class StackInfo(LocalInfo):
     """A running local stack: endpoints, parts and credentials."""
 
     kind: Literal["emulator"] = "emulator"
@@ -88,13 +84,6 @@ class StackInfo(_Info):
     deaths: dict[str, Deaths] = {}
     """By the name of the process."""
 
-<<<<<<< HEAD
-=======
-    @property
-    def alive(self) -> bool:
-        """Whether none of its processes has ended."""
-        return all(record.alive for record in self.processes)
-
     def lost(self) -> list[str]:
         """The processes without which the API does not answer, and that have ended."""
         needed = (each for each in self.processes if not each.name.startswith(WORKER))
@@ -114,12 +103,6 @@ class StackInfo(_Info):
             }
         return found
 
-    @property
-    def api_key(self) -> str:
-        """An API key with all permissions of the tenant."""
-        return self.key_file.read_text(encoding="ascii").strip()
-
->>>>>>> main
 
 def parts(outputs: Mapping[str, str]) -> dict[str, object]:
     """The fields of `StackInfo` that follow from the *outputs* of the deployed stack."""
