@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from benchmarks.figures import item_bytes, percentile, read_units
-from benchmarks.harness import SimulatedClock
 from benchmarks.report import Result, progress
+from benchmarks.simulated import SimulatedClock
 from nextfire.adapters.dynamodb.overview_store import DynamoDbSegmentStore
 from nextfire.adapters.dynamodb.run_items import encode_run
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
@@ -34,7 +34,7 @@ from nextfire.adapters.sqlite.run_reads import stored_item
 from nextfire.adapters.sqlite.table import RUNS
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import to_ms
-from nextfire.domain.overview import Seen, step_of
+from nextfire.domain.overview import DeliveredStep, step_of
 from nextfire.domain.ports.overview import RunOverview, StepFilter
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.project_runs import ProjectRuns
@@ -94,7 +94,7 @@ class _History:
     def number(self, key: RunKey) -> int:
         return round((key.scheduled_at - _BASE).total_seconds() * self.rate)
 
-    def batches(self) -> Iterator[tuple[datetime, list[Seen]]]:
+    def batches(self) -> Iterator[tuple[datetime, list[DeliveredStep]]]:
         """What the stream delivers: the instant, and the records."""
         waiting: list[tuple[datetime, int, Run]] = []  # ends
         number, now = 0, _BASE
@@ -116,7 +116,7 @@ class _History:
             del waiting[:past]
             found.sort(key=lambda each: each[0])
             seen = [
-                Seen(_TENANT, step_of(run), f"{number:08d}{place:06d}", to_ms(at))
+                DeliveredStep(_TENANT, step_of(run), f"{number:08d}{place:06d}", to_ms(at))
                 for place, (at, run) in enumerate(found)
             ]
             for start in range(0, len(seen), _BATCH):

@@ -17,9 +17,9 @@ from typing import Any
 import httpx2
 
 from benchmarks.figures import percentile
-from benchmarks.harness import ROOT, Stack
-from benchmarks.harness import stack as running_stack
 from benchmarks.report import Result, progress, tell
+from benchmarks.stack import ROOT, Stack
+from benchmarks.stack import stack as running_stack
 from nextfire_cli.local.cdk import inherited_environment
 
 PROCESSES = 15

@@ -18,10 +18,10 @@ from typing import Any
 import httpx2
 
 from benchmarks.embedded import state_folder
-from benchmarks.harness import Child, Stack, wait_until
-from benchmarks.harness import stack as running_stack
 from benchmarks.invocations import BATCH, INVOCATIONS, lambda_seconds
 from benchmarks.report import Result, tell
+from benchmarks.stack import Child, Stack, wait_until
+from benchmarks.stack import stack as running_stack
 from nextfire import Client
 from nextfire.adapters.sqs.run_queue import SqsRunQueue
 from nextfire.client.bearer import Bearer

@@ -12,9 +12,10 @@ from typing import Any
 
 from benchmarks.embedded import ROOT, state_folder
 from benchmarks.figures import percentile
-from benchmarks.harness import POOL, Meter, Stack, Tally, wait_until
-from benchmarks.harness import stack as running_stack
+from benchmarks.meter import Meter, Tally
 from benchmarks.report import Result, progress, tell
+from benchmarks.stack import POOL, Stack, wait_until
+from benchmarks.stack import stack as running_stack
 from nextfire import Client
 from nextfire.client.bearer import Bearer
 from nextfire.domain.ids import JobKey, RunKey, run_id

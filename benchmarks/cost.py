@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
-from benchmarks.harness import stack as running_stack
 from benchmarks.idle import idle_hour
 from benchmarks.report import Result
 from benchmarks.run_usage import measure_runs
+from benchmarks.stack import stack as running_stack
 from infra.settings import Settings
 from nextfire_cli.cost import model
 from nextfire_cli.cost import usage as stated

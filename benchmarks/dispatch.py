@@ -16,18 +16,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import (
-    POOL,
+from benchmarks.report import Result, progress, tell
+from benchmarks.simulated import (
     SimulatedClock,
-    Stack,
     drive,
     new_watch,
     next_hour,
     slot_of,
     watcher_function,
 )
-from benchmarks.harness import stack as running_stack
-from benchmarks.report import Result, progress, tell
+from benchmarks.stack import POOL, Stack
+from benchmarks.stack import stack as running_stack
 from nextfire.adapters.aws.lean.json_client import JsonClient
 from nextfire.domain.job import Job
 from nextfire.usecases.watch import Watch

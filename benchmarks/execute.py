@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from benchmarks.figures import percentile
-from benchmarks.harness import POOL, Child, Stack, wait_until
-from benchmarks.harness import stack as running_stack
 from benchmarks.report import Result, progress, tell
+from benchmarks.stack import POOL, Child, Stack, wait_until
+from benchmarks.stack import stack as running_stack
 from nextfire.adapters.sqs.run_queue import SqsRunQueue
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import cut

@@ -9,10 +9,10 @@ import time
 from datetime import UTC, datetime, timedelta
 
 from benchmarks.figures import worst
-from benchmarks.harness import Child, Stack, wait_until
-from benchmarks.harness import stack as running_stack
 from benchmarks.load import Load, interval
 from benchmarks.report import Result, tell
+from benchmarks.stack import Child, Stack, wait_until
+from benchmarks.stack import stack as running_stack
 
 KILLS = 5
 BOUND_GAP = 4.0

@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 
 from benchmarks.figures import percentile
 from benchmarks.fill import Filling
-from benchmarks.harness import POOL, Stack, wait_until
-from benchmarks.harness import stack as running_stack
 from benchmarks.report import Result, progress, tell
+from benchmarks.stack import POOL, Stack, wait_until
+from benchmarks.stack import stack as running_stack
 from nextfire.domain.instants import floor_minute, from_ms, isoformat
 from nextfire.domain.message import decode_message
 

@@ -6,14 +6,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
-from benchmarks.harness import (
-    POOL,
-    Stack,
-    wait_until,
-)
-from benchmarks.harness import stack as running_stack
 from benchmarks.idle import idle_hour
 from benchmarks.report import Result, progress, tell
+from benchmarks.stack import POOL, Stack, wait_until
+from benchmarks.stack import stack as running_stack
 from infra.settings import Settings
 from nextfire_cli.cost.prices import HOURS_PER_MONTH, Usage, costs
 from nextfire_cli.cost.usage import WatchUsage

@@ -12,17 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from benchmarks.fill import Filling
-from benchmarks.harness import (
-    Meter,
-    SimulatedClock,
-    Stack,
-    Tally,
-    drive,
-    new_watch,
-    next_hour,
-)
-from benchmarks.harness import stack as running_stack
+from benchmarks.meter import Meter, Tally
 from benchmarks.report import Result, progress, tell
+from benchmarks.simulated import SimulatedClock, drive, new_watch, next_hour
+from benchmarks.stack import Stack
+from benchmarks.stack import stack as running_stack
 
 FEW = 1_000
 MANY = 1_000_000

@@ -8,8 +8,9 @@ import io
 import itertools
 from datetime import datetime, timedelta
 
-from benchmarks.harness import Meter, SimulatedClock, new_watcher, next_hour
+from benchmarks.meter import Meter
 from benchmarks.report import progress
+from benchmarks.simulated import SimulatedClock, new_watcher, next_hour
 from nextfire.usecases.watcher_life import WatcherLife
 from nextfire_cli.cost.usage import WatchUsage
 

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Registrar
 from benchmarks.report import tell
+from benchmarks.stack import Registrar
 from nextfire.adapters.files.stack_folder import DATABASE
 from nextfire.adapters.sqlite.control_store import SqliteControlStore
 from nextfire.adapters.sqlite.database import Database

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from benchmarks.figures import Account, Occurrence, Sent, Started, account
-from benchmarks.harness import POOL, Child, Stack, wait_until
 from benchmarks.report import progress, tell
+from benchmarks.stack import POOL, Child, Stack, wait_until
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.instants import from_ms, isoformat
 

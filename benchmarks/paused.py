@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 
 from benchmarks.failover import Watchers
 from benchmarks.figures import Occurrence
-from benchmarks.harness import Stack, wait_until
-from benchmarks.harness import stack as running_stack
 from benchmarks.load import Load, Planned
 from benchmarks.report import Result, tell
+from benchmarks.stack import Stack, wait_until
+from benchmarks.stack import stack as running_stack
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import isoformat
 from nextfire.domain.run import Run

@@ -10,8 +10,10 @@ from datetime import timedelta
 from benchmarks.execute import bare_cpu
 from benchmarks.executor_host import WARM_UP, Host
 from benchmarks.figures import item_bytes
-from benchmarks.harness import Meter, Stack, Tally, next_hour, wait_until
+from benchmarks.meter import Meter, Tally
 from benchmarks.report import tell
+from benchmarks.simulated import next_hour
+from benchmarks.stack import Stack, wait_until
 from benchmarks.units import SCRIPT, minutes
 from infra.settings import Settings
 from nextfire_cli.cost.model import PoolKind

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from benchmarks.execute import tree_cpu
 from benchmarks.figures import percentile
-from benchmarks.harness import wait_until
 from benchmarks.report import tell
+from benchmarks.stack import wait_until
 from tests.process_tree import children_of
 
 SLOTS = 16

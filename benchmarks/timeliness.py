@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 from benchmarks.figures import percentile
-from benchmarks.harness import POOL, Stack, wait_until
-from benchmarks.harness import stack as running_stack
 from benchmarks.load import Load, Planned, dates, interval, once
 from benchmarks.report import Result, tell
+from benchmarks.stack import POOL, Stack, wait_until
+from benchmarks.stack import stack as running_stack
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.run import RunState

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from benchmarks.harness import Meter, SimulatedClock, Stack, Tally, drive, new_watch, next_hour
-from benchmarks.harness import stack as running_stack
+from benchmarks.meter import Meter, Tally
 from benchmarks.report import Result, progress, tell
-from nextfire.domain.run import AttemptOutcome
+from benchmarks.simulated import SimulatedClock, drive, new_watch, next_hour
+from benchmarks.stack import Stack
+from benchmarks.stack import stack as running_stack
+from nextfire.domain.attempt import AttemptOutcome
 from nextfire.usecases.handled import Handled
 from nextfire.usecases.message_batch import MessageBatch
 

@@ -7,6 +7,7 @@ from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
+from infra.auth_settings import Auth
 from infra.concurrency import Shares
 from infra.constructs.auditor import AuditorRules
 from infra.constructs.code import Code
@@ -20,7 +21,7 @@ from infra.constructs.watcher import WatcherRules
 from infra.environment import Environment
 from infra.pool_settings import LAMBDA_LIMIT
 from infra.setting_types import iso8601
-from infra.settings import Auth, Settings
+from infra.settings import Settings
 
 _API_TIMEOUT = LAMBDA_LIMIT / 30  # API Gateway returns 503 after 30 s anyway
 _AUDIT_LOG_TIMEOUT = timedelta(seconds=60)

@@ -3,6 +3,8 @@
 Context keys that contain a colon or start with `@` belong to the CDK and are ignored. Any other key
 that is not a setting is an error. `-c key=value` on the command line overrides cdk.json; structured
 values are JSON. Durations are ISO 8601.
+
+`pool_settings`, `auth_settings` and `store_settings` have the settings with a structure.
 """
 
 import json
@@ -15,6 +17,7 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
+from infra.auth_settings import Auth, JwtSettings, checked_rules
 from infra.concurrency import Shares, share
 from infra.limits import MAX_GROUPS
 from infra.pool_settings import LAMBDA_LIMIT, PoolSettings
@@ -26,10 +29,10 @@ from infra.setting_types import (
     iso8601,
     json_if_text,
     known_retention,
-    whole_days,
     whole_minutes,
 )
-from nextfire.domain.audit import MAX_SEGMENTS
+from infra.store_settings import Adopted, AuditLockSettings, KmsSettings, kms_if_json
+from nextfire.domain.audit_pass import MAX_SEGMENTS
 from nextfire.domain.iam_rules import IamRule
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.retention import MAX_RETENTION, MIN_RETENTION, RETENTION, RunRetention
@@ -37,8 +40,6 @@ from nextfire.domain.retention import MAX_RETENTION, MIN_RETENTION, RETENTION, R
 MIN_LIFE = timedelta(minutes=2)
 MAX_TENANTS_BYTES = 2_000
 """Maximum bytes of tenant settings in a function's environment, which has 4 KB in total."""
-MAX_RULES_BYTES = 1_000
-"""Maximum bytes of IAM rules in a function's environment."""
 
 
 class StackTarget(StrEnum):
@@ -48,111 +49,6 @@ class StackTarget(StrEnum):
     LOCAL = "local"
     """MiniStack on this machine: the machine's architecture and Python, the caller's
     credentials."""
-
-
-class Auth(StrEnum):
-    """How the API authenticates callers."""
-
-    KEYS = "keys"
-    """API keys, which the API issues and stores itself."""
-    IAM = "iam"
-    """SigV4: roles and users of this account; `iam` maps them to tenants."""
-    JWT = "jwt"
-    """Tokens of an OIDC issuer; a claim holds the tenant."""
-
-
-class JwtSettings(StrictSettings):
-    """The tokens that the API accepts with `auth` jwt."""
-
-    issuer: Annotated[str, StringConstraints(pattern=r"^https://[^\s?#]+$")]
-    """The tokens' `iss`; also the base URL for the discovery of the signing keys."""
-    audience: Annotated[
-        tuple[Annotated[str, StringConstraints(min_length=1)], ...], Field(min_length=1)
-    ]
-    """Accepted values of a token's `aud` or `client_id`."""
-    tenant_claim: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:./-]{1,128}$")]
-    """The claim that holds the tenant."""
-
-
-def _checked_rules(rules: tuple[IamRule, ...] | None) -> tuple[IamRule, ...] | None:
-    if rules is None:
-        return None
-    if not rules:
-        raise ValueError("iam must have a rule. To use the account as the tenant, remove iam")
-    text = json.dumps([rule.model_dump(mode="json", by_alias=True) for rule in rules])
-    if len(text) > MAX_RULES_BYTES:
-        raise ValueError(
-            f"iam must have at most {MAX_RULES_BYTES} bytes as JSON, because a function's "
-            "environment is limited to 4 KB: use patterns such as team-etl-*"
-        )
-    return rules
-
-
-_KEY_ARN = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$"
-_STREAM_ARN = r"^arn:aws[a-z-]*:dynamodb:[a-z0-9-]+:[0-9]{12}:table/[\w.-]+/stream/[0-9T:.-]+$"
-StreamArn = Annotated[str, StringConstraints(pattern=_STREAM_ARN)]
-
-
-class AdoptedStreams(StrictSettings):
-    """Streams of adopted tables, which feed the audit chain and the overview."""
-
-    jobs: StreamArn | None = None
-    """Stream of the jobs table."""
-    runs: StreamArn | None = None
-    """Stream of the runs table."""
-    keys: StreamArn | None = None
-    """Stream of the table of API keys."""
-    requests: StreamArn | None = None
-    """Stream of the requests table."""
-
-
-class KmsSettings(StrictSettings):
-    """An existing customer-managed key."""
-
-    key_arn: Annotated[str, StringConstraints(pattern=_KEY_ARN)]
-    """ARN of the key."""
-
-
-def _kms_if_json(value: object) -> object:
-    return json.loads(value) if isinstance(value, str) and value.startswith("{") else value
-
-
-class AuditLockSettings(StrictSettings):
-    """The object lock of the audit chain: objects cannot be changed or deleted for `period`."""
-
-    mode: Literal["GOVERNANCE", "COMPLIANCE"]
-    """GOVERNANCE: `s3:BypassGovernanceRetention` overrides the lock. COMPLIANCE: nothing does."""
-    period: Annotated[Duration, AfterValidator(whole_days)]
-    """How long an object is locked, in whole days."""
-
-
-class Adopted(StrictSettings):
-    """Physical names of existing stores that the stack uses instead of creating them."""
-
-    jobs: str | None = None
-    """Name of the jobs table."""
-    due: str | None = None
-    """Name of the table of due entries."""
-    runs: str | None = None
-    """Name of the runs table."""
-    control: str | None = None
-    """Name of the control table."""
-    keys: str | None = None
-    """Name of the table of API keys."""
-    requests: str | None = None
-    """Name of the requests table."""
-    endpoints: str | None = None
-    """Name of the table of endpoints."""
-    overview: str | None = None
-    """Name of the table of the overview."""
-    scripts: str | None = None
-    """Name of the scripts bucket."""
-    outputs: str | None = None
-    """Name of the outputs bucket."""
-    audit: str | None = None
-    """The bucket of an existing audit chain, which the stack continues."""
-    streams: AdoptedStreams = AdoptedStreams()
-    """ARNs of the streams of adopted tables."""
 
 
 class Settings(StrictSettings):
@@ -191,7 +87,7 @@ class Settings(StrictSettings):
     jwt: Annotated[JwtSettings | None, BeforeValidator(json_if_text)] = None
     """The tokens that the API accepts. Required with `auth` jwt, otherwise invalid."""
     iam: Annotated[
-        tuple[IamRule, ...] | None, BeforeValidator(json_if_text), AfterValidator(_checked_rules)
+        tuple[IamRule, ...] | None, BeforeValidator(json_if_text), AfterValidator(checked_rules)
     ] = None
     """Rules that map roles to a tenant and scopes, with `auth` iam; the first match wins. At
     most 1,000 bytes as JSON. Default: the
@@ -226,7 +122,7 @@ class Settings(StrictSettings):
     """Retention of the other logs: 1, 3, 7, 14, 30, 90, 180, 365 or 731 days."""
     audit_retention: Annotated[Duration, AfterValidator(known_retention)] = timedelta(days=365)
     """Retention of the API function's log, which holds audit events, and of the access log."""
-    kms: Annotated[KmsSettings | Literal["create"] | None, BeforeValidator(_kms_if_json)] = None
+    kms: Annotated[KmsSettings | Literal["create"] | None, BeforeValidator(kms_if_json)] = None
     """The customer-managed key of tables, queues, buckets and logs: `create`, or an existing key.
     Default: keys that AWS manages."""
     audit_lock: Annotated[AuditLockSettings | None, BeforeValidator(json_if_text)] = None

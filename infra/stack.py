@@ -5,6 +5,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from infra.auth_settings import Auth
 from infra.build import Build
 from infra.constructs.api import Api
 from infra.constructs.audit_log import AuditLogFeed
@@ -24,7 +25,7 @@ from infra.constructs.worker_trust import worker_trust
 from infra.environment import Environment
 from infra.functions import Functions
 from infra.pool_settings import FargateSettings
-from infra.settings import Auth, Settings, StackTarget
+from infra.settings import Settings, StackTarget
 
 
 def pascal(name: str) -> str:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from nextfire.domain.attempt import Attempt
 from nextfire.domain.job import Job
 from nextfire.domain.log import Stream
 from nextfire.domain.ports.scripts import Directive
-from nextfire.domain.run import Attempt, Run, RunState
+from nextfire.domain.run import Run, RunState
 from nextfire.targets.http.addresses import AddressRules
 from nextfire.targets.http.messages import Request, Response, Timings
 from nextfire.targets.http.tls import TlsSettings

@@ -14,12 +14,13 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import pairwise, zip_longest
 
+from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage, SkippedRange
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.policies import MisfirePolicy, Overlap, RetryPolicy
-from nextfire.domain.run import AttemptOutcome, Run, RunState, Trigger
+from nextfire.domain.run import Run, RunState, Trigger
 
 CLOCKS_APART = timedelta(seconds=2)
 MISSED_AFTER = timedelta(seconds=60)

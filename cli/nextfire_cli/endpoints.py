@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.call_limit import MAX_PARALLEL, MAX_PER_MINUTE
 from nextfire.domain.endpoints import parse_destination
 from nextfire.domain.errors import InvalidInputError
-from nextfire.domain.run import AttemptOutcome
 from nextfire_cli import render, session
 from nextfire_cli.documents import Document, first
 from nextfire_cli.endpoint_test import EndpointTest, attempt_of, job_of

@@ -4,13 +4,12 @@ from functools import partial
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
+from nextfire.domain.cancel_plan import CancelAction
 from nextfire.domain.run import RunState
 from nextfire_cli import render, session
-from nextfire_cli.confirmation import confirm
 from nextfire_cli.run_redrive import Reason
-from nextfire_cli.session import Session
+from nextfire_cli.sequence_plan import change_sequence
 from nextfire_cli.waiting import ended
 
 
@@ -47,7 +46,17 @@ def cancel(
     if downstream:
         if wait:
             raise typer.BadParameter("not with --downstream", param_hint="--wait")
-        _cancel_sequence(caller, execution_id, reason, dry_run=dry_run, yes=yes)
+        change_sequence(
+            caller,
+            partial(caller.client().cancel_chain, execution_id),
+            question="Cancel these runs?",
+            action=CancelAction.CANCEL,
+            done="Cancelled",
+            nothing="All of them have ended.",
+            reason=reason,
+            dry_run=dry_run,
+            yes=yes,
+        )
         return
     if given := [name for name, value in {"--dry-run": dry_run, "--yes": yes}.items() if value]:
         raise typer.BadParameter("only with --downstream", param_hint=given)
@@ -57,22 +66,3 @@ def cancel(
         caller.say("Its worker is asked to end it.")
     run = ended(client, run) if wait else run
     caller.show(run, render.execution_line(run))
-
-
-def _cancel_sequence(
-    caller: Session, execution_id: str, reason: str | None, *, dry_run: bool, yes: bool
-) -> None:
-    ask = partial(caller.client().cancel_chain, execution_id)
-    plan = ask(dry_run=True).document
-    chosen = any(step["action"] != "KEEP" for step in plan["items"])
-    if dry_run or not chosen:
-        caller.show(plan, render.sequence_plan(plan))
-    else:
-        if not caller.for_programs:
-            caller.show(plan, render.sequence_plan(plan))
-        confirm(caller, "Cancel these runs?", yes=yes)
-        done = ask(reason=reason).document
-        names = [step["jobId"] for step in done["items"] if step["action"] != "KEEP"]
-        caller.show(done, Text(f"Cancelled: {', '.join(map(render.escaped, names)) or 'none'}."))
-    if not chosen:
-        caller.say("All of them have ended.")

@@ -1,18 +1,15 @@
 """The command `nextfire runs redrive`."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
-from nextfire.domain.redrive_plan import Definition
-from nextfire.responses.executions import SequenceRedriveResponse
+from nextfire.domain.redrive_plan import Definition, RedriveAction
 from nextfire_cli import render, session
-from nextfire_cli.confirmation import confirm
 from nextfire_cli.documents import Document
 from nextfire_cli.errors import ApiError, CliError
+from nextfire_cli.sequence_plan import change_sequence
 from nextfire_cli.session import Session
 
 Reason = Annotated[
@@ -92,30 +89,17 @@ def redrive(
         downstream=downstream,
         definition=definition,
     )
-    _redrive_sequence(caller, ask, reason, dry_run=dry_run, yes=yes)
-
-
-def _redrive_sequence(
-    caller: Session,
-    ask: Callable[..., SequenceRedriveResponse],
-    reason: str | None,
-    *,
-    dry_run: bool,
-    yes: bool,
-) -> None:
-    plan = ask(dry_run=True).document
-    starts = any(step["action"] != "KEEP" for step in plan["items"])
-    if dry_run or not starts:
-        caller.show(plan, render.sequence_plan(plan))
-    else:
-        if not caller.for_programs:
-            caller.show(plan, render.sequence_plan(plan))
-        confirm(caller, "Redrive these runs?", yes=yes)
-        done = ask(reason=reason).document
-        started = [step["jobId"] for step in done["items"] if step["action"] == "RUN"]
-        caller.show(done, Text(f"Started: {', '.join(map(render.escaped, started)) or 'none'}."))
-    if not starts:
-        caller.say("Nothing starts again.")
+    change_sequence(
+        caller,
+        ask,
+        question="Redrive these runs?",
+        action=RedriveAction.RUN,
+        done="Started",
+        nothing="Nothing starts again.",
+        reason=reason,
+        dry_run=dry_run,
+        yes=yes,
+    )
 
 
 def _redrive_runs(caller: Session, execution_ids: list[str], reason: str | None) -> None:

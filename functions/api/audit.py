@@ -11,11 +11,12 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from functions.api.app import app, identify_event, now, telemetry
+from functions.api.app import app
 from functions.api.identity import Identity
 from functions.api.operation import SCOPE
 from functions.api.request_record import RequestRecord
 from functions.api.resolver_parts import path_of, routes_of
+from functions.api.services import identify_event, now, telemetry
 from nextfire.domain.errors import ForbiddenError
 from nextfire.domain.instants import isoformat
 from nextfire.domain.keys import Scope

@@ -8,9 +8,9 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
-from functions.api.app import Services, now, services, telemetry
 from functions.api.audit import header_of, operation_of, who
 from functions.api.current_request import CurrentRequest, changed_by
+from functions.api.services import Services, now, services, telemetry
 from nextfire.domain.change import MAX_TEXT
 from nextfire.domain.instants import isoformat
 

@@ -13,12 +13,13 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from functions.api.access import without_access
-from functions.api.app import app, telemetry
+from functions.api.app import app
 from functions.api.areas import include, include_for
 from functions.api.audit import audit
 from functions.api.audit_trail import description, note_rejection
 from functions.api.current_request import changing
 from functions.api.request_record import noting
+from functions.api.services import telemetry
 
 include("jobs")
 gc.freeze()

@@ -12,9 +12,10 @@ from typing import Any
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
-from functions.api.app import app, caller, header, now, services, tenant
+from functions.api.app import app, caller, header, tenant
 from functions.api.operation import NOT_STORED
 from functions.api.problems import problem_of
+from functions.api.services import now, services
 from nextfire.domain.errors import InvalidInputError, NextfireError
 from nextfire.domain.instants import cut
 from nextfire.usecases.idempotent_requests import KEY, IdempotentRequest, IdempotentRequests

@@ -14,8 +14,9 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from infra.auth_settings import Auth
 from infra.constructs.function import Function
-from infra.settings import Auth, Settings
+from infra.settings import Settings
 
 HEALTH_PATH = "/v1/health"
 AUTHORIZER_CACHE_TTL = timedelta(seconds=30)

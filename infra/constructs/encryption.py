@@ -8,7 +8,8 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from infra.constructs.grants import allow
-from infra.settings import KmsSettings, Settings, StackTarget
+from infra.settings import Settings, StackTarget
+from infra.store_settings import KmsSettings
 
 READ = ("kms:Decrypt",)
 WRITE = ("kms:Decrypt", "kms:GenerateDataKey")

@@ -10,7 +10,8 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.settings import AuditLockSettings, Settings
+from infra.settings import Settings
+from infra.store_settings import AuditLockSettings
 
 DEAD_INDEX = "dead"
 _TEXT = dynamodb.AttributeType.STRING

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Json
 from pydantic.alias_generators import to_camel
 
-from nextfire.domain.audit import MAX_SEGMENTS
+from nextfire.domain.audit_pass import MAX_SEGMENTS
 from nextfire.domain.egress import OPEN, Egress
 from nextfire.domain.iam_rules import IamRule
 from nextfire.domain.packages import PackagePolicy, check_index

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.call_limit import CallLimit
 from nextfire.domain.endpoints import PROBE_AFTER, EndpointKey, EndpointState
 from nextfire.domain.occurrences import JobState
-from nextfire.domain.run import AttemptOutcome, RunState
+from nextfire.domain.run import RunState
 from nextfire.targets.http.messages import CallFailedError, Problem, Request, Response
 from nextfire.usecases.breaker import Breaker
 from tests.builders import at

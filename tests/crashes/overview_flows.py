@@ -14,7 +14,7 @@ from nextfire.adapters.dynamodb.overview_items import HEAD, encode_key, partitio
 from nextfire.adapters.dynamodb.overview_store import DynamoDbSegmentStore
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import to_ms
-from nextfire.domain.overview import Seen, step_of
+from nextfire.domain.overview import DeliveredStep, step_of
 from nextfire.domain.ports.overview import StepFilter
 from nextfire.domain.ports.scripts import ScriptCall
 from nextfire.domain.run import Run, RunState
@@ -84,18 +84,18 @@ class ProjectBatch(Flow):
         client = stack.process("projector").process.dynamodb
         return DynamoDbSegmentStore(client, table=stack.system.overview_table)
 
-    def deliver(self, stack: Stack, batch: list[Seen]) -> None:
+    def deliver(self, stack: Stack, batch: list[DeliveredStep]) -> None:
         if not ProjectRuns(self.store(stack), self.records, self.clock).apply(batch):
             stack.answered = "added"
 
-    def _write(self, number: int, state: RunState) -> Seen:
+    def _write(self, number: int, state: RunState) -> DeliveredStep:
         """Store the record of a run. Returns what the stream gets."""
         now = self.clock.now()
         run = Run(run_key(job_id=f"job-{number}"), state, fence=1, started_at=now)
         if state.ended:
             run = replace(run, finished_at=now)
         self.records.items[run.key] = run
-        return Seen("acme", step_of(run), f"{state}-{number}-{to_ms(now)}", to_ms(now))
+        return DeliveredStep("acme", step_of(run), f"{state}-{number}-{to_ms(now)}", to_ms(now))
 
 
 class ProjectLate(ProjectBatch):

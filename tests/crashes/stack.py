@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import pytest
 from time_machine import Traveller
 
-from functions.api import app as api
+from functions.api import services as api
 from nextfire.adapters.aws.event_bus import EventBridgeEventBus
 from nextfire.adapters.aws.secrets import AwsSecrets
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
@@ -748,7 +748,7 @@ class Handler:
             patch.setattr("nextfire.wiring.api.dynamodb", lambda: process.dynamodb)
             patch.setattr("nextfire.wiring.api.s3", lambda: process.s3)
             for executor in (
-                "functions.api.app.RequestThreadPool",
+                "functions.api.services.RequestThreadPool",
                 "nextfire.wiring.api.ThreadPoolExecutor",
             ):
                 patch.setattr(executor, lambda _: self._has.inline)

@@ -20,7 +20,8 @@ from nextfire.adapters.dynamodb.items import to_item
 from nextfire.adapters.dynamodb.job_items import decode_job, encode_job
 from nextfire.adapters.dynamodb.run_items import decode_run, encode_record
 from nextfire.domain import endpoints
-from nextfire.domain.audit import Audit
+from nextfire.domain.attempt import AttemptOutcome, Result
+from nextfire.domain.audit_pass import Audit
 from nextfire.domain.decisions import decide_claim
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due import BrokenEntry, FireEntry, StoredEntry
@@ -34,7 +35,7 @@ from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.policies import RetryPolicy
 from nextfire.domain.ports.control import Lease
 from nextfire.domain.recurrence import check
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from nextfire.domain.run import Run, RunState
 from nextfire.responses.endpoints import EndpointResponse
 from nextfire.responses.executions import ExecutionResponse
 from nextfire.responses.jobs import JobResponse

@@ -20,6 +20,7 @@ from nextfire.adapters.dynamodb.fields import encoder
 from nextfire.adapters.dynamodb.items import to_item
 from nextfire.adapters.dynamodb.job_items import encode_job
 from nextfire.adapters.dynamodb.run_items import KEY, MARKS, RUNS_TABLE, encode_key
+from nextfire.domain.attempt import Attempt, AttemptOutcome, Result, Value
 from nextfire.domain.backfill import Backfill, Order
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry
@@ -28,7 +29,7 @@ from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import cut, isoformat, to_ms
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
-from nextfire.domain.run import Attempt, AttemptOutcome, Result, Run, RunState, Value
+from nextfire.domain.run import Run, RunState
 
 Item: TypeAlias = dict[str, Any]
 

@@ -17,9 +17,10 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.ids import JobKey
 from nextfire.domain.occurrences import JobState
-from nextfire.domain.run import AttemptOutcome, Result, RunState
+from nextfire.domain.run import RunState
 from tests.fuzz import items
 from tests.fuzz.beginning import bring_back, held_by
 from tests.fuzz.cases import EXAMPLES, SHARE, fuzzed, kept

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,3 +70,33 @@ def test_a_change_takes_few_steps(subject: str) -> None:
     ]
 
     assert len(steps) == MOST[subject], "".join(steps)
+
+
+def test_a_field_of_a_job_is_in_few_files() -> None:
+    """`maxRuns`: declared, given a flag, and used by the two modules of its rule. All else that
+    shows or stores it follows.
+    """
+    found = [
+        str(path.relative_to(ROOT))
+        for folder in ("layers", "functions", "infra", "cli", "docs")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if "maxRuns" in (text := path.read_text()) or "max_runs" in text
+        if {"maxRuns", "max_runs"} & set(names_in(ast.parse(text)))
+    ]
+
+    assert sorted(found) == [
+        "cli/nextfire_cli/flags.py",
+        "layers/nextfire/domain/definition.py",
+        "layers/nextfire/domain/occurrences.py",
+        "layers/nextfire/domain/preview.py",
+    ]
+
+
+def names_in(tree: ast.AST) -> Iterator[str]:
+    """The names, and the whole strings, in the code of *tree*."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                yield name
+            case ast.keyword(arg=str(name)) | ast.Constant(value=str(name)):
+                yield name

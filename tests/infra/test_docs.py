@@ -19,13 +19,14 @@ from functions.api.app import app as api
 from functions.api.areas import include_all
 from functions.api.resolver_parts import routes_of
 from infra.pool_settings import PoolSettings
+from nextfire.domain.attempt import Attempt, AttemptOutcome
 from nextfire.domain.decisions import MAX_OUTSTANDING
 from nextfire.domain.definition import JobDefinition
-from nextfire.domain.due_decisions import MISFIRE_AFTER
 from nextfire.domain.events import execution_dead, message_undecodable
 from nextfire.domain.ids import JobKey, RunKey, run_id
+from nextfire.domain.misfire import MISFIRE_AFTER
 from nextfire.domain.policies import Backoff, RetryPolicy
-from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState
+from nextfire.domain.run import Run, RunState
 from nextfire.settings import ExecutorSettings
 from nextfire.usecases.dispatch.reader import READ_AT_MOST
 from nextfire.usecases.dispatch.tick import POLL_EVERY

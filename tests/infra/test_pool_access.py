@@ -14,8 +14,9 @@ from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.adapters.scripts.job_role import SESSION_TAGS
+from nextfire.domain.attempt import AttemptOutcome, Result, Value
 from nextfire.domain.endpoints import Endpoint, EndpointKey, EndpointState
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger, Value
+from nextfire.domain.run import Run, RunState, Trigger
 from tests.builders import LEASE, NOON, a_job, a_message, a_retry, run_key
 from tests.fakes import InlineExecutor
 from tests.infra.conftest import Template, synthesize

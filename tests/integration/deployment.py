@@ -20,7 +20,8 @@ import pytest
 from aws_lambda_powertools.event_handler.api_gateway import BaseRouter
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from functions.api import app as api
+from functions.api import app as resolver
+from functions.api import services as api
 from functions.api.handler import handler as api_handler
 from functions.auditor import handler as auditor
 from functions.executor import handler as executor
@@ -165,12 +166,12 @@ def _set_aside() -> Iterator[None]:
     """Allow another request while one is in flight. The resolver stores the current request,
     because on Lambda each request in flight has its own process.
     """
-    held = getattr(BaseRouter, "current_event", None), api.app.context
-    api.app.context = {}
+    held = getattr(BaseRouter, "current_event", None), resolver.app.context
+    resolver.app.context = {}
     try:
         yield
     finally:
-        api.app.context = held[1]
+        resolver.app.context = held[1]
         if held[0] is not None:
             BaseRouter.current_event = held[0]
 

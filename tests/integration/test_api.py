@@ -11,14 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from functions.api import app as api
+from functions.api import services as api
 from functions.api.handler import handler
 from nextfire.adapters.aws.clients import SystemClock
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.due import fire
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import floor_minute, isoformat, parse_instant, to_ms
 from nextfire.domain.job import Job
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from nextfire.domain.run import Run, RunState
 from nextfire.settings import ApiSettings
 from tests.crons import LONG
 from tests.fakes import Clock

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from functions.api import app as api
 from functions.api import audit
+from functions.api import services as api
 from functions.api.audit import MAX_DOCUMENT_CHARS
 from tests.integration.deployment import Deployment, Proxy, http_event
 from tests.integration.test_api_isolation import (

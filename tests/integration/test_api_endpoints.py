@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from functions.api import app as api
+from functions.api import services as api
 from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
 from nextfire.domain.endpoints import Endpoint, EndpointKey, EndpointState
 from nextfire.usecases.breaker import Breaker

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from functions.api import app as api
 from functions.api import idempotency
+from functions.api import services as api
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.requests import REQUESTS_KEPT
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from nextfire.domain.run import Run, RunState
 from tests.fakes import Clock
 from tests.integration.deployment import (
     OTHER_TENANT,

@@ -20,8 +20,9 @@ import pytest
 from functions.api.access import CallerAccess
 from functions.api.openapi import description
 from nextfire.adapters.dynamodb import job_store, key_store, request_store, run_items
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.ids import JobKey
-from nextfire.domain.run import AttemptOutcome, Result, RunState
+from nextfire.domain.run import RunState
 from tests.integration import resources
 from tests.integration.conftest import REGION
 from tests.integration.deployment import Answer, Deployment, labelled_key, message_for

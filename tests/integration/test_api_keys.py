@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from functions.api import app as api
+from functions.api import services as api
 from functions.authorizer import handler as authorizer
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from tests.builders import NOON

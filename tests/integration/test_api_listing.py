@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from functions.api import app as api
+from functions.api import services as api
 from nextfire.domain.instants import isoformat, parse_instant
 from tests.fakes import Clock
 from tests.integration.deployment import OTHER_TENANT, Deployment, message_for

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from functions.api.app import services
 from functions.api.routes.many_jobs import MAX_BATCH_JOBS
+from functions.api.services import services
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.domain.errors import UnavailableError

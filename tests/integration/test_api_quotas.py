@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from functions.api import app as api
+from functions.api import services as api
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.domain.instants import parse_instant
 from tests.fakes import Clock

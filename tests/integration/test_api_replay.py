@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import pytest
 
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.job import Job
 from nextfire.domain.replay import Replay
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger
+from nextfire.domain.run import Run, RunState, Trigger
 from tests.integration.deployment import Answer, Deployment, message_for
 
 DIGEST = "0123456789abcdef" * 2

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import requests
 
-from functions.api import app as api
+from functions.api import services as api
 from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.usecases.manage_scripts import UPLOAD_LIFE
 from tests.fakes import Clock

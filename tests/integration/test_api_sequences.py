@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from nextfire.domain.run import Run, RunState
 from tests.integration.deployment import Answer, Deployment, message_for
 from tests.integration.test_api import assert_problem
 

@@ -13,9 +13,10 @@ from functions.auditor import handler as auditor
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.adapters.dynamodb.items import from_item, to_item
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.instants import cut, floor_minute, isoformat
 from nextfire.domain.job import Job
-from nextfire.domain.run import AttemptOutcome, Result, RunState
+from nextfire.domain.run import RunState
 from nextfire.usecases import audit as audit_jobs
 from nextfire.wiring import auditor as wiring
 from tests.integration.deployment import SHARDS, TENANT, Context, Deployment, Proxy, message_for

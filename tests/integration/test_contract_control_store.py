@@ -18,7 +18,7 @@ from nextfire.adapters.dynamodb.items import from_item, to_item
 from nextfire.adapters.sqlite.control_store import SqliteControlStore
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.table import CONTROL
-from nextfire.domain.audit import Audit, next_audit
+from nextfire.domain.audit_pass import Audit, next_audit
 from nextfire.domain.ports.control import ControlStore, Lease
 from nextfire.domain.zones import release
 from tests.builders import NOON, at, job_key

@@ -21,7 +21,7 @@ from nextfire.adapters.sqlite.table import RUNS
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import to_ms
-from nextfire.domain.overview import Seen, step_of
+from nextfire.domain.overview import DeliveredStep, step_of
 from nextfire.domain.ports.overview import RunOverview, SegmentStore, StepFilter
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.project_runs import ProjectRuns
@@ -55,7 +55,7 @@ def _segmented(store: SegmentStore, runs: Any, put: Callable[[Run], object]) -> 
 
     def write(run: Run) -> None:
         put(run)
-        projector.apply([Seen(run.key.job.tenant, step_of(run), str(run.key), NOON_MS)])
+        projector.apply([DeliveredStep(run.key.job.tenant, step_of(run), str(run.key), NOON_MS)])
 
     return SegmentedOverview(store, runs), write
 

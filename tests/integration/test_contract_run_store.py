@@ -21,6 +21,7 @@ from nextfire.adapters.sqlite.job_store import SqliteJobStore
 from nextfire.adapters.sqlite.run_reads import run_key as item_key
 from nextfire.adapters.sqlite.run_store import SqliteRunStore
 from nextfire.adapters.sqlite.table import RUNS
+from nextfire.domain.attempt import MAX_ATTEMPTS_KEPT, AttemptOutcome, Result, Value
 from nextfire.domain.due import DispatchEntry, DueEntry, StoredEntry
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.ids import RunKey, first_run_id
@@ -30,15 +31,7 @@ from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import Claim, RunStore, Written
 from nextfire.domain.replay import Replay
-from nextfire.domain.run import (
-    MAX_ATTEMPTS_KEPT,
-    AttemptOutcome,
-    Result,
-    Run,
-    RunState,
-    Trigger,
-    Value,
-)
+from nextfire.domain.run import Run, RunState, Trigger
 from tests.builders import LEASE, NOON, a_job, a_message, a_retry, at, job_key, run_key
 from tests.fakes import InlineExecutor, MemoryDueStore, MemoryJobStore, MemoryRunStore
 from tests.integration.backends import DYNAMODB, MEMORY, SQLITE

@@ -45,7 +45,7 @@ WITHOUT_A_SUITE = {
     "Waker": "it has no fake; tests/integration/test_wakers.py tests its adapters",
     "RunControl": "a use case implements it; tests/unit/test_calls_executed.py tests that",
     "TargetRunner": "each kind of target implements it; tests/unit/test_calls_executed.py",
-    "Supervisor": "a use case implements it; tests/unit/test_execute_run.py tests that",
+    "Supervisor": "a use case implements it; tests/unit/test_lost_workers.py tests that",
 }
 NOT_ON_ONE_MACHINE = {"test_contract_overview"}
 """There an index of the runs answers: tests/integration/test_contract_run_overview.py."""

@@ -38,7 +38,8 @@ from nextfire.adapters.s3.script_shelf import S3ScriptShelf
 from nextfire.adapters.s3.script_store import S3ScriptStore
 from nextfire.adapters.scripts.job_role import StsJobRole
 from nextfire.adapters.sqs.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, SqsRunQueue
-from nextfire.domain.audit import Audit
+from nextfire.domain.attempt import Value
+from nextfire.domain.audit_pass import Audit
 from nextfire.domain.call_flow import CallFlow
 from nextfire.domain.chain import Batch
 from nextfire.domain.due import BrokenEntry, Slot, StoredEntry
@@ -50,7 +51,7 @@ from nextfire.domain.masking import Masker
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.control import Lease
 from nextfire.domain.references import ParameterReference, SecretReference
-from nextfire.domain.run import Run, RunState, Value
+from nextfire.domain.run import Run, RunState
 from nextfire.domain.script import ScriptKey, ScriptSource
 from tests.builders import NOON, a_fire, a_job, a_key, a_retry, run_key
 from tests.fakes import Clock, InlineExecutor

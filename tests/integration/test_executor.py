@@ -13,12 +13,13 @@ from botocore.exceptions import ClientError  # noqa: TID251 — what the SDK rai
 
 from functions.executor import handler as executor
 from nextfire.adapters.aws.clients import SystemClock
+from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.ids import content_id
 from nextfire.domain.instants import floor_minute
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.occurrences import JobState
-from nextfire.domain.run import AttemptOutcome, RunState
+from nextfire.domain.run import RunState
 from nextfire.wiring import execution
 from tests.integration.deployment import (
     OTHER_TENANT,

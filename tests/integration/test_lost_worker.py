@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.instants import floor_minute
 from nextfire.domain.message import RunMessage
-from nextfire.domain.run import AttemptOutcome, RunState
+from nextfire.domain.run import RunState
 from tests.integration.backends import MINISTACK
 from tests.integration.deployment import Deployment, message_for
 from tests.process_tree import children_of

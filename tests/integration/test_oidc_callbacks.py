@@ -27,10 +27,10 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 
 from nextfire.adapters.aws.calls import RoleClients, RoleIdentity
 from nextfire.adapters.aws.clients import SystemClock
+from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.ids import JobKey
 from nextfire.domain.masking import Masker
 from nextfire.domain.ports.targets import AttemptResult
-from nextfire.domain.run import AttemptOutcome
 from nextfire.targets.http.addresses import AddressRules
 from nextfire.targets.http.authentication import Authentication
 from nextfire.targets.http.runner import HttpTarget

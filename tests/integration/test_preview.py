@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from functions.api import app as api
+from functions.api import services as api
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.domain.jitter import jitter

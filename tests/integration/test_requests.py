@@ -22,11 +22,12 @@ from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.adapters.dynamodb.run_items import DEAD_SHARDS, RUNS_TABLE
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.adapters.sqs.run_queue import SqsDelivery, SqsInbox, SqsRunQueue
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.due import BrokenEntry, Slot
 from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.instants import to_ms
 from nextfire.domain.retention import RETENTION
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from nextfire.domain.run import Run, RunState
 from tests.builders import NOON, a_fire, a_job, a_key, a_message, a_retry, at, job_key, run_key
 from tests.fakes import InlineExecutor
 from tests.integration.conftest import Tables

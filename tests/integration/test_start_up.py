@@ -16,7 +16,7 @@ from functions.api.areas import AREAS
 ROOT = Path(__file__).parents[2]
 BUILDS = {
     "watcher": "handler._watcher_of(0).turn(SystemClock().now())",
-    "api": "app.services()",
+    "api": "services.services()",
     "authorizer": "handler.services()",
     "auditor": "handler._auditor()",
     "executor": "handler._executor()",
@@ -25,7 +25,7 @@ PROGRAM = """
 import importlib, sys
 from contextlib import suppress
 handler = importlib.import_module("functions.{function}.handler")
-app = sys.modules.get("functions.api.app")
+services = sys.modules.get("functions.api.services")
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.domain.errors import UnavailableError
 with suppress(UnavailableError):  # nothing listens: the request was attempted

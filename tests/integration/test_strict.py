@@ -19,10 +19,11 @@ from nextfire.adapters.aws.clients import chunks
 from nextfire.adapters.dynamodb import job_store
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.message import RunMessage
-from nextfire.domain.run import AttemptOutcome, Result, RunState
+from nextfire.domain.run import RunState
 from nextfire.targets.script import runner
 from nextfire.usecases import message_batch
 from tests.builders import NOON, a_job

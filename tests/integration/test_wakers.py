@@ -77,7 +77,7 @@ def test_an_event_that_the_bus_rejects_is_a_lost_wake_up() -> None:
 
 @pytest.mark.parametrize("sleeps", [True, False])
 def test_the_api_wakes_watchers_if_they_sleep(*, sleeps: bool) -> None:
-    from functions.api.app import _waking  # noqa: PLC0415 — reads the environment
+    from functions.api.services import _waking  # noqa: PLC0415 — reads the environment
 
     stores = memory_stores(Clock(NOON), ["default"], shards=2)
     client = Client(StatusCode=202)

@@ -23,10 +23,11 @@ from nextfire.adapters.aws.service_clock import SqsServiceClock
 from nextfire.adapters.sqs.run_queue import SqsDelivery, SqsInbox
 from nextfire.adapters.worker.journal import WorkerJournal
 from nextfire.adapters.worker.task_protection import EcsTaskProtection
+from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.instants import floor_minute
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
-from nextfire.domain.run import AttemptOutcome, Run, RunState
+from nextfire.domain.run import Run, RunState
 from nextfire.settings import ExecutorSettings
 from nextfire.usecases import serve_pool
 from nextfire.usecases.serve_pool import ServePool, StopWaiting

@@ -20,6 +20,7 @@ _EXCEPT = tuple(
     f"layers/nextfire/domain/{name}.py"
     for name in (
         "cron",
+        "cron_calendar",
         "jitter",
         "preview",
         "recurrence",

@@ -13,7 +13,8 @@ import pytest
 from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
-from functions.api import app as api
+from functions.api import services as api
+from functions.api.app import app
 from functions.api.areas import include_all
 from functions.api.identity import identify
 from functions.api.resolver_parts import routes_of
@@ -194,7 +195,7 @@ GIVEN = {
 class TestScopes:
     def test_each_operation_states_its_scope(self) -> None:
         include_all()
-        routes = routes_of(api.app)
+        routes = routes_of(app)
         stated = {
             to_camel(route.func.__name__): route.openapi_extensions["x-nextfire-scope"]
             for route in routes

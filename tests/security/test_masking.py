@@ -17,10 +17,11 @@ import pytest
 
 from nextfire.adapters.scripts.job_role import StsJobRole
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
+from nextfire.domain.attempt import MAX_VALUE_BYTES
 from nextfire.domain.job import Job
 from nextfire.domain.log import Stream
 from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit, Supervisor
-from nextfire.domain.run import MAX_VALUE_BYTES, Run, RunState
+from nextfire.domain.run import Run, RunState
 from tests.world import World
 
 PASSWORD = "correct-horse battery/staple+77"

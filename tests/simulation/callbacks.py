@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
+from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.endpoints import Endpoint, EndpointKey, EndpointState
 from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.targets import AttemptResult, Hold, RunControl
-from nextfire.domain.run import AttemptOutcome, Run
+from nextfire.domain.run import Run
 from nextfire.targets.http.authentication import Authentication
 from nextfire.targets.http.messages import CallFailedError, Problem, Request, Response
 from nextfire.targets.http.outcome import UNAVAILABLE, destination_of

@@ -13,7 +13,7 @@ from itertools import count
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import from_ms, to_ms
-from nextfire.domain.overview import OPEN, BrokenHead, Seen, Segment, step_of
+from nextfire.domain.overview import OPEN, BrokenHead, DeliveredStep, Segment, step_of
 from nextfire.domain.ports.overview import StepFilter
 from nextfire.domain.run import Run
 from nextfire.testing.memory.runs import MemoryRunStore
@@ -51,12 +51,14 @@ class Projection:
     def __init__(self, seed: int) -> None:
         self._dice = random.Random(seed)  # noqa: S311 — not a secret
         self._numbers = count(1)
-        self._shards: list[list[Seen]] = [[], []]
+        self._shards: list[list[DeliveredStep]] = [[], []]
 
     def run_changed(self, key: RunKey, run: Run | None, now: datetime) -> None:
         """The stream receives the new record of *key*; deletions are filtered."""
         if run is not None:
-            seen = Seen(key.job.tenant, step_of(run), f"e{next(self._numbers):09d}", to_ms(now))
+            seen = DeliveredStep(
+                key.job.tenant, step_of(run), f"e{next(self._numbers):09d}", to_ms(now)
+            )
             self._shards[ord(key.run_id[-1]) % len(self._shards)].append(seen)
 
     def wrong(self, runs: MemoryRunStore) -> Iterator[str]:

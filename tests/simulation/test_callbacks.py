@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nextfire.domain import call_flow, endpoints
-from nextfire.domain.run import AttemptOutcome
+from nextfire.domain.attempt import AttemptOutcome
 from nextfire.targets.http.outcome import result_without_response
 from nextfire.targets.http.request import request_of
 from nextfire.usecases.audit_snapshot import SnapshotReader

@@ -15,8 +15,8 @@ from nextfire.domain.edges import TriggerRule
 from nextfire.domain.ids import RunKey
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run
-from nextfire.domain.trigger_rules import RuleAction, Seen
-from nextfire.usecases import execute_run, hand_over, read_parents
+from nextfire.domain.trigger_rules import ParentStates, RuleAction
+from nextfire.usecases import hand_over, read_parents, run_attempt, without_attempt
 from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.limit_parallel import LimitParallel
 from nextfire.usecases.past_deadline import past_deadline
@@ -72,7 +72,7 @@ def wait_for_nobody(patch: pytest.MonkeyPatch) -> None:
     """ALL_DONE does not wait."""
     whole = trigger_rules.decide_rule
 
-    def decide(rule: TriggerRule, seen: Seen) -> RuleAction:
+    def decide(rule: TriggerRule, seen: ParentStates) -> RuleAction:
         if rule is TriggerRule.ALL_DONE:
             return RuleAction.RUN
         return whole(rule, seen)
@@ -84,7 +84,7 @@ def take_skips_for_successes(patch: pytest.MonkeyPatch) -> None:
     """ALL_SUCCEEDED accepts SKIPPED parents."""
     whole = trigger_rules.decide_rule
 
-    def decide(rule: TriggerRule, seen: Seen) -> RuleAction:
+    def decide(rule: TriggerRule, seen: ParentStates) -> RuleAction:
         if rule is TriggerRule.ALL_SUCCEEDED:
             rule = TriggerRule.NONE_FAILED
         return whole(rule, seen)
@@ -151,7 +151,7 @@ def pass_another_run(patch: pytest.MonkeyPatch) -> None:
         later = replace(run, key=max(keys, key=lambda key: key.run_id)) if keys else run
         return replace(run, upstream=whole(jobs, runs, job, later, supervisor).upstream)
 
-    patch.setattr(execute_run, "with_upstream", read)
+    patch.setattr(run_attempt, "with_upstream", read)
 
 
 def come_too_early(patch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def ignore_setups(patch: pytest.MonkeyPatch) -> None:
 
 def forget_deadlines(patch: pytest.MonkeyPatch) -> None:
     """What is late starts."""
-    patch.setattr(execute_run, "past_deadline", lambda *_: None)
+    patch.setattr(without_attempt, "past_deadline", lambda *_: None)
 
 
 def excuse_what_is_late(patch: pytest.MonkeyPatch) -> None:
@@ -211,7 +211,7 @@ def skip_too_early(patch: pytest.MonkeyPatch) -> None:
     def early(jobs: Any, runs: Any, job: Any, key: Any, now: Any) -> Any:
         return whole(jobs, runs, job, key, now + timedelta(seconds=20))
 
-    patch.setattr(execute_run, "past_deadline", early)
+    patch.setattr(without_attempt, "past_deadline", early)
 
 
 def end_sequences_at_once(patch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nextfire.domain import due_decisions
-from nextfire.domain.audit import OVERLAP, Audit
+from nextfire.domain.audit_pass import OVERLAP, Audit
 from tests.crons import LONG
 from tests.simulation.zones import ZoneHistory
 

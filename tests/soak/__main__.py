@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.soak.accounting import Account, AnomalyKind, Lateness, Row
+from tests.soak.account import Account, AnomalyKind, Lateness, Row
 from tests.soak.drive import Soak, SoakConfig, Tell
 from tests.soak.embedded import EmbeddedSoakStack
 from tests.soak.stack import SoakStack

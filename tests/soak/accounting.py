@@ -7,19 +7,15 @@ from __future__ import annotations
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
+from tests.soak.account import Account, Anomaly, AnomalyKind, Lateness, Record
+from tests.soak.delays import BUSY, Loss, Outside, Stops, overlaps, pool_of, stopped, works
 from tests.soak.marks import Mark
 from tests.soak.oracle import History, Occurrence, instant, occurrences
 
-Record = dict[str, Any]
-
-LAMBDA = "lambda"
-"""The pool that Lambda executors serve."""
 _ENDED = frozenset({"SUCCEEDED", "CANCELLED", "SKIPPED", "DEAD"})
 _MISSED = timedelta(seconds=60)
 _DISPATCH_TAKES = timedelta(seconds=5)
@@ -28,128 +24,8 @@ _EARLY = timedelta(seconds=2)
 """Nothing may be sent or begin earlier before its due time; the maximum skew of clocks."""
 _LATE = timedelta(seconds=60)
 """Later starts need a cause."""
-_REACH = timedelta(minutes=3)
-"""How long a kill or a stop may be a cause: up to a minute until EventBridge invokes the next
-watcher, 20 s until a lease expires, and the time to work off the backlog.
-"""
-_HIDDEN = timedelta(minutes=15)
-"""Visibility timeout of a message whose Lambda executor was killed."""
 _KILL_TAKES = timedelta(seconds=20)
 """How long after a kill, or into a stop, an attempt may be recorded as failed: the grace period."""
-_BUSY = 0.5
-"""Share of a wait during which earlier runs must have been running; share of a pool's slots that
-must have been in use.
-"""
-
-
-class AnomalyKind(StrEnum):
-    """The category of an anomaly. OTHER: neither lost nor done twice."""
-
-    LOST = "LOST"
-    DOUBLE = "DOUBLE"
-    OTHER = "OTHER"
-
-
-@dataclass(frozen=True, slots=True)
-class Anomaly:
-    """A deviation. `count`: number of occurrences or attempts."""
-
-    wrong: AnomalyKind
-    what: str
-    job: str
-    about: str
-    record: Record | None = None
-    count: int = 1
-
-
-@dataclass(slots=True)
-class Row:
-    """The figures of a job type. `runs`: records of occurrences whose script began."""
-
-    occurrences: int = 0
-    runs: int = 0
-    attempts: int = 0
-    skipped: int = 0
-    cancelled: int = 0
-    dead: int = 0
-    lost: int = 0
-    double_effects: int = 0
-    repeated: int = 0
-    handed_back: int = 0
-
-    def add(self, other: Row) -> None:
-        for name in Row.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-
-@dataclass(frozen=True, slots=True)
-class Lateness:
-    """Delays of an occurrence's run since it was due (for occurrences in a pause: since the
-    resumption). `apart`: without the time that the stack was down.
-    """
-
-    execution_id: str
-    dispatched: timedelta | None
-    started: timedelta
-    dispatched_apart: timedelta | None
-    started_apart: timedelta
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """A killed process. `worker`: a worker's name in the records. `what`: ``worker``,
-    ``executor-lambda`` or ``watcher``.
-    """
-
-    at: datetime
-    worker: str | None
-    what: str = "worker"
-
-    def delays(self, pool: str, since: datetime, until: datetime) -> bool:
-        """Whether it may be why a run of *pool* that was due at *since* waited up to *until*."""
-        reach = _REACH
-        if self.what != "watcher":
-            if (self.what == "worker") is (pool == LAMBDA):
-                return False
-            reach += _HIDDEN if pool == LAMBDA else timedelta()
-        return self.at <= until and since <= self.at + reach
-
-
-@dataclass(slots=True)
-class Account:
-    """The account of all jobs. `repeated_without_kill`: number of attempts whose worker was lost
-    although none was killed; `taken_over` names them. `late_without_cause`: runs that began over a
-    minute late although nothing was killed or stopped, their pool was not busy, and no earlier run
-    of the job delayed them.
-    """
-
-    rows: dict[str, Row] = field(default_factory=lambda: defaultdict(Row))
-    anomalies: list[Anomaly] = field(default_factory=list)
-    lateness: list[Lateness] = field(default_factory=list)
-    repeated_without_kill: int = 0
-    taken_over: list[str] = field(default_factory=list)
-    late_without_cause: list[Lateness] = field(default_factory=list)
-
-    @property
-    def total(self) -> Row:
-        total = Row()
-        for row in self.rows.values():
-            total.add(row)
-        return total
-
-    @property
-    def others(self) -> int:
-        return sum(a.count for a in self.anomalies if a.wrong is AnomalyKind.OTHER)
-
-    def check_state(self, history: History, state: str) -> None:
-        """Check that a job without further occurrences has the right state."""
-        wanted = "CANCELLED" if history.deleted_at else "PAUSED" if history.paused else "COMPLETED"
-        if state != wanted:
-            job = f"{history.tenant}/{history.job_id}"
-            self.anomalies.append(Anomaly(AnomalyKind.OTHER, f"is {state}, not {wanted}", job, ""))
-
-
-Stops = Sequence[tuple[datetime, datetime]]
 
 
 def account(
@@ -175,7 +51,7 @@ def account(
     """
     found = Account()
     jobs = [*histories]
-    outside = _Outside(stops, losses, _works(jobs, records), slots or {})
+    outside = Outside(stops, losses, works(jobs, records), slots or {})
     by_job: dict[tuple[str, str], list[Mark]] = defaultdict(list)
     for mark in marks:
         by_job[mark.tenant, mark.execution_id.partition(".")[0]].append(mark)
@@ -190,57 +66,6 @@ def account(
     return found
 
 
-Work = tuple[datetime, datetime]
-
-
-def _works(
-    jobs: Sequence[History], records: Mapping[tuple[str, str], Sequence[Record]]
-) -> dict[str, list[Work]]:
-    """By pool, the time of each attempt on its executors."""
-    found: dict[str, list[Work]] = defaultdict(list)
-    for job in jobs:
-        pool = _pool(job)
-        for record in records.get((job.tenant, job.job_id), ()):
-            for each in record.get("attempts", []):
-                if "finishedAt" in each:
-                    found[pool].append((instant(each["startedAt"]), instant(each["finishedAt"])))
-    return found
-
-
-def _pool(job: History) -> str:
-    return str(job.document.get("target", {}).get("pool", "default"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Outside:
-    """What may have delayed a job's runs, other than the job's own runs."""
-
-    stops: Stops
-    losses: Sequence[Loss]
-    works: Mapping[str, Sequence[Work]]
-    slots: Mapping[str, int]
-
-    def stopped(self, since: datetime, until: datetime) -> bool:
-        """Whether a stop of the stack affects this time."""
-        return any(down <= until and since <= up + _REACH for down, up in self.stops)
-
-    def killed(self, pool: str, since: datetime, until: datetime) -> bool:
-        """Whether a kill that affects *pool* affects this time."""
-        return any(loss.delays(pool, since, until) for loss in self.losses)
-
-    def watcher_killed(self, pool: str, since: datetime, until: datetime) -> bool:
-        return any(
-            loss.what == "watcher" and loss.delays(pool, since, until) for loss in self.losses
-        )
-
-    def busy(self, pool: str, since: datetime, until: datetime) -> bool:
-        """Whether the executors of *pool* were busy during that time."""
-        if pool not in self.slots:
-            return False
-        taken = sum(_overlaps(self.works.get(pool, ()), since, until), timedelta())
-        return taken >= (until - since) * self.slots[pool] * _BUSY
-
-
 class _Job:
     """The account of one job."""
 
@@ -250,7 +75,7 @@ class _Job:
         records: Sequence[Record],
         marks: Sequence[Mark],
         until: datetime,
-        outside: _Outside,
+        outside: Outside,
         found: Account,
     ) -> None:
         self.history = history
@@ -264,7 +89,7 @@ class _Job:
         self.stops = outside.stops
         self.losses = outside.losses
         self.found = found
-        self.pool = _pool(history)
+        self.pool = pool_of(history)
         self.covers: dict[datetime, list[Record]] = defaultdict(list)
         self.row = found.rows[history.document["type"]]
         self.misfire = history.document.get("misfire", {})
@@ -399,7 +224,7 @@ class _Job:
             for record in self.records
             if record.get("attempts") and instant(record["scheduledAt"]) < it.at
         ]
-        return sum(_overlaps(works, since, until), timedelta()) >= (until - since) * _BUSY
+        return sum(overlaps(works, since, until), timedelta()) >= (until - since) * BUSY
 
     @staticmethod
     def _due_at(it: Occurrence) -> datetime:
@@ -664,13 +489,3 @@ def is_to_fail(payload: Mapping[str, Any], execution_id: str, attempt: int) -> b
 
 def _begun(mark: Mark) -> datetime:
     return mark.begun_at
-
-
-def stopped(stops: Stops, since: datetime, until: datetime) -> timedelta:
-    """How long the stack was down between *since* and *until*."""
-    return sum(_overlaps(stops, since, until), timedelta())
-
-
-def _overlaps(stops: Stops, since: datetime, until: datetime) -> Iterator[timedelta]:
-    for down_at, up_at in stops:
-        yield max(min(up_at, until) - max(down_at, since), timedelta())

@@ -18,7 +18,9 @@ from typing import TypeVar
 
 from nextfire import ApiError, Client, ClientError
 from tests.soak import marks, oracle, plan
-from tests.soak.accounting import Account, Loss, Record, account
+from tests.soak.account import Account, Record
+from tests.soak.accounting import account
+from tests.soak.delays import Loss
 from tests.soak.oracle import Document, Event, History, Operation, instant
 from tests.soak.target import Target, now
 

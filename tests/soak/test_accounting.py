@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from tests.soak.__main__ import exit_code, verdict
-from tests.soak.accounting import Account, AnomalyKind, Loss, Record, Stops, account, is_to_fail
+from tests.soak.account import Account, AnomalyKind, Record
+from tests.soak.accounting import account, is_to_fail
+from tests.soak.delays import Loss, Stops
 from tests.soak.marks import Mark
 from tests.soak.oracle import Document, Event, History, Operation
 from tests.soak.test_oracle import TEN, at, history

@@ -17,17 +17,15 @@ from hypothesis import strategies as st
 
 from nextfire.domain.audit import (
     GRACE,
-    LOOK_BACK_AT_MOST,
     OVERTAKEN_AFTER,
-    Audit,
     claimable_since,
     compare,
     is_done,
-    next_audit,
-    next_entry,
     owes_records,
     spans,
 )
+from nextfire.domain.audit_pass import LOOK_BACK_AT_MOST, Audit, next_audit
+from nextfire.domain.audit_repairs import next_entry
 from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry, Slot
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
@@ -1354,9 +1352,9 @@ def test_what_a_job_ran_before_it_had_parents_is_not_looked_for_for_long(
         seen.append(since)
         return []
 
-    monkeypatch.setattr("nextfire.usecases.audit.spans", spanned)
+    monkeypatch.setattr("nextfire.usecases.audit_visit.spans", spanned)
     world.clock.advance(days=50)
-    compare = auditor(world)._compare  # noqa: SLF001 — the spans that it asks for
+    compare = auditor(world)._visits.compare  # noqa: SLF001 — the spans that it asks for
     compare(child, world.now, world.now - DAY, [])
     changed = world.change(child, payload={"n": 1})
     compare(changed, world.now, world.now - DAY, [])

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from nextfire.domain.audit import LOOK_BACK_AT_MOST, Audit
+from nextfire.domain.audit_pass import LOOK_BACK_AT_MOST, Audit
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
 from nextfire.domain.ports.pages import Scan
 from nextfire.domain.zones import release
 from nextfire.usecases import audit as use_case
-from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.audit_parts import up_to
 from nextfire.usecases.audit_report import AuditReport
+from nextfire.usecases.audit_visit import JobVisits
 from tests.builders import a_job
 from tests.fakes import Killed
 from tests.unit.test_audit import DAY, auditor
@@ -41,13 +41,13 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 def visited(monkeypatch: pytest.MonkeyPatch) -> Counter[JobKey]:
     """How often each job was visited."""
     counts: Counter[JobKey] = Counter()
-    compare: Any = AuditJobs._compare  # noqa: SLF001 — each visit calls it
+    compare: Any = JobVisits.compare  # each visit calls it
 
-    def counted(audit: AuditJobs, job: Job, *given: Any, **named: Any) -> Any:
+    def counted(visits: JobVisits, job: Job, *given: Any, **named: Any) -> Any:
         counts[job.key] += 1
-        return compare(audit, job, *given, **named)
+        return compare(visits, job, *given, **named)
 
-    monkeypatch.setattr(AuditJobs, "_compare", counted)
+    monkeypatch.setattr(JobVisits, "compare", counted)
     return counts
 
 
@@ -183,7 +183,7 @@ def test_a_part_from_before_new_time_zone_rules_is_continued_by_the_new_ones(
     assert not before.done
     assert before.looks_back_to(world.now, zoned) <= world.now
 
-    monkeypatch.setattr("nextfire.domain.audit.release", lambda: "2099z")
+    monkeypatch.setattr("nextfire.domain.audit_pass.release", lambda: "2099z")
     wake(world, 0, segments=1)
 
     after = world.control.audit(0)
@@ -198,7 +198,7 @@ def test_a_part_that_another_auditor_continues_by_new_rules_is_left_to_it(
 ) -> None:
     parts = auditor(world).in_segments(1, part=20)
     next(parts.continue_audit(world.now + DAY, segment=0, restart=False))
-    monkeypatch.setattr("nextfire.domain.audit.release", lambda: "2099z")
+    monkeypatch.setattr("nextfire.domain.audit_pass.release", lambda: "2099z")
     monkeypatch.setattr(world.control, "replace_audit", lambda *_: False)
 
     report = wake(world, 0, segments=1)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from nextfire.domain.audit import Comparison, restored
+from nextfire.domain.audit import Comparison
+from nextfire.domain.audit_repairs import restored
 from nextfire.domain.awaited import (
     MAX_AWAITED,
     Above,

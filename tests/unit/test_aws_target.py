@@ -16,11 +16,11 @@ from botocore.exceptions import (  # noqa: TID251 - what the SDK raises
 )
 from pydantic import ValidationError
 
+from nextfire.domain.attempt import MAX_VALUE_BYTES, AttemptOutcome
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.job import Job
 from nextfire.domain.ports.scripts import Directive
 from nextfire.domain.ports.targets import AttemptResult
-from nextfire.domain.run import MAX_VALUE_BYTES, AttemptOutcome
 from nextfire.targets.aws import model
 from nextfire.targets.aws.document import AwsCall
 from nextfire.targets.aws.model import (

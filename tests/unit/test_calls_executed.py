@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.targets import AttemptResult, Hold, RunControl
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from nextfire.domain.run import Run, RunState
 from nextfire.domain.target import TargetKind
 from nextfire.usecases.handled import Disposition
 from tests.builders import at

@@ -9,9 +9,9 @@ import pytest
 import typer
 from pydantic import ValidationError
 
+from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.definition import MAX_TIMEOUT_SEC, JobDefinition
 from nextfire.domain.policies import Backoff, RetryJitter
-from nextfire.domain.run import AttemptOutcome
 from nextfire.domain.schedule import MAX_JITTER
 from nextfire_cli.definition import definition
 from nextfire_cli.durations import iso_duration, moment, whole_seconds

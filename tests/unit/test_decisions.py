@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nextfire.domain.attempt import Attempt, AttemptOutcome, Result
 from nextfire.domain.decisions import (
     MIN_RETRY_DELAY,
     ClaimAction,
@@ -20,7 +21,7 @@ from nextfire.domain.decisions import (
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.policies import Backoff, Overlap, RetryPolicy
-from nextfire.domain.run import Attempt, AttemptOutcome, Result, Run, RunState, Trigger
+from nextfire.domain.run import Run, RunState, Trigger
 from tests.builders import (
     NOON,
     SKIP,

@@ -10,7 +10,6 @@ import pytest
 from nextfire.domain import due_decisions
 from nextfire.domain.due import FireEntry
 from nextfire.domain.due_decisions import (
-    MISFIRE_AFTER,
     ORPHAN_AGE,
     Cover,
     Decision,
@@ -19,11 +18,11 @@ from nextfire.domain.due_decisions import (
     Leave,
     Resend,
     decide_due,
-    decide_misfire,
 )
 from nextfire.domain.instants import MINUTE
 from nextfire.domain.job import Job
 from nextfire.domain.message import MAX_RANGES
+from nextfire.domain.misfire import MISFIRE_AFTER, decide_misfire
 from nextfire.domain.missed import Missed
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.policies import MisfirePolicy

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nextfire.domain.attempt import MAX_CALL_BYTES, AttemptOutcome
 from nextfire.domain.masking import Masker
 from nextfire.domain.ports.targets import AttemptResult
-from nextfire.domain.run import MAX_CALL_BYTES, AttemptOutcome
 from nextfire.targets.http.document import HttpCall
 from nextfire.targets.http.messages import CallFailedError, Problem, Request
 from nextfire.targets.http.outcome import destination_of, result_of, result_without_response

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.masking import Masker
 from nextfire.domain.ports.scripts import Directive
 from nextfire.domain.ports.targets import AttemptResult, Hold
 from nextfire.domain.replay import Replay
-from nextfire.domain.run import AttemptOutcome
 from nextfire.targets.http import authentication as module
 from nextfire.targets.http.authentication import Authentication
 from nextfire.targets.http.messages import CallFailedError, Problem, Request, Response

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from nextfire.domain.attempt import Attempt, AttemptOutcome
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
-from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState, Trigger
+from nextfire.domain.run import Run, RunState, Trigger
 from tests.accounting import assert_all_accounted_for, covered, evidence_of, settle
 from tests.builders import RUN_ALL, RUN_LATEST, SKIP, at
 from tests.judgement import Evidence

@@ -436,6 +436,22 @@ def test_a_chain_passes_results_on(stack: Stack) -> None:
     assert [node.job_id for node in stack.tree(run).items] == ["extract", "load"]
 
 
+def test_a_sequence_is_redriven_and_cancelled_by_the_stack_s_clock(stack: Stack) -> None:
+    stack.put("extract", ON_REQUEST | {"retryPolicy": {"maxAttempts": 1}})
+    stack.put("load", NIGHTLY | {"type": "AFTER", "schedule": None, "after": [{"job": "extract"}]})
+    stack.script("report", lambda _: 1 / 0)
+    run = stack.run("extract")
+    stack.advance(hours=1)
+    assert states(stack.runs("extract")) == ["DEAD"]
+
+    stack.client.redrive_chain(run.execution_id, from_="extract")
+    [redriven] = stack.runs("extract")
+    assert redriven.retry_at == stack.now
+    stack.client.cancel_chain(run.execution_id)
+    [cancelled] = stack.runs("extract")
+    assert (cancelled.state, cancelled.finished_at) == ("CANCELLED", stack.now)
+
+
 def test_callbacks_are_answered_by_functions(stack: Stack) -> None:
     calls: list[HttpRequest] = []
 

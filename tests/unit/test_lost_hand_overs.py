@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nextfire.domain.audit import sending
+from nextfire.domain.audit_repairs import sending
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.run import RunState

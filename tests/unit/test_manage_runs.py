@@ -8,12 +8,13 @@ from datetime import timedelta
 
 import pytest
 
+from nextfire.domain.attempt import Attempt, AttemptOutcome, Result
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import ConflictError, NotFoundError, UnavailableError
 from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
-from nextfire.domain.run import Attempt, AttemptOutcome, Result, Run, RunState
+from nextfire.domain.run import Run, RunState
 from nextfire.usecases import manage_runs
 from nextfire.usecases.find_run import FindRun, PendingOccurrence
 from nextfire.usecases.manage_runs import ManageRuns

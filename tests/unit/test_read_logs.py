@@ -7,10 +7,11 @@ from datetime import timedelta
 
 import pytest
 
+from nextfire.domain.attempt import Attempt, AttemptOutcome
 from nextfire.domain.errors import InvalidInputError, NotFoundError
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.log import LogLine, Stream, encode_line, part_name
-from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState
+from nextfire.domain.run import Run, RunState
 from nextfire.usecases import read_logs
 from nextfire.usecases.find_run import FindRun
 from nextfire.usecases.read_logs import ReadLogs

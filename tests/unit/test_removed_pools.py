@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.due import FireEntry
 from nextfire.domain.errors import ConflictError
 from nextfire.domain.job import Job
-from nextfire.domain.run import AttemptOutcome, RunState
+from nextfire.domain.run import RunState
 from tests.world import World
 
 BATCH = {"handler": "report", "pool": "batch"}

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import pytest
 from pydantic import JsonValue
 
+from nextfire.domain.attempt import Attempt, AttemptOutcome
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.policies import Overlap
-from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState
+from nextfire.domain.run import Run, RunState
 from nextfire.responses.base import ApiResponse, Json, field
 from nextfire.responses.executions import ExecutionResponse
 from nextfire.responses.jobs import JobResponse

@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import pytest
 
+from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.job import Job
-from nextfire.domain.run import AttemptOutcome, RunState
+from nextfire.domain.run import RunState
 from nextfire.usecases.return_held import Returned, ReturnHeld
 from tests.builders import LEASE, at
 from tests.fakes import Killed, MemoryDelivery, MemoryNotices, show

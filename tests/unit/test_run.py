@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nextfire.domain.run import Attempt, AttemptOutcome, Result, Run, RunState, runs_of_uid
+from nextfire.domain.attempt import Attempt, AttemptOutcome, Result
+from nextfire.domain.run import Run, RunState, runs_of_uid
 from tests.builders import LEASE, NOON, UID, a_run, at, run_key
 
 FAILED = Result(AttemptOutcome.FAILED, "exit code 1", 1, "out", "err")

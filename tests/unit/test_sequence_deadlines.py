@@ -8,9 +8,10 @@ import pytest
 
 import nextfire
 from nextfire.client.pipelines.document import PipelineError, read
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.decisions import decide_ending
 from nextfire.domain.job import Job
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from nextfire.domain.run import Run, RunState
 from nextfire.usecases.manage_backfills import BackfillRange
 from tests.builders import at
 from tests.unit.test_sequences import ONE_ATTEMPT, after, states

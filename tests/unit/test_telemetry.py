@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from nextfire.domain.run import AttemptOutcome, Run, RunState
+from nextfire.domain.attempt import AttemptOutcome
+from nextfire.domain.run import Run, RunState
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.handled import Disposition, Handled
 from nextfire.wiring.telemetry import Telemetry, WorkerTelemetry

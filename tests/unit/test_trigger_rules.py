@@ -10,8 +10,8 @@ import pytest
 from nextfire.domain.edges import TriggerRule
 from nextfire.domain.trigger_rules import (
     ParentState,
+    ParentStates,
     RuleAction,
-    Seen,
     decide_rule,
     decide_start,
     decide_with_setups,
@@ -24,17 +24,17 @@ RUN, WAIT, SKIP = RuleAction
 
 def test_every_rule_decides_on_every_combination() -> None:
     for rule, states in product(TriggerRule, product((False, True), repeat=4)):
-        assert decide_rule(rule, Seen(*states)) in RuleAction
+        assert decide_rule(rule, ParentStates(*states)) in RuleAction
 
 
 @pytest.mark.parametrize("rule", TriggerRule)
 def test_a_decision_is_final(rule: TriggerRule) -> None:
     """However the parents that are waiting end, RUN stays RUN and SKIP stays SKIP."""
     for states in product(ParentState, repeat=3):
-        decided = decide_rule(rule, Seen.of(_by_name(states)))
+        decided = decide_rule(rule, ParentStates.of(_by_name(states)))
         ended = [product([each] if each is not W else [S, F, K]) for each in states]
         for later in product(*([x for (x,) in each] for each in ended)):
-            after = decide_rule(rule, Seen.of(_by_name(later)))
+            after = decide_rule(rule, ParentStates.of(_by_name(later)))
             assert after is not WAIT
             assert decided in {WAIT, after}
 
@@ -121,7 +121,7 @@ def test_the_guide_prints_the_whole_table() -> None:
     rows = []
     for flags in product((True, False), repeat=4):
         seen = ", ".join(name for name, flag in zip(names, flags, strict=True) if flag)
-        decisions = [decide_rule(rule, Seen(*flags)).value for rule in TriggerRule]
+        decisions = [decide_rule(rule, ParentStates(*flags)).value for rule in TriggerRule]
         rows.append(f"| {' | '.join([seen or 'nothing', *decisions])} |")
 
     page = (Path(__file__).parents[2] / "docs" / "guide" / "sequences.md").read_text()
@@ -132,17 +132,21 @@ def test_the_guide_prints_the_whole_table() -> None:
 
 def test_the_guide_prints_the_table_of_setups() -> None:
     setups = {
-        "all SUCCEEDED": [Seen(succeeded=True)],
+        "all SUCCEEDED": [ParentStates(succeeded=True)],
         "not all ended, none FAILED or SKIPPED": [
-            Seen(succeeded=each, waiting=True) for each in (False, True)
+            ParentStates(succeeded=each, waiting=True) for each in (False, True)
         ],
         "one FAILED or SKIPPED": [
             seen
             for flags in product((False, True), repeat=4)
-            if (seen := Seen(*flags)).failed or seen.skipped
+            if (seen := ParentStates(*flags)).failed or seen.skipped
         ],
     }
-    by_rule = {RUN: Seen(succeeded=True), WAIT: Seen(waiting=True), SKIP: Seen(failed=True)}
+    by_rule = {
+        RUN: ParentStates(succeeded=True),
+        WAIT: ParentStates(waiting=True),
+        SKIP: ParentStates(failed=True),
+    }
     rule = TriggerRule.ALL_SUCCEEDED
     rows = []
     for name, each in setups.items():

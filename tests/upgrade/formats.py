@@ -12,10 +12,11 @@ from nextfire.adapters.dynamodb.due_items import decode_entry, entry_item
 from nextfire.adapters.dynamodb.endpoint_items import decode_endpoint, encode_endpoint
 from nextfire.adapters.dynamodb.job_items import decode_job, encode_job
 from nextfire.adapters.dynamodb.run_items import decode_run, encode_run
+from nextfire.domain.attempt import Attempt, AttemptOutcome
 from nextfire.domain.due import StoredEntry
 from nextfire.domain.endpoints import Endpoint, EndpointKey
 from nextfire.domain.message import SkippedRange, decode_message
-from nextfire.domain.run import Attempt, AttemptOutcome, RunState
+from nextfire.domain.run import RunState
 from tests.builders import NOON, a_fire, a_job, a_message, a_retry, a_run, at, run_key
 
 FROZEN = Path(__file__).with_name("release-0.json")

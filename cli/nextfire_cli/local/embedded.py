@@ -30,6 +30,7 @@ from nextfire_cli.local.processes import (
     interrupts_deferred,
     interrupts_raised,
 )
+from nextfire_cli.local.stack_info import LocalInfo
 from nextfire_cli.local.state import (
     LocalStackError,
     Report,
@@ -55,33 +56,15 @@ class EmbeddedPool(BaseModel):
     executor: Literal["worker"] = "worker"
 
 
-class EmbeddedInfo(BaseModel):
+class EmbeddedInfo(LocalInfo):
     """A running embedded stack."""
 
-    model_config = ConfigDict(frozen=True)
-
     kind: Literal["embedded"] = "embedded"
-    endpoint: str
-    """Base URL of the API, to which paths such as `/v1/jobs` are added."""
-    account_id: str
-    """The tenant of the API key."""
-    key_file: Path
-    """The API key of the stack; readable by its user only."""
     pools: dict[str, EmbeddedPool]
     parts_file: Path
     """State of the parts, see `parts`."""
     processes: list[ProcessRecord]
     """The supervisor of the parts."""
-
-    @property
-    def alive(self) -> bool:
-        """Whether the supervisor runs."""
-        return all(record.alive for record in self.processes)
-
-    @property
-    def api_key(self) -> str:
-        """An API key with all permissions of the tenant."""
-        return self.key_file.read_text(encoding="ascii").strip()
 
     def lost(self) -> list[str]:
         """The processes without which the API does not answer, and that have ended."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import sys
-import time
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import boto3
-import httpx2
 from botocore.config import Config
 
 from nextfire_cli.local.cdk import inherited_environment
+from nextfire_cli.local.health import await_answer
 from nextfire_cli.local.processes import Processes
-from nextfire_cli.local.state import LocalStackError, tail
+from nextfire_cli.local.state import LocalStackError
 
 NAME = "ministack"
 REGION = "us-east-1"
@@ -24,7 +23,7 @@ ACCOUNT = "000000000000"
 ROOT_KEY = "test"
 """Id and secret of the emulated account's root user; valid on this machine only."""
 _HOST = "127.0.0.1"
-_PATIENCE = 60
+_PATIENCE = timedelta(seconds=60)
 
 
 class Emulator:
@@ -93,13 +92,8 @@ class Emulator:
             cwd=cwd,
             log=log,
         )
-        deadline = time.monotonic() + _PATIENCE
-        while time.monotonic() < deadline and process.poll() is None:
-            with contextlib.suppress(httpx2.TransportError):
-                if httpx2.get(f"{self.address}/_ministack/health").is_success:
-                    return
-            time.sleep(0.05)
-        raise LocalStackError(f"MiniStack did not start; see {log}:\n{tail(log)}")
+        url = f"{self.address}/_ministack/health"
+        await_answer(process, url, what="MiniStack", within=_PATIENCE, log=log)
 
     def client(self, service: str) -> Any:  # noqa: ANN401 - boto3 types clients by literal name only
         """A boto3 client of *service*, as the emulated account's root user; valid until `close`."""

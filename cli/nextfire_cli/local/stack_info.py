@@ -19,6 +19,28 @@ class _Info(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
+class LocalInfo(_Info):
+    """What the descriptions of both local stacks have in common."""
+
+    endpoint: str
+    """Base URL of the API, to which paths such as `/v1/jobs` are added."""
+    account_id: str
+    """The tenant of the API key."""
+    key_file: Path
+    """The API key of the stack; readable by its user only."""
+    processes: list[ProcessRecord]
+
+    @property
+    def alive(self) -> bool:
+        """Whether none of `processes` has ended."""
+        return all(record.alive for record in self.processes)
+
+    @property
+    def api_key(self) -> str:
+        """An API key with all permissions of the tenant."""
+        return self.key_file.read_text(encoding="ascii").strip()
+
+
 class PoolInfo(_Info):
     """A pool: its queues and its executor, `lambda` or `worker`."""
 
@@ -34,20 +56,16 @@ class Deaths(_Info):
     last: str
 
 
-class StackInfo(_Info):
+class StackInfo(LocalInfo):
     """A running local stack: endpoints, parts and credentials."""
 
     kind: Literal["emulator"] = "emulator"
-    endpoint: str
-    """Base URL of the API, to which paths such as `/v1/jobs` are added."""
     aws_endpoint: str
     region: str
     account_id: str
     """The tenant of the API key, and of the AWS keys below."""
     access_key: str
     secret_key: str
-    key_file: Path
-    """The API key of the stack; readable by its user only."""
     scripts_bucket: str
     outputs_bucket: str
     event_bus: str
@@ -65,11 +83,6 @@ class StackInfo(_Info):
     """The command that starts dead workers again."""
     deaths: dict[str, Deaths] = {}
     """By the name of the process."""
-
-    @property
-    def alive(self) -> bool:
-        """Whether none of its processes has ended."""
-        return all(record.alive for record in self.processes)
 
     def lost(self) -> list[str]:
         """The processes without which the API does not answer, and that have ended."""
@@ -89,11 +102,6 @@ class StackInfo(_Info):
                 "lastDeath": died.last if died else None,
             }
         return found
-
-    @property
-    def api_key(self) -> str:
-        """An API key with all permissions of the tenant."""
-        return self.key_file.read_text(encoding="ascii").strip()
 
 
 def parts(outputs: Mapping[str, str]) -> dict[str, object]:

@@ -5,18 +5,15 @@ Its program, `python -m tests.strict`, is part of the checkout, which the emulat
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import sys
-import time
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
-import httpx2
-
 from nextfire_cli.local.cdk import inherited_environment
+from nextfire_cli.local.health import await_answer
 from nextfire_cli.local.processes import Processes
-from nextfire_cli.local.state import LocalStackError, tail
 
 NAME = "strict"
 SCALE = 0.05
@@ -24,7 +21,7 @@ SCALE = 0.05
 ACCOUNT_CONCURRENCY = 10
 """Concurrent executions of a new account; the emulator counts them, as it makes most of them."""
 _HOST = "127.0.0.1"
-_PATIENCE = 30
+_PATIENCE = timedelta(seconds=30)
 
 
 class StandIn:
@@ -71,10 +68,5 @@ class StandIn:
             cwd=cwd,
             log=log,
         )  # fmt: skip
-        deadline = time.monotonic() + _PATIENCE
-        while time.monotonic() < deadline and process.poll() is None:
-            with contextlib.suppress(httpx2.TransportError):
-                if httpx2.get(f"{self.address}/_strict").is_success:
-                    return
-            time.sleep(0.05)
-        raise LocalStackError(f"The strict stand-in did not start; see {log}:\n{tail(log)}")
+        url = f"{self.address}/_strict"
+        await_answer(process, url, what="The strict stand-in", within=_PATIENCE, log=log)

@@ -10,7 +10,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from functions.api.app import app, log_unreadable, now, services, tenant
+from functions.api.app import app, log_unreadable, tenant
 from functions.api.audit_trail import note
 from functions.api.operation import area, operation
 from functions.api.requests import (
@@ -24,6 +24,7 @@ from functions.api.requests import (
     reading,
 )
 from functions.api.respond import respond
+from functions.api.services import now, services
 from nextfire.domain.call_limit import MAX_PARALLEL, MAX_PER_MINUTE, CallLimit
 from nextfire.domain.document import Document
 from nextfire.domain.endpoints import EndpointKey, parse_destination

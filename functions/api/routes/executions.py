@@ -12,7 +12,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 from pydantic import AfterValidator, WithJsonSchema
 
 from functions.api.access import sees_all_jobs
-from functions.api.app import log_unreadable, now, services, telemetry, tenant
+from functions.api.app import log_unreadable, tenant
 from functions.api.body import read_json
 from functions.api.idempotency import once
 from functions.api.operation import area, operation
@@ -34,6 +34,7 @@ from functions.api.requests import (
     span,
 )
 from functions.api.respond import respond
+from functions.api.services import now, services, telemetry
 from nextfire.domain.document import Document
 from nextfire.domain.errors import ConflictError, InvalidInputError
 from nextfire.domain.ids import JobKey, RunKey, parse_execution_id

@@ -13,7 +13,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 from pydantic import Field
 
-from functions.api.app import log_unreadable, now, services, tenant
+from functions.api.app import log_unreadable, tenant
 from functions.api.idempotency import once
 from functions.api.job_filters import Count, JobStateFilter, Labels, NamePrefix, labels
 from functions.api.job_requests import JobBody, JobPatchBody, JobPutBody, JobRequest
@@ -31,6 +31,7 @@ from functions.api.requests import (
     reading,
 )
 from functions.api.respond import respond
+from functions.api.services import now, services
 from nextfire.domain.definition import InstantText, JobDefinition
 from nextfire.domain.document import Document, with_unknown
 from nextfire.domain.edges import Which

@@ -10,11 +10,12 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from functions.api.app import caller, log_unreadable, now, services, tenant
+from functions.api.app import caller, log_unreadable, tenant
 from functions.api.idempotency import once
 from functions.api.operation import area, operation
 from functions.api.requests import Cursor, Limit, body_example, invalid, reading
 from functions.api.respond import respond
+from functions.api.services import now, services
 from nextfire.domain.definition import LabelKey, LabelValue
 from nextfire.domain.document import Document
 from nextfire.domain.errors import ConflictError

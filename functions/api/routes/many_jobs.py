@@ -12,13 +12,14 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 from pydantic import AfterValidator, Field, ValidationError, WithJsonSchema
 
-from functions.api.app import log_unreadable, now, services, tenant, undecodable, unexpected
+from functions.api.app import log_unreadable, tenant, undecodable, unexpected
 from functions.api.idempotency import once, skip_storing_response
 from functions.api.job_requests import CRON_JOB_EXAMPLE, SHORT_JOB_EXAMPLE, JobRequest, read_job
 from functions.api.operation import area, operation
 from functions.api.problems import from_validation, problem_of
 from functions.api.requests import UTC_NOTE, Reason, body_example, invalid, read_utc, reading
 from functions.api.respond import respond
+from functions.api.services import now, services
 from nextfire.domain.definition import MAX_LABELS, InstantText, LabelKey, LabelValue
 from nextfire.domain.document import Document
 from nextfire.domain.errors import InvalidInputError, NextfireError, UndecodableError

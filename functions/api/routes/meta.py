@@ -7,9 +7,9 @@ from http import HTTPStatus
 
 from aws_lambda_powertools.event_handler import Response
 
-from functions.api.app import now
 from functions.api.operation import area, operation
 from functions.api.respond import respond, respond_json
+from functions.api.services import now
 from nextfire.domain.keys import Scope
 from nextfire.responses.meta import Health
 

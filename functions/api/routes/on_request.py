@@ -10,7 +10,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 from pydantic import Field, JsonValue
 
-from functions.api.app import now, services, tenant
+from functions.api.app import tenant
 from functions.api.idempotency import once
 from functions.api.operation import area, operation
 from functions.api.preconditions import IfMatch, versions
@@ -25,6 +25,7 @@ from functions.api.requests import (
 )
 from functions.api.respond import respond
 from functions.api.routes.jobs import respond_job
+from functions.api.services import now, services
 from nextfire.domain.backfill import MOST, Order
 from nextfire.domain.definition import InstantText
 from nextfire.domain.document import Document

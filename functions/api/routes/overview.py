@@ -9,10 +9,11 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
-from functions.api.app import now, services, tenant
+from functions.api.app import tenant
 from functions.api.operation import area, operation
 from functions.api.requests import number_parameter
 from functions.api.respond import respond
+from functions.api.services import now, services
 from nextfire.domain.errors import NotFoundError
 from nextfire.domain.instants import floor_minute
 from nextfire.domain.keys import Scope

@@ -10,11 +10,12 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 from pydantic import Field
 
-from functions.api.app import log_unreadable, now, services, tenant
+from functions.api.app import log_unreadable, tenant
 from functions.api.idempotency import once
 from functions.api.operation import area, operation
 from functions.api.requests import UTC_NOTE, PoolName, Reason, body_example, reading, span
 from functions.api.respond import respond
+from functions.api.services import now, services
 from nextfire.domain.definition import InstantText
 from nextfire.domain.document import Document
 from nextfire.responses.executions import RedrivenResponse

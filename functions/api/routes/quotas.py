@@ -6,9 +6,10 @@ from http import HTTPStatus
 
 from aws_lambda_powertools.event_handler import Response
 
-from functions.api.app import now, services, tenant
+from functions.api.app import tenant
 from functions.api.operation import area, operation
 from functions.api.respond import respond
+from functions.api.services import now, services
 from nextfire.domain.keys import Scope
 from nextfire.responses.quotas import QuotasResponse
 

@@ -9,11 +9,11 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 from pydantic import Field
 
-from functions.api.app import now
 from functions.api.job_filters import MAX_UPCOMING
 from functions.api.operation import area, operation
 from functions.api.requests import body_example, reading
 from functions.api.respond import respond
+from functions.api.services import now
 from nextfire.domain.definition import InstantText, WhenDocument
 from nextfire.domain.keys import Scope
 from nextfire.domain.recurrence import check

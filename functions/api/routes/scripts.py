@@ -9,7 +9,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from functions.api.app import app, now, services, tenant
+from functions.api.app import app, tenant
 from functions.api.audit_trail import note
 from functions.api.operation import area, operation
 from functions.api.requests import (
@@ -22,6 +22,7 @@ from functions.api.requests import (
     reading,
 )
 from functions.api.respond import respond
+from functions.api.services import now, services
 from nextfire.domain.document import Document
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.keys import Scope

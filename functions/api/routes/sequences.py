@@ -9,7 +9,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 from pydantic import BeforeValidator, Field, StrictBool
 
-from functions.api.app import services, tenant
+from functions.api.app import tenant
 from functions.api.idempotency import once
 from functions.api.operation import area, operation
 from functions.api.requests import (
@@ -22,6 +22,7 @@ from functions.api.requests import (
     reading,
 )
 from functions.api.respond import respond
+from functions.api.services import services
 from nextfire.domain.document import Document
 from nextfire.domain.ids import RunKey, parse_execution_id
 from nextfire.domain.keys import Scope

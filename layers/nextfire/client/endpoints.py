@@ -7,7 +7,7 @@ from functools import partial
 
 from nextfire.client.calls import segment
 from nextfire.client.operations import Operations, pages
-from nextfire.client.requests import given
+from nextfire.client.requests import without_none
 from nextfire.responses.endpoints import EndpointPage, EndpointResponse
 
 
@@ -42,7 +42,7 @@ class EndpointOperations(Operations):
     ) -> EndpointResponse:
         """Pause an endpoint: executions of the pool that call it wait until it is resumed."""
         path = f"{_endpoint(pool, destination)}/pause"
-        return self._post(EndpointResponse, path, given({"reason": reason}), idempotency_key)
+        return self._post(EndpointResponse, path, without_none({"reason": reason}), idempotency_key)
 
     def resume_endpoint(
         self, pool: str, destination: str, *, idempotency_key: str | None = None
@@ -64,7 +64,7 @@ class EndpointOperations(Operations):
         at the same time (1 to 100). A limit that is None is removed.
         """
         path = f"{_endpoint(pool, destination)}/limit"
-        limits = given({"perMinute": per_minute, "parallel": parallel})
+        limits = without_none({"perMinute": per_minute, "parallel": parallel})
         return self._post(EndpointResponse, path, limits, idempotency_key)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from nextfire.client.calls import segment
 from nextfire.client.operations import Instant, Operations, job_path, pages
-from nextfire.client.requests import given
+from nextfire.client.requests import without_none
 from nextfire.domain.redrive_plan import Definition
 from nextfire.domain.run import RunState
 from nextfire.responses.executions import (
@@ -104,7 +104,7 @@ class ExecutionOperations(Operations):
         """Cancel an execution and all executions below it in its sequence that have not ended.
         *dry_run*: return the plan and change nothing.
         """
-        body = given({"dryRun": dry_run, "reason": reason})
+        body = without_none({"dryRun": dry_run, "reason": reason})
         path = f"{_execution(execution_id)}/chain/cancel"
         return self._post(SequenceCancelResponse, path, body, idempotency_key)
 
@@ -133,7 +133,7 @@ class ExecutionOperations(Operations):
             "reason": reason,
         }
         path = f"{_execution(execution_id)}/chain/redrive"
-        return self._post(SequenceRedriveResponse, path, given(body), idempotency_key)
+        return self._post(SequenceRedriveResponse, path, without_none(body), idempotency_key)
 
     def read_log(
         self,
@@ -168,21 +168,27 @@ class ExecutionOperations(Operations):
     ) -> ExecutionResponse:
         """Cancel an execution. A running script is ended by its worker within seconds."""
         path = f"{_execution(execution_id)}/cancel"
-        return self._post(ExecutionResponse, path, given({"reason": reason}), idempotency_key)
+        return self._post(
+            ExecutionResponse, path, without_none({"reason": reason}), idempotency_key
+        )
 
     def redrive_execution(
         self, execution_id: str, *, reason: str | None = None, idempotency_key: str | None = None
     ) -> ExecutionResponse:
         """Redrive a DEAD execution: it is PENDING again, with new attempts."""
         path = f"{_execution(execution_id)}/redrive"
-        return self._post(ExecutionResponse, path, given({"reason": reason}), idempotency_key)
+        return self._post(
+            ExecutionResponse, path, without_none({"reason": reason}), idempotency_key
+        )
 
     def replay_execution(
         self, execution_id: str, *, reason: str | None = None, idempotency_key: str | None = None
     ) -> ExecutionResponse:
         """Start an execution that sends the latest request of an HTTP callback again."""
         path = f"{_execution(execution_id)}/replay"
-        return self._post(ExecutionResponse, path, given({"reason": reason}), idempotency_key)
+        return self._post(
+            ExecutionResponse, path, without_none({"reason": reason}), idempotency_key
+        )
 
     def redrive_pool(
         self,
@@ -198,7 +204,9 @@ class ExecutionOperations(Operations):
         """Redrive up to *limit* (1 to 100) dead executions of a pool. Pass the `cursor` of the
         response to the next call to continue.
         """
-        body = given({"from": from_, "to": to, "limit": limit, "cursor": cursor, "reason": reason})
+        body = without_none(
+            {"from": from_, "to": to, "limit": limit, "cursor": cursor, "reason": reason}
+        )
         path = f"/v1/pools/{segment(pool)}/redrive"
         return self._post(RedrivenResponse, path, body, idempotency_key)
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from nextfire.client.operations import Instant, Operations, job_path, pages
-from nextfire.client.requests import JobRequest, PreviewRequest, given, sent
+from nextfire.client.requests import JobRequest, PreviewRequest, sent, without_none
 from nextfire.domain.backfill import Order
 from nextfire.domain.occurrences import JobState
 from nextfire.responses.executions import (
@@ -64,7 +64,7 @@ class JobOperations(Operations):
         response to the next call.
         """
         more = {"reason": reason, "until": until, "progressToken": progress_token}
-        body = {"labels": dict(labels), **given(more)}
+        body = {"labels": dict(labels), **without_none(more)}
         return self._post(ManyResponse, "/v1/jobs:pause", body, idempotency_key)
 
     def resume_jobs(
@@ -75,7 +75,7 @@ class JobOperations(Operations):
         idempotency_key: str | None = None,
     ) -> ManyResponse:
         """Resume the jobs that have all *labels*; calls as for `pause_jobs`."""
-        body = {"labels": dict(labels), **given({"progressToken": progress_token})}
+        body = {"labels": dict(labels), **without_none({"progressToken": progress_token})}
         return self._post(ManyResponse, "/v1/jobs:resume", body, idempotency_key)
 
     def cancel_jobs(
@@ -86,7 +86,7 @@ class JobOperations(Operations):
         idempotency_key: str | None = None,
     ) -> ManyResponse:
         """Cancel the jobs that have all *labels* permanently; calls as for `pause_jobs`."""
-        body = {"labels": dict(labels), **given({"progressToken": progress_token})}
+        body = {"labels": dict(labels), **without_none({"progressToken": progress_token})}
         return self._post(ManyResponse, "/v1/jobs:cancel", body, idempotency_key)
 
     def list_jobs(
@@ -164,7 +164,7 @@ class JobOperations(Operations):
         idempotency_key: str | None = None,
     ) -> JobResponse:
         """Pause a job: later occurrences do not run until it is resumed, or until *until*."""
-        body = given({"reason": reason, "until": until})
+        body = without_none({"reason": reason, "until": until})
         return self._post(JobResponse, f"{job_path(job_id)}/pause", body, idempotency_key, if_match)
 
     def drain_job(
@@ -176,7 +176,7 @@ class JobOperations(Operations):
         idempotency_key: str | None = None,
     ) -> JobResponse:
         """Pause a job. It has `draining` until its runs in progress have ended."""
-        body = given({"reason": reason})
+        body = without_none({"reason": reason})
         return self._post(JobResponse, f"{job_path(job_id)}/drain", body, idempotency_key, if_match)
 
     def resume_job(
@@ -196,7 +196,7 @@ class JobOperations(Operations):
         """Run a job now, in addition to its schedule. `payload`: replaces the job's payload, also
         by None.
         """
-        body = given({"reason": reason})
+        body = without_none({"reason": reason})
         if payload is not _ABSENT:
             body["payload"] = payload
         return self._post(ExecutionResponse, f"{job_path(job_id)}/run", body, idempotency_key)
@@ -210,7 +210,7 @@ class JobOperations(Operations):
         idempotency_key: str | None = None,
     ) -> JobResponse:
         """Skip the job's next occurrence."""
-        body = given({"reason": reason})
+        body = without_none({"reason": reason})
         return self._post(
             JobResponse, f"{job_path(job_id)}/skip-next", body, idempotency_key, if_match
         )
@@ -234,7 +234,7 @@ class JobOperations(Operations):
         """Run the job's past occurrences that have no record, from *from_* (inclusive) to *to*
         (exclusive). Rejected if there are more than *max*.
         """
-        body = given({"from": from_, "to": to, "max": max, "order": order, "reason": reason})
+        body = without_none({"from": from_, "to": to, "max": max, "order": order, "reason": reason})
         path = f"{job_path(job_id)}/backfill"
         return self._post(BackfillResponse, path, body, idempotency_key, if_match)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nextfire.client.calls import segment
 from nextfire.client.operations import Operations, pages
-from nextfire.client.requests import given
+from nextfire.client.requests import without_none
 from nextfire.domain.keys import Scope
 from nextfire.responses.keys import KeyPage, KeyResponse, NewKeyResponse, RotatedResponse
 
@@ -27,7 +27,7 @@ class KeyOperations(Operations):
         """Create an API key. Its text is in `key`, and returned only once. `cidrs`: networks from
         which it may be used. `labels`: it reaches only jobs with these labels.
         """
-        body = given(
+        body = without_none(
             {
                 "name": name,
                 "scopes": [*map(str, scopes)],
@@ -63,7 +63,7 @@ class KeyOperations(Operations):
         idempotency_key: str | None = None,
     ) -> RotatedResponse:
         """Create a `new` key like this one, which is `old` and expires after the overlap."""
-        body = given({"expiresInSec": expires_in_sec, "overlapSec": overlap_sec})
+        body = without_none({"expiresInSec": expires_in_sec, "overlapSec": overlap_sec})
         return self._post(RotatedResponse, f"{_api_key(key_id)}/rotate", body, idempotency_key)
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from nextfire.client.calls import Caller, segment
-from nextfire.client.requests import given
+from nextfire.client.requests import without_none
 from nextfire.responses.base import ApiResponse
 
 _PAGE = 100
@@ -36,7 +36,7 @@ class Operations:
     _sleep: Callable[[float], None]
 
     def _read(self, model: type[A], path: str, query: Mapping[str, object] | None = None) -> A:
-        return model(*self._caller.call("GET", path, query=given(query or {})))
+        return model(*self._caller.call("GET", path, query=without_none(query or {})))
 
     def _post(
         self,
@@ -59,12 +59,12 @@ class Operations:
         body: Mapping[str, Any],
         headers: Mapping[str, str | None],
     ) -> A:
-        sent_headers = given(headers)
+        sent_headers = without_none(headers)
         again = not sent_headers.keys() & {"If-Match", "If-None-Match"}
         return model(*self._caller.call(method, path, body=body, headers=sent_headers, again=again))
 
     def _delete(self, model: type[A], path: str, headers: Mapping[str, str | None]) -> A:
-        return model(*self._caller.call("DELETE", path, headers=given(headers), again=False))
+        return model(*self._caller.call("DELETE", path, headers=without_none(headers), again=False))
 
 
 def pages(ask: Callable[..., Page[Item]]) -> Iterator[Item]:

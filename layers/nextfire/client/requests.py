@@ -31,7 +31,7 @@ def sent(given: WhenDocument | Mapping[str, Any]) -> dict[str, Any]:
     return {n: value for n, value in document.items() if value is not None or n == "payload"}
 
 
-def given(fields: Mapping[str, object]) -> dict[str, Any]:
+def without_none(fields: Mapping[str, object]) -> dict[str, Any]:
     """Return *fields* without None, with instants as text.
 
     Raises:

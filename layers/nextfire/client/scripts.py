@@ -8,7 +8,7 @@ from functools import partial
 
 from nextfire.client.calls import segment
 from nextfire.client.operations import Operations, pages
-from nextfire.client.requests import given
+from nextfire.client.requests import without_none
 from nextfire.responses.scripts import ScriptPage, ScriptResponse, ScriptVersionPage, UploadResponse
 
 
@@ -28,7 +28,7 @@ class ScriptOperations(Operations):
         """Return where a script of *size* bytes with the digest *sha256* (hexadecimal) can be PUT.
         `push_script` does both. *signature*: base64, stored with the script.
         """
-        body = given(
+        body = without_none(
             {
                 "handler": handler,
                 "size": size,

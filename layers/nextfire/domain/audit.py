@@ -12,26 +12,17 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry, ResumeEntry
-from nextfire.domain.ids import JobKey, RunKey, run_id
-from nextfire.domain.instants import MOMENT, cut
+from nextfire.domain.due import DueEntry, FireEntry
+from nextfire.domain.ids import run_id
+from nextfire.domain.instants import MOMENT
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.recurrence import occurrences
-from nextfire.domain.retention import MIN_RETENTION
 from nextfire.domain.run import Run, RunState, Trigger
-from nextfire.domain.schedule import UNTIMED
-from nextfire.domain.zones import release
 
 GRACE = timedelta(minutes=15)
 """The auditor ignores a run for this long after it was due or became free again. Well above the
 five minutes of FIFO deduplication."""
-OVERLAP = timedelta(days=1)
-"""How far an audit looks back before the start of the previous one. It covers runs that were too
-recent then, or that may still have been in a queue."""
-LOOK_BACK_AT_MOST = MIN_RETENTION - timedelta(days=1)
-"""Limit of the look-back for lost runs. Runs with an expired record must not look lost, whatever
-the retention is or was."""
 RUNS_AT_MOST = timedelta(days=30)
 """Limit of the look-back for runs that make no progress: it bounds the reads of a visit."""
 WAITS_AT_MOST = timedelta(days=1)
@@ -42,90 +33,7 @@ RECORDS_AT_MOST = 100_000
 """Maximum number of records that the auditor reads per visit of a job."""
 MISSING_AT_MOST = 1_000
 """Maximum number of separate gaps that the auditor reports per visit of a job."""
-MAX_SEGMENTS = 40
-"""Maximum number of auditors that share an audit."""
-
-ChainEntry = FireEntry | ResumeEntry
-"""The entry that continues the chain of a job: its next occurrence, or the end of its pause."""
-
 _FOREVER = datetime.max.replace(tzinfo=UTC)
-ZONES_SETTLE_IN = timedelta(days=1)
-"""By then, the occurrences that a new release of the time zone rules has moved have come due."""
-
-
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """One pass over all jobs. `after`: the last job that was audited; None at the start of the
-    pass. `since`: start of the last completed pass. `end`: of a part of a pass, its last job; None:
-    the last of all. `zones`: the release of the time zone rules; `zones_since`: when audits first
-    had it; None: from the beginning.
-    """
-
-    started_at: datetime
-    since: datetime | None = None
-    after: JobKey | None = None
-    done: bool = False
-    end: JobKey | None = None
-    zones: str | None = None
-    zones_since: datetime | None = None
-
-    def looks_back_to(self, now: datetime, job: Job) -> datetime:
-        """The start of the audited period of *job*. In the future: it is not audited.
-
-        Earlier runs of a job whose times depend on the rules of a time zone may have been at the
-        instants of an earlier release: now they look lost, and its due entry, too.
-        """
-        since = max((self.since or self.started_at) - OVERLAP, now - LOOK_BACK_AT_MOST)
-        if self.zones_since is None or not job.is_zoned:
-            return since
-        return max(since, self.zones_since + ZONES_SETTLE_IN)
-
-    def with_release(self, before: Audit, now: datetime) -> Audit:
-        """This pass, by the time zone rules of this process; *before*: the audit before it."""
-        if before.zones == release():
-            return replace(self, zones=before.zones, zones_since=before.zones_since)
-        return replace(self, zones=release(), zones_since=cut(now))
-
-    def moved(self, after: JobKey | None) -> Audit:
-        """This pass with *after* as the last audited job; None completes the pass."""
-        return replace(self, after=after, done=after is None)
-
-
-def next_audit(
-    was: Audit | None, now: datetime, every: timedelta, *, restart: bool
-) -> Audit | None:
-    """The audit to continue: an unfinished one, or a new one if the last one started *every* ago or
-    earlier; else None. *restart*: always start a new one.
-    """
-    if was is None:
-        return Audit(cut(now), zones=release())
-    since = was.started_at if was.done else was.since
-    # A start in the future comes from a wrong clock; without this check no audit would follow.
-    resting = timedelta() <= now - was.started_at < every
-    if restart or (was.done and not resting):
-        return Audit(cut(now), since and min(since, cut(now))).with_release(was, now)
-    return None if was.done else was.with_release(was, now)
-
-
-def next_entry(job: Job, now: datetime) -> ChainEntry | None:
-    """The chain entry that *job* should have if everything due by *now* was sent: for an ACTIVE job
-    the FIRE entry of the first occurrence due later, for a PAUSED job the entry that ends its
-    pause. None if it should have none.
-
-    Raises:
-        InvalidInputError: The schedule cannot be read.
-    """
-    if job.state is JobState.PAUSED:
-        return job.resume_entry()
-    if job.state is not JobState.ACTIVE or job.definition.type in UNTIMED:
-        return None
-    at = job.next_after(now - job.definition.jitter_width)
-    while at is not None and job.due_at(at) <= now:
-        at = job.next_after(at)
-    if at is None:
-        return None
-    ordinal, most = job.ordinal(at), job.definition.max_runs
-    return None if most is not None and ordinal > most else job.fire_entry(at, ordinal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +50,8 @@ class Span:
         Raises:
             InvalidInputError: The schedule cannot be read.
         """
-        most, left = self.owner.definition.max_runs, None
-        if most is not None:
-            first = self.owner.next_after(self.after)
-            left = 0 if first is None else max(most - self.owner.ordinal(first) + 1, 0)
         after = max(self.after, self.owner.effective_from)
+        left = self.owner.left_after(after)
         for found in islice(occurrences(self.owner.schedule, after), left):
             if found.at > self.until:
                 return
@@ -375,59 +280,6 @@ class _Gaps:
         elif len(self.found) <= MISSING_AT_MOST:
             self.found.append(Missing(owner, at, at, 1))
         self._in_a_row = True
-
-
-def lost_part(missing: Missing, before: datetime) -> Missing | None:
-    """The part of *missing* before *before*; None if that is empty."""
-    if missing.first >= before:
-        return None
-    if missing.last < before:
-        return missing
-    part = missing.owner.stretch(first_of(missing), before - MOMENT)
-    return replace(missing, last=part.last, count=part.count)
-
-
-def first_of(missing: Missing) -> FireEntry:
-    """The FIRE entry of the first occurrence in *missing*."""
-    return missing.owner.fire_entry(missing.first, missing.owner.ordinal(missing.first))
-
-
-def restored(
-    job: Job,
-    found: Comparison,
-    following: ChainEntry,
-    since: datetime,
-    *,
-    queue_is_empty: bool,
-) -> ChainEntry:
-    """The entry that repairs the chain of *job*, which has no entry: the first occurrence after the
-    last recorded one, so that the misfire policy applies to the missed occurrences.
-
-    If the queue is not empty, occurrences without a record may have been sent. Then the chain
-    continues with *following*, the next future occurrence; a later audit finds the missing ones.
-    """
-    if not queue_is_empty or found.partial or isinstance(following, ResumeEntry):
-        return following
-    if job.definition.after:
-        return following  # occurrences without a record may wait for their parents
-    first = job.next_after(max(found.covered_to or since, since))
-    if first is None or first >= following.occurs_at:
-        return following
-    return job.fire_entry(first, job.ordinal(first))
-
-
-def sending(job: Job, run: RunKey, *, pool: str, dispatch: int, now: datetime) -> DispatchEntry:
-    """The due entry that sends *run*. Does not affect the chain of the job."""
-    return DispatchEntry(
-        run.job,
-        run.uid,
-        cut(now),
-        run.run_id,
-        dispatch,
-        pool,
-        rank=job.definition.priority.rank,
-        exclusive=job.exclusive,
-    )
 
 
 def longest_run(job: Job) -> timedelta:

@@ -1,4 +1,4 @@
-"""Cron expressions as sets of wall-clock minutes. Independent of instants and time zones.
+"""Parse cron expressions. Errors say what is wrong and suggest a valid expression.
 
 Five fields: minute, hour, day of month, month, day of week. Each is a comma-separated list of
 numbers, names (months, weekdays), ranges ``a-b``, and steps ``*/n``, ``a-b/n``, ``a/n`` (starting
@@ -8,24 +8,17 @@ the last one.
 
 Day of month and day of week combine as in Vixie cron: if neither field starts with ``*``, a day
 must match at least one of them; otherwise it must match both.
-
-croniter provides the calendar. It only computes days, from unambiguous expressions.
 """
 
 from __future__ import annotations
 
-import copy
-import math
 import re
-from bisect import bisect_left
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from dataclasses import field as _field
-from datetime import date, datetime, time, timedelta
 from functools import lru_cache
 
-from croniter import CroniterBadDateError, croniter
-
+from nextfire.domain.cron_calendar import Cron
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.not_cron import instead
 
@@ -40,90 +33,9 @@ MACROS = {
     "@hourly": "0 * * * *",
 }
 MAX_LENGTH = 256
-_DAY = timedelta(days=1)
 _LONGEST = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
-_LAST_YEAR = 2100
 _WEEKS = 5
 _SUNDAY = 7
-
-
-@dataclass(frozen=True, slots=True)
-class Cron:
-    """A parsed cron expression.
-
-    `times`: minutes of the day, ascending. `days`: croniter expressions; a day matches if it
-    matches one of them. `elapsed`: the hour field starts with ``*``, so the schedule follows
-    elapsed time across clock changes.
-    """
-
-    times: tuple[int, ...]
-    days: tuple[str, ...]
-    elapsed: bool
-
-    def next_wall(self, at: datetime) -> datetime | None:
-        """The first matching minute at or after *at*, both naive; None if none is before 2100."""
-        whole = at.replace(second=0, microsecond=0)
-        if whole < at:
-            whole += timedelta(minutes=1)
-        day = self._day_from(whole.date())
-        if day == whole.date():
-            index = bisect_left(self.times, whole.hour * 60 + whole.minute)
-            if index < len(self.times):
-                return _at(day, self.times[index])
-            day = self._day_from(day + _DAY)
-        return None if day is None else _at(day, self.times[0])
-
-    def count(self, low: datetime, high: datetime) -> int:
-        """Count the matching minutes from *low* to *high*, both included and naive. The cost grows
-        with the number of days, not minutes.
-        """
-        total, day = 0, self._day_from(low.date())
-        while day is not None and day <= high.date():
-            begin = bisect_left(self.times, _minutes(low)) if day == low.date() else 0
-            end = len(self.times)
-            if day == high.date():
-                end = bisect_left(self.times, math.floor(_minutes(high)) + 1)
-            total += max(end - begin, 0)
-            day = self._day_from(day + _DAY)
-        return total
-
-    def _day_from(self, day: date) -> date | None:
-        if day.year >= _LAST_YEAR:
-            return None
-        found = [found for days in self.days if (found := _matching_day(days, day)) is not None]
-        return min(found, default=None)
-
-
-def _minutes(at: datetime) -> float:
-    """Minutes from midnight to *at*."""
-    return (at - datetime.combine(at.date(), time())) / timedelta(minutes=1)
-
-
-def _at(day: date, minute: int) -> datetime:
-    return datetime.combine(day, time(minute // 60, minute % 60))
-
-
-@lru_cache(maxsize=65536)
-def _matching_day(days: str, since: date) -> date | None:
-    if days == "* * *":
-        return since
-    walk = copy.copy(_calendar(days))  # the original is shared between threads
-    walk.set_current(datetime.combine(since, time()) - timedelta(minutes=1))
-    try:
-        found: datetime = walk.get_next(datetime)
-    except (
-        CroniterBadDateError
-    ):  # none within 50 years means none at all: calendars repeat after 28
-        return None
-    return found.date() if found.year < _LAST_YEAR else None
-
-
-@lru_cache(maxsize=4096)
-def _calendar(days: str) -> croniter:
-    return croniter(f"0 0 {days}", datetime(1970, 1, 1), day_or=False)  # noqa: DTZ001 — wall clock
-
-
-# Reading
 
 
 @dataclass(frozen=True, slots=True, eq=False)

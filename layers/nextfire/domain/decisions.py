@@ -10,15 +10,16 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.deadlines import named
-from nextfire.domain.due_decisions import MISFIRE_AFTER
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import CLOCKS_DIFFER, in_seconds, isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
+from nextfire.domain.misfire import MISFIRE_AFTER
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.policies import MisfirePolicy, Overlap, RetryPolicy
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger, runs_of_uid
+from nextfire.domain.run import Run, RunState, Trigger, runs_of_uid
 from nextfire.domain.schedule import ScheduleType
 from nextfire.domain.target import TargetKind
 

@@ -15,18 +15,23 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 
-class Document(BaseModel):
-    """A JSON document of the API: camelCase outside, strict about unknown fields, immutable."""
+class StrictModel(BaseModel):
+    """A JSON document: camelCase outside, strict about unknown fields, immutable."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
         populate_by_name=True,
         extra="forbid",
         frozen=True,
-        hide_input_in_errors=True,
         # Most are nested in another document, whose validator covers them.
         defer_build=True,
     )
+
+
+class Document(StrictModel):
+    """A document of the API. Errors do not show its values, which may be secrets."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     @classmethod
     def stored(cls, text: str | bytes) -> Self:

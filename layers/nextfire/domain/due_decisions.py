@@ -18,12 +18,12 @@ from datetime import datetime, timedelta
 
 from nextfire.domain.due import BackfillEntry, DispatchEntry, DueEntry, FireEntry, ResumeEntry
 from nextfire.domain.ids import RunKey, run_id
-from nextfire.domain.instants import CLOCKS_DIFFER, in_seconds, isoformat
+from nextfire.domain.instants import CLOCKS_DIFFER, isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.message import MAX_RANGES, ORDINARY, TIME_DISPATCH, SkippedRange
+from nextfire.domain.misfire import decide_misfire
 from nextfire.domain.missed import Missed, missed_row, without_skips
 from nextfire.domain.occurrences import JobState, owned
-from nextfire.domain.policies import MisfirePolicy
 from nextfire.domain.run import Trigger
 from nextfire.domain.zone_moves import Move, decide_move
 
@@ -31,9 +31,6 @@ ORPHAN_AGE = timedelta(seconds=60)
 """How long after its due instant an entry whose job (or schedule version) is not found is kept.
 Then it is an orphan.
 """
-
-MISFIRE_AFTER = timedelta(seconds=60)
-"""The misfire policy applies to occurrences that are noticed later than this."""
 
 _WHY_SENT = {
     Trigger.SCHEDULE: "retry is due",
@@ -293,59 +290,6 @@ def inherit_held(entry: DueEntry, successor: FireEntry | None, now: datetime) ->
     """*successor*, marked as held if it became due by *now* while *entry* was held back."""
     late = successor is not None and successor.at <= now and entry.held
     return replace(successor, held=True) if late and successor is not None else successor
-
-
-def decide_misfire(
-    entry: FireEntry, job: Job, successor: FireEntry | None, now: datetime
-) -> tuple[Missed | None, str]:
-    """Decide whether the occurrence of *entry*, due by *now*, is too late to run. The relevancy
-    window decides, and the misfire policy if the occurrence is later than `MISFIRE_AFTER` or was
-    due during a pause.
-
-    Args:
-        entry: An entry of the schedule version of *job*.
-        job: The job.
-        successor: The next entry; None if *entry* is the last one.
-        now: The instant of the decision.
-
-    Returns:
-        The missed occurrences, or None if the occurrence runs; and the reason.
-    """
-    if job.state is JobState.PAUSED:
-        # The version was a pause that ended by another change instead of a resume.
-        return Missed(now), "due during a pause that a change of the job ended"
-    late = now - entry.at
-    misfire = job.definition.misfire
-    if late <= MISFIRE_AFTER and job.resumed_at is None and misfire.relevancy_window_sec is None:
-        return None, ORDINARY
-    window = misfire.relevancy_window
-    if window is not None and late > window:
-        reason = f"{in_seconds(late)} late; relevancyWindowSec is {in_seconds(window)}"
-        return Missed(_due_by(job, now - window)), reason
-    in_pause = job.resumed_at is not None and entry.occurs_at <= job.resumed_at
-    # Jitter can delay an earlier occurrence for longer; this one had to wait for its turn.
-    turn_by = entry.occurs_at + job.definition.jitter_width
-    if now - turn_by <= MISFIRE_AFTER and not in_pause:
-        return None, ORDINARY
-    when = "due during a pause" if in_pause else f"{in_seconds(late)} late"
-    reason = f"{when}; misfire policy {misfire.policy}"
-    match misfire.policy:
-        case MisfirePolicy.RUN_ALL:
-            return None, reason
-        case MisfirePolicy.RUN_LATEST:
-            # If the successor is due too, this is not the latest.
-            if successor is None or successor.at > now:
-                return None, f"{reason}: the latest"
-            return Missed(_due_by(job, now), except_latest=True), reason
-        case MisfirePolicy.SKIP:
-            late_since = now - MISFIRE_AFTER
-            until = max(late_since, job.resumed_at) if in_pause and job.resumed_at else late_since
-            return Missed(_due_by(job, until)), reason
-
-
-def _due_by(job: Job, until: datetime) -> datetime:
-    """The instant up to which all occurrences are due by *until*, even with maximum jitter."""
-    return until - job.definition.jitter_width
 
 
 def _orphan(entry: FireEntry, now: datetime, what: str) -> Leave | Drop:

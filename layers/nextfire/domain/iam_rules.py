@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, StringConstraints, field_validator
 
+from nextfire.domain.document import StrictModel
 from nextfire.domain.key_text import KEY_TENANT
 from nextfire.domain.keys import Scope
 
@@ -30,19 +30,11 @@ _PATTERN = re.compile(
 )
 
 
-class IamRule(BaseModel):
+class IamRule(StrictModel):
     """Assigns `tenant` and `scopes` to callers whose role matches `role`. `role`: the name of a
     role, the ARN of a role without its path, or the ARN of a user. `*` matches any characters
     except ``/`` and ``:``.
     """
-
-    model_config = ConfigDict(
-        defer_build=True,
-        frozen=True,
-        extra="forbid",
-        alias_generator=to_camel,
-        populate_by_name=True,
-    )
 
     role: str
     tenant: Annotated[str, StringConstraints(pattern=rf"^{KEY_TENANT.pattern}$")]

@@ -23,7 +23,6 @@ def version_at(job: Job, at: datetime) -> Job | None:
 def has_occurrence(owner: Job, at: datetime) -> bool | None:
     """Whether the version *owner* has an occurrence at *at*; None if that is unknown."""
     try:
-        most = owner.definition.max_runs
-        return owner.next_after(at - MOMENT) == at and (most is None or owner.ordinal(at) <= most)
+        return owner.next_after(at - MOMENT) == at and owner.allows(owner.ordinal(at))
     except InvalidInputError:
         return None  # the time zone has been removed

@@ -99,10 +99,16 @@ class Occurrences:
             InvalidInputError: The schedule is invalid.
         """
         at = self.next_after(after)
-        if at is None:
-            return None
-        ordinal, most = self.ordinal(at), self.definition.max_runs
-        return None if most is not None and ordinal > most else self.fire_entry(at, ordinal)
+        return None if at is None else self.entry_of(at)
+
+    def entry_of(self, occurrence: datetime) -> FireEntry | None:
+        """Return the due entry of the occurrence at *occurrence*; None if `maxRuns` excludes it.
+
+        Raises:
+            InvalidInputError: The schedule is invalid.
+        """
+        ordinal = self.ordinal(occurrence)
+        return self.fire_entry(occurrence, ordinal) if self.allows(ordinal) else None
 
     def due_at(self, occurrence: datetime) -> datetime:
         """Return when the run of the occurrence at *occurrence* is due, jitter included."""
@@ -184,9 +190,8 @@ class Occurrences:
         """Return the number of occurrences between *after* and *before*, both exclusive, within
         `maxRuns`; at most *at_most*.
         """
-        first = self.next_after(after)
-        if self.definition.max_runs is not None and first is not None and at_most:
-            at_most = min(at_most, max(self.definition.max_runs - self.ordinal(first) + 1, 0))
+        left = self.left_after(after) if at_most else None
+        at_most = at_most if left is None else min(at_most, left)
         found = islice(occurrences(self.schedule, max(after, self.effective_from)), at_most)
         return sum(1 for _ in takewhile(lambda occurrence: occurrence.at < before, found))
 
@@ -201,6 +206,34 @@ class Occurrences:
         if most is None:
             return 1
         return count_occurrences(self.schedule, occurrence, at_most=most + 1)
+
+    def allows(self, ordinal: int) -> bool:
+        """Whether `maxRuns` allows the *ordinal*-th occurrence."""
+        return self.definition.max_runs is None or ordinal <= self.definition.max_runs
+
+    def left_after(self, after: datetime) -> int | None:
+        """Return how many occurrences after *after* `maxRuns` allows; None: any number.
+
+        Raises:
+            InvalidInputError: The schedule is invalid.
+        """
+        most = self.definition.max_runs
+        if most is None:
+            return None
+        first = self.next_after(after)
+        return 0 if first is None else max(most - self.ordinal(first) + 1, 0)
+
+    def last_allowed(self) -> datetime | None:
+        """Return the last occurrence that `maxRuns` allows; None if there are fewer, or no limit.
+
+        Raises:
+            InvalidInputError: The schedule is invalid.
+        """
+        most = self.definition.max_runs
+        if most is None:
+            return None
+        counted = islice(occurrences(self.schedule, self.counted_since), most - 1, None)
+        return next((occurrence.at for occurrence in counted), None)
 
     def is_last(self, occurrence: datetime) -> bool:
         """Whether the occurrence at *occurrence* is the last one. False without a schedule.

@@ -112,7 +112,7 @@ LOGS = (*(state.value for state in ENDED), OPEN_LOG)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class DeliveredStep:
     """A step that a stream delivered. `id`: of its record; `seen_ms`: when the stream received
     it.
     """
@@ -163,7 +163,7 @@ def window_ms(at_ms: int) -> int:
     return at_ms - at_ms % WINDOW_MS
 
 
-def segments_of(seen: Sequence[Seen], now: datetime) -> list[Segment]:
+def segments_of(seen: Sequence[DeliveredStep], now: datetime) -> list[Segment]:
     """The segments of *seen*, records of one tenant in the order of their stream.
 
     If a run has several steps, the latest and its ends are kept. So most runs have one step: they
@@ -171,7 +171,7 @@ def segments_of(seen: Sequence[Seen], now: datetime) -> list[Segment]:
     its steps' order does not show.
     """
     kept = newest(each.step for each in seen)
-    groups: dict[tuple[str, int], list[Seen]] = {}
+    groups: dict[tuple[str, int], list[DeliveredStep]] = {}
     for each in seen:
         of_end = each.step.state.ended
         if not of_end and kept.get(each.step.run) is not each.step:
@@ -194,7 +194,7 @@ def segments_of(seen: Sequence[Seen], now: datetime) -> list[Segment]:
     ]
 
 
-def _parts(group: list[Seen]) -> list[list[Seen]]:
+def _parts(group: list[DeliveredStep]) -> list[list[DeliveredStep]]:
     return [group[start : start + MAX_STEPS] for start in range(0, len(group), MAX_STEPS)]
 
 

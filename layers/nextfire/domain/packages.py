@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
+
+from nextfire.domain.document import StrictModel
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -24,17 +25,10 @@ _LINE = re.compile(r"[\x20-\x7e]{1,4000}")
 _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
 
-class PackagePolicy(BaseModel):
+class PackagePolicy(StrictModel):
     """The packages that may be installed for the scripts of a pool."""
 
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        alias_generator=to_camel,
-        populate_by_name=True,
-        hide_input_in_errors=True,
-        defer_build=True,
-    )
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     require_hashes: bool = False
     """Whether a script with dependencies must contain a lock: each package with SHA-256 digests."""

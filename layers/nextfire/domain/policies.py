@@ -9,10 +9,10 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.document import Document
 from nextfire.domain.due import NORMAL_RANK
 from nextfire.domain.jitter import spread
-from nextfire.domain.run import AttemptOutcome, Result
 from nextfire.domain.schedule import MAX_DELAY
 
 MAX_WINDOW_SEC = 30 * 86_400

@@ -7,9 +7,9 @@ from enum import StrEnum
 from math import ceil
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
+from nextfire.domain.document import StrictModel
 from nextfire.domain.errors import BeyondQuotaError, QuotaUsedUpError
 from nextfire.domain.request_limits import RequestLimit
 
@@ -32,17 +32,7 @@ class Quota(StrEnum):
     KEY_REQUEST_BURST = "keyRequestBurst"
 
 
-class _Settings(BaseModel):
-    model_config = ConfigDict(
-        defer_build=True,
-        frozen=True,
-        extra="forbid",
-        alias_generator=to_camel,
-        populate_by_name=True,
-    )
-
-
-class Quotas(_Settings):
+class Quotas(StrictModel):
     """The quotas of a tenant. None means unlimited; an unlimited quota costs no requests.
 
     `jobs`: maximum number of jobs that are ACTIVE or PAUSED. `runs_per_minute`: maximum number of
@@ -82,7 +72,7 @@ def _limit(per_second: int | None, burst: int | None) -> RequestLimit | None:
     return RequestLimit(per_second, _BURST_SECONDS * per_second if burst is None else burst)
 
 
-class TenantQuotas(_Settings):
+class TenantQuotas(StrictModel):
     """The quotas of all tenants: the `default`, and overrides for individual `tenants`. A quota
     that an override does not name keeps its default; an override of null makes it unlimited.
     """

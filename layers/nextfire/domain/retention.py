@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import ConfigDict, Field
 
+from nextfire.domain.document import StrictModel
 from nextfire.domain.job import Job
 from nextfire.domain.run import RunState, Trigger
 
@@ -19,17 +19,10 @@ message from starting it again."""
 MAX_RETENTION = timedelta(days=3_650)
 
 
-class RunRetention(BaseModel):
+class RunRetention(StrictModel):
     """How long the records of ended runs are kept, by outcome."""
 
-    model_config = ConfigDict(
-        defer_build=True,
-        frozen=True,
-        extra="forbid",
-        alias_generator=to_camel,
-        populate_by_name=True,
-        use_attribute_docstrings=True,
-    )
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     succeeded: Annotated[timedelta, Field(ge=MIN_RETENTION, le=MAX_RETENTION)] = timedelta(days=30)
     """SUCCEEDED runs."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from nextfire.domain.attempt import Attempt
 from nextfire.domain.instants import cut
 from nextfire.domain.message import RunMessage
-from nextfire.domain.run import Attempt, Run, RunState
+from nextfire.domain.run import Run, RunState
 
 _TRIED_AGAIN = frozenset({RunState.PENDING, RunState.RUNNING, RunState.DEAD})
 """States that a run with a cancel request must not enter: it would be retried."""

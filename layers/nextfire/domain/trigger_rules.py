@@ -1,8 +1,9 @@
 """Trigger rules: whether a run starts, given how the runs of its parents ended.
 
-The decision depends on which kinds of states the parents have, not on their number: `Seen`. So the
-truth table is finite, and `docs/guide/sequences.md` prints all of it. Setups are parents whose run
-must have succeeded: ALL_SUCCEEDED decides about them, the rule of the job about the others.
+The decision depends on which kinds of states the parents have, not on their number:
+`ParentStates`. So the truth table is finite, and `docs/guide/sequences.md` prints all of it. Setups
+are parents whose run must have succeeded: ALL_SUCCEEDED decides about them, the rule of the job
+about the others.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class RuleAction(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ParentStates:
     """Which states the runs of the parents have: at least one parent each."""
 
     succeeded: bool = False
@@ -49,10 +50,10 @@ class Seen:
     waiting: bool = False
 
     @staticmethod
-    def of(states: Mapping[str, ParentState]) -> Seen:
+    def of(states: Mapping[str, ParentState]) -> ParentStates:
         """*states*: by parent."""
         found = {*states.values()}
-        return Seen(
+        return ParentStates(
             ParentState.SUCCEEDED in found,
             ParentState.FAILED in found,
             ParentState.SKIPPED in found,
@@ -60,7 +61,7 @@ class Seen:
         )
 
 
-def decide_rule(rule: TriggerRule, seen: Seen) -> RuleAction:
+def decide_rule(rule: TriggerRule, seen: ParentStates) -> RuleAction:
     """Decide whether a run starts. RUN and SKIP are final: no state of a parent that is still
     waiting changes them.
     """
@@ -78,7 +79,7 @@ def decide_rule(rule: TriggerRule, seen: Seen) -> RuleAction:
             return RuleAction.RUN if seen.succeeded else waits or RuleAction.SKIP
 
 
-def decide_with_setups(rule: TriggerRule, setups: Seen, others: Seen) -> RuleAction:
+def decide_with_setups(rule: TriggerRule, setups: ParentStates, others: ParentStates) -> RuleAction:
     """Decide whether a run starts, of a job that has *setups*. Final, as `decide_rule`."""
     both = {decide_rule(TriggerRule.ALL_SUCCEEDED, setups), decide_rule(rule, others)}
     return next(each for each in (RuleAction.SKIP, RuleAction.WAIT, RuleAction.RUN) if each in both)
@@ -104,12 +105,12 @@ def decide_start(
     others = {name: state for name, state in states.items() if name not in setups}
     if setups:
         needed = {name: state for name, state in states.items() if name in setups}
-        action = decide_with_setups(rule, Seen.of(needed), Seen.of(others))
+        action = decide_with_setups(rule, ParentStates.of(needed), ParentStates.of(others))
         cause = _named(needed, ParentState.FAILED) or _named(needed, ParentState.SKIPPED)
         if action is RuleAction.SKIP and cause:
             return RuleDecision(action, f"setup {cause}")
     else:
-        action = decide_rule(rule, Seen.of(states))  # none: ALL and NONE hold, ANY does not
+        action = decide_rule(rule, ParentStates.of(states))  # none: ALL and NONE hold, ANY does not
     return _explained(rule, action, states if action is RuleAction.WAIT else others)
 
 

@@ -8,10 +8,11 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from nextfire.domain.attempt import Attempt, AttemptOutcome
 from nextfire.domain.cancel_plan import CancelAction
 from nextfire.domain.ids import RunKey
 from nextfire.domain.redrive_plan import RedriveAction
-from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState, Trigger
+from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.responses.base import UNREADABLE, ApiResponse, Json, field, one_line
 
 
@@ -143,54 +144,51 @@ class SequenceResponse(ApiResponse):
     items: list[SequenceNode] = field(lambda nodes, _: [SequenceNode.of(each) for each in nodes])
 
 
-class SequenceRedriveStep(ApiResponse):
+class _SequenceStep(ApiResponse):
+    # of(step)
+    job_id: str = field(lambda step: step.node.key.job.job_id)
+    execution_id: str = field(lambda step: step.node.key.execution_id)
+    state: RunState | Literal["WAITING"] = field(
+        lambda step: "WAITING" if step.node.run is None else step.node.run.state
+    )
+
+
+class _SequenceChange(ApiResponse):
+    # of(steps, logical time, whether it is a plan only)
+    scheduled_at: datetime = field(lambda _, at, __: at)
+    dry_run: bool = field(lambda _, __, dry_run: dry_run)
+
+
+class SequenceRedriveStep(_SequenceStep):
     """What a redrive of a sequence does with an execution. `action`: RUN, it starts again now;
     FOLLOW, it starts again when its parents have ended again, if its trigger rule allows it; KEEP,
     it stays as it is. `state`: before the redrive; WAITING before it has a record.
     """
 
-    # of(step)
-    job_id: str = field(lambda step: step.node.key.job.job_id)
-    execution_id: str = field(lambda step: step.node.key.execution_id)
-    state: RunState | Literal["WAITING"] = field(
-        lambda step: "WAITING" if step.node.run is None else step.node.run.state
-    )
     action: RedriveAction
     reason: str
 
 
-class SequenceRedriveResponse(ApiResponse):
+class SequenceRedriveResponse(_SequenceChange):
     """The redrive of a sequence: a step for each of its executions, each after its parents."""
 
-    # of(steps, logical time, whether it is a plan only)
-    scheduled_at: datetime = field(lambda _, at, __: at)
-    dry_run: bool = field(lambda _, __, dry_run: dry_run)
     items: list[SequenceRedriveStep] = field(
         lambda steps, *_: [SequenceRedriveStep.of(each) for each in steps]
     )
 
 
-class SequenceCancelStep(ApiResponse):
+class SequenceCancelStep(_SequenceStep):
     """What a cancel of a sequence does with an execution: CANCEL, or KEEP, it stays as it is.
     `state`: before the cancel; WAITING before it has a record.
     """
 
-    # of(step)
-    job_id: str = field(lambda step: step.node.key.job.job_id)
-    execution_id: str = field(lambda step: step.node.key.execution_id)
-    state: RunState | Literal["WAITING"] = field(
-        lambda step: "WAITING" if step.node.run is None else step.node.run.state
-    )
     action: CancelAction
     reason: str
 
 
-class SequenceCancelResponse(ApiResponse):
+class SequenceCancelResponse(_SequenceChange):
     """The cancel of a sequence: a step for each of its executions, each after its parents."""
 
-    # of(steps, logical time, whether it is a plan only)
-    scheduled_at: datetime = field(lambda _, at, __: at)
-    dry_run: bool = field(lambda _, __, dry_run: dry_run)
     items: list[SequenceCancelStep] = field(
         lambda steps, *_: [SequenceCancelStep.of(each) for each in steps]
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.ports.targets import AttemptResult, Hold, RunControl, TargetRunner
-from nextfire.domain.run import AttemptOutcome, Result, Run
+from nextfire.domain.run import Run
 from nextfire.domain.target import TargetKind
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import httpx2
 
 from functions.api.access import without_access
-from functions.api.app import Services, app, serving
+from functions.api.app import app
 from functions.api.areas import include_for
 from functions.api.request_record import noting
+from functions.api.services import Services, serving
 from functions.embedded.gateway_event import HttpRequest, event_of, response_of
 from nextfire.client import Client
 from nextfire.domain.quotas import TenantQuotas

@@ -2,45 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from datetime import datetime, timedelta
-from itertools import chain, islice
 from typing import TypeVar
 
-from nextfire.domain.audit import (
-    GRACE,
-    LOOK_BACK_AT_MOST,
-    RUNS_AT_MOST,
-    Audit,
-    Comparison,
-    Missing,
-    compare,
-    first_of,
-    is_done,
-    longest_run,
-    lost_part,
-    next_audit,
-    next_entry,
-    restored,
-    sending,
-    spans,
-)
-from nextfire.domain.awaited import longest_wait
-from nextfire.domain.due import (
-    BackfillEntry,
-    DispatchEntry,
-    DueEntry,
-    FireEntry,
-    ResumeEntry,
-)
-from nextfire.domain.due_decisions import Cover, decide_misfire
-from nextfire.domain.errors import UnavailableError, UndecodableError
-from nextfire.domain.ids import JobKey, RunKey, first_run_id, run_id
-from nextfire.domain.instants import isoformat
+from nextfire.domain.audit import is_done
+from nextfire.domain.audit_pass import Audit, next_audit
+from nextfire.domain.audit_repairs import next_entry
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
-from nextfire.domain.message import TIME_DISPATCH
-from nextfire.domain.occurrences import JobState, owned
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.control import ControlStore
 from nextfire.domain.ports.due import DueStore
@@ -48,29 +21,18 @@ from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.joins import JoinStore
 from nextfire.domain.ports.queues import RunQueue
 from nextfire.domain.ports.runs import RunStore
-from nextfire.domain.run import Run, Trigger, runs_of_uid
 from nextfire.domain.schedule import UNTIMED
 from nextfire.usecases.audit_parts import PART, AuditParts, up_to
 from nextfire.usecases.audit_report import AuditReport, Visits, label
-from nextfire.usecases.audit_snapshot import DueSnapshot, SnapshotReader
-from nextfire.usecases.cover_missed import cover_missed
-from nextfire.usecases.lost_hand_overs import join_ends, lost_hand_overs, repeated
+from nextfire.usecases.audit_snapshot import SnapshotReader
+from nextfire.usecases.audit_visit import JobVisits
 from nextfire.usecases.remove_ended import RemoveEnded
-from nextfire.usecases.timed_runs import waits_for_parents
 
 PAGE = 100
 """Jobs visited together: the maximum number of keys of one BatchGetItem."""
 RECHECK_AFTER = timedelta(seconds=5)
 """Time until the second look at whatever appears lost."""
-SENT_AT_MOST = 1_000
-"""Maximum number of runs of one job that one visit sends again."""
-_BEFORE = 5  # records before the look-back that may be ranges that extend into it
-_RECORDS_LAST = timedelta(days=80)
-"""Records of sequences expire after 90 days, and the clocks and the audit need some."""
-_EVER = "9"  # sorts after all run ids
-
 T = TypeVar("T")
-R = TypeVar("R")
 
 
 class AuditJobs:
@@ -107,15 +69,14 @@ class AuditJobs:
     ) -> None:
         self._jobs = jobs
         self._due = due
-        self._runs = runs
         self._control = control
-        self._joins = joins
         self._clock = clock
         self._executor = executor
         self._every = every
         self._snapshots = SnapshotReader(
             due, queue, control, clock, executor, pools, write_shards, read_shards
         )
+        self._visits = JobVisits(jobs=jobs, due=due, runs=runs, joins=joins, clock=clock)
         self._ended = RemoveEnded(jobs, runs, self._snapshots, clock, retention=job_retention)
 
     def in_segments(self, segments: int, *, part: int = PART) -> AuditParts:
@@ -211,8 +172,10 @@ class AuditJobs:
             scheduled = job.definition.type not in UNTIMED
             thorough = entry is None and job.state is JobState.ACTIVE and scheduled
             since = looks_back_to[job.key]
-            found = self._compare(job, now, since, [entry] if entry else [], thorough=thorough)
-            clean = found.clean and not any(self._lost(job, since, now))
+            found = self._visits.compare(
+                job, now, since, [entry] if entry else [], thorough=thorough
+            )
+            clean = found.clean and not any(self._visits.lost_hand_overs(job, since, now))
             return clean and not is_done(job, found, queue_is_empty=True)
 
         jobs = [job for job in scan.jobs if job.key in following]
@@ -240,211 +203,10 @@ class AuditJobs:
         table = self._snapshots.read(jobs, now)
 
         def visit(job: Job) -> AuditReport:
-            return self._visit(job, now, looks_back_to[job.key], table)
+            return self._visits.visit(job, now, looks_back_to[job.key], table)
 
         for done in visited.of(self._submit_all(visit, jobs)).values():
             visited.report += done
 
-    def _visit(self, job: Job, now: datetime, since: datetime, table: DueSnapshot) -> AuditReport:
-        report = AuditReport()
-        if job.key.shard(table.shards) in table.behind:
-            report.behind = 1
-            return report
-        following = table.following.get(job.key)
-        entries = table.entries.get(job.uid, [])
-        chained = following is None or job.key in table.broken or following in table.there
-        chained = chained or any(
-            entry == following
-            if isinstance(entry, ResumeEntry)
-            else isinstance(entry, FireEntry) and entry.version == job.schedule_version
-            for entry in entries
-        )
-        if following is not None and following in table.there:
-            entries = [*entries, following]
-        empty = table.is_empty(job, since)
-        try:
-            found = self._compare(job, now, since, entries, thorough=True)
-        except UndecodableError as error:
-            report.quarantined += 1
-            report.notes.append(f"{label(job.key)}: {error}")
-            found = Comparison(now, partial=True)
-        missing = found.missing
-        if following is not None and not chained:
-            entry = restored(job, found, following, since, queue_is_empty=empty)
-            begins = entry.occurs_at if isinstance(entry, FireEntry) else entry.at
-            missing = [m for m in missing if m.owner is not job or m.first < begins]
-            if self._put([entry]):
-                report.restored += 1
-                report.notes.append(
-                    f"{label(job.key)}: had no due entry; it continues at {isoformat(begins)}"
-                )
-        if job.backfilling is not None:
-            self._continue_backfill(job, entries, report)
-        for each in missing:
-            self._repair(each, found.lost_before(queue_is_empty=empty), now, report)
-        self._revive(job, found, table, since, report)
-        sent = {entry.run_id for entry in entries if isinstance(entry, DispatchEntry)}
-        self._hand_over(job, since, now, sent, report)
-        over = not entries and is_done(job, found, queue_is_empty=empty)
-        if over and self._jobs.complete(job, now):
-            report.completed += 1
-            report.notes.append(f"{label(job.key)}: was ACTIVE although its last run had ended")
-        if found.partial:
-            report.notes.append(f"{label(job.key)}: not everything was checked or repaired")
-        return report
-
-    def _continue_backfill(
-        self, job: Job, entries: Sequence[DueEntry], report: AuditReport
-    ) -> None:
-        """Restore the entry of the backfill of *job* if it is not among *entries*. It begins at the
-        first occurrence: those that have a record are passed over.
-        """
-        begun, now = job.backfill_entry(1), self._jobs.get(job.key)
-        if begun is None or any(isinstance(entry, BackfillEntry) for entry in entries):
-            return
-        # A backfill loses its entry after its job is written. So it was lost before if the job is
-        # still backfilled after the entries were read.
-        if now is not None and now.backfill_entry(1) == begun and self._put([begun]):
-            report.restored += 1
-            report.notes.append(f"{label(job.key)}: its backfill had no due entry; it continues")
-
-    def _repair(
-        self, missing: Missing, lost_before: datetime, now: datetime, report: AuditReport
-    ) -> None:
-        """Handle occurrences without a record as after an outage, by the misfire policy."""
-        lost = lost_part(missing, lost_before)
-        report.waiting += missing.count - (lost.count if lost else 0)
-        if lost is None:
-            return
-        owner, pool = lost.owner, lost.owner.definition.target.pool
-        sends: list[DispatchEntry] = []
-        entry: FireEntry | None = first_of(lost)
-        while entry is not None and len(sends) < SENT_AT_MOST - report.resent:
-            successor = owned(owner.successor(entry), lost.last)
-            key = RunKey(owner.key, run_id(owner.uid, entry.occurs_at))
-            if owner.definition.after:
-                if not waits_for_parents(self._joins, key, now):
-                    sends.append(sending(owner, key, pool=pool, dispatch=TIME_DISPATCH, now=now))
-                entry = successor
-                continue
-            missed, reason = decide_misfire(entry, owner, successor, now)
-            if missed is None:
-                sends.append(sending(owner, key, pool=pool, dispatch=1, now=now))
-                entry = successor
-                continue
-            decision = Cover(
-                missed, f"lost, found by the audit: {reason}", owner, owned_until=lost.last
-            )
-            covered = cover_missed(self._runs, entry, decision, now)
-            report.covered += covered.written.covered if covered.written else 0
-            entry = covered.successor
-            if entry is None and owner.is_last(lost.last):
-                self._jobs.complete(owner, now)  # no run will complete it
-        if entry is not None:
-            report.notes.append(f"{label(owner.key)}: more is lost from {entry.occurs_at} on")
-        sent = self._put(sends)
-        report.resent += sent
-        if owner.definition.after and not sends:
-            return
-        report.notes.append(
-            f"{label(owner.key)}: no record of {lost.count} occurrences from"
-            f" {isoformat(lost.first)} to {isoformat(lost.last)}; {sent} are sent again"
-        )
-
-    def _revive(
-        self, job: Job, found: Comparison, table: DueSnapshot, since: datetime, report: AuditReport
-    ) -> None:
-        """Send runs again whose message was lost, to their job's current pool. Dispatch numbers
-        are never reused: the new dispatch is one higher.
-        """
-        sends, pool = [], job.definition.target.pool
-        for run in found.stuck:
-            # A redriven or retried run may be in a different pool than its last attempt.
-            if found.is_lost(run, queue_is_empty=table.is_empty(job, since, run.pool)):
-                next_dispatch = run.dispatch + 1
-                sends.append(
-                    sending(job, run.key, pool=pool, dispatch=next_dispatch, now=found.now)
-                )
-                report.notes.append(
-                    f"{run.key.execution_id}: {run.state}, without a message or worker; sent again"
-                )
-            else:
-                report.waiting += 1
-        report.revived += self._put(sends)
-
-    def _lost(self, job: Job, since: datetime, now: datetime) -> Iterator[tuple[Job, Run]]:
-        return lost_hand_overs(self._jobs, self._runs, job, since, now)
-
-    def _hand_over(
-        self, job: Job, since: datetime, now: datetime, sent: Container[str], report: AuditReport
-    ) -> None:
-        """Let executors hand over again what was not handed over to *job*. Runs of *job* that are
-        in *sent* only wait.
-        """
-        found = (
-            (parent, run)
-            for parent, run in self._lost(job, since, now)
-            if run_id(job.uid, run.key.scheduled_at) not in sent
-        )
-        lost = [*islice(found, SENT_AT_MOST)]
-        if lost:
-            report.resent += self._put(repeated(lost, now))
-            self._put(join_ends(job, lost, now))
-            what = f"{len(lost)} runs of its parents were not handed over; sent again"
-            report.notes.append(f"{label(job.key)}: {what}")
-
-    def _put(self, entries: Sequence[DueEntry]) -> int:
-        return len(self._due.put(entries, self._clock.now())) if entries else 0
-
-    def _compare(
-        self,
-        job: Job,
-        now: datetime,
-        since: datetime,
-        entries: list[DueEntry],
-        *,
-        thorough: bool = False,
-    ) -> Comparison:
-        """Compare the occurrences of *job* with its records. *entries*: its entries in the due
-        table. *thorough*: also read earlier records, for a range that extends into the period, and
-        for the last record, if none came after it.
-        """
-        due_by = now - GRACE
-        if job.definition.after:  # its runs have no record while they wait for parents
-            # Older records expire, so that each run would look lost. What it ran before it had
-            # parents may have had a shorter retention.
-            since = max(
-                since - longest_wait(job),
-                now - _RECORDS_LAST,
-                min(job.updated_at, now - LOOK_BACK_AT_MOST),
-            )
-            due_by -= longest_wait(job)
-        looked_from = min(since, max(since - longest_run(job), now - RUNS_AT_MOST))
-        over = job.state in (JobState.COMPLETED, JobState.CANCELLED)
-        if over and job.updated_at < looked_from:
-            return Comparison(now)
-        earlier: list[Run] = []
-        if thorough:
-            before = self._runs.between(
-                job.key, "0", first_run_id(looked_from), newest_first=True, page=_BEFORE
-            )
-            mine = runs_of_uid(before, job.uid, job.created_at)
-            occurrences = (run for run in mine if run.trigger is not Trigger.MANUAL)
-            earlier = [*islice(occurrences, _BEFORE)]
-        records = self._runs.between(job.key, first_run_id(looked_from), _EVER, page=1_000)
-        return compare(
-            job,
-            spans(job, since, due_by, entries),
-            chain(reversed(earlier), records),
-            now=now,
-            waiting={_run_of(e) for e in entries if isinstance(e, FireEntry | DispatchEntry)},
-        )
-
     def _submit_all(self, do: Callable[[Job], T], jobs: Iterable[Job]) -> dict[JobKey, Future[T]]:
         return {job.key: self._executor.submit(do, job) for job in jobs}
-
-
-def _run_of(entry: FireEntry | DispatchEntry) -> str:
-    if isinstance(entry, DispatchEntry):
-        return entry.run_id
-    return run_id(entry.uid, entry.occurs_at)

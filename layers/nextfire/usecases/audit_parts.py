@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import takewhile
 from typing import Protocol
 
-from nextfire.domain.audit import MAX_SEGMENTS, Audit
+from nextfire.domain.audit_pass import MAX_SEGMENTS, Audit
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.ports.clocks import Clock

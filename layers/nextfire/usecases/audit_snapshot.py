@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from nextfire.domain.audit import ChainEntry, next_entry
+from nextfire.domain.audit_repairs import ChainEntry, next_entry
 from nextfire.domain.due import (
     PARKED_AT_MOST,
     BrokenEntry,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from nextfire.domain.audit import GRACE, claimable_since, sending
+from nextfire.domain.audit import GRACE, claimable_since
+from nextfire.domain.audit_repairs import sending
 from nextfire.domain.backfill import Backfill
 from nextfire.domain.decisions import range_over
 from nextfire.domain.due import BackfillEntry
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ids import RunKey, first_run_id, run_id
+from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job
 from nextfire.domain.ports.clocks import Clock
@@ -20,10 +20,10 @@ from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.queues import RunQueue
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run, RunState, Trigger
+from nextfire.usecases.earlier_runs import earlier_runs
 
 BACKFILLED = "backfill on request"
 """The default reason."""
-_RECORDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class ContinueBackfill:
         if there is not None:
             return there
         # Before the job was created nothing was due, and records may belong to a previous job.
-        if at > job.created_at and range_over(key, self._before(key)) is not None:
+        if at > job.created_at and range_over(key, earlier_runs(self.runs, key)) is not None:
             return None
         now = cut(self.clock.now())
         run = Run(
@@ -99,16 +99,6 @@ class ContinueBackfill:
         )
         entry = sending(job, key, pool=job.definition.target.pool, dispatch=1, now=now)
         return self.runs.request(run, replace(entry, trigger=Trigger.BACKFILL), now).run
-
-    def _before(self, key: RunKey) -> Iterable[Run]:
-        return self.runs.between(
-            key.job,
-            "0",
-            first_run_id(key.scheduled_at),
-            newest_first=True,
-            page=_RECORDS,
-            lenient=True,
-        )
 
     def _revive(self, job: Job, run: Run) -> None:
         """Send *run* again if no worker has it. The auditor does not look back this far."""

@@ -5,13 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from itertools import islice
 
-from nextfire.domain.audit import (
-    LOOK_BACK_AT_MOST,
-    WAITS_AT_MOST,
-    longest_run,
-    owes_records,
-    spans,
-)
+from nextfire.domain.audit import WAITS_AT_MOST, longest_run, owes_records, spans
+from nextfire.domain.audit_pass import LOOK_BACK_AT_MOST
 from nextfire.domain.ids import first_run_id
 from nextfire.domain.instants import MOMENT
 from nextfire.domain.job import Job

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from nextfire.domain.awaited import longest_wait, run_at
-from nextfire.domain.due_decisions import MISFIRE_AFTER
 from nextfire.domain.errors import NotFoundError, UndecodableError
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.job_versions import has_occurrence, version_at
+from nextfire.domain.misfire import MISFIRE_AFTER
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.jobs import JobStore

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from nextfire.domain.run import AttemptOutcome, Run
+from nextfire.domain.attempt import AttemptOutcome
+from nextfire.domain.run import Run
 
 
 class Disposition(Enum):

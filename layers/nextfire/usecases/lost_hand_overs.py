@@ -9,7 +9,8 @@ from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 
-from nextfire.domain.audit import GRACE, RECORDS_AT_MOST, WAITS_AT_MOST, sending
+from nextfire.domain.audit import GRACE, RECORDS_AT_MOST, WAITS_AT_MOST
+from nextfire.domain.audit_repairs import sending
 from nextfire.domain.awaited import longest_wait
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import UndecodableError

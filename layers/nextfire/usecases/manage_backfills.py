@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
 
 from nextfire.domain.backfill import MOST, Backfill, Order
 from nextfire.domain.errors import (
@@ -19,7 +18,7 @@ from nextfire.domain.instants import MOMENT, cut, isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore
-from nextfire.domain.recurrence import next_instant, occurrences
+from nextfire.domain.recurrence import next_instant
 from nextfire.domain.schedule import UNTIMED
 from nextfire.domain.stretch import stretch
 from nextfire.usecases.find_unsent import FindUnsent
@@ -171,11 +170,8 @@ class ManageBackfills:
         record that the schedule has yet to write must be written before the backfill's records.
         """
         until = min(wanted.to - MOMENT, cut(now) - job.definition.jitter_width - MOMENT)
-        most, counted_from = job.definition.max_runs, job.counted_from or job.effective_from
-        if most is not None and until > counted_from:
-            counted = occurrences(job.schedule, counted_from)
-            last = next(islice(counted, most - 1, None), None)
-            until = until if last is None else min(until, last.at)
+        if until > job.counted_since and (last := job.last_allowed()) is not None:
+            until = min(until, last)
         if until <= job.created_at:
             return until
         unsent = self._unsent.of(job.key, job.uid, now)

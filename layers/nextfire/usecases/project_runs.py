@@ -16,8 +16,8 @@ from nextfire.domain.overview import (
     OPEN_LOG,
     WINDOW_MS,
     BrokenHead,
+    DeliveredStep,
     Head,
-    Seen,
     Step,
     first_head,
     is_late,
@@ -100,14 +100,14 @@ class ProjectRuns:
         runs that were open before; a rebuild adds them.
         """
 
-    def apply(self, records: Iterable[Seen]) -> list[str]:
+    def apply(self, records: Iterable[DeliveredStep]) -> list[str]:
         """Add *records*, in the order of their stream.
 
         Returns:
             The ids of records from which on the stream has to be delivered again: the first one of
             each tenant whose steps could not be stored.
         """
-        of_tenants: dict[str, list[Seen]] = {}
+        of_tenants: dict[str, list[DeliveredStep]] = {}
         for each in records:
             of_tenants.setdefault(each.tenant, []).append(each)
         failed = []
@@ -118,7 +118,7 @@ class ProjectRuns:
                 failed.append(seen[0].id)
         return failed
 
-    def _apply(self, tenant: str, seen: Sequence[Seen]) -> None:
+    def _apply(self, tenant: str, seen: Sequence[DeliveredStep]) -> None:
         segments = segments_of(seen, self._clock.now())
         self._written[tenant] += self._store.add(tenant, segments)
         head = self._store.head(tenant)

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from nextfire.domain.attempt import Attempt, AttemptOutcome
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UndecodableError
 from nextfire.domain.ids import RunKey
 from nextfire.domain.log import LogLine, decode_part, part_name, text_lines
 from nextfire.domain.ports.scripts import RunFiles
-from nextfire.domain.run import Attempt, AttemptOutcome, Run
+from nextfire.domain.run import Run
 from nextfire.usecases.find_run import FindRun, PendingOccurrence
 
 MAX_PAGE_BYTES = 1024 * 1024

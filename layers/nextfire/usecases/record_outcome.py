@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.decisions import Ending, is_last
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.events import execution_dead
@@ -20,7 +21,7 @@ from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.queues import DeadLetters
 from nextfire.domain.ports.runs import Claim, RunStore
 from nextfire.domain.retention import RunRetention
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from nextfire.domain.run import Run, RunState
 from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.next_dispatch import next_dispatch
@@ -159,6 +160,19 @@ class RecordOutcome:
         if job.state is JobState.ACTIVE and is_last(job, run):
             self._jobs.complete(job, self._clock.now())
         return unreadable
+
+    def settled(self, job: Job, run: Run | None, reason: str, *, skipped: bool = False) -> Handled:
+        """Settle *run* if it has ended. Its message is acknowledged."""
+        unreadable = ""
+        if run is not None and run.state.ended:
+            unreadable = self.settle(job, run)
+        return Handled(
+            Disposition.ACKNOWLEDGE,
+            unreadable or reason,
+            run,
+            skipped=skipped,
+            quarantined=bool(unreadable),
+        )
 
     def publish_death(self, run: Run, *, exclusive: bool) -> None:
         """Publish the death of a DEAD run, once: its message, with the failure, goes to the

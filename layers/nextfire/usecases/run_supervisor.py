@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TypeVar
 
+from nextfire.domain.attempt import MAX_INLINE_BYTES, MAX_VALUE_BYTES, Result, Value, too_large
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.log import Stream
@@ -16,15 +17,7 @@ from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.queues import Delivery
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.scripts import Directive, RunFiles
-from nextfire.domain.run import (
-    MAX_INLINE_BYTES,
-    MAX_VALUE_BYTES,
-    Result,
-    Run,
-    RunState,
-    Value,
-    too_large,
-)
+from nextfire.domain.run import Run, RunState
 from nextfire.usecases.run_log import RunLog
 
 T = TypeVar("T")

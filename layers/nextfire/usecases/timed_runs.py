@@ -46,6 +46,7 @@ from nextfire.domain.trigger_rules import (
     decide_start,
     missing,
 )
+from nextfire.usecases.earlier_runs import earlier_runs
 from nextfire.usecases.read_parents import read_above, read_parents, records_near
 from nextfire.usecases.start_child import JoinEnd, StartChild
 
@@ -55,7 +56,6 @@ not merge their messages, and the executor that receives it never takes it for a
 MAX_WAITING = 100
 """Maximum number of a job's latest occurrences that a success of a `latest` parent starts at once.
 Earlier ones are decided when their joins end."""
-_RECORDS = 5  # of a job's latest, per page
 
 
 def waits_for_parents(joins: JoinStore, key: RunKey, now: datetime) -> bool:
@@ -207,15 +207,8 @@ class TimedRuns:
 
     def _covered(self, job: Job, key: RunKey) -> Run | None:
         """The record of missed occurrences that covers the run, by a watcher that found it late."""
-        last = first_run_id(key.scheduled_at)
-        return decide_covered(
-            job,
-            key,
-            self.start.clock.now(),
-            lambda: self.runs.between(
-                key.job, "0", last, newest_first=True, page=_RECORDS, lenient=True
-            ),
-        )
+        now = self.start.clock.now()
+        return decide_covered(job, key, now, lambda: earlier_runs(self.runs, key))
 
 
 @dataclass(frozen=True, slots=True)

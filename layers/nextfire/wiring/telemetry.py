@@ -13,9 +13,10 @@ from zlib import crc32
 from aws_lambda_powertools import Logger, Metrics, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
 
+from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.metrics import ANY_SERVICE, NAMESPACE, Metric
-from nextfire.domain.run import AttemptOutcome, Run, RunState
+from nextfire.domain.run import Run, RunState
 
 if TYPE_CHECKING:  # each function imports only the use cases that it needs
     from nextfire.usecases.audit_report import AuditReport

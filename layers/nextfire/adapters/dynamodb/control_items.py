@@ -10,7 +10,7 @@ from typing import Any
 
 from nextfire.adapters.dynamodb.fields import INSTANT, TEXT, Codec, Field, decoder, encoder
 from nextfire.adapters.dynamodb.items import Item, from_item
-from nextfire.domain.audit import Audit
+from nextfire.domain.audit_pass import Audit
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import floor_minute, isoformat, to_ms
 from nextfire.domain.ports.control import Lease

@@ -33,7 +33,7 @@ from nextfire.adapters.dynamodb.control_items import (
 )
 from nextfire.adapters.dynamodb.fields import Field, names
 from nextfire.adapters.dynamodb.items import Item, to_item
-from nextfire.domain.audit import Audit
+from nextfire.domain.audit_pass import Audit
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import isoformat
 from nextfire.domain.ports.control import Lease

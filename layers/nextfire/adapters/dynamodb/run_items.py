@@ -25,12 +25,13 @@ from nextfire.adapters.dynamodb.fields import (
     nullable,
 )
 from nextfire.adapters.dynamodb.items import Item, from_item
+from nextfire.domain.attempt import Attempt, AttemptOutcome, Value
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.instants import to_ms
 from nextfire.domain.replay import Replay
 from nextfire.domain.retention import RETENTION
-from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState, Trigger, Value
+from nextfire.domain.run import Run, RunState, Trigger
 
 _MAX_COUNT = 10**15
 _SHA256_BYTES = 32

@@ -20,6 +20,7 @@ from nextfire.adapters.dynamodb.run_items import (
 from nextfire.adapters.dynamodb.run_reads import RunReads
 from nextfire.adapters.dynamodb.run_requests import RunRequests
 from nextfire.adapters.dynamodb.run_updates import RunUpdates, set_all, set_or_remove
+from nextfire.domain.attempt import Attempt, Value
 from nextfire.domain.change import CHANGED_BY
 from nextfire.domain.due import DueEntry
 from nextfire.domain.ids import JobKey, RunKey
@@ -28,7 +29,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.pages import Page
 from nextfire.domain.ports.runs import Claim, Written
-from nextfire.domain.run import Attempt, Run, RunState, Value
+from nextfire.domain.run import Run, RunState
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

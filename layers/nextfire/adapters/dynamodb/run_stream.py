@@ -8,7 +8,7 @@ from typing import Any
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.adapters.dynamodb.run_items import decode_run
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.overview import Seen, step_of
+from nextfire.domain.overview import DeliveredStep, step_of
 
 _STEP = ("state", "dispatch", "fence", "started_at", "finished_at")
 """The attributes that make a step. A heartbeat and a checkpoint change none of them."""
@@ -16,13 +16,13 @@ DECODED = ("job", "run_id", "pool", *_STEP)
 """The attributes that the step of a record needs."""
 
 
-def steps_in(records: Iterable[Mapping[str, Any]]) -> tuple[list[Seen], int]:
+def steps_in(records: Iterable[Mapping[str, Any]]) -> tuple[list[DeliveredStep], int]:
     """The steps of runs in *records*, in order, and the number of items that do not decode.
 
     Records of other items, such as those of joins, of deletions, and of writes that are not a step,
     are left out.
     """
-    found: list[Seen] = []
+    found: list[DeliveredStep] = []
     undecodable = 0
     for record in records:
         stream = record["dynamodb"]
@@ -36,7 +36,7 @@ def steps_in(records: Iterable[Mapping[str, Any]]) -> tuple[list[Seen], int]:
     return found, undecodable
 
 
-def _seen(record: Mapping[str, Any], new: Item) -> Seen:
+def _seen(record: Mapping[str, Any], new: Item) -> DeliveredStep:
     run = decode_run({name: new[name] for name in DECODED if name in new})
     at = float(record["dynamodb"]["ApproximateCreationDateTime"])
-    return Seen(run.key.job.tenant, step_of(run), str(record["eventID"]), int(at * 1000))
+    return DeliveredStep(run.key.job.tenant, step_of(run), str(record["eventID"]), int(at * 1000))

@@ -18,9 +18,9 @@ import socket
 import time
 from typing import Any, Never
 
+from nextfire.domain.attempt import MAX_VALUE_BYTES
 from nextfire.domain.masking import Masker
 from nextfire.domain.ports.scripts import Supervisor
-from nextfire.domain.run import MAX_VALUE_BYTES
 
 _READ_BYTES = 64 * 1024
 _MAX_REQUEST = 4 * MAX_VALUE_BYTES

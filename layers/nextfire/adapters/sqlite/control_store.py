@@ -31,7 +31,7 @@ from nextfire.adapters.dynamodb.fields import Field, names
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.table import CONTROL
-from nextfire.domain.audit import Audit
+from nextfire.domain.audit_pass import Audit
 from nextfire.domain.ports.control import Lease
 
 _SET_BACK = timedelta(days=1)

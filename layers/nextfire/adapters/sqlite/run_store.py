@@ -15,6 +15,7 @@ from nextfire.adapters.sqlite.job_store import is_revision_before
 from nextfire.adapters.sqlite.run_reads import RunReads, run_key, stored_item, unknown_attributes
 from nextfire.adapters.sqlite.table import DUE, JOBS, RUNS
 from nextfire.domain import run_writes
+from nextfire.domain.attempt import Value
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey, RunKey
@@ -22,7 +23,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.pages import Page
 from nextfire.domain.ports.runs import Claim, Written
-from nextfire.domain.run import Run, RunState, Value
+from nextfire.domain.run import Run, RunState
 
 _Change = Callable[[Run | None], Run | None]
 """From the stored record, returns the record to store; None: a condition does not hold."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from nextfire.domain.audit import Audit
+from nextfire.domain.audit_pass import Audit
 
 
 @dataclass(frozen=True, slots=True)

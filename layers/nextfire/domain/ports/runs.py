@@ -8,12 +8,13 @@ from datetime import datetime
 from enum import Enum
 from typing import Protocol
 
+from nextfire.domain.attempt import Value
 from nextfire.domain.due import DueEntry
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.pages import Page
-from nextfire.domain.run import Run, RunState, Value
+from nextfire.domain.run import Run, RunState
 
 
 @dataclass(frozen=True, slots=True)

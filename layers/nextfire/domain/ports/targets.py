@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from nextfire.domain.attempt import Result
 from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.ports.scripts import Directive, Supervisor
-from nextfire.domain.run import Result, Run
+from nextfire.domain.run import Run
 
 
 class RunControl(Supervisor, Protocol):

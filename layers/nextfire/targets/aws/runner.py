@@ -12,6 +12,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from nextfire.domain.attempt import (
+    MAX_CALL_BYTES,
+    MAX_VALUE_BYTES,
+    AttemptOutcome,
+    Result,
+    too_large,
+)
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
@@ -19,14 +26,7 @@ from nextfire.domain.masking import Masker
 from nextfire.domain.message import MAX_RECORDED_REASON
 from nextfire.domain.ports.scripts import Directive
 from nextfire.domain.ports.targets import AttemptResult, RunControl
-from nextfire.domain.run import (
-    MAX_CALL_BYTES,
-    MAX_VALUE_BYTES,
-    AttemptOutcome,
-    Result,
-    Run,
-    too_large,
-)
+from nextfire.domain.run import Run
 from nextfire.targets import json_values
 from nextfire.targets.aws.document import AwsCall
 from nextfire.targets.template import TemplateError, context_of, render

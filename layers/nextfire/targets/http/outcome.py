@@ -9,9 +9,9 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
+from nextfire.domain.attempt import MAX_CALL_BYTES, AttemptOutcome, Result
 from nextfire.domain.masking import MASK, Masker
 from nextfire.domain.ports.targets import AttemptResult
-from nextfire.domain.run import MAX_CALL_BYTES, AttemptOutcome, Result
 from nextfire.targets import json_values
 from nextfire.targets.http.addresses import DEFAULT_PORTS
 from nextfire.targets.http.document import ApiKeyAuth, HttpCall

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal, Protocol
 
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
@@ -22,7 +23,7 @@ from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.scripts import Directive
 from nextfire.domain.ports.targets import AttemptResult, Hold, RunControl
 from nextfire.domain.references import ParameterReference, SecretReference
-from nextfire.domain.run import AttemptOutcome, Result, Run
+from nextfire.domain.run import Run
 from nextfire.targets.http.authentication import Authentication
 from nextfire.targets.http.document import HttpCall
 from nextfire.targets.http.messages import CallFailedError, Problem, Request, Response

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from nextfire.domain.attempt import MAX_VALUE_BYTES, AttemptOutcome, Result, too_large
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import isoformat
@@ -25,7 +26,7 @@ from nextfire.domain.ports.scripts import (
     ScriptStore,
 )
 from nextfire.domain.ports.targets import AttemptResult, RunControl
-from nextfire.domain.run import MAX_VALUE_BYTES, AttemptOutcome, Result, Run, too_large
+from nextfire.domain.run import Run
 from nextfire.domain.script import locate
 
 

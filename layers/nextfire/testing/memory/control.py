@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
-from nextfire.domain.audit import Audit
+from nextfire.domain.audit_pass import Audit
 from nextfire.domain.instants import from_ms
 from nextfire.domain.ports.control import Lease
 

@@ -11,6 +11,7 @@ from itertools import islice
 from operator import attrgetter
 
 from nextfire.domain import run_writes
+from nextfire.domain.attempt import Value
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import (
     UnavailableError,
@@ -22,7 +23,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.pages import Page, Unreadable
 from nextfire.domain.ports.runs import Claim, Written
-from nextfire.domain.run import Run, RunState, Value
+from nextfire.domain.run import Run, RunState
 from nextfire.testing.memory.due import MemoryDueStore
 from nextfire.testing.memory.jobs import MemoryJobStore, cut_job
 from nextfire.testing.memory.pages import CURSOR, after_cursor

@@ -8,18 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry, Slot, StoredEntry
-from nextfire.domain.due_decisions import (
-    MISFIRE_AFTER,
-    Cover,
-    Drop,
-    Fire,
-    Leave,
-    decide_due,
-    is_certain,
-)
+from nextfire.domain.due_decisions import Cover, Drop, Fire, Leave, decide_due, is_certain
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
+from nextfire.domain.misfire import MISFIRE_AFTER
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.removed_pools import Pools
 from nextfire.domain.run import Trigger

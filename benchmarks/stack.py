@@ -1,48 +1,37 @@
-"""Shared parts of the benchmarks: a stack to run on, watchers built as their function builds
-them, and a counter of AWS requests.
-"""
+"""The stack that benchmarks run on, and the processes that they start."""
 
 from __future__ import annotations
 
-import heapq
 import json
 import os
 import shutil
 import sys
 import tempfile
-import threading
 import time
 import uuid
-from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import boto3
 
-from benchmarks.figures import item_bytes, read_units
 from benchmarks.report import tell
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.domain.definition import JobDefinition
-from nextfire.domain.due import DueEntry, Slot
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
 from nextfire.domain.places import tenant_place
-from nextfire.settings import WatcherSettings
 from nextfire.usecases.check_definition import Limits
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_jobs import ManageJobs
-from nextfire.usecases.watch import Watch
-from nextfire.usecases.watcher_life import WatcherLife
-from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watch, build_watcher
 from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.processes import Processes, ProcessRecord, interrupts_raised
@@ -262,159 +251,6 @@ def stack(*, watcher: bool) -> Generator[Stack]:
                     it.end_all()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-@dataclass(slots=True)
-class Tally:
-    """Requests by service and operation (``dynamodb Query``), and DynamoDB's units.
-
-    Write units are those that the answers report, and one for a rejected conditional write, which
-    no answer reports. Read units are computed from the items in the answers by DynamoDB's rule:
-    MiniStack reports 0.5 or 1 for any read, and nothing for BatchGetItem.
-    """
-
-    calls: Counter[str] = field(default_factory=Counter)
-    read_units: float = 0.0
-    write_units: float = 0.0
-
-    def of(self, service: str) -> int:
-        """The number of requests to *service*."""
-        return sum(count for name, count in self.calls.items() if name.split()[0] == service)
-
-    def __sub__(self, other: Tally) -> Tally:
-        calls = Counter(self.calls)
-        calls.subtract(other.calls)
-        return Tally(
-            calls, self.read_units - other.read_units, self.write_units - other.write_units
-        )
-
-
-_READS = frozenset({"Query", "GetItem", "BatchGetItem"})
-_CONSISTENT = "nextfire_consistent"
-
-
-class Meter:
-    """Counts the AWS requests of clients of the default session. Create it before the clients."""
-
-    def __init__(self) -> None:
-        self._tally = Tally()
-        self._lock = threading.Lock()
-        events: Any = boto3.DEFAULT_SESSION.events  # type: ignore[union-attr]
-        events.register("provide-client-params.dynamodb", self._ask)
-        for service in ("dynamodb", "sqs", "s3"):
-            events.register(f"after-call.{service}", self._count)
-
-    def take(self) -> Tally:
-        """The tally since the last call."""
-        with self._lock:
-            taken, self._tally = self._tally, Tally()
-        return taken
-
-    def _ask(
-        self,
-        params: dict[str, Any],
-        model: Any,  # noqa: ANN401
-        context: dict[str, Any],
-        **_: object,
-    ) -> dict[str, Any]:
-        context[_CONSISTENT] = "'ConsistentRead': True" in repr(params)
-        if "ReturnConsumedCapacity" not in model.input_shape.members:
-            return params
-        return {**params, "ReturnConsumedCapacity": "TOTAL"}
-
-    def _count(self, parsed: dict[str, Any], model: Any, context: Any, **_: object) -> None:  # noqa: ANN401
-        refused = parsed.get("Error", {}).get("Code") == "ConditionalCheckFailedException"
-        with self._lock:
-            self._tally.calls[f"{model.service_model.service_name} {model.name}"] += 1
-            if model.name in _READS:
-                self._tally.read_units += _read_units(
-                    model.name, parsed, consistent=context[_CONSISTENT]
-                )
-            else:
-                self._tally.write_units += 1 if refused else _reported_units(parsed)
-
-
-def _read_units(operation: str, parsed: dict[str, Any], *, consistent: bool) -> float:
-    pages = [parsed["Item"]] if "Item" in parsed else parsed.get("Items", [])
-    for items in parsed.get("Responses", {}).values():
-        pages = [*pages, *items]
-    return read_units(
-        [item_bytes(item) for item in pages],
-        consistent=consistent,
-        one_by_one=operation == "BatchGetItem",
-    )
-
-
-def _reported_units(parsed: dict[str, Any]) -> float:
-    consumed = parsed.get("ConsumedCapacity", [])
-    answers = consumed if isinstance(consumed, list) else [consumed]
-    return float(sum(answer["CapacityUnits"] for answer in answers))
-
-
-class SimulatedClock:
-    """A `Clock` that moves only when it is advanced."""
-
-    def __init__(self, at: datetime) -> None:
-        self.at = at
-
-    def now(self) -> datetime:
-        return self.at
-
-    def sleep(self, duration: timedelta) -> None:
-        self.at += duration
-
-
-def watcher_function() -> Any:  # noqa: ANN401 — a module
-    """The module of the watcher's function; importing it reads the environment."""
-    from functions.watcher import handler  # noqa: PLC0415
-
-    return handler
-
-
-def new_watch(clock: SimulatedClock) -> Watch:
-    """The steps of a watcher of group 0 on *clock*, with the adapters of its function."""
-    ports, config = _watcher_parts(clock)
-    return build_watch(ports, config, watcher_function().telemetry)
-
-
-def new_watcher(clock: SimulatedClock) -> WatcherLife:
-    """A watcher of group 0 on *clock*, with the adapters of its function."""
-    ports, config = _watcher_parts(clock)
-    return build_watcher(ports, config, watcher_function().telemetry)
-
-
-def _watcher_parts(clock: SimulatedClock) -> tuple[WatcherPorts, WatcherConfig]:
-    function, settings = watcher_function(), WatcherSettings.read()
-    ports = replace(function.watcher_ports(settings), clock=clock)
-    return ports, function.config_of(settings, 0)
-
-
-def drive(watches: Sequence[Watch], clock: SimulatedClock, until: datetime) -> int:
-    """Step *watches*, each at the instants that it asks for, from the clock's instant to *until*.
-
-    Returns:
-            The number of dispatched runs.
-    """
-    agenda = [(clock.at, number) for number in range(len(watches))]
-    dispatched = 0
-    while agenda[0][0] < until:
-        clock.at, number = heapq.heappop(agenda)
-        report, again_at = watches[number].step(clock.at)
-        dispatched += len(report.dispatched) if report else 0
-        heapq.heappush(agenda, (max(again_at, clock.at), number))
-    clock.at = until
-    return dispatched
-
-
-def slot_of(entry: DueEntry, now: datetime, shards: int) -> Slot:
-    """The slot in which a writer at *now* puts *entry*."""
-    return Slot(entry.bucket(now, shards), entry.sort_key)
-
-
-def next_hour() -> datetime:
-    """The next full hour but one: the start of simulated time."""
-    now = datetime.now(UTC)
-    return now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=2)
 
 
 def wait_until(condition: Callable[[], bool], *, most: timedelta, what: str) -> None:

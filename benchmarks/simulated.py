@@ -1,0 +1,81 @@
+"""Watchers on simulated time, with the adapters of their function."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from nextfire.domain.due import DueEntry, Slot
+from nextfire.settings import WatcherSettings
+from nextfire.usecases.watch import Watch
+from nextfire.usecases.watcher_life import WatcherLife
+from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watch, build_watcher
+
+
+class SimulatedClock:
+    """A `Clock` that moves only when it is advanced."""
+
+    def __init__(self, at: datetime) -> None:
+        self.at = at
+
+    def now(self) -> datetime:
+        return self.at
+
+    def sleep(self, duration: timedelta) -> None:
+        self.at += duration
+
+
+def watcher_function() -> Any:  # noqa: ANN401 — a module
+    """The module of the watcher's function; importing it reads the environment."""
+    from functions.watcher import handler  # noqa: PLC0415
+
+    return handler
+
+
+def new_watch(clock: SimulatedClock) -> Watch:
+    """The steps of a watcher of group 0 on *clock*, with the adapters of its function."""
+    ports, config = _watcher_parts(clock)
+    return build_watch(ports, config, watcher_function().telemetry)
+
+
+def new_watcher(clock: SimulatedClock) -> WatcherLife:
+    """A watcher of group 0 on *clock*, with the adapters of its function."""
+    ports, config = _watcher_parts(clock)
+    return build_watcher(ports, config, watcher_function().telemetry)
+
+
+def _watcher_parts(clock: SimulatedClock) -> tuple[WatcherPorts, WatcherConfig]:
+    function, settings = watcher_function(), WatcherSettings.read()
+    ports = replace(function.watcher_ports(settings), clock=clock)
+    return ports, function.config_of(settings, 0)
+
+
+def drive(watches: Sequence[Watch], clock: SimulatedClock, until: datetime) -> int:
+    """Step *watches*, each at the instants that it asks for, from the clock's instant to *until*.
+
+    Returns:
+            The number of dispatched runs.
+    """
+    agenda = [(clock.at, number) for number in range(len(watches))]
+    dispatched = 0
+    while agenda[0][0] < until:
+        clock.at, number = heapq.heappop(agenda)
+        report, again_at = watches[number].step(clock.at)
+        dispatched += len(report.dispatched) if report else 0
+        heapq.heappush(agenda, (max(again_at, clock.at), number))
+    clock.at = until
+    return dispatched
+
+
+def slot_of(entry: DueEntry, now: datetime, shards: int) -> Slot:
+    """The slot in which a writer at *now* puts *entry*."""
+    return Slot(entry.bucket(now, shards), entry.sort_key)
+
+
+def next_hour() -> datetime:
+    """The next full hour but one: the start of simulated time."""
+    now = datetime.now(UTC)
+    return now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=2)

@@ -1,0 +1,75 @@
+"""Settings of tables, buckets and keys: adopted stores, encryption, the lock of the audit chain."""
+
+import json
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, StringConstraints
+
+from infra.setting_types import Duration, StrictSettings, whole_days
+
+_KEY_ARN = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$"
+_STREAM_ARN = r"^arn:aws[a-z-]*:dynamodb:[a-z0-9-]+:[0-9]{12}:table/[\w.-]+/stream/[0-9T:.-]+$"
+StreamArn = Annotated[str, StringConstraints(pattern=_STREAM_ARN)]
+
+
+class AdoptedStreams(StrictSettings):
+    """Streams of adopted tables, which feed the audit chain and the overview."""
+
+    jobs: StreamArn | None = None
+    """Stream of the jobs table."""
+    runs: StreamArn | None = None
+    """Stream of the runs table."""
+    keys: StreamArn | None = None
+    """Stream of the table of API keys."""
+    requests: StreamArn | None = None
+    """Stream of the requests table."""
+
+
+class KmsSettings(StrictSettings):
+    """An existing customer-managed key."""
+
+    key_arn: Annotated[str, StringConstraints(pattern=_KEY_ARN)]
+    """ARN of the key."""
+
+
+def kms_if_json(value: object) -> object:
+    """Return *value*, decoded if it is a JSON object; `create` is not JSON."""
+    return json.loads(value) if isinstance(value, str) and value.startswith("{") else value
+
+
+class AuditLockSettings(StrictSettings):
+    """The object lock of the audit chain: objects cannot be changed or deleted for `period`."""
+
+    mode: Literal["GOVERNANCE", "COMPLIANCE"]
+    """GOVERNANCE: `s3:BypassGovernanceRetention` overrides the lock. COMPLIANCE: nothing does."""
+    period: Annotated[Duration, AfterValidator(whole_days)]
+    """How long an object is locked, in whole days."""
+
+
+class Adopted(StrictSettings):
+    """Physical names of existing stores that the stack uses instead of creating them."""
+
+    jobs: str | None = None
+    """Name of the jobs table."""
+    due: str | None = None
+    """Name of the table of due entries."""
+    runs: str | None = None
+    """Name of the runs table."""
+    control: str | None = None
+    """Name of the control table."""
+    keys: str | None = None
+    """Name of the table of API keys."""
+    requests: str | None = None
+    """Name of the requests table."""
+    endpoints: str | None = None
+    """Name of the table of endpoints."""
+    overview: str | None = None
+    """Name of the table of the overview."""
+    scripts: str | None = None
+    """Name of the scripts bucket."""
+    outputs: str | None = None
+    """Name of the outputs bucket."""
+    audit: str | None = None
+    """The bucket of an existing audit chain, which the stack continues."""
+    streams: AdoptedStreams = AdoptedStreams()
+    """ARNs of the streams of adopted tables."""

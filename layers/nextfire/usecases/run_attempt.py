@@ -1,0 +1,120 @@
+"""Make one attempt of a claimed run, and record its outcome."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import replace
+
+from nextfire.domain.attempt import AttemptOutcome, Result
+from nextfire.domain.decisions import decide_ending
+from nextfire.domain.ids import RunFolder
+from nextfire.domain.job import Job
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.ports.scripts import Directive, RunFiles
+from nextfire.domain.ports.targets import AttemptResult, TargetRunner
+from nextfire.domain.run import Run, RunState
+from nextfire.usecases.executor_config import ExecutorConfig
+from nextfire.usecases.handled import Disposition, Handled
+from nextfire.usecases.read_upstream import with_upstream
+from nextfire.usecases.record_outcome import RecordOutcome
+from nextfire.usecases.run_log import RunLog
+from nextfire.usecases.run_supervisor import Host, RunSupervisor
+
+
+class RunAttempt:
+    """Makes attempts of runs that this executor has claimed."""
+
+    def __init__(
+        self,
+        *,
+        jobs: JobStore,
+        runs: RunStore,
+        files: RunFiles,
+        target: TargetRunner,
+        clock: Clock,
+        terms: ExecutorConfig,
+        background: Executor,
+        outcomes: RecordOutcome,
+    ) -> None:
+        self._jobs = jobs
+        self._runs = runs
+        self._files = files
+        self._target = target
+        self._clock = clock
+        self._terms = terms
+        self._background = background
+        self._outcomes = outcomes
+
+    def make(self, job: Job, run: Run, host: Host) -> Handled:
+        """Make an attempt of a claimed run, and record the outcome."""
+        supervisor = self._supervisor(run, host)
+        if job.definition.target.pool == self._terms.pool:
+            informed = with_upstream(self._jobs, self._runs, job, run, supervisor)
+            attempted = self._target.attempt(job, informed, supervisor, host.longest)
+        else:
+            attempted = _without_pool(job.definition.target.pool)
+        if attempted.verdict is Directive.LEASE_LOST:
+            return Handled(
+                Disposition.LEAVE, "lost the lease; nothing is recorded", run, None, True
+            )
+        now, result = self._clock.now(), attempted.result
+        ending = None
+        if attempted.verdict is not Directive.HAND_BACK:
+            ending = decide_ending(job, run, result, now)
+            if ending.deferred or ending.state is RunState.SKIPPED:
+                result = replace(result, outcome=AttemptOutcome.DEFERRED)
+            result = replace(result, reason=ending.reason or result.reason)
+        followed = ending is None or ending.retry_at is not None
+        # During a shutdown time is short, and the hand-back matters more than the log.
+        parts = supervisor.close_log(followed=followed, at_once=ending is None)
+        result = replace(result, log_parts=parts)
+        if parts:
+            log = supervisor.log
+            result = replace(
+                result,
+                stdout=log.ends("stdout", result.stdout),
+                stderr=log.ends("stderr", result.stderr),
+            )
+        return supervisor.retry_until_lease_ends(
+            lambda: self._outcomes.record(
+                job,
+                run,
+                supervisor.with_value(result, attempted.given),
+                ending,
+                host,
+                now,
+            )
+        )
+
+    def _supervisor(self, run: Run, host: Host) -> RunSupervisor:
+        folder = RunFolder(run.key, self._terms.pool)
+        log = RunLog(
+            self._files,
+            folder,
+            run.fence,
+            clock=self._clock,
+            background=self._background,
+            cap=self._terms.log_cap,
+            inline_cap=self._terms.output_cap,
+        )
+        return RunSupervisor(
+            self._runs,
+            self._files,
+            run,
+            host,
+            clock=self._clock,
+            lease=self._terms.lease,
+            log=log,
+            folder=folder,
+        )
+
+
+def _without_pool(pool: str) -> AttemptResult:
+    """The result of an attempt in place of the executors of *pool*, which no longer exists."""
+    reason = (
+        f"its pool {pool!r} no longer exists. Add the pool to the settings again, or change "
+        "target.pool of the job; then redrive the run"
+    )
+    return AttemptResult(Result(AttemptOutcome.FAILED, reason, permanent=True))

@@ -1,0 +1,144 @@
+"""Handle the messages that lead to no attempt: the run is skipped, its job was deleted, or the
+message is about its parents or children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from nextfire.domain.attempt import AttemptOutcome, Result
+from nextfire.domain.decisions import decide_covered, decide_pickup, range_over
+from nextfire.domain.ids import RunKey
+from nextfire.domain.job import Job
+from nextfire.domain.message import HAND_OVER_DISPATCH, TIME_DISPATCH, RunMessage
+from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.queues import Delivery
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.run import Run, RunState
+from nextfire.usecases.earlier_runs import earlier_runs
+from nextfire.usecases.hand_over import HandOver
+from nextfire.usecases.handled import Disposition, Handled
+from nextfire.usecases.past_deadline import past_deadline
+from nextfire.usecases.record_outcome import RecordOutcome
+from nextfire.usecases.timed_runs import JOIN_END_DISPATCH
+
+
+class WithoutAttempt:
+    """Handles the messages whose run must not start."""
+
+    def __init__(
+        self,
+        *,
+        jobs: JobStore,
+        runs: RunStore,
+        clock: Clock,
+        pool: str,
+        hand_over: HandOver,
+        outcomes: RecordOutcome,
+    ) -> None:
+        self._jobs = jobs
+        self._runs = runs
+        self._clock = clock
+        self._pool = pool
+        self._hand_over = hand_over
+        self._outcomes = outcomes
+
+    def handle(self, job: Job, message: RunMessage) -> Handled | None:
+        """Return what was done instead of an attempt; None if the run may start."""
+        return (
+            self._end_join(job, message)
+            or self._begin_timed(job, message)
+            or self._hand_over_again(job, message)
+            or self._skip(job, message)
+        )
+
+    def of_deleted_job(self, message: RunMessage, delivery: Delivery) -> Handled:
+        """End the run of a job that was deleted or CANCELLED."""
+        if message.dispatch in (JOIN_END_DISPATCH, HAND_OVER_DISPATCH):
+            return Handled(Disposition.ACKNOWLEDGE, "its job was deleted")
+        now = self._clock.now()
+        covered = range_over(message.key, self._before(message.key)())
+        if covered is not None and self._runs.get(message.key) is None:
+            return Handled(Disposition.ACKNOWLEDGE, covered.reason or "", covered)
+        first = message.model_copy(update={"dispatch": 1})
+        of_time = message.dispatch == TIME_DISPATCH
+        run = self._runs.cancel(
+            first if of_time else message, reason="its job was deleted", now=now
+        )
+        if run.state is not RunState.RUNNING:
+            self._outcomes.publish_death(run, exclusive=message.exclusive)
+            return Handled(Disposition.ACKNOWLEDGE, "its job was deleted", run)
+        if run.lease_until is not None and run.lease_until > now:
+            delivery.hide(run.lease_until - now)
+            return Handled(Disposition.LEAVE, f"runs on {run.worker}", run)
+        result = Result(AttemptOutcome.WORKER_LOST, "its worker vanished, its job was deleted")
+        ended = run.ended(RunState.CANCELLED, result, now)
+        claim = self._runs.advance(run, ended, lapsed=True)
+        return Handled(Disposition.LEAVE, result.reason, claim.run, lost=claim.taken)
+
+    def _skip(self, job: Job, message: RunMessage) -> Handled | None:
+        """Record the run as skipped, if it must not start and was never claimed."""
+        key, now = message.key, self._clock.now()
+        if message.dispatch > 1 and self._was_claimed(key):
+            return None
+        covered = decide_covered(job, key, now, self._before(key))
+        # A run that was claimed keeps its record, and this message continues it.
+        if covered is not None and self._runs.get(key) is None:
+            # The writer of the range may have died before it completed the job.
+            return self._outcomes.settled(job, covered, covered.reason or "")
+        reason = past_deadline(self._jobs, self._runs, job, key, now) or decide_pickup(
+            job, key, now, self._before(key), dispatched_at=message.dispatched_at
+        )
+        if reason is None:
+            return None
+        skipped = Run.skipped(
+            key, reason, now, pool=self._pool, dispatched_at=message.dispatched_at
+        )
+        run = self._runs.skip(skipped)
+        if run.state is RunState.PENDING and run.on_request:
+            # Only its record has the trigger; only a few runs need this second check.
+            reason = decide_pickup(job, key, now, self._before(key), trigger=run.trigger)
+            if reason is not None:
+                passed_over = run.passed_over(
+                    reason, now, pool=self._pool, dispatched_at=message.dispatched_at
+                )
+                run = self._runs.skip(passed_over)
+        if run.state is not RunState.SKIPPED:
+            return None
+        return self._outcomes.settled(job, run, run.reason or reason or "", skipped=True)
+
+    def _end_join(self, job: Job, message: RunMessage) -> Handled | None:
+        """Handle the end of a join, which is never the start of a run."""
+        if message.dispatch != JOIN_END_DISPATCH:
+            return None
+        ended = self._hand_over.end_join(job, message)
+        return self._outcomes.settled(job, ended.run, ended.reason, skipped=ended.skipped)
+
+    def _begin_timed(self, job: Job, message: RunMessage) -> Handled | None:
+        """Handle the time of a run with parents, which is never the start of the run."""
+        if message.dispatch != TIME_DISPATCH:
+            return None
+        key = message.key
+        covered = decide_covered(job, key, self._clock.now(), self._before(key))
+        if covered is not None and self._runs.get(key) is None:
+            return self._outcomes.settled(job, covered, covered.reason or "")
+        begun = self._hand_over.begin_timed(job, message)
+        return self._outcomes.settled(job, begun.run, begun.reason, skipped=begun.skipped)
+
+    def _hand_over_again(self, job: Job, message: RunMessage) -> Handled | None:
+        """Hand over a run whose child did not decode before."""
+        if message.dispatch != HAND_OVER_DISPATCH:
+            return None
+        return self._outcomes.settled(job, self._runs.get(message.key), "handed over again")
+
+    def _was_claimed(self, key: RunKey) -> bool:
+        """Whether an executor has had the run. A second dispatch may be the first to reach one:
+        the auditor repeats lost messages, and runs of moved jobs are passed on.
+        """
+        run = self._runs.get(key)
+        return run is not None and run.fence > 0
+
+    def _before(self, key: RunKey) -> Callable[[], Iterator[Run]]:
+        """The records of the job's runs before *key*, the latest first. Each call reads again."""
+        return lambda: earlier_runs(self._runs, key)

@@ -1,0 +1,217 @@
+"""A rebuild of the overview, while its projector runs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from nextfire.domain.instants import from_ms
+from nextfire.domain.overview import MARGIN, BrokenHead, Head
+from nextfire.domain.ports.overview import ScannedRuns
+from nextfire.domain.run import RunState
+from nextfire.usecases import rebuild_overview
+from nextfire.usecases.project_runs import FOLD_EVERY
+from nextfire.usecases.rebuild_overview import RebuildOverview
+from tests.builders import NOON, run_key
+from tests.fakes import MemoryRunScan
+from tests.overview_stream import EVER, SECOND, TENANT, Stream, ended, keys, started
+
+
+@pytest.fixture
+def stream() -> Stream:
+    return Stream()
+
+
+def test_a_head_that_does_not_decode_affects_its_tenant_only(stream: Stream) -> None:
+    other = run_key(tenant="other")
+    for key in (run_key(), other):
+        stream.write(started(key, NOON))
+    stream.deliver()
+    stream.store.heads[TENANT] = BrokenHead("?", "head does not decode")
+    assert not stream.overview.covers(TENANT)
+    assert stream.listed() == []
+    assert stream.overview.covers("other")
+    new = run_key(job_id="new")
+    for key in (new, other):
+        stream.clock.advance(MARGIN)
+        stream.write(started(key, stream.clock.now()))
+
+    assert stream.deliver() == []
+    assert stream.projector.lost == {TENANT: "head does not decode"}
+    assert [run.key for run in stream.listed()] == [new]
+    [page] = stream.pages()
+    assert page.freshness.begins_at == NOON + MARGIN
+    rebuild(stream)
+    [page] = stream.pages()
+    assert page.freshness.begins_at is None
+    assert len(stream.listed()) == 2
+
+
+@pytest.mark.parametrize("delivers", [False, True])
+def test_a_rebuild_repairs_a_head_that_does_not_decode(stream: Stream, *, delivers: bool) -> None:
+    """A projector may replace the head before the rebuild does."""
+    history(stream)
+    stream.store.heads[TENANT] = BrokenHead("?", "head does not decode")
+    stream.clock.advance(timedelta(hours=1))
+    if delivers:
+        stream.write(started(run_key(job_id="new"), stream.clock.now()))
+        stream.deliver()
+    rebuild(stream)
+
+    stream.assert_complete()
+
+
+@pytest.mark.parametrize("delivers", [False, True])
+def test_a_snapshot_that_is_lost_is_replaced(stream: Stream, *, delivers: bool) -> None:
+    """For example, it expired before the head did."""
+    history(stream)
+    stream.store.snapshots.clear()
+    [page] = stream.pages(limit=100)
+    head = stream.store.heads[TENANT]
+    assert isinstance(head, Head)
+    assert page.freshness.begins_at == from_ms(head.since_ms)
+    if delivers:
+        stream.clock.advance(FOLD_EVERY)
+        stream.write(started(run_key(job_id="new"), stream.clock.now()))
+        assert stream.deliver() == []
+        assert stream.projector.lost == {TENANT: "the snapshot is gone or does not decode"}
+    rebuild(stream)
+
+    [page] = stream.pages(limit=100)
+    assert page.freshness.begins_at is None
+    stream.assert_complete()
+
+
+def rebuild(stream: Stream, *, step: timedelta = timedelta(hours=1)) -> int:
+    """Rebuild; each call ends *step* after it began. Returns the number of calls."""
+    use = RebuildOverview(MemoryRunScan(stream.runs), stream.store, stream.runs, stream.clock)
+    done, calls = use.run(stream.clock.now() + step), 1
+    while done.after is not None:
+        done = use.run(stream.clock.now() + step, after=done.after, tenants=done.tenants)
+        calls += 1
+    return calls
+
+
+def history(stream: Stream, seed: int = 1) -> None:
+    chance = random.Random(seed)  # noqa: S311 — not a secret
+    for key in keys(40):
+        stream.clock.advance(SECOND * chance.randint(0, 300))
+        run = stream.write(started(key, stream.clock.now()))
+        if chance.random() < 0.8:
+            stream.clock.advance(SECOND)
+            stream.write(ended(run, stream.clock.now()))
+        stream.deliver()
+
+
+@pytest.mark.parametrize("step", [timedelta(hours=1), timedelta()])
+def test_rebuilt_from_the_records_it_equals_what_it_was(stream: Stream, step: timedelta) -> None:
+    history(stream)
+    before = [stream.overview.list(TENANT, EVER, cursor=None, limit=100).items]
+    before_counts, _ = stream.overview.counts(TENANT, NOON)
+    ends = {each for each in stream.store.steps(TENANT) if each.state.ended}
+    for each in (stream.store.segments, stream.store.heads, stream.store.snapshots):
+        each.clear()
+    calls = rebuild(stream, step=step)
+
+    assert (calls > 1) == (not step)
+    assert [stream.overview.list(TENANT, EVER, cursor=None, limit=100).items] == before
+    counts, freshness = stream.overview.counts(TENANT, NOON)
+    assert counts == before_counts
+    assert {each for each in stream.store.steps(TENANT) if each.state.ended} == ends
+    assert freshness.begins_at is None
+    stream.assert_complete()
+
+
+def test_a_rebuild_of_a_complete_overview_changes_nothing(stream: Stream) -> None:
+    history(stream)
+    rebuild(stream)
+    rebuild(stream)
+
+    stream.assert_complete()
+
+
+def test_a_rebuild_adds_what_was_never_delivered(stream: Stream) -> None:
+    for key in keys(20):
+        stream.clock.advance(SECOND * 50)
+        stream.write(ended(started(key, stream.clock.now()), stream.clock.now()))
+    running = stream.write(started(run_key(job_id="long"), NOON - timedelta(days=3)))
+    stream.pending.clear()
+    stream.write(ended(started(run_key(job_id="new"), stream.clock.now()), stream.clock.now()))
+    stream.deliver()
+    assert next(iter(stream.pages())).freshness.begins_at == stream.clock.now()
+    assert len(stream.listed()) == 1
+    rebuild(stream)
+
+    assert stream.listed(RunState.RUNNING) == [running]
+    stream.assert_complete()
+
+
+def test_a_run_that_ends_during_a_rebuild_is_not_open_after_it(stream: Stream) -> None:
+    """Its start was scanned; then its end was delivered, and a snapshot passed it."""
+    run = stream.write(started(run_key(), NOON))
+    stream.deliver()
+    scan = MemoryRunScan(stream.runs)
+
+    class Slow:
+        def pages(self, after: str | None) -> Iterator[ScannedRuns]:
+            for page in scan.pages(after):
+                stream.write(ended(run, stream.clock.now()))
+                stream.deliver()
+                stream.clock.advance(FOLD_EVERY + MARGIN)
+                other = run_key(job_id="other")
+                stream.write(ended(started(other, stream.clock.now()), stream.clock.now()))
+                stream.deliver()
+                yield page
+
+    RebuildOverview(Slow(), stream.store, stream.runs, stream.clock).run(
+        stream.clock.now() + timedelta(hours=1)
+    )
+    counts, _ = stream.overview.counts(TENANT, NOON)
+    assert counts.open[RunState.RUNNING] == 0
+
+
+def test_a_rebuild_forgets_open_runs_without_a_record(stream: Stream) -> None:
+    gone, there = keys(2)
+    stream.write(started(gone, NOON))
+    stream.write(started(there, NOON))
+    stream.deliver()
+    del stream.runs.items[gone]
+    for each in keys(5)[2:]:  # snapshots pass its step
+        stream.clock.advance(FOLD_EVERY)
+        stream.write(ended(started(each, stream.clock.now()), stream.clock.now()))
+        stream.deliver()
+    rebuild(stream)
+
+    assert stream.overview.counts(TENANT, NOON)[0].open[RunState.RUNNING] == 1
+
+
+def test_an_open_run_is_kept_as_long_as_its_record(stream: Stream) -> None:
+    gone, there = keys(2)
+    stream.write(started(gone, NOON))
+    stream.write(started(there, NOON))
+    stream.deliver()
+    del stream.runs.items[gone]
+    for days in (50, 50, 500):
+        stream.clock.advance(timedelta(days=days))
+        run = started(run_key(job_id="other"), stream.clock.now())
+        stream.write(ended(run, stream.clock.now()))
+        stream.deliver()
+
+    assert stream.overview.counts(TENANT, NOON)[0].open[RunState.RUNNING] == 1
+    assert [run.key for run in stream.listed(RunState.RUNNING)] == [there]
+
+
+def test_a_rebuild_holds_a_bounded_part_of_the_records(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rebuild_overview, "FLUSH_AT", 5)
+    for key in keys(23):
+        stream.write(ended(started(key, NOON), NOON))
+    stream.pending.clear()
+    rebuild(stream)
+
+    assert max(len(each.steps) for each in stream.store.segments.values()) < 10
+    stream.assert_complete()

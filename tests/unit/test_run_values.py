@@ -1,0 +1,212 @@
+"""What a script leaves: checkpoints, results and logs; and its environment."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from nextfire.domain.attempt import MAX_VALUE_BYTES, Value
+from nextfire.domain.log import PART_BYTES, decode_part, part_name
+from nextfire.domain.message import MAX_RECORDED_REASON
+from nextfire.domain.run import RunState
+from nextfire.usecases.handled import Disposition
+from tests.builders import LEASE, at
+from tests.dispatched import FAILS, dispatched, log
+from tests.world import World
+
+
+@pytest.fixture
+def world() -> World:
+    return World("11:59")
+
+
+# Checkpoints, results and environment
+
+
+def test_a_checkpoint_is_given_to_the_next_attempt(world: World) -> None:
+    dispatched(world, retryPolicy={"initialDelayMs": 1000})
+    world.script(saves=b'{"page": 7}', **FAILS)
+    world.worker("a").work_one()
+    world.tick_at("12:00:01")
+    world.worker("b").work_one()
+
+    assert world.runner.found == [None, b'{"page": 7}']
+    assert world.runner.refused == [None]
+
+
+def test_a_large_checkpoint_outlives_its_worker(world: World) -> None:
+    large = b'"' + b"x" * 20_000 + b'"'
+    job = dispatched(world)
+    world.script(saves=large, lasts=LEASE * 2, frozen=True)
+    world.worker("a").work_one()
+    world.worker("b").work_one()
+
+    assert world.runner.found == [None, large]
+    kept = world.run(job, "12:00").checkpoint
+    assert kept is not None
+    assert (kept.text, kept.size) == (None, len(large))
+
+
+def test_a_worker_that_lost_its_run_keeps_no_checkpoint(world: World) -> None:
+    job = dispatched(world)
+
+    def take_over() -> None:
+        run = world.run(job, "12:00")
+        to = run.taken_over(
+            dispatch=1, token="x", worker="b", now=world.now, lease_until=world.now + LEASE
+        )
+        world.runs.advance(run, to)
+
+    world.faults.call_before_next("runs.save", take_over)
+    world.script(saves=b"1", lasts=timedelta(seconds=30))
+    handled = world.worker("a").work_one()
+
+    assert world.now == at("12:00"), "the script is stopped at once"
+
+    assert world.runner.refused == ["the checkpoint was not stored: this worker has lost the run"]
+    assert handled.disposition is Disposition.LEAVE
+    run = world.run(job, "12:00")
+    assert (run.checkpoint, run.worker, run.state) == (None, "b", RunState.RUNNING)
+
+
+def test_a_checkpoint_that_is_too_large_is_refused(world: World) -> None:
+    dispatched(world)
+    world.script(saves=b"1" * (MAX_VALUE_BYTES + 1))
+    world.worker().work_one()
+
+    (refused,) = world.runner.refused
+    assert refused == (
+        "the checkpoint has 1048577 bytes, more than 1048576. "
+        "Store the data in S3 and put its address here."
+    )
+
+
+def test_a_result_is_on_the_record_a_large_one_in_a_file(world: World) -> None:
+    small, large = dispatched(world), b'"' + b"y" * 9000 + b'"'
+    world.script(result=b"[1, 2]")
+    world.worker().work_one()
+    world.tick_at("13:00")
+    world.script(result=large)
+    world.worker().work_one()
+
+    assert world.run(small, "12:00").result == Value(6, text="[1, 2]")
+    run = world.run(small, "13:00")
+    assert run.result == Value(len(large), file="result/000001.json")
+    assert world.files.get(run.result_folder, "result/000001.json") == large
+
+
+def test_a_result_is_stored_again_until_the_store_answers(world: World) -> None:
+    job = dispatched(world)
+    world.script(result=b'"' + b"y" * 9000 + b'"')
+    world.faults.refuse("files.put", times=3)
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, world.now) == (RunState.SUCCEEDED, at("12:00:03"))
+    assert run.result == Value(9002, file="result/000001.json")
+
+
+def test_the_environment_is_resolved_at_the_start_and_is_on_no_record(world: World) -> None:
+    world.secrets.values |= {"acme/db#password": "hunter2", "acme/region": "north"}
+    env = {
+        "MODE": "fast",
+        "PASSWORD": {"secret": "db", "key": "password"},
+        "REGION": {"parameter": "region"},
+    }
+    job = dispatched(world, target={"handler": "report", "env": env})
+    world.worker().work_one()
+
+    (call,) = world.runner.calls
+    given = {name: call.environment[name] for name in env}
+    assert given == {"MODE": "fast", "PASSWORD": "hunter2", "REGION": "north"}
+    assert "hunter2" not in repr(world.run(job, "12:00"))
+
+
+def test_a_secret_that_is_not_there_ends_the_run_and_is_named(world: World) -> None:
+    env = {"PASSWORD": {"secret": "db"}}
+    job = dispatched(world, target={"handler": "report", "env": env})
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, world.runner.calls) == (RunState.DEAD, [])
+    assert run.reason == "Secret 'acme/db' was not found. Create it."
+
+
+def test_what_keeps_a_script_from_running_is_on_record_and_bounded(world: World) -> None:
+    job = dispatched(world)
+
+    def defect() -> None:
+        raise KeyError("x" * 2000)
+
+    world.faults.call_before_next("scripts.fetch", defect)
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert run.state is RunState.PENDING, "it will be retried"
+    assert run.reason is not None
+    assert run.reason.startswith("could not be run: KeyError: 'xxx")
+    assert len(run.reason) == MAX_RECORDED_REASON
+
+
+# Logs
+
+
+def test_a_short_run_s_output_costs_no_request(world: World) -> None:
+    job = dispatched(world)
+    world.script(stdout="hello\n", lasts=timedelta(seconds=2))
+    world.worker().work_one()
+
+    assert (world.run(job, "12:00").stdout, world.files.puts) == ("hello\n", 0)
+
+
+def test_a_long_run_s_output_is_there_while_it_runs(world: World) -> None:
+    job = dispatched(world)
+    seen: list[str] = []
+
+    def look() -> None:
+        data = world.files.get(world.run(job, "12:00").result_folder, part_name(1, 0))
+        seen.extend(line.text for line in decode_part(data or b""))
+
+    world.faults.call_before_next("runs.extend", look)
+    world.script(stdout="one\ntwo\nthr", lasts=timedelta(seconds=30))
+    world.worker().work_one()
+
+    assert seen == ["one", "two"]
+    assert log(world, world.run(job, "12:00")) == ["1 one", "1 two", "1 thr"]
+
+
+def test_much_output_goes_to_files_part_by_part(world: World) -> None:
+    job = dispatched(world)
+    lines = [f"{n:06d} " + "x" * 90 for n in range(6000)]
+    world.script(stdout="\n".join(lines))
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert run.attempts[0].log_parts == 3
+    assert log(world, run) == [f"1 {line}" for line in lines]
+    sizes = [len(data) for (folder, _), data in world.files.stored.items() if folder.key == run.key]
+    assert max(sizes) < PART_BYTES + 200
+
+
+def test_the_output_of_an_attempt_that_another_follows_is_kept(world: World) -> None:
+    job = dispatched(world, retryPolicy={"initialDelayMs": 1000})
+    world.script(stdout="first\n", **FAILS)
+    world.worker().work_one()
+    world.tick_at("12:00:01")
+    world.script(stdout="second\n")
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert log(world, run) == ["1 first"]
+    assert run.stdout == "second\n"
+
+
+def test_a_log_that_cannot_be_stored_holds_up_no_outcome(world: World) -> None:
+    job = dispatched(world)
+    world.files.broken = True
+    world.script(stdout="x" * 5000 + "\n", lasts=timedelta(seconds=30))
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempts[0].log_parts) == (RunState.SUCCEEDED, 0)
