@@ -43,6 +43,7 @@ from nextfire.usecases.timed_runs import JOIN_END_DISPATCH, TimedRuns
 _MAX_SKIPPED = 100
 """Maximum number of runs that one call skips. It leaves the children of the others to executors,
 through the due table."""
+_PAUSED = "its job was paused"
 AGAIN_AFTER, AGAIN_AT_MOST = timedelta(minutes=15), timedelta(hours=1)
 """When the hand-over to children that do not decode is repeated: as long after as the run has ended
 before, within these bounds."""
@@ -144,6 +145,8 @@ class HandOver:
         states = states_of(edges, marks)
         decision = decide_start(definition.trigger_rule, states, definition.setups)
         match decision.action:
+            case RuleAction.RUN if job.state is JobState.PAUSED:
+                return JoinEnd(_PAUSED, self._skip_paused(job, key), skipped=True)
             case RuleAction.RUN:
                 # Its first dispatch may be later, because of a delay; or it was never sent, because
                 # the edge to the last missing parent was removed.
@@ -214,14 +217,15 @@ class HandOver:
             else:
                 self._starting.start(child, run, there, ends.ready_at, decision.reason)
         elif there is None and decision.action is RuleAction.RUN:
-            # With a pool, so that no parent that ends later reopens it.
-            there = self._starting.skip(
-                run, "its job was paused", pool=child.definition.target.pool
-            )
+            there = self._skip_paused(child, run)
         elif there is None:
             there = self._look_again(child, self._starting.skip(run, decision.reason), ended)
         # No message of a skipped run exists that would hand it over.
         return [(child, there)] if there is not None and there.ended_without_executor else []
+
+    def _skip_paused(self, job: Job, key: RunKey) -> Run:
+        # With a pool, so that no parent that ends later reopens it.
+        return self._starting.skip(key, _PAUSED, pool=job.definition.target.pool)
 
     def _ends(
         self, child: Job, edge: Edge, run: RunKey, state: ParentState, ended_at: datetime
