@@ -47,6 +47,9 @@ _PAUSED = "its job was paused"
 AGAIN_AFTER, AGAIN_AT_MOST = timedelta(minutes=15), timedelta(hours=1)
 """When the hand-over to children that do not decode is repeated: as long after as the run has ended
 before, within these bounds."""
+_LATE_JOINS_LAST = AGAIN_AT_MOST + timedelta(minutes=1)
+"""Minimum duration of a join from a late hand-over on: until then those of the other parents that
+have ended are repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +240,7 @@ class HandOver:
         group = group_of(edges, edge.job)
         if not self.joins.read(run, [group]):
             # Before the first mark: an executor that dies in between repeats this.
-            # With the longest delay: so it is never before the start of a complete join.
-            longest = max(each.delay for each in edges)
-            until = ended_at + child.definition.join_timeout + longest
-            until = no_later(until, child.definition.deadline(run.scheduled_at), ended_at)
+            until = _join_ends(child.definition, run, ended_at, self.clock.now())
             self._starting.dispatch_later(child, run, until, JOIN_END_DISPATCH)
         marks = self.joins.add(run, group, mark(edge, state, ended_at), self.clock.now())
         if _is_complete(child.definition, marks, group):
@@ -281,6 +281,20 @@ class HandOver:
 def _skipped_before(run: Run, ended_at: datetime) -> bool:
     """Whether *run* was skipped before its parent ended at *ended_at*."""
     return run.finished_at is not None and run.finished_at < ended_at + CLOCKS_DIFFER
+
+
+def _join_ends(
+    definition: JobDefinition, run: RunKey, ended_at: datetime, now: datetime
+) -> datetime:
+    """When the join of *run* ends, whose first parent ended at *ended_at*."""
+    # With the longest delay: so it is never before the start of a complete join.
+    longest = max(each.delay for each in definition.after)
+    until = ended_at + definition.join_timeout + longest
+    until = no_later(until, definition.deadline(run.scheduled_at), ended_at)
+    if now < ended_at + AGAIN_AFTER - CLOCKS_DIFFER:
+        return until
+    # The hand-over is late: those of other parents that ended in time may be as well.
+    return max(until, now + _LATE_JOINS_LAST)
 
 
 def _is_complete(definition: JobDefinition, marks: Collection[str], group: int) -> bool:
