@@ -12,7 +12,7 @@ from nextfire.domain.awaited import time_of
 from nextfire.domain.deadlines import limits, no_later
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.edges import Edge
-from nextfire.domain.errors import InvalidInputError, UndecodableError
+from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import CLOCKS_DIFFER, cut
 from nextfire.domain.job import Job
@@ -43,6 +43,10 @@ from nextfire.usecases.timed_runs import JOIN_END_DISPATCH, TimedRuns
 _MAX_SKIPPED = 100
 """Maximum number of runs that one call skips. It leaves the children of the others to executors,
 through the due table."""
+_ROUNDS, _ROUND_EVERY = 10, timedelta(seconds=1)
+"""How often a hand-over is tried for the children for which a store did not answer."""
+_REFUSED_AT_MOST = 16
+"""By how many the refused calls outnumber the others until a round ends, as in an outage."""
 _PAUSED = "its job was paused"
 AGAIN_AFTER, AGAIN_AT_MOST = timedelta(minutes=15), timedelta(hours=1)
 """When the hand-over to children that do not decode is repeated: as long after as the run has ended
@@ -50,6 +54,8 @@ before, within these bounds."""
 _LATE_JOINS_LAST = AGAIN_AT_MOST + timedelta(minutes=1)
 """Minimum duration of a join from a late hand-over on: until then those of the other parents that
 have ended are repeated."""
+
+_Served = dict[JobKey, Sequence[tuple[Job, Run] | UndecodableError]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,21 +175,50 @@ class HandOver:
 
     def _hand_to_all(self, parent: Job, ended: Run) -> list[tuple[Job, Run] | UndecodableError]:
         """Hand *ended* over to all children of *parent*. Returns the runs that are skipped, and
-        what does not decode, or cannot be decided by this process.
+        what does not decode, or cannot be decided by this process. The children for which a store
+        did not answer are tried again, as long as this succeeds for some of them.
+
+        Raises:
+            UnavailableError: A store did not answer. Repeat the call.
         """
+        left = [JobKey(parent.key.tenant, child) for child in parent.children]
+        found: list[tuple[Job, Run] | UndecodableError] = []
+        refused: Sequence[UnavailableError] = ()
+        for _ in range(_ROUNDS):
+            served, refused = self._hand_to_some(left, parent, ended)
+            found += [each for done in served.values() for each in done]
+            left = [key for key in left if key not in served]
+            if not left:
+                return found
+            if not served:
+                break
+            self.clock.sleep(_ROUND_EVERY)
+        raise refused[0]
 
-        def hand_to(key: JobKey) -> Sequence[tuple[Job, Run] | UndecodableError]:
+    def _hand_to_some(
+        self, keys: Sequence[JobKey], parent: Job, ended: Run
+    ) -> tuple[_Served, Sequence[UnavailableError]]:
+        """Hand *ended* over to the children *keys*, until a store refuses too many calls. Returns
+        what was found for those that are handed over, and the refusals.
+        """
+        served: _Served = {}
+        refused: list[UnavailableError] = []
+
+        def hand_to(key: JobKey) -> None:
+            if len(refused) > len(served) + _REFUSED_AT_MOST:
+                return
             try:
-                return self._hand_to(key, parent, ended)
+                served[key] = self._hand_to(key, parent, ended)
+            except UnavailableError as error:
+                refused.append(error)
             except UndecodableError as error:
-                return [error]
+                served[key] = [error]
             except InvalidInputError as error:  # it decodes, but for example its zone is unknown
-                return [UndecodableError(f"{key.job_id}: {error}")]
+                served[key] = [UndecodableError(f"{key.job_id}: {error}")]
 
-        keys = [JobKey(parent.key.tenant, child) for child in parent.children]
-        if len(keys) == 1:
-            return [*hand_to(keys[0])]
-        return [each for done in self.executor.map(hand_to, keys) for each in done]
+        each = self.executor.map if len(keys) > 1 else map
+        deque(each(hand_to, keys), maxlen=0)
+        return {key: served[key] for key in keys if key in served}, refused
 
     def _repeat_later(self, parent: Job, ended: Run) -> None:
         now = self.clock.now()
