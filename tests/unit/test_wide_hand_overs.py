@@ -6,8 +6,11 @@ from collections import Counter
 
 import pytest
 
+from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.job import Job
+from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.hand_over import MAX_SENT
 from tests.unit.test_sequences import after
 from tests.world import World
 
@@ -65,3 +68,38 @@ def test_an_outage_ends_a_round_early(world: World) -> None:
 
     rounds = 60  # one a second, until the lease ends
     assert rounds < len(reads) <= rounds * 20
+
+
+@pytest.mark.parametrize("width", [MAX_SENT, MAX_SENT + 1])
+def test_the_runs_of_many_children_pass_the_watcher(world: World, width: int) -> None:
+    wide(world, width)
+
+    world.worker().work_one()
+
+    entries = [each.dispatch for each in world.entries if isinstance(each, DispatchEntry)]
+    assert entries == ([] if width == MAX_SENT else [1] * width)
+    assert len(world.queued) == width - len(entries)
+    world.tick()
+    world.worker().work()
+    assert len(world.sent) == len({*world.sent}) == 1 + width
+
+
+def test_a_wide_hand_over_leaves_room_in_the_queue_for_other_tenants() -> None:
+    world = World("11:58:30")
+    world.shares = Shares(backlogs={"default": 20})
+    world.new_watcher()
+    world.tick()
+    world.register("other", tenant="beta", type="ONCE", schedule="2026-05-24T12:00:01Z")
+    wide(world, 60)
+
+    world.worker().work_one()
+    for _ in range(3):
+        world.advance(seconds=1)
+        world.tick()
+
+    assert len(world.queued) == 20
+    for _ in range(12):
+        world.worker().work_one()
+    world.advance(seconds=1)
+    world.tick()
+    assert "other 12:00:01" in world.sent

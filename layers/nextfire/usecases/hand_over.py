@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from nextfire.domain.awaited import time_of
@@ -48,6 +48,9 @@ _ROUNDS, _ROUND_EVERY = 10, timedelta(seconds=1)
 _REFUSED_AT_MOST = 16
 """By how many the refused calls outnumber the others until a round ends, as in an outage."""
 _PAUSED = "its job was paused"
+MAX_SENT = 10
+"""Maximum number of children whose runs the executor of their parent sends. Those of more children
+pass the watcher, which keeps the bound of the queue and the shares of its tenants."""
 AGAIN_AFTER, AGAIN_AT_MOST = timedelta(minutes=15), timedelta(hours=1)
 """When the hand-over to children that do not decode is repeated: as long after as the run has ended
 before, within these bounds."""
@@ -75,8 +78,8 @@ class HandOver:
 
     Every call is idempotent: a child has one run for each logical time, because its run id is
     derived from it. If the caller dies, the message of the parent is redelivered and the call is
-    repeated. `quotas`: each tenant's maximums; None: unknown. `executor`: serves several children
-    concurrently.
+    repeated. `quotas`: each tenant's maximums; None: unknown, so only watchers send. `executor`:
+    serves several children concurrently.
     """
 
     jobs: JobStore
@@ -203,12 +206,14 @@ class HandOver:
         """
         served: _Served = {}
         refused: list[UnavailableError] = []
+        few = len(parent.children) <= MAX_SENT
+        hand_to_child = (self if few else replace(self, quotas=None)).hand_to_child
 
         def hand_to(key: JobKey) -> None:
             if len(refused) > len(served) + _REFUSED_AT_MOST:
                 return
             try:
-                served[key] = self._hand_to(key, parent, ended)
+                served[key] = hand_to_child(key, parent, ended)
             except UnavailableError as error:
                 refused.append(error)
             except UndecodableError as error:
@@ -226,8 +231,10 @@ class HandOver:
         at = now + min(max(wait, AGAIN_AFTER), AGAIN_AT_MOST)
         self._starting.dispatch_later(parent, ended.key, at, HAND_OVER_DISPATCH)
 
-    def _hand_to(self, key: JobKey, parent: Job, ended: Run) -> list[tuple[Job, Run]]:
-        """Hand *ended* over to the child *key*. Returns its job and its runs that are skipped."""
+    def hand_to_child(self, key: JobKey, parent: Job, ended: Run) -> list[tuple[Job, Run]]:
+        """Hand *ended* over to the child *key*. Returns its job and its runs that are skipped.
+        Raises as `follow` does; and if the child does not decode, or cannot be decided here.
+        """
         child = self.jobs.get(key)
         edge = None if child is None else child.definition.edge_from(parent.key.job_id)
         if child is None or edge is None or child.state is JobState.CANCELLED:
