@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from nextfire.domain.audit import GRACE
 from nextfire.domain.decisions import range_over
 from nextfire.domain.edges import Which
 from nextfire.domain.errors import UndecodableError
@@ -18,6 +19,7 @@ from nextfire.domain.ids import JobKey, RunKey, first_run_id, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.jitter import spread
 from nextfire.domain.job import Job
+from nextfire.domain.joins import groups
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.joins import JoinStore
@@ -34,6 +36,7 @@ _SPREAD = 5  # runs that wait together look within this part of the interval
 _RECORDS_LAST = timedelta(days=90)
 _PAGE = 5
 _NAMED = 3  # sequences that a reason names
+_Above = list[tuple[datetime, timedelta]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +92,12 @@ class LimitParallel:
         ended, level = {job.key.job_id: root}, [job]
         while level:
             below: list[Job] = []
-            for child, ends_by in self._children(level, ended):
-                run = self.runs.get(RunKey(child.key, run_id(child.uid, key.scheduled_at)))
-                if (run is None and now < ends_by) or (run is not None and not run.state.ended):
+            for child, above in self._children(level, ended):
+                at = RunKey(child.key, run_id(child.uid, key.scheduled_at))
+                run = self.runs.get(at)
+                if run is None and self._may_start(child, at, above, now):
+                    return True
+                if run is not None and not run.state.ended:
                     return True
                 if run is not None:
                     ended[child.key.job_id] = run
@@ -110,9 +116,9 @@ class LimitParallel:
         )
         return at > now - _RECORDS_LAST and range_over(key, before) is None
 
-    def _children(self, level: list[Job], ended: dict[str, Run]) -> Iterator[tuple[Job, datetime]]:
+    def _children(self, level: list[Job], ended: dict[str, Run]) -> Iterator[tuple[Job, _Above]]:
         """The children of the jobs *level* that have a run at this logical time and are not among
-        *ended*; and until when they may have none.
+        *ended*; and when each of their parents' runs ended, with the delay of the edge.
         """
         names = sorted({name for job in level for name in job.children} - ended.keys())
         tenant = level[0].key.tenant
@@ -120,18 +126,26 @@ class LimitParallel:
         for child in (self.jobs.get(key) for key in keys):
             if child is None or child.state is JobState.CANCELLED:
                 continue
-            above = [
-                (edge, ended[edge.job])
+            runs = [
+                (edge.delay, ended[edge.job].finished_at)
                 for edge in child.definition.after
                 if edge.which is Which.SAME and edge.job in ended
             ]
-            ends = [
-                run.finished_at + edge.delay
-                for edge, run in above
-                if run.finished_at is not None and run.finished_at >= child.created_at
-            ]
-            if child.definition.type is ScheduleType.AFTER and ends:
-                yield child, max(ends) + child.definition.join_timeout
+            above = [(at, delay) for delay, at in runs if at is not None and at >= child.created_at]
+            if child.definition.type is ScheduleType.AFTER and above:
+                yield child, above
+
+    def _may_start(self, child: Job, key: RunKey, above: _Above, now: datetime) -> bool:
+        """Whether the run *key* of *child*, which has no record, can start or be skipped. If the
+        child was changed after its parents' runs ended, they may not have been handed over to it:
+        then for a short time only, unless its join has begun.
+        """
+        ready = max(at + delay for at, delay in above)
+        if now >= ready + child.definition.join_timeout:
+            return False
+        if now < ready + GRACE or any(at >= child.updated_at for at, _ in above):
+            return True
+        return bool(self.joins.read(key, groups(child.definition.after)))
 
 
 def why_held(job: Job, begun: Collection[str]) -> str:
