@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from nextfire.domain import audit, zone_moves, zones
+from nextfire.domain import audit_pass, zone_moves, zones
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.schedule import Schedule
 
@@ -30,5 +30,5 @@ def disagree(patch: pytest.MonkeyPatch, release: Callable[[], str]) -> None:
         return schedule_from(definition, effective_from)
 
     patch.setattr(JobDefinition, "schedule_from", of_release)
-    for module in (zones, zone_moves, audit):
+    for module in (zones, zone_moves, audit_pass):
         patch.setattr(module, "release", release)

@@ -27,8 +27,8 @@ from nextfire.domain.ports.runs import Written
 from nextfire.domain.run import Run
 from nextfire.testing.kernel import SECOND, Actor, Kernel
 from nextfire.usecases import message_batch
-from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.audit_snapshot import DueSnapshot
+from nextfire.usecases.audit_visit import JobVisits
 from nextfire.usecases.dispatch.actions import Actions
 from nextfire.usecases.dispatch.gates import TenantQuotaGate
 from nextfire.usecases.find_unsent import FindUnsent
@@ -205,7 +205,7 @@ def free_ids_early(patch: pytest.MonkeyPatch) -> None:
 
 def leave_gaps(patch: pytest.MonkeyPatch) -> None:
     """The auditor finds occurrences without a record, and does nothing."""
-    patch.setattr(AuditJobs, "_repair", lambda *_: None)
+    patch.setattr(JobVisits, "_repair", lambda *_: None)
 
 
 def consider_queues_empty(patch: pytest.MonkeyPatch) -> None:

@@ -204,7 +204,8 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         cron = read_cron(text)
     except InvalidInputError as error:
         [shown] = EXAMPLE.findall(error.remedy)
-        assert read_cron(shown).times
+        # Those are of other types of schedule.
+        assert shown in {"PT5M", "2030-05-24T10:00:00Z"} or read_cron(shown).times
     else:
         assert cron.times
         cron.next_wall(datetime(2027, 1, 1))  # noqa: DTZ001 — wall clock

@@ -407,7 +407,12 @@ def _documents(model: type[BaseModel] = Document) -> Iterator[type[BaseModel]]:
 def test_each_required_field_says_what_it_is_for() -> None:
     include_all()  # imports the models of all routes
     sent_by_us = {RunMessage, SkippedRange}
-    models = [each for each in _documents() if each not in sent_by_us]
+    # The description of the API makes models of responses.
+    models = [
+        each
+        for each in _documents()
+        if each not in sent_by_us and each.__module__ != "functions.api.response_schemas"
+    ]
     missing = [
         f"{model.__name__}.{found.field}"
         for model in models

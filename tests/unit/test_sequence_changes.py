@@ -154,6 +154,25 @@ def test_a_parent_that_ends_after_a_pause_does_not_reopen_what_the_pause_skipped
     assert world.run(d, "12:00").reason == "its job was paused"
 
 
+def test_the_end_of_a_join_skips_the_run_of_a_paused_job(world: World) -> None:
+    """Its last missing parent was removed, so its rule decides RUN."""
+    world.register("a")
+    world.register("x", type="MANUAL", schedule=None)
+    d = world.register("d", **after("a", "x", joinTimeoutSec=600))
+    e = world.register("e", **after("d"))
+    world.tick_at("12:00")
+    world.worker().work()
+    world.at("12:01")
+    world.pause(world.change(d, after=[{"job": "a"}]))
+    world.tick_at("12:10:01")
+    world.worker().work()
+    world.resume(d)
+
+    assert states(world, d, e) == [RunState.SKIPPED] * 2
+    assert world.run(d, "12:00").reason == "its job was paused"
+    assert world.run(d, "12:00").pool == "default"
+
+
 def test_a_skipped_run_is_handed_over_after_its_edges_changed(world: World) -> None:
     """Its executor, which was slow, died between skipping it and handing it over."""
     _, b, c = chain(world, "a", "b", "c", **ONE_ATTEMPT)

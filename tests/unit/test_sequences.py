@@ -195,6 +195,8 @@ def test_a_wide_join_spreads_its_writes(world: World) -> None:
 
     world.tick_at("12:00")
     world.worker().work()
+    world.tick()
+    world.worker().work()
 
     assert states(world, d) == [RunState.SUCCEEDED]
     assert world.sent.count("d 12:00") == 1

@@ -81,6 +81,30 @@ def test_a_repeated_hand_over_does_not_start_a_run_that_was_redriven(world: Worl
     assert [state(world, job) for job in (a, b)] == [RunState.SUCCEEDED] * 2
 
 
+@pytest.mark.parametrize(("delay", "outcome"), [(300, "SUCCEEDED"), (7_200, "SKIPPED")])
+def test_a_join_that_is_handed_over_late_waits_for_late_parents(
+    world: World, delay: int, outcome: str
+) -> None:
+    """Their hand-overs are repeated at other times, after the join would have ended."""
+    world.register("a", type="ONCE", schedule="2026-05-24T12:00:00Z")
+    world.register("b", **after() | {"after": [{"job": "a"}]})
+    world.register("c", **after() | {"after": [{"job": "a", "delaySec": delay}]})
+    d = world.register("d", **after("b", "c", joinTimeoutSec=600))
+    world.jobs.spoil(d.key)
+    later(world, "12:00", "12:00:02", "12:05", "12:05:02")
+    world.at("12:12")
+    world.jobs.repair(d.key)
+    later(world, "12:15:03", "12:15:05")
+    assert state(world, d) is None
+
+    later(world, "12:20:05", "12:20:10", "13:16", "13:16:05")
+
+    assert (state(world, d) or "") == outcome
+    assert outcome == "SUCCEEDED" or world.run(d, "12:00").reason == (
+        "joinTimeoutSec is 600 s; missing: c"
+    )
+
+
 def test_a_descendant_that_does_not_decode_gets_its_run_too(world: World) -> None:
     world.register("a", **ONE_ATTEMPT)
     world.register("b", **after("a"))

@@ -283,7 +283,7 @@ def _of_version(
 
 def _is_of_pause(entry: FireEntry, owner: Job) -> bool:
     """Whether the occurrence may have been sent before the job was paused and resumed."""
-    return owner.resumed_at is not None and entry.occurs_at <= owner.resumed_at + CLOCKS_DIFFER
+    return owner.resumed_at is not None and entry.occurs_at - owner.resumed_at <= CLOCKS_DIFFER
 
 
 def inherit_held(entry: DueEntry, successor: FireEntry | None, now: datetime) -> FireEntry | None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from nextfire.domain.awaited import time_of
 from nextfire.domain.deadlines import limits, no_later
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.edges import Edge
-from nextfire.domain.errors import InvalidInputError, UndecodableError
+from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import CLOCKS_DIFFER, cut
 from nextfire.domain.job import Job
@@ -43,9 +43,22 @@ from nextfire.usecases.timed_runs import JOIN_END_DISPATCH, TimedRuns
 _MAX_SKIPPED = 100
 """Maximum number of runs that one call skips. It leaves the children of the others to executors,
 through the due table."""
+_ROUNDS, _ROUND_EVERY = 10, timedelta(seconds=1)
+"""How often a hand-over is tried for the children for which a store did not answer."""
+_REFUSED_AT_MOST = 16
+"""By how many the refused calls outnumber the others until a round ends, as in an outage."""
+_PAUSED = "its job was paused"
+MAX_SENT = 10
+"""Maximum number of children whose runs the executor of their parent sends. Those of more children
+pass the watcher, which keeps the bound of the queue and the shares of its tenants."""
 AGAIN_AFTER, AGAIN_AT_MOST = timedelta(minutes=15), timedelta(hours=1)
 """When the hand-over to children that do not decode is repeated: as long after as the run has ended
 before, within these bounds."""
+_LATE_JOINS_LAST = AGAIN_AT_MOST + timedelta(minutes=1)
+"""Minimum duration of a join from a late hand-over on: until then those of the other parents that
+have ended are repeated."""
+
+_Served = dict[JobKey, Sequence[tuple[Job, Run] | UndecodableError]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +78,8 @@ class HandOver:
 
     Every call is idempotent: a child has one run for each logical time, because its run id is
     derived from it. If the caller dies, the message of the parent is redelivered and the call is
-    repeated. `quotas`: each tenant's maximums; None: unknown. `executor`: serves several children
-    concurrently.
+    repeated. `quotas`: each tenant's maximums; None: unknown, so only watchers send. `executor`:
+    serves several children concurrently.
     """
 
     jobs: JobStore
@@ -144,6 +157,8 @@ class HandOver:
         states = states_of(edges, marks)
         decision = decide_start(definition.trigger_rule, states, definition.setups)
         match decision.action:
+            case RuleAction.RUN if job.state is JobState.PAUSED:
+                return JoinEnd(_PAUSED, self._skip_paused(job, key), skipped=True)
             case RuleAction.RUN:
                 # Its first dispatch may be later, because of a delay; or it was never sent, because
                 # the edge to the last missing parent was removed.
@@ -163,21 +178,52 @@ class HandOver:
 
     def _hand_to_all(self, parent: Job, ended: Run) -> list[tuple[Job, Run] | UndecodableError]:
         """Hand *ended* over to all children of *parent*. Returns the runs that are skipped, and
-        what does not decode, or cannot be decided by this process.
+        what does not decode, or cannot be decided by this process. The children for which a store
+        did not answer are tried again, as long as this succeeds for some of them.
+
+        Raises:
+            UnavailableError: A store did not answer. Repeat the call.
         """
+        left = [JobKey(parent.key.tenant, child) for child in parent.children]
+        found: list[tuple[Job, Run] | UndecodableError] = []
+        refused: Sequence[UnavailableError] = ()
+        for _ in range(_ROUNDS):
+            served, refused = self._hand_to_some(left, parent, ended)
+            found += [each for done in served.values() for each in done]
+            left = [key for key in left if key not in served]
+            if not left:
+                return found
+            if not served:
+                break
+            self.clock.sleep(_ROUND_EVERY)
+        raise refused[0]
 
-        def hand_to(key: JobKey) -> Sequence[tuple[Job, Run] | UndecodableError]:
+    def _hand_to_some(
+        self, keys: Sequence[JobKey], parent: Job, ended: Run
+    ) -> tuple[_Served, Sequence[UnavailableError]]:
+        """Hand *ended* over to the children *keys*, until a store refuses too many calls. Returns
+        what was found for those that are handed over, and the refusals.
+        """
+        served: _Served = {}
+        refused: list[UnavailableError] = []
+        few = len(parent.children) <= MAX_SENT
+        hand_to_child = (self if few else replace(self, quotas=None)).hand_to_child
+
+        def hand_to(key: JobKey) -> None:
+            if len(refused) > len(served) + _REFUSED_AT_MOST:
+                return
             try:
-                return self._hand_to(key, parent, ended)
+                served[key] = hand_to_child(key, parent, ended)
+            except UnavailableError as error:
+                refused.append(error)
             except UndecodableError as error:
-                return [error]
+                served[key] = [error]
             except InvalidInputError as error:  # it decodes, but for example its zone is unknown
-                return [UndecodableError(f"{key.job_id}: {error}")]
+                served[key] = [UndecodableError(f"{key.job_id}: {error}")]
 
-        keys = [JobKey(parent.key.tenant, child) for child in parent.children]
-        if len(keys) == 1:
-            return [*hand_to(keys[0])]
-        return [each for done in self.executor.map(hand_to, keys) for each in done]
+        each = self.executor.map if len(keys) > 1 else map
+        deque(each(hand_to, keys), maxlen=0)
+        return {key: served[key] for key in keys if key in served}, refused
 
     def _repeat_later(self, parent: Job, ended: Run) -> None:
         now = self.clock.now()
@@ -185,8 +231,10 @@ class HandOver:
         at = now + min(max(wait, AGAIN_AFTER), AGAIN_AT_MOST)
         self._starting.dispatch_later(parent, ended.key, at, HAND_OVER_DISPATCH)
 
-    def _hand_to(self, key: JobKey, parent: Job, ended: Run) -> list[tuple[Job, Run]]:
-        """Hand *ended* over to the child *key*. Returns its job and its runs that are skipped."""
+    def hand_to_child(self, key: JobKey, parent: Job, ended: Run) -> list[tuple[Job, Run]]:
+        """Hand *ended* over to the child *key*. Returns its job and its runs that are skipped.
+        Raises as `follow` does; and if the child does not decode, or cannot be decided here.
+        """
         child = self.jobs.get(key)
         edge = None if child is None else child.definition.edge_from(parent.key.job_id)
         if child is None or edge is None or child.state is JobState.CANCELLED:
@@ -214,14 +262,15 @@ class HandOver:
             else:
                 self._starting.start(child, run, there, ends.ready_at, decision.reason)
         elif there is None and decision.action is RuleAction.RUN:
-            # With a pool, so that no parent that ends later reopens it.
-            there = self._starting.skip(
-                run, "its job was paused", pool=child.definition.target.pool
-            )
+            there = self._skip_paused(child, run)
         elif there is None:
             there = self._look_again(child, self._starting.skip(run, decision.reason), ended)
         # No message of a skipped run exists that would hand it over.
         return [(child, there)] if there is not None and there.ended_without_executor else []
+
+    def _skip_paused(self, job: Job, key: RunKey) -> Run:
+        # With a pool, so that no parent that ends later reopens it.
+        return self._starting.skip(key, _PAUSED, pool=job.definition.target.pool)
 
     def _ends(
         self, child: Job, edge: Edge, run: RunKey, state: ParentState, ended_at: datetime
@@ -233,10 +282,7 @@ class HandOver:
         group = group_of(edges, edge.job)
         if not self.joins.read(run, [group]):
             # Before the first mark: an executor that dies in between repeats this.
-            # With the longest delay: so it is never before the start of a complete join.
-            longest = max(each.delay for each in edges)
-            until = ended_at + child.definition.join_timeout + longest
-            until = no_later(until, child.definition.deadline(run.scheduled_at), ended_at)
+            until = _join_ends(child.definition, run, ended_at, self.clock.now())
             self._starting.dispatch_later(child, run, until, JOIN_END_DISPATCH)
         marks = self.joins.add(run, group, mark(edge, state, ended_at), self.clock.now())
         if _is_complete(child.definition, marks, group):
@@ -277,6 +323,20 @@ class HandOver:
 def _skipped_before(run: Run, ended_at: datetime) -> bool:
     """Whether *run* was skipped before its parent ended at *ended_at*."""
     return run.finished_at is not None and run.finished_at < ended_at + CLOCKS_DIFFER
+
+
+def _join_ends(
+    definition: JobDefinition, run: RunKey, ended_at: datetime, now: datetime
+) -> datetime:
+    """When the join of *run* ends, whose first parent ended at *ended_at*."""
+    # With the longest delay: so it is never before the start of a complete join.
+    longest = max(each.delay for each in definition.after)
+    until = ended_at + definition.join_timeout + longest
+    until = no_later(until, definition.deadline(run.scheduled_at), ended_at)
+    if now < ended_at + AGAIN_AFTER - CLOCKS_DIFFER:
+        return until
+    # The hand-over is late: those of other parents that ended in time may be as well.
+    return max(until, now + _LATE_JOINS_LAST)
 
 
 def _is_complete(definition: JobDefinition, marks: Collection[str], group: int) -> bool:

@@ -8,9 +8,10 @@ a sequence ends.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from nextfire.domain.audit import GRACE
 from nextfire.domain.decisions import range_over
 from nextfire.domain.edges import Which
 from nextfire.domain.errors import UndecodableError
@@ -18,6 +19,7 @@ from nextfire.domain.ids import JobKey, RunKey, first_run_id, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.jitter import spread
 from nextfire.domain.job import Job
+from nextfire.domain.joins import groups
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.joins import JoinStore
@@ -34,15 +36,20 @@ _SPREAD = 5  # runs that wait together look within this part of the interval
 _RECORDS_LAST = timedelta(days=90)
 _PAGE = 5
 _NAMED = 3  # sequences that a reason names
+_REMEMBERED = 1_000  # sequences
+_Above = list[tuple[datetime, timedelta]]
 
 
 @dataclass(frozen=True, slots=True)
 class LimitParallel:
-    """Decides whether the first run of a sequence must wait for others."""
+    """Decides whether the first run of a sequence must wait for others. `left`: of each sequence
+    under way, by its first run, the child whose run was left at the last look of this process.
+    """
 
     jobs: JobStore
     runs: RunStore
     joins: JoinStore
+    left: dict[RunKey, tuple[Job, _Above]] = field(default_factory=dict)
 
     def hold(self, job: Job, key: RunKey, now: datetime, *, dispatch: int = 1) -> Hold | None:
         """Return until when the run *key* of *job* must wait, and why; None if it may start, or if
@@ -62,11 +69,11 @@ class LimitParallel:
         if there is not None and there.state is not RunState.PENDING:
             return None  # a redelivered message
         begun = sorted(self.joins.begun_sequences(job.key))
-        ended = [first for first in begun if self._has_ended(job, first, now)]
-        if ended:
-            self.joins.end_sequences(job.key, ended)
-            if self.joins.begin_sequence(key, most, now):
-                return None
+        for first in begun:
+            if self._has_ended(job, first, now):
+                self.joins.end_sequences(job.key, [first])
+                if self.joins.begin_sequence(key, most, now):
+                    return None
         return Hold(now + _look_in(key, dispatch), why_held(job, begun))
 
     def _has_ended(self, job: Job, first: str, now: datetime) -> bool:
@@ -81,6 +88,8 @@ class LimitParallel:
         key = RunKey(job.key, first)
         if key.uid != job.uid:
             return False  # the job was deleted and created again
+        if self._is_still_left(key, now):
+            return True
         root = self.runs.get(key)
         if root is None:
             return self._may_begin(key, now)
@@ -89,15 +98,42 @@ class LimitParallel:
         ended, level = {job.key.job_id: root}, [job]
         while level:
             below: list[Job] = []
-            for child, ends_by in self._children(level, ended):
-                run = self.runs.get(RunKey(child.key, run_id(child.uid, key.scheduled_at)))
-                if (run is None and now < ends_by) or (run is not None and not run.state.ended):
+            for child, above in self._children(level, ended):
+                run = self.runs.get(_run_of(child, key))
+                if self._is_left(child, run, key, above, now):
+                    self._remember(key, child, above)
                     return True
                 if run is not None:
                     ended[child.key.job_id] = run
                     below.append(child)
             level = below
         return False
+
+    def _is_still_left(self, first: RunKey, now: datetime) -> bool:
+        """Whether the run that was left of the sequence at the last look is still left. It saves
+        reading the whole sequence. If the job of that run has changed, it may have no link to it.
+        """
+        left = self.left.get(first)
+        if left is None:
+            return False
+        child, above = left
+        there = self.jobs.get(child.key)
+        if there is not None and there.version == child.version:
+            return self._is_left(child, self.runs.get(_run_of(child, first)), first, above, now)
+        return False
+
+    def _remember(self, first: RunKey, child: Job, above: _Above) -> None:
+        if len(self.left) >= _REMEMBERED:
+            self.left.clear()
+        self.left[first] = (child, above)
+
+    def _is_left(
+        self, child: Job, run: Run | None, first: RunKey, above: _Above, now: datetime
+    ) -> bool:
+        """Whether *run*, the one of *child*, has not ended. It may have no record."""
+        if run is None:
+            return self._may_start(child, _run_of(child, first), above, now)
+        return not run.state.ended
 
     def _may_begin(self, key: RunKey, now: datetime) -> bool:
         """Whether an executor can be about to claim the run *key*, which has no record. Not if a
@@ -110,28 +146,41 @@ class LimitParallel:
         )
         return at > now - _RECORDS_LAST and range_over(key, before) is None
 
-    def _children(self, level: list[Job], ended: dict[str, Run]) -> Iterator[tuple[Job, datetime]]:
+    def _children(self, level: list[Job], ended: dict[str, Run]) -> Iterator[tuple[Job, _Above]]:
         """The children of the jobs *level* that have a run at this logical time and are not among
-        *ended*; and until when they may have none.
+        *ended*; and when each of their parents' runs ended, with the delay of the edge.
         """
-        names = sorted({name for job in level for name in job.children} - ended.keys())
+        names = dict.fromkeys(name for job in level for name in job.children if name not in ended)
         tenant = level[0].key.tenant
-        keys = [JobKey(tenant, name) for name in names]
+        # They are handed over in this order, so the last one tends to end last.
+        keys = [JobKey(tenant, name) for name in reversed(names)]
         for child in (self.jobs.get(key) for key in keys):
             if child is None or child.state is JobState.CANCELLED:
                 continue
-            above = [
-                (edge, ended[edge.job])
+            runs = [
+                (edge.delay, ended[edge.job].finished_at)
                 for edge in child.definition.after
                 if edge.which is Which.SAME and edge.job in ended
             ]
-            ends = [
-                run.finished_at + edge.delay
-                for edge, run in above
-                if run.finished_at is not None and run.finished_at >= child.created_at
-            ]
-            if child.definition.type is ScheduleType.AFTER and ends:
-                yield child, max(ends) + child.definition.join_timeout
+            above = [(at, delay) for delay, at in runs if at is not None and at >= child.created_at]
+            if child.definition.type is ScheduleType.AFTER and above:
+                yield child, above
+
+    def _may_start(self, child: Job, key: RunKey, above: _Above, now: datetime) -> bool:
+        """Whether the run *key* of *child*, which has no record, can start or be skipped. If the
+        child was changed after its parents' runs ended, they may not have been handed over to it:
+        then for a short time only, unless its join has begun.
+        """
+        ready = max(at + delay for at, delay in above)
+        if now >= ready + child.definition.join_timeout:
+            return False
+        if now < ready + GRACE or any(at >= child.updated_at for at, _ in above):
+            return True
+        return bool(self.joins.read(key, groups(child.definition.after)))
+
+
+def _run_of(child: Job, first: RunKey) -> RunKey:
+    return RunKey(child.key, run_id(child.uid, first.scheduled_at))
 
 
 def why_held(job: Job, begun: Collection[str]) -> str:

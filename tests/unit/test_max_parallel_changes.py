@@ -1,0 +1,123 @@
+"""`maxParallel` while jobs change, and what it costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.job import Job
+from nextfire.usecases.limit_parallel import LimitParallel
+from tests.builders import at
+from tests.unit.test_max_parallel import SUCCEEDED, root, started, state, work
+from tests.unit.test_sequences import after
+from tests.world import World
+
+
+@pytest.fixture
+def world() -> World:
+    return started()
+
+
+def test_a_child_that_got_its_edge_later_is_awaited_for_a_short_time(world: World) -> None:
+    """It was not handed over to it, so it has no run."""
+    a = root(world)
+    world.register("x", type="MANUAL", schedule=None)
+    b = world.register("b", **after("x"))
+    work(world, "12:00")
+    world.at("12:00:30")
+    world.change(b, after=[{"job": "x"}, {"job": "a"}])
+    work(world, "12:01")
+    assert state(world, a, "12:01") is None
+    work(world, "12:15:31")
+
+    assert state(world, a, "12:01") is SUCCEEDED
+
+
+def test_a_join_that_has_begun_is_awaited_although_its_job_was_changed(world: World) -> None:
+    a = root(world)
+    world.register("x", type="MANUAL", schedule=None)
+    d = world.register("d", **after("a", "x"))
+    work(world, "12:00")
+    world.at("12:00:30")
+    world.change(d, priority="HIGH")
+    work(world, "12:01")
+    work(world, "12:15:31")
+
+    assert state(world, a, "12:01") is None
+
+
+def wide(world: World, width: int = 30) -> tuple[Job, Callable[[str], int]]:
+    """Sequences of *width* children and a slow run below the last one but one. The function looks
+    whether the run at a time must wait, and returns how many reads of jobs and runs that took.
+    """
+    a = root(world, 2, maxRuns=2)
+    names = [f"c{number}" for number in range(width)]
+    for name in names:
+        world.register(name, **after("a"))
+    slow = {"after": [{"job": names[-2], "delaySec": 3_600}]}
+    world.register("slow", **after() | slow)
+    for time in ("12:00", "12:01"):
+        work(world, time)
+        work(world, f"{time}:01")
+    through = world.faults.through
+    limit = LimitParallel(
+        through(world.jobs, "jobs"), through(world.runs, "runs"), through(world.joins, "joins")
+    )
+
+    def look(time: str) -> int:
+        job, key = world.job(a.key), RunKey(a.key, run_id(a.uid, at(time)))
+        world.faults.calls.clear()
+        held = limit.hold(job, key, world.now)
+        calls = Counter(world.faults.calls)
+        assert (held is None) is (calls["joins.end_sequences"] == 1)
+        return calls["jobs.get"] + calls["runs.get"]
+
+    return a, look
+
+
+def test_a_look_reads_only_the_run_that_was_left_before(world: World) -> None:
+    _, look = wide(world)
+    assert look("12:02") > 2 * 2 * 30
+    assert look("12:02") == 1 + 2 * 2
+    assert look("12:03") == 1 + 2 * 2
+
+
+def test_a_look_ends_when_a_place_is_found(world: World) -> None:
+    a, look = wide(world)
+    look("12:02")
+    work(world, "13:02:03")  # both sequences end
+    assert look("12:02") < 2 * 2 * 30
+    assert look("12:03") < 2 * 2 * 30
+    assert [first[9:13] for first in sorted(world.joins.begun_sequences(a.key))] == ["1202", "1203"]
+
+
+def test_a_run_that_was_left_and_lost_its_link_is_not_awaited(world: World) -> None:
+    a, look = wide(world)
+    look("12:02")
+    (slow,) = (job for job in world.jobs.items.values() if job.key.job_id == "slow")
+    world.advance(seconds=1)
+    world.change(slow, after=[{"job": "c0"}])
+    world.advance(minutes=16)
+
+    look("12:02")
+    look("12:03")
+
+    assert [first[9:13] for first in sorted(world.joins.begun_sequences(a.key))] == ["1202", "1203"]
+
+
+def test_of_children_that_run_the_last_one_is_read_first(world: World) -> None:
+    a = root(world, maxRuns=1)
+    last = [world.register(f"c{number}", **after("a")) for number in range(9)][-1]
+    world.tick_at("12:00")
+    for _ in range(5):
+        world.worker().work_one()
+    limit = LimitParallel(world.jobs, world.runs, world.joins)
+
+    key = RunKey(a.key, run_id(a.uid, at("12:01")))
+    assert limit.hold(world.job(a.key), key, world.now) is not None
+
+    ((child, _),) = limit.left.values()
+    assert child.key == last.key
