@@ -12,7 +12,7 @@ from itertools import groupby, islice
 from operator import attrgetter
 
 from nextfire.domain.errors import InvalidInputError, UnavailableError
-from nextfire.domain.ids import JOB_ID, RUN_ID
+from nextfire.domain.ids import JOB_ID, RUN_ID, RunKey
 from nextfire.domain.instants import MINUTE, MOMENT, floor_minute, from_ms, to_ms
 from nextfire.domain.overview import (
     ENDED,
@@ -89,18 +89,19 @@ class SegmentedOverview:
         head, there = self._open_runs(tenant)
         reading = _reading(there)
         steps = self._steps(tenant, wanted, before, there, reading)
-        runs: list[Run] = []
+        # By key: a run whose end is delivered while the snapshot still has it is listed once.
+        runs: dict[RunKey, Run] = {}
         unreadable: list[Unreadable] = []
         more = True
         while more and (room := limit - len(runs) - len(unreadable)) > 0:
             some = [*islice(steps, room)]
             more = len(some) == room
             page = self._records(tenant, some, wanted, head)
-            runs += page.items
+            runs |= {run.key: run for run in page.items}
             unreadable += page.unreadable
         end = reading.last if more or reading.left < 0 else None
         place = None if end is None else "{}.{}.{}".format(*end)
-        return OverviewPage(runs, place, unreadable, reading.freshness())
+        return OverviewPage([*runs.values()], place, unreadable, reading.freshness())
 
     def counts(self, tenant: str, first: datetime) -> tuple[Counts, Freshness]:
         _, there = self._open_runs(tenant)
@@ -189,7 +190,7 @@ class SegmentedOverview:
         not delivered yet is returned if its record matches *wanted*.
         """
         since = head.since_ms if head else 0
-        page = self._runs.find([step.key(tenant) for step in steps])
+        page = self._runs.find([*{step.key(tenant): None for step in steps}])
         found = {run.key: run for run in page.items}
         runs = []
         for step in steps:

@@ -280,6 +280,8 @@ class MemoryRunStore:
         return Run(key, RunState.DEAD)
 
     def find(self, keys: Sequence[RunKey]) -> Page[Run]:
+        if len({*keys}) < len(keys):
+            raise ValueError("the keys are not all different, which DynamoDB rejects")
         with self._lock:
             there = [self.items[key] for key in keys if key in self.items]
         broken = [run.key for run in there if run.key in self._broken]
