@@ -65,7 +65,7 @@ def measure() -> Result:
         f"{CHAINS} chains of {LINKS} jobs, one started every {EVERY.total_seconds():g} s; then one "
         f"job, {WIDTH:,} children and their join. A script in its own process, one worker "
         "with 16 slots; its scripts, the API, the watcher and the benchmark share the processors. "
-        f"Units: {UNITS_CHAINS} chains of {LINKS} jobs, a fan of {UNITS_WIDTH}, by the parts of "
+        f"Units: {UNITS_CHAINS} chains of {LINKS} jobs, a join of {UNITS_WIDTH}, by the parts of "
         "the worker in one thread on the emulated stack, as its answers report them."
     )
     return result
