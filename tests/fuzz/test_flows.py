@@ -5,6 +5,7 @@ Each case begins with the same stack at the same instant, so that a failure is r
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
@@ -182,9 +183,21 @@ def check_message_in_a_queue(system: Deployment, body: str) -> None:
     begin(system)
     system.send(body, group="g", dedup="d")
 
-    assert system.execute(system.receive()) == set()
+    left = system.execute(system.receive())
+    if is_of_a_later_version(body):
+        assert len(left) == 1  # an executor of that version will receive it
+        return
+    assert left == set()
     (dead,) = system.receive(url=system.dlq_url)
     assert dead["Body"] == body
+
+
+def is_of_a_later_version(body: str) -> bool:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and type(document.get("v")) is int and document["v"] > 1
 
 
 CHECKS: dict[str, Callable[[Deployment, Any], None]] = {
@@ -230,7 +243,7 @@ def bodies() -> st.SearchStrategy[str]:
     """Texts that a queue accepts: at least one character, and only characters of XML 1.0."""
     taken = st.characters(min_codepoint=32, exclude_categories=["Cs", "Cc", "Cn"])
     return st.text(taken, min_size=1, max_size=200) | st.sampled_from(
-        ["null", "{}", "[]", '{"v":1}', '{"v":2}', "[" * 3000, "9" * 5000, "NaN"]
+        ["null", "{}", "[]", '{"v":1}', '{"v":2}', '{"v":3}', "[" * 3000, "9" * 5000, "NaN"]
     )
 
 
