@@ -57,7 +57,7 @@ class CallSettings(StrictSettings):
     def _check_targets(self) -> Self:
         of_scripts = {
             *("isolation", "packages", "package_index", "package_index_secret", "package_policy"),
-            *("trusted_signers", "script_memory", "egress", "metadata"),
+            *("trusted_signers", "script_memory", "script_start", "egress", "metadata"),
         }
         of_calls = {"call_networks", "call_ports", "call_http", "aws_actions"}
         other = of_scripts if self.targets == "calls" else of_calls

@@ -120,6 +120,7 @@ class Environment:
             # The local target has no service that would start the next worker.
             "NEXTFIRE_ISOLATION": pool.isolation if pool.isolation == "task" and on_aws else None,
             "NEXTFIRE_SCRIPT_MEMORY": str(pool.script_memory_or_default),
+            "NEXTFIRE_SCRIPT_START": "exec" if pool.script_start == "exec" else None,
             "NEXTFIRE_PACKAGES": pool.packages_or_default,
             "NEXTFIRE_PACKAGE_INDEX": pool.package_index,
             # The ARN, not the secret: the executor reads it with its role.

@@ -177,6 +177,10 @@ class PoolSettings(CallSettings):
     """MiB that each process of a script may allocate. Default: on workers 2048, or what a smaller
     task leaves; on Lambda `memory` less 128."""
 
+    script_start: Literal["fork", "exec"] = "fork"
+    """`fork`: scripts of a tenant that start often are forks of an interpreter that has started,
+    which saves half of their CPU. `exec`: each script starts its own interpreter, with its own
+    seed of string hashes and layout of memory. Default: `fork`."""
     egress: Annotated[Egress, BeforeValidator(_egress)] = OPEN
     """The hosts that scripts can reach: all (`open`), none (`none`), or a list. Default: `open`."""
     metadata: Literal["closed", "open"] | None = None

@@ -282,6 +282,9 @@ class ExecutorSettings(_Settings):
     """Maximum number of concurrent processes and threads of a script."""
     script_file_size: Annotated[int, Field(ge=1)] = 1024
     """Maximum size of a file that a script writes, in MiB."""
+    script_start: Literal["fork", "exec"] = "fork"
+    """`fork`: scripts of a tenant that start often are forks of an interpreter that has started.
+    `exec`: each script starts its own interpreter."""
     packages: Literal["inline", "none"] = "none"
     """`inline`: install the dependencies that a script declares inline (PEP 723)."""
     package_index: Annotated[str, AfterValidator(check_index)] | None = None

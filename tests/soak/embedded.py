@@ -95,9 +95,10 @@ class EmbeddedSoakStack:
             self._kill_all(Random(), away)  # noqa: S311 — any order
 
     def apis(self) -> list[Client]:
-        assert self._info is not None
-        keys = self._info.api_key, self._other_key.read_text(encoding="ascii").strip()
-        return [Client(self._info.endpoint, auth=Bearer(key)) for key in keys]
+        with self._gate:  # the supervisor may be starting the stack again
+            assert self._info is not None
+            keys = self._info.api_key, self._other_key.read_text(encoding="ascii").strip()
+            return [Client(self._info.endpoint, auth=Bearer(key)) for key in keys]
 
     def supervise(self) -> None:
         """Start the stack again if its supervisor gave up."""

@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters.scripts import folders, process_table, removal, sandboxes
+from nextfire.adapters.scripts import folders, launchers, process_table, removal, sandboxes
 from nextfire.adapters.scripts.host_abilities import HostFeatures
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner, ScriptLimits
 from nextfire.adapters.scripts.script_streams import Pump
@@ -37,6 +37,7 @@ from tests.supervisors import Watch
 
 ROOT = Path(__file__).parents[2]
 AS_ROOT = os.geteuid() == 0
+FORKED = "tests/unit/test_forked_script.py::test_a_fork_sees_what_a_new_interpreter_shows"
 CAP = 1000
 BASE_UID = 60_000
 ENDLESS = "import time\nwhile True: time.sleep(1)\n"
@@ -53,6 +54,8 @@ BY_THEN = 2.5
 
 NAMESPACES = "TEST_NAMESPACES"
 """If this variable is ``no``, the tests run as on a host without namespaces."""
+START = "TEST_START"
+"""If this variable is ``fork``, launchers fork all scripts that they may fork."""
 
 only_root = pytest.mark.skipif(not AS_ROOT, reason="only root has users to give")
 only_others = pytest.mark.skipif(AS_ROOT, reason="root gives scripts another user")
@@ -63,6 +66,7 @@ def host() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         if os.environ.get(NAMESPACES) == "no":
             patched.setattr(sandboxes, "probe_host", lambda _: HostFeatures(namespaces=False))
+        patched.setattr(launchers, "OFTEN", 1 if os.environ.get(START) == "fork" else sys.maxsize)
         yield
 
 
@@ -135,13 +139,17 @@ def run(folder: Path) -> Iterator[Runner]:
 
 
 def processes_in(folder: Path) -> list[int]:
-    """The ids of living processes of scripts in *folder*, identified by the HOME they inherit."""
+    """The ids of living processes of scripts in *folder*, identified by the HOME they inherit, or
+    by their arguments, if they are forks of a launcher.
+    """
     living = [pid for pid, _, fields in process_table.processes() if fields[0] not in b"ZX"]
-    home = f"HOME={folder}/".encode()
+    home, script = f"HOME={folder}/".encode(), f"-P\0{folder}/".encode()
     found = []
     for pid in living:
         with suppress(OSError):
-            if home in Path(f"/proc/{pid}/environ").read_bytes():
+            if home in Path(f"/proc/{pid}/environ").read_bytes() or (
+                script in Path(f"/proc/{pid}/cmdline").read_bytes()
+            ):
                 found.append(pid)
     return found
 
@@ -1194,33 +1202,34 @@ def test_no_place_to_work() -> None:
     assert f"{path} is writable" in end.error
 
 
+long = pytest.mark.skipif(not LONG, reason="long: make test-long")
+
+
 @only_root
-@pytest.mark.parametrize(
-    "namespaces",
-    [
-        "yes",
-        pytest.param("no", marks=pytest.mark.skipif(not LONG, reason="long: make test-long")),
-    ],
-)
-def test_all_of_this_as_another_user(namespaces: str) -> None:
+@pytest.mark.parametrize("start", [pytest.param("exec", marks=long), "fork"])
+@pytest.mark.parametrize("namespaces", ["yes", pytest.param("no", marks=long)])
+@pytest.mark.parametrize("user", [pytest.param("root", marks=long), "another user"])
+def test_all_of_this_on_another_host(user: str, namespaces: str, start: str) -> None:
+    other = {"user": 65534, "group": 65534, "extra_groups": []}
+    identity: dict[str, Any] = {} if user == "root" else other
     base = getattr(sys, "_base_executable", sys.executable)
     for python in (base, "/usr/local/bin/python3", "/usr/bin/python3"):
         paths = filter(None, sys.path)
         command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
         command += ["-k", "not name and not cap and not output and not payload and not verdict"]
+        command[-1] += " and not on_another_host"
         with suppress(OSError):
             end = subprocess.run(
-                [*command, __file__],
+                [*command, __file__, FORKED],
                 cwd=ROOT,
                 env={
                     "PYTHONPATH": os.pathsep.join(paths),
                     "PYTHONDONTWRITEBYTECODE": "1",
                     "PYTHONPYCACHEPREFIX": sys.pycache_prefix or "",
                     NAMESPACES: namespaces,
+                    START: start,
                 },
-                user=65534,
-                group=65534,
-                extra_groups=[],
+                **identity,
                 capture_output=True,
                 text=True,
                 check=False,

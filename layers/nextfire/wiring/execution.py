@@ -165,6 +165,7 @@ def script_target(
 def _runner(settings: ExecutorSettings) -> ProcessScriptRunner:
     return ProcessScriptRunner(
         interpreter=settings.interpreter,
+        forks=settings.script_start == "fork",
         output_cap=settings.output_cap,
         environment=interpreter_environment(),
         limits=ScriptLimits(

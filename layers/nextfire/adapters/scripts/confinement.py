@@ -21,6 +21,9 @@ PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_SECCOMP = 22
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT, _CLEAR_ALL = 47, 4
+_CAP_VERSION_3 = struct.pack("=Ii", 0x20080522, 0)
+"""Version of the structure, and 0 for the calling process."""
+_NO_CAPABILITIES = bytes(24)
 _SECCOMP_MODE_FILTER = 2
 _CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWPID, _CLONE_NEWNET = (
     0x00020000,
@@ -39,7 +42,7 @@ _COUNTED_PER_NAMESPACE = (5, 14)
 _LANDLOCK_WITH_SCOPES, _ABSTRACT_SOCKETS, _SIGNALS = 6, 1, 2
 
 _libc = ctypes.CDLL(None, use_errno=True)
-for _name_of_call in ("mount", "prctl", "setns", "syscall", "unshare"):
+for _name_of_call in ("capset", "mount", "prctl", "setns", "syscall", "unshare"):
     getattr(_libc, _name_of_call)  # looked up once, not in each fork
 
 
@@ -72,15 +75,18 @@ def prctl(option: int, value: int, pointer: object = 0) -> None:
     )
 
 
-def drop_capabilities() -> None:
-    """Do not pass capabilities on to the program that this process executes.
+def drop_capabilities(*, executes: bool) -> None:
+    """Do not pass capabilities on to the program.
 
-    A process without root keeps its ambient capabilities when it executes a program.
+    *executes*: whether this process will execute the program, which clears all but its ambient
+    capabilities unless it is root. Otherwise this process runs the program itself.
 
     Raises:
         OSError: The system call failed.
     """
     prctl(_PR_CAP_AMBIENT, _CLEAR_ALL)
+    if not executes:
+        _check(_libc.capset(_CAP_VERSION_3, _NO_CAPABILITIES), "capset")
 
 
 def enter_process_namespace() -> None:

@@ -49,6 +49,7 @@ from nextfire.adapters.scripts.confinement import (
     prctl,
     set_limits,
 )
+from nextfire.adapters.scripts.forked_script import ForkedScript, replace_environment
 from nextfire.adapters.scripts.process_table import kill_descendants, send, tasks_of
 
 _NICE = 5
@@ -68,6 +69,7 @@ class Request:
     number of CHANNEL, or empty. `limits`: pairs of a resource and its limit. `processes`: maximum
     number of processes of the program and its descendants. `view`: None, or a dict with the keys of
     `confinement.View`; then the program gets namespaces. `filter`: the seccomp program, or empty.
+    `fork`: whether the program is a script that a fork of the launcher runs, see `forked_script`.
     """
 
     PROGRAM = "program"
@@ -79,6 +81,7 @@ class Request:
     VIEW = "view"
     CHANNEL = "channel"
     FILTER = "filter"
+    FORK = "fork"
 
 
 class _Keeper:
@@ -134,10 +137,13 @@ class _Keeper:
         if not self._child:
             try:
                 _become(self._request, channel, keeper)
+            except ForkedScript:
+                raise
             except BaseException as error:  # noqa: BLE001 - all of them are reported to the parent
-                os.write(writer, str(error).encode(errors="replace")[:1000])
-            finally:
-                os._exit(1)
+                try:
+                    os.write(writer, str(error).encode(errors="replace")[:1000])
+                finally:
+                    os._exit(1)
         os.close(writer)
         problem = os.read(reader, 1000).decode(errors="replace").replace("\n", " ")
         os.close(reader)
@@ -207,8 +213,13 @@ def _catch_signals() -> None:
 
 
 def _become(request: dict, channel: int, parent: int) -> None:  # type: ignore[type-arg]
-    """Turn this process, a fork of *parent*, into the program."""
-    for number in _IGNORED:
+    """Turn this process, a fork of *parent*, into the program.
+
+    Raises:
+        ForkedScript: The program is a script that this process itself must run.
+    """
+    forks = request[Request.FORK]
+    for number in () if forks else _IGNORED:
         _signal.signal(number, _signal.SIG_DFL)
     os.setsid()
     prctl(PR_SET_DUMPABLE, 1)  # otherwise root owns its files in /proc, which are written below
@@ -216,7 +227,9 @@ def _become(request: dict, channel: int, parent: int) -> None:  # type: ignore[t
     _prefer_for_oom_kill()
     if request[Request.USER] is not None:
         become_user(request[Request.USER])
-    drop_capabilities()
+    drop_capabilities(executes=not forks)
+    if forks:
+        prctl(PR_SET_DUMPABLE, 1)  # as after an exec: the change of user cleared it
     prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)  # after the change of user, which clears it
     if os.getppid() != parent:
         os._exit(1)  # the parent died before the call above; no signal will come
@@ -239,6 +252,9 @@ def _become(request: dict, channel: int, parent: int) -> None:  # type: ignore[t
         environment[request[Request.CHANNEL]] = str(channel)
     install_filter(request[Request.FILTER])
     program = request[Request.PROGRAM]
+    if forks:
+        replace_environment(environment)
+        raise ForkedScript(program, channel)
     os.execve(program[0], program, environment)  # noqa: S606
 
 

@@ -37,8 +37,14 @@ from nextfire.adapters.scripts.confinement import (
     leave_process_namespace,
     prctl,
 )
+from nextfire.adapters.scripts.forked_script import ForkedScript, ScriptEnd, become_script
 from nextfire.adapters.scripts.keeper import drain, keep
 from nextfire.adapters.scripts.process_table import kill_orphans
+
+TYPE_CHECKING = False  # the typing module takes 5 ms
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from typing import Any
 
 _INT = struct.calcsize("=i")
 
@@ -128,8 +134,11 @@ class _Launcher:
         return pid
 
     def _become_keeper(self, flags: int, descriptors: list[int]) -> None:
-        """Turn this process, a fork, into the keeper. Does not return."""
-        code = 1
+        """Turn this process, a fork, into the keeper. Does not return.
+
+        Raises:
+            ForkedScript: This process is a fork of the keeper, and must run the script.
+        """
         try:
             _signal.set_wakeup_fd(-1)
             _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
@@ -147,9 +156,11 @@ class _Launcher:
             network = next(more) if flags & Launch.NETWORK else -1
             namespaces = bool(flags & Launch.NAMESPACES)
             keep(control, request, channel, network, namespaces=namespaces)
-            code = 0
-        finally:
-            os._exit(code)  # no cleanup is needed
+        except ForkedScript:
+            raise
+        except BaseException:  # noqa: BLE001 - its exit status reports that it failed
+            os._exit(1)
+        os._exit(0)  # no cleanup is needed
 
     def _reap(self) -> None:
         over, killed = [], False
@@ -187,8 +198,16 @@ def _report(control: int, line: str) -> None:
         pass  # the executor is gone
 
 
-def main(arguments: list[str]) -> None:
-    """Serve the executor. *arguments*: the descriptors CODE and SOCKET."""
+def main(arguments: list[str], usual: Collection[str] = ()) -> tuple[dict[str, Any], ScriptEnd]:
+    """Serve the executor.
+
+    Args:
+        arguments: The descriptors CODE and SOCKET.
+        usual: The modules of a new interpreter, if keepers fork scripts.
+
+    Returns:
+        Returns only in a fork that must run a script: see `become_script`.
+    """
     code, descriptor = map(int, arguments)
     os.close(code)
     os.set_inheritable(descriptor, False)
@@ -200,4 +219,9 @@ def main(arguments: list[str]) -> None:
         pass  # processes that leave the process tree of a killed keeper are then not found
     gc.disable()
     gc.freeze()
-    _Launcher(descriptor).serve()
+    try:
+        _Launcher(descriptor).serve()
+        os._exit(0)
+    except ForkedScript as raised:
+        script = raised.with_traceback(None)  # frees the launcher's objects
+    return become_script(script, usual)

@@ -20,7 +20,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nextfire.adapters.scripts import confinement, keeper, launcher, process_table
+from nextfire.adapters.scripts import (
+    confinement,
+    forked_script,
+    keeper,
+    launcher,
+    process_table,
+)
+from nextfire.adapters.scripts.keeper import Request
 from nextfire.adapters.scripts.kept_program import SupervisedProgram, in_memory
 from nextfire.adapters.scripts.launcher import Launch
 
@@ -48,7 +55,33 @@ def compiled(*modules: ModuleType) -> bytes:
     return marshal.dumps(code)
 
 
-_CODE = compiled(confinement, process_table, keeper, launcher)
+def _sources() -> bytes:
+    """The modules for `forked_script.BOOT`, whose Python may be another version than this one."""
+    return marshal.dumps(
+        [(each.__name__, Path(str(each.__file__)).read_text("utf-8")) for each in _MODULES]
+    )
+
+
+_MODULES = (confinement, process_table, forked_script, keeper, launcher)
+_CODE = compiled(*_MODULES)
+
+
+class Family:
+    """The processes that the launchers of this process started. `lock`: held while one starts."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.programs: set[SupervisedProgram] = set()
+        self.launchers: set[subprocess.Popen[bytes]] = set()
+
+    def add(self, launcher: subprocess.Popen[bytes]) -> None:
+        """Add *launcher*, and reap those that have exited."""
+        self.launchers = {each for each in self.launchers if each.poll() is None} | {launcher}
+
+    def known(self) -> set[int]:
+        """Pids of launchers and keepers."""
+        keepers = {each.keeper for each in [*self.programs] if each.keeper is not None}
+        return {each.pid for each in self.launchers} | keepers
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +100,25 @@ class LauncherClient:
     running.
     """
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        """Build, and start the launcher. *environment*: the variables of its interpreter."""
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        family: Family,
+        interpreter: str | None = None,
+    ) -> None:
+        """Build, and start the launcher.
+
+        Args:
+            environment: The variables of its interpreter.
+            family: Shared by all launchers of this process.
+            interpreter: The Python (3.11 or later) of the scripts that its keepers fork. None: its
+                keepers execute programs.
+        """
         self._environment = dict(environment)
+        self._family = family
+        self._interpreter = interpreter
+        self._forks = interpreter is not None
         self._lock = threading.Lock()
-        self._living: set[SupervisedProgram] = set()
         self._process, self._socket = self._start()
 
     def launch(
@@ -87,7 +134,7 @@ class LauncherClient:
         """Start a program under a new keeper.
 
         Args:
-            request: The program to start (`keeper.Request`).
+            request: The program to start (`keeper.Request`), without `fork`.
             standard: Its standard streams. The caller closes its own copies of all descriptors.
             namespaces: Whether the request has a view.
             channel: A socket that the program inherits; -1 for none.
@@ -110,7 +157,7 @@ class LauncherClient:
             unless_launched.enter_context(near)
             descriptors = [
                 far.fileno(),
-                in_memory(marshal.dumps(request), stack),
+                in_memory(marshal.dumps({**request, Request.FORK: self._forks}), stack),
                 *(standard.stdin, standard.stdout, standard.stderr),
                 *(each for each in (channel, network) if each >= 0),
                 *locks,
@@ -123,12 +170,17 @@ class LauncherClient:
             kill_launcher=launcher.kill,
             sweep=partial(self._sweep, launcher),
         )
-        self._living.add(kept)
+        self._family.programs.add(kept)
         return kept, near
 
     def close(self) -> None:
         """End the launcher. Programs that it started end by themselves or with this process."""
         self._finalizer()
+
+    def retire(self) -> None:
+        """Let the launcher exit after its last program. It starts no other program."""
+        self._finalizer.detach()
+        self._socket.close()
 
     def _send(self, message: bytes, descriptors: Collection[int]) -> subprocess.Popen[bytes]:
         """Send *message* to a living launcher. Returns that launcher."""
@@ -152,17 +204,28 @@ class LauncherClient:
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ExitStack() as unless_started, far, ExitStack() as stack:
             unless_started.enter_context(near)
-            code = in_memory(_CODE, stack)
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", BOOT, str(code), str(far.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[code, far.fileno()],
-                env=self._environment,
-                cwd="/",
-                start_new_session=True,
-            )
+            if self._interpreter is None:
+                boot, content = [sys.executable, "-I", "-S", "-c", BOOT], _CODE
+            else:
+                boot = [self._interpreter, "-u", "-P", "-c", forked_script.BOOT]
+                content = _sources()
+            code = in_memory(content, stack)
+            # The kinds of a script's standard streams: Python looks at them when it starts.
+            reader, output = os.pipe()
+            stack.callback(os.close, reader)
+            stack.callback(os.close, output)
+            with self._family.lock:
+                process = subprocess.Popen(
+                    [*boot, str(code), str(far.fileno())],
+                    stdin=in_memory(b"", stack),
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=[code, far.fileno()],
+                    env=self._environment,
+                    cwd="/",
+                    start_new_session=True,
+                )
+                self._family.add(process)
             unless_started.pop_all()
         self._finalizer = weakref.finalize(self, _end, process, near)
         return process, near
@@ -173,7 +236,7 @@ class LauncherClient:
         This process, the next subreaper, has adopted the keeper and its orphans. Other children of
         this process are in its own session, or the next launcher, and are left alone.
         """
-        self._living.discard(gone)
+        self._family.programs.discard(gone)
         if not gone.left_nothing:  # a dying launcher closes its sockets before it is dead
             with suppress(subprocess.TimeoutExpired):
                 launcher.wait(_DEAD_WITHIN)
@@ -182,10 +245,8 @@ class LauncherClient:
         if gone.keeper is not None:
             with suppress(ChildProcessError):
                 os.waitpid(gone.keeper, os.WNOHANG)
-        with self._lock:  # no launcher starts meanwhile
-            living = {each.keeper for each in [*self._living] if each.keeper is not None}
-            known = {self._process.pid, *living}
-            process_table.kill_orphans(known, session=os.getsid(0))
+        with self._family.lock:  # no launcher starts meanwhile
+            process_table.kill_orphans(self._family.known(), session=os.getsid(0))
 
 
 def _kill(launcher: subprocess.Popen[bytes], keeper: int) -> None:

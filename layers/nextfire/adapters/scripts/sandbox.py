@@ -22,6 +22,7 @@ from nextfire.adapters.scripts.folders import (
 )
 from nextfire.adapters.scripts.keeper import Request
 from nextfire.adapters.scripts.kept_program import SupervisedProgram, in_memory, supervise
+from nextfire.adapters.scripts.launchers import Launchers
 from nextfire.adapters.scripts.launching import LauncherClient, StandardStreams
 from nextfire.adapters.scripts.script_network import Network
 from nextfire.adapters.scripts.script_streams import Pump, Sink, Source, Stream
@@ -74,7 +75,8 @@ class Sandbox:
         folder: LockedFolder,
         user: ScriptUser | None,
         groups: Collection[int],
-        launching: LauncherClient,
+        launchers: Launchers,
+        tenant: str,
         covered: CoveredFolders | None,
         *,
         filters: bool,
@@ -88,7 +90,8 @@ class Sandbox:
         self._top = folder.path
         self._groups = list(groups)
         self._held = [folder.lock, *([] if user is None else [user.lock])]
-        self._launching = launching
+        self._launchers = launchers
+        self._tenant = tenant
         self._covered = covered
         self.alone = True
         """Whether no process of its programs can be alive."""
@@ -154,6 +157,7 @@ class Sandbox:
         handed: socket.socket | None = None,
         sources: Collection[Source] = (),
         network: Network = _HOSTS_NETWORK,
+        may_fork: bool = False,
     ) -> ProgramEnd:
         """Run *program* until it exits, *timeout* passes, or *ask* stops it.
 
@@ -177,6 +181,8 @@ class Sandbox:
             sources: Other sources to read from meanwhile.
             network: The network of the program. A network namespace requires namespaces of the
                 host.
+            may_fork: Whether *program* is interpreter, flags and a script's path, which a launcher
+                may fork instead of executing it (see `forked_script`).
         """
         with ExitStack() as stack:
             try:
@@ -191,6 +197,7 @@ class Sandbox:
                         stdout,
                         stderr,
                         network,
+                        may_fork=may_fork,
                     )
                 )
             except (OSError, ValueError) as error:
@@ -218,6 +225,8 @@ class Sandbox:
         stdout: Sink,
         stderr: Sink,
         network: Network,
+        *,
+        may_fork: bool,
     ) -> Iterator[SupervisedProgram]:
         user = self._user
         seconds = int(timeout.total_seconds()) + 1
@@ -252,14 +261,20 @@ class Sandbox:
                 writers.append(writer)
             if handed is not None:
                 until_started.enter_context(handed)
-            kept, control = self._launching.launch(
-                request,
-                StandardStreams(in_memory(stdin, until_started), *writers),
-                namespaces=self._covered is not None,
-                channel=-1 if handed is None else handed.fileno(),
-                network=network.namespace,
-                locks=self._held,
-            )
+            streams = StandardStreams(in_memory(stdin, until_started), *writers)
+
+            def launch(launcher: LauncherClient) -> tuple[SupervisedProgram, socket.socket]:
+                return launcher.launch(
+                    request,
+                    streams,
+                    namespaces=self._covered is not None,
+                    channel=-1 if handed is None else handed.fileno(),
+                    network=network.namespace,
+                    locks=self._held,
+                )
+
+            launched = self._launchers.fork(self._tenant, launch) if may_fork else None
+            kept, control = launched or launch(self._launchers.executing)
             stack.enter_context(control)
             was_alone, self.alone = self.alone, False
             kept.sources += [Stream(readers[0], stdout), Stream(readers[1], stderr)]

@@ -20,7 +20,7 @@ from nextfire.adapters.scripts.folders import (
     sweep_user,
 )
 from nextfire.adapters.scripts.host_abilities import probe_host
-from nextfire.adapters.scripts.launching import LauncherClient
+from nextfire.adapters.scripts.launchers import Launchers
 from nextfire.adapters.scripts.sandbox import Sandbox
 from nextfire.adapters.scripts.script_users import ScriptUser, ScriptUsers, tenant_group
 from nextfire.adapters.scripts.syscalls import script_filter
@@ -72,7 +72,7 @@ class Sandboxes:
         self.root = (root or _usual_root(anybody=own == 0)).resolve()
         self._users = ScriptUsers(first_user) if own == 0 else None
         self._tenant_groups = tenant_groups
-        self._launching = LauncherClient(launch_environment)
+        self.launchers = Launchers(launch_environment)
         self._abilities = probe_host(launch_environment)
         self._covered = None
         if self._abilities.namespaces:
@@ -123,7 +123,8 @@ class Sandboxes:
                 folder,
                 user,
                 groups,
-                self._launching,
+                self.launchers,
+                tenant,
                 self._covered,
                 filters=self._abilities.filters,
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from collections.abc import Collection, Mapping
@@ -36,6 +37,8 @@ _ENVIRONMENT = MappingProxyType(
         "PYTHONUNBUFFERED": "1",
     }
 )
+_READ_AT_START = re.compile("PYTHON|LD_|LC_|LANG|LANGUAGE$|TZ|MALLOC_|GLIBC_|GCONV_|LOCPATH$")
+"""Names of variables that Python, the C library or its loader read when a process starts."""
 _REASON_CHARS = 500
 
 
@@ -50,6 +53,7 @@ class ProcessScriptRunner:
         self,
         *,
         interpreter: str | None = None,
+        forks: bool = True,
         output_cap: int = 16 * 1024,
         grace: timedelta = timedelta(seconds=5),
         environment: Mapping[str, str] = MappingProxyType({}),
@@ -69,6 +73,7 @@ class ProcessScriptRunner:
             interpreter: The Python (3.11 or later) that runs the scripts. None for the base
                 interpreter of this process or, if root's script users cannot run that, python3 in
                 /usr/local/bin or /usr/bin.
+            forks: Whether scripts that start often are forked (see `launchers`).
             output_cap: Maximum bytes (≥ 2) kept of each stream: the first half and the last half.
                 The text in UTF-8 has at most that many bytes, plus a notice.
             grace: Time between SIGTERM and SIGKILL.
@@ -134,6 +139,8 @@ class ProcessScriptRunner:
         self._interpreter = Interpreters(self._sandboxes, self._environment, limits).choose(
             interpreter
         )
+        if forks:
+            self._sandboxes.launchers.fork_with(self._interpreter.path, self._environment)
         installed = None
         if packages == "inline":
             installed = Packages(
@@ -215,6 +222,7 @@ class ProcessScriptRunner:
                 handed=far,
                 sources=[channel],
                 network=network,
+                may_fork=self._may_fork(call, environment),
             )
             while network.notices:
                 err.feed(network.notices.popleft().encode())
@@ -233,6 +241,16 @@ class ProcessScriptRunner:
             "TMPDIR": str(sandbox.temporary),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(library), theirs])),
         }
+
+    def _may_fork(self, call: ScriptCall, environment: Mapping[str, str]) -> bool:
+        """Whether a fork of an interpreter that started with the runner's variables may run *call*:
+        a single file without packages, whose own variables do not matter when Python starts.
+        """
+        return (
+            not call.name.endswith(".zip")
+            and os.pathsep not in environment["PYTHONPATH"]
+            and not any(_READ_AT_START.match(name) for name in call.environment)
+        )
 
     def _exit(self, end: ProgramEnd, out: str, err: str, result: bytes | None) -> ScriptExit:
         if end.not_started is not None and end.stopped is Directive.CONTINUE:
