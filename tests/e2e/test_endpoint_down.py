@@ -55,6 +55,8 @@ def create(api: httpx2.Client, url: str, at: datetime, number: int, **fields: An
     for first in range(0, number, _BATCH):
         jobs = [job] * min(_BATCH, number - first)
         answer = api.post("/v1/jobs:batch", json={"jobs": jobs}).raise_for_status().json()
+        failed = [each for each in answer["results"] if "job" not in each]
+        assert failed == []
         made += [each["job"]["jobId"] for each in answer["results"]]
     return made
 
