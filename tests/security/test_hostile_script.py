@@ -106,24 +106,30 @@ class Outcome:
     left: list[str] = field(default_factory=list)
 
 
-@pytest.fixture(scope="module", params=HOSTS)
+@pytest.fixture(
+    scope="module", params=[(host, forks) for host in HOSTS for forks in (False, True)], ids=str
+)
 def outcome(request: pytest.FixtureRequest) -> Iterator[Outcome]:
+    host, forks = request.param
     top = Path(tempfile.mkdtemp(prefix="test-hostile-"))
     top.chmod(0o711)
     try:
-        user, _, without = request.param.partition(" ")
+        user, _, without = host.partition(" ")
         yield play(
             top,
-            request.param,
+            host,
             USER if user == "user" and os.geteuid() == 0 else None,
             namespaces=not without,
+            forks=forks,
         )
     finally:
         shutil.rmtree(top)
 
 
-def play(top: Path, host: str, user: int | None, *, namespaces: bool) -> Outcome:
-    """Run the attack in *top*, as *user*, or as the user of the tests."""
+def play(top: Path, host: str, user: int | None, *, namespaces: bool, forks: bool) -> Outcome:
+    """Run the attack in *top*, as *user*, or as the user of the tests. *forks*: whether scripts are
+    forked.
+    """
     tag, secret = f"hostile-{uuid.uuid4().hex[:12]}", uuid.uuid4().hex
     work, home, outside = top / "work", top / "home", top / "outside"
     for folder, mode in ((work, 0o711), (home, 0o700), (outside, 0o755)):
@@ -145,6 +151,7 @@ def play(top: Path, host: str, user: int | None, *, namespaces: bool) -> Outcome
         "hex": secret,
         "digest": hashlib.sha256(secret.encode()).hexdigest(),
         "namespaces": namespaces,
+        "forks": forks,
         "folder": str(work),
         "targets": [str(path) for path in watched],
     }

@@ -12,18 +12,21 @@ VERSION = "2.1148.1"
 """npm's `latest` is an older line that cannot read the output of the current library."""
 INTERPRETER = "NEXTFIRE_INTERPRETER"
 """Environment variable: the Python that runs the scripts of a local stack."""
+SCRIPT_START = "NEXTFIRE_SCRIPT_START"
+"""Environment variable: whether these scripts may be forked."""
 
 
 def inherited_environment() -> dict[str, str]:
     """This process's environment for a child, with the virtual environment's tools first.
 
     AWS variables are removed: credentials, profile and endpoint of the user. So are the settings
-    of nextfire, except the Python that runs the scripts.
+    of nextfire, except the Python that runs the scripts and how it starts.
     """
+    kept = (INTERPRETER, SCRIPT_START)
     environment = {
         name: value
         for name, value in os.environ.items()
-        if name == INTERPRETER or not name.startswith(("AWS_", "CDK_", "NEXTFIRE_"))
+        if name in kept or not name.startswith(("AWS_", "CDK_", "NEXTFIRE_"))
     }
     tools = str(Path(sys.prefix) / "bin")
     environment["PATH"] = os.pathsep.join([tools, environment.get("PATH", os.defpath)])

@@ -13,12 +13,13 @@ import os
 import sys
 import threading
 import zipfile
+from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from nextfire.adapters.scripts import sandboxes
+from nextfire.adapters.scripts import launchers, sandboxes
 from nextfire.adapters.scripts.host_abilities import HostFeatures
 from nextfire.adapters.scripts.job_role import StsJobRole
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
@@ -31,6 +32,15 @@ from tests.supervisors import Watch
 
 HERE = Path(__file__).parent
 LONG = timedelta(minutes=10)
+UNPACKED = """
+import base64, io, os, sys, zipfile
+path = os.environ["TMPDIR"] + "/attack"
+zipfile.ZipFile(io.BytesIO(base64.b64decode({}))).extractall(path)
+sys.path.insert(0, path)
+from tests.security.hostile.attack import main
+main()
+"""
+"""The archive as a single file: archives are not forked."""
 job = json.loads(sys.stdin.read())
 
 
@@ -68,11 +78,15 @@ class Sts:
 
 def attack(runner: ProcessScriptRunner, **more: Any) -> ScriptExit:
     payload = json.dumps({**job, "hex": None, "executor": os.getpid(), **more})
-    return runner.run(ScriptCall("attack.zip", hostile_archive(), payload, LONG, "evil"), Passing())
+    name, source = "attack.zip", hostile_archive()
+    if job["forks"]:
+        name, source = "attack.py", UNPACKED.format(b64encode(source)).encode()
+    return runner.run(ScriptCall(name, source, payload, LONG, "evil"), Passing())
 
 
 def main() -> None:
     """Run both scripts, then a hostile script again, which looks for leftovers."""
+    launchers.OFTEN = 1 if job["forks"] else sys.maxsize
     if not job["namespaces"]:
         sandboxes.probe_host = lambda environment: HostFeatures(namespaces=False)  # type: ignore[attr-defined]  # noqa: ARG005
     runner = ProcessScriptRunner(temp_root=Path(job["folder"]), grace=timedelta(seconds=5))
