@@ -392,6 +392,8 @@ _FIRST_SEED: dict[Callable[..., None], int] = {
     ungroup_retries: 97,
     skip_again_without_record: 621,
     leave_gaps: 85,
+    skip_without_record: 8,
+    undo_and_keep_the_record: 22,
     free_ids_early: 639,
     consider_queues_empty: 243,
 }
