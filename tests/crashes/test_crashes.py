@@ -17,7 +17,7 @@ from tests.crashes.stack import TravelClock
 from tests.crons import FIRST_DEATHS, LONG
 from tests.integration.deployment import Deployment
 
-KILLS, FAULTS = 16, 100
+KILLS, FAULTS = 32, 100
 """In the short run, of a flow's kills or of its faults one of this number is tried."""
 KINDS = 3
 """In the short run, of this number of flows one has faults, and the others have kills."""
