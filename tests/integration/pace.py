@@ -29,7 +29,8 @@ _serialize = BaseJSONSerializer._serialize_type_structure  # noqa: SLF001 — mo
 _methods = cache(utils.method_names_from_class)
 _underscored = cache(utils.camelcase_to_underscores)
 _write_user_agent = useragent.UserAgentString.to_string
-_add_auth = auth.SigV4Auth.add_auth
+_signer: Any = auth.SigV4Auth
+_add_auth = _signer.add_auth
 _dumped: dict[int, bytes] = {}
 """Pickled parse trees by the id of the tree, which `_make_once` keeps."""
 
@@ -55,7 +56,7 @@ def quicken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queues, "unix_time", _unix_time)
     monkeypatch.setattr(queues, "unix_time_millis", lambda: _unix_time() * 1000)
     monkeypatch.setattr(useragent.UserAgentString, "to_string", _user_agent)
-    monkeypatch.setattr(auth.SigV4Auth, "add_auth", _add_credential)
+    monkeypatch.setattr(_signer, "add_auth", _add_credential)
     monkeypatch.setattr(ast_nodes, "isinstance", _is_instance, raising=False)
     monkeypatch.setattr(BaseJSONSerializer, "_serialize_type_structure", _serialize_structure)
     monkeypatch.setattr(_parser, "make", _make_once)
@@ -118,7 +119,7 @@ def _unix_time() -> float:
 
 def _add_credential(self: Any, request: Any) -> None:
     """Name the access key, by which moto finds the account, without a signature."""
-    if type(self) is not auth.SigV4Auth or self.credentials is None:
+    if type(self) is not _signer or self.credentials is None:
         _add_auth(self, request)  # S3's
         return
     request.context["timestamp"] = time.strftime(auth.SIGV4_TIMESTAMP, time.gmtime())
