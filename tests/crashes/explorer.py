@@ -89,21 +89,30 @@ class Explorer:
         points = [*_distinct(self.calls, set()), *_parts(self.calls)]
         return self._explore(points, of=of)
 
-    def first_lost(self) -> tuple[str, Fate] | None:
-        """The first call whose death the system does not survive, with the fate; None if it
-        survives all.
+    def first_lost(self, *, at: str | None = None) -> Fate | None:
+        """The fate of the first call that the system does not survive; None if it survives all.
+        *at*: of the calls of this name only.
         """
         for point in _distinct(self.calls, set()):
-            findings = Findings(self.calls)
-            self._try(findings, point)
-            if findings.failures:
-                return self.calls[point.call].name, point.fate
+            if at in {None, self.calls[point.call].name} and not self._survives(point):
+                return point.fate
         return None
+
+    def finds_a_fault(self) -> bool:
+        """Whether there is a call that must not be refused, or whose answer must not be lost."""
+        return not all(map(self._survives, self._faults()))
 
     def explore_faults(self, *, of: int = 1) -> Findings:
         """Let each call of the flow be refused or lose its answer; or one *of* that number."""
-        faults = [Point(n, fate) for n in range(len(self.calls)) for fate in FAULTS]
-        return self._explore(faults, of=of)
+        return self._explore(self._faults(), of=of)
+
+    def _faults(self) -> list[Point]:
+        return [Point(n, fate) for n in range(len(self.calls)) for fate in FAULTS]
+
+    def _survives(self, point: Point) -> bool:
+        findings = Findings(self.calls)
+        self._try(findings, point)
+        return not findings.failures
 
     def _explore(self, points: list[Point], *, of: int = 1) -> Findings:
         findings = Findings(self.calls, points=len(points))

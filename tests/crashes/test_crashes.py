@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from zlib import crc32
 
 import pytest
 
@@ -16,8 +17,10 @@ from tests.crashes.stack import TravelClock
 from tests.crons import FIRST_DEATHS, LONG
 from tests.integration.deployment import Deployment
 
-KILLS, FAULTS = 16, 100
-"""In the short run, one kill and one fault of this number is tried."""
+KILLS, FAULTS = 32, 100
+"""In the short run, of a flow's kills or of its faults one of this number is tried."""
+KINDS = 3
+"""In the short run, of this number of flows one has faults, and the others have kills."""
 
 Report = Callable[[str, Findings], None]
 
@@ -47,12 +50,15 @@ def report(flow: Flow, record_property: Callable[[str, object], None]) -> Report
 
 @each_flow
 def test_the_system_survives_a_death_or_fault_at_any_call(
-    explorer: Explorer, report: Report
+    flow: Flow, explorer: Explorer, report: Report
 ) -> None:
-    kills = explorer.explore_kills() if LONG else explorer.sample_kills(of=KILLS)
-    faults = explorer.explore_faults(of=1 if LONG else FAULTS)
-    report("kills", kills)
-    report("faults", faults)
+    if LONG:
+        report("kills", explorer.explore_kills())
+        report("faults", explorer.explore_faults())
+    elif crc32(flow.name.encode()) % KINDS:
+        report("kills", explorer.sample_kills(of=KILLS))
+    else:
+        report("faults", explorer.explore_faults(of=FAULTS))
 
 
 @pytest.mark.skipif(not LONG, reason="minutes: make test-long")

@@ -30,9 +30,9 @@ ASKED_FOR = "NEXTFIRE_FUZZ_EXAMPLES"
 _ASKED = os.environ.get(ASKED_FOR)  # noqa: TID251 — read by tests only
 EXAMPLES = int(_ASKED) if _ASKED else 1_000 if LONG else 100
 """Number of cases of each property that is checked in memory."""
-SHARE = 5
+SHARE = 5 if LONG or _ASKED else 10
 """Properties of the API get one case for this number of `EXAMPLES`."""
-SHARE_WHOLE = 10
+SHARE_WHOLE = 10 if LONG or _ASKED else 20
 """Properties of the whole system get one case for this number of `EXAMPLES`."""
 
 tried: Counter[str] = Counter()

@@ -2,7 +2,9 @@
 
 import os
 import sys
+import tempfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,24 @@ import json
 from aws_cdk import App
 
 from infra.app import ROOT, build_app
+from infra.build import Build
 from infra.stack import NextfireStack
 
 Template = dict[str, Any]
+_staging = tempfile.TemporaryDirectory(prefix="test-staging-")
+
+
+class _OneBuild(Build):
+    """Stages each code once."""
+
+    first_party_layer = cache(Build.first_party_layer)
+    third_party_layer = cache(Build.third_party_layer)
+
+
+@cache
+def _build(root: Path) -> Build:
+    """The code of all syntheses of this process, which differ in their settings only."""
+    return _OneBuild(root, staging=Path(_staging.name), cache=root / ".nextfire" / "build")
 
 
 def context_of_project() -> dict[str, Any]:
@@ -31,8 +48,11 @@ def synthesize(
     outdir: Path, context: Mapping[str, Any]
 ) -> tuple[App, NextfireStack, Template, Path]:
     """Build the app with *context* on top of the project's own. Returns the template and file."""
-    app = App(outdir=str(outdir / "cdk.out"), context={**context_of_project(), **context})
-    stack = build_app(app, staging=outdir / "staging")
+    settings = {**context_of_project(), "aws:cdk:disable-asset-staging": True, **context}
+    app = App(outdir=str(outdir / "cdk.out"), context=settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("infra.app.Build", lambda root, **_: _build(root))
+        stack = build_app(app, staging=outdir)
     file = Path(app.synth().get_stack_by_name(stack.stack_name).template_full_path)
     template: Template = json.loads(file.read_text())
     return app, stack, template, file

@@ -52,6 +52,7 @@ _accounts = (f"{number:012d}" for number in count(1))
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     config.stash[COLLECTED] = [item for item in items if isinstance(item, pytest.Function)]
+    lean = {_without_parameters(i) for i in items if parameters_of(i).get("backend") in LEAN}
     for item in items:
         backend = parameters_of(item).get("backend")
         for mark in item.iter_markers("deviates"):
@@ -59,11 +60,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if deviation.backend == server_of(str(backend)):
                 reason = f"{deviation.name}: {deviation.here}"
                 item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
-        if backend == DYNAMODB_LOCAL and not LONG:
+        called_lean = backend == DYNAMODB_LOCAL or (
+            backend == MINISTACK and _without_parameters(item) in lean
+        )
+        if called_lean and not LONG:
             reason = "the lean client sends the same requests; run with NEXTFIRE_LONG=1"
             item.add_marker(pytest.mark.skip(reason=reason))
         if backend in REAL_TIME and not LONG and item.get_closest_marker("takes_minutes"):
             item.add_marker(pytest.mark.skip(reason="takes minutes; run with NEXTFIRE_LONG=1"))
+
+
+def _without_parameters(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
 
 
 class Tables:

@@ -1,5 +1,5 @@
-"""Makes moto and the SDK faster by caching what they compute for each call. The behaviour is
-unchanged.
+"""Makes moto and the SDK faster: caches what they compute for each call, and leaves out signatures,
+which moto does not check. The behaviour is unchanged.
 """
 
 from __future__ import annotations
@@ -7,13 +7,14 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import time
 from collections.abc import Callable
 from functools import cache
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
 import pytest
-from botocore import useragent  # noqa: TID251 — its clients make very many calls
+from botocore import auth, useragent  # noqa: TID251 — its clients make very many calls
 from moto.core import responses, utils
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.core.serialize import BaseJSONSerializer
@@ -27,7 +28,9 @@ _make = _parser.make
 _serialize = BaseJSONSerializer._serialize_type_structure  # noqa: SLF001 — moto's
 _methods = cache(utils.method_names_from_class)
 _underscored = cache(utils.camelcase_to_underscores)
-_user_agent = cache(useragent.UserAgentComponent.to_string)
+_write_user_agent = useragent.UserAgentString.to_string
+_signer: Any = auth.SigV4Auth
+_add_auth = _signer.add_auth
 _dumped: dict[int, bytes] = {}
 """Pickled parse trees by the id of the tree, which `_make_once` keeps."""
 
@@ -50,7 +53,10 @@ def quicken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(responses, "method_names_from_class", _methods)
     monkeypatch.setattr(responses, "camelcase_to_underscores", _underscored)
     monkeypatch.setattr(queues, "camelcase_to_underscores", _underscored)
-    monkeypatch.setattr(useragent.UserAgentComponent, "to_string", _user_agent)
+    monkeypatch.setattr(queues, "unix_time", _unix_time)
+    monkeypatch.setattr(queues, "unix_time_millis", lambda: _unix_time() * 1000)
+    monkeypatch.setattr(useragent.UserAgentString, "to_string", _user_agent)
+    monkeypatch.setattr(_signer, "add_auth", _add_credential)
     monkeypatch.setattr(ast_nodes, "isinstance", _is_instance, raising=False)
     monkeypatch.setattr(BaseJSONSerializer, "_serialize_type_structure", _serialize_structure)
     monkeypatch.setattr(_parser, "make", _make_once)
@@ -96,6 +102,30 @@ def answered(process: Callable[[Any], Answer | None], request: Any, region: str)
     if answer is not None and answer[0] == HTTPStatus.OK:
         _accepted.add(query.form)
     return answer
+
+
+def _user_agent(self: Any) -> str:
+    """The same for each call of a client."""
+    known: dict[str, Any] = self.__dict__
+    if "text" not in known:
+        known["text"] = _write_user_agent(self)
+    text: str = known["text"]
+    return text
+
+
+def _unix_time() -> float:
+    return round(time.time(), 6)  # moto counts microseconds
+
+
+def _add_credential(self: Any, request: Any) -> None:
+    """Name the access key, by which moto finds the account, without a signature."""
+    if type(self) is not _signer or self.credentials is None:
+        _add_auth(self, request)  # S3's
+        return
+    request.context["timestamp"] = time.strftime(auth.SIGV4_TIMESTAMP, time.gmtime())
+    self._modify_request_before_signing(request)
+    credential = f"AWS4-HMAC-SHA256 Credential={self.scope(request)}"
+    request.headers["Authorization"] = f"{credential}, SignedHeaders=host, Signature=0"
 
 
 def _serialize_structure(

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import time_machine
+from moto.core import utils
 
 from nextfire.adapters.aws import clients
+from tests.builders import at
 from tests.integration import pace
 from tests.integration.conftest import Tables
 
@@ -74,3 +77,29 @@ def test_capacity_units_are_motos(dynamodb: DynamoDBClient, tables: Tables) -> N
     for _ in range(2):
         answer = query(dynamodb, tables.due, "a", ReturnConsumedCapacity="TOTAL")
         assert "ConsumedCapacity" in answer
+
+
+def test_the_time_of_queues_is_motos() -> None:
+    with time_machine.travel(at("12:00:00.123456"), tick=False):
+        assert int(pace._unix_time() * 1000) == int(utils.unix_time_millis())  # noqa: SLF001
+
+
+def test_an_unsigned_request_reaches_the_account_of_its_access_key(
+    dynamodb: DynamoDBClient, tables: Tables
+) -> None:
+    sent: list[bytes] = []
+
+    def note(request: Any, **_: Any) -> None:
+        sent.append(request.headers["Authorization"])
+
+    key: Any = {"bucket": {"S": "a"}, "entry": {"S": "1"}}
+    dynamodb.meta.events.register_first("before-send.dynamodb", note)
+    try:
+        dynamodb.put_item(TableName=tables.due, Item=key)
+    finally:
+        dynamodb.meta.events.unregister("before-send.dynamodb", note)
+
+    assert dynamodb.get_item(TableName=tables.due, Key=key)["Item"] == key
+    [authorization] = sent
+    assert b"Credential=FOOBARKEY/" in authorization
+    assert authorization.endswith(b"Signature=0")

@@ -330,6 +330,30 @@ def fleet() -> Fleet:
     return Fleet(World("12:00:20"))
 
 
+CHANGES = [
+    ((1, 3, 1), 23),
+    ((3, 1, 8), 0),
+    ((2, 5, 3), 23),
+    ((1, 3, 1), 0),
+    ((3, 1, 8), 23),
+    ((2, 5, 3), 0),
+]
+"""Numbers of groups one after the other, and the stagger of the watchers. The last four: with
+NEXTFIRE_LONG only.
+"""
+CLOCKS = [
+    ((-2,), 2, 0),
+    ((2,), 0, -2),
+    ((-2, 2), 2, -2),
+    ((2,), -2, 0),
+    ((-2,), 0, 2),
+    ((2, -2), 0, 0),
+]
+"""Seconds by which the clocks of watchers, executors and the API are ahead. The last three: with
+NEXTFIRE_LONG only.
+"""
+
+
 class TestMoreShards:
     def test_readers_first_then_writers_a_life_later_delays_nothing(self, fleet: Fleet) -> None:
         under_load(
@@ -405,8 +429,7 @@ class TestGroups:
         sent = Counter((message.key, message.dispatch) for message in fleet.world.queue.log)
         assert set(sent.values()) == {1}
 
-    @pytest.mark.parametrize("stagger", [0, 23])
-    @pytest.mark.parametrize("counts", [(1, 3, 1), (3, 1, 8), (2, 5, 3)])
+    @pytest.mark.parametrize(("counts", "stagger"), CHANGES if LONG else CHANGES[:2])
     def test_the_number_of_groups_is_changed_and_nothing_is_lost(
         self, fleet: Fleet, counts: tuple[int, int, int], stagger: int
     ) -> None:
@@ -443,17 +466,7 @@ class TestGroups:
 
 
 class TestClocks:
-    @pytest.mark.parametrize(
-        ("watchers", "executors", "api"),
-        [
-            ((2,), -2, 0),
-            ((-2,), 2, 0),
-            ((2,), 0, -2),
-            ((-2,), 0, 2),
-            ((2, -2), 0, 0),
-            ((-2, 2), 2, -2),
-        ],
-    )
+    @pytest.mark.parametrize(("watchers", "executors", "api"), CLOCKS if LONG else CLOCKS[:3])
     def test_clocks_two_seconds_off_shift_runs_by_two_seconds(
         self, fleet: Fleet, watchers: tuple[int, ...], executors: int, api: int
     ) -> None:

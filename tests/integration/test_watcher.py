@@ -242,7 +242,7 @@ class TestDispatch:
         assert stand.fires(job) == [a_fire(job, at("12:00")).sort_key]
 
     def test_more_than_a_hundred_of_one_second(self, stand: Stand) -> None:
-        jobs = [minutely(f"job-{n}") for n in range(130)]
+        jobs = [minutely(f"job-{n}") for n in range(105)]
         stand.store(*jobs)
 
         stand.go_to(at("12:00:05"))

@@ -15,10 +15,12 @@ import pytest
 from nextfire.adapters.scripts import folders
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.ports.scripts import ScriptCall
+from tests.crons import LONG
 from tests.places import host_folder
 from tests.security.hosts import Host, Script, hosts
 from tests.supervisors import Watch
 
+HOSTS = hosts()
 SEARCH = """
 import os
 def search(wanted):
@@ -44,6 +46,9 @@ def script(source: str, **options: object) -> Script:
 # What processes inherit
 
 
+@pytest.mark.parametrize(
+    "host", HOSTS if LONG else [HOSTS[0], HOSTS[-1]], ids=lambda host: host.name
+)
 def test_no_process_inherits_the_executors_environment(host: Host, folder: Path) -> None:
     """One script leaves a folder that is slow to remove; another looks for the removing process."""
     leaves_much = """
@@ -364,7 +369,7 @@ def test_the_cleanup_changes_nothing_by_a_symbolic_link(
     assert (elsewhere / "file").exists()
 
 
-@pytest.mark.parametrize("host", hosts()[:1], ids=["here"], indirect=True)
+@pytest.mark.parametrize("host", HOSTS[:1], ids=["here"], indirect=True)
 def test_a_folder_that_the_worker_makes_visible_is_seen(folder: Path) -> None:
     data = folder / "data"
     data.mkdir(mode=0o777)

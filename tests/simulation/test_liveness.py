@@ -83,5 +83,6 @@ PLANTS = {
 def test_a_planted_defect_of_liveness_is_found(
     case: Case, plant: Callable[[Watcher], None], found: str
 ) -> None:
-    assert not _play(case), "violations without a planted defect"
+    if LONG:
+        assert not _play(case), "violations without a planted defect"
     assert any(found in each for each in _play(case, plant))

@@ -392,6 +392,8 @@ _FIRST_SEED: dict[Callable[..., None], int] = {
     ungroup_retries: 97,
     skip_again_without_record: 621,
     leave_gaps: 85,
+    skip_without_record: 8,
+    undo_and_keep_the_record: 22,
     free_ids_early: 639,
     consider_queues_empty: 243,
 }
@@ -570,10 +572,7 @@ def test_a_process_dies_before_or_after_a_call(half_steps: int) -> None:
 _MANY_SCRIPTS = 40
 REMOVALS = [49, 309, 489]
 """Seeds in which runs wait for a pool that was removed for longer than its grace."""
-_RICH = [
-    *(26, 46, 88, 32, 19, 3, 29, 107, 69, 43, 102, 104, 13, 55, 66, 72, 27, 12, 23, 105),
-    *(140, 85, 263),
-]
+_RICH = [84, 19, 283, 117, 46, 87, 94, 66, 78, 107, 32, 103, 140]
 """Seeds in which much happens. They are played first; others follow if something was not seen."""
 WRITES = ["queue.send", "due.put", "due.delete", "runs.claim", "runs.advance", "jobs.update"]
 
