@@ -25,7 +25,7 @@ class StackFile:
         return self._path.exists()
 
     def read(self, model: type[T], *, kind: str | None = None) -> T | None:
-        """What it says; None if there is none, or if it is of another stack than *kind*.
+        """The description; None if the file is absent, or describes another stack than *kind*.
 
         Raises:
             ClientError: It cannot be trusted, or does not describe a stack.

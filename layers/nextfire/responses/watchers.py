@@ -30,5 +30,5 @@ class WatcherResponse(ApiResponse):
     )
     takeover: TakeoverResponse | None = field(
         lambda group: group.takeover and TakeoverResponse.of(group.takeover),
-        description="The latest takeover. Absent if there was none in the last 15 minutes.",
+        description="The latest takeover. Present for 15 minutes.",
     )
