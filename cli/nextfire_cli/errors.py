@@ -7,11 +7,11 @@ from nextfire.client import ApiError, ClientError, UnreachableError
 CliError = ClientError
 """A problem and its remedy."""
 
-FAILED, NOT_FOUND, FORBIDDEN, CONFLICT, UNAVAILABLE = 1, 3, 4, 5, 6
+FAILED, USAGE, NOT_FOUND, FORBIDDEN, CONFLICT, UNAVAILABLE = 1, 2, 3, 4, 5, 6
 EXIT_CODES = {
     0: "done",
     FAILED: "failed",
-    2: "wrong usage",
+    USAGE: "wrong usage, or a value that is not allowed",
     NOT_FOUND: "not found",
     FORBIDDEN: "no or wrong credentials, or not permitted",
     CONFLICT: "the state of the resource does not allow it, or it has changed",
@@ -19,6 +19,8 @@ EXIT_CODES = {
 }
 """The exit codes of the command, and their meaning. Typer itself exits with 2."""
 _BY_STATUS: dict[int, int] = {
+    HTTPStatus.BAD_REQUEST: USAGE,
+    HTTPStatus.UNPROCESSABLE_ENTITY: USAGE,
     HTTPStatus.UNAUTHORIZED: FORBIDDEN,
     HTTPStatus.FORBIDDEN: FORBIDDEN,
     HTTPStatus.NOT_FOUND: NOT_FOUND,

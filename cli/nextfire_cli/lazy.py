@@ -27,10 +27,23 @@ class Later:
         if isinstance(found, typer.Typer):
             group = typer.main.get_group(found)
             group.name, group.help = command, self.help
-            return group
+            return _wrapping(group)
         alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
         alone.command(command)(found)
-        return typer.main.get_command(alone)
+        return _wrapping(typer.main.get_command(alone))
+
+
+def _wrapping(command: Any) -> Any:  # noqa: ANN401 — Click's classes, as Typer vendors them
+    """*command* with a help whose paragraphs wrap at the width of the terminal. Typer keeps the
+    line breaks of the docstring, which are right in examples only.
+    """
+    paragraphs = (command.help or "").split("\n\n")
+    command.help = "\n\n".join(
+        each if each.startswith("[bold]") else each.replace("\n", " ") for each in paragraphs
+    )
+    for each in getattr(command, "commands", {}).values():
+        _wrapping(each)
+    return command
 
 
 class LazyGroup(TyperGroup):

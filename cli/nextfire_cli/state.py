@@ -3,6 +3,7 @@
 # Imported on first use: the database takes a second.
 # ruff: noqa: PLC0415
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from nextfire.client.errors import ApiError
 from nextfire.domain.activity import RECENT, Activity, not_running, problems
 from nextfire.domain.instants import MINUTE
 from nextfire.domain.run import RunState
+from nextfire.domain.watchers import WatcherState
 from nextfire_cli import render, session
 from nextfire_cli.documents import Document, first
 from nextfire_cli.errors import CliError
@@ -28,8 +30,9 @@ def status(context: typer.Context) -> None:
 
     On the embedded stack: its processes, late and held due entries, queued and running runs, and
     the runs that died in the last 15 minutes. Of a deployed API: its health, running and waiting
-    runs, and those that ended in the last 15 minutes; its watchers and queues have alarms and a
-    dashboard. Of the stack on the emulator: that, and its processes with their deaths.
+    runs, those that ended in the last 15 minutes, and its watchers with those that were lost; its
+    queues have alarms and a dashboard. Of the stack on the emulator: that, and its processes with
+    their deaths.
 
     [bold]Examples[/]
       nextfire status
@@ -51,8 +54,8 @@ def status(context: typer.Context) -> None:
         wrong = [*problems(activity, runs)]
         found |= {"onTime": not wrong, "problems": wrong}
     else:
-        wrong = [*not_running(runs)]
         found |= _overview(caller) or _failures(caller)
+        wrong = [*not_running(runs), *_lost_watchers(found)]
     caller.show(found, render.health(found))
     if begins_at := found.get("activity", {}).get("beginsAt"):
         caller.say(
@@ -101,6 +104,7 @@ def _overview(caller: Session) -> Document:
     if minutes is None:
         return {}  # not from an API of this version
     return {
+        **{name: found[name] for name in ("watchers",) if name in found},
         "activity": {
             "running": found["running"],
             "waiting": found["pending"],
@@ -108,8 +112,19 @@ def _overview(caller: Session) -> Document:
             "failed": sum(each["dead"] for each in minutes),
             "countedFrom": found["from"],
             **found["overview"],
-        }
+        },
     }
+
+
+def _lost_watchers(found: Document) -> Iterator[str]:
+    """A problem for each group without a watcher although its lease is not released."""
+    for each in found.get("watchers", []):
+        if each["state"] == WatcherState.LOST:
+            yield (
+                f"the watcher of group {each['group']} has not renewed its lease since"
+                f" {each['renewedAt']}: it died or hangs, and another one takes over within about a"
+                " minute"
+            )
 
 
 def _failures(caller: Session) -> Document:

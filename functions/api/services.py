@@ -117,6 +117,8 @@ class Services:
         self.scripts_bucket = settings.scripts_bucket
         self.endpoints = ManageEndpoints(ports.endpoints, self.pools)
         self.overview = ports.overview
+        self.control = ports.control
+        self.watcher_groups = settings.groups
         self.requests = ports.requests
         self.note_change = ports.note_change
         self.tenant_quotas = settings.quotas

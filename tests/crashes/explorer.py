@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from zlib import crc32
 
@@ -61,6 +62,7 @@ class Explorer:
         self._clock = clock
         self._cloud = Cloud()
         stack = self._stack()
+        stack.names = count(100)  # other names than those of the processes of the flow
         stack.at(BEGINNING)
         flow.prepare(stack)
         self._starts_at = clock.now()

@@ -35,6 +35,7 @@ from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.domain.zones import ZoneReading
 from nextfire.targets.http.messages import Request, Response
 from nextfire.usecases.find_outstanding import has_outstanding
+from nextfire.usecases.hold_lease import LIFE
 from nextfire.usecases.manage_backfills import BackfillRange
 from nextfire.usecases.manage_runs import Redriven
 from nextfire.usecases.record_changes import RecordChanges
@@ -662,6 +663,12 @@ class TakeLease(Tick):
 
     def act(self, stack: Stack) -> None:
         stack.watcher().live(4 * SECOND)
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        takeover = stack.lease().takeover
+        assert takeover is not None, "the lost holder is reported"
+        assert takeover.taken_at - takeover.lost_at >= LIFE
 
 
 class ReleaseLease(Tick):

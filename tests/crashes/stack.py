@@ -19,6 +19,7 @@ from time_machine import Traveller
 from functions.api import services as api
 from nextfire.adapters.aws.event_bus import EventBridgeEventBus
 from nextfire.adapters.aws.secrets import AwsSecrets
+from nextfire.adapters.dynamodb.control_items import decode_lease
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
@@ -46,6 +47,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.log import Stream
 from nextfire.domain.message import decode_message
 from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.control import Lease
 from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore
@@ -242,7 +244,7 @@ class Stack:
     sent: list[Mapping[str, str]] = field(default_factory=list)
     _ended: dict[RunKey, Run] = field(default_factory=dict)
     _read: tuple[list[Item], dict[RunKey, Run]] = field(default_factory=lambda: ([], {}))
-    _names: count[int] = field(default_factory=lambda: count(1))
+    names: count[int] = field(default_factory=lambda: count(1))
 
     def __post_init__(self) -> None:
         self._adapters = Adapters(self, Process(self.cloud, "test", counted=False))
@@ -288,7 +290,7 @@ class Stack:
         return total
 
     def new_name(self, what: str) -> str:
-        return f"{what}{next(self._names)}"
+        return f"{what}{next(self.names)}"
 
     # Requests
 
@@ -467,6 +469,12 @@ class Stack:
         runs = [r for k, r in self._all_runs().items() if k.job.job_id == job_id]
         (run,) = [run for run in runs if run.key.scheduled_at == at(time)]
         return run
+
+    def lease(self) -> Lease:
+        """The lease of the watchers."""
+        items = self.cloud.raw(self.system.control_table)
+        (found,) = [item for item in items if item["id"]["S"] == "lease#0"]
+        return decode_lease(found)
 
     def assert_attempts(self, run: Run, attempts: int) -> None:
         """Check that *run* had *attempts* attempts, and at most one more per killed worker."""

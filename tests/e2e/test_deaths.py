@@ -29,6 +29,9 @@ from tests.process_tree import children_of
 
 JOBS = 20
 _FUNCTION = re.compile(rb"AWS_LAMBDA_FUNCTION_NAME=([^\0]*)")
+_WATCHER_LOST = re.compile(
+    r"Not on time: the watcher of group 0 has not renewed its lease since|one was lost at"
+)
 pytestmark = pytest.mark.skipif(not crons.LONG, reason="minutes: make test-long")
 
 
@@ -150,10 +153,14 @@ def test_what_is_killed_is_reported_and_recovers_and_nothing_is_lost(up: Up) -> 
         assert f"{name}: killed by SIGKILL; it is started again" in up.said()
         assert f"{name} pid {up.pid(name)}, died once, last killed by SIGKILL" in up.status()
     jobs += up.create()
-    for watcher in up.functions("watcher"):
+    watchers = up.functions("watcher")
+    assert watchers
+    for watcher in watchers:
         os.kill(watcher, signal.SIGKILL)
+    until(lambda: _WATCHER_LOST.search(up.status()), "the death of the watcher")
     jobs += up.create()
     until(partial(up.succeeded, jobs), "all acknowledged jobs", within=300)
+    assert re.search(r"Watcher 0 .*; one was lost at .*, and another took over after", up.status())
 
     late = up.create()
     up.kill()

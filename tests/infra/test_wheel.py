@@ -92,7 +92,7 @@ def _uv(*arguments: str) -> None:
     subprocess.run([find_uv_bin(), *arguments], cwd=ROOT, check=True, capture_output=True)
 
 
-def _run(environment: Path, program: str, *arguments: str, folder: Path) -> str:
+def run(environment: Path, program: str, *arguments: str, folder: Path) -> str:
     """The output of *program*, which sees nothing of this checkout."""
     done = subprocess.run(
         [environment / "bin" / program, *arguments],
@@ -109,9 +109,9 @@ def _run(environment: Path, program: str, *arguments: str, folder: Path) -> str:
 def test_the_command_starts(environment: Path, tmp_path: Path) -> None:
     version = PROJECT["project"]["version"]
 
-    assert _run(environment, "nextfire", "--version", folder=tmp_path) == f"nextfire {version}\n"
-    assert "Schedules jobs" in _run(environment, "nextfire", "--help", folder=tmp_path)
-    assert "--cron" in _run(environment, "nextfire", "jobs", "create", "--help", folder=tmp_path)
+    assert run(environment, "nextfire", "--version", folder=tmp_path) == f"nextfire {version}\n"
+    assert "Schedules jobs" in run(environment, "nextfire", "--help", folder=tmp_path)
+    assert "--cron" in run(environment, "nextfire", "jobs", "create", "--help", folder=tmp_path)
 
 
 def test_the_client_calls_an_api(environment: Path, tmp_path: Path, api: str) -> None:
@@ -121,7 +121,7 @@ def test_the_client_calls_an_api(environment: Path, tmp_path: Path, api: str) ->
         "    print(client.get_health().document['agent'])"
     )
 
-    agent = _run(environment, "python", "-c", call, folder=tmp_path)
+    agent = run(environment, "python", "-c", call, folder=tmp_path)
 
     assert agent.startswith(f"nextfire/{PROJECT['project']['version']} python-httpx2/")
 
@@ -135,7 +135,7 @@ def test_commands_that_need_an_extra_name_it(environment: Path, tmp_path: Path) 
     code = "from nextfire_cli.extras import missing_package as m\ntry:\n    import boto3\n"
     code += "except ModuleNotFoundError as error:\n    print(m(error).remedy)"
 
-    remedy = _run(environment, "python", "-c", code, folder=tmp_path)
+    remedy = run(environment, "python", "-c", code, folder=tmp_path)
 
     assert remedy == "Install it: pip install 'nextfire[aws]'\n"
 
@@ -150,7 +150,7 @@ def test_what_needs_no_stack_imports_no_module_of_posix(environment: Path, tmp_p
         "print('started')"
     )
 
-    assert _run(environment, "python", "-c", code, folder=tmp_path) == "started\n"
+    assert run(environment, "python", "-c", code, folder=tmp_path) == "started\n"
 
 
 def test_commands_run_without_what_only_posix_has(
@@ -172,7 +172,7 @@ def test_commands_run_without_what_only_posix_has(
         "run('jobs', 'get', 'job_1', '--json')\n"
     )
 
-    printed = _run(environment, "python", "-c", code, folder=tmp_path)
+    printed = run(environment, "python", "-c", code, folder=tmp_path)
 
     assert "Context here: " in printed
     assert '"agent": "nextfire/' in printed
@@ -181,7 +181,7 @@ def test_commands_run_without_what_only_posix_has(
 def test_the_test_kit_names_its_extra(environment: Path, tmp_path: Path) -> None:
     code = "import nextfire.testing as t\ntry:\n    t.Stack\nexcept ImportError as error:\n"
 
-    remedy = _run(environment, "python", "-c", f"{code}    print(error)", folder=tmp_path)
+    remedy = run(environment, "python", "-c", f"{code}    print(error)", folder=tmp_path)
 
     assert remedy.endswith("Install it: pip install 'nextfire[testing]'\n")
 
@@ -195,7 +195,7 @@ def test_tests_of_jobs_run_with_the_extra(wheel: Path, tmp_path: Path) -> None:
         shutil.copy(ROOT / "examples" / file, tmp_path)
 
     arguments = ["-m", "pytest", "-q", "test_my_jobs.py"]
-    printed = _run(tmp_path / "venv", "python", *arguments, folder=tmp_path)
+    printed = run(tmp_path / "venv", "python", *arguments, folder=tmp_path)
 
     assert "5 passed" in printed
 

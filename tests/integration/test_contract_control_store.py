@@ -19,7 +19,7 @@ from nextfire.adapters.sqlite.control_store import SqliteControlStore
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.table import CONTROL
 from nextfire.domain.audit_pass import Audit, next_audit
-from nextfire.domain.ports.control import ControlStore, Lease
+from nextfire.domain.ports.control import ControlStore, Lease, Takeover
 from nextfire.domain.zones import release
 from tests.builders import NOON, at, job_key
 from tests.fakes import MemoryControlStore
@@ -132,6 +132,16 @@ def test_a_lease_is_kept_for_each_group(store: ControlStore) -> None:
     assert store.replace_lease(1, None, second)
 
     assert (store.lease(0), store.lease(1)) == (first, second)
+
+
+def test_a_lease_keeps_its_renewal_and_takeover(store: ControlStore) -> None:
+    takeover = Takeover(NOON, at("12:00:03"))
+    store.replace_lease(0, None, Lease("a", 1, 0, renewed_at=at("12:01"), takeover=takeover))
+
+    lease = store.lease(0)
+
+    assert lease is not None
+    assert (lease.renewed_at, lease.takeover) == (at("12:01"), takeover)
 
 
 def test_only_the_lease_that_is_stored_can_be_replaced(store: ControlStore) -> None:

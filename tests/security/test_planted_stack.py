@@ -24,6 +24,7 @@ from typer.testing import CliRunner, Result
 from nextfire.client import Client, ClientError
 from nextfire_cli.local import LocalStack, LocalStackError
 from nextfire_cli.local.processes import Processes, started
+from nextfire_cli.local.stack_file import StackFile
 from nextfire_cli.main import app
 from nextfire_cli.output import Output
 from nextfire_cli.session import Session
@@ -516,17 +517,19 @@ def test_an_invalid_stack_file_is_reported(
 
 def test_up_closes_what_an_older_version_left_open(clone: Path) -> None:
     state = plant(clone, "http://127.0.0.1:9")
+    stack = LocalStack(clone)
+    info = stack.info()
+    assert info is not None
     for name, mode in {"stack.json": 0o664, "api-key": 0o644, ".": 0o775}.items():
         (state / name).chmod(mode)
-    stack = LocalStack(clone)
 
     stack._take_lock()  # noqa: SLF001 — the part of `up` that handles the folder
-    stack._publish("{}")  # noqa: SLF001
+    StackFile(state).write(info)
     stack.stop()
 
     assert stat.S_IMODE(state.stat().st_mode) == 0o755
     stack._take_lock()  # noqa: SLF001
-    stack._publish("{}")  # noqa: SLF001
+    StackFile(state).write(info)
     assert stat.S_IMODE((state / "stack.json").stat().st_mode) == 0o600
     stack.stop()
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from hashlib import blake2s
 from typing import Any
 
@@ -54,6 +55,7 @@ from tests.simulation.sequences import (
     Sequences,
 )
 from tests.simulation.system import Client, Setting, System
+from tests.simulation.takeovers import check_takeover
 from tests.simulation.wire import Journal, Log, Weather, Wire
 from tests.world import POOLS, World
 
@@ -220,7 +222,7 @@ class History:
         stores.due.items = Journal(kernel, monitor.entry_changed)
         stores.jobs.items = Journal(kernel, self._job_changed)
         stores.runs.items = Journal(kernel, self._run_changed)
-        stores.control.leases = Journal(kernel, lambda *_: None)
+        stores.control.leases = Journal(kernel, partial(check_takeover, monitor.wrong))
         stores.queue.log = Log(monitor.accepted)
         stores.due.page = kernel.dice.choice([1, 2, 100])
         for queue in stores.queue.queues.values():

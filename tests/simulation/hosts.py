@@ -117,8 +117,8 @@ class RecordedNotices:
         what = f"{handled.disposition.value}: {handled.reason}"
         self.system.kernel.log(self.actor.name, what)
 
-    def took_lease(self, group: int, epoch: int) -> None:
-        self.system.kernel.log(self.actor.name, f"holds the lease of {group}, epoch {epoch}")
+    def took_lease(self, group: int, lease: Lease) -> None:
+        self.system.kernel.log(self.actor.name, f"holds the lease of {group}, epoch {lease.epoch}")
 
     def tick(self, report: TickReport) -> None:
         pass

@@ -17,13 +17,13 @@ from tests.unit.test_cli_runs import Api, Call, api, call  # noqa: F401 — fixt
 
 ROOT = Path(__file__).resolve().parents[2]
 CODES = {
-    400: 1,
+    400: 2,
     401: 4,
     403: 4,
     404: 3,
     409: 5,
     412: 5,
-    422: 1,
+    422: 2,
     429: 6,
     500: 6,
     503: 6,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from nextfire.domain.attempt import AttemptOutcome
+from nextfire.domain.ports.control import Lease
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.handled import Disposition, Handled
@@ -135,7 +136,7 @@ def test_the_ticks_of_each_watcher_group_are_counted_separately(
 ) -> None:
     telemetry = Telemetry("watcher")
     for group, ticks in ((0, 2), (1, 3)):
-        telemetry.took_lease(group, 1)
+        telemetry.took_lease(group, Lease("a", 1, 0))
         for _ in range(ticks):
             telemetry.tick(TickReport(polled=True))
     telemetry.flush()

@@ -16,10 +16,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from nextfire.adapters.files.stack_folder import DATA, DATABASE, UPLOAD_KEY
-from nextfire.client import ClientError as NextfireClientError
 from nextfire.client import folder
 from nextfire.domain.errors import NextfireError
 from nextfire_cli.local.cdk import inherited_environment
@@ -30,6 +29,7 @@ from nextfire_cli.local.processes import (
     interrupts_deferred,
     interrupts_raised,
 )
+from nextfire_cli.local.stack_file import StackFile
 from nextfire_cli.local.stack_info import LocalInfo
 from nextfire_cli.local.state import (
     LocalStackError,
@@ -101,7 +101,7 @@ class EmbeddedStack:
         self._data = self._state / DATA
         self._territory = self._state / "tmp"
         self._logs = self._state / "logs"
-        self._info_file = self._state / folder.FILE
+        self._file = StackFile(self._state)
         self._processes = Processes(self._state / "processes.json", territory=self._territory)
         self._lock: IO[bytes] | None = None
 
@@ -145,7 +145,7 @@ class EmbeddedStack:
         """
         check_state(self._state)
         with interrupts_deferred():
-            self._info_file.unlink(missing_ok=True)
+            self._file.remove()
             self._processes.end(self._processes.recorded(), grace=_GRACE)
             self._processes.end_strays()
             shutil.rmtree(self._territory, ignore_errors=True)
@@ -165,19 +165,7 @@ class EmbeddedStack:
         Raises:
             ClientError: The files of the folder cannot be trusted.
         """
-        try:
-            found = folder.read_stack(self._state)
-        except FileNotFoundError:
-            return None
-        if found.get("kind") != _NAME:
-            return None
-        try:
-            return EmbeddedInfo.model_validate(found)
-        except ValidationError as error:
-            raise NextfireClientError(
-                f"{self._info_file} does not describe a local stack.",
-                "Stop `nextfire up` and start it again: it writes the file.",
-            ) from error
+        return self._file.read(EmbeddedInfo, kind=_NAME)
 
     def status(self) -> EmbeddedInfo | None:
         """The running stack; None if it does not run."""
@@ -190,7 +178,7 @@ class EmbeddedStack:
 
     def casualties(self) -> list[str]:
         """Processes that ended although the stack was not stopped, with the end of their logs."""
-        if not self._info_file.exists():
+        if not self._file.exists:
             return []
         return [self._obituary(record) for record in self._processes.recorded() if not record.alive]
 
@@ -230,7 +218,7 @@ class EmbeddedStack:
             parts_file=self._parts_file,
             processes=self._processes.recorded(),
         )
-        folder.write_private(self._info_file, info.model_dump_json(indent=2))
+        self._file.write(info)
         report(f"ready in {time.monotonic() - began:.1f} s")
         return info
 

@@ -1,4 +1,4 @@
-"""Waits for a program of the local stack until it answers requests."""
+"""Waits for a program or the API of the local stack until it answers requests."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 import httpx2
 
 from nextfire_cli.local.state import LocalStackError, tail
+
+_HEALTHY_WITHIN = 60
 
 
 def await_answer(
@@ -28,3 +30,23 @@ def await_answer(
                 return
         time.sleep(0.05)
     raise LocalStackError(f"{what} did not start; see {log}:\n{tail(log)}")
+
+
+def await_health(endpoint: str, *, log: Path) -> None:
+    """Request the health of the API at *endpoint* until it is up.
+
+    Raises:
+        LocalStackError: It is not within a minute. *log*: where the error says to look.
+    """
+    deadline = time.monotonic() + _HEALTHY_WITHIN
+    while True:
+        try:
+            response = httpx2.get(f"{endpoint}/v1/health", timeout=30)
+            if response.is_success:
+                return
+            answer = f"{response.status_code}: {response.text}"
+        except httpx2.TimeoutException:  # the function starts, on a busy machine
+            answer = "nothing"
+        if time.monotonic() > deadline:
+            raise LocalStackError(f"The API answers a health check with {answer}\nSee {log}.")
+        time.sleep(0.2)

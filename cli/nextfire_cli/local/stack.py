@@ -14,18 +14,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any
 
-import httpx2
-from pydantic import ValidationError
-
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
-from nextfire.client import ClientError as NextfireClientError
-from nextfire.client import folder
 from nextfire_cli.local import emulator
 from nextfire_cli.local.api_key import provide_key
 from nextfire_cli.local.deployment import Deployment, cdk_options
 from nextfire_cli.local.emulated_workers import EmulatedWorkers
 from nextfire_cli.local.emulator import ACCOUNT, REGION, ROOT_KEY, Emulator
 from nextfire_cli.local.emulator_notes import PURPOSE, left_behind
+from nextfire_cli.local.health import await_health
 from nextfire_cli.local.processes import (
     Processes,
     ProcessRecord,
@@ -34,6 +30,7 @@ from nextfire_cli.local.processes import (
     started,
 )
 from nextfire_cli.local.revival import Revival
+from nextfire_cli.local.stack_file import StackFile
 from nextfire_cli.local.stack_info import Deaths, StackInfo, parts
 from nextfire_cli.local.stand_in import NAME as STAND_IN
 from nextfire_cli.local.stand_in import StandIn
@@ -73,7 +70,7 @@ class LocalStack:
         self._emulator = Emulator(self._state)
         self._deployment = Deployment(self._root, self._emulator, state=self._state, cache=cache)
         self._workers = EmulatedWorkers(self._root, self._state)
-        self._info_file = self._state / folder.FILE
+        self._file = StackFile(self._state)
         self._processes = Processes(self._state / "processes.json", territory=self._territory)
         self._lock: IO[bytes] | None = None
         self._revival = Revival()
@@ -134,7 +131,7 @@ class LocalStack:
             if any(record.name == emulator.NAME and not record.alive for record in records):
                 self._died_file.touch()  # the next start says what was lost
             # Processes that end from here on are not `casualties`.
-            self._info_file.unlink(missing_ok=True)
+            self._file.remove()
             # Workers first: they need the queue to hand their runs back.
             self._processes.end(others, grace=_WORKER_GRACE)
             self._processes.end(emulators, grace=_EMULATOR_GRACE)
@@ -170,21 +167,13 @@ class LocalStack:
         Raises:
             ClientError: The files of the folder cannot be trusted.
         """
-        try:
-            return StackInfo.model_validate(folder.read_stack(self._state))
-        except FileNotFoundError:
-            return None
-        except ValidationError as error:
-            raise NextfireClientError(
-                f"{self._info_file} does not describe a local stack.",
-                "Stop `nextfire up` and start it again: it writes the file.",
-            ) from error
+        return self._file.read(StackInfo)
 
     def casualties(self) -> list[str]:
         """Processes that ended although the stack was not stopped: each with its name, the path of
         its log, and the last lines of the log.
         """
-        if not self._info_file.exists():
+        if not self._file.exists:
             return []
         return [self._obituary(record) for record in self._processes.recorded() if not record.alive]
 
@@ -212,7 +201,7 @@ class LocalStack:
             self._start_worker(each.pool, each.number, self._deployment.outputs())
         records = self._processes.recorded()
         alive = info.model_copy(update={"processes": records, "deaths": deaths})
-        self._publish(alive.model_dump_json(indent=2))
+        self._file.write(alive)
         return True
 
     def client(self, service: str) -> Any:  # noqa: ANN401 - boto3 types clients by literal name only
@@ -255,16 +244,12 @@ class LocalStack:
                 for number in range(workers):
                     self._start_worker(pool, number, outputs)
         endpoint = f"{self._emulator.address}/_aws/execute-api/{outputs['ApiId']}/$default"
-        self._await_health(endpoint)
+        await_health(endpoint, log=self._logs / f"{emulator.NAME}.log")
         info = self._describe(endpoint, outputs)
         self._check_alive(info.processes)
-        self._publish(info.model_dump_json(indent=2))
+        self._file.write(info)
         report(f"ready in {time.monotonic() - began:.1f} s")
         return info
-
-    def _publish(self, info: str) -> None:
-        """Write the file that describes the stack. Clients trust it: only its user can read it."""
-        folder.write_private(self._info_file, info)
 
     def _start_emulator(self, report: Report) -> None:
         """Start the emulator and, if wanted, the stand-in before it."""
@@ -309,23 +294,6 @@ class LocalStack:
             tmp=self._territory,
             log=self._logs / f"{name}.log",
         )
-
-    def _await_health(self, endpoint: str) -> None:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                response = httpx2.get(f"{endpoint}/v1/health", timeout=30)
-                if response.is_success:
-                    return
-                answer = f"{response.status_code}: {response.text}"
-            except httpx2.TimeoutException:  # the function starts, on a busy machine
-                answer = "nothing"
-            if time.monotonic() > deadline:
-                raise LocalStackError(
-                    f"The API answers a health check with {answer}\n"
-                    f"See {self._logs / emulator.NAME}.log."
-                )
-            time.sleep(0.2)
 
     def _check_alive(self, processes: list[ProcessRecord]) -> None:
         for record in processes:

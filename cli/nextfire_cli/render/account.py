@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from nextfire.domain.quotas import Quota
 from nextfire_cli.documents import Document
 from nextfire_cli.render.tables import fields, table
-from nextfire_cli.render.text import minute, prefixed, state
+from nextfire_cli.render.text import between, minute, prefixed, state
 
 
 def keys(items: Sequence[Document]) -> RenderableType:
@@ -82,6 +82,7 @@ def health(document: Document) -> RenderableType:
             for name, pool in document.get("pools", {}).items()
         ),
         *((name, _part(part)) for name, part in document.get("parts", {}).items()),
+        *((f"Watcher {each['group']}", _watcher(each)) for each in document.get("watchers", [])),
     )
 
 
@@ -108,6 +109,22 @@ def _activity(found: Document) -> list[tuple[str, object]]:
 
 def _if(count: int, text: str) -> str:
     return f"  ({text})" if count and text else ""
+
+
+_WATCHERS = {
+    "WATCHING": "renews its lease",
+    "ASLEEP": "sleeps: nothing is due soon",
+    "LOST": "does not renew its lease",
+}
+
+
+def _watcher(group: Document) -> str:
+    """A group of watchers of a deployed stack."""
+    state = _WATCHERS.get(group["state"]) or str(group["state"])
+    if (takeover := group.get("takeover")) is None:
+        return state
+    after = between(takeover, "lostAt", "takenAt")
+    return f"{state}; one was lost at {takeover['lostAt']}, and another took over after {after}"
 
 
 def _part(part: Document) -> str:

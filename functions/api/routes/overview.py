@@ -18,6 +18,7 @@ from nextfire.domain.errors import NotFoundError
 from nextfire.domain.instants import floor_minute
 from nextfire.domain.keys import Scope
 from nextfire.responses.executions import OverviewResponse
+from nextfire.usecases.read_watchers import read_watchers
 
 _MOST_MINUTES = 60
 Minutes = Annotated[
@@ -37,7 +38,8 @@ routes = area()
         scope=Scope.READ,
         problems=(HTTPStatus.NOT_FOUND,),
         by_label="the numbers are of all jobs. List executions instead.",
-        more="The numbers lag seconds behind the executions; `overview` says by how much.",
+        more="The numbers lag seconds behind the executions; `overview` says by how much."
+        " `watchers` says whether a watcher of each group renews its lease.",
     ),
 )
 def get_overview(minutes: Minutes = 15) -> Response[str]:
@@ -45,4 +47,7 @@ def get_overview(minutes: Minutes = 15) -> Response[str]:
     if overview is None:
         raise NotFoundError("overview", tenant(), "This stack has none. List executions instead.")
     first = floor_minute(now()) - timedelta(minutes=minutes - 1)
-    return respond(OverviewResponse.of(*overview.counts(tenant(), first)))
+    counts, freshness = overview.counts(tenant(), first)
+    known = services()
+    watchers = read_watchers(known.control, known.watcher_groups, now())
+    return respond(OverviewResponse.of(counts, freshness, watchers))

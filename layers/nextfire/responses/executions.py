@@ -14,6 +14,7 @@ from nextfire.domain.ids import RunKey
 from nextfire.domain.redrive_plan import RedriveAction
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.responses.base import UNREADABLE, ApiResponse, Json, field, one_line
+from nextfire.responses.watchers import WatcherResponse
 
 
 class Covered(ApiResponse):
@@ -246,23 +247,27 @@ class MinuteResponse(ApiResponse):
 
 
 class OverviewResponse(ApiResponse):
-    """Numbers of executions of all jobs."""
+    """Numbers of executions of all jobs, and the state of the watchers."""
 
-    # of(counts, freshness)
-    running: int = field(lambda counts, _: counts.open[RunState.RUNNING])
+    # of(counts, freshness, groups of watchers)
+    running: int = field(lambda counts, *_: counts.open[RunState.RUNNING])
     pending: int = field(
-        lambda counts, _: counts.open[RunState.PENDING],
+        lambda counts, *_: counts.open[RunState.PENDING],
         description="Executions with a record that wait: retries, redrives and runs on request.",
     )
     from_: datetime = field(
-        lambda counts, _: counts.first,
+        lambda counts, *_: counts.first,
         description="The first minute in `minutes`; later than requested if there were too many.",
     )
     minutes: list[MinuteResponse] = field(
-        lambda counts, _: [MinuteResponse.of(*each) for each in counts.minutes.items()],
+        lambda counts, *_: [MinuteResponse.of(*each) for each in counts.minutes.items()],
         description="Minutes in which executions ended, oldest first.",
     )
-    overview: FreshnessResponse = field(lambda _, freshness: FreshnessResponse.of(freshness))
+    overview: FreshnessResponse = field(lambda _, freshness, *__: FreshnessResponse.of(freshness))
+    watchers: list[WatcherResponse] = field(
+        lambda *sources: [WatcherResponse.of(each) for each in sources[2]],
+        description="All groups of watchers.",
+    )
 
 
 class LogLineResponse(ApiResponse):

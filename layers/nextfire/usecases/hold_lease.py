@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import to_ms
-from nextfire.domain.ports.control import ControlStore, Lease
+from nextfire.domain.ports.control import ControlStore, Lease, Takeover
 
 LIFE = timedelta(seconds=3)
 PRESUMED_DEAD_AFTER = LIFE + timedelta(seconds=5)
@@ -69,15 +69,16 @@ class HoldLease:
     def release(self, *, idle: bool = False) -> None:
         """Release the lease, so that a standby takes over immediately. *idle*: see `Lease`."""
         if self._mine is not None:
-            beat = self._mine.beat + 1
-            to = Lease(self._holder, self._mine.epoch, beat, released=True, idle=idle)
+            to = replace(self._next(self._mine), released=True, idle=idle)
             self._control.replace_lease(self._group, self._mine, to)
         self._mine = self._renewed_at = None
 
     def _renew(self, now: datetime) -> None:
         assert self._mine is not None  # noqa: S101 — for the type checker
-        to = Lease(self._holder, self._mine.epoch, self._mine.beat + 1)
-        self._replace(self._mine, to, now)
+        self._replace(self._mine, self._next(self._mine), now)
+
+    def _next(self, mine: Lease) -> Lease:
+        return Lease(self._holder, mine.epoch, mine.beat + 1, takeover=mine.takeover)
 
     def _watch(self, now: datetime) -> None:
         there = self._control.lease(self._group, consistent=self._consistent)
@@ -90,7 +91,16 @@ class HoldLease:
             # Time-based, so that a later holder of a cursor has a later epoch in any group.
             epoch = max(there.epoch + 1 if there else 1, to_ms(now))
             idle = there is not None and there.released and there.idle
-            self._replace(there, Lease(self._holder, epoch, 0, idle=idle), now)
+            takeover = self._takeover(there, now) if there else None
+            self._replace(there, Lease(self._holder, epoch, 0, idle=idle, takeover=takeover), now)
+
+    def _takeover(self, was: Lease, now: datetime) -> Takeover | None:
+        """The latest takeover of the group, if this watcher takes *was* at *now*. To take its own
+        lease again, which it could not renew for a while, is not one.
+        """
+        if was.released or was.holder == self._holder or was.renewed_at is None:
+            return was.takeover
+        return Takeover(was.renewed_at, now)
 
     def _replace(self, was: Lease | None, to: Lease, now: datetime) -> None:
         # A first try may have written the lease unnoticed: it counts from that try.

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.control import Lease
 from nextfire.domain.ports.worker import Notices
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.due_soon import DueSoon
@@ -26,8 +27,8 @@ _PUBLISH_EVERY = timedelta(seconds=5)
 class WatcherNotices(Notices, Protocol):
     """Reports the steps of a watcher."""
 
-    def took_lease(self, group: int, epoch: int) -> None:
-        """Log that this watcher now holds the lease of *group*."""
+    def took_lease(self, group: int, lease: Lease) -> None:
+        """Log that this watcher now holds *lease*, of *group*, and the latest takeover."""
 
     def tick(self, report: TickReport) -> None:
         """Count what a step did."""

@@ -15,7 +15,9 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.errors import UnavailableError
+from nextfire.domain.instants import isoformat
 from nextfire.domain.metrics import ANY_SERVICE, NAMESPACE, Metric
+from nextfire.domain.ports.control import Lease
 from nextfire.domain.run import Run, RunState
 
 if TYPE_CHECKING:  # each function imports only the use cases that it needs
@@ -93,10 +95,11 @@ class Telemetry:
             self.count(Metric.WAKE_UPS_LOST)
         self.warn("a watcher was not woken: what is due waits for the next tick", why)
 
-    def took_lease(self, group: int, epoch: int) -> None:
+    def took_lease(self, group: int, lease: Lease) -> None:
         self._flush_ticks()  # a process can serve several groups, one after the other
         self._group = group
-        self.logger.info("holds the lease", group=group, epoch=epoch)
+        lost = lease.takeover and isoformat(lease.takeover.lost_at)
+        self.logger.info("holds the lease", group=group, epoch=lease.epoch, last_lost_at=lost)
 
     def tick(self, report: TickReport) -> None:
         """Log and count what a watcher's step did."""

@@ -88,7 +88,7 @@ def build_watch(ports: WatcherPorts, config: WatcherConfig, notices: WatcherNoti
     """The steps of a watcher, without the loop around them."""
 
     def dispatcher(lease: Lease) -> Dispatch:
-        notices.took_lease(config.group, lease.epoch)
+        notices.took_lease(config.group, lease)
         return build_dispatcher(
             ports,
             config.shards,

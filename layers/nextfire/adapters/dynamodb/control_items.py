@@ -13,7 +13,7 @@ from nextfire.adapters.dynamodb.items import Item, from_item
 from nextfire.domain.audit_pass import Audit
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import floor_minute, isoformat, to_ms
-from nextfire.domain.ports.control import Lease
+from nextfire.domain.ports.control import Lease, Takeover
 
 MIN_INSTANT, _END = datetime(1970, 1, 2, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 LAST_EPOCH = to_ms(_END)
@@ -77,6 +77,8 @@ LEASE: tuple[Field[Lease], ...] = (
     Field("released", _BOOLEAN, unless=False),
     Field("idle", _BOOLEAN, unless=False),
     Field("renewed_at", INSTANT),
+    Field("lost_at", INSTANT, get=lambda lease: lease.takeover and lease.takeover.lost_at),
+    Field("taken_at", INSTANT, get=lambda lease: lease.takeover and lease.takeover.taken_at),
 )
 CURSOR: tuple[Field[Cursor], ...] = (
     Field("minute", INSTANT, required=True),
@@ -137,7 +139,10 @@ class BrokenAudit(Audit):
 
 def decode_lease(item: Mapping[str, Any]) -> Lease:
     try:
-        return Lease(**_lease_of(from_item(item)))
+        fields = _lease_of(from_item(item))
+        lost_at, taken_at = fields.pop("lost_at", None), fields.pop("taken_at", None)
+        takeover = Takeover(lost_at, taken_at) if lost_at and taken_at else None
+        return Lease(takeover=takeover, **fields)
     except _INVALID:
         return BrokenLease("", _epoch(item), 0, raw=dict(item))
 

@@ -11,6 +11,18 @@ from nextfire.domain.audit_pass import Audit
 
 
 @dataclass(frozen=True, slots=True)
+class Takeover:
+    """A holder did not renew its lease and did not release it, because it died or hung, and another
+    watcher took the lease.
+
+    `lost_at`: its last renewal, by its clock. `taken_at`: by the clock of the other watcher.
+    """
+
+    lost_at: datetime
+    taken_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     """The lease of a watcher group: only its holder may dispatch.
 
@@ -18,8 +30,8 @@ class Lease:
     has not changed for the lease's duration, so the clocks of holder and standby need not agree.
     `released`: it has no holder. `idle`: its last holder released it because nothing was due soon,
     and no entry was parked; the next holder's first lease keeps it. `renewed_at`: the time of the
-    renewal by the holder's clock; None if it was not stored. Leases that differ only in it are
-    equal.
+    renewal by the holder's clock; None if it was not stored. `takeover`: the latest one of the
+    group; None if it is unknown. Leases that differ only in these two are equal.
     """
 
     holder: str
@@ -28,6 +40,7 @@ class Lease:
     released: bool = False
     idle: bool = False
     renewed_at: datetime | None = field(default=None, compare=False)
+    takeover: Takeover | None = field(default=None, compare=False)
 
 
 class ControlStore(Protocol):

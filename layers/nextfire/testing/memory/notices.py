@@ -5,6 +5,7 @@ from __future__ import annotations
 from nextfire.domain.errors import (
     UnavailableError,
 )
+from nextfire.domain.ports.control import Lease
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.handled import Handled
 
@@ -31,7 +32,7 @@ class MemoryNotices:
     def handled(self, handled: Handled) -> None:
         self.outcomes.append(handled)
 
-    def took_lease(self, group: int, epoch: int) -> None:
+    def took_lease(self, group: int, lease: Lease) -> None:
         pass
 
     def tick(self, report: TickReport) -> None:

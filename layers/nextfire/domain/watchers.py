@@ -1,0 +1,31 @@
+"""What is known about a group of watchers at one moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from nextfire.domain.ports.control import Takeover
+
+
+class WatcherState(StrEnum):
+    """WATCHING: a watcher renews the lease of the group. ASLEEP: the lease is released, because
+    nothing is due soon. LOST: the holder died or hangs, and no watcher has taken the lease.
+    """
+
+    WATCHING = "WATCHING"
+    ASLEEP = "ASLEEP"
+    LOST = "LOST"
+
+
+@dataclass(frozen=True, slots=True)
+class WatcherGroup:
+    """`renewed_at`: the holder's last renewal of the lease; None if ASLEEP, or unknown.
+    `takeover`: the latest one, if it is recent.
+    """
+
+    group: int
+    state: WatcherState
+    renewed_at: datetime | None
+    takeover: Takeover | None

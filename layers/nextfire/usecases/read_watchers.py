@@ -1,0 +1,38 @@
+"""Whether watchers hold the leases of their groups, and which of them were lost lately."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from nextfire.domain.activity import RECENT
+from nextfire.domain.ports.control import ControlStore, Lease
+from nextfire.domain.watchers import WatcherGroup, WatcherState
+from nextfire.usecases.hold_lease import LIFE
+
+LOST_AFTER = LIFE + timedelta(seconds=1)
+"""Age of the last renewal from which a holder is reported as lost. It only informs: nothing is
+decided by it, because clocks may differ by more.
+"""
+
+
+def read_watchers(control: ControlStore, groups: int, now: datetime) -> Iterator[WatcherGroup]:
+    """Each of the *groups* at *now*, by one consistent read each.
+
+    Raises:
+        UnavailableError: The store did not answer.
+    """
+    for group in range(groups):
+        yield _group(group, control.lease(group, consistent=True), now)
+
+
+def _group(group: int, lease: Lease | None, now: datetime) -> WatcherGroup:
+    if lease is None:  # there never was a watcher
+        return WatcherGroup(group, WatcherState.ASLEEP, None, None)
+    takeover = lease.takeover
+    if takeover is not None and now - takeover.taken_at > RECENT:
+        takeover = None
+    state = WatcherState.ASLEEP if lease.released else WatcherState.WATCHING
+    if lease.renewed_at is not None and now - lease.renewed_at > LOST_AFTER:
+        state = WatcherState.LOST
+    return WatcherGroup(group, state, lease.renewed_at, takeover)
