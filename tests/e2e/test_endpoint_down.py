@@ -81,7 +81,7 @@ def ended(api: httpx2.Client, jobs: list[str]) -> list[dict[str, Any]]:
 def test_a_destination_that_is_down_uses_up_no_attempts(
     stack: Stack, server: CallbackServer
 ) -> None:
-    due_at = datetime.now(UTC) + timedelta(seconds=max(20, RUNS / 100))
+    due_at = datetime.now(UTC) + timedelta(seconds=max(20, RUNS / 40))
     back_at = due_at + DOWN_FOR
     server.responses["/down"] = lambda one: Reply(503 if one.at < back_at else 200)
     with stack.api_with(stack.key_of(CALLER)) as api:
