@@ -57,8 +57,9 @@ def test_another_process_ends_what_was_recorded(processes: Processes, territory:
     assert record.alive
     later = Processes(territory.parent / "processes.json", territory=territory)
 
-    later.end(later.recorded(), grace=timedelta(seconds=10))
+    killed = later.end(later.recorded(), grace=timedelta(seconds=10))
 
+    assert killed == []
     assert not record.alive
     assert later.recorded() == []
     processes.end([record], grace=timedelta(0))  # waits for its child
@@ -69,8 +70,9 @@ def test_deaf_process_is_killed_after_the_grace(processes: Processes, territory:
     wait_until(lambda: "deaf" in log.read_text())
     [record] = processes.recorded()
 
-    processes.end([record], grace=timedelta(milliseconds=100))
+    killed = processes.end([record], grace=timedelta(milliseconds=100))
 
+    assert killed == [record]
     assert not record.alive
 
 

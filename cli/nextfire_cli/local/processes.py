@@ -171,9 +171,12 @@ class Processes:
         child = self._children.get(record.pid)
         return None if child is None else child.poll()
 
-    def end(self, records: Iterable[ProcessRecord], *, grace: timedelta) -> None:
+    def end(self, records: Iterable[ProcessRecord], *, grace: timedelta) -> list[ProcessRecord]:
         """SIGTERM to each leader, and after *grace* SIGKILL to the rest of its group. No signal
         to processes that are not ours or have ended: `end_strays` finds what they left.
+
+        Returns:
+            Those that did not end within *grace*.
         """
         with interrupts_deferred():
             ending = list(records)
@@ -184,6 +187,7 @@ class Processes:
             deadline = time.monotonic() + grace.total_seconds()
             while any(record.alive for record in ours) and time.monotonic() < deadline:
                 time.sleep(0.02)
+            late = [record for record in ours if record.alive]
             for record in ours:
                 # A live leader of another start time means that the id, and so the group, is new.
                 if started(record.pid) in {None, record.started}:
@@ -191,6 +195,7 @@ class Processes:
                 if child := self._children.pop(record.pid, None):
                     child.wait()
             self._write([record for record in self.recorded() if record not in ending])
+        return late
 
     def end_strays(self) -> None:
         """SIGKILL processes that ours started in their own sessions and left behind.

@@ -43,7 +43,8 @@ from nextfire_cli.local.state import (
 )
 
 _WORKER_GRACE = timedelta(seconds=10)
-_EMULATOR_GRACE = timedelta(seconds=20)
+_EMULATOR_GRACE = timedelta(minutes=2)
+"""It saves its data when it ends."""
 
 
 class LocalStack:
@@ -134,7 +135,9 @@ class LocalStack:
             self._file.remove()
             # Workers first: they need the queue to hand their runs back.
             self._processes.end(others, grace=_WORKER_GRACE)
-            self._processes.end(emulators, grace=_EMULATOR_GRACE)
+            killed = self._processes.end(emulators, grace=_EMULATOR_GRACE)
+            if any(record.name == emulator.NAME for record in killed):
+                self._died_file.touch()
             self._processes.end_strays()
             shutil.rmtree(self._territory, ignore_errors=True)
             self._emulator.close()
