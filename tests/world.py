@@ -273,6 +273,13 @@ class World:
         return run
 
 
+def started(now: str) -> World:
+    """A world at *now*, whose watcher has ticked once and so has its cursors."""
+    world = World(now)
+    world.tick()
+    return world
+
+
 @dataclass(frozen=True, slots=True)
 class Worker:
     """An executor called *name* on the queue of *pool*."""

@@ -54,6 +54,8 @@ from tests.builders import (
 from tests.fakes import InlineExecutor, Killed
 from tests.world import POOLS, World
 
+BEGINNING = "11:59"
+
 DAY = timedelta(days=1)
 MINUTE = timedelta(minutes=1)
 
@@ -140,13 +142,6 @@ def delete_due_entries(world: World, kind: type[DueEntry] = FireEntry) -> int:
 
 def run_counts(world: World) -> Counter[str]:
     return Counter(call.environment["NEXTFIRE_EXECUTION_ID"] for call in world.runner.calls)
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:59")
-    world.tick()
-    return world
 
 
 def fire_times(world: World) -> list[str]:

@@ -23,14 +23,9 @@ from tests.builders import RUN_LATEST, SKIP, at
 from tests.fakes import Killed
 from tests.world import World
 
+BEGINNING = "11:59:30"
+
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:59:30")
-    world.tick()
-    return world
 
 
 def begin(

@@ -21,12 +21,6 @@ from tests.dispatched import FAILS, VANISHES, dispatched, outcomes
 from tests.fakes import Killed
 from tests.world import World
 
-
-@pytest.fixture
-def world() -> World:
-    return World("11:59")
-
-
 # Cancelling
 
 

@@ -16,11 +16,6 @@ from tests.fakes import Killed
 from tests.world import World
 
 
-@pytest.fixture
-def world() -> World:
-    return World("11:59")
-
-
 def denied(*_: object) -> None:
     raise PermissionError("AccessDenied")
 

@@ -29,11 +29,6 @@ def joined_notes(report: TickReport) -> str:
     return "; ".join(report.notes)
 
 
-@pytest.fixture
-def world() -> World:
-    return World("11:59")
-
-
 # The life of an occurrence
 
 

@@ -17,14 +17,9 @@ from tests.accounting import assert_all_accounted_for, ran, settle
 from tests.builders import RUN_ALL, RUN_LATEST, SKIP, at
 from tests.world import World
 
+BEGINNING = "11:58:30"
+
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:58:30")
-    world.tick()
-    return world
 
 
 def drain(world: World, job: Job, reason: str | None = None) -> Job:

@@ -17,12 +17,6 @@ from tests.builders import LEASE, at
 from tests.dispatched import FAILS, NOON_ONLY, dispatched, outcomes, redeliver
 from tests.world import World
 
-
-@pytest.fixture
-def world() -> World:
-    return World("11:59")
-
-
 # Success
 
 

@@ -25,6 +25,8 @@ from tests.builders import NOON, RUN_ALL, a_fire, a_job, at, job_key
 from tests.fakes import InlineExecutor
 from tests.world import World
 
+BEGINNING = "11:59:30"
+
 T = TypeVar("T")
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
 
@@ -168,13 +170,6 @@ def test_pushes_and_pops_in_any_order_lose_nothing(
 
 
 # Tenants and priorities in the watcher
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:59:30")
-    world.tick()
-    return world
 
 
 def sharing(world: World, *, weights: dict[str, int] | None = None, **backlogs: int) -> None:

@@ -26,12 +26,6 @@ from tests.accounting import assert_all_accounted_for, ran, settle
 from tests.builders import a_fire, at, job_key
 from tests.world import World
 
-
-@pytest.fixture
-def world() -> World:
-    return World("11:59")
-
-
 # Registering
 
 

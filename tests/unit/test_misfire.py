@@ -23,6 +23,8 @@ from tests.builders import RUN_ALL, RUN_LATEST, SKIP, a_definition, a_job, at, r
 from tests.fakes import InlineExecutor, Killed, LateExecutor
 from tests.world import World
 
+BEGINNING = "11:59:30"
+
 POLICY_NAMES = ["RUN_ALL", "RUN_LATEST", "SKIP"]
 POLICIES = pytest.mark.parametrize("misfire", [RUN_ALL, RUN_LATEST, SKIP], ids=POLICY_NAMES)
 HOURLY: dict[str, Any] = {}
@@ -35,13 +37,6 @@ SOME_DATES: dict[str, Any] = {
     "type": "DATES",
     "schedule": [f"2026-05-24T{hour}:30:00Z" for hour in range(12, 23)],
 }
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:59:30")
-    world.tick()  # creates the cursors
-    return world
 
 
 def outage(world: World, *, until: str = "18:00:30") -> None:

@@ -19,15 +19,10 @@ from tests.builders import LEASE, RUN_ALL, RUN_LATEST, SKIP, a_message, at
 from tests.fakes import InlineExecutor, Killed
 from tests.world import World
 
+BEGINNING = "11:59:30"
+
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
 EXCLUSIVE = ["QUEUE", "SKIP", "REPLACE"]
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:59:30")
-    world.tick()
-    return world
 
 
 def end_of(world: World, job: Job, time: str) -> tuple[str, str]:

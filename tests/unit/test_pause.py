@@ -17,14 +17,9 @@ from tests.accounting import assert_all_accounted_for, covered, ran, settle
 from tests.builders import NOON, RUN_ALL, SKIP, a_fire, a_job, at, job_key
 from tests.world import World
 
+BEGINNING = "11:59:30"
+
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:59:30")
-    world.tick()
-    return world
 
 
 # Versions of a job

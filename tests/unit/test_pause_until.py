@@ -19,14 +19,9 @@ from tests.fakes import Killed
 from tests.unit.test_audit import audit, delete_due_entries
 from tests.world import World
 
+BEGINNING = "11:58:30"
+
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:58:30")
-    world.tick()
-    return world
 
 
 def pause(world: World, job: Job, until: str = "12:01:30", reason: str | None = None) -> Job:

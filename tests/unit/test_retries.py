@@ -16,12 +16,6 @@ from tests.builders import LEASE, at
 from tests.dispatched import FAILS, NOON_ONLY, TOO_LARGE, dispatched, outcomes
 from tests.world import World
 
-
-@pytest.fixture
-def world() -> World:
-    return World("11:59")
-
-
 # Failure
 
 

@@ -21,16 +21,11 @@ from tests.fakes import Killed
 from tests.unit.test_audit import audit, delete_due_entries, purge
 from tests.world import World
 
+BEGINNING = "11:58:30"
+
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
 ONCE: dict[str, Any] = {"type": "ONCE", "schedule": "2026-05-24T12:00:00Z"}
 MANUAL: dict[str, Any] = {"type": "MANUAL", "schedule": None}
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:58:30")
-    world.tick()
-    return world
 
 
 def run_now(world: World, job: Job, request: str = "r", **more: Any) -> Run:

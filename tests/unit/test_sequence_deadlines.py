@@ -17,15 +17,10 @@ from tests.builders import at
 from tests.unit.test_sequences import ONE_ATTEMPT, after, states
 from tests.world import World
 
+BEGINNING = "11:58:30"
+
 DEAD, SKIPPED, SUCCEEDED = RunState.DEAD, RunState.SKIPPED, RunState.SUCCEEDED
 HOUR: dict[str, Any] = {"deadlineSec": 3_600}
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:58:30")
-    world.tick()
-    return world
 
 
 def timed_chain(world: World, **fields: Any) -> list[Job]:

@@ -20,14 +20,9 @@ from tests.builders import at
 from tests.fakes import Killed
 from tests.world import World
 
+BEGINNING = "11:58:30"
+
 ONE_ATTEMPT: dict[str, Any] = {"retryPolicy": {"maxAttempts": 1}}
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:58:30")
-    world.tick()
-    return world
 
 
 def after(*parents: str, **fields: Any) -> dict[str, Any]:

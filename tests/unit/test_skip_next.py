@@ -16,14 +16,9 @@ from tests.builders import RUN_ALL, RUN_LATEST, at, job_key
 from tests.unit.test_audit import audit, delete_due_entries
 from tests.world import World
 
+BEGINNING = "11:58:30"
+
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:58:30")
-    world.tick()
-    return world
 
 
 def skip(world: World, job: Job, reason: str | None = None, **more: Any) -> Job:

@@ -20,14 +20,9 @@ from tests.unit.test_run_now import run_now
 from tests.unit.test_sequences import ONE_ATTEMPT
 from tests.world import World
 
+BEGINNING = "11:58:30"
+
 HOURLY = "0 * * * *"
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:58:30")
-    world.tick()
-    return world
 
 
 def cron(schedule: str, **edge: Any) -> dict[str, Any]:
