@@ -41,7 +41,7 @@ _CACHES = Path(".pytest_cache", "plan").absolute()
 _PATIENT = ["--timeout", "1800"]
 """A test with many cases may take longer than a hanging short one is allowed."""
 _BYTECODE = Path(".nextfire", "bytecode").absolute()
-_SEEDED = ("audit", "schedule_cronsim", "schedule_oracle", "stretch", "zones")
+_SEEDED = ("audit_comparison", "schedule_cronsim", "schedule_oracle", "stretch", "zones")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,16 +30,8 @@ from tests.integration.deployment import (
 
 CRON = {"type": "CRON", "schedule": "0 3 * * *", "target": {"handler": "hello"}}
 KEY = {"Idempotency-Key": "k"}
+NOW = parse_instant("2026-05-24T10:00:00Z")
 OTHER = {"Idempotency-Key": "l"}
-
-
-@pytest.fixture
-def clock(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock(parse_instant("2026-05-24T10:00:00Z"))
-    monkeypatch.setattr(api, "clock", clock)
-    api.own_services.cache_clear()
-    system.configure(monkeypatch)
-    return clock
 
 
 @pytest.fixture

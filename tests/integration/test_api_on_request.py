@@ -15,8 +15,8 @@ from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey, parse_execution_id
 from nextfire.domain.instants import cut, floor_minute, isoformat
 from nextfire.domain.run import RunState, Trigger
+from tests.integration.api_answers import assert_problem
 from tests.integration.deployment import OTHER_TENANT, SHARDS, TENANT, Answer, Deployment
-from tests.integration.test_api import assert_problem
 
 
 def ask(system: Deployment, job_id: str, what: str, body: Any = None, **more: Any) -> Answer:

@@ -12,8 +12,8 @@ from functions.api import services as api
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.domain.instants import parse_instant
 from tests.fakes import Clock
+from tests.integration.api_answers import CRON, assert_problem
 from tests.integration.deployment import OTHER_TENANT, TENANT, Deployment, Proxy
-from tests.integration.test_api import CRON, assert_problem
 
 QUOTAS = {"jobs": 2, "payloadBytes": 20, "shortestIntervalSec": 3600}
 

@@ -21,20 +21,18 @@ from nextfire.domain.run import Run, RunState
 from nextfire.usecases import manage_runs
 from tests.crons import LONG
 from tests.fakes import Clock
+from tests.integration.api_answers import assert_problem, json_values
 from tests.integration.api_runs import (
     LEASE,
     UNKNOWN,
     act,
     dead,
     due,
-    due_each_minute,
     ended,
     get,
     started,
-    stopped_clock,
 )
 from tests.integration.deployment import OTHER_TENANT, SHARDS, Deployment, message_for
-from tests.integration.test_api import assert_problem, json_values
 
 ROUTES = [
     ("GET", "/v1/executions/{}"),
@@ -43,16 +41,6 @@ ROUTES = [
     ("POST", "/v1/executions/{}/redrive"),
     ("POST", "/v1/executions/{}/replay"),
 ]
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch, system: Deployment) -> Clock:  # noqa: ARG001
-    return stopped_clock(monkeypatch)
-
-
-@pytest.fixture
-def job(system: Deployment, clock: Clock) -> Job:
-    return due_each_minute(system, clock)
 
 
 texts = st.text(max_size=30) | st.from_regex(r"-?[0-9]{1,40}(-[0-9]{1,9}){0,2}", fullmatch=True)

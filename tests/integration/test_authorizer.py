@@ -26,7 +26,7 @@ from tests.integration.deployment import Context
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from tests.integration.conftest import Tables
+    from tests.integration.tables import Tables
 
 DAY = timedelta(days=1)
 REFUSED = {"isAuthorized": False}

@@ -8,7 +8,7 @@ import pytest
 
 from nextfire.adapters.aws import clients
 from tests.integration import pace
-from tests.integration.conftest import Tables
+from tests.integration.tables import Tables
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

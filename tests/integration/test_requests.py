@@ -30,7 +30,7 @@ from nextfire.domain.retention import RETENTION
 from nextfire.domain.run import Run, RunState
 from tests.builders import NOON, a_fire, a_job, a_key, a_message, a_retry, at, job_key, run_key
 from tests.fakes import InlineExecutor
-from tests.integration.conftest import Tables
+from tests.integration.tables import Tables
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
-    from tests.integration.conftest import Tables
+    from tests.integration.tables import Tables
 
 MANY = 20
 """Jobs whose items one read asks for: more than the capacity that is left."""

@@ -13,7 +13,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.run import RunState
 from tests.builders import at
 from tests.fakes import Killed
-from tests.unit.test_audit import audit, purge
+from tests.unit.auditing import audit, purge
 from tests.unit.test_sequences import ONE_ATTEMPT, after
 from tests.world import World
 

@@ -16,7 +16,7 @@ from nextfire.domain.schedule import MAX_DELAY
 from tests.accounting import assert_all_accounted_for, covered, ran, settle
 from tests.builders import RUN_ALL, RUN_LATEST, at
 from tests.fakes import Killed
-from tests.unit.test_audit import audit, delete_due_entries
+from tests.unit.auditing import audit, delete_due_entries
 from tests.world import World
 
 BEGINNING = "11:58:30"

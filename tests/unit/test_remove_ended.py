@@ -16,7 +16,7 @@ from nextfire.usecases.audit_report import AuditReport
 from nextfire.usecases.remove_ended import RemoveEnded
 from tests.accounting import settle
 from tests.fakes import Killed
-from tests.unit.test_audit import DAY, advance_until, auditor
+from tests.unit.auditing import DAY, advance_until, auditor
 from tests.world import World
 
 BEGINNING = "11:59"

@@ -18,7 +18,7 @@ from nextfire.domain.run import Run, RunState, Trigger
 from tests.accounting import assert_all_accounted_for, covered, ran, settle
 from tests.builders import RUN_ALL, RUN_LATEST, SKIP, at, job_key
 from tests.fakes import Killed
-from tests.unit.test_audit import audit, delete_due_entries, purge
+from tests.unit.auditing import audit, delete_due_entries, purge
 from tests.world import World
 
 BEGINNING = "11:58:30"

@@ -13,7 +13,7 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState, Trigger
 from tests.accounting import assert_all_accounted_for, covered, ran, settle
 from tests.builders import RUN_ALL, RUN_LATEST, at, job_key
-from tests.unit.test_audit import audit, delete_due_entries
+from tests.unit.auditing import audit, delete_due_entries
 from tests.world import World
 
 BEGINNING = "11:58:30"
