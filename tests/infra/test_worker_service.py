@@ -15,8 +15,8 @@ from infra.app import ROOT
 from infra.build import Build
 from tests.crons import LONG
 from tests.infra.conftest import Template, synthesize
+from tests.infra.resources import as_list, properties, statements
 from tests.infra.test_lint import check_with_cfn_lint, check_with_nag
-from tests.infra.test_template import as_list, properties, statements
 
 DOCKERFILE = ROOT / "functions" / "worker" / "Dockerfile"
 POOLS = {

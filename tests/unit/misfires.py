@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from nextfire.domain.errors import UnavailableError
-from tests.builders import RUN_ALL, RUN_LATEST, SKIP
+from tests.builders import MINUTELY, RUN_ALL, RUN_LATEST, SKIP
 from tests.world import World
 
 POLICY_NAMES = ["RUN_ALL", "RUN_LATEST", "SKIP"]
 POLICIES = pytest.mark.parametrize("misfire", [RUN_ALL, RUN_LATEST, SKIP], ids=POLICY_NAMES)
 HOURLY: dict[str, Any] = {}
-MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
 TEN_SECONDS: dict[str, Any] = {"type": "INTERVAL", "schedule": "PT10S"}
 JITTERED = MINUTELY | {"jitterSec": 300}
 BOUNDED = MINUTELY | {"maxRuns": 200}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -14,12 +13,10 @@ from nextfire.domain.run import RunState
 from nextfire.usecases import find_outstanding
 from nextfire.usecases.find_outstanding import has_outstanding
 from tests.accounting import assert_all_accounted_for, ran, settle
-from tests.builders import RUN_ALL, RUN_LATEST, SKIP, at
+from tests.builders import MINUTELY, RUN_ALL, RUN_LATEST, SKIP, at
 from tests.world import World
 
 BEGINNING = "11:58:30"
-
-MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
 
 
 def drain(world: World, job: Job, reason: str | None = None) -> Job:

@@ -11,12 +11,11 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
 from nextfire.usecases.dispatch.gates import Shares
 from tests.accounting import assert_all_accounted_for, covered, ran, ranges, settle
-from tests.builders import RUN_ALL, RUN_LATEST, SKIP, at, run_key
+from tests.builders import MINUTELY, RUN_ALL, RUN_LATEST, SKIP, at, run_key
 from tests.unit.misfires import (
     BOUNDED,
     ENDING,
     JITTERED,
-    MINUTELY,
     POLICIES,
     POLICY_NAMES,
     TEN_SECONDS,

@@ -9,8 +9,8 @@ import pytest
 from nextfire.domain.errors import ConflictError
 from nextfire.domain.occurrences import JobState
 from tests.accounting import assert_all_accounted_for, covered, ran, ranges, records, settle
-from tests.builders import RUN_ALL, SKIP
-from tests.unit.misfires import BOUNDED, ENDING, MINUTELY, POLICIES, outage, tick_through_faults
+from tests.builders import MINUTELY, RUN_ALL, SKIP
+from tests.unit.misfires import BOUNDED, ENDING, POLICIES, outage, tick_through_faults
 from tests.world import World
 
 BEGINNING = "11:59:30"

@@ -13,8 +13,8 @@ from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Run
 from tests.accounting import assert_all_accounted_for, covered, ran, settle
-from tests.builders import RUN_LATEST, SKIP, a_definition, a_job, at
-from tests.unit.misfires import MINUTELY, TEN_SECONDS, outage
+from tests.builders import MINUTELY, RUN_LATEST, SKIP, a_definition, a_job, at
+from tests.unit.misfires import TEN_SECONDS, outage
 from tests.world import World
 
 BEGINNING = "11:59:30"

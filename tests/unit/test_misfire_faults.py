@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.accounting import assert_all_accounted_for, ran, settle
-from tests.builders import RUN_LATEST, SKIP, at
+from tests.builders import MINUTELY, RUN_LATEST, SKIP, at
 from tests.fakes import InlineExecutor, Killed, LateExecutor
-from tests.unit.misfires import JITTERED, MINUTELY, POLICIES, outage, tick_through_faults
+from tests.unit.misfires import JITTERED, POLICIES, outage, tick_through_faults
 from tests.world import World
 
 BEGINNING = "11:59:30"

@@ -9,13 +9,12 @@ import pytest
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from tests.accounting import assert_all_accounted_for, covered, ran, ranges, records, settle
-from tests.builders import RUN_ALL, RUN_LATEST, SKIP
+from tests.builders import MINUTELY, RUN_ALL, RUN_LATEST, SKIP
 from tests.unit.misfires import (
     BOUNDED,
     ENDING,
     HOURLY,
     JITTERED,
-    MINUTELY,
     POLICIES,
     POLICY_NAMES,
     TEN_SECONDS,

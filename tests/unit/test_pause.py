@@ -14,12 +14,10 @@ from nextfire.domain.errors import ConflictError, InvalidInputError, NotFoundErr
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from tests.accounting import assert_all_accounted_for, covered, ran, settle
-from tests.builders import NOON, RUN_ALL, SKIP, a_fire, a_job, at, job_key
+from tests.builders import MINUTELY, NOON, RUN_ALL, SKIP, a_fire, a_job, at, job_key
 from tests.world import World
 
 BEGINNING = "11:59:30"
-
-MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
 
 
 # Versions of a job

@@ -12,13 +12,11 @@ from nextfire.domain.job import MAX_SKIPS, Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState, Trigger
 from tests.accounting import assert_all_accounted_for, covered, ran, settle
-from tests.builders import RUN_ALL, RUN_LATEST, at, job_key
+from tests.builders import MINUTELY, RUN_ALL, RUN_LATEST, at, job_key
 from tests.unit.auditing import audit, delete_due_entries
 from tests.world import World
 
 BEGINNING = "11:58:30"
-
-MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
 
 
 def skip(world: World, job: Job, reason: str | None = None, **more: Any) -> Job:

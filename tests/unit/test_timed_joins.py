@@ -16,7 +16,7 @@ from nextfire.usecases import timed_runs
 from nextfire.usecases.read_parents import read_parents
 from tests.builders import at
 from tests.fakes import Killed
-from tests.unit.test_run_now import run_now
+from tests.unit.requested import run_now
 from tests.unit.test_sequences import ONE_ATTEMPT
 from tests.world import World
 

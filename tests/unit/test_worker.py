@@ -1,5 +1,5 @@
 """How a worker handles the messages of one batch: messages of a group in order, and none after one
-that was not acknowledged. The inbox is scripted; `tests/integration/test_worker.py` covers the
+that was not acknowledged. The inbox is scripted; `tests/integration/worker` covers the
 process itself.
 """
 

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError  # noqa: TID251 — what the SDK raises
 
-from functions.executor import handler as executor
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.ids import content_id
 from nextfire.domain.instants import floor_minute
-from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
-from nextfire.wiring import execution
 from tests.integration.deployment import (
     OTHER_TENANT,
     TENANT,
@@ -29,18 +24,10 @@ from tests.integration.deployment import (
     Proxy,
     message_for,
 )
+from tests.integration.executor.conftest import HOUR, hidings, refuse, send
 
 LEASE = 30
 """Seconds; see `Deployment.configure`."""
-HOUR = timedelta(hours=1)
-
-
-def send(system: Deployment, job: Job, *, minutes: int = 0, dispatch: int = 1) -> RunMessage:
-    """Dispatch the occurrence of *job* that was due *minutes* ago."""
-    at = floor_minute(job.created_at) - timedelta(minutes=minutes)
-    message = message_for(job, at, dispatch)
-    system.send(message.encode(), group=message.run_id, dedup=f"{message.run_id}-{dispatch}")
-    return message
 
 
 def visible(system: Deployment) -> int:
@@ -62,42 +49,6 @@ def held_elsewhere(system: Deployment, message: RunMessage) -> None:
         now=now,
         lease_until=now + timedelta(seconds=20),
     )
-
-
-def hidings(proxy: Proxy) -> list[int]:
-    """The visibility timeouts that were set, in order."""
-    return [
-        request["VisibilityTimeout"]
-        for name, request in proxy.calls
-        if name == "change_message_visibility"
-    ]
-
-
-@pytest.fixture
-def queues(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Proxy:
-    """The queue client of the handler, wrapping the real one."""
-    proxy = Proxy(system.queues)
-    monkeypatch.setattr(executor, "sqs", lambda: proxy)
-    return proxy
-
-
-@pytest.fixture
-def database(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Proxy:
-    """The handler's database client, wrapping the real one."""
-    proxy = Proxy(system.database)
-    monkeypatch.setattr(execution, "dynamodb", lambda: proxy)
-    return proxy
-
-
-def refuse(code: str, *, where: str = "") -> Callable[..., Any]:
-    """Reject requests that contain the text *where* with the error *code*."""
-
-    def answer(real: Callable[..., Any], request: dict[str, Any]) -> Any:
-        if where in str(request):
-            raise ClientError({"Error": {"Code": code, "Message": code}}, "Operation")
-        return real(**request)
-
-    return answer
 
 
 class TestOutcomes:
@@ -383,146 +334,3 @@ class TestBatches:
         system.database.put_item(TableName=table, Item=sound)
         assert system.execute(received) == set(), "once repaired, it runs"
         assert system.run(message).state is RunState.SUCCEEDED
-
-
-class TestRepetition:
-    def test_message_that_was_sent_twice_runs_once(self, system: Deployment) -> None:
-        system.upload("print('hi')")
-        message = message_for(system.register(), floor_minute(SystemClock().now()))
-        for dedup in ("1", "2"):
-            system.send(message.encode(), group="g", dedup=dedup)
-        received = system.receive()
-        assert len(received) == 2
-
-        assert system.execute(received) == set()
-
-        run = system.run(message)
-        assert (run.attempt, run.fence, len(run.attempts)) == (1, 1, 1)
-
-    def test_message_redelivered_after_success_runs_no_more(self, system: Deployment) -> None:
-        system.upload("print('hi')")
-        message = send(system, system.register())
-        received = system.receive()
-        assert system.execute(received) == set()
-        before = system.run(message)
-
-        assert system.execute(received) == set()
-
-        assert system.run(message) == before
-
-    def test_death_between_record_and_dead_letter_is_made_up_for(
-        self, system: Deployment, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        system.configure(monkeypatch, lease="PT2S")  # how long the executor retries the copy
-        system.upload("raise SystemExit(3)")
-        message = send(system, system.register(retryPolicy={"maxAttempts": 1}))
-        letters = Proxy(system.queues)
-        letters.instead["send_message"] = refuse("ServiceUnavailable")
-        monkeypatch.setattr(execution, "sqs", lambda: letters)
-        received = system.receive()
-
-        assert system.execute(received) == {received[0]["MessageId"]}
-        assert system.run(message).state is RunState.DEAD
-        assert system.receive(url=system.dlq_url) == []
-        letters.instead.clear()
-
-        assert system.execute(received) == set()
-
-        assert system.run(message).attempt == 1
-        assert len(system.receive(url=system.dlq_url)) == 1
-
-    def test_older_dispatch_is_acknowledged(self, system: Deployment) -> None:
-        system.upload("raise SystemExit(1)")
-        job = system.register(retryPolicy={"initialDelayMs": 3_600_000})
-        first = send(system, job)
-        received = system.receive()
-        system.execute(received)
-        before = system.run(first)
-        assert before.dispatch == 2
-
-        assert system.execute(received) == set()
-
-        assert system.run(first) == before
-
-    def test_newer_dispatch_waits_for_its_instant(self, system: Deployment, queues: Proxy) -> None:
-        system.upload("raise SystemExit(1)")
-        job = system.register(retryPolicy={"initialDelayMs": 3_600_000})
-        first = send(system, job)
-        system.execute(system.receive())
-        before = system.run(first)
-        send(system, job, dispatch=2)
-        queues.calls.clear()
-
-        received = system.receive()
-        assert system.execute(received) == {received[0]["MessageId"]}
-
-        assert system.run(first) == before
-        [wait] = hidings(queues)
-        assert 3590 <= wait <= 3600
-
-    def test_run_of_a_vanished_worker_is_taken_over(self, system: Deployment) -> None:
-        system.upload("print('hi')")
-        message = send(system, system.register())
-        now = SystemClock().now()
-        system.runs.claim(
-            message,
-            token="t",
-            worker="vanished",
-            pool="default",
-            job_revision=1,
-            now=now - timedelta(minutes=2),
-            lease_until=now - timedelta(minutes=1),
-        )
-
-        assert system.execute(system.receive()) == set()
-
-        run = system.run(message)
-        assert (run.state, run.attempt, run.fence) == (RunState.SUCCEEDED, 2, 2)
-        assert [(a.worker == "vanished", a.outcome) for a in run.attempts] == [
-            (True, AttemptOutcome.WORKER_LOST),
-            (False, AttemptOutcome.SUCCEEDED),
-        ]
-
-    def test_worker_that_lost_its_lease_records_nothing(
-        self, system: Deployment, database: Proxy
-    ) -> None:
-        system.upload("print('mine')")
-        message = send(system, system.register())
-
-        def overtaken(real: Callable[..., Any], request: dict[str, Any]) -> Any:
-            answer = real(**request)
-            del database.instead["update_item"]
-            run = system.run(message)
-            now = SystemClock().now()
-            to = run.taken_over(
-                dispatch=1, token="o", worker="other", now=now, lease_until=now + HOUR
-            )
-            assert system.runs.advance(run, to).taken
-            return answer
-
-        database.instead["update_item"] = overtaken
-        received = system.receive()
-
-        assert system.execute(received) == {received[0]["MessageId"]}
-
-        run = system.run(message)
-        assert (run.state, run.worker, run.fence, run.stdout) == (
-            RunState.RUNNING,
-            "other",
-            2,
-            None,
-        )
-
-    def test_run_of_a_deleted_job_is_cancelled(self, system: Deployment) -> None:
-        system.upload("print('hi')")
-        message = send(system, system.register(jobId="a"))
-        system.call("DELETE", "/v1/jobs/a")
-
-        assert system.execute(system.receive()) == set()
-
-        run = system.run(message)
-        assert (run.state, run.attempt, run.reason) == (
-            RunState.CANCELLED,
-            0,
-            "its job was deleted",
-        )
