@@ -15,7 +15,7 @@ from nextfire.domain.run import RunState
 from nextfire.usecases import read_sequence
 from tests.builders import at
 from tests.fakes import Killed
-from tests.unit.test_sequences import after, chain, states
+from tests.unit.sequencing import after, chain, states
 from tests.world import World, started
 
 BEGINNING = "11:58:30"

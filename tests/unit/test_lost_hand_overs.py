@@ -14,7 +14,7 @@ from nextfire.domain.run import RunState
 from tests.builders import at
 from tests.fakes import Killed
 from tests.unit.auditing import audit, purge
-from tests.unit.test_sequences import ONE_ATTEMPT, after
+from tests.unit.sequencing import ONE_ATTEMPT, after
 from tests.world import World
 
 BEGINNING = "11:58:30"

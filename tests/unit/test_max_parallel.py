@@ -18,7 +18,7 @@ from nextfire.usecases.limit_parallel import LimitParallel
 from nextfire.usecases.manage_backfills import BackfillRange
 from tests.builders import at
 from tests.fakes import Killed
-from tests.unit.test_sequences import ONE_ATTEMPT, after
+from tests.unit.sequencing import ONE_ATTEMPT, after
 from tests.world import World, started
 
 BEGINNING = "11:58:30"

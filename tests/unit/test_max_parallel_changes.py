@@ -9,8 +9,8 @@ from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.usecases.limit_parallel import LimitParallel
 from tests.builders import at
+from tests.unit.sequencing import after
 from tests.unit.test_max_parallel import SUCCEEDED, root, state, work
-from tests.unit.test_sequences import after
 from tests.world import World
 
 BEGINNING = "11:58:30"

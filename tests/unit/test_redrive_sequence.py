@@ -20,7 +20,7 @@ from nextfire.domain.run import RunState
 from nextfire.usecases.redrive_sequence import RedriveSequence
 from tests.builders import a_message, at
 from tests.fakes import InlineExecutor, Killed
-from tests.unit.test_sequences import ONE_ATTEMPT, after, chain, states
+from tests.unit.sequencing import ONE_ATTEMPT, after, chain, states
 from tests.world import World, started
 
 BEGINNING = "11:58:30"

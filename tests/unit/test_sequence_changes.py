@@ -9,7 +9,7 @@ import pytest
 from nextfire.domain.run import RunState
 from nextfire.usecases.read_sequence import read_sequence
 from tests.fakes import Killed
-from tests.unit.test_sequences import ONE_ATTEMPT, after, chain, states
+from tests.unit.sequencing import ONE_ATTEMPT, after, chain, states
 from tests.world import World
 
 BEGINNING = "11:58:30"

@@ -14,7 +14,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.manage_backfills import BackfillRange
 from tests.builders import at
-from tests.unit.test_sequences import ONE_ATTEMPT, after, states
+from tests.unit.sequencing import ONE_ATTEMPT, after, states
 from tests.world import World
 
 BEGINNING = "11:58:30"

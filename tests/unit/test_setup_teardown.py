@@ -12,7 +12,7 @@ from nextfire.domain.redrive_plan import RedriveAction
 from nextfire.domain.run import RunState
 from nextfire.domain.trigger_rules import RuleAction
 from tests.builders import a_definition
-from tests.unit.test_sequences import ONE_ATTEMPT, after, states
+from tests.unit.sequencing import ONE_ATTEMPT, after, states
 from tests.world import World
 
 BEGINNING = "11:58:30"

@@ -12,7 +12,7 @@ from nextfire.domain.run import RunState
 from nextfire.usecases.timed_runs import TimedRuns
 from tests.builders import at
 from tests.fakes import Killed
-from tests.unit.test_sequences import ONE_ATTEMPT, after
+from tests.unit.sequencing import ONE_ATTEMPT, after
 from tests.world import World
 
 BEGINNING = "11:58:30"

@@ -11,7 +11,7 @@ from nextfire.domain.errors import UnavailableError
 from nextfire.domain.job import Job
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.hand_over import MAX_SENT
-from tests.unit.test_sequences import after
+from tests.unit.sequencing import after
 from tests.world import World
 
 BEGINNING = "11:58:30"

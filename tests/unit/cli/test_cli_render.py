@@ -3,41 +3,9 @@
 from datetime import timedelta
 
 import pytest
-from rich.console import Console, RenderableType
 
 from nextfire_cli import render
-
-RUN = {
-    "executionId": "job_0123456789abcdef.20260524T100000000Z-0123456789abcdef",
-    "jobId": "job_0123456789abcdef",
-    "state": "SUCCEEDED",
-    "scheduledAt": "2026-05-24T10:00:00Z",
-    "dispatchedAt": "2026-05-24T10:00:00.031Z",
-    "startedAt": "2026-05-24T10:00:00.120Z",
-    "finishedAt": "2026-05-24T10:00:01.37Z",
-    "attempt": 1,
-    "exitCode": 0,
-    "reason": "exit code 0",
-    "worker": "w1",
-    "stdout": "hello [bold]you[/]\n",
-}
-JOB = {
-    "jobId": "job_0123456789abcdef",
-    "name": "[red]nightly invoices of everybody",
-    "state": "ACTIVE",
-    "type": "CRON",
-    "schedule": "*/5 3-23 * * 1-5",
-    "timezone": "America/Los_Angeles",
-    "target": {"pool": "batch-etl", "handler": "generate_invoices"},
-    "nextFireAt": "2026-05-24T10:00:00Z",
-}
-
-
-def shown(view: RenderableType, width: int = 100) -> str:
-    console = Console(width=width, record=True, file=None, quiet=False, highlight=False)
-    with console.capture() as capture:
-        console.print(view)
-    return capture.get()
+from tests.unit.cli.rendered import JOB, RUN, shown
 
 
 @pytest.mark.parametrize(
@@ -78,12 +46,6 @@ def test_tables_fit_a_hundred_columns_and_keep_ids_whole() -> None:
     assert " ".join(text.split()).count("no such table") == 9
     assert "exit code 0" not in text
     assert str(JOB["jobId"]) in shown(render.jobs([JOB]))
-
-
-def test_values_are_no_markup() -> None:
-    assert "[red]nightly" in shown(render.jobs([JOB]))
-    assert "[red]nightly" in shown(render.job(JOB))
-    assert "hello [bold]you[/]" in shown(render.execution(RUN))
 
 
 def test_an_execution_tells_its_times_its_attempts_and_its_output() -> None:
@@ -216,47 +178,6 @@ def test_a_job_without_runs_tells_why(job: dict[str, str | None], listed: str, g
     assert got in shown(render.job(document))
 
 
-EVIL = "a\x1b[2J\x07\0\r\n\t\x9b\u202e\ud800z"
-SHOWN = r"a\x1b[2J\x07\x00\r\n\t\x9b\u202e\ud800z"
-
-
-def test_control_characters_are_shown_and_not_sent_to_the_terminal() -> None:
-    run = RUN | {"state": "DEAD", "reason": EVIL, "worker": EVIL, "dispatchReason": EVIL}
-    attempts = [{"number": n, "reason": EVIL, "worker": EVIL} for n in (1, 2)]
-    job = JOB | {"name": EVIL, "pauseReason": EVIL, "pausedAt": "x", "labels": {EVIL: EVIL}}
-    coming = {"at": "x", "local": "x", "offset": "x", "note": EVIL}
-    script = {"pool": EVIL, "handler": EVIL, "size": 1, "modifiedAt": "2026-05-24T10:00:00Z"}
-    for view in (
-        render.jobs([job]),
-        render.job(job),
-        render.job(JOB | {"state": EVIL, "target": {"pool": EVIL}, "schedule": [EVIL]}),
-        render.executions([run]),
-        render.executions([], job | {"state": "PAUSED", "nextFireAt": EVIL}),
-        render.execution(run | {"attempts": attempts}),
-        render.execution_line(run),
-        render.upcoming([coming]),
-        render.upcoming([coming | {"executionId": EVIL}]),
-        render.scripts([script]),
-    ):
-        text = shown(view, width=1000)
-        assert SHOWN in text
-        assert not {*EVIL} & {*text} - {*"a[2Jz\n"}
-
-
-def test_what_a_script_printed_keeps_its_lines_and_tabs() -> None:
-    text = shown(render.execution(RUN | {"stdout": "a\tb\n\x1b[2Jc\n", "stderr": "\x07d\n"}))
-
-    assert "\na       b\n\\x1b[2Jc\n" in text
-    assert "\n\\x07d\n" in text
-
-
-def test_an_execution_id_in_a_reason_is_kept_whole() -> None:
-    other = "job-" + "x" * 60 + ".20260524T100000000Z-0123456789abcdef"
-    run = RUN | {"state": "SKIPPED", "reason": f"overlap policy SKIP: {other} has not ended"}
-
-    assert other in shown(render.executions([run]), width=200)
-
-
 def test_what_is_upcoming_tells_its_execution_ids_in_eighty_columns() -> None:
     first = {
         "executionId": RUN["executionId"],
@@ -308,13 +229,6 @@ def test_the_list_of_dead_runs_of_all_jobs() -> None:
     assert str(RUN["executionId"]) in text
     assert "exit code 1" in text
     assert "batch  2026-05-24 10:00:01" in text
-
-
-def test_lines_of_a_log_do_nothing_to_a_terminal() -> None:
-    line = {"attempt": 1, "stream": "stderr", "text": "a\tb\x1b[2J\r[red]"}
-
-    assert render.log_line(line, timestamps=False).plain == "a\tb\\x1b[2J\\r[red]"
-    assert render.log_line(line, timestamps=True).plain.startswith("-  ")
 
 
 def test_a_run_shows_what_its_latest_attempt_called() -> None:
