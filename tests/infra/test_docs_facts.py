@@ -101,7 +101,7 @@ def test_numbers_of_the_policies_are_those_of_the_code() -> None:
         assert phrase.format(number) in text, phrase
 
 
-def test_the_outage_of_the_policies_goes_as_told() -> None:
+def test_the_outage_of_the_policies_is_as_documented() -> None:
     rows = table(
         POLICIES, "`policy`", "`relevancyWindowSec`", "skipped, one record each", "dispatched"
     )
@@ -145,7 +145,7 @@ def missed(world: World) -> list[Run]:
     return [record for handled in world.worker().work() for record in handled.missed]
 
 
-def test_the_short_outage_of_the_policies_goes_as_told() -> None:
+def test_the_short_outage_of_the_policies_is_as_documented() -> None:
     rows = table(POLICIES, "policy", "skipped, one record", "runs, one each tick")
 
     assert len(rows) == 2
@@ -173,7 +173,7 @@ def test_the_short_outage_of_the_policies_goes_as_told() -> None:
         assert row["runs, one each tick"] == f"{span}, {len(ran)} occurrence{plural}"
 
 
-def test_misfire_and_overlap_of_the_policies_go_together_as_told() -> None:
+def test_misfire_and_overlap_of_the_policies_go_together_as_documented() -> None:
     hours = [f"{hour:02}" for hour in range(7, 13)]
     expected = {
         "all run": hours,
@@ -217,7 +217,7 @@ def test_the_delays_of_runs_are_those_of_the_policy() -> None:
             assert policy.delay(int(row["after attempt"])).total_seconds() == documented, row
 
 
-def test_fields_of_an_event_are_those_that_are_told() -> None:
+def test_fields_of_an_event_are_those_in_the_docs() -> None:
     run = Run(
         RunKey(JobKey("acme", "nightly"), run_id("uid00001", NOON)),
         RunState.DEAD,

@@ -161,7 +161,7 @@ def test_no_managed_policy_gives_more(network: Template) -> None:
         assert "ManagedPolicyArns" not in role
 
 
-def test_executors_are_told_what_scripts_may_reach(network: Template) -> None:
+def test_executors_know_what_scripts_may_reach(network: Template) -> None:
     given = {
         part: executor(network, part)["Environment"]["Variables"] for part in ("Default", "Inside")
     }

@@ -33,7 +33,7 @@ def test_executors_publish_events_of_the_stacks_sources_only(template: Template)
         }
 
 
-def test_the_api_may_invoke_the_watcher_and_nobody_else_may_invoke_anything(
+def test_the_api_may_invoke_the_watcher_and_no_one_else_may_invoke_anything(
     template: Template,
 ) -> None:
     name, _ = function_of(template, "watcher")

@@ -228,7 +228,7 @@ def test_functions_run_the_python_and_the_platform_of_their_layers(template: Tem
         ),
     ],
 )  # fmt: skip
-def test_function_is_told_what_it_needs_and_names_its_folder(
+def test_function_has_the_variables_that_it_needs_and_names_its_folder(
     template: Template, folder: str, variables: set[str]
 ) -> None:
     environment = function_of(template, folder)[1]["Environment"]["Variables"]

@@ -53,7 +53,7 @@ class TestBodies:
 
         assert_problem(system.call(method, path, text=text), 400)
 
-    def test_body_that_is_no_base64(self, system: Deployment) -> None:
+    def test_body_that_is_not_base64(self, system: Deployment) -> None:
         event = http_event("POST", "/v1/jobs", "é!", authorizer=identity(TENANT), encoded=True)
 
         assert_problem(system.answer(event), 400)
@@ -72,12 +72,12 @@ class TestBodies:
         assert_problem(created, created.status)
         assert_problem(changed, changed.status)
 
-    def test_body_too_deep_to_be_read_is_told_in_words_of_ours(self, system: Deployment) -> None:
+    def test_body_too_deep_to_be_read_is_reported_in_our_words(self, system: Deployment) -> None:
         detail = system.call("POST", "/v1/jobs", text="[" * 100_000).document["detail"]
 
         assert detail == "The body is nested too deeply: the maximum is 32 levels."
 
-    def test_half_a_surrogate_pair_is_told_what_it_is(self, system: Deployment) -> None:
+    def test_half_a_surrogate_pair_is_named(self, system: Deployment) -> None:
         answer = system.call("POST", "/v1/jobs", CRON | {"payload": "\ud800"})
 
         assert "surrogate" in answer.fault["remedy"]
@@ -120,7 +120,7 @@ class TestBodies:
         assert_problem(answer, 503)
         assert answer.headers["retry-after"] == "1"
 
-    def test_defect_is_told_without_its_details(
+    def test_defect_is_reported_without_its_details(
         self, system: Deployment, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def fail() -> None:

@@ -62,7 +62,7 @@ class TestRoutes:
         assert_problem(system.call("DELETE", "/v1/jobs/invoices"), 404)
         assert_problem(system.call("PATCH", "/v1/jobs/invoices", {"name": "x"}), 404)
 
-    def test_job_without_an_id_gets_one_of_its_own(self, system: Deployment) -> None:
+    def test_job_without_an_id_gets_one(self, system: Deployment) -> None:
         ids = {system.call("POST", "/v1/jobs", CRON).document["jobId"] for _ in range(5)}
 
         assert len(ids) == 5

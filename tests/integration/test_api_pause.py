@@ -38,7 +38,7 @@ class TestPause:
         assert system.call("GET", "/v1/jobs").document["items"] == [expected]
         assert system.call("GET", "/v1/jobs/a/upcoming").document == {"items": []}
 
-    def test_resumed_job_goes_on_with_what_was_due_meanwhile(
+    def test_resumed_job_continues_with_what_was_due_meanwhile(
         self, system: Deployment, clock: Clock
     ) -> None:
         created = system.register(jobId="a", type="INTERVAL", schedule="PT10M")
@@ -140,7 +140,7 @@ class TestPause:
         ],
         ids=["long", "tab", "blank"],
     )
-    def test_bad_reason_is_told_with_an_example(
+    def test_bad_reason_is_reported_with_an_example(
         self, system: Deployment, reason: str, problem: str, remedy: str
     ) -> None:
         system.register(jobId="a")
@@ -159,9 +159,7 @@ class TestPause:
         assert paused.document["pauseReason"] == reason
 
     @pytest.mark.parametrize("text", ["ledger", "[]", "{", " "])
-    def test_malformed_body_is_told_that_it_may_be_left_out(
-        self, system: Deployment, text: str
-    ) -> None:
+    def test_malformed_body_is_reported_as_optional(self, system: Deployment, text: str) -> None:
         system.register(jobId="a")
 
         pause = system.call("POST", "/v1/jobs/a/pause", text=text)

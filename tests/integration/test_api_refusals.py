@@ -106,7 +106,7 @@ class TestRefusals:
         assert system.due_items() == []
         assert system.call("GET", "/v1/jobs").document["items"] == []
 
-    def test_value_that_is_no_text_is_shown_as_json(self, system: Deployment) -> None:
+    def test_value_that_is_not_text_is_shown_as_json(self, system: Deployment) -> None:
         dates = {"type": "DATES", "schedule": ["2020-01-01T00:00:00Z"]}
 
         answer = system.call("POST", "/v1/jobs", CRON | dates)
@@ -122,19 +122,21 @@ class TestRefusals:
             ("/v1/pools/default/redrive", {"from": "soon"}),
         ],
     )
-    def test_an_instant_outside_of_a_job_is_told_to_be_utc(
+    def test_an_instant_outside_of_a_job_is_utc(
         self, system: Deployment, path: str, body: dict[str, Any]
     ) -> None:
         system.register(jobId="a")
 
         assert "Without an offset it is UTC" in system.call("POST", path, body).fault["remedy"]
 
-    def test_a_plus_that_became_a_blank_is_told_how_it_is_written(self, system: Deployment) -> None:
+    def test_a_plus_that_became_a_blank_is_reported_with_its_spelling(
+        self, system: Deployment
+    ) -> None:
         query = {"from": "2026-05-01T00:00:00 09:00"}
 
         assert "`%2B`" in system.call("GET", "/v1/executions", query=query).fault["remedy"]
 
-    def test_an_instant_out_of_bounds_is_told_the_bounds(self, system: Deployment) -> None:
+    def test_an_instant_out_of_bounds_is_reported_with_the_bounds(self, system: Deployment) -> None:
         once = {"type": "ONCE", "schedule": "2099-12-31T23:59:59Z"}
 
         fault = system.call("POST", "/v1/jobs", CRON | once).fault
@@ -149,7 +151,7 @@ class TestRefusals:
     def test_timeout_of_the_pool_is_taken(self, system: Deployment) -> None:
         assert system.call("POST", "/v1/jobs", CRON | {"timeoutSec": 14 * 60}).status == 201
 
-    def test_every_fault_is_told_at_once(self, system: Deployment) -> None:
+    def test_every_fault_is_reported_at_once(self, system: Deployment) -> None:
         answer = system.call("POST", "/v1/jobs", {"type": "YEARLY", "colour": 1, "timeoutSec": -1})
 
         fields = [fault["field"] for fault in answer.document["errors"]]
@@ -182,7 +184,7 @@ class TestRefusals:
             ),
         ],
     )
-    def test_bad_policy_is_told_with_an_example(
+    def test_bad_policy_is_reported_with_an_example(
         self, system: Deployment, change: dict[str, Any], value: str, problem: str, example: str
     ) -> None:
         fault = system.call("POST", "/v1/jobs", CRON | change).fault
@@ -242,7 +244,9 @@ class TestRefusals:
         assert answer.document["detail"] == detail
 
     @pytest.mark.parametrize("window", [2_592_001, "1 h", 1.5, True, "60", [], {}])
-    def test_window_that_is_no_number_of_seconds(self, system: Deployment, window: object) -> None:
+    def test_window_that_is_not_a_number_of_seconds(
+        self, system: Deployment, window: object
+    ) -> None:
         fault = system.call("POST", "/v1/jobs", CRON | {"misfire": {"relevancyWindowSec": window}})
 
         assert fault.fault["field"] == "misfire.relevancyWindowSec"

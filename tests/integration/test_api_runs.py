@@ -88,7 +88,7 @@ class TestCancel:
         assert_problem(answer, 409)
         assert f"is {state}" in answer.document["detail"]
 
-    def test_what_a_range_record_stands_for_is_refused(
+    def test_what_a_range_record_covers_is_refused(
         self, system: Deployment, job: Job, clock: Clock
     ) -> None:
         key = RunKey(job.key, run_id(job.uid, due(clock, 5)))
@@ -110,7 +110,7 @@ class TestCancel:
         assert "It is due at" in answer.document["detail"]
         assert system.runs.get(key) is None
 
-    def test_no_record_is_made_of_what_is_no_occurrence(
+    def test_no_record_is_made_without_an_occurrence(
         self, system: Deployment, job: Job, clock: Clock
     ) -> None:
         key = RunKey(job.key, run_id(job.uid, due(clock) + timedelta(seconds=7)))

@@ -128,7 +128,7 @@ class TestTenants:
             ("POST", "/resume", None),
         ],
     )
-    def test_nobody_changes_anothers_job(
+    def test_no_one_changes_anothers_job(
         self,
         system: Deployment,
         theirs: dict[str, str],

@@ -181,7 +181,7 @@ class TestWithoutARecord:
         for each in (none, deleted):
             assert each.document["detail"].endswith("List yours to see their ids.")
 
-    def test_what_is_no_occurrence_is_not_found_inside_a_range_either(
+    def test_an_instant_without_an_occurrence_is_not_found_inside_a_range_either(
         self, system: Deployment, clock: Clock
     ) -> None:
         job = system.register(jobId="a", schedule="*/10 * * * *")
@@ -219,7 +219,7 @@ class TestWithoutARecord:
             ("2026-05-24T10:04:00Z", "not due yet"),
         ],
     )
-    def test_what_is_no_due_occurrence_is_not_found(
+    def test_an_instant_without_a_due_occurrence_is_not_found(
         self, system: Deployment, clock: Clock, at: str, what: str
     ) -> None:
         job = system.register(jobId="a")
@@ -229,7 +229,7 @@ class TestWithoutARecord:
         assert_problem(system.call("GET", self.execution(job, at)), 404)
         assert what
 
-    def test_maxRuns_and_jitter_are_heeded(self, system: Deployment, clock: Clock) -> None:  # noqa: N802
+    def test_maxRuns_and_jitter_are_respected(self, system: Deployment, clock: Clock) -> None:  # noqa: N802
         two = system.register(jobId="a", maxRuns=2)
         late = system.register(jobId="b", jitterSec=3600)
         clock.advance(minutes=5)

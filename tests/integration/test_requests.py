@@ -303,7 +303,7 @@ def test_runs_are_taken_only_if_their_count_says_so() -> None:
     assert client.asked == ["update_item"]
 
 
-def test_a_minute_that_cannot_be_begun_is_told() -> None:
+def test_a_minute_that_cannot_be_begun_is_reported() -> None:
     class NoMinuteYet(Refusing):
         def update_item(self, **_: object) -> None:
             error: Any = {"Code": "ConditionalCheckFailedException", "Message": ""}

@@ -29,7 +29,7 @@ class TestUpcoming:
         assert items[0]["offset"] == "+09:00"
         assert {each["local"][10:] for each in items} == {"T03:00:00"}
 
-    def test_it_tells_the_execution_id(self, system: Deployment) -> None:
+    def test_it_shows_the_execution_id(self, system: Deployment) -> None:
         job = system.register(schedule="0 3 * * *")
 
         items = system.call("GET", f"/v1/jobs/{job.key.job_id}/upcoming").document["items"]

@@ -1,4 +1,4 @@
-"""Verdicts: killed, survived or equivalent; kept in a ledger; children that fail are none."""
+"""Verdicts: killed, survived or equivalent; kept in a ledger; a child that fails gives none."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_children_answer_or_are_ended(tmp_path: Path) -> None:
     }
 
 
-def test_a_child_that_fails_ends_all_since_it_is_no_verdict(tmp_path: Path) -> None:
+def test_a_child_that_fails_ends_all_without_a_verdict(tmp_path: Path) -> None:
     def work(_task: int, _folder: Path) -> None:
         raise ZeroDivisionError
 

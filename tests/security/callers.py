@@ -1,4 +1,4 @@
-"""Callers of the API, each with an identity of its own."""
+"""Callers of the API, each with its own identity."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class TestRequestLimits:
         assert answer.status == 429
         assert len(database.calls) == before
 
-    def test_a_table_that_is_throttled_refuses_nobody(
+    def test_a_table_that_is_throttled_refuses_no_one(
         self, limited: Deployment, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def throttle(*_: object) -> None:

@@ -131,7 +131,7 @@ def test_a_run_that_died_before_its_attempts_were_used_up_is_lost() -> None:
     assert counted(accounted(FAILS, [run(10), early])) == (1, 0, 0)
 
 
-def test_each_anomaly_is_told_with_its_record() -> None:
+def test_each_anomaly_is_reported_with_its_record() -> None:
     early = run(20, attempt(1, 21, 22, "FAILED"), state="DEAD")
     found = accounted(FAILS, [run(10), early])
 
@@ -157,7 +157,7 @@ def test_runs_of_an_exclusive_job_that_are_alive_at_once_are_done_twice() -> Non
     assert counted(accounted(ALL, both)) == (0, 0, 0)
 
 
-def test_a_checkpoint_that_was_kept_and_not_found_is_told() -> None:
+def test_a_checkpoint_that_was_kept_and_not_found_is_reported() -> None:
     lost = run(20, attempt(1, 21, 41, "WORKER_LOST"), attempt(2, 41, 43))
     first = mark(20, 1, begun=21.5, until=22, code=None, found=0, saved=3)
     for found_again, others in ((3, 0), (2, 1)):
@@ -166,7 +166,7 @@ def test_a_checkpoint_that_was_kept_and_not_found_is_told() -> None:
         assert counted(accounted(ALL, [run(10), lost], marks)) == (0, 0, others)
 
 
-def test_lateness_is_told_with_and_without_the_time_that_the_stack_was_stopped() -> None:
+def test_lateness_is_reported_with_and_without_the_time_that_the_stack_was_stopped() -> None:
     late = run(20, attempt(1, 50, 51), dispatchedAt=iso(49))
     found = accounted(ALL, [run(10), late], stops=[(at(15), at(45))])
     [_, delays] = found.lateness
@@ -176,7 +176,7 @@ def test_lateness_is_told_with_and_without_the_time_that_the_stack_was_stopped()
     assert delays.started_apart == timedelta(seconds=5)
 
 
-def test_a_job_that_is_over_and_not_shown_so_is_told() -> None:
+def test_a_job_that_is_over_and_not_shown_so_is_reported() -> None:
     found = accounted({**ALL, "maxRuns": 2}, [run(10), run(20)])
     found.check_state(history(ALL), "COMPLETED")
     assert found.others == 0
@@ -199,7 +199,7 @@ GOOD = {"lost": 0, "double_effects": 0, "others": 0, "repeated_without_kill": 0,
         ({"repeated": 1, "late_without_cause": 1}, 0),
     ],
 )
-def test_the_exit_code_tells_what_is_wrong(wrong: dict[str, object], code: int) -> None:
+def test_the_exit_code_shows_what_is_wrong(wrong: dict[str, object], code: int) -> None:
     assert exit_code({**GOOD, **wrong}) == code
 
 

@@ -58,7 +58,7 @@ def failed_three_times(second: float, outcome: str, takes: float) -> Record:
     return run(second, *attempts, state="DEAD")
 
 
-def test_a_job_of_every_minute_that_ran_well_is_no_anomaly() -> None:
+def test_a_job_of_every_minute_that_ran_well_is_not_an_anomaly() -> None:
     found = accounted(minutely(), [late_run(second, 1) for second in MINUTES], until=3600)
 
     assert not found.anomalies

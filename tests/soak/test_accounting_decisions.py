@@ -75,7 +75,7 @@ def test_what_was_due_as_the_pause_was_asked_for_may_run() -> None:
     assert counted(accounted(job, [run(10), skipped(20, 20, 1, decided=31)], until=60)) == (0, 0, 0)
 
 
-def test_a_cancel_that_nobody_asked_for_is_lost() -> None:
+def test_a_cancel_that_no_one_requested_is_lost() -> None:
     gone = run(20, attempt(1, 21, 22, "CANCELLED"), state="CANCELLED")
 
     assert counted(accounted(ALL, [run(10), gone])) == (1, 0, 0)

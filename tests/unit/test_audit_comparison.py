@@ -100,7 +100,7 @@ def test_what_is_of_another_creation_of_the_job_counts_for_nothing() -> None:
     assert [(m.first, m.last, m.count) for m in found.missing] == [(at("13:00"), at("15:00"), 3)]
 
 
-def test_what_a_range_covers_is_owed_no_more_whatever_runs_within_it() -> None:
+def test_what_a_range_covers_is_no_longer_owed_whatever_runs_within_it() -> None:
     job = a_job(schedule="0 * * * *")
     owed = spans(job, NOON, at("15:00"))
     covering = a_record(job, at("13:00"), covered_to=at("15:00"), covered=3)

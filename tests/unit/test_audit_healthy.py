@@ -47,7 +47,7 @@ def test_an_idle_auditor_costs_one_read(world: World) -> None:
     assert world.faults.calls == ["control.audit"]
 
 
-def test_a_full_queue_is_no_loss() -> None:
+def test_a_full_queue_does_not_count_as_loss() -> None:
     world = World("11:59")
     world.shares = Shares(backlogs={"default": 3})
     world.new_watcher()
@@ -78,7 +78,7 @@ def test_the_audit_waits_for_a_watcher_that_is_behind() -> None:
     assert_all_accounted_for(world, job)
 
 
-def test_catching_up_is_no_loss(world: World) -> None:
+def test_catching_up_does_not_count_as_loss(world: World) -> None:
     job = world.register(schedule="* * * * *", misfire=RUN_ALL)
     world.at("14:02")
     world.watcher.poll(world.now)
@@ -94,7 +94,7 @@ def test_catching_up_is_no_loss(world: World) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, 1, 2, 14, 59])
-def test_the_second_in_which_everything_moves_is_no_loss(seconds: int) -> None:
+def test_the_second_in_which_everything_moves_does_not_count_as_loss(seconds: int) -> None:
     """The first check finds no entry in the expected place; the second one does."""
     world = World("11:59")
     world.tick()
@@ -111,7 +111,7 @@ def test_the_second_in_which_everything_moves_is_no_loss(seconds: int) -> None:
     assert audit(world).repaired == 0
 
 
-def test_what_comes_due_between_two_of_its_calls_is_no_loss(world: World) -> None:
+def test_what_comes_due_between_two_of_its_calls_does_not_count_as_loss(world: World) -> None:
     job = world.register(schedule="0 * * * *")
     world.tick_at("12:00")  # no worker takes the run, so the audit checks the job twice
     world.tick_at("12:59:54.900")
@@ -130,7 +130,7 @@ def test_what_comes_due_between_two_of_its_calls_is_no_loss(world: World) -> Non
     assert world.job(job.key).state is JobState.ACTIVE
 
 
-def test_runs_put_off_to_the_next_minute_are_no_loss(world: World) -> None:
+def test_runs_delayed_to_the_next_minute_do_not_count_as_loss(world: World) -> None:
     job = world.register()
     world.tick_at("12:00")
     world.worker().work()
@@ -143,7 +143,9 @@ def test_runs_put_off_to_the_next_minute_are_no_loss(world: World) -> None:
     assert audit(world).repaired == 0
 
 
-def test_entries_written_late_into_buckets_behind_the_cursor_are_no_loss(world: World) -> None:
+def test_entries_written_late_into_buckets_behind_the_cursor_do_not_count_as_loss(
+    world: World,
+) -> None:
     world.register(schedule="20 * * * *")
     world.tick_at("12:12")
     [(slot, entry)] = world.due.items.items()
@@ -154,7 +156,7 @@ def test_entries_written_late_into_buckets_behind_the_cursor_are_no_loss(world: 
     assert audit(world).repaired == 0
 
 
-def test_a_retry_that_waits_for_room_is_no_loss() -> None:
+def test_a_retry_that_waits_for_room_does_not_count_as_loss() -> None:
     world = World("11:59")
     world.tick()
     job = world.register()

@@ -68,7 +68,7 @@ def test_audits_follow_each_other_and_know_when_the_last_one_began() -> None:
     assert next_audit(over, NOON - DAY, DAY, restart=False) == _begun(NOON - DAY, since=NOON - DAY)
 
 
-def test_an_audit_goes_on_where_time_ran_out() -> None:
+def test_an_audit_continues_where_time_ran_out() -> None:
     world = World("11:59")
     for n in range(PAGE * 2 + 7):
         world.register(f"job{n:03d}")
@@ -172,7 +172,7 @@ def test_two_auditors_at_once_do_no_harm(world: World) -> None:
         assert_all_accounted_for(world, job)
 
 
-def test_of_two_auditors_that_begin_one_goes_on(world: World) -> None:
+def test_of_two_auditors_that_begin_one_continues(world: World) -> None:
     world.register()
     both = []
     world.faults.call_before_next("control.replace_audit", lambda: both.append(audit(world)))

@@ -177,7 +177,7 @@ def test_a_lost_run_of_a_pool_that_is_gone_is_sent_again_and_dies(world: World) 
     assert ended.count(RunState.DEAD) == report.resent
 
 
-def test_what_the_queue_has_held_for_a_day_is_sent_once_more(world: World) -> None:
+def test_what_the_queue_has_held_for_a_day_is_sent_again(world: World) -> None:
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
     world.tick_at("12:00")
     world.clock.advance(hours=23)

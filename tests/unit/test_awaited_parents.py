@@ -55,7 +55,7 @@ def test_a_run_waits_for_all_runs_of_its_parent_since_the_previous_occurrence(
     ]
 
 
-def test_each_awaited_run_counts_as_a_parent_of_its_own(world: World) -> None:
+def test_each_awaited_run_counts_as_a_separate_parent(world: World) -> None:
     world.register("a", schedule="*/20 * * * *", **ONE_ATTEMPT)
     b = world.register("b", **cron(HOURLY, which="all"))
     go(world, "12:00")

@@ -44,7 +44,7 @@ def test_a_backfill_that_cannot_continue_is_retried_later(world: World) -> None:
     assert outstanding(world, job) == AT_ONCE
 
 
-def test_it_goes_on_when_runs_die(world: World) -> None:
+def test_it_continues_when_runs_die(world: World) -> None:
     job = world.register(**MINUTELY, retryPolicy={"maxAttempts": 1})
     begin(world, job, "11:00", "11:15")
     for _ in range(3):

@@ -43,7 +43,7 @@ def test_it_is_asked_again_when_it_is_over_and_nothing_runs_twice(world: World) 
     assert world.job(job.key).backfill is None
 
 
-def test_a_stopped_backfill_begins_no_more_runs(world: World) -> None:
+def test_a_stopped_backfill_starts_no_further_runs(world: World) -> None:
     job = world.register(**MINUTELY)
     begin(world, job, "11:00", "11:35")
     world.tick()
@@ -57,7 +57,7 @@ def test_a_stopped_backfill_begins_no_more_runs(world: World) -> None:
         world.backfills.stop(job.key, now=world.now)
 
 
-def test_it_is_begun_though_somebody_changes_the_job(world: World) -> None:
+def test_it_starts_though_the_job_changes_meanwhile(world: World) -> None:
     job = world.register(**MINUTELY)
     world.faults.call_before_next("jobs.update", lambda: world.change(job, name="another"))
 
@@ -67,7 +67,7 @@ def test_it_is_begun_though_somebody_changes_the_job(world: World) -> None:
     assert (begun.definition.name, begun.backfilling is None) == ("another", False)
 
 
-def test_it_is_stopped_though_somebody_changes_the_job(world: World) -> None:
+def test_it_is_stopped_though_the_job_changes_meanwhile(world: World) -> None:
     job = world.register(**MINUTELY)
     begin(world, job, "11:00", "11:35")
     world.faults.call_before_next("jobs.update", lambda: world.change(job, name="another"))

@@ -150,7 +150,7 @@ def test_the_run_of_a_deleted_job_is_cancelled_and_says_why(world: World) -> Non
     assert (run.attempts, world.runner.calls) == ((), [])
 
 
-def test_the_run_of_a_deleted_job_that_a_range_covers_has_no_record_of_its_own(
+def test_the_run_of_a_deleted_job_that_a_range_covers_has_no_separate_record(
     world: World,
 ) -> None:
     """Found by simulation seed 921: a watcher covered a run that another watcher had sent."""

@@ -117,7 +117,7 @@ def test_an_empty_page_in_the_middle_ends_nothing() -> None:
 @pytest.mark.parametrize(
     ("kind", "expected"), [("key", "wrong, expired or revoked"), ("token", "issuer")]
 )
-def test_a_key_or_token_goes_with_each_request_and_its_refusal_is_told(
+def test_a_key_or_token_goes_with_each_request_and_its_refusal_is_reported(
     kind: str, expected: str
 ) -> None:
     sent: list[str] = []

@@ -20,7 +20,7 @@ from nextfire import (
 from tests.unit.client_calls import LOCAL, REMOTE, client
 
 
-def test_a_problem_document_is_told_with_its_fields() -> None:
+def test_a_problem_document_is_reported_with_its_fields() -> None:
     problem = {
         "type": "about:blank",
         "title": "Unprocessable Content",
@@ -70,14 +70,14 @@ def test_the_gateways_own_answers_say_what_to_do(
     assert expected in str(refused.value)
 
 
-def test_an_error_page_that_is_no_json_is_an_error_of_its_status() -> None:
+def test_an_error_page_that_is_not_json_is_an_error_of_its_status() -> None:
     with pytest.raises(ApiError) as refused:
         client(lambda _: httpx2.Response(502, text="<html>")).get_job("j")
     assert refused.value.status == 502
 
 
 @pytest.mark.parametrize("text", ["<html>", json.dumps(["no", "object"])])
-def test_an_answer_that_is_no_document_is_an_error(text: str) -> None:
+def test_an_answer_that_is_not_a_document_is_an_error(text: str) -> None:
     with pytest.raises(ClientError, match="nextfire API"):
         client(lambda _: httpx2.Response(200, text=text)).get_job("j")
 
@@ -104,7 +104,7 @@ def test_pydantics_own_words_are_left_out() -> None:
     assert refused.value.remedy == "target: give either handler or script."
 
 
-def test_after_a_timeout_nobody_is_told_that_nothing_happened() -> None:
+def test_after_a_timeout_no_caller_learns_that_nothing_happened() -> None:
     def hang(request: httpx2.Request) -> httpx2.Response:
         raise httpx2.ReadTimeout("slow", request=request)
 

@@ -89,7 +89,7 @@ def test_what_is_given_goes_first(bare: Path, monkeypatch: pytest.MonkeyPatch) -
     )
 
 
-def test_iam_signs_in_the_region_that_the_endpoint_tells(
+def test_iam_signs_in_the_region_of_the_endpoint(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_CONFIG_FILE", str(bare / "none"))

@@ -13,7 +13,7 @@ from tests.unit.dispatching import a_broken_slot, cursor, joined_notes, times
 from tests.world import World
 
 
-def test_a_broken_entry_is_set_aside_and_its_chain_goes_on(world: World) -> None:
+def test_a_broken_entry_is_set_aside_and_its_chain_continues(world: World) -> None:
     job = world.register()
     world.due.delete([Slot("2026-05-24T12:00Z#000", a_fire(job, at("12:00")).sort_key)])
     world.due.spoil(a_broken_slot("12:00"), tenant="acme", job_id="report")

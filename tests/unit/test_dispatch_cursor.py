@@ -131,7 +131,7 @@ def test_missed_hours_are_caught_up_one_occurrence_after_the_other(world: World)
     assert world.sent[-1] == "report 19:00"
 
 
-def test_a_watcher_that_starts_after_an_outage_goes_on_where_the_last_one_was(
+def test_a_watcher_that_starts_after_an_outage_continues_where_the_last_one_was(
     world: World,
 ) -> None:
     world.register(misfire=RUN_ALL)

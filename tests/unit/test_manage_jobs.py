@@ -149,7 +149,7 @@ def test_a_change_of_anything_but_when_keeps_version_and_chain(world: World) -> 
         {"type": "ONCE", "schedule": "2026-05-24T12:30:00Z"},
     ],
 )
-def test_a_change_of_when_is_a_new_version_with_an_entry_of_its_own(
+def test_a_change_of_when_is_a_new_version_with_its_own_entry(
     world: World, fields: dict[str, Any]
 ) -> None:
     job = world.register()

@@ -193,7 +193,7 @@ def test_work_on_missed_occurrences_is_bounded_per_release(world: World) -> None
         assert_all_accounted_for(world, job)
 
 
-def test_jitter_wider_than_the_period_is_no_lateness(world: World) -> None:
+def test_jitter_wider_than_the_period_is_not_lateness(world: World) -> None:
     """A run delayed because its predecessor has jitter is not missed."""
     job = world.register(**MINUTELY, jitterSec=600)
     while world.now < at("13:00"):

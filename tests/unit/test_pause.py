@@ -37,7 +37,7 @@ def test_what_was_due_before_the_pause_is_still_sent(world: World) -> None:
     assert_all_accounted_for(world, job)
 
 
-def test_a_run_goes_on_through_a_pause(world: World) -> None:
+def test_a_run_continues_through_a_pause(world: World) -> None:
     job = world.register(retryPolicy={"initialDelayMs": 60_000})
     world.tick_at("12:00")
     world.script(exit_code=1, meanwhile=lambda: world.pause(job))

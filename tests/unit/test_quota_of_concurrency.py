@@ -13,7 +13,7 @@ from tests.unit.limited import ONCE, a_world
 # Concurrent runs
 
 
-def test_runs_share_so_many_message_groups() -> None:
+def test_runs_share_as_many_message_groups() -> None:
     keys = [run_key(job_id=f"job{n}") for n in range(200)]
 
     groups = Counter(group_id(key, max_concurrent=4) for key in keys)

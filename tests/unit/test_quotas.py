@@ -76,7 +76,7 @@ def test_an_id_that_is_taken_again_counts_once() -> None:
     assert world.jobs.counts["acme"] == 1
 
 
-def test_a_job_that_is_completed_makes_room_and_takes_it_again_when_it_goes_on() -> None:
+def test_a_job_that_is_completed_makes_room_and_takes_it_again_when_it_continues() -> None:
     world = a_world(jobs=1)
     job = world.register("one", **ONCE)
     world.tick_at("12:00")
@@ -211,7 +211,7 @@ def test_occurrences_that_are_no_closer_than_the_quota_are_not(when: dict[str, A
     a_world(shortestIntervalSec=600).register(**when)
 
 
-def test_a_schedule_beyond_the_quota_may_stay_and_is_not_made_anew() -> None:
+def test_a_schedule_beyond_the_quota_may_stay_and_is_not_made_again() -> None:
     world = World("11:59:30")
     job = world.register(**MINUTELY)
     later = World(

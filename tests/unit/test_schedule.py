@@ -86,7 +86,7 @@ class TestCheck:
         [shown] = re.findall(r"For example `([^`]+)`\.$", error.remedy)
         assert check(_with_field(of, field, shown)) or of.type is ScheduleType.MANUAL
 
-    def test_the_first_is_told(self) -> None:
+    def test_the_first_is_reported(self) -> None:
         of = schedule("CRON", "0 13 * * *", since="2026-05-24T12:00:00Z")
 
         assert check(of) == parse_instant("2026-05-24T13:00:00Z")
@@ -117,7 +117,7 @@ class TestJitter:
         assert found % timedelta(milliseconds=1) == timedelta()
         assert jitter(key, at, width) == found
 
-    def test_it_stays_the_same_for_ever(self) -> None:
+    def test_it_stays_the_same_forever(self) -> None:
         # Stored due entries depend on these values.
         assert jitter("uid00001", NOON, timedelta(seconds=60)) == timedelta(milliseconds=17818)
 
@@ -158,7 +158,7 @@ class TestUpcoming:
         for each in found:
             assert each.due_at - each.occurrence.at == jitter("uid00001", each.occurrence.at, width)
 
-    def test_what_jitter_has_put_off_is_still_to_come(self) -> None:
+    def test_what_jitter_has_delayed_is_still_to_come(self) -> None:
         width, at = timedelta(seconds=3600), NOON + timedelta(hours=1)
         delay = jitter("uid00001", at, width)
 

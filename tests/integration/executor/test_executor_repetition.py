@@ -35,7 +35,7 @@ class TestRepetition:
         run = system.run(message)
         assert (run.attempt, run.fence, len(run.attempts)) == (1, 1, 1)
 
-    def test_message_redelivered_after_success_runs_no_more(self, system: Deployment) -> None:
+    def test_message_redelivered_after_success_does_not_run_again(self, system: Deployment) -> None:
         system.upload("print('hi')")
         message = send(system, system.register())
         received = system.receive()

@@ -73,13 +73,13 @@ class TestAgain:
         assert again == first
         assert (other.status, other.fault["field"]) == (422, "Idempotency-Key")
 
-    def test_each_key_makes_a_job_of_its_own(self, system: Deployment) -> None:
+    def test_each_key_makes_its_own_job(self, system: Deployment) -> None:
         for key in ("a", "b", "A", "a#b", "~!x"):
             assert system.call("POST", "/v1/jobs", CRON, headers={"Idempotency-Key": key}).status
 
         assert len(jobs(system)) == 5
 
-    def test_each_tenant_has_keys_of_its_own(self, system: Deployment) -> None:
+    def test_each_tenant_has_its_own_keys(self, system: Deployment) -> None:
         ours = system.call("POST", "/v1/jobs", CRON, headers=KEY)
         theirs = system.call("POST", "/v1/jobs", CRON, headers=KEY, tenant=OTHER_TENANT)
 
@@ -129,7 +129,7 @@ class TestAgain:
         assert (answer.status, answer.fault["field"]) == (422, "Idempotency-Key")
         assert jobs(system) == []
 
-    def test_key_stands_for_its_request_for_a_day(self, system: Deployment, clock: Clock) -> None:
+    def test_key_identifies_its_request_for_a_day(self, system: Deployment, clock: Clock) -> None:
         first = system.call("POST", "/v1/jobs", CRON, headers=KEY).document["jobId"]
 
         clock.advance(REQUESTS_KEPT - timedelta(seconds=1))

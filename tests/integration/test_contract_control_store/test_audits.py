@@ -66,7 +66,9 @@ def test_only_the_audit_that_is_stored_can_be_replaced(store: ControlStore, ther
 
 
 @pytest.mark.parametrize("was", [None, AUDITS[0]], ids=["first", "next"])
-def test_of_twenty_concurrent_auditors_one_goes_on(store: ControlStore, was: Audit | None) -> None:
+def test_of_twenty_concurrent_auditors_one_continues(
+    store: ControlStore, was: Audit | None
+) -> None:
     if was is not None:
         store.replace_audit(None, was)
     audits = [Audit(at("13:00"), after=job_key(f"job{n}")) for n in range(20)]

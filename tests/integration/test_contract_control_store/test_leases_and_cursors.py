@@ -46,7 +46,7 @@ def test_only_the_lease_that_is_stored_can_be_replaced(store: ControlStore) -> N
     assert store.lease(0) == Lease("b", 2, 0)
 
 
-def test_there_is_no_lease_to_replace_where_none_is(store: ControlStore) -> None:
+def test_a_missing_lease_cannot_be_replaced(store: ControlStore) -> None:
     assert not store.replace_lease(0, Lease("a", 1, 0), Lease("a", 1, 1))
     assert store.lease(0) is None
 
@@ -76,7 +76,7 @@ def test_of_twenty_concurrent_replacements_one_succeeds(
     assert store.lease(0) == Lease(f"w{won.index(True)}", 5, 0)
 
 
-def test_cursors_are_seeded_where_there_are_none(store: ControlStore) -> None:
+def test_missing_cursors_are_seeded(store: ControlStore) -> None:
     assert store.cursors(range(3)) == {}
 
     store.seed_cursors(2, NOON)
@@ -150,7 +150,7 @@ def test_a_cursor_moved_while_it_is_seeded_stays(tables: Any) -> None:
 
 
 @on_dynamodb
-def test_a_cursor_moved_while_it_is_seeded_anew_stays(tables: Any) -> None:
+def test_a_cursor_moved_while_it_is_seeded_again_stays(tables: Any) -> None:
     """A holder repairs the cursor between the seeder's read and its write."""
     real = dynamodb()
     store = DynamoDbControlStore(real, table=tables.control)

@@ -28,7 +28,7 @@ BROKEN_TAKEN: Mapping[str, Mapping[str, object]] = {
 }
 
 
-def test_runs_are_taken_until_there_are_none(store: ControlStore) -> None:
+def test_runs_are_taken_until_none_is_left(store: ControlStore) -> None:
     taken = [store.take_runs("acme", NOON, wanted, 10) for wanted in (4, 5, 3, 1)]
 
     assert taken == [4, 5, 1, 0]
@@ -80,7 +80,7 @@ def test_of_many_that_take_at_once_all_together_have_no_more(
 
 
 @pytest.mark.parametrize("form", BROKEN_TAKEN)
-def test_a_count_that_does_not_decode_is_begun_anew(table: Table, form: str) -> None:
+def test_a_count_that_does_not_decode_starts_again(table: Table, form: str) -> None:
     table.store.take_runs("acme", NOON, 5, 5)
     table.spoil_taken("acme", BROKEN_TAKEN[form])
 

@@ -170,7 +170,7 @@ class TestWhatDoesNotDecode:
 
         assert table.store.cursors(range(3)) == {0: NOON - DAY, 1: NOON - DAY, 2: NOON}
 
-    def test_a_cursor_of_the_future_would_read_nothing_and_is_seeded_anew(
+    def test_a_cursor_of_the_future_would_read_nothing_and_is_seeded_again(
         self, table: Table
     ) -> None:
         table.store.seed_cursors(2, NOON)
@@ -181,7 +181,7 @@ class TestWhatDoesNotDecode:
 
         assert table.store.cursors(range(2)) == {0: at("12:59"), 1: NOON - DAY}
 
-    def test_a_holder_that_knows_better_mends_a_broken_cursor(
+    def test_a_holder_that_knows_better_repairs_a_broken_cursor(
         self, table: Table, broken_cursor: Mapping[str, object]
     ) -> None:
         table.store.seed_cursors(1, at("11:50"))
@@ -204,7 +204,7 @@ def test_a_broken_lease_that_is_gone_is_not_replaced(tables: Any) -> None:
 
 
 @on_dynamodb
-def test_an_item_whose_id_names_no_shard_is_nobodys(tables: Any) -> None:
+def test_an_item_whose_id_names_no_shard_has_no_owner(tables: Any) -> None:
     client = dynamodb()
     for item_id in ("cursor#x", "cursor#", "cursor#-1", "lease#x", "other"):
         client.put_item(TableName=tables.control, Item=to_item({"id": item_id, "minute": "x"}))

@@ -30,7 +30,7 @@ from tests.integration.test_contract_due_store.conftest import (
 )
 
 
-def test_an_entry_lies_in_the_bucket_of_its_minute_and_its_job_s_shard(held: Held) -> None:
+def test_an_entry_is_in_the_bucket_of_its_minute_and_its_job_s_shard(held: Held) -> None:
     entry = entry_of(2, at("12:00:31"))
 
     assert held.store.put([entry], at("11:00")) == {entry}
@@ -40,7 +40,7 @@ def test_an_entry_lies_in_the_bucket_of_its_minute_and_its_job_s_shard(held: Hel
     assert held.entries(at("12:01"), 2) == held.entries(at("11:00"), 2) == []
 
 
-def test_an_entry_written_late_lies_where_it_will_be_read(held: Held) -> None:
+def test_an_entry_written_late_is_stored_where_it_will_be_read(held: Held) -> None:
     entry = entry_of(0, at("09:15"))
 
     held.store.put([entry], at("12:00:59"))
@@ -130,7 +130,7 @@ def test_a_bucket_of_more_than_a_page_is_read_to_its_end(tables: Tables) -> None
     ]
 
 
-def test_slots_are_occupied_by_whatever_lies_there(held: Held) -> None:
+def test_slots_are_occupied_by_any_item(held: Held) -> None:
     jobs = [a_job(job_id, uid=f"uid{n:05d}") for n, job_id in enumerate(jobs_of_shard(0, 130))]
     entries = [a_fire(job, NOON) for job in jobs]
     held.store.put(entries, NOON)
@@ -144,7 +144,7 @@ def test_slots_are_occupied_by_whatever_lies_there(held: Held) -> None:
     assert held.store.occupied([]) == set()
 
 
-def test_an_entry_that_is_held_lies_where_it_lay_and_says_so(held: Held) -> None:
+def test_an_entry_that_is_held_stays_where_it_was_and_says_so(held: Held) -> None:
     job, other = a_job(), a_job("other", uid="uid00002")
     entries = [a_fire(job, at("12:00:01")), a_fire(other, at("12:00:02"))]
     held.store.put(entries, NOON)

@@ -45,7 +45,7 @@ def test_undecodable_items_are_reported_with_their_readable_parts(held: Held) ->
     assert (fourth.at, fourth.job) == (None, None)
 
 
-def test_a_quarantined_item_is_kept_where_nobody_reads(held: Held) -> None:
+def test_a_quarantined_item_is_kept_where_no_watcher_reads(held: Held) -> None:
     held.spoil(slot(NOON), tenant="acme", job_id="report", note="precious")
     (broken,) = held.read()
     assert isinstance(broken, BrokenEntry)

@@ -98,7 +98,7 @@ def test_a_deleted_job_makes_room_and_its_id_takes_it_again(store: JobStore) -> 
     assert full(store, 1)
 
 
-def test_a_job_that_goes_on_is_counted_if_there_is_room(store: JobStore) -> None:
+def test_a_job_that_continues_is_counted_if_there_is_room(store: JobStore) -> None:
     done = replace(counted(), state=JobState.COMPLETED, counted=False)
     store.create(done, None, NOON)
     store.create(counted(1), None, NOON, most=1)

@@ -145,7 +145,7 @@ def test_a_scan_meets_every_job_of_every_tenant_once(held: Held) -> None:
     assert {job.key for job in found} == {job.key for job in jobs} - {jobs[3].key}
 
 
-def test_a_scan_goes_on_after_any_job(store: JobStore) -> None:
+def test_a_scan_continues_after_any_job(store: JobStore) -> None:
     for n in range(4):
         store.create(a_job(f"job{n}", uid=f"uid{n:05d}"), None, NOON)
     order = [job.key for job in store.scan(None, limit=9).jobs]

@@ -133,7 +133,7 @@ def test_a_run_that_is_to_be_cancelled_does_not_go_where_it_could_be_tried_again
 
 
 @pytest.mark.parametrize("value", [Value(7, text='{"n":1}'), Value(9000, file="checkpoint/1")])
-def test_a_checkpoint_is_kept_by_whoever_has_the_run(store: RunStore, value: Value) -> None:
+def test_a_checkpoint_is_kept_by_the_owner_of_the_run(store: RunStore, value: Value) -> None:
     run = claim(store).run
     store.save(run, Value(2, text="12"))
 

@@ -127,7 +127,7 @@ def test_a_redrive_has_a_new_number_and_the_attempts_as_they_are(
     ],
     ids=["another number", "another attempt"],
 )
-def test_another_redrive_is_no_repetition(dead: Dead, other: Callable[[Run], Run]) -> None:
+def test_another_redrive_is_not_a_repetition(dead: Dead, other: Callable[[Run], Run]) -> None:
     run = dead.die(run_key())
     redriven = redrive(dead, run).run
     to = other(run.redriven("redriven", NOON))

@@ -79,7 +79,7 @@ def passed_over(run: Run) -> Run:
     return run.passed_over("overlap", NOON, pool="default", dispatched_at=NOON)
 
 
-def test_a_run_on_request_that_nobody_has_taken_is_passed_over(dead: Dead) -> None:
+def test_a_run_on_request_that_is_unclaimed_is_passed_over(dead: Dead) -> None:
     run = ask_for(dead, asked_for(payload="7")).run
 
     skipped = dead.store.skip(passed_over(run))
@@ -89,7 +89,7 @@ def test_a_run_on_request_that_nobody_has_taken_is_passed_over(dead: Dead) -> No
     assert not claim(dead.store, a_message(run.key)).taken
 
 
-def test_a_run_on_request_that_somebody_took_is_not_passed_over(dead: Dead) -> None:
+def test_a_run_on_request_that_is_claimed_is_not_passed_over(dead: Dead) -> None:
     run = ask_for(dead, asked_for()).run
     taken = claim(dead.store, a_message(run.key)).run
     assert dead.store.skip(passed_over(run)) == taken

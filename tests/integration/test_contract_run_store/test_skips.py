@@ -61,7 +61,7 @@ def test_the_first_of_two_skips_stays(store: RunStore) -> None:
     assert store.get(run_key()) == there
 
 
-def test_a_run_that_somebody_has_is_not_skipped(store: RunStore) -> None:
+def test_a_claimed_run_is_not_skipped(store: RunStore) -> None:
     run = claim(store).run
 
     assert store.skip(a_range()) == run == store.get(run.key)
@@ -178,7 +178,7 @@ def test_only_what_was_asked_to_be_skipped_is_undone(both: Both, there: Run | No
     assert both.runs.get(run_key()) == there
 
 
-def test_a_run_on_request_is_no_skip_that_could_be_undone(both: Both) -> None:
+def test_a_run_on_request_cannot_be_undone_as_a_skip(both: Both) -> None:
     run = replace(asked_for(), key=run_key())
     both.runs.request(run, a_retry(run.key, NOON, dispatch=1), NOON)
 

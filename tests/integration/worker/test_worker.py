@@ -91,7 +91,7 @@ def test_messages_that_are_done_together_are_deleted_together(system: Deployment
     assert len(deleted) < 12
 
 
-def test_task_is_protected_while_a_run_is_at_work(system: Deployment) -> None:
+def test_task_is_protected_during_a_run(system: Deployment) -> None:
     system.upload("")
     message = dispatch(system, system.register())
     agent = Agent()

@@ -124,7 +124,7 @@ def test_nothing_is_received_while_the_clock_is_wrong(
     assert state(system, message) is RunState.SUCCEEDED
 
 
-def test_queue_that_cannot_be_used_is_told_in_words(
+def test_queue_that_cannot_be_used_is_reported_in_words(
     system: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system.configure(monkeypatch, queue_url=system.queue_url.replace(".fifo", "-gone.fifo"))

@@ -134,7 +134,7 @@ class StoppedAfterReceiving(StoppedBeforeReceiving):
         self._held = value
 
 
-def test_told_to_stop_before_it_receives_it_does_not(system: Deployment) -> None:
+def test_a_worker_stopped_before_it_receives_does_not(system: Deployment) -> None:
     queues = Proxy(system.queues)
 
     serve(system, queues, lambda: False, kind=StoppedBeforeReceiving)
@@ -143,7 +143,7 @@ def test_told_to_stop_before_it_receives_it_does_not(system: Deployment) -> None
 
 
 @pytest.mark.parametrize("trouble", [None, OSError("no network")], ids=str)
-def test_told_to_stop_when_it_has_received_it_hands_back_at_once(
+def test_a_worker_stopped_after_it_received_hands_back_at_once(
     system: Deployment, trouble: Exception | None
 ) -> None:
     system.upload("")

@@ -186,7 +186,7 @@ def test_an_unquoted_instant_in_yaml_stays_an_instant(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "- a\n- b", '{"a": ', "a: [", "just words"])
-def test_a_file_that_is_no_object_is_refused(text: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_object_is_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "job"
     file.write_text(text)
 

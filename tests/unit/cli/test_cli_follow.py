@@ -13,7 +13,7 @@ from tests.unit.cli.conftest import Api, Call
 ROUTES = answers.ROUTES
 
 
-def test_follow_goes_on_through_a_pause_and_past_what_cannot_be_read(
+def test_follow_continues_through_a_pause_and_past_what_cannot_be_read(
     call: Call, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     polls = iter(["PAUSED", "ACTIVE", "COMPLETED"])
@@ -65,7 +65,7 @@ def test_a_job_without_runs_is_looked_up_to_tell_why(call: Call, api: Api) -> No
 
 
 @pytest.mark.usefixtures("states")
-def test_follow_tells_each_change_once_and_ends_with_the_jobs_last_run(
+def test_follow_shows_each_change_once_and_ends_with_the_jobs_last_run(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "POLL", 0)

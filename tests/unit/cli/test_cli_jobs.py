@@ -189,13 +189,13 @@ def test_backfill_sends_what_it_is_given_and_shows_how_many(call: Call, api: Api
     assert api.requests[-1].method == "DELETE"
 
 
-def test_a_backfill_that_goes_on_is_shown_with_its_job(call: Call, api: Api) -> None:
+def test_a_backfill_that_continues_is_shown_with_its_job(call: Call, api: Api) -> None:
     api.routes["GET /v1/jobs/job_1"] = JOB | {"backfill": BACKFILL}
     assert "48 occurrences" in call("jobs", "get", "job_1").stdout
 
 
 @pytest.mark.parametrize("output", [(), ("--json",)])
-def test_delete_names_yes_where_nobody_can_answer(
+def test_delete_names_yes_where_no_one_can_answer(
     call: Call, api: Api, output: tuple[str, ...]
 ) -> None:
     result = call("jobs", "delete", "job_1", *output, input="y\n")

@@ -174,7 +174,7 @@ def test_missing_credentials_that_were_requested_are_reported(
     assert not api.requests
 
 
-def test_without_key_and_credentials_both_ways_are_told(call: Call) -> None:
+def test_without_key_and_credentials_both_ways_are_named(call: Call) -> None:
     result = call("jobs", "list", AWS_ACCESS_KEY_ID=None, AWS_SECRET_ACCESS_KEY=None)
 
     assert result.exit_code == 1

@@ -86,7 +86,9 @@ def test_process_that_ended_before_it_was_recorded_is_a_casualty(
     assert len(LocalStack(checkout).casualties()) == 1
 
 
-def test_process_of_a_stack_that_was_stopped_is_no_casualty(checkout: Path, spawn: Spawn) -> None:
+def test_process_of_a_stack_that_was_stopped_is_not_a_casualty(
+    checkout: Path, spawn: Spawn
+) -> None:
     spawn("worker-default-0", UNLUCKY).wait(20)
     (checkout / ".nextfire" / "stack.json").unlink()  # the first step of `stop`
 
@@ -119,7 +121,7 @@ def test_down_asks_in_a_terminal(
     assert result.exit_code == int(kept)
 
 
-def test_down_does_not_ask_when_told_yes(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_down_does_not_ask_with_yes(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confirmation, "in_terminal", lambda: True)
 
     result = down("--yes")
@@ -127,7 +129,7 @@ def test_down_does_not_ask_when_told_yes(data: Path, monkeypatch: pytest.MonkeyP
     assert (result.exit_code, data.exists()) == (0, False)
 
 
-def test_down_names_yes_where_nobody_can_answer(data: Path) -> None:
+def test_down_names_yes_where_no_one_can_answer(data: Path) -> None:
     result = down(answer="y\n")
 
     assert (result.exit_code, data.exists()) == (1, True)

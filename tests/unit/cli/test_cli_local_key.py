@@ -105,7 +105,7 @@ def test_the_next_start_keeps_it(
 
 
 @pytest.mark.parametrize("gone", ["revoked", "expires soon", "lost", "spoilt"])
-def test_a_key_that_is_no_good_is_replaced(
+def test_a_key_that_is_revoked_or_unusable_is_replaced(
     tmp_path: Path, store: DynamoDbKeyStore, file: Path, clock: Clock, gone: str
 ) -> None:
     start(tmp_path, store)

@@ -107,7 +107,7 @@ def test_quotas_are_shown_with_their_usage_and_unlimited_ones_too(call: Call) ->
     assert json.loads(call("quotas", "--json").stdout) == QUOTAS
 
 
-def test_a_list_that_goes_on_says_so_on_stderr_only(call: Call, api: Api) -> None:
+def test_a_list_that_continues_says_so_on_stderr_only(call: Call, api: Api) -> None:
     api.routes["GET /v1/jobs"] = {"items": [JOB], "cursor": "c"}
 
     result = call("jobs", "list", "--limit", "1", "--json")
@@ -157,7 +157,7 @@ def test_the_region_is_the_options_then_that_of_the_environment(
     assert "/eu-west-1/execute-api/" in api.requests[1].headers["Authorization"]
 
 
-def test_arguments_after_two_dashes_are_no_options(call: Call, api: Api) -> None:
+def test_arguments_after_two_dashes_are_not_options(call: Call, api: Api) -> None:
     api.routes["GET /v1/jobs/--json"] = JOB
 
     assert "Job" in call("jobs", "get", "--", "--json").stdout

@@ -48,7 +48,7 @@ def test_tables_fit_a_hundred_columns_and_keep_ids_whole() -> None:
     assert str(JOB["jobId"]) in shown(render.jobs([JOB]))
 
 
-def test_an_execution_tells_its_times_its_attempts_and_its_output() -> None:
+def test_an_execution_shows_its_times_its_attempts_and_its_output() -> None:
     failed = {
         "number": 1,
         "outcome": "FAILED",
@@ -86,7 +86,7 @@ RANGE = {
 }
 
 
-def test_a_range_record_tells_how_many_it_stands_for_and_why() -> None:
+def test_a_range_record_shows_how_many_it_covers_and_why() -> None:
     for view in (
         render.execution(RANGE),
         render.executions([RANGE]),
@@ -98,13 +98,13 @@ def test_a_range_record_tells_how_many_it_stands_for_and_why() -> None:
         assert "21602 s late; misfire policy SKIP" in text
 
 
-def test_a_run_tells_why_it_was_dispatched() -> None:
+def test_a_run_shows_why_it_was_dispatched() -> None:
     reason = "61 s late; misfire policy RUN_LATEST: the latest"
 
     assert reason in shown(render.execution(RUN | {"dispatchReason": reason}))
 
 
-def test_a_paused_job_tells_since_when_and_why() -> None:
+def test_a_paused_job_shows_since_when_and_why() -> None:
     job = JOB | {"state": "PAUSED", "pausedAt": "2026-05-24T09:00:00Z", "pauseReason": "[red]"}
     del job["nextFireAt"]
 
@@ -115,7 +115,7 @@ def test_a_paused_job_tells_since_when_and_why() -> None:
     assert "PAUSED" in shown(render.jobs([job]))
 
 
-def test_a_job_tells_when_it_is_resumed_and_what_it_will_skip() -> None:
+def test_a_job_shows_when_it_is_resumed_and_what_it_will_skip() -> None:
     job = JOB | {"state": "PAUSED", "resumesAt": "2027-01-02T06:00:00Z"}
     job["skips"] = ["2027-01-03T10:00:00Z", "2027-01-04T10:00:00Z"]
     text = shown(render.job(job))
@@ -171,14 +171,14 @@ def test_empty_lists_say_what_to_do() -> None:
         ),
     ],
 )
-def test_a_job_without_runs_tells_why(job: dict[str, str | None], listed: str, got: str) -> None:
+def test_a_job_without_runs_shows_why(job: dict[str, str | None], listed: str, got: str) -> None:
     document = {name: value for name, value in (JOB | job).items() if value is not None}
 
     assert listed in shown(render.executions([], document), width=300)
     assert got in shown(render.job(document))
 
 
-def test_what_is_upcoming_tells_its_execution_ids_in_eighty_columns() -> None:
+def test_what_is_upcoming_shows_its_execution_ids_in_eighty_columns() -> None:
     first = {
         "executionId": RUN["executionId"],
         "at": "2026-05-24T10:00:00Z",

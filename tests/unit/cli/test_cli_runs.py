@@ -123,7 +123,7 @@ def test_logs_without_follow_do_not_wait_for_more_output(call: Call, api: Api) -
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"], ["--timestamps"]])
-def test_follow_goes_on_until_the_run_has_ended(call: Call, api: Api, flags: list[str]) -> None:
+def test_follow_continues_until_the_run_has_ended(call: Call, api: Api, flags: list[str]) -> None:
     api.routes[f"GET /v1/executions/{ID}/logs"] = [
         {"items": [], "cursor": "0", "ended": False},
         {"items": lines("one"), "cursor": "1", "ended": False},
@@ -162,7 +162,7 @@ def test_cancel_sends_why_and_waits_if_asked_to(call: Call, api: Api) -> None:
     assert json.loads(waited.stdout) == CANCELLED
 
 
-def test_a_refused_cancel_tells_why(call: Call, api: Api) -> None:
+def test_a_refused_cancel_shows_why(call: Call, api: Api) -> None:
     api.routes[f"POST /v1/executions/{ID}/cancel"] = [problem(409, "Conflict")]
 
     result = call("runs", "cancel", ID)
@@ -194,7 +194,7 @@ def test_replay_waits_for_the_new_run_if_asked_to(
 # Redrive
 
 
-def test_redrive_goes_on_past_what_is_refused(call: Call, api: Api) -> None:
+def test_redrive_continues_past_what_is_refused(call: Call, api: Api) -> None:
     api.routes[f"POST /v1/executions/{ID}/redrive"] = [problem(409, "Conflict")]
     api.routes[f"POST /v1/executions/{OTHER}/redrive"] = [
         DEAD | {"executionId": OTHER, "state": "PENDING"}

@@ -110,7 +110,7 @@ def test_a_lock_is_written_into_the_script(
     assert "no block" in call("scripts", "lock", str(script)).stderr
 
 
-def test_an_upload_that_is_refused_is_told_without_its_url(
+def test_an_upload_that_is_refused_is_reported_without_its_url(
     call: Call, script_api: Api, tmp_path: Path
 ) -> None:
     script = tmp_path / "report.py"
@@ -212,7 +212,7 @@ def test_names_that_no_job_could_use_are_refused(
     assert hint in result.stderr
 
 
-def test_a_script_that_does_not_compile_is_told_and_pushed(
+def test_a_script_that_does_not_compile_is_reported_and_pushed(
     call: Call, script_api: Api, tmp_path: Path
 ) -> None:
     script = tmp_path / "report.py"

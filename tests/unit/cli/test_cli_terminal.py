@@ -4,7 +4,7 @@ from nextfire_cli import render
 from tests.unit.cli.rendered import JOB, RUN, shown
 
 
-def test_values_are_no_markup() -> None:
+def test_values_are_not_markup() -> None:
     assert "[red]nightly" in shown(render.jobs([JOB]))
     assert "[red]nightly" in shown(render.job(JOB))
     assert "hello [bold]you[/]" in shown(render.execution(RUN))

@@ -88,7 +88,7 @@ def test_worker_gets_the_environment_of_its_stack_and_assumes_its_role(
     assert deployment.role == ("arn:aws:iam::123456789012:role/worker", "worker-batch-etl")
 
 
-def test_concurrency_is_the_pools_unless_told(
+def test_concurrency_is_the_pools_by_default(
     deployment: Deployment, served: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
