@@ -30,7 +30,7 @@ once. A response has no list: its change is one row of one file.
 @dataclass(frozen=True, slots=True)
 class Example:
     """What a list adds, by the names that it has in the code of the product: in `files` files. In
-    addition to those that the list names, `elsewhere`: the code that uses it, or tells of it.
+    addition to those that the list names, `elsewhere`: the code that uses or shows it.
     """
 
     names: tuple[str, ...]
