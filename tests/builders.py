@@ -18,6 +18,8 @@ from nextfire.domain.run import Run, RunState
 
 UID = "uid00001"
 LEASE = timedelta(seconds=60)
+MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
+"""Fields of a definition."""
 RUN_ALL = {"policy": "RUN_ALL"}
 RUN_LATEST = {"policy": "RUN_LATEST"}
 SKIP = {"policy": "SKIP"}

@@ -5,9 +5,7 @@ Times are written ``12:00`` or ``12:00:30``, UTC, on the day of `builders.NOON`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
@@ -24,36 +22,31 @@ from nextfire.domain.removed_pools import Pools
 from nextfire.domain.retention import DEFAULT_RETENTION
 from nextfire.domain.run import Run
 from nextfire.domain.target import TargetKind
-from nextfire.targets.by_kind import TargetsByKind
-from nextfire.targets.script.runner import ScriptTarget
 from nextfire.usecases.cancel_sequence import CancelSequence
 from nextfire.usecases.check_definition import Limits
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.dispatch.tick import BUDGET, Dispatch
-from nextfire.usecases.executor_config import ExecutorConfig
 from nextfire.usecases.find_run import FindRun
 from nextfire.usecases.find_unsent import FindUnsent
-from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
 from nextfire.usecases.redrive_sequence import RedriveSequence
 from nextfire.usecases.request_runs import RequestRuns
 from nextfire.usecases.skip_next import SkipNext
-from nextfire.wiring.executor import ExecutorPorts, execute_run_of
 from nextfire.wiring.watcher import WatcherPorts, build_dispatcher
-from tests.builders import LEASE, a_definition, at, job_key
+from tests.builders import a_definition, at, job_key
 from tests.fakes import (
     Clock,
     Faults,
     InlineExecutor,
-    MemoryDelivery,
     MemoryScriptRunner,
     Script,
     Stores,
     memory_stores,
 )
+from tests.workers import Worker
 
 BUCKET = "scripts"
 POOLS = {"default": timedelta(minutes=10), "batch": timedelta(hours=11)}
@@ -90,6 +83,7 @@ class World:
         self.events = stores.events
         self.secrets = stores.secrets
         self.script_store = stores.scripts
+        self.bucket = BUCKET
         self.output_cap = 1000
         self.log_cap = 16 * 1024 * 1024
         self.retention = DEFAULT_RETENTION
@@ -273,79 +267,11 @@ class World:
         return run
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """An executor called *name* on the queue of *pool*."""
-
-    world: World
-    name: str
-    pool: str
-
-    def handle(
-        self,
-        delivery: MemoryDelivery,
-        stopping: Callable[[], bool] = lambda: False,
-        longest: timedelta = timedelta.max,
-    ) -> Handled:
-        """Handle *delivery*; acknowledge it if the disposition says so."""
-        world, through = self.world, self.world.faults.through
-        scripts = ScriptTarget(
-            scripts=through(world.script_store, "scripts"),
-            bucket=BUCKET,
-            runner=world.runner,
-            secrets=through(world.secrets, "secrets"),
-            job_role=world.job_role,
-            clock=world.clock,
-        )
-        ports = ExecutorPorts(
-            jobs=through(world.jobs, "jobs"),
-            runs=through(world.runs, "runs"),
-            due=through(world.due, "due"),
-            files=through(world.files, "files"),
-            target=TargetsByKind({TargetKind.SCRIPT: scripts} | dict(world.call_targets)),
-            dead_letters=through(world.dead_letters, "dead_letters"),
-            events=through(world.events, "events"),
-            clock=world.clock,
-            background=InlineExecutor(),
-            joins=through(world.joins, "joins"),
-            queue=through(world.queue.of(self.pool), "queue"),
-            children=world.children,
-            quotas=world.shares.quotas,
-        )
-        config = ExecutorConfig(
-            self.name,
-            self.pool,
-            LEASE,
-            output_cap=world.output_cap,
-            log_cap=world.log_cap,
-            retention=world.retention,
-        )
-        execute_run = execute_run_of(ports, config)
-        handled = execute_run.handle(delivery, stopping=stopping, longest=longest)
-        if handled.disposition is Disposition.ACKNOWLEDGE:
-            delivery.acknowledge()
-        return handled
-
-    def receive(self) -> MemoryDelivery | None:
-        """Receive the next visible message and hide it for one lease."""
-        return next(iter(self.world.queue.queues[self.pool].receive(1, hidden_for=LEASE)), None)
-
-    def work_one(
-        self,
-        stopping: Callable[[], bool] = lambda: False,
-        longest: timedelta = timedelta.max,
-    ) -> Handled:
-        """Handle the next visible message; there must be one."""
-        delivery = self.receive()
-        assert delivery is not None, f"no message is visible at {self.world.now}"
-        return self.handle(delivery, stopping, longest)
-
-    def work(self) -> list[Handled]:
-        """Handle messages until none is visible."""
-        done = []
-        while (delivery := self.receive()) is not None:
-            done.append(self.handle(delivery))
-        return done
+def started(now: str) -> World:
+    """A world at *now*, whose watcher has ticked once and so has its cursors."""
+    world = World(now)
+    world.tick()
+    return world
 
 
 def describe(message: RunMessage) -> str:

@@ -68,7 +68,7 @@ def test_without_credentials_nothing_else_is_asked() -> None:
     assert "bootstrap" not in text
 
 
-def test_an_account_without_bootstrap_is_told_the_command() -> None:
+def test_the_message_about_a_missing_bootstrap_has_the_command() -> None:
     text, prevents = found(Stub(bootstrapped=False))
 
     assert prevents

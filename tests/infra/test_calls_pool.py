@@ -151,7 +151,7 @@ def named(template: Template, kind: str, prefix: str) -> dict[str, Any]:
     return properties
 
 
-def test_function_of_calls_takes_batches_of_ten_from_a_queue_of_its_own(pools: Template) -> None:
+def test_function_of_calls_takes_batches_of_ten_from_its_own_queue(pools: Template) -> None:
     source = named(pools, "Lambda::EventSourceMapping", "PoolCallsSource")
     queue = named(pools, "SQS::Queue", "PoolCallsQueue")
     function = named(pools, "Lambda::Function", "ExecutorCalls")

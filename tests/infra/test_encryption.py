@@ -8,8 +8,8 @@ import pytest
 
 from tests.crons import LONG
 from tests.infra.conftest import Template, synthesize
+from tests.infra.resources import as_list, of_type, properties, statements
 from tests.infra.test_lint import check_with_cfn_lint
-from tests.infra.test_template import as_list, of_type, properties, statements
 
 POOLS = {
     "default": {"executor": "lambda"},

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "operate" / "identity.md").read_text(encoding="utf-8")
 NAMED = re.findall(r"^- `(tests/[^`]+)`$", PAGE, re.MULTILINE)
 PAGES = ("operate/security.md", "guide/scripts.md", "operate/audit.md")
-"""A test is named ``path::name``; without a folder it is in `tests/security`."""
+"""A test is named ``path::name``; without a folder it is below `tests/security`."""
 ELSEWHERE = [
     (page, name)
     for page in PAGES
@@ -48,8 +48,9 @@ def test_a_named_test_exists(name: str) -> None:
 @pytest.mark.parametrize(("page", "name"), ELSEWHERE)
 def test_a_test_that_another_page_names_exists(page: str, name: str) -> None:
     path, _, test = name.partition("::")
-    file = ROOT / (path if "/" in path else f"tests/security/{path}")
-    assert file.is_file(), f"{page}: {path} does not exist"
+    found = [ROOT / path] if "/" in path else [*(ROOT / "tests" / "security").rglob(path)]
+    file = next((each for each in found if each.is_file()), None)
+    assert file is not None, f"{page}: {path} does not exist"
     assert test in names_in(file), f"{page}: {path} has no {test}"
 
 

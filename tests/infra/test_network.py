@@ -11,8 +11,8 @@ from infra.settings import Settings
 from nextfire.domain.egress import Egress
 from tests.crons import LONG
 from tests.infra.conftest import Template, synthesize
+from tests.infra.resources import as_list, of_type, properties, statements
 from tests.infra.test_lint import check_with_cfn_lint, check_with_nag
-from tests.infra.test_template import as_list, of_type, properties, statements
 
 VPC = {"vpcId": "vpc-0a1b2c3d", "subnetIds": ["subnet-0a1b2c3d", "subnet-0a1b2d3e"]}
 POOLS: dict[str, dict[str, Any]] = {
@@ -161,7 +161,7 @@ def test_no_managed_policy_gives_more(network: Template) -> None:
         assert "ManagedPolicyArns" not in role
 
 
-def test_executors_are_told_what_scripts_may_reach(network: Template) -> None:
+def test_executors_know_what_scripts_may_reach(network: Template) -> None:
     given = {
         part: executor(network, part)["Environment"]["Variables"] for part in ("Default", "Inside")
     }

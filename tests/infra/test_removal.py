@@ -7,7 +7,7 @@ from tests.infra.conftest import synthesize
 _STREAM = "arn:aws:dynamodb:us-east-1:123456789012:table/old-jobs/stream"
 
 
-def test_data_are_removed_only_when_told(tmp_path: Path) -> None:
+def test_data_are_removed_only_on_request(tmp_path: Path) -> None:
     _, _, template, _ = synthesize(tmp_path, {"removeData": "true"})
 
     for resource in template["Resources"].values():

@@ -15,8 +15,8 @@ from infra.app import ROOT
 from infra.build import Build
 from tests.crons import LONG
 from tests.infra.conftest import Template, synthesize
+from tests.infra.resources import as_list, properties, statements
 from tests.infra.test_lint import check_with_cfn_lint, check_with_nag
-from tests.infra.test_template import as_list, properties, statements
 
 DOCKERFILE = ROOT / "functions" / "worker" / "Dockerfile"
 POOLS = {
@@ -119,7 +119,7 @@ def test_first_process_is_the_worker_which_hides_its_environment(fargate: Templa
     assert "Command" not in container
 
 
-def test_container_is_told_what_any_worker_is_told(fargate: Template) -> None:
+def test_container_has_the_environment_of_any_worker(fargate: Template) -> None:
     names = {entry["Name"] for entry in container_of(fargate, "WorkersEtl")["Environment"]}
     output = str(fargate["Outputs"]["WorkerEnvironmentEtl"]["Value"])
 
@@ -161,7 +161,7 @@ def test_wildcards_are_those_that_cannot_be_spared(fargate: Template) -> None:
                 assert as_list(statement["Action"]) == ["ecr:GetAuthorizationToken"], name
 
 
-def test_nobody_can_call_a_worker(fargate: Template) -> None:
+def test_no_one_can_call_a_worker(fargate: Template) -> None:
     kinds = {resource["Type"] for resource in fargate["Resources"].values()}
 
     assert "AWS::EC2::SecurityGroupIngress" not in kinds

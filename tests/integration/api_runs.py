@@ -21,9 +21,9 @@ LEASE = timedelta(seconds=30)
 UNKNOWN = "unknown.20260524T100000000Z-k3x9m2ab"
 
 
-def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Give the API a clock that is stopped, half a minute after the start of a minute."""
-    clock = Clock(floor_minute(SystemClock().now()) + timedelta(seconds=30))
+def stopped_clock(monkeypatch: pytest.MonkeyPatch, now: datetime | None = None) -> Clock:
+    """Give the API a clock that is stopped: at *now*, or half a minute into this minute."""
+    clock = Clock(now or floor_minute(SystemClock().now()) + timedelta(seconds=30))
     monkeypatch.setattr(api, "clock", clock)
     api.own_services.cache_clear()
     return clock

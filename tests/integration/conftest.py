@@ -8,7 +8,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cached_property, partial
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,8 +22,11 @@ from moto.core.botocore_stubber import BotocoreStubber
 from nextfire.adapters.aws import clients
 from nextfire.adapters.aws.lean import json_client
 from nextfire.adapters.sqlite.database import Database
+from nextfire.domain.job import Job
 from tests.crons import LONG
+from tests.fakes import Clock
 from tests.integration import emulators, resources
+from tests.integration.api_runs import due_each_minute, stopped_clock
 from tests.integration.backends import (
     COLLECTED,
     DYNAMODB_LOCAL,
@@ -37,6 +40,7 @@ from tests.integration.backends import (
 from tests.integration.deployment import Deployment
 from tests.integration.faulty_server import FaultyServer, faulty_server
 from tests.integration.pace import answered, quicken
+from tests.integration.tables import Tables
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -72,77 +76,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _without_parameters(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
-
-
-class Tables:
-    """The names of the tables. Each table is created on first use, with the keys of
-    `infra/constructs/stores.py`.
-    """
-
-    def __init__(self, client: DynamoDBClient, suffix: str = "", *, on_moto: bool = False) -> None:
-        self._client, self._suffix, self._on_moto = client, suffix, on_moto
-
-    @cached_property
-    def jobs(self) -> str:
-        return self._create("jobs", "tenant", "job_id")
-
-    @cached_property
-    def due(self) -> str:
-        return self._create("due", "bucket", "entry")
-
-    @cached_property
-    def runs(self) -> str:
-        return self._create("runs", "job", "run_id", index=("dead", "attention", "attention_at"))
-
-    @cached_property
-    def control(self) -> str:
-        return self._create("control", "id")
-
-    @cached_property
-    def keys(self) -> str:
-        return self._create("keys", "tenant", "key_id")
-
-    @cached_property
-    def requests(self) -> str:
-        return self._create("requests", "request")
-
-    @cached_property
-    def endpoints(self) -> str:
-        return self._create("endpoints", "owner", "destination")
-
-    @cached_property
-    def overview(self) -> str:
-        return self._create("overview", "log", "place")
-
-    def _create(self, name: str, *key: str, index: tuple[str, str, str] | None = None) -> str:
-        def schema(names: tuple[str, ...]) -> Any:
-            roles = ("HASH", "RANGE")
-            return [{"AttributeName": n, "KeyType": r} for n, r in zip(names, roles, strict=False)]
-
-        request: dict[str, Any] = {}
-        if index is not None:
-            request["GlobalSecondaryIndexes"] = [
-                {
-                    "IndexName": index[0],
-                    "KeySchema": schema(index[1:]),
-                    "Projection": {"ProjectionType": "KEYS_ONLY"},
-                }
-            ]
-        create = partial(
-            self._client.create_table,
-            TableName=name + self._suffix,
-            KeySchema=schema(key),
-            AttributeDefinitions=[
-                {"AttributeName": name, "AttributeType": "S"} for name in (*key, *(index or ())[1:])
-            ],
-            BillingMode="PAY_PER_REQUEST",
-            **request,
-        )
-        if self._on_moto:
-            resources.table(name, REGION, create)
-        else:
-            create()
-        return name + self._suffix
 
 
 @pytest.fixture(scope="session")
@@ -330,6 +263,22 @@ def system(
     )
     system.configure(monkeypatch)
     return system
+
+
+@pytest.fixture
+def clock(
+    monkeypatch: pytest.MonkeyPatch,
+    system: Deployment,  # noqa: ARG001 — comes first
+    request: pytest.FixtureRequest,
+) -> Clock:
+    """The API's clock, stopped within this minute; or at `NOW` of the test's file."""
+    return stopped_clock(monkeypatch, getattr(request.module, "NOW", None))
+
+
+@pytest.fixture
+def job(system: Deployment, clock: Clock) -> Job:
+    """The job `a` behind the API, due each minute since an hour ago."""
+    return due_each_minute(system, clock)
 
 
 def _bucket(client: S3Client, name: str, backend: str) -> str:

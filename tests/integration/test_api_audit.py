@@ -267,7 +267,7 @@ class TestWhatItTells:
         assert [each["operation"] for each in events()] == ["createJob"]
 
 
-def test_an_event_that_cannot_be_made_is_no_failure_of_the_request(
+def test_an_event_that_cannot_be_made_does_not_fail_the_request(
     system: Deployment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(audit, "audit_event", lambda *_: 1 / 0)

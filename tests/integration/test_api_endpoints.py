@@ -68,7 +68,7 @@ def listed(system: Deployment, **query: str) -> list[str]:
         query["cursor"] = page["cursor"]
 
 
-def test_a_destination_that_nobody_called_is_closed(system: Deployment) -> None:
+def test_a_destination_that_no_one_called_is_closed(system: Deployment) -> None:
     assert done(system.call("GET", PATH)) == CLOSED
     assert done(system.call("GET", "/v1/endpoints")) == {"items": []}
 

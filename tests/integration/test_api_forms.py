@@ -92,7 +92,7 @@ def test_short_form_without_params(system: Deployment) -> None:
         ({"cron": "* * * * *", "triggerRule": "ALL_DONE"}, {"taskId"}),
     ],
 )
-def test_what_is_wrong_is_told_in_the_callers_words(
+def test_what_is_wrong_is_reported_in_the_callers_words(
     system: Deployment, body: dict[str, Any], fields: set[str]
 ) -> None:
     answer = system.call("POST", "/v1/jobs", body)

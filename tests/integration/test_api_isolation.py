@@ -299,7 +299,7 @@ def without(answer: Answer, ids: Mapping[str, str]) -> str:
     return f"{answer.status} {text}"
 
 
-def check_nothing_told(owner: Owner, answer: Answer, sent: object = None) -> None:
+def check_nothing_shown(owner: Owner, answer: Answer, sent: object = None) -> None:
     """Assert that *answer* contains nothing of the owner except what the stranger *sent*."""
     text, known = json.dumps(answer.document), json.dumps(sent)
     leaked = [each for each in owner.private if each in text and each not in known]
@@ -322,7 +322,7 @@ def test_ids_of_another_tenant_lead_nowhere(owner: Owner, name: str) -> None:
         assert without(answer, ids) == without(call(OWNED, STRANGER), OWNED)
     else:
         assert answer.status < 300, answer.document
-        check_nothing_told(owner, answer, [ids[each] for each in asked] + [way(name).body])
+        check_nothing_shown(owner, answer, [ids[each] for each in asked] + [way(name).body])
     assert owner.kept() == before
     # The stranger's request was valid.
     assert call(ids, OWNER).status < 300
@@ -362,7 +362,7 @@ def test_a_key_restricted_to_other_labels_reaches_nothing(owner: Owner, name: st
         assert answer.status < 300, answer.document
         assert [r["status"] for r in answer.document.get("results", [])] in ([], [403, 403])
         assert answer.document.get("matched", 0) == 0
-        check_nothing_told(owner, answer, [ids[each] for each in asked] + [way(name).body])
+        check_nothing_shown(owner, answer, [ids[each] for each in asked] + [way(name).body])
     assert {*before} <= {*owner.kept()}
     # A key of the job's own team is served; the request was valid.
     own_team = {"authorizer": labelled_key(OWNER, {"team": "walled"})}
@@ -414,7 +414,7 @@ def test_a_key_of_another_tenant_finds_no_answer(owner: Owner, name: str) -> Non
     assert owner.kept() == before
     if way(name).own:
         assert answer.status == theirs.status
-        check_nothing_told(owner, answer, way(name).body)
+        check_nothing_shown(owner, answer, way(name).body)
     else:
         assert answer.status == 404, answer.document
     assert owner.kept() == before
@@ -437,7 +437,7 @@ def test_a_cursor_of_another_tenant_leads_to_nothing_of_its(owner: Owner, name: 
     answer = page(STRANGER, cursor or "bGl2aW5n")
 
     assert answer.status in {200, 404, 422}, answer.document
-    check_nothing_told(owner, answer, [*ids.values(), cursor])
+    check_nothing_shown(owner, answer, [*ids.values(), cursor])
     assert owner.kept() == before
     if name != "readLog":  # the cursor of a log is a position in that log
         assert cursor is not None, f"{name}: the owner needs two of what this lists"

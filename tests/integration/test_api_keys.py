@@ -97,7 +97,7 @@ def test_a_new_key_is_shown_once_and_works(system: Deployment, store: DynamoDbKe
     assert jobs.status == 200
 
 
-def test_a_key_lives_ninety_days_unless_told_otherwise(system: Deployment) -> None:
+def test_a_key_lives_ninety_days_by_default(system: Deployment) -> None:
     made = create(system)
 
     life = datetime.fromisoformat(made["expiresAt"]) - datetime.fromisoformat(made["createdAt"])
@@ -217,7 +217,7 @@ def test_an_expired_or_revoked_key_is_not_rotated(system: Deployment) -> None:
     assert len(call(system, "GET", "/v1/keys").document["items"]) == 1
 
 
-def test_the_last_use_of_a_key_is_told(system: Deployment) -> None:
+def test_the_last_use_of_a_key_is_shown(system: Deployment) -> None:
     made = create(system)
 
     through_the_gateway(system, made["key"], "GET", "/v1/jobs")
@@ -239,7 +239,7 @@ def test_another_tenants_key_is_not_there(system: Deployment, method: str, path:
 
 
 @pytest.mark.parametrize("key_id", ["x", "00000000000000AA", "0" * 17, "%20"])
-def test_what_is_no_id_is_told(system: Deployment, key_id: str) -> None:
+def test_an_invalid_id_is_reported(system: Deployment, key_id: str) -> None:
     answer = call(system, "GET", f"/v1/keys/{key_id}")
 
     assert answer.status == 422

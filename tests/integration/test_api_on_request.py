@@ -15,8 +15,8 @@ from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey, parse_execution_id
 from nextfire.domain.instants import cut, floor_minute, isoformat
 from nextfire.domain.run import RunState, Trigger
+from tests.integration.api_answers import assert_problem
 from tests.integration.deployment import OTHER_TENANT, SHARDS, TENANT, Answer, Deployment
-from tests.integration.test_api import assert_problem
 
 
 def ask(system: Deployment, job_id: str, what: str, body: Any = None, **more: Any) -> Answer:
@@ -86,7 +86,7 @@ class TestRunNow:
         system.call("DELETE", "/v1/jobs/a")
         assert_problem(ask(system, "a", "run"), 409)
 
-    def test_nobody_runs_another_s_job(self, system: Deployment) -> None:
+    def test_no_one_runs_another_s_job(self, system: Deployment) -> None:
         system.register(jobId="a")
         assert_problem(ask(system, "a", "run", tenant=OTHER_TENANT), 404)
         assert_problem(ask(system, "unknown", "run"), 404)
@@ -137,7 +137,7 @@ class TestSkipNext:
         assert_problem(ask(system, "b", "skip-next", headers=old), 412)
         assert_problem(system.call("DELETE", "/v1/jobs/b/skip-next", headers=old), 412)
 
-    def test_nobody_skips_another_s(self, system: Deployment) -> None:
+    def test_no_one_skips_another_s(self, system: Deployment) -> None:
         system.register(jobId="a")
         assert_problem(ask(system, "a", "skip-next", tenant=OTHER_TENANT), 404)
         assert_problem(system.call("DELETE", "/v1/jobs/a/skip-next", tenant=OTHER_TENANT), 404)
@@ -158,7 +158,9 @@ class TestPauseUntil:
         assert "resumesAt" not in ask(system, "a", "resume").document
 
     @pytest.mark.parametrize("until", ["tomorrow", "2020-01-01T00:00:00Z", ""])
-    def test_what_is_no_instant_to_come_is_refused(self, system: Deployment, until: str) -> None:
+    def test_an_instant_that_has_passed_or_is_none_is_refused(
+        self, system: Deployment, until: str
+    ) -> None:
         system.register(jobId="a")
         answer = ask(system, "a", "pause", {"until": until})
         assert_problem(answer, 422)
@@ -250,7 +252,7 @@ class TestBackfill:
         assert (entry.request, entry.uid) == (document["backfillId"], job.uid)
         assert entry.sort_key in {item["entry"]["S"] for item in system.due_items()}
 
-    def test_only_one_goes_on_until_it_is_stopped(self, system: Deployment) -> None:
+    def test_only_one_continues_until_it_is_stopped(self, system: Deployment) -> None:
         job = system.register(jobId="a", schedule="0 * * * *")
         ask(system, "a", "backfill", PAST)
         again = ask(system, "a", "backfill", PAST)

@@ -14,19 +14,9 @@ from nextfire.domain.job import Job
 from nextfire.domain.log import LogLine, encode_line, part_name
 from nextfire.domain.run import RunState
 from tests.fakes import Clock
-from tests.integration.api_runs import due, due_each_minute, ended, get, started, stopped_clock
+from tests.integration.api_answers import assert_problem
+from tests.integration.api_runs import due, ended, get, started
 from tests.integration.deployment import Deployment
-from tests.integration.test_api import assert_problem
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch, system: Deployment) -> Clock:  # noqa: ARG001
-    return stopped_clock(monkeypatch)
-
-
-@pytest.fixture
-def job(system: Deployment, clock: Clock) -> Job:
-    return due_each_minute(system, clock)
 
 
 class TestLogs:

@@ -6,22 +6,8 @@ from typing import Any
 
 import pytest
 
-from nextfire.domain.job import Job
-from tests.fakes import Clock
-from tests.integration.api_runs import due_each_minute, stopped_clock
+from tests.integration.api_answers import assert_problem
 from tests.integration.deployment import OTHER_TENANT, TENANT, Deployment
-from tests.integration.test_api import assert_problem
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch, system: Deployment) -> Clock:  # noqa: ARG001
-    return stopped_clock(monkeypatch)
-
-
-@pytest.fixture
-def job(system: Deployment, clock: Clock) -> Job:
-    return due_each_minute(system, clock)
-
 
 CRON = {"type": "CRON", "schedule": "0 3 * * *", "target": {"handler": "hello"}}
 

@@ -12,8 +12,8 @@ from functions.api import services as api
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.domain.instants import parse_instant
 from tests.fakes import Clock
+from tests.integration.api_answers import CRON, assert_problem
 from tests.integration.deployment import OTHER_TENANT, TENANT, Deployment, Proxy
-from tests.integration.test_api import CRON, assert_problem
 
 QUOTAS = {"jobs": 2, "payloadBytes": 20, "shortestIntervalSec": 3600}
 
@@ -88,7 +88,7 @@ def test_a_permanent_quota_violation_is_rejected_with_field_and_quota(
     assert answer.document["quota"] == quota
 
 
-def test_the_fault_is_told_of_the_field_as_the_caller_spells_it(limited: Deployment) -> None:
+def test_the_fault_names_the_field_as_the_caller_spells_it(limited: Deployment) -> None:
     short = {"taskId": "t1", "cron": "0 3 * * *", "params": {"n": "x" * 40}}
 
     answer = limited.call("POST", "/v1/jobs", short)
@@ -165,7 +165,7 @@ def test_a_tenant_without_quotas_gets_an_answer_without_a_read(
     assert proxy.calls == []
 
 
-def test_a_count_that_does_not_decode_is_no_answer(limited: Deployment) -> None:
+def test_a_count_that_does_not_decode_is_not_an_answer(limited: Deployment) -> None:
     limited.database.put_item(
         TableName=limited.jobs_table,
         Item={"tenant": {"S": f"#{TENANT}"}, "job_id": {"S": "#"}, "jobs": {"S": "two"}},

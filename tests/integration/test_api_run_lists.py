@@ -12,28 +12,16 @@ from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases import manage_runs
 from tests.fakes import Clock
+from tests.integration.api_answers import assert_problem
 from tests.integration.api_runs import (
     act,
     dead,
     due,
-    due_each_minute,
     ended,
     get,
     started,
-    stopped_clock,
 )
 from tests.integration.deployment import OTHER_TENANT, TENANT, Deployment
-from tests.integration.test_api import assert_problem
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch, system: Deployment) -> Clock:  # noqa: ARG001
-    return stopped_clock(monkeypatch)
-
-
-@pytest.fixture
-def job(system: Deployment, clock: Clock) -> Job:
-    return due_each_minute(system, clock)
 
 
 class TestListAll:

@@ -12,8 +12,8 @@ from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
+from tests.integration.api_answers import assert_problem
 from tests.integration.deployment import Answer, Deployment, message_for
-from tests.integration.test_api import assert_problem
 
 AFTER: dict[str, Any] = {"type": "AFTER", "schedule": None}
 

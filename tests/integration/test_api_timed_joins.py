@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.integration.api_answers import assert_problem
 from tests.integration.deployment import Deployment
-from tests.integration.test_api import assert_problem
 
 DAILY: dict[str, Any] = {"schedule": "0 0 * * *", "timezone": "Europe/Berlin"}
 

@@ -179,7 +179,7 @@ def test_woken_too_early_it_reads_one_item(
     assert audit({})["jobs"] == 1
 
 
-def test_an_audit_that_runs_out_of_time_goes_on_later(
+def test_an_audit_that_runs_out_of_time_continues_later(
     system: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(audit_jobs, "PAGE", 2)
@@ -252,7 +252,7 @@ def test_a_table_that_throttles_is_come_back_to(
     assert audit({}) == IDLE | {"jobs": 1, "restored": 1, "done": True}
 
 
-def test_shards_that_nobody_has_come_to_are_not_judged(system: Deployment) -> None:
+def test_shards_that_no_one_has_come_to_are_not_judged(system: Deployment) -> None:
     job = system.register(schedule="0 0 1 1 *")
     lose_entries(system, job)
     control = DynamoDbControlStore(system.database, table=system.control_table)

@@ -26,7 +26,7 @@ from tests.integration.deployment import Context
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from tests.integration.conftest import Tables
+    from tests.integration.tables import Tables
 
 DAY = timedelta(days=1)
 REFUSED = {"isAuthorized": False}
@@ -115,7 +115,7 @@ def ask(authorization: str | None) -> dict[str, Any]:
         ([Scope.UPLOAD, Scope.RUN], "read upload run"),
     ],
 )
-def test_a_good_key_tells_its_tenant_and_what_it_may_do(
+def test_a_good_key_gives_its_tenant_and_what_it_may_do(
     store: DynamoDbKeyStore, scopes: list[Scope], expected: str
 ) -> None:
     made = minted(*scopes)
@@ -280,7 +280,7 @@ class _Hanging(Executor):
         return Future()
 
 
-def test_a_store_that_hangs_delays_nobody() -> None:
+def test_a_store_that_hangs_delays_no_one() -> None:
     note = RecordKeyUse(MemoryKeyStore(), executor=_Hanging())
 
     assert note.note(a_key(), NOON) == "it took longer than 0.2 s"

@@ -22,7 +22,7 @@ from tests.integration.backends import (
     on_dynamodb,
     on_sqs,
 )
-from tests.integration.conftest import Tables
+from tests.integration.tables import Tables
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

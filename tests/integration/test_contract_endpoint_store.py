@@ -200,7 +200,7 @@ def test_a_limit_is_kept(store: EndpointStore, limit: CallLimit) -> None:
     assert store.get(KEY, consistent=True) == endpoint
 
 
-def test_the_flow_of_calls_is_kept_beside_the_endpoint(store: EndpointStore) -> None:
+def test_the_flow_of_calls_is_kept_next_to_the_endpoint(store: EndpointStore) -> None:
     new = CallFlow(KEY)
     flow = CallFlow(
         KEY,

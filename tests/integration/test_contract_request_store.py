@@ -124,7 +124,7 @@ def test_of_twenty_at_once_one_is_the_first(store: RequestStore) -> None:
     assert len({each for each in found if each is not None}) == 1
 
 
-def test_what_does_not_decode_is_told(
+def test_what_does_not_decode_is_reported(
     store: RequestStore, spoil: Callable[[str, str], None]
 ) -> None:
     spoil("acme", "k")

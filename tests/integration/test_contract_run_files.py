@@ -55,7 +55,7 @@ def test_what_was_put_later_takes_its_place(files: RunFiles) -> None:
     assert files.get(FOLDER, "checkpoint") == b"2"
 
 
-def test_each_name_of_each_run_is_a_file_of_its_own(files: RunFiles) -> None:
+def test_each_name_of_each_run_is_a_separate_file(files: RunFiles) -> None:
     files.put(FOLDER, "result", b"this one")
     others = [
         run_key(at("13:00")),

@@ -73,7 +73,7 @@ def stage(request: pytest.FixtureRequest) -> Stage:
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_how_a_script_ended_is_told(stage: Stage, code: int) -> None:
+def test_how_a_script_ended_is_reported(stage: Stage, code: int) -> None:
     source = f"print('so far')\nraise SystemExit({code})"
 
     end = stage.play(Script(exit_code=code, stdout="so far\n"), source)
@@ -81,7 +81,7 @@ def test_how_a_script_ended_is_told(stage: Stage, code: int) -> None:
     assert end == ScriptExit(code, "so far\n", "")
 
 
-def test_what_a_script_prints_is_told_while_it_runs(stage: Stage) -> None:
+def test_what_a_script_prints_is_reported_while_it_runs(stage: Stage) -> None:
     watch = Watch()
 
     def cancel_after_output() -> Directive:

@@ -177,7 +177,7 @@ def test_an_invalid_cursor_is_rejected(held: Held, cursor: str) -> None:
     assert refused.value.field == "cursor"
 
 
-def test_versions_are_told_the_latest_first(held: Held) -> None:
+def test_versions_are_listed_the_latest_first(held: Held) -> None:
     for source in (b"1", b"22", b"333"):
         held.store(source=source)
     held.store(ScriptKey("acme", "default", "report.py.py"))

@@ -115,7 +115,7 @@ def test_what_is_not_there_is_not_found(
         held.secrets.resolve("acme", reference)
 
 
-def test_a_key_that_is_not_there_is_told(held: Held) -> None:
+def test_a_key_that_is_not_there_is_reported(held: Held) -> None:
     held.secret("acme", "team/db", '{"user": "app"}')
 
     with pytest.raises(InvalidInputError, match=r"no key 'password'.*acme/team/db"):
@@ -167,7 +167,7 @@ def test_a_number_keeps_its_spelling(written: str, picked: str) -> None:
     ],
     ids=lambda value: str(value)[:16],
 )
-def test_what_cannot_be_used_is_told_by_its_name_and_not_by_its_value(
+def test_what_cannot_be_used_is_reported_by_its_name_and_not_by_its_value(
     value: str, key: str | None
 ) -> None:
     held = kept_by_aws()

@@ -34,11 +34,12 @@ from tests.integration.backends import (
     server_of,
 )
 
-SUITES = sorted(Path(__file__).parent.glob("test_contract_*.py"))
+SUITES = sorted(Path(__file__).parent.glob("test_contract_*"))
+"""A suite is a file; or a folder, whose `conftest.py` says of what."""
 WITHOUT_A_SUITE = {
     "JobRole": "it has no fake; tests/integration/test_job_role.py tests its adapter",
     "FifoDelivery": "it is a `Delivery` with an id and a group",
-    "Inbox": "tests/integration/test_contract_run_queue.py receives through its adapter",
+    "Inbox": "tests/integration/test_contract_run_queue receives through its adapter",
     "ServiceClock": "it has no separate fake; tests/integration/test_service_clock.py",
     "TaskProtection": "it has no fake; tests/integration/test_task_protection.py",
     "Notices": "Telemetry is its adapter: tests/unit/test_telemetry.py",
@@ -65,7 +66,13 @@ PORTS = {
 
 
 def module(suite: Path) -> ModuleType:
-    return importlib.import_module(f"tests.integration.{suite.stem}")
+    name = f"tests.integration.{suite.stem}"
+    return importlib.import_module(f"{name}.conftest" if suite.is_dir() else name)
+
+
+def source_of(suite: Path) -> str:
+    files = sorted(suite.glob("*.py")) if suite.is_dir() else [suite]
+    return "\n".join(file.read_text() for file in files)
 
 
 def suites_of(port: object) -> list[Path]:
@@ -74,7 +81,7 @@ def suites_of(port: object) -> list[Path]:
 
 def names_in(suite: Path) -> set[str]:
     """The names in *suite*: variables, classes, attributes."""
-    tree = ast.walk(ast.parse(suite.read_text()))
+    tree = ast.walk(ast.parse(source_of(suite)))
     return {getattr(node, "attr", getattr(node, "id", "")) for node in tree}
 
 
@@ -101,13 +108,18 @@ def test_a_contract_suite_calls_all_of_its_port_on_each_fake(name: str) -> None:
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda path: path.stem)
 def test_suites_exempt_cases_only_by_deviations(suite: Path) -> None:
-    assert not LET_OFF.search(suite.read_text()), "use a Deviation, which gives the reason"
+    assert not LET_OFF.search(source_of(suite)), "use a Deviation, which gives the reason"
 
 
 def test_a_deviation_is_named_once() -> None:
     names = [deviation.name for deviation in DEVIATIONS]
 
     assert len(names) == len(set(names))
+
+
+def suite_of(item: pytest.Item) -> Path:
+    """The suite that has *item*, or its file."""
+    return item.path.parent if item.path.parent in SUITES else item.path
 
 
 @dataclass(slots=True)
@@ -128,13 +140,14 @@ class Case:
 def cases(request: pytest.FixtureRequest) -> Mapping[tuple[object, ...], Case]:
     """The cases of all suites that have backends, as collected by pytest."""
     collected = request.config.stash[COLLECTED]
-    if not {item.path for item in collected} >= set(SUITES):
+    if not {suite_of(item) for item in collected} >= set(SUITES):
         pytest.skip("needs all contract suites: run tests/integration")
     found: defaultdict[tuple[object, ...], Case] = defaultdict(Case)
     for item in collected:
-        if item.path in SUITES and "backend" in (parameters := parameters_of(item)):
+        suite = suite_of(item)
+        if suite in SUITES and "backend" in (parameters := parameters_of(item)):
             others = sorted((k, repr(v)) for k, v in parameters.items() if k != "backend")
-            case = found[item.path.stem, item.originalname, *others]
+            case = found[suite.stem, item.originalname, *others]
             case.backends.add(parameters["backend"])
             case.deviations |= {mark.args[0] for mark in item.iter_markers("deviates")}
     return found

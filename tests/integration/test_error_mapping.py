@@ -461,7 +461,7 @@ def test_role_that_cannot_be_assumed(code: str) -> None:
         borrow(Failing(refused(code)))
 
 
-def test_run_file_that_is_not_there_is_none() -> None:
+def test_missing_run_file_is_read_as_none() -> None:
     assert CALLS["get run file"](Failing(refused("NoSuchKey"))) is None
 
 

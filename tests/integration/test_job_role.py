@@ -170,7 +170,7 @@ def test_each_has_its_own_token(role: StsJobRole) -> None:
         assert ask(other)[0] == 200
 
 
-def test_after_the_run_nobody_gets_any(role: StsJobRole) -> None:
+def test_after_the_run_no_one_gets_any(role: StsJobRole) -> None:
     with role.lent(OTHER, Masker()) as other:
         with role.lent(REPORT, Masker()) as environment:
             assert ask(environment)[0] == 200
@@ -223,7 +223,7 @@ def test_old_credentials_serve_until_they_expire_while_sts_fails(
         assert ask(environment)[0] == 200
 
 
-def test_a_role_that_does_not_trust_the_executor_is_told_before_the_run(
+def test_a_role_that_does_not_trust_the_executor_is_reported_before_the_run(
     role: StsJobRole, sts: Sts
 ) -> None:
     sts.trouble = ClientError({"Error": {"Code": "AccessDenied"}}, "AssumeRole")
@@ -276,7 +276,7 @@ def connected(environment: Mapping[str, str]) -> socket.socket:
     return socket.create_connection(("127.0.0.1", urlsplit(environment[URI]).port or 0), timeout=10)
 
 
-def test_connections_that_ask_nothing_keep_nobody_away(
+def test_idle_connections_keep_no_one_away(
     role: StsJobRole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_role_module, "_REQUEST_TIMEOUT", 60)

@@ -11,7 +11,7 @@ from moto.core import utils
 from nextfire.adapters.aws import clients
 from tests.builders import at
 from tests.integration import pace
-from tests.integration.conftest import Tables
+from tests.integration.tables import Tables
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -122,7 +122,7 @@ def test_executions_are_counted(feed: Feed) -> None:
     assert feed.system.call("GET", "/v1/overview", query={"minutes": "61"}).status == 422
 
 
-def test_writes_that_are_no_step_are_left_out() -> None:
+def test_writes_that_are_not_a_step_are_left_out() -> None:
     item = {
         "job": {"S": "acme/a"},
         "run_id": {"S": "20260524T120000000Z-uid00001"},

@@ -30,7 +30,7 @@ from nextfire.domain.retention import RETENTION
 from nextfire.domain.run import Run, RunState
 from tests.builders import NOON, a_fire, a_job, a_key, a_message, a_retry, at, job_key, run_key
 from tests.fakes import InlineExecutor
-from tests.integration.conftest import Tables
+from tests.integration.tables import Tables
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -303,7 +303,7 @@ def test_runs_are_taken_only_if_their_count_says_so() -> None:
     assert client.asked == ["update_item"]
 
 
-def test_a_minute_that_cannot_be_begun_is_told() -> None:
+def test_a_minute_that_cannot_be_begun_is_reported() -> None:
     class NoMinuteYet(Refusing):
         def update_item(self, **_: object) -> None:
             error: Any = {"Code": "ConditionalCheckFailedException", "Message": ""}

@@ -81,17 +81,17 @@ def refusal(date: datetime) -> ClientError:
     return ClientError(answer, "GetQueueAttributes")
 
 
-def test_answer_tells_the_time() -> None:
+def test_answer_has_the_time() -> None:
     answering = Queues({"date": format_datetime(NOON, usegmt=True)})
 
     assert clock(answering, shows=8).deviation() == timedelta(seconds=7)
 
 
-def test_answer_without_date_tells_nothing() -> None:
+def test_answer_without_date_has_no_time() -> None:
     assert clock(Queues({}), shows=8).deviation() == timedelta()
 
 
-def test_refusal_of_a_wrong_clock_tells_by_how_much() -> None:
+def test_refusal_of_a_wrong_clock_shows_by_how_much() -> None:
     refusing = Queues({}, refusal(NOON))
 
     assert clock(refusing, shows=-600).deviation() == timedelta(seconds=-600)

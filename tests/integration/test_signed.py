@@ -117,7 +117,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def test_the_client_signs_what_it_sends_each_time_anew(
+def test_the_client_signs_each_request_again(
     server: Server, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in NOTHING_ELSE:

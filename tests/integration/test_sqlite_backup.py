@@ -92,7 +92,7 @@ def test_a_folder_in_use_is_not_overwritten(home: Path, tmp_path: Path) -> None:
         restore(tmp_path / "backup", home, database="nextfire.db")
 
 
-def test_what_is_no_backup_is_rejected(home: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_backup_is_rejected(home: Path, tmp_path: Path) -> None:
     back_up(Database(home / "nextfire.db"), home, tmp_path / "backup", parts=PARTS)
     whole = (tmp_path / "backup").read_bytes()
     with tarfile.open(tmp_path / "other", "w:gz") as tar:

@@ -247,7 +247,7 @@ def test_a_damaged_file_is_reported_with_the_remedy(path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"not a database, but long enough" * 9, b"\x00" * 4096])
-def test_a_file_that_is_no_database_is_reported(path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_database_is_reported(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
     with pytest.raises(UnusableDatabaseError, match="is not a SQLite database"):

@@ -29,7 +29,7 @@ from nextfire.usecases import message_batch
 from tests.builders import NOON, a_job
 from tests.integration.backends import LEAN_MINISTACK, MINISTACK
 from tests.integration.deployment import Deployment, Proxy
-from tests.integration.test_executor import hidings, send
+from tests.integration.executor.conftest import hidings, send
 from tests.strict.fake_upstream import bench
 from tests.strict.in_thread import StandInThread, stand_in
 from tests.strict.limits import limit
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
-    from tests.integration.conftest import Tables
+    from tests.integration.tables import Tables
 
 MANY = 20
 """Jobs whose items one read asks for: more than the capacity that is left."""

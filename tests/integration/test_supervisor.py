@@ -213,7 +213,7 @@ def test_a_worker_of_one_run_is_not_started_again_in_what_that_run_left(start: S
     assert len(supervised.workers) == 1
 
 
-def test_a_worker_that_was_told_to_stop_is_not_started_again(start: Start) -> None:
+def test_a_worker_that_was_stopped_is_not_started_again(start: Start) -> None:
     supervised = start(
         "    signal.signal(signal.SIGTERM, lambda *_: say('stops'))\n    hold(journal, 'a')\n"
         + SLEEP,
@@ -278,7 +278,7 @@ def test_it_waits_for_scripts_that_end_by_themselves(start: Start) -> None:
     assert supervised.said[-2:] == ["is done", "gives back a"]
 
 
-def test_a_worker_whose_supervisor_dies_is_told_to_stop(start: Start) -> None:
+def test_a_worker_whose_supervisor_dies_is_stopped(start: Start) -> None:
     supervised = start(
         "    signal.signal(signal.SIGTERM, lambda *_: say('stops'))\n    say('ready')\n"
         "    signal.pause()\n    say('has ended')"

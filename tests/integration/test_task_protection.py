@@ -99,7 +99,9 @@ def test_protection_is_renewed_long_before_it_expires(agent: Any) -> None:
         (200, "no JSON"),
     ],
 )
-def test_refusal_is_told_and_asked_again_after_a_while(agent: Any, answer: tuple[int, str]) -> None:
+def test_refusal_is_reported_and_asked_again_after_a_while(
+    agent: Any, answer: tuple[int, str]
+) -> None:
     agent.answer = answer
     task = Task(agent.uri)
 

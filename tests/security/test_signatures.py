@@ -210,7 +210,7 @@ def test_a_private_key_is_its_owners_alone_and_never_replaced(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", [b"", b"-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n", b"secret"])
-def test_a_file_that_is_no_key_is_not_quoted(tmp_path: Path, text: bytes) -> None:
+def test_a_file_that_is_not_a_key_is_not_quoted(tmp_path: Path, text: bytes) -> None:
     file = tmp_path / "release.pem"
     file.write_bytes(text)
 

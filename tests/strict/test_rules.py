@@ -229,7 +229,7 @@ def test_a_rule_that_is_off_does_not_act() -> None:
     assert tested.proxy.report()["calls"] == {"dynamodb.PutItem": 20}
 
 
-def test_what_is_no_call_of_aws_passes_unchanged() -> None:
+def test_a_request_that_is_not_of_aws_passes_unchanged() -> None:
     tested = bench(*RULES, fault_chance=1, reset_chance=1)
     tested.call("execute-api", "POST", word="x")
     assert tested.upstream.sent == [call_of("execute-api", "POST", {"word": "x"})]

@@ -20,7 +20,7 @@ from nextfire.usecases.audit_report import AuditReport
 from nextfire.usecases.audit_visit import JobVisits
 from tests.builders import a_job
 from tests.fakes import Killed
-from tests.unit.test_audit import DAY, auditor
+from tests.unit.auditing import DAY, auditor
 from tests.world import World
 
 SEGMENTS = 3

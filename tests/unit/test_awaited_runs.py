@@ -31,7 +31,7 @@ from nextfire.domain.run import Run
 from nextfire.domain.trigger_rules import ParentState
 from nextfire.usecases.read_parents import read_parents
 from tests.builders import a_definition, a_job, run_key
-from tests.unit.test_timed_joins import cron
+from tests.unit.timed import cron
 from tests.world import World
 
 MARCH = datetime(2026, 3, 1, tzinfo=UTC)

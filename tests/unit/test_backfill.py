@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,57 +9,18 @@ from typing import Any
 import pytest
 
 from nextfire.domain.backfill import AT_ONCE, MOST, Order
-from nextfire.domain.due import BackfillEntry, FireEntry
+from nextfire.domain.due import FireEntry
 from nextfire.domain.errors import ChangedError, ConflictError, InvalidInputError, NotFoundError
 from nextfire.domain.ids import RunKey, run_id
-from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
-from nextfire.domain.run import Run, RunState, Trigger
-from nextfire.usecases.find_outstanding import has_outstanding
+from nextfire.domain.run import RunState
 from nextfire.usecases.manage_backfills import BackfillRange
-from tests.accounting import assert_all_accounted_for, covered, format_time, settle
-from tests.builders import RUN_LATEST, SKIP, at
-from tests.fakes import Killed
+from tests.accounting import assert_all_accounted_for, covered, settle
+from tests.builders import MINUTELY, RUN_LATEST, SKIP, at
+from tests.unit.backfilling import backfilled, begin, outstanding, times
 from tests.world import World
 
-MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:59:30")
-    world.tick()
-    return world
-
-
-def begin(
-    world: World, job: Job, first: str, to: str, *, backfill_id: str = "b", **more: Any
-) -> Job:
-    return world.backfills.begin(
-        job.key,
-        BackfillRange(at(first), at(to), **more),
-        backfill_id=backfill_id,
-        asked_at=world.now,
-        now=world.now,
-    )[0]
-
-
-def backfilled(world: World, job: Job) -> list[Run]:
-    """The runs of the job's backfills, in the order in which they began."""
-    found = [
-        run
-        for key, run in world.runs.all.items()
-        if (key.job, key.uid) == (job.key, job.uid) and run.trigger is Trigger.BACKFILL
-    ]
-    return sorted(found, key=lambda run: (run.not_before or world.now, run.key.run_id))
-
-
-def times(runs: Sequence[Run]) -> list[str]:
-    return sorted(format_time(run.key.scheduled_at) for run in runs)
-
-
-def outstanding(world: World, job: Job) -> int:
-    return sum(not run.state.ended for run in backfilled(world, job))
+BEGINNING = "11:59:30"
 
 
 def test_occurrences_before_the_job_was_created_run_and_the_schedule_continues(
@@ -239,261 +199,6 @@ def test_no_more_than_max_runs_counts_are_made_up_for(world: World) -> None:
     assert world.job(job.key).state is JobState.COMPLETED
 
 
-def test_a_job_has_one_backfill_at_a_time_and_requests_are_idempotent(world: World) -> None:
-    job = world.register(**MINUTELY)
-    begun = begin(world, job, "11:00", "11:05")
-    assert begin(world, job, "11:00", "11:05") == begun
-    with pytest.raises(ConflictError, match="of 5 occurrences"):
-        begin(world, job, "11:00", "11:05", backfill_id="c")
-    settle(world)
-    begin(world, job, "11:00", "11:10", backfill_id="c")
-    settle(world)
-    assert [r.request for r in backfilled(world, job)].count("b") == 5
-    assert len(backfilled(world, job)) == 10
-
-
-def test_it_is_asked_again_when_it_is_over_and_nothing_runs_twice(world: World) -> None:
-    job = world.register(**MINUTELY)
-    begin(world, job, "11:00", "11:05")
-    settle(world)
-    begin(world, job, "11:00", "11:05")
-    settle(world)
-    assert {r.attempt for r in backfilled(world, job)} == {1}
-    assert world.job(job.key).backfill is None
-
-
-def test_a_stopped_backfill_begins_no_more_runs(world: World) -> None:
-    job = world.register(**MINUTELY)
-    begin(world, job, "11:00", "11:35")
-    world.tick()
-    stopped = world.backfills.stop(job.key, now=world.now)
-    assert stopped.backfilling is None
-    settle(world)
-    assert len(backfilled(world, job)) == AT_ONCE
-    assert {r.state for r in backfilled(world, job)} == {RunState.SUCCEEDED}
-    assert [type(e) for e in world.entries] == [FireEntry]
-    with pytest.raises(NotFoundError, match="Backfill"):
-        world.backfills.stop(job.key, now=world.now)
-
-
-def test_it_is_begun_though_somebody_changes_the_job(world: World) -> None:
-    job = world.register(**MINUTELY)
-    world.faults.call_before_next("jobs.update", lambda: world.change(job, name="another"))
-
-    begun = begin(world, job, "11:00", "11:35")
-
-    assert world.job(job.key) == begun
-    assert (begun.definition.name, begun.backfilling is None) == ("another", False)
-
-
-def test_what_has_been_begun_leaves_no_entry(world: World) -> None:
-    job = world.register(**MINUTELY)
-    begin(world, job, "11:00", "11:35")
-    while len(backfilled(world, job)) <= AT_ONCE:
-        world.advance(seconds=1)
-        world.tick()
-        world.worker().work()
-
-    assert [e.ordinal for e in world.entries if isinstance(e, BackfillEntry)] == [AT_ONCE + 1]
-
-
-def test_a_backfill_that_cannot_continue_is_retried_later(world: World) -> None:
-    job = world.register(**MINUTELY)
-    begin(world, job, "11:00", "11:35")
-    world.faults.refuse("runs.get", times=1)
-
-    assert "waits" in "".join(world.tick().notes)
-    assert outstanding(world, job) == 0
-    world.advance(seconds=30)
-    world.tick()
-    assert outstanding(world, job) == AT_ONCE
-
-
-def test_it_is_stopped_though_somebody_changes_the_job(world: World) -> None:
-    job = world.register(**MINUTELY)
-    begin(world, job, "11:00", "11:35")
-    world.faults.call_before_next("jobs.update", lambda: world.change(job, name="another"))
-
-    stopped = world.backfills.stop(job.key, now=world.now)
-
-    assert world.job(job.key) == stopped
-    assert stopped.definition.name == "another"
-
-
-def test_a_stopped_backfill_does_not_resume_with_the_next_one(world: World) -> None:
-    job = world.register(**MINUTELY)
-    begin(world, job, "11:00", "11:35")
-    for _ in range(3):
-        world.tick()
-        world.worker().work()
-        world.advance(seconds=6)
-        if len(backfilled(world, job)) > AT_ONCE:
-            break
-    world.backfills.stop(job.key, now=world.now)
-    begin(world, job, "09:00", "09:35", backfill_id="c")
-    for _ in range(3):
-        world.tick()
-        world.advance(seconds=6)
-    new = [run for run in backfilled(world, job) if run.request == "c"]
-    assert times(new) == [f"09:0{n}" for n in range(AT_ONCE)]
-
-
-@pytest.mark.parametrize("how", ["pause", "delete", "change"])
-def test_a_schedule_change_ends_the_backfill(world: World, how: str) -> None:
-    job = world.register(**MINUTELY)
-    begin(world, job, "11:00", "11:35")
-    world.tick()
-    if how == "change":
-        world.change(job, schedule="*/2 * * * *")
-    else:
-        getattr(world, how)(job)
-    assert world.job(job.key).backfilling is None
-    settle(world)
-    ended = RunState.CANCELLED if how == "delete" else RunState.SUCCEEDED
-    assert [r.state for r in backfilled(world, job)] == [ended] * AT_ONCE
-    assert not [e for e in world.entries if isinstance(e, BackfillEntry)]
-
-
-def test_a_payload_change_does_not_end_the_backfill(world: World) -> None:
-    job = world.register(**MINUTELY)
-    begin(world, job, "11:00", "11:15")
-    world.tick()
-    world.change(job, payload={"a": 1})
-    settle(world)
-    assert len(backfilled(world, job)) == 15
-
-
-def test_a_job_that_drains_waits_for_what_was_begun(world: World) -> None:
-    job = world.register(**MINUTELY)
-    # Before the period that `has_outstanding` searches for waiting runs and retries.
-    long_ago = BackfillRange(at("09:00") - timedelta(days=5), at("09:35") - timedelta(days=5))
-    world.backfills.begin(job.key, long_ago, backfill_id="b", asked_at=world.now, now=world.now)
-    world.tick()
-    latest = max((run.key for run in backfilled(world, job)), key=lambda key: key.run_id)
-    world.manage_runs.cancel(latest, None)
-    drained = world.manage.drain(job.key, None, now=world.now)
-    assert has_outstanding(world.runs, drained, world.now)
-    settle(world)
-    assert not has_outstanding(world.runs, drained, world.now)
-    assert len(backfilled(world, job)) == AT_ONCE
-
-
-def test_it_goes_on_when_runs_die(world: World) -> None:
-    job = world.register(**MINUTELY, retryPolicy={"maxAttempts": 1})
-    begin(world, job, "11:00", "11:15")
-    for _ in range(3):
-        world.script(exit_code=1)
-    settle(world)
-    states = [r.state for r in backfilled(world, job)]
-    assert (states.count(RunState.DEAD), len(states)) == (3, 15)
-
-
-@pytest.mark.parametrize(
-    ("fields", "state"),
-    [
-        ({"overlap": "SKIP"}, RunState.SUCCEEDED),
-        ({"overlap": "REPLACE"}, RunState.SUCCEEDED),
-        ({"misfire": {"relevancyWindowSec": 5}}, RunState.SUCCEEDED),
-    ],
-)
-def test_it_is_never_too_late_and_waits_for_its_turn(
-    world: World, fields: dict[str, Any], state: RunState
-) -> None:
-    job = world.register(**MINUTELY, **fields)
-    begin(world, job, "11:00", "11:05")
-    settle(world)
-    assert [r.state for r in backfilled(world, job)] == [state] * 5
-
-
-def test_a_backfill_run_whose_message_was_lost_is_sent_again(world: World) -> None:
-    job = world.register(**MINUTELY)
-    begin(world, job, "09:00", "09:12")
-    world.tick()
-    world.advance(seconds=1)
-    world.tick()
-    assert len(world.queued) == AT_ONCE
-    world.queue.queues["default"].purge()
-    for _ in range(40):
-        world.advance(seconds=30)
-        world.tick()
-        world.worker().work()
-    settle(world)
-    assert sum(sent.endswith(" #2") for sent in world.sent) == AT_ONCE
-    assert [r.state for r in backfilled(world, job)] == [RunState.SUCCEEDED] * 12
-    assert world.job(job.key).backfill is None
-
-
-def test_one_that_waits_in_the_queue_is_not_sent_twice(world: World) -> None:
-    job = world.register(schedule="0 0 1 1 *")
-    _, yearly = world.backfills.begin(
-        job.key,
-        BackfillRange(at("11:00") - timedelta(days=800), at("11:00")),
-        backfill_id="b",
-        asked_at=world.now,
-        now=world.now,
-    )
-    for _ in range(40):
-        world.advance(seconds=60)
-        world.tick()
-    assert [m.dispatch for m in world.queue.log] == [1] * yearly.count
-
-
-def test_a_record_that_does_not_decode_stops_nothing(world: World) -> None:
-    job = world.register(**MINUTELY)
-    begin(world, job, "11:00", "11:15")
-    world.tick()
-    first = RunKey(job.key, run_id(job.uid, at("11:00")))
-    world.runs.spoil(first)
-    world.queue.queues["default"].purge()
-    for _ in range(40):
-        world.advance(seconds=30)
-        world.tick()
-        world.worker().work()
-    assert world.job(job.key).backfill is None
-
-
-def test_a_watcher_that_dies_anywhere_loses_none() -> None:
-    for calls in range(300):
-        world = World("11:59:30")
-        world.tick()
-        job = world.register(**MINUTELY)
-        begin(world, job, "11:00", "11:12")
-        world.faults.kill_after(calls)
-        try:
-            for _ in range(6):
-                world.tick()
-                world.advance(seconds=6)
-                world.worker().work()
-            over = True
-        except Killed:
-            over = False
-        world.faults.clear()
-        world.new_watcher()
-        settle(world)
-        assert len(backfilled(world, job)) == 12, calls
-        assert {r.state for r in backfilled(world, job)} == {RunState.SUCCEEDED}, calls
-        assert world.job(job.key).backfill is None, calls
-        if over:
-            return
-    raise AssertionError("the backfill does not end")
-
-
-def test_two_watchers_begin_no_more_than_one(world: World) -> None:
-    job = world.register(**MINUTELY)
-    begin(world, job, "11:00", "11:35")
-    other = world.dispatcher(99)
-    for _ in range(12):
-        for watcher in (world.watcher, other):
-            watcher.poll(world.now)
-            while watcher.next_at is not None and watcher.next_at <= world.now:
-                watcher.release(world.now)
-            assert outstanding(world, job) <= AT_ONCE
-        world.worker().work()
-        world.advance(seconds=6)
-    settle(world)
-    assert [r.attempt for r in backfilled(world, job)] == [1] * 35
-
-
 def test_jobs_that_cannot_be_backfilled_are_rejected(world: World) -> None:
     paused = world.pause(world.register("paused", **MINUTELY))
     manual = world.register("manual", type="MANUAL", schedule=None)
@@ -524,15 +229,3 @@ def test_a_backlogged_dispatcher_limits_backfills_to_occurrences_before_the_job(
     with pytest.raises(ConflictError, match="dispatcher is behind"):
         begin(world, job, "11:00", "12:30")
     begin(world, job, "11:00", "11:05")
-
-
-def test_a_repeated_request_does_not_restart_a_stopped_backfill(world: World) -> None:
-    job = world.register(**MINUTELY)
-    begin(world, job, "11:40", "11:55")
-    stopped = world.backfills.stop(job.key, now=world.now)
-
-    again = begin(world, job, "11:40", "11:55")
-
-    assert again == stopped
-    assert world.job(job.key).backfilling is None
-    assert begin(world, job, "11:40", "11:55", backfill_id="c").backfilling is not None

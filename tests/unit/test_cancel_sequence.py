@@ -15,22 +15,13 @@ from nextfire.domain.run import RunState
 from nextfire.usecases import read_sequence
 from tests.builders import at
 from tests.fakes import Killed
-from tests.unit.test_sequences import after, chain, states
-from tests.world import World
+from tests.unit.sequencing import after, chain, states
+from tests.world import World, started
+
+BEGINNING = "11:58:30"
 
 CANCEL, KEEP = CancelAction.CANCEL, CancelAction.KEEP
 CANCELLED, SUCCEEDED = RunState.CANCELLED, RunState.SUCCEEDED
-
-
-@pytest.fixture
-def world() -> World:
-    return started()
-
-
-def started() -> World:
-    world = World("11:58:30")
-    world.tick()
-    return world
 
 
 def key(job: Job, time: str = "12:00") -> RunKey:
@@ -128,7 +119,7 @@ def test_an_occurrence_that_was_sent_is_cancelled_with_all_below(world: World) -
 
 def test_a_cancel_that_dies_anywhere_is_completed_by_a_repetition() -> None:
     for calls in range(50):
-        world = started()
+        world = started(BEGINNING)
         jobs = chain(world, "a", "b", "c", "d")
         world.tick_at("12:00")
         world.worker().work_one()

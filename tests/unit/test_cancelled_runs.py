@@ -21,12 +21,6 @@ from tests.dispatched import FAILS, VANISHES, dispatched, outcomes
 from tests.fakes import Killed
 from tests.world import World
 
-
-@pytest.fixture
-def world() -> World:
-    return World("11:59")
-
-
 # Cancelling
 
 
@@ -156,7 +150,7 @@ def test_the_run_of_a_deleted_job_is_cancelled_and_says_why(world: World) -> Non
     assert (run.attempts, world.runner.calls) == ((), [])
 
 
-def test_the_run_of_a_deleted_job_that_a_range_covers_has_no_record_of_its_own(
+def test_the_run_of_a_deleted_job_that_a_range_covers_has_no_separate_record(
     world: World,
 ) -> None:
     """Found by simulation seed 921: a watcher covered a run that another watcher had sent."""

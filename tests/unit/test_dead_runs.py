@@ -16,11 +16,6 @@ from tests.fakes import Killed
 from tests.world import World
 
 
-@pytest.fixture
-def world() -> World:
-    return World("11:59")
-
-
 def redrive(world: World, run: Run) -> Run:
     to = run.redriven("redriven on request", world.now)
     world.runs.redrive(to, a_retry(run.key, world.now, dispatch=to.dispatch), world.now)

@@ -16,11 +16,6 @@ from tests.fakes import Killed
 from tests.world import World
 
 
-@pytest.fixture
-def world() -> World:
-    return World("11:59")
-
-
 def denied(*_: object) -> None:
     raise PermissionError("AccessDenied")
 
@@ -83,7 +78,7 @@ def test_a_result_that_is_refused_undoes_nothing(
 
 
 @pytest.mark.parametrize("attempts", [1, 3])
-def test_a_lease_that_is_extended_at_the_last_moment_is_nobody_elses(
+def test_a_lease_that_is_extended_at_the_last_moment_keeps_its_owner(
     world: World, attempts: int
 ) -> None:
     job = dispatched(world, retryPolicy={"maxAttempts": attempts})

@@ -55,11 +55,6 @@ class Lanes(Executor):
 
 
 @pytest.fixture
-def world() -> World:
-    return World("11:59")
-
-
-@pytest.fixture
 def lanes() -> Lanes:
     return Lanes()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -14,17 +13,10 @@ from nextfire.domain.run import RunState
 from nextfire.usecases import find_outstanding
 from nextfire.usecases.find_outstanding import has_outstanding
 from tests.accounting import assert_all_accounted_for, ran, settle
-from tests.builders import RUN_ALL, RUN_LATEST, SKIP, at
+from tests.builders import MINUTELY, RUN_ALL, RUN_LATEST, SKIP, at
 from tests.world import World
 
-MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:58:30")
-    world.tick()
-    return world
+BEGINNING = "11:58:30"
 
 
 def drain(world: World, job: Job, reason: str | None = None) -> Job:
@@ -57,7 +49,7 @@ def test_what_was_due_before_runs_and_nothing_later(world: World) -> None:
     assert_all_accounted_for(world, job)
 
 
-def test_a_job_that_is_deleted_drains_no_more(world: World) -> None:
+def test_a_deleted_job_no_longer_drains(world: World) -> None:
     retries = {"maxAttempts": 2, "initialDelayMs": 7_200_000}
     job = world.register(**MINUTELY, retryPolicy=retries)
     world.tick_at("11:59")
@@ -133,7 +125,7 @@ def test_a_range_that_began_before_the_time_looked_at_reaches_into_it(world: Wor
     assert [r.covered for r in world.runs.all.values() if r.covered > 1] == [3 * 1440 - 1]
 
 
-def test_one_that_is_redriven_goes_on(world: World) -> None:
+def test_one_that_is_redriven_continues(world: World) -> None:
     job = world.register(**MINUTELY, retryPolicy={"maxAttempts": 1})
     world.tick_at("11:59")
     world.script(exit_code=1)
@@ -146,7 +138,7 @@ def test_one_that_is_redriven_goes_on(world: World) -> None:
     assert not is_draining(world, job)
 
 
-def test_one_that_is_paused_is_told_of_and_stays_as_it_is(world: World) -> None:
+def test_one_that_is_paused_is_reported_and_stays_as_it_is(world: World) -> None:
     job = world.register(**MINUTELY)
     world.tick_at("11:59")
     paused = world.pause(job, "first")

@@ -37,7 +37,7 @@ def test_a_bucket_is_named_in_utc_with_its_shard() -> None:
     )
 
 
-def test_an_entry_lies_in_the_shard_of_its_job() -> None:
+def test_an_entry_is_in_the_shard_of_its_job() -> None:
     entry = a_fire(a_job(), NOON)
 
     assert entry.bucket(NOON, 16).endswith(f"#{job_key().shard(16):03d}")

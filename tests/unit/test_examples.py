@@ -140,7 +140,7 @@ def test_flaky_succeeds_on_its_third_attempt() -> None:
     assert [run("flaky", payload, attempt).exit_code for attempt in (1, 2, 3)] == [1, 1, 0]
 
 
-def test_checkpointed_goes_on_where_the_attempt_before_it_failed() -> None:
+def test_checkpointed_continues_where_the_attempt_before_it_failed() -> None:
     payload = job("checkpointed-retry.yaml").payload
     watch = Watch()
     first, second = (run("checkpointed", payload, attempt, watch) for attempt in (1, 2))

@@ -17,12 +17,6 @@ from tests.builders import LEASE, at
 from tests.dispatched import FAILS, NOON_ONLY, dispatched, outcomes, redeliver
 from tests.world import World
 
-
-@pytest.fixture
-def world() -> World:
-    return World("11:59")
-
-
 # Success
 
 
@@ -45,7 +39,7 @@ def test_a_run_that_does_well(world: World) -> None:
     assert world.job(job.key).state is JobState.ACTIVE
 
 
-def test_a_script_is_told_what_it_runs_for(world: World) -> None:
+def test_a_script_knows_what_it_runs_for(world: World) -> None:
     dispatched(world, payload={"day": "ü"}, timeoutSec=90)
 
     world.worker().work_one()
@@ -149,7 +143,7 @@ def test_a_message_is_not_acknowledged_before_its_copy_is_kept(world: World) -> 
     assert len(world.dead_letters.letters) == 1
 
 
-def test_a_run_of_a_job_that_does_not_decode_waits_until_it_is_mended(world: World) -> None:
+def test_a_run_of_a_job_that_does_not_decode_waits_until_it_is_repaired(world: World) -> None:
     job = dispatched(world)
     world.jobs.spoil(job.key)
 
@@ -275,7 +269,7 @@ def test_a_claim_whose_answer_was_lost_is_found_to_be_ours(world: World) -> None
     ]
 
 
-def test_a_retry_that_is_stored_late_lies_where_it_is_still_read(world: World) -> None:
+def test_a_retry_that_is_stored_late_is_where_it_is_still_read(world: World) -> None:
     dispatched(world, retryPolicy={"maxAttempts": 2, "initialDelayMs": 0})
     world.script(**FAILS)
     world.faults.refuse("due.put", times=50)

@@ -125,7 +125,7 @@ def test_a_holder_that_was_away_finds_itself_replaced(control: MemoryControlStor
     assert standby.step(second(3.1)) is not None
 
 
-def test_a_holder_that_was_away_and_was_not_replaced_goes_on(control: MemoryControlStore) -> None:
+def test_a_holder_that_was_away_and_was_not_replaced_continues(control: MemoryControlStore) -> None:
     holder = HoldLease(control, group=0, holder="a")
     first = holder.step(NOON)
 
@@ -154,7 +154,9 @@ def test_a_holder_that_cannot_renew_stops_before_the_standby_begins(
     assert standby.step(second(10)) is not None
 
 
-def test_a_renewal_whose_answer_was_lost_is_no_loss(control: MemoryControlStore) -> None:
+def test_a_renewal_whose_answer_was_lost_does_not_lose_the_lease(
+    control: MemoryControlStore,
+) -> None:
     faults = Faults()
     holder = HoldLease(faults.through(control, "control"), group=0, holder="a")
     first = holder.step(NOON)

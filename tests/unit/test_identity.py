@@ -22,20 +22,20 @@ def of_token(**claims: object) -> dict[str, Any]:
     return {"jwt": {"claims": {"sub": "user-1", "org": "acme", **claims}, "scopes": None}}
 
 
-def test_an_api_key_tells_its_tenant_and_scopes() -> None:
+def test_an_api_key_shows_its_tenant_and_scopes() -> None:
     found = identify(of_key(scopes="read write"))
 
     assert found == Identity("acme", "00000000000000aa", WRITES, "key:00000000000000aa")
 
 
-def test_a_signature_tells_an_account_that_may_do_all() -> None:
+def test_a_signature_identifies_an_account_that_may_do_all() -> None:
     iam = {"accountId": "123456789012", "userArn": ARN, "callerId": "U"}
 
     assert identify({"iam": iam}) == Identity("123456789012", ARN, frozenset(Scope), f"iam:{ARN}")
     assert identify({"iam": {"accountId": "1"}}).principal == "1"
 
 
-def test_a_token_tells_its_tenant_in_the_claim_that_was_set() -> None:
+def test_a_token_has_its_tenant_in_the_claim_that_was_set() -> None:
     token = of_token(scope="openid nextfire/write", tenant="mallory")
 
     assert identify(token, tenant_claim="org") == Identity("acme", "user-1", WRITES, "jwt:user-1")

@@ -80,7 +80,7 @@ def test_an_execution_id_is_its_reader_s_tenant_s() -> None:
         "j" * 65 + ".20260524T120000000Z-uid00001",
     ],
 )
-def test_what_is_no_execution_id_is_refused(text: str) -> None:
+def test_an_invalid_execution_id_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         parse_execution_id("acme", text)
 
@@ -122,7 +122,7 @@ def test_parts_that_join_to_the_same_text_have_distinct_ids() -> None:
     assert group_id(one) != group_id(two)
 
 
-def test_an_id_whose_digits_are_no_date_has_a_uid() -> None:
+def test_an_id_whose_digits_are_not_a_date_has_a_uid() -> None:
     """Users may ask for any id."""
     key = RunKey(JobKey("acme", "report"), "99999999T999999999Z-abcdefgh")
 

@@ -19,14 +19,9 @@ from tests.builders import RUN_ALL, RUN_LATEST, SKIP, at
 from tests.judgement import Evidence
 from tests.world import World
 
+BEGINNING = "11:59:30"
+
 SECOND = timedelta(seconds=1)
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:59:30")
-    world.tick()  # creates the cursors
-    return world
 
 
 def job_with_history(world: World, *, until: str = "15:00:30", **fields: Any) -> Job:

@@ -89,7 +89,7 @@ def test_the_text_of_a_key_names_its_tenant(tenant: str, key_id: str, secret: by
 
 
 @given(st.text())
-def test_any_other_text_is_no_key(text: str) -> None:
+def test_any_other_text_is_not_a_key(text: str) -> None:
     assert parse(text) is None
 
 

@@ -13,18 +13,13 @@ from nextfire.domain.job import Job
 from nextfire.domain.run import RunState
 from tests.builders import at
 from tests.fakes import Killed
-from tests.unit.test_audit import audit, purge
-from tests.unit.test_sequences import ONE_ATTEMPT, after
+from tests.unit.auditing import audit, purge
+from tests.unit.sequencing import ONE_ATTEMPT, after
 from tests.world import World
 
+BEGINNING = "11:58:30"
+
 ONCE: dict[str, Any] = {"type": "ONCE", "schedule": "2026-05-24T12:00:00Z"}
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:58:30")
-    world.tick()
-    return world
 
 
 def state(world: World, job: Job) -> RunState | None:

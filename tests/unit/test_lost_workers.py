@@ -18,11 +18,6 @@ from tests.fakes import Killed
 from tests.world import World
 
 
-@pytest.fixture
-def world() -> World:
-    return World("11:59")
-
-
 def test_the_run_of_a_vanished_worker_goes_to_the_next_one(world: World) -> None:
     job = dispatched(world)
     world.script(**VANISHES, meanwhile=lambda: world.worker("b").work_one())

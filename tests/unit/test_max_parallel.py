@@ -18,22 +18,13 @@ from nextfire.usecases.limit_parallel import LimitParallel
 from nextfire.usecases.manage_backfills import BackfillRange
 from tests.builders import at
 from tests.fakes import Killed
-from tests.unit.test_sequences import ONE_ATTEMPT, after
-from tests.world import World
+from tests.unit.sequencing import ONE_ATTEMPT, after
+from tests.world import World, started
+
+BEGINNING = "11:58:30"
 
 SUCCEEDED = RunState.SUCCEEDED
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *", "startAt": "2026-05-24T12:00:00Z"}
-
-
-def started() -> World:
-    world = World("11:58:30")
-    world.tick()
-    return world
-
-
-@pytest.fixture
-def world() -> World:
-    return started()
 
 
 def root(world: World, most: int = 1, **fields: Any) -> Job:
@@ -253,7 +244,7 @@ def test_a_backfill_runs_a_few_sequences_at_a_time(world: World) -> None:
 
 def test_an_executor_that_dies_anywhere_loses_no_run() -> None:
     for calls in range(100):
-        world = started()
+        world = started(BEGINNING)
         a = root(world, retryPolicy={"maxAttempts": 3})
         b = world.register("b", **after("a"))
         work(world, "12:00")

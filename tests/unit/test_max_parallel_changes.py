@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-import pytest
-
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.usecases.limit_parallel import LimitParallel
 from tests.builders import at
-from tests.unit.test_max_parallel import SUCCEEDED, root, started, state, work
-from tests.unit.test_sequences import after
+from tests.unit.sequencing import after
+from tests.unit.test_max_parallel import SUCCEEDED, root, state, work
 from tests.world import World
 
-
-@pytest.fixture
-def world() -> World:
-    return started()
+BEGINNING = "11:58:30"
 
 
 def test_a_child_that_got_its_edge_later_is_awaited_for_a_short_time(world: World) -> None:

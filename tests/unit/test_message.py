@@ -99,6 +99,6 @@ def test_an_unknown_field_is_ignored() -> None:
     assert decode_message(json.dumps(GOOD | {"extra": 1})) == a_message()
 
 
-def test_a_later_version_is_an_error_of_its_own() -> None:
+def test_a_later_version_has_its_own_error() -> None:
     with pytest.raises(UnknownVersionError, match="version 2"):
         decode_message(json.dumps(GOOD | {"v": 2, "dispatch": "odd"}))

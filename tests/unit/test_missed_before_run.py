@@ -18,11 +18,6 @@ from tests.fakes import Killed
 from tests.world import World
 
 
-@pytest.fixture
-def world() -> World:
-    return World("11:59")
-
-
 def sent_late(world: World, **fields: object) -> Job:
     """A job whose 12:02 has just been sent, with 12:00 and 12:01 reported as missed."""
     dates = [f"2026-05-24T12:0{minute}:00Z" for minute in range(3)]

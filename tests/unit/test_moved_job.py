@@ -23,11 +23,6 @@ from tests.world import BUCKET, World
 LARGE = b'"' + b"x" * 10_000 + b'"'
 
 
-@pytest.fixture
-def world() -> World:
-    return World("11:59")
-
-
 def sent(world: World, **fields: object) -> Job:
     """A job of the pool `default` whose run of 12:00 has just been sent."""
     job = world.register(**fields)  # type: ignore[arg-type] # any field of a definition

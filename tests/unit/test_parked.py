@@ -18,7 +18,7 @@ from nextfire.usecases.find_unsent import FindUnsent
 from tests.accounting import assert_all_accounted_for, settle
 from tests.builders import at
 from tests.crons import LONG
-from tests.unit.test_audit import audit
+from tests.unit.auditing import audit
 from tests.world import World
 
 WRITE, READ = 0.625, 0.125  # dollars per million units

@@ -14,19 +14,12 @@ from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.schedule import MAX_DELAY
 from tests.accounting import assert_all_accounted_for, covered, ran, settle
-from tests.builders import RUN_ALL, RUN_LATEST, at
+from tests.builders import MINUTELY, RUN_ALL, RUN_LATEST, at
 from tests.fakes import Killed
-from tests.unit.test_audit import audit, delete_due_entries
+from tests.unit.auditing import audit, delete_due_entries
 from tests.world import World
 
-MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:58:30")
-    world.tick()
-    return world
+BEGINNING = "11:58:30"
 
 
 def pause(world: World, job: Job, until: str = "12:01:30", reason: str | None = None) -> Job:

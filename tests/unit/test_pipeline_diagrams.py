@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nextfire.client.pipelines.diagram import dot, mermaid
 from nextfire.client.pipelines.document import Pipeline
-from tests.unit.test_pipelines import job, pipeline
+from tests.unit.pipeline_documents import job, pipeline
 
 ETL = pipeline(
     end=job(type="CRON", schedule="0 3 * * *"),

@@ -1,4 +1,4 @@
-"""Pipelines: documents, plans, the builder in Python."""
+"""Plans of pipelines: what is created, changed, adopted and removed, in which order."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-import nextfire
 from nextfire import PipelineError
-from nextfire.client.pipelines.document import OWNER, Pipeline, read
+from nextfire.client.pipelines.document import OWNER, Pipeline
 from nextfire.client.pipelines.plan import (
     Action,
     Existing,
@@ -18,23 +17,9 @@ from nextfire.client.pipelines.plan import (
     declare,
     plan,
 )
-from nextfire.domain.definition import JobDefinition
-from nextfire.domain.schedule import ScheduleType
-from nextfire.domain.target import Target
+from tests.unit.pipeline_documents import job, pipeline
 
 NOW = datetime(2026, 5, 24, 12, tzinfo=UTC)
-MANUAL: dict[str, Any] = {"type": "MANUAL", "target": {"handler": "hello"}}
-
-
-def job(*parents: str, **fields: Any) -> dict[str, Any]:
-    if parents:
-        fields = {"type": "AFTER", "after": [{"job": each} for each in parents]} | fields
-    return MANUAL | fields
-
-
-def pipeline(name: str | None = "etl", **jobs: dict[str, Any]) -> Pipeline:
-    [found] = read({"pipeline": name, "jobs": [{"jobId": each, **jobs[each]} for each in jobs]})
-    return found
 
 
 def existing(owner: str | None = "etl", **jobs: dict[str, Any]) -> dict[str, Existing]:
@@ -56,99 +41,6 @@ def steps(found: Plan) -> list[str]:
 
 def refused(error: pytest.ExceptionInfo[PipelineError]) -> str:
     return str(error.value)
-
-
-# Documents
-
-
-@pytest.mark.parametrize(
-    ("document", "message"),
-    [
-        (
-            [],
-            None,
-        ),
-        (
-            "x",
-            (
-                "jobs: a pipeline has a list of jobs. Write `pipeline: NAME` and "
-                "`jobs:` with a list of job documents."
-            ),
-        ),
-        (
-            {"jobs": [], "owner": 1},
-            (
-                "owner: unknown field (got 1). A pipeline has the fields `pipeline`, "
-                "`deadlineSec` and `jobs`."
-            ),
-        ),
-        (
-            {"pipeline": "a b", "jobs": []},
-            (
-                "pipeline: not the name of a pipeline (got 'a b'). Use 1 to 64 letters, digits, "
-                "hyphens and underscores. For example `etl`."
-            ),
-        ),
-        (
-            {"jobs": [MANUAL]},
-            (
-                "jobs[0].jobId: not the id of a job. Each job needs an id of 1 to 64 "
-                "letters, digits, hyphens and underscores."
-            ),
-        ),
-        (
-            {"jobs": [{"jobId": "a", **MANUAL}, {"jobId": "a", **MANUAL}]},
-            "jobs[1].jobId: listed twice (got 'a'). Give each job of a pipeline its own id.",
-        ),
-        (
-            {"jobs": [{"jobId": "a", **MANUAL, "timeuotSec": 5}]},
-            "a.timeuotSec: unknown field (got 5). Did you mean `timeoutSec`?",
-        ),
-        (
-            {"jobs": [{"jobId": "a", **MANUAL, "retryPolicy": {"maxAttempts": 101}}]},
-            (
-                "a.retryPolicy.maxAttempts: Input should be less than or equal to 100 (got 101). A "
-                "run has 1 to 100 attempts; unlimited retries are not supported. For example `5`."
-            ),
-        ),
-        (
-            {"pipeline": "etl", "jobs": [{"jobId": "a", **MANUAL, "labels": {OWNER: "b"}}]},
-            (
-                "a.labels.nextfire.pipeline: reserved (got 'b'). Omit it: `pipeline: NAME` at the "
-                "top of the file sets it."
-            ),
-        ),
-        (
-            {
-                "pipeline": "etl",
-                "jobs": [{"jobId": "a", **MANUAL, "labels": {str(n): "" for n in range(32)}}],
-            },
-            (
-                "a.labels: too many (got 32 labels). A job of a pipeline has at most 31: its owner "
-                "is one more."
-            ),
-        ),
-    ],
-)
-def test_an_invalid_document_names_the_field_and_the_remedy(
-    document: object, message: str | None
-) -> None:
-    if message is None:
-        assert read(document) == []
-        return
-    with pytest.raises(PipelineError) as error:
-        read(document, "pipeline.yaml")
-
-    assert error.value.problem == "pipeline.yaml is invalid."
-    assert error.value.remedy == message
-
-
-def test_all_invalid_fields_are_named_at_once() -> None:
-    jobs = [{"jobId": "a", **MANUAL, "x": 1}, {"jobId": "b", "target": {}}]
-    with pytest.raises(PipelineError) as error:
-        read({"jobs": jobs})
-
-    assert {each.field for each in error.value.errors} >= {"a.x", "b.type", "b.target"}
 
 
 # Plans
@@ -335,72 +227,3 @@ def test_a_schedule_that_never_fires_is_refused_before_anything_is_changed() -> 
     renamed = planned(pipeline(a=past | {"name": "A"}), existing(a=past))
     check_schedules(renamed, NOW)
     assert steps(renamed) == ["update a"]
-
-
-# Python
-
-
-def test_a_pipeline_in_python() -> None:
-    with nextfire.pipeline("etl") as p:
-        a = p.job("a", type="CRON", schedule="0 3 * * *", target=Target(handler="a"))
-        b, c = (p.job(each, target={"handler": each}, timeout_sec=60) for each in "bc")
-        d = p.job("d", {"target": {"handler": "d"}, "payload": {"some_key": None}})
-        a >> [b, c] >> d
-
-    edges = {each["jobId"]: each.get("after") for each in p.document()["jobs"]}
-    assert edges == {
-        "a": None,
-        "b": [{"job": "a"}],
-        "c": [{"job": "a"}],
-        "d": [{"job": "b"}, {"job": "c"}],
-    }
-    assert p.document()["pipeline"] == "etl"
-    jobs = p.pipeline().jobs
-    assert jobs["d"].payload == {"some_key": None}
-    assert [jobs[each].type for each in "abcd"] == [ScheduleType.CRON, *[ScheduleType.AFTER] * 3]
-    assert jobs["b"].timeout_sec == 60
-
-
-def test_groups_of_jobs_in_python() -> None:
-    with nextfire.pipeline("etl") as p:
-        a = p.job("a", MANUAL)
-        b, c, d, e = (p.job(each, target={"handler": each}) for each in "bcde")
-        a >> [b, c] >> [d, e]
-        e.after("outside", delay_sec=60)
-
-    edges = {
-        job_id: [each.job for each in definition.after]
-        for job_id, definition in p.pipeline().jobs.items()
-    }
-    assert edges == {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"], "e": ["b", "c", "outside"]}
-    assert p.pipeline().jobs["e"].after[-1].delay_sec == 60
-
-
-def test_a_pipeline_is_checked_at_the_end_of_its_block() -> None:
-    def circle() -> None:
-        with nextfire.pipeline("etl") as p:
-            a, b = (p.job(each, target={"handler": each}) for each in "ab")
-            a >> b >> a
-
-    def misspelt() -> None:
-        with nextfire.pipeline("etl") as p:
-            p.job("a", MANUAL, timeout_secs=1)
-
-    with pytest.raises(PipelineError, match="wait for each other"):
-        circle()
-    with pytest.raises(PipelineError, match="Did you mean `timeoutSec`"):
-        misspelt()
-
-
-def test_an_error_in_the_block_is_not_hidden() -> None:
-    def block() -> None:
-        with nextfire.pipeline("etl") as p:
-            p.job("a", {})
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        block()
-
-
-def test_definitions_keep_their_type() -> None:
-    assert all(isinstance(each, JobDefinition) for each in pipeline(a=job()).jobs.values())

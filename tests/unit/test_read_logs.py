@@ -239,7 +239,7 @@ def test_a_page_ends_at_its_bytes(harness: Harness, monkeypatch: pytest.MonkeyPa
     assert len(harness.all()) == 4
 
 
-def test_a_page_asks_for_so_many_parts_only(
+def test_a_page_asks_for_a_bounded_number_of_parts(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read_logs, "MAX_READS", 3)

@@ -20,22 +20,13 @@ from nextfire.domain.run import RunState
 from nextfire.usecases.redrive_sequence import RedriveSequence
 from tests.builders import a_message, at
 from tests.fakes import InlineExecutor, Killed
-from tests.unit.test_sequences import ONE_ATTEMPT, after, chain, states
-from tests.world import World
+from tests.unit.sequencing import ONE_ATTEMPT, after, chain, states
+from tests.world import World, started
+
+BEGINNING = "11:58:30"
 
 RUN, FOLLOW, KEEP = RedriveAction.RUN, RedriveAction.FOLLOW, RedriveAction.KEEP
 DEAD, SKIPPED, SUCCEEDED = RunState.DEAD, RunState.SKIPPED, RunState.SUCCEEDED
-
-
-@pytest.fixture
-def world() -> World:
-    return started()
-
-
-def started() -> World:
-    world = World("11:58:30")
-    world.tick()
-    return world
 
 
 def work(world: World, *, seconds: int = 30) -> None:
@@ -244,7 +235,7 @@ def test_a_redrive_that_is_repeated_starts_nothing_twice(world: World) -> None:
 
 def test_a_redrive_that_dies_anywhere_is_completed_by_a_repetition() -> None:
     for calls in range(100):
-        world = started()
+        world = started(BEGINNING)
         jobs = cleanup_after_failure(world)
         world.advance(seconds=30)
         world.faults.kill_after(calls)

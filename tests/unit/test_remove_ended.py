@@ -16,18 +16,13 @@ from nextfire.usecases.audit_report import AuditReport
 from nextfire.usecases.remove_ended import RemoveEnded
 from tests.accounting import settle
 from tests.fakes import Killed
-from tests.unit.test_audit import DAY, advance_until, auditor
+from tests.unit.auditing import DAY, advance_until, auditor
 from tests.world import World
+
+BEGINNING = "11:59"
 
 KEPT = timedelta(hours=2)
 """The settings allow no less than 15 days; here it only has to pass."""
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:59")
-    world.tick()
-    return world
 
 
 def audited(world: World) -> AuditReport:

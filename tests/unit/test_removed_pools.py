@@ -16,11 +16,6 @@ RETRIES = {"maxAttempts": 3, "initialDelayMs": 60_000}
 NEXT_DAY = "2026-05-25T12:02:00Z"
 
 
-@pytest.fixture
-def world() -> World:
-    return World("11:59")
-
-
 def without_pool(world: World, **fields: object) -> Job:
     """A job whose run of 12:00 failed before its pool was removed. Its retry is due at 12:01."""
     once = {"type": "ONCE", "schedule": "2026-05-24T12:00:00Z"}

@@ -16,12 +16,6 @@ from tests.builders import LEASE, at
 from tests.dispatched import FAILS, NOON_ONLY, TOO_LARGE, dispatched, outcomes
 from tests.world import World
 
-
-@pytest.fixture
-def world() -> World:
-    return World("11:59")
-
-
 # Failure
 
 
@@ -47,7 +41,7 @@ def test_a_failed_attempt_is_tried_again_after_its_delay(world: World) -> None:
     ]
 
 
-def test_a_run_whose_attempts_are_used_up_is_dead_and_told_of(world: World) -> None:
+def test_a_run_whose_attempts_are_used_up_is_dead_and_published(world: World) -> None:
     job = dispatched(world, retryPolicy={"maxAttempts": 3, "initialDelayMs": 10_000})
     for time in ("12:00:10", "12:00:30", "12:30:00"):
         world.script(**FAILS)

@@ -97,7 +97,7 @@ def test_values_out_of_bounds_are_rejected_by_field(fields: dict[str, object], f
     assert {error["loc"][0] for error in refused.value.errors()} == {field}
 
 
-def test_a_policy_that_goes_on_for_longer_than_any_schedule_is_refused() -> None:
+def test_a_policy_that_continues_for_longer_than_any_schedule_is_refused() -> None:
     most = MAX_DELAY // timedelta(milliseconds=1) // 4
 
     assert policy(maxAttempts=5, backoff="FIXED", initialDelayMs=most).max_attempts == 5

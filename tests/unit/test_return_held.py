@@ -29,11 +29,6 @@ class Warnings(MemoryNotices):
 POLLS = timedelta(seconds=2)
 
 
-@pytest.fixture
-def world() -> World:
-    return World("11:59")
-
-
 def die() -> None:
     raise Killed
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
-
 from nextfire.domain.attempt import MAX_VALUE_BYTES, Value
 from nextfire.domain.log import PART_BYTES, decode_part, part_name
 from nextfire.domain.message import MAX_RECORDED_REASON
@@ -14,12 +12,6 @@ from nextfire.usecases.handled import Disposition
 from tests.builders import LEASE, at
 from tests.dispatched import FAILS, dispatched, log
 from tests.world import World
-
-
-@pytest.fixture
-def world() -> World:
-    return World("11:59")
-
 
 # Checkpoints, results and environment
 

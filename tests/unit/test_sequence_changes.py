@@ -9,15 +9,10 @@ import pytest
 from nextfire.domain.run import RunState
 from nextfire.usecases.read_sequence import read_sequence
 from tests.fakes import Killed
-from tests.unit.test_sequences import ONE_ATTEMPT, after, chain, states
+from tests.unit.sequencing import ONE_ATTEMPT, after, chain, states
 from tests.world import World
 
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:58:30")
-    world.tick()
-    return world
+BEGINNING = "11:58:30"
 
 
 def test_the_end_of_a_join_does_not_start_its_run_before_its_delay(world: World) -> None:

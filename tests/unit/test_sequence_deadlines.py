@@ -14,18 +14,13 @@ from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.manage_backfills import BackfillRange
 from tests.builders import at
-from tests.unit.test_sequences import ONE_ATTEMPT, after, states
+from tests.unit.sequencing import ONE_ATTEMPT, after, states
 from tests.world import World
+
+BEGINNING = "11:58:30"
 
 DEAD, SKIPPED, SUCCEEDED = RunState.DEAD, RunState.SKIPPED, RunState.SUCCEEDED
 HOUR: dict[str, Any] = {"deadlineSec": 3_600}
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:58:30")
-    world.tick()
-    return world
 
 
 def timed_chain(world: World, **fields: Any) -> list[Job]:

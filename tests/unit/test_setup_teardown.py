@@ -12,8 +12,10 @@ from nextfire.domain.redrive_plan import RedriveAction
 from nextfire.domain.run import RunState
 from nextfire.domain.trigger_rules import RuleAction
 from tests.builders import a_definition
-from tests.unit.test_sequences import ONE_ATTEMPT, after, states
+from tests.unit.sequencing import ONE_ATTEMPT, after, states
 from tests.world import World
+
+BEGINNING = "11:58:30"
 
 DEAD, SKIPPED, SUCCEEDED = (
     RunState.DEAD,
@@ -27,13 +29,6 @@ DROP: dict[str, Any] = {
     "triggerRule": "ALL_DONE",
     "after": EDGES,
 }
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:58:30")
-    world.tick()
-    return world
 
 
 @pytest.mark.parametrize(

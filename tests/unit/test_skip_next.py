@@ -12,18 +12,11 @@ from nextfire.domain.job import MAX_SKIPS, Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState, Trigger
 from tests.accounting import assert_all_accounted_for, covered, ran, settle
-from tests.builders import RUN_ALL, RUN_LATEST, at, job_key
-from tests.unit.test_audit import audit, delete_due_entries
+from tests.builders import MINUTELY, RUN_ALL, RUN_LATEST, at, job_key
+from tests.unit.auditing import audit, delete_due_entries
 from tests.world import World
 
-MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:58:30")
-    world.tick()
-    return world
+BEGINNING = "11:58:30"
 
 
 def skip(world: World, job: Job, reason: str | None = None, **more: Any) -> Job:

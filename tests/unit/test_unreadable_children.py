@@ -12,17 +12,12 @@ from nextfire.domain.run import RunState
 from nextfire.usecases.timed_runs import TimedRuns
 from tests.builders import at
 from tests.fakes import Killed
-from tests.unit.test_sequences import ONE_ATTEMPT, after
+from tests.unit.sequencing import ONE_ATTEMPT, after
 from tests.world import World
 
+BEGINNING = "11:58:30"
+
 LATEST = [{"job": "a", "which": "latest", "withinSec": 86_400}]
-
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:58:30")
-    world.tick()
-    return world
 
 
 def state(world: World, job: Job, time: str = "12:00") -> RunState | None:

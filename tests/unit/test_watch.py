@@ -6,8 +6,6 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
-import pytest
-
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ports.control import Lease
 from nextfire.usecases.dispatch.tick import Dispatch
@@ -15,11 +13,6 @@ from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.watch import Watch
 from tests.builders import RUN_ALL, at
 from tests.world import World
-
-
-@pytest.fixture
-def world() -> World:
-    return World("11:59")
 
 
 class Watcher:

@@ -19,7 +19,7 @@ from nextfire.domain.edges import TriggerRule
 from nextfire.domain.message import decode_message
 from nextfire.domain.trigger_rules import ParentState, RuleAction
 from nextfire_cli.main import app
-from tests.unit.test_sequences import ONE_ATTEMPT, after
+from tests.unit.sequencing import ONE_ATTEMPT, after
 from tests.world import World
 
 RUN, SKIP = RuleAction.RUN, RuleAction.SKIP

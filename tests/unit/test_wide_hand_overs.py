@@ -11,15 +11,10 @@ from nextfire.domain.errors import UnavailableError
 from nextfire.domain.job import Job
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.hand_over import MAX_SENT
-from tests.unit.test_sequences import after
+from tests.unit.sequencing import after
 from tests.world import World
 
-
-@pytest.fixture
-def world() -> World:
-    world = World("11:58:30")
-    world.tick()
-    return world
+BEGINNING = "11:58:30"
 
 
 def wide(world: World, width: int) -> list[Job]:

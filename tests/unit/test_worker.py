@@ -1,5 +1,5 @@
 """How a worker handles the messages of one batch: messages of a group in order, and none after one
-that was not acknowledged. The inbox is scripted; `tests/integration/test_worker.py` covers the
+that was not acknowledged. The inbox is scripted; `tests/integration/worker` covers the
 process itself.
 """
 
@@ -137,7 +137,7 @@ def test_messages_after_an_unacknowledged_one_are_handed_back(raised: Exception)
     assert queue.hidden == [*again, "c", "d"]
 
 
-def test_told_to_stop_in_a_run_it_hands_back_what_follows_and_not_what_is_done() -> None:
+def test_a_worker_stopped_in_a_run_hands_back_what_follows_and_not_what_is_done() -> None:
     def end() -> Handled:
         queue.stop()
         return DONE

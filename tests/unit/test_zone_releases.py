@@ -17,7 +17,7 @@ from nextfire.domain.run import RunState
 from nextfire.domain.zones import ZoneReading
 from tests.builders import at
 from tests.fakes import Killed
-from tests.unit.test_audit import audit
+from tests.unit.auditing import audit
 from tests.world import World
 from tests.zone_releases import EARLIER, LATER, MOVED, OLD, disagree
 

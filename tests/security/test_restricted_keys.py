@@ -1,0 +1,123 @@
+"""Attacks with keys that are restricted to jobs with some labels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from nextfire.adapters.dynamodb.items import from_item
+from tests.integration.deployment import Deployment
+
+if TYPE_CHECKING:
+    pass
+from tests.security.callers import ELSEWHERE, JOB, Caller, admin, key_of
+
+ETL = {"team": "etl"}
+
+
+class TestRestrictedKeys:
+    """Keys created by a restricted key, and versions that do not know restrictions."""
+
+    def test_a_restricted_admin_key_makes_no_freer_one(self, system: Deployment) -> None:
+        limits = {"cidrs": ["203.0.113.0/24"], "labels": ETL}
+        by = Caller(system, key_of(admin(system), "admin", **limits)["key"])
+
+        inherited = key_of(by, "admin")
+        assert (inherited["cidrs"], inherited["labels"]) == (["203.0.113.0/24"], ETL)
+        narrower = key_of(by, "run", cidrs=["203.0.113.8/29"], labels={"env": "test"})
+        assert narrower["cidrs"] == ["203.0.113.8/29"]
+        assert narrower["labels"] == {"env": "test", "team": "etl"}
+        for wider in (
+            {"cidrs": ["0.0.0.0/0"]}, {"cidrs": ["203.0.113.0/24", "::/0"]},
+            {"cidrs": ["203.0.112.0/23"]}, {"labels": {"team": "ops"}},
+        ):  # fmt: skip
+            answer = by.call("POST", "/v1/keys", {"name": "n", "scopes": ["read"], **wider})
+            assert (answer.status, answer.document.get("key")) == (403, None)
+
+    def test_a_restricted_admin_key_takes_over_no_freer_one(self, system: Deployment) -> None:
+        first = admin(system)
+        free = key_of(first, "admin")["keyId"]
+        by = Caller(system, key_of(first, "admin", labels=ETL)["key"])
+
+        assert by.call("POST", f"/v1/keys/{free}/rotate", {}).status == 404
+        assert by.call("GET", f"/v1/keys/{free}").status == 404
+        assert by.call("DELETE", f"/v1/keys/{free}").status == 404
+        assert first.call("GET", f"/v1/keys/{free}").document["state"] == "ACTIVE"
+        shown = by.call("GET", "/v1/keys").document["items"]
+        assert [key["labels"] for key in shown] == [ETL]
+
+    def test_rotation_keeps_the_restriction(self, system: Deployment) -> None:
+        by = admin(system)
+        made = key_of(by, "run", cidrs=["203.0.113.0/24"], labels=ETL)
+
+        new = by.call("POST", f"/v1/keys/{made['keyId']}/rotate", {}).document["new"]
+
+        assert (new["cidrs"], new["labels"]) == (["203.0.113.0/24"], ETL)
+        assert Caller(system, new["key"]).call("GET", "/v1/jobs", source=ELSEWHERE).status == 403
+
+    def test_a_version_without_restrictions_refuses_a_restricted_key(
+        self, system: Deployment
+    ) -> None:
+        made = key_of(admin(system), "admin", labels=ETL)
+        item = system.database.get_item(
+            TableName=system.keys_table,
+            Key={"tenant": {"S": "acme"}, "key_id": {"S": made["keyId"]}},
+        )["Item"]
+
+        # Such an authorizer reads `scopes`, and such an API reads `scopes` of the context.
+        assert from_item(item)["scopes"] == []
+        assert Caller(system, made["key"]).context["scopes"] == ""  # type: ignore[index]
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            {"cidrs": {"L": []}, "labels": {"M": {}}, "scopes": {"L": [{"S": "admin"}]}},
+            {"cidrs": {"L": [{"S": "nonsense"}]}, "labels": {"M": {}}, "scopes": {"L": []}},
+            {"labels": {"M": {"team": {"S": "etl"}}}, "scopes": {"L": [{"S": "admin"}]}},
+            {
+                "cidrs": {"L": []}, "labels": {"M": {"team": {"S": "etl"}}},
+                "scopes": {"L": [{"S": "admin"}]}, "countries": {"L": []},
+            },
+        ],
+    )  # fmt: skip
+    def test_a_restriction_that_cannot_be_read_opens_nothing(
+        self, system: Deployment, damage: dict[str, Any]
+    ) -> None:
+        made = key_of(admin(system), "admin", labels=ETL)
+        system.database.update_item(
+            TableName=system.keys_table,
+            Key={"tenant": {"S": "acme"}, "key_id": {"S": made["keyId"]}},
+            UpdateExpression="SET restricted = :r",
+            ExpressionAttributeValues={":r": {"M": damage}},
+        )
+
+        assert not Caller(system, made["key"]).let_in
+
+
+class TestLabels:
+    """In addition to the check of all routes in tests/integration/test_api_isolation.py."""
+
+    def test_the_label_cannot_be_changed_away_or_left_out(self, system: Deployment) -> None:
+        by = Caller(system, key_of(admin(system), "run", labels=ETL)["key"])
+        assert by.call("POST", "/v1/jobs", JOB).status == 403
+        made = by.call("POST", "/v1/jobs", JOB | {"labels": ETL}).document["jobId"]
+
+        for labels in (None, {"team": "ops"}, {"team": None}):
+            assert by.call("PATCH", f"/v1/jobs/{made}", {"labels": labels}).status == 403
+        assert by.call("PUT", f"/v1/jobs/{made}", JOB).status == 403
+        assert by.call("GET", f"/v1/jobs/{made}").document["labels"] == ETL
+
+    def test_the_answer_to_another_key_is_not_replayed(self, system: Deployment) -> None:
+        first = admin(system)
+        by = Caller(system, key_of(first, "run", labels=ETL)["key"])
+        once = {"Idempotency-Key": "the-same"}
+        made = first.call("POST", "/v1/jobs", JOB | {"jobId": "theirs"}, headers=once)
+        assert made.status == 201
+        theirs = first.call("POST", "/v1/jobs/theirs/run", {}, headers={"Idempotency-Key": "r"})
+        assert theirs.status == 201
+
+        answer = by.call("POST", "/v1/jobs", JOB | {"jobId": "theirs"}, headers=once)
+        assert answer.status == 403
+        answer = by.call("POST", "/v1/jobs/theirs/run", {}, headers={"Idempotency-Key": "r"})
+        assert answer.status == 404

@@ -1,0 +1,105 @@
+"""`nextfire doctor` names what is wrong and what to do."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx2
+import pytest
+
+from nextfire_cli import doctor
+from tests.unit.cli.answers import problem
+from tests.unit.cli.conftest import Api, Call
+
+
+@pytest.fixture(autouse=True)
+def healthy(api: Api) -> None:
+    api.routes["GET /v1/health"] = [lambda _: _health(timedelta())]
+    api.routes["GET /v1/quotas"] = [{"quotas": {}, "used": {"jobs": 1}}]
+    api.routes["GET /v1/overview"] = [problem(404, "Not Found")]
+
+
+def _health(ahead: timedelta) -> httpx2.Response:
+    now = datetime.now(UTC)  # noqa: TID251 — as the API
+    return httpx2.Response(200, json={"status": "ok", "time": (now + ahead).isoformat()})
+
+
+def verdicts(result: Any) -> dict[str, str]:
+    checks = json.loads(result.stdout)["checks"]
+    return {each["check"]: each["verdict"] for each in checks if each["check"] != "installation"}
+
+
+def test_all_is_well(call: Call) -> None:
+    result = call("doctor", "--json")
+
+    assert result.exit_code == 0, result.output
+    assert verdicts(result) == dict.fromkeys(["endpoint", "API", "clock", "credentials"], "ok")
+
+
+def test_an_overview_without_older_runs_is_a_note(call: Call, api: Api) -> None:
+    overview = {"asOf": "2026-05-24T09:59:58Z", "lagSec": 1.0, "beginsAt": "2026-05-24T09:00:00Z"}
+    numbers = {"running": 0, "pending": 0, "from": "2026-05-24T09:59:00Z", "minutes": []}
+    api.routes["GET /v1/overview"] = [numbers | {"overview": overview}]
+
+    result = call("doctor", "--json")
+
+    assert result.exit_code == 0, result.output
+    assert verdicts(result)["overview"] == "note"
+    assert "Add the older ones: nextfire runs reindex" in result.stdout
+
+
+def test_a_clock_that_is_off(call: Call, api: Api) -> None:
+    api.routes["GET /v1/health"] = [lambda _: _health(timedelta(minutes=6))]
+
+    result = call("doctor")
+
+    assert result.exit_code == 1
+    assert "differs from the API's by 360 s" in result.stdout
+    assert "Synchronize this machine's clock" in result.stdout
+
+
+def test_credentials_that_are_refused(call: Call, api: Api) -> None:
+    api.routes["GET /v1/quotas"] = [problem(403, "Forbidden")]
+
+    result = call("doctor", "--json")
+
+    assert result.exit_code == 1
+    assert verdicts(result)["credentials"] == "problem"
+
+
+def test_an_api_that_does_not_answer(call: Call, api: Api) -> None:
+    def refuse(_: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("refused")
+
+    api.routes["GET /v1/health"] = [refuse]
+
+    result = call("doctor", "--json")
+
+    assert result.exit_code == 1
+    assert verdicts(result) == {"endpoint": "ok", "API": "problem"}
+
+
+def test_what_is_not_installed_is_a_note(
+    call: Call,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == "boto3" else name)
+
+    result = call("doctor")
+
+    assert result.exit_code == 0
+    assert "pip install 'nextfire[aws]'" in result.stdout
+
+
+def test_a_part_that_is_down() -> None:
+    parts: dict[str, dict[str, object]] = {
+        "api": {"pid": 1, "deaths": 0, "lastDeath": None},
+        "watcher": {"pid": None, "deaths": 2, "lastDeath": "killed by SIGKILL"},
+    }
+
+    [finding] = doctor._parts(parts)  # noqa: SLF001
+
+    assert (finding.check, finding.verdict) == ("watcher", "problem")
+    assert "killed by SIGKILL" in finding.found

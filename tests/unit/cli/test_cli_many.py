@@ -1,0 +1,141 @@
+"""The commands that create or change many jobs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from nextfire_cli import confirmation
+from tests.unit.cli.conftest import Api, Call
+
+DONE: dict[str, Any] = {"matched": 2, "changed": 1, "failed": []}
+PROBLEM = {"title": "Conflict", "status": 409, "detail": "It is \x1b[2J taken."}
+CRON = {"type": "CRON", "schedule": "0 3 * * *", "target": {"handler": "hello"}}
+
+
+@pytest.mark.parametrize(
+    ("what", "route"), [("pause", "pause"), ("resume", "resume"), ("delete", "cancel")]
+)
+def test_all_with_some_labels_call_by_call(
+    call: Call,
+    api: Api,
+    what: str,
+    route: str,
+) -> None:
+    api.routes[f"POST /v1/jobs:{route}"] = [DONE | {"progressToken": "t"}, DONE]
+    yes = ["--yes"] if what == "delete" else []
+
+    result = call("jobs", what, "--label", "team=etl", "--label", "a=b=c", *yes, "--json")
+
+    assert result.exit_code == 0, result.output
+    labels = {"labels": {"team": "etl", "a": "b=c"}}
+    assert api.bodies == [labels, labels | {"progressToken": "t"}]
+    assert json.loads(result.stdout) == {"matched": 4, "changed": 2, "failed": []}
+    assert "2 met, 1 changed so far" in result.stderr
+
+
+def test_a_list_is_of_what_is_asked_for(call: Call, api: Api) -> None:
+    api.routes["GET /v1/jobs"] = [{"items": []}]
+    asked = ["--state", "paused", "--label", "team=etl", "--label", "a=b=c", "--name", "night"]
+
+    result = call("jobs", "list", *asked)
+
+    assert result.exit_code == 0, result.output
+    [request] = api.requests
+    assert request.url.params["label"] == "team:etl,a:b=c"
+    assert (request.url.params["state"], request.url.params["name"]) == ("PAUSED", "night")
+
+
+def test_pause_says_why_and_until(call: Call, api: Api) -> None:
+    api.routes["POST /v1/jobs:pause"] = [DONE]
+
+    call("jobs", "pause", "--label", "a=b", "--reason", "why", "--until", "2030-01-01T00:00:00Z")
+
+    asked = {"reason": "why", "until": "2030-01-01T00:00:00Z"}
+    assert api.bodies == [{"labels": {"a": "b"}, **asked}]
+
+
+def test_jobs_that_could_not_be_changed_are_reported(call: Call, api: Api) -> None:
+    failed = {"jobId": "job_1", "problem": PROBLEM}
+    api.routes["POST /v1/jobs:resume"] = [DONE | {"failed": [failed]}]
+
+    result = call("jobs", "resume", "--label", "team=etl")
+
+    assert result.exit_code == 1
+    assert "Not changed: job_1: It is \\x1b[2J taken." in result.stdout
+
+
+def test_delete_of_many_asks(
+    call: Call,
+    api: Api,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(confirmation, "in_terminal", lambda: True)
+    result = call("jobs", "delete", "--label", "team=etl")
+
+    assert result.exit_code == 1
+    assert "Cancel all jobs labelled team=etl for good?" in result.stderr
+    assert not api.requests
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["list", "--label", "team"],
+        ["list", "--label", "a:b=c"],
+        ["list", "--label", "a=b,c"],
+        ["list", "--state", "DONE"],
+        ["pause"],
+        ["pause", "job_1", "--label", "a=b"],
+        ["resume"],
+        ["resume", "--label", "a"],
+        ["delete"],
+        ["delete", "job_1", "--label", "a=b"],
+        ["create-many", "-f", "nothing"],
+        ["create-many", "-f", "empty.json"],
+    ],
+)
+def test_wrong_usage(call: Call, api: Api, args: list[str], tmp_path: Path) -> None:
+    (tmp_path / "empty.json").write_text("[]")
+
+    result = call("jobs", *args)
+
+    assert result.exit_code == 2, result.output
+    assert not api.requests
+
+
+@pytest.mark.parametrize("form", ["[{}]", '{{"jobs": [{}]}}'])
+def test_many_are_created_a_few_at_a_time(
+    call: Call,
+    api: Api,
+    form: str,
+    tmp_path: Path,
+) -> None:
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        count = len(json.loads(request.content)["jobs"])
+        results = [{"status": 201, "job": {"jobId": f"job_{n}"}} for n in range(count)]
+        results[-1] = {"status": 409, "problem": PROBLEM}
+        return httpx2.Response(200, json={"results": results})
+
+    api.routes["POST /v1/jobs:batch"] = [answer]
+    (tmp_path / "jobs.json").write_text(form.format(", ".join([json.dumps(CRON)] * 30)))
+
+    result = call("jobs", "create-many", "-f", "jobs.json")
+
+    assert result.exit_code == 1
+    assert [len(body["jobs"]) for body in api.bodies] == [25, 5]
+    assert "25 of 30" in result.stderr
+    assert "job_3" in result.stdout
+    assert "It is \\x1b[2J taken." in result.stdout
+
+
+def test_many_from_yaml(call: Call, api: Api, tmp_path: Path) -> None:
+    api.routes["POST /v1/jobs:batch"] = [{"results": [{"status": 201, "job": {"jobId": "a"}}]}]
+    (tmp_path / "jobs.yaml").write_text("- taskId: a\n  cron: '0 3 * * *'\n")
+
+    result = call("jobs", "create-many", "-f", "jobs.yaml")
+
+    assert result.exit_code == 0, result.output
+    assert api.bodies == [{"jobs": [{"taskId": "a", "cron": "0 3 * * *"}]}]

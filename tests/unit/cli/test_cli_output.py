@@ -1,0 +1,79 @@
+"""Results for people and for programs, and waiting for a run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from nextfire_cli.output import names
+from tests.unit.cli.answers import DEAD, ID, OTHER
+from tests.unit.cli.conftest import Api, Call
+
+LISTED = {"items": [DEAD, DEAD | {"executionId": OTHER}]}
+
+
+@pytest.fixture(autouse=True)
+def runs(api: Api) -> None:
+    api.routes["GET /v1/jobs/job_1/executions"] = [LISTED]
+
+
+@pytest.mark.parametrize("flags", [("--json",), ("-o", "json"), ("--output=json",)])
+def test_results_are_one_json_document(call: Call, flags: tuple[str, ...]) -> None:
+    result = call("runs", "list", "job_1", *flags)
+
+    assert [each["executionId"] for each in json.loads(result.stdout)["items"]] == [ID, OTHER]
+
+
+def test_results_are_one_yaml_document(call: Call) -> None:
+    result = call("-o", "yaml", "runs", "list", "job_1")
+
+    assert [each["executionId"] for each in yaml.safe_load(result.stdout)["items"]] == [ID, OTHER]
+
+
+def test_results_are_ids(call: Call) -> None:
+    assert call("runs", "list", "job_1", "-o", "name").stdout == f"{ID}\n{OTHER}\n"
+
+
+def test_an_unknown_form_is_answered_with_the_known_ones(call: Call) -> None:
+    result = call("runs", "list", "job_1", "-o", "xml")
+
+    assert result.exit_code == 2
+    assert "'table', 'wide', 'json', 'yaml'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ({"results": [{"status": 201, "job": {"jobId": "a"}}, {"status": 422}]}, ["a"]),
+        ({"jobId": "a", "state": "ACTIVE"}, ["a"]),
+        ({"executionId": "a.1-x", "jobId": "a"}, ["a.1-x"]),
+        ({"items": []}, []),
+        ({"status": "ok"}, []),
+        ([1], []),
+    ],
+)
+def test_the_id_of_each_thing_in_a_result(document: object, expected: list[str]) -> None:
+    assert [*names(document)] == expected
+
+
+@pytest.mark.parametrize(("state", "code"), [("SUCCEEDED", 0), ("DEAD", 1), ("CANCELLED", 1)])
+def test_run_waits_for_the_outcome_if_asked_to(
+    call: Call,
+    api: Api,
+    state: str,
+    code: int,
+) -> None:
+    made = DEAD | {"executionId": OTHER, "state": "PENDING"}
+    api.routes["POST /v1/jobs/job_1/run"] = [made]
+    api.routes[f"GET /v1/executions/{OTHER}"] = [
+        made,
+        made | {"state": "RUNNING"},
+        made | {"state": state},
+    ]
+
+    result = call("jobs", "run", "job_1", "--wait", "--json")
+
+    assert result.exit_code == code
+    assert json.loads(result.stdout)["state"] == state

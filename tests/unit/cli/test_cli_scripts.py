@@ -1,0 +1,225 @@
+"""Scripts are checked, signed, locked and pushed."""
+
+import hashlib
+import json
+import zipfile
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from nextfire.adapters.packages.inline_metadata import parse_inline_metadata
+from nextfire.adapters.s3.signatures import VerifyingScriptStore
+from nextfire.domain.script import ScriptSource
+from nextfire_cli import signing
+from tests.fakes import MemoryScriptStore
+from tests.unit.cli import answers
+from tests.unit.cli.conftest import Api, Call
+
+ROUTES = answers.ROUTES
+
+UPLOAD = "https://scripts.s3.eu-west-1.amazonaws.com/acme/default/x?X-Amz-Signature=secret"
+
+
+@pytest.fixture
+def script_api(api: Api) -> Api:
+    """An API that accepts scripts, and S3 behind it."""
+
+    def upload(request: httpx2.Request) -> httpx2.Response:
+        asked = json.loads(request.content)
+        where = {"pool": asked["pool"], "handler": asked["handler"], "url": "s3://scripts/x"}
+        headers = {"x-amz-checksum-sha256": "abc", "Content-Type": "text/x-python"}
+        document = where | {"uploadUrl": UPLOAD, "headers": headers, "method": "PUT"}
+        return httpx2.Response(201, json=document)
+
+    api.routes["POST /v1/scripts/uploads"] = upload
+    api.routes["PUT /acme/default/x"] = httpx2.Response(200)
+    return api
+
+
+def test_a_script_is_pushed_where_the_api_says(call: Call, script_api: Api, tmp_path: Path) -> None:
+    script = tmp_path / "report.py"
+    script.write_text("print(1)")
+
+    pushed = call("scripts", "push", str(script), "--pool", "batch")
+    renamed = call("scripts", "push", str(script), "--name", "other", "--json")
+
+    digest = hashlib.sha256(b"print(1)").hexdigest()
+    assert pushed.stdout == f"s3://scripts/x\nreport@sha256:{digest}\n", pushed.output
+    where = {"url": "s3://scripts/x", "pool": "default", "handler": "other"}
+    assert json.loads(renamed.stdout) == where | {"sha256": digest, "signed": False}
+    asked, put, *_ = script_api.requests
+    assert json.loads(asked.content) == {
+        "handler": "report",
+        "pool": "batch",
+        "size": 8,
+        "sha256": digest,
+    }
+    assert (put.method, str(put.url), put.content) == ("PUT", UPLOAD, b"print(1)")
+    assert put.headers["x-amz-checksum-sha256"] == "abc"
+    assert "Authorization" not in put.headers
+    assert "secret" not in pushed.output + renamed.output
+
+
+def test_a_script_is_signed_for_its_tenant_pool_and_name(
+    call: Call, script_api: Api, tmp_path: Path
+) -> None:
+    script, key = tmp_path / "report.py", tmp_path / "release.pem"
+    script.write_text("print(1)")
+    public = call("scripts", "keygen", str(key)).stdout.strip()
+
+    pushed = call("scripts", "push", str(script), "--sign", str(key), "--tenant", "acme")
+
+    assert pushed.exit_code == 0, pushed.output
+    asked = json.loads(script_api.requests[0].content)
+    stored = MemoryScriptStore()
+    url = "s3://scripts/pools/default/acme/report.py"
+    stored.upload(url, b"print(1)", asked["signature"])
+    VerifyingScriptStore(stored, signers=[public], pool="default").fetch(ScriptSource(url, "acme"))
+    assert key.read_text() not in pushed.output
+
+
+@pytest.mark.parametrize(
+    "more", [("--tenant", "acme"), ("--name", f"report@sha256:{'a' * 64}"), ("--sign", "/nowhere")]
+)
+def test_a_push_that_makes_no_sense_is_refused(
+    call: Call, script_api: Api, tmp_path: Path, more: tuple[str, str]
+) -> None:
+    script = tmp_path / "report.py"
+    script.write_text("print(1)")
+
+    assert call("scripts", "push", str(script), *more).exit_code == 2
+    assert not script_api.requests
+
+
+def test_a_lock_is_written_into_the_script(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "report.py"
+    block = "# /// script\n# dependencies = ['demo-pkg']\n# ///\nprint(1)\n"
+    script.write_text(block)
+    for version in ("1.0", "2.0"):
+        line = f"demo-pkg=={version} --hash=sha256:{'0' * 64}"
+        monkeypatch.setattr(signing, "resolve", lambda *_, line=line: [line])
+        assert call("scripts", "lock", str(script)).exit_code == 0
+
+        inline = parse_inline_metadata(script.read_bytes())
+        assert (inline.dependencies, inline.locked) == (("demo-pkg",), (line,))
+        assert script.read_text().endswith("# ///\nprint(1)\n")
+    script.write_text("print(1)\n")
+    assert "no block" in call("scripts", "lock", str(script)).stderr
+
+
+def test_an_upload_that_is_refused_is_reported_without_its_url(
+    call: Call, script_api: Api, tmp_path: Path
+) -> None:
+    script = tmp_path / "report.py"
+    script.touch()
+    script_api.routes["PUT /acme/default/x"] = httpx2.Response(403, text="<Error/>")
+
+    result = call("scripts", "push", str(script))
+
+    assert result.exit_code == 1
+    assert "refused the upload with 403" in result.stderr
+    assert "secret" not in result.output
+
+
+def test_scripts_and_their_versions_are_listed(call: Call, api: Api) -> None:
+    script = {
+        "pool": "batch",
+        "handler": "report",
+        "url": "s3://scripts/acme/batch/report.py",
+        "size": 8,
+        "modifiedAt": "2026-05-24T10:00:00Z",
+    }
+    api.routes["GET /v1/scripts"] = {"items": [script]}
+    version = {"versionId": "v2", "modifiedAt": "2026-05-24T10:00:00Z", "latest": True}
+    api.routes["GET /v1/scripts/batch/report/versions"] = {
+        "items": [version, version | {"versionId": "v1", "latest": False, "size": 8}]
+    }
+
+    listed = call("scripts", "list", "--pool", "batch", "--json")
+    versions = call("scripts", "versions", "report", "--pool", "batch")
+
+    assert json.loads(listed.stdout) == {"items": [script]}
+    assert api.requests[0].url.params["pool"] == "batch"
+    assert "deleted" in versions.stdout
+    assert "v1" in versions.stdout
+
+
+def archive(path: Path, **files: str) -> Path:
+    with zipfile.ZipFile(path, "w") as writer:
+        for name, text in files.items():
+            writer.writestr(name.replace("_py", ".py"), text)
+    return path
+
+
+def test_an_archive_is_pushed_with_its_ending(call: Call, script_api: Api, tmp_path: Path) -> None:
+    app = archive(tmp_path / "app.zip", __main___py="print(1)", lib_py="")
+
+    call("scripts", "push", str(app))
+    call("scripts", "push", str(app), "--name", "report")
+
+    asked = [json.loads(each.content) for each in script_api.requests if each.method == "POST"]
+    assert [each["handler"] for each in asked] == ["app.zip", "report.zip"]
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("no.zip", "is not a zip archive"),
+        ("empty.zip", "has no __main__.py at its top"),
+        ("hidden.py", "is an archive"),
+        ("large.py", "bytes, more than 10485760"),
+        ("Makefile", "is not a script"),
+        ("broken.py", "is not valid TOML"),
+    ],
+)
+def test_a_script_that_no_executor_would_run_is_not_uploaded(
+    call: Call, tmp_path: Path, file: str, message: str
+) -> None:
+    (tmp_path / "no.zip").write_text("x")
+    archive(tmp_path / "empty.zip", lib_py="")
+    archive(tmp_path / "hidden.py", __main___py="")
+    (tmp_path / "Makefile").touch()
+    (tmp_path / "broken.py").write_text("# /// script\n# dependencies = [\n# ///\n")
+    (tmp_path / "large.py").write_bytes(b"#" * (10 * 1024 * 1024 + 1))
+
+    result = call("scripts", "push", str(tmp_path / file))
+
+    assert result.exit_code == 1, result.output
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "hint"),
+    [
+        (["--name", "../x"], "--name"),
+        (["--name", "a/b"], "--name"),
+        (["--name", "x.zip"], "--name"),
+        (["--name", "x" * 129], "--name"),
+    ],
+)
+def test_names_that_no_job_could_use_are_refused(
+    call: Call, tmp_path: Path, flags: list[str], hint: str
+) -> None:
+    script = tmp_path / "report.py"
+    script.touch()
+
+    result = call("scripts", "push", str(script), *flags)
+
+    assert result.exit_code == 2, result.output
+    assert hint in result.stderr
+
+
+def test_a_script_that_does_not_compile_is_reported_and_pushed(
+    call: Call, script_api: Api, tmp_path: Path
+) -> None:
+    script = tmp_path / "report.py"
+    script.write_text("print(")
+
+    pushed = call("scripts", "push", str(script))
+
+    assert pushed.exit_code == 0, pushed.output
+    assert "does not compile with Python" in pushed.stderr
+    assert len(script_api.requests) == 2

@@ -1,0 +1,58 @@
+"""Nothing that a user or a script wrote controls the terminal or is taken for markup."""
+
+from nextfire_cli import render
+from tests.unit.cli.rendered import JOB, RUN, shown
+
+
+def test_values_are_not_markup() -> None:
+    assert "[red]nightly" in shown(render.jobs([JOB]))
+    assert "[red]nightly" in shown(render.job(JOB))
+    assert "hello [bold]you[/]" in shown(render.execution(RUN))
+
+
+EVIL = "a\x1b[2J\x07\0\r\n\t\x9b\u202e\ud800z"
+SHOWN = r"a\x1b[2J\x07\x00\r\n\t\x9b\u202e\ud800z"
+
+
+def test_control_characters_are_shown_and_not_sent_to_the_terminal() -> None:
+    run = RUN | {"state": "DEAD", "reason": EVIL, "worker": EVIL, "dispatchReason": EVIL}
+    attempts = [{"number": n, "reason": EVIL, "worker": EVIL} for n in (1, 2)]
+    job = JOB | {"name": EVIL, "pauseReason": EVIL, "pausedAt": "x", "labels": {EVIL: EVIL}}
+    coming = {"at": "x", "local": "x", "offset": "x", "note": EVIL}
+    script = {"pool": EVIL, "handler": EVIL, "size": 1, "modifiedAt": "2026-05-24T10:00:00Z"}
+    for view in (
+        render.jobs([job]),
+        render.job(job),
+        render.job(JOB | {"state": EVIL, "target": {"pool": EVIL}, "schedule": [EVIL]}),
+        render.executions([run]),
+        render.executions([], job | {"state": "PAUSED", "nextFireAt": EVIL}),
+        render.execution(run | {"attempts": attempts}),
+        render.execution_line(run),
+        render.upcoming([coming]),
+        render.upcoming([coming | {"executionId": EVIL}]),
+        render.scripts([script]),
+    ):
+        text = shown(view, width=1000)
+        assert SHOWN in text
+        assert not {*EVIL} & {*text} - {*"a[2Jz\n"}
+
+
+def test_what_a_script_printed_keeps_its_lines_and_tabs() -> None:
+    text = shown(render.execution(RUN | {"stdout": "a\tb\n\x1b[2Jc\n", "stderr": "\x07d\n"}))
+
+    assert "\na       b\n\\x1b[2Jc\n" in text
+    assert "\n\\x07d\n" in text
+
+
+def test_an_execution_id_in_a_reason_is_kept_whole() -> None:
+    other = "job-" + "x" * 60 + ".20260524T100000000Z-0123456789abcdef"
+    run = RUN | {"state": "SKIPPED", "reason": f"overlap policy SKIP: {other} has not ended"}
+
+    assert other in shown(render.executions([run]), width=200)
+
+
+def test_lines_of_a_log_do_nothing_to_a_terminal() -> None:
+    line = {"attempt": 1, "stream": "stderr", "text": "a\tb\x1b[2J\r[red]"}
+
+    assert render.log_line(line, timestamps=False).plain == "a\tb\\x1b[2J\\r[red]"
+    assert render.log_line(line, timestamps=True).plain.startswith("-  ")

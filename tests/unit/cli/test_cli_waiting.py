@@ -1,0 +1,88 @@
+"""Commands that wait: for a drain, and for the runs of a backfill."""
+
+import json
+
+import pytest
+
+from nextfire_cli import waiting
+from tests.unit.cli.conftest import Api, Call
+
+JOB = {"jobId": "job_1", "state": "PAUSED", "type": "MANUAL", "target": {"handler": "hello"}}
+BACKFILL = {
+    "backfillId": "0123456789abcdef",
+    "jobId": "job_1",
+    "first": "2026-05-01T00:00:00Z",
+    "last": "2026-05-02T00:00:00Z",
+    "count": 2,
+    "order": "OLDEST_FIRST",
+    "askedAt": "2026-05-24T09:00:00Z",
+}
+BETWEEN = ("--from", "2026-05-01T00:00:00Z", "--to", "2026-05-02T00:00:01Z")
+
+
+def run(day: str, state: str, finished: str | None = "2026-05-24T09:00:05Z") -> dict[str, object]:
+    found: dict[str, object] = {
+        "executionId": f"job_1.202605{day}T000000000Z-abcdefgh",
+        "jobId": "job_1",
+        "state": state,
+        "scheduledAt": f"2026-05-{day}T00:00:00Z",
+    }
+    return found | ({"finishedAt": finished} if finished else {})
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "POLL", 0)
+
+
+@pytest.mark.parametrize(("state", "code"), [("PAUSED", 0), ("ACTIVE", 1)])
+def test_drain_waits_for_its_runs_if_asked_to(
+    call: Call,
+    api: Api,
+    state: str,
+    code: int,
+) -> None:
+    draining = JOB | {"draining": True}
+    api.routes["POST /v1/jobs/job_1/drain"] = [draining]
+    api.routes["GET /v1/jobs/job_1"] = [draining, JOB | {"state": state}]
+
+    result = call("jobs", "drain", "job_1", "--wait")
+
+    assert result.exit_code == code
+    assert len(api.requests) == 3
+    assert ("new runs may start" in result.stderr) is bool(code)
+
+
+@pytest.mark.parametrize(("state", "code"), [("SUCCEEDED", 0), ("DEAD", 1), ("SKIPPED", 1)])
+def test_backfill_waits_for_its_runs_if_asked_to(
+    call: Call,
+    api: Api,
+    state: str,
+    code: int,
+) -> None:
+    earlier = run("01", "DEAD", "2026-05-01T00:00:05Z")
+    api.routes["POST /v1/jobs/job_1/backfill"] = [BACKFILL]
+    api.routes["GET /v1/jobs/job_1"] = [JOB | {"backfill": BACKFILL}, JOB]
+    api.routes["GET /v1/executions"] = [
+        {"items": [run("02", "RUNNING", None), earlier]},
+        {"items": [run("02", state), earlier]},
+    ]
+
+    result = call("jobs", "backfill", "job_1", *BETWEEN, "--wait", "--json")
+
+    assert result.exit_code == code
+    assert [each["state"] for each in json.loads(result.stdout)["items"]] == [state]
+    assert api.queries[-1]["from"] == "2026-05-01T00:00:00Z"
+    assert api.queries[-1]["to"] == "2026-05-02T00:00:00.001000+00:00"
+
+
+def test_a_backfill_that_another_one_replaces_is_not_waited_for(
+    call: Call,
+    api: Api,
+) -> None:
+    api.routes["POST /v1/jobs/job_1/backfill"] = [BACKFILL]
+    other = BACKFILL | {"backfillId": "fedcba9876543210"}
+    api.routes["GET /v1/jobs/job_1"] = [JOB | {"backfill": other}]
+    api.routes["GET /v1/executions"] = [{"items": [run("01", "SUCCEEDED")]}]
+
+    assert call("jobs", "backfill", "job_1", *BETWEEN, "--wait").exit_code == 0

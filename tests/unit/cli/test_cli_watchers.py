@@ -1,0 +1,52 @@
+"""`nextfire status` on the watchers of a deployed stack."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.unit.cli.answers import NUMBERS
+from tests.unit.cli.conftest import Api, Call
+
+TAKEOVER = {"lostAt": "2026-05-24T09:59:50Z", "takenAt": "2026-05-24T09:59:53.5Z"}
+
+
+def watchers(api: Api, *groups: dict[str, Any]) -> None:
+    api.routes["GET /v1/overview"] = NUMBERS | {"watchers": [*groups]}
+
+
+def test_a_lost_watcher_is_a_problem(call: Call, api: Api) -> None:
+    lost = {"group": 1, "state": "LOST", "renewedAt": "2026-05-24T09:59:55Z"}
+    watchers(api, {"group": 0, "state": "WATCHING", "renewedAt": "2026-05-24T10:00:00Z"}, lost)
+
+    result = call("status")
+
+    assert result.exit_code == 1
+    assert "Watcher 0 renews its lease" in " ".join(result.stdout.split())
+    assert "Watcher 1 does not renew its lease" in " ".join(result.stdout.split())
+    assert (
+        "Not on time: the watcher of group 1 has not renewed its lease since 2026-05-24T09:59:55Z:"
+        " it died or hangs, and another one takes over within about a minute."
+    ) in " ".join(result.stderr.split())
+
+
+def test_a_takeover_is_shown_and_no_problem(call: Call, api: Api) -> None:
+    watchers(api, {"group": 0, "state": "ASLEEP", "takeover": TAKEOVER})
+
+    result = call("status")
+
+    assert result.exit_code == 0
+    assert (
+        "Watcher 0 sleeps: nothing is due soon; one was lost at 2026-05-24T09:59:50Z, and another"
+        " took over after 3.50 s"
+    ) in " ".join(result.stdout.split())
+
+
+def test_a_state_of_a_newer_api_is_shown(call: Call, api: Api) -> None:
+    watchers(api, {"group": 0, "state": "NEWER"})
+
+    result = call("status", "--json")
+
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["watchers"] == [{"group": 0, "state": "NEWER"}]
+    assert "Watcher 0" in call("status").stdout

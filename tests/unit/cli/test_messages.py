@@ -1,0 +1,95 @@
+"""Messages of the API in the words of the command."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from nextfire.client.errors import Fault
+from nextfire_cli.remedies import in_words_of_the_command
+from tests.unit.cli.conftest import Api, Call
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_a_missing_value_is_not_shown_twice() -> None:
+    assert str(Fault("a", "absent", "required field is missing", "Add it.")) == (
+        "a: required field is missing. Add it."
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (
+            "Change it with PATCH, or use another id.",
+            "Change it with nextfire jobs update, or use another id.",
+        ),
+        (
+            "Wait until it ends, or stop it: DELETE /v1/jobs/{jobId}/backfill.",
+            "Wait until it ends, or stop it: nextfire jobs backfill JOB_ID --stop.",
+        ),
+        (
+            "Use POST /v1/jobs/{jobId}/pause or /resume, or DELETE the job.",
+            "Use nextfire jobs pause, nextfire jobs resume or nextfire jobs delete.",
+        ),
+        (
+            "Narrow `from` and `to`, or raise `max`, to 1000 at most.",
+            "Narrow --from and --to, or raise --max, to 1000 at most.",
+        ),
+        ("Use a value of the type that the message names.",) * 2,
+    ],
+)
+def test_the_command_names_commands_instead_of_requests(
+    call: Call,
+    api: Api,
+    said: str,
+    shown: str,
+) -> None:
+    problem = {"title": "Conflict", "status": 409, "detail": said}
+    api.routes["POST /v1/jobs"] = [httpx2.Response(409, json=problem)]
+
+    result = call("jobs", "create", "--in", "5s", "--handler", "a")
+    as_json = call("jobs", "create", "--in", "5s", "--handler", "a", "--json")
+
+    assert result.stderr == f"Error: Conflict (409).\n  {shown}\n"
+    assert json.loads(as_json.stderr)["detail"] == said
+
+
+def test_no_remedy_of_the_api_is_a_request_for_users_of_the_command() -> None:
+    """Remedies are texts in the sources with a method and a path, or with a header."""
+    found = [
+        text
+        for folder in ("layers/nextfire/domain", "layers/nextfire/usecases")
+        for file in (ROOT / folder).rglob("*.py")
+        for text in _texts(ast.parse(file.read_text()))
+        if _REQUEST.search(text)
+    ]
+
+    assert len(found) > 5
+    assert [text for text in found if _REQUEST.search(in_words_of_the_command(text))] == []
+
+
+_REQUEST = re.compile(r"\b(?:GET|POST|PUT|PATCH|DELETE) /v1|\bPATCH\b|Idempotency-Key|If-Match\b")
+
+
+def _texts(tree: ast.Module) -> Iterator[str]:
+    """The texts of *tree* with spaces, without docstrings."""
+    docs = [
+        each.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        for each in node.body
+        if isinstance(each, ast.Expr)
+    ]
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or node in docs:
+            continue
+        if isinstance(node.value, str) and " " in node.value:
+            yield node.value

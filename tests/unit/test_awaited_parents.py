@@ -1,0 +1,203 @@
+"""Which runs of its parents a run waits for, and what it takes as their success."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.instants import from_ms
+from nextfire.domain.job import Job
+from nextfire.domain.run import Run, RunState
+from nextfire.usecases import timed_runs
+from nextfire.usecases.read_parents import read_parents
+from tests.builders import at
+from tests.unit.requested import run_now
+from tests.unit.sequencing import ONE_ATTEMPT
+from tests.unit.timed import HOURLY, cron, go, state, there
+from tests.world import World
+
+BEGINNING = "11:58:30"
+
+
+def upstream_of(world: World) -> Any:
+    """What the last script was passed about the runs of its parents."""
+    return json.loads(world.runner.calls[-1].upstream or "{}")
+
+
+# all
+
+
+def test_a_run_waits_for_all_runs_of_its_parent_since_the_previous_occurrence(
+    world: World,
+) -> None:
+    retry = {"maxAttempts": 2, "initialDelayMs": 3_000_000}
+    world.register("a", schedule="*/20 * * * *", retryPolicy=retry)
+    b = world.register("b", **cron(HOURLY, which="all"))
+
+    go(world, "12:00")
+    assert state(world, b, "12:00") is RunState.SUCCEEDED
+    world.script(exit_code=1)
+    go(world, "12:20", "12:40", "13:00")
+    assert state(world, b, "13:00") is None
+    go(world, "13:10:05")
+
+    run = there(world, b, "13:00")
+    assert run is not None
+    assert run.state is RunState.SUCCEEDED
+    upstream = upstream_of(world)
+    assert [each["scheduledAt"] for each in upstream["a"]["runs"]] == [
+        "2026-05-24T12:20:00Z",
+        "2026-05-24T12:40:00Z",
+        "2026-05-24T13:00:00Z",
+    ]
+
+
+def test_each_awaited_run_counts_as_a_separate_parent(world: World) -> None:
+    world.register("a", schedule="*/20 * * * *", **ONE_ATTEMPT)
+    b = world.register("b", **cron(HOURLY, which="all"))
+    go(world, "12:00")
+    world.script(exit_code=1)
+
+    go(world, "12:20", "12:40", "13:00")
+
+    run = there(world, b, "13:00")
+    assert run is not None
+    assert run.state is RunState.SKIPPED
+    assert run.reason == "trigger rule ALL_SUCCEEDED: a at 2026-05-24T12:20:00Z FAILED"
+
+
+def late_runs(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Job, list[int]]:
+    """A job b whose time, 13:00, has come before any of the 60 runs of its parent has ended. The
+    list grows with each read of all these runs.
+    """
+    late = {"target": {"handler": "a", "pool": "batch"}} | ONE_ATTEMPT
+    world.register("a", schedule="* * * * *", **late)
+    b = world.register("b", **cron(HOURLY, which="all"))
+    go(world, "12:00")
+    world.worker(pool="batch").work()
+    go(world, *(f"12:{minute:02}" for minute in range(1, 60)), "13:00")
+    reads: list[int] = []
+
+    def read(*args: Any) -> Any:
+        parents = read_parents(*args)
+        reads.append(len(parents))
+        return parents
+
+    monkeypatch.setattr(timed_runs, "read_parents", read)
+    return b, reads
+
+
+def test_runs_that_catch_up_do_not_each_read_all_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b, reads = late_runs(world, monkeypatch)
+
+    world.worker(pool="batch").work()
+    go(world, "13:00:01")
+
+    assert state(world, b, "13:00") is RunState.SUCCEEDED
+    assert len(reads) <= 10, "of 60 runs in a random order, ln 60 are expected"
+
+
+def test_a_run_that_fails_while_others_are_left_decides(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b, _ = late_runs(world, monkeypatch)
+    batch = world.worker(pool="batch")
+    batch.work_one()
+
+    world.script(exit_code=1)
+    batch.work_one()
+
+    run = there(world, b, "13:00")
+    assert run is not None
+    assert run.reason == "trigger rule ALL_SUCCEEDED: a at 2026-05-24T12:02:00Z FAILED"
+
+
+def test_a_run_that_is_left_and_is_no_longer_awaited_is_not_waited_for(world: World) -> None:
+    world.register("r", schedule="*/5 * * * *")
+    rare = world.register("rare", schedule="0 0 1 1 *")
+    fields: dict[str, Any] = {
+        "type": "AFTER",
+        "schedule": None,
+        "after": [{"job": "r", "delaySec": 3_000}],
+    }
+    a = world.register("a", **fields)
+    b = world.register("b", **cron("20 * * * *", which="all"), triggerRule="ALL_DONE")
+    go(world, "12:00", "12:05", "12:10", "12:15", "12:20")
+
+    world.change(a, after=[{"job": rare.key.job_id}])
+    go(world, "12:50:01", "12:50:02")
+
+    assert state(world, b, "12:20") is RunState.SUCCEEDED
+
+
+def test_a_run_that_is_left_and_is_then_skipped_by_a_watcher_is_noticed(world: World) -> None:
+    late: dict[str, Any] = {"target": {"handler": "a", "pool": "batch"}}
+    a = world.register("a", schedule="*/20 * * * *", **late)
+    b = world.register("b", **cron("20 * * * *", which="all"), triggerRule="ALL_DONE")
+    go(world, "12:00", "12:20")
+    (marks,) = world.joins.items.values()
+    (left,) = (mark for mark in marks if mark.startswith("@left"))
+    ms = int(left.removesuffix(":-").split("/")[-1])
+
+    skipped = RunKey(a.key, run_id(a.uid, from_ms(ms)))
+    world.runs.skip(Run.skipped(skipped, "misfire policy", world.now))
+    batch = world.worker(pool="batch")
+    messages = [delivery for _ in range(2) if (delivery := batch.receive()) is not None]
+    for each in messages:
+        if skipped.run_id not in each.body:
+            batch.handle(each)
+    go(world, "12:20:01")
+
+    assert state(world, b, "12:20") is RunState.SUCCEEDED
+
+
+# latest
+
+
+def test_latest_takes_a_success_that_is_recent_enough(world: World) -> None:
+    world.register("a", schedule="30 * * * *")
+    b = world.register("b", **cron(HOURLY, which="latest", withinSec=3_000))
+
+    go(world, "12:00")
+    assert state(world, b, "12:00") is None, "waits for the next success"
+    go(world, "12:30")
+    assert state(world, b, "12:00") is RunState.SUCCEEDED
+    go(world, "13:00")
+
+    assert state(world, b, "13:00") is RunState.SUCCEEDED
+    assert upstream_of(world)["a"]["state"] == "SUCCEEDED"
+
+
+def test_one_success_starts_all_runs_that_wait_for_it(world: World) -> None:
+    a = world.register("a", type="MANUAL", schedule=None)
+    b = world.register("b", **cron(HOURLY, which="latest", withinSec=60))
+    go(world, "12:00", "13:00", "14:00")
+    times = ("12:00", "13:00", "14:00")
+    assert [state(world, b, time) for time in times] == [None] * 3
+
+    run_now(world, a)
+    go(world, "14:00:05")
+
+    assert [state(world, b, time) for time in times] == [RunState.SUCCEEDED] * 3
+
+
+def test_a_success_is_not_used_up(world: World) -> None:
+    a = world.register("a", type="ONCE", schedule="2026-05-24T12:00:00Z")
+    latest: dict[str, Any] = {"which": "latest", "withinSec": 3_600}
+    b = world.register("b", **cron("0,30 * * * *", **latest))
+    c = world.register("c", **cron("0,30 * * * *", **latest) | {"after": [{"job": "b", **latest}]})
+    joined = [{"job": each, **latest} for each in "ab"]
+    d = world.register("d", **cron("30 * * * *") | {"after": joined})
+
+    go(world, "12:00", "12:30", "13:00", "13:30")
+
+    times = ("12:00", "12:30", "13:00", "13:30")
+    assert world.run(a, "12:00").finished_at == at("12:00")
+    assert [state(world, b, time) for time in times] == [RunState.SUCCEEDED] * 3 + [None]
+    assert [state(world, c, time) for time in times] == [RunState.SUCCEEDED] * 4
+    assert [state(world, d, time) for time in ("12:30", "13:30")] == [RunState.SUCCEEDED, None]

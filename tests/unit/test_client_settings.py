@@ -1,0 +1,132 @@
+"""Where the client takes its endpoint and its credentials from."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+import nextfire
+from nextfire import (
+    Client,
+    ClientError,
+)
+from nextfire.client.folder import write_private
+from tests.unit.client_calls import LOCAL, REMOTE, Api
+
+# The endpoint and the credentials
+
+
+KEY = f"nf.acme.3f9c0a77d1e2b456.{'A' * 43}"
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder without a local stack, for a user without NEXTFIRE variables."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("ENDPOINT", "API_KEY", "TOKEN", "AUTH"):
+        monkeypatch.delenv(f"NEXTFIRE_{name}", raising=False)
+    return tmp_path
+
+
+def url_and_authorization(**given: Any) -> tuple[str, str]:
+    """The URL of a request and its Authorization header."""
+    api = Api({"status": "ok"})
+    with Client(**given, transport=httpx2.MockTransport(api)) as caller:
+        caller.get_health()
+    return str(api.came[0].url), api.came[0].headers["Authorization"]
+
+
+def up(folder: Path) -> None:
+    """Write to *folder* the parts of what `nextfire up` writes that the client reads."""
+    state = folder / ".nextfire"
+    state.mkdir(mode=0o755)
+    described = {
+        "endpoint": LOCAL,
+        "aws_endpoint": "http://127.0.0.1:4566",
+        "key_file": str(state / "api-key"),
+        "region": "us-east-1",
+        "access_key": "test",
+        "secret_key": "test",
+    }
+    write_private(state / "api-key", f"{KEY}\n")
+    write_private(state / "stack.json", json.dumps(described))
+
+
+def test_the_environment_says_where_and_who(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEXTFIRE_ENDPOINT", f"{REMOTE}/")
+    monkeypatch.setenv("NEXTFIRE_API_KEY", KEY)
+
+    assert bare.is_dir()
+    assert url_and_authorization() == (f"{REMOTE}/v1/health", f"Bearer {KEY}")
+
+
+def test_the_local_stack_of_the_folder_is_found(bare: Path) -> None:
+    up(bare)
+
+    assert url_and_authorization() == (f"{LOCAL}/v1/health", f"Bearer {KEY}")
+
+
+def test_another_endpoint_is_not_sent_the_key_of_the_local_stack(bare: Path) -> None:
+    up(bare)
+
+    with pytest.raises(ClientError, match="No API key"):
+        Client(REMOTE, auth="keys")
+
+
+def test_what_is_given_goes_first(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bare.is_dir()
+    monkeypatch.setenv("NEXTFIRE_ENDPOINT", "https://elsewhere")
+    monkeypatch.setenv("NEXTFIRE_AUTH", "iam")
+
+    assert url_and_authorization(endpoint=REMOTE, key=KEY) == (
+        f"{REMOTE}/v1/health",
+        f"Bearer {KEY}",
+    )
+
+
+def test_iam_signs_in_the_region_of_the_endpoint(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(bare / "none"))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+
+    _, authorization = url_and_authorization(endpoint=REMOTE, auth="iam")
+
+    assert "Credential=AKIDEXAMPLE/" in authorization
+    assert "/eu-west-1/execute-api/aws4_request" in authorization
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "No endpoint"),
+        ({"endpoint": "api.example.com"}, "is not a URL"),
+        ({"endpoint": REMOTE, "key": "nonsense"}, "not hold a valid API key"),
+        ({"endpoint": REMOTE, "auth": "basic"}, "Available: keys, iam, jwt"),
+        ({"endpoint": REMOTE, "auth": "jwt"}, "No token found"),
+        ({"endpoint": "http://example.com", "key": KEY}, "not encrypted"),
+    ],
+)
+def test_an_invalid_configuration_says_how_to_fix_it(
+    bare: Path, given: dict[str, Any], expected: str
+) -> None:
+    assert bare.is_dir()
+    with pytest.raises(ClientError, match=expected) as refused:
+        Client(**given)
+    assert "nonsense" not in str(refused.value)
+
+
+def test_nextfire_itself_imports_no_httpx() -> None:
+    code = "import nextfire, sys; sys.exit('httpx2' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert nextfire.Client is Client
+    with pytest.raises(AttributeError, match="no attribute 'Clinet'"):
+        _ = nextfire.Clinet  # type: ignore[attr-defined]

@@ -1,0 +1,105 @@
+"""Pipelines as documents: what is rejected, with the field and the remedy."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from nextfire import PipelineError
+from nextfire.client.pipelines.document import OWNER, read
+from tests.unit.pipeline_documents import MANUAL
+
+NOW = datetime(2026, 5, 24, 12, tzinfo=UTC)
+
+# Documents
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (
+            [],
+            None,
+        ),
+        (
+            "x",
+            (
+                "jobs: a pipeline has a list of jobs. Write `pipeline: NAME` and "
+                "`jobs:` with a list of job documents."
+            ),
+        ),
+        (
+            {"jobs": [], "owner": 1},
+            (
+                "owner: unknown field (got 1). A pipeline has the fields `pipeline`, "
+                "`deadlineSec` and `jobs`."
+            ),
+        ),
+        (
+            {"pipeline": "a b", "jobs": []},
+            (
+                "pipeline: not the name of a pipeline (got 'a b'). Use 1 to 64 letters, digits, "
+                "hyphens and underscores. For example `etl`."
+            ),
+        ),
+        (
+            {"jobs": [MANUAL]},
+            (
+                "jobs[0].jobId: not the id of a job. Each job needs an id of 1 to 64 "
+                "letters, digits, hyphens and underscores."
+            ),
+        ),
+        (
+            {"jobs": [{"jobId": "a", **MANUAL}, {"jobId": "a", **MANUAL}]},
+            "jobs[1].jobId: listed twice (got 'a'). Give each job of a pipeline its own id.",
+        ),
+        (
+            {"jobs": [{"jobId": "a", **MANUAL, "timeuotSec": 5}]},
+            "a.timeuotSec: unknown field (got 5). Did you mean `timeoutSec`?",
+        ),
+        (
+            {"jobs": [{"jobId": "a", **MANUAL, "retryPolicy": {"maxAttempts": 101}}]},
+            (
+                "a.retryPolicy.maxAttempts: Input should be less than or equal to 100 (got 101). A "
+                "run has 1 to 100 attempts; unlimited retries are not supported. For example `5`."
+            ),
+        ),
+        (
+            {"pipeline": "etl", "jobs": [{"jobId": "a", **MANUAL, "labels": {OWNER: "b"}}]},
+            (
+                "a.labels.nextfire.pipeline: reserved (got 'b'). Omit it: `pipeline: NAME` at the "
+                "top of the file sets it."
+            ),
+        ),
+        (
+            {
+                "pipeline": "etl",
+                "jobs": [{"jobId": "a", **MANUAL, "labels": {str(n): "" for n in range(32)}}],
+            },
+            (
+                "a.labels: too many (got 32 labels). A job of a pipeline has at most 31: its owner "
+                "is one more."
+            ),
+        ),
+    ],
+)
+def test_an_invalid_document_names_the_field_and_the_remedy(
+    document: object, message: str | None
+) -> None:
+    if message is None:
+        assert read(document) == []
+        return
+    with pytest.raises(PipelineError) as error:
+        read(document, "pipeline.yaml")
+
+    assert error.value.problem == "pipeline.yaml is invalid."
+    assert error.value.remedy == message
+
+
+def test_all_invalid_fields_are_named_at_once() -> None:
+    jobs = [{"jobId": "a", **MANUAL, "x": 1}, {"jobId": "b", "target": {}}]
+    with pytest.raises(PipelineError) as error:
+        read({"jobs": jobs})
+
+    assert {each.field for each in error.value.errors} >= {"a.x", "b.type", "b.target"}
