@@ -14,7 +14,6 @@ TABLES = {
 }
 """Files that are a table of cases, by what their rows are."""
 TO_SPLIT = {
-    "cli/nextfire_cli/local/stack.py",
     "tests/crashes/cloud.py",
     "tests/crashes/flows.py",
     "tests/crashes/stack.py",

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from functions.api import services as api
 from functions.api.identity import identify
-from functions.authorizer import handler as authorizer
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.iam_rules import IamRule
 from nextfire.domain.keys import Scope
-from tests.builders import NOON
 from tests.fakes import Clock
 from tests.integration.deployment import Deployment, Proxy
-
-if TYPE_CHECKING:
-    pass
 from tests.security.callers import ELSEWHERE, JOB, KEY_ID, Caller, admin, key_of
 
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock(NOON)
-    monkeypatch.setattr(api, "clock", clock)
-    monkeypatch.setattr(authorizer, "clock", clock)
-    authorizer.services.cache_clear()
-    return clock
+pytestmark = pytest.mark.usefixtures("clock")
 
 
 class TestRequestLimits:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from nextfire.adapters.dynamodb.items import from_item
 from tests.integration.deployment import Deployment
-
-if TYPE_CHECKING:
-    pass
 from tests.security.callers import ELSEWHERE, JOB, Caller, admin, key_of
+
+pytestmark = pytest.mark.usefixtures("clock")
 
 ETL = {"team": "etl"}
 

@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from pydantic.alias_generators import to_camel
@@ -21,10 +20,9 @@ from nextfire.domain.keys import Scope, digest_of, mint
 from tests.builders import NOON
 from tests.integration.deployment import Context, Deployment
 from tests.integration.test_api_isolation import OPERATIONS, OWNED, SHARED
-
-if TYPE_CHECKING:
-    pass
 from tests.security.callers import ELSEWHERE, HERE, JOB, KEY_ID, Caller, admin, key_of
+
+pytestmark = pytest.mark.usefixtures("clock")
 
 PAGE = Path(__file__).parents[2] / "docs" / "operate" / "identity.md"
 

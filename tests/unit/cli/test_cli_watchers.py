@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.unit.cli.answers import NUMBERS
+from tests.unit.cli import answers
 from tests.unit.cli.conftest import Api, Call
+
+ROUTES = answers.ROUTES
 
 TAKEOVER = {"lostAt": "2026-05-24T09:59:50Z", "takenAt": "2026-05-24T09:59:53.5Z"}
 
 
 def watchers(api: Api, *groups: dict[str, Any]) -> None:
-    api.routes["GET /v1/overview"] = NUMBERS | {"watchers": [*groups]}
+    api.routes["GET /v1/overview"] = answers.NUMBERS | {"watchers": [*groups]}
 
 
 def test_a_lost_watcher_is_a_problem(call: Call, api: Api) -> None:
