@@ -69,6 +69,12 @@ print(json.dumps({
 }).replace(os.environ["HOME"], "HOME"))
 """
 
+HOLDER = """
+import atexit, signal, sys
+class Holder:
+    def __init__(self): self.file = open("/dev/stdout", "w"); self.file.write("held")
+    def end(self, *_): self.file.write("more")
+"""
 ENDS = {
     "nothing": "",
     "a number": "import sys; print('x'); sys.exit(3)",
@@ -109,6 +115,29 @@ ENDS = {
     "an open file in a cycle": (
         "class A: pass\na = A(); a.a = a; a.f = open('/dev/stdout', 'w'); a.f.write('w'); del a"
     ),
+    "an open file of a function of atexit": HOLDER + "atexit.register(Holder().end)",
+    "an open file of a handler of signals": HOLDER + "signal.signal(15, Holder().end)",
+    "an open file of a context": (
+        HOLDER + "import contextvars\nv = contextvars.ContextVar('v'); v.set(Holder()); del v"
+    ),
+    "an open file of a hook": HOLDER + "sys.unraisablehook = Holder().end",
+    "an open file of a started module": HOLDER + "sys.mine = Holder()",
+    "an open file of a library": (
+        "import ctypes\nc = ctypes.CDLL(None); c.fopen.restype = ctypes.c_void_p\n"
+        "c.fputs(b'held', ctypes.c_void_p(c.fopen(b'/dev/stdout', b'w')))"
+    ),
+    "atexit before the end": "import atexit; atexit._run_exitfuncs(); raise ValueError",
+    "atexit before more": "import atexit; atexit._run_exitfuncs(); print('rest')",
+    "an exit of another class": (
+        "class E(SystemExit):\n    @property\n    def code(self): return 7\nraise E"
+    ),
+    "a lazy module": (
+        "import importlib.util as u, sys\ns = u.find_spec('this')\n"
+        "s.loader = u.LazyLoader(s.loader)\nsys.modules['this'] = m = u.module_from_spec(s)\n"
+        "s.loader.exec_module(m)"
+    ),
+    "names that are no text": "globals()[1] = 2; globals()[None] = 3",
+    "no standard streams": "import sys; del sys.__stdout__, sys.__stdin__",
     "finalizers": (
         "class A:\n    def __init__(self, n): self.n = n\n"
         "    def __del__(self): print('end of', self.n)\n"

@@ -23,7 +23,7 @@ from nextfire.adapters.scripts import kept_program, process_table
 from nextfire.adapters.scripts.keeper import Request
 from nextfire.adapters.scripts.kept_program import SupervisedProgram
 from nextfire.adapters.scripts.launcher import Launch
-from nextfire.adapters.scripts.launching import Family, LauncherClient, StandardStreams
+from nextfire.adapters.scripts.launching import LauncherClient, StandardStreams
 from nextfire.adapters.scripts.script_streams import Pump
 from nextfire.domain.ports.scripts import Directive
 from tests.crons import LONG
@@ -79,7 +79,7 @@ def request(*program: str) -> dict[str, Any]:
 
 @pytest.fixture
 def launching() -> Iterator[LauncherClient]:
-    it = LauncherClient({}, Family())
+    it = LauncherClient({})
     yield it
     it.close()
 
@@ -371,7 +371,7 @@ def make_subreaper() -> None:
 
 def test_launcher_ends_with_its_executor_and_so_do_the_programs() -> None:
     marker = f"marker_{os.urandom(8).hex()}"
-    other = LauncherClient({}, Family())
+    other = LauncherClient({})
     it = Started(other, f"'{marker}'; {LAST}")
     it.until(lambda kept: kept.started)
     launcher = other._process  # noqa: SLF001

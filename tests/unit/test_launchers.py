@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from nextfire.adapters.scripts import launchers, process_table
-from nextfire.adapters.scripts.launchers import OFTEN, TENANTS, WINDOW, Launchers
-from nextfire.adapters.scripts.launching import LauncherClient
+from nextfire.adapters.scripts.launchers import LAUNCHERS, OFTEN, WINDOW, Launchers
+from nextfire.adapters.scripts.launching import FAMILY, LauncherClient
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.ports.scripts import ScriptCall, ScriptExit
 from tests.supervisors import Watch
@@ -41,12 +43,11 @@ class Together:
 
 def close(it: Launchers) -> None:
     """End all launchers, and reap them."""
-    for tenant in it._tenants.values():  # noqa: SLF001
-        if tenant.launcher is not None:
-            tenant.launcher.close()
-    it.executing.close()
-    for each in it._family.launchers:  # noqa: SLF001
-        each.wait(20)
+    ending: list[LauncherClient] = [it.executing, *it._retired]  # noqa: SLF001
+    ending += [each.launcher for each in it._tenants.values() if each.launcher]  # noqa: SLF001
+    for each in ending:
+        each.close()
+        each._process.wait(20)  # noqa: SLF001
 
 
 Fork = Callable[[str], int | None]
@@ -68,7 +69,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def forking(clock: Clock) -> Iterator[Launchers]:
-    it = Launchers({}, clock)
+    it = Launchers({}, clock=clock)
     it.fork_with("/usr/bin/python3", {})
     yield it
     close(it)
@@ -76,11 +77,12 @@ def forking(clock: Clock) -> Iterator[Launchers]:
 
 @pytest.fixture
 def fork(forking: Launchers) -> Fork:
-    return lambda tenant: forking.fork(tenant, pid)
+    return lambda tenant: forking.launch(pid, forked_for=tenant)
 
 
-def pid(launcher: LauncherClient) -> int:
-    return launcher._process.pid  # noqa: SLF001
+def pid(launcher: LauncherClient) -> int | None:
+    """The process of a launcher that forks; None for the one that executes."""
+    return launcher._process.pid if launcher.forks else None  # noqa: SLF001
 
 
 def often(fork: Fork, tenant: str) -> int | None:
@@ -113,8 +115,8 @@ def test_scripts_that_start_rarely_are_executed(fork: Fork, clock: Clock) -> Non
 
 
 def test_without_an_interpreter_all_scripts_are_executed(clock: Clock) -> None:
-    it = Launchers({}, clock)
-    assert [it.fork("acme", pid) for _ in range(2 * OFTEN)] == [None] * (2 * OFTEN)
+    it = Launchers({}, clock=clock)
+    assert [it.launch(pid, forked_for="acme") for _ in range(2 * OFTEN)] == [None] * (2 * OFTEN)
     close(it)
 
 
@@ -144,10 +146,10 @@ def test_an_idle_launcher_retires_at_the_next_start(fork: Fork, clock: Clock) ->
 
 
 def test_the_number_of_launchers_is_bounded(fork: Fork, clock: Clock) -> None:
-    assert None not in [often(fork, f"tenant {number}") for number in range(TENANTS)]
+    assert None not in [often(fork, f"tenant {number}") for number in range(LAUNCHERS)]
     assert often(fork, "one more") is None
     clock.now += WINDOW + 1
-    assert often(fork, "one more") is not None
+    assert eventually(lambda: often(fork, "one more") is not None)  # once the idle have exited
 
 
 def test_a_launcher_that_cannot_start_does_not_fail_the_run(
@@ -164,6 +166,73 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Together]:
     it = Together()
     yield it
     close(it.launchers)
+
+
+def test_python_that_does_not_start_as_a_launcher_executes_all_scripts(
+    forking: Launchers, fork: Fork, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = tmp_path / "python3"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    forking.fork_with(str(broken), {})
+
+    assert often(fork, "acme") is None
+    assert "their Python does not start as a launcher" in caplog.text
+    assert often(fork, "other") is None
+    assert caplog.text.count("does not start") == 1
+
+
+def test_a_launcher_that_hangs_holds_nobody_up(fork: Fork, forking: Launchers) -> None:
+    hanging = often(fork, "acme")
+    assert hanging is not None
+    os.kill(hanging, signal.SIGSTOP)
+    try:
+
+        def fill(launcher: LauncherClient) -> bool:
+            if launcher.forks:
+                while True:  # until the socket is full
+                    launcher._send(b"", [0])  # noqa: SLF001
+            return launcher.forks
+
+        assert forking.launch(fill, forked_for="acme") is False
+        assert often(fork, "other") is not None
+    finally:
+        os.kill(hanging, signal.SIGKILL)
+
+
+def test_where_scripts_see_its_start_a_launcher_starts_while_no_script_runs(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    it = Launchers({}, exposed=True, clock=clock)
+    it.fork_with("/usr/bin/python3", {})
+
+    def fork(tenant: str) -> int | None:
+        return it.launch(pid, forked_for=tenant)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FAMILY, "programs", {object()})
+        assert [fork("acme") for _ in range(2 * OFTEN)] == [None] * 2 * OFTEN
+    assert fork("acme") is not None
+    close(it)
+
+
+def test_retirement_kills_no_other_child_of_the_process(
+    run: Together, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launchers, "SCRIPTS", 1)
+    other = Together()
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as child:
+        try:
+            slow = "import time; time.sleep(1); print('done')"
+            with ThreadPoolExecutor(1) as pool:
+                running = pool.submit(other, slow)
+                for _ in range(4):
+                    assert [end.stdout for end in run("print(1)", "print(2)")] == ["1\n", "2\n"]
+                assert [end.stdout for end in running.result()] == ["done\n"]
+            assert child.poll() is None
+        finally:
+            child.kill()
+    close(other.launchers)
 
 
 def test_a_script_outlives_the_retirement_of_its_launcher(
@@ -186,7 +255,7 @@ def test_the_death_of_a_launcher_costs_no_run(run: Together) -> None:
         time.sleep(0.7)
         (tenant,) = run.launchers._tenants.values()  # noqa: SLF001
         assert tenant.launcher is not None
-        os.kill(pid(tenant.launcher), signal.SIGKILL)
+        tenant.launcher._process.kill()  # noqa: SLF001
         time.sleep(0.3)
 
     ends = run(source, source, meanwhile=kill)

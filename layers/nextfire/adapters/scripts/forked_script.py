@@ -17,17 +17,19 @@ import ctypes
 import gc
 import os
 import sys
+from _io import BufferedRandom, BufferedWriter, TextIOWrapper
 from _weakref import ref
 
 TYPE_CHECKING = False  # the typing module takes 5 ms
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-    from types import TracebackType
+    from types import ModuleType, TracebackType
     from typing import Any
 
 BOOT = """
 import marshal, os, sys
 usual = {*sys.modules} - {"linecache"}
+__name__ = "nextfire"
 for name, source in marshal.loads(os.pread(int(sys.argv[1]), 1 << 20, 0)):
     module = sys.modules[name] = type(sys)(name)
     exec(compile(source, name, "exec"), module.__dict__)
@@ -40,14 +42,20 @@ except Exception:
     os.execv(sys.executable, sys.orig_argv)
 try:
     exec(script, main)
-except BaseException as error:
-    end.caused_by(error)
+except SystemExit as error:
+    end.exits(error)
     raise
+except BaseException as error:
+    end.fails(error)
+    raise
+end.exits(SystemExit())
 """
 """Source of the bootstrap: loads a file of modules, in order, and runs `main` of the last one. It
 returns in the fork that is the script. A new interpreter reports what is wrong with a script.
 """
 
+_WRITERS = (BufferedWriter, BufferedRandom, TextIOWrapper)
+_STREAMS = ("stdin", "stdout", "stderr")
 _ENDS = 1 << 16
 """No process has a descriptor of this number: an executor may open fewer files."""
 
@@ -140,24 +148,31 @@ def _main_namespace(path: str) -> dict[str, Any]:
 
 
 class ScriptEnd:
-    """Ends the process of a script like the interpreter does, but quicker: it destroys the modules
-    of the script and leaves alone those of the launcher, whose memory it would have to copy.
+    """Ends the process of a plain script like the interpreter does, but quicker: it destroys the
+    modules of the script and leaves alone those of the launcher, whose memory it would have to
+    copy. The interpreter ends any other script.
     """
 
     def __init__(self, usual: Collection[str]) -> None:
         self._usual = usual
-        self._code: int | None = 0
-        """None: the interpreter ends by itself."""
+        self._code: int | None = None
+        """The exit code; None: the interpreter must end the process."""
 
-    def caused_by(self, error: BaseException) -> None:
+    def exits(self, by: SystemExit) -> None:
+        """Note that the script ended, or called `sys.exit`: *by* has the exit code."""
+        code = by.code if type(by) is SystemExit else by
+        if code is None or isinstance(code, str):
+            self._code = 0 if code is None else 1
+        elif type(code) is int and abs(code) < 1 << 31:
+            self._code = code & 0xFF
+
+    def fails(self, error: BaseException) -> None:
         """Note that *error* ends the script. Hides the line of `BOOT` in its traceback."""
-        hook = sys.excepthook
-        self._code = None
-        if isinstance(error, SystemExit):
-            code = 0 if error.code is None else error.code if isinstance(error.code, int) else 1
-            self._code = code if abs(code) < 1 << 31 else None
-        elif hook is sys.__excepthook__ and not isinstance(error, KeyboardInterrupt):
+        hook = getattr(sys, "excepthook", None)
+        if hook is sys.__excepthook__ and not isinstance(error, KeyboardInterrupt):
             self._code = 1
+        if hook is None:
+            return
 
         def report(kind: type[BaseException], error: BaseException, trace: TracebackType) -> None:
             sys.excepthook, sys.last_traceback = hook, trace.tb_next
@@ -166,33 +181,69 @@ class ScriptEnd:
         sys.excepthook = report  # type: ignore[assignment]
 
     def leave(self) -> None:
-        """Runs after the script's threads and its own functions of `atexit`."""
-        if self._code is None or not _flush():
+        """Runs after the script's threads have ended; it is the last function of `atexit`."""
+        if self._code is None or not self._is_plain() or not _flush():
             return
-        sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
         for name in ("last_type", "last_value", "last_traceback", "last_exc"):
             if hasattr(sys, name):
                 setattr(sys, name, None)
         gc.collect()
-        theirs = [name for name in sys.modules if name not in self._usual or name == "__main__"]
-        popped = (sys.modules.pop(name) for name in theirs)
-        modules = [ref(each) for each in popped if isinstance(each, type(sys))]
+        modules = [ref(sys.modules.pop(name)) for name in self._modules()]
         gc.collect()
         for left in reversed(modules):
             module = left()
             if module is not None:
                 _clear(module.__dict__)
         gc.collect()
-        if _flush():
-            os._exit(self._code & 0xFF)
+        if _flush_files() and _flush():
+            os._exit(self._code)
+
+    def _modules(self) -> list[str]:
+        """The names of the script's modules."""
+        return [name for name in sys.modules if name not in self._usual or name == "__main__"]
+
+    def _is_plain(self) -> bool:
+        """Whether what the script made belongs to its modules only: it has no thread, no function
+        of `atexit`, no handler of a signal, no hook, and no extension module that is not Python's.
+        """
+        handlers = {*map(_signal.getsignal, _signal.valid_signals())}
+        modules = [sys.modules[name] for name in self._modules()]
+        return (
+            atexit._ncallbacks() == 1  # noqa: SLF001
+            and len(sys._current_frames()) == 1  # noqa: SLF001
+            and handlers <= {_signal.SIG_DFL, _signal.SIG_IGN, _signal.default_int_handler, None}
+            and (sys.gettrace(), sys.getprofile()) == (None, None)
+            and sys.unraisablehook is sys.__unraisablehook__
+            and all(vars(sys).get(each) is vars(sys).get(f"__{each}__") for each in _STREAMS)
+            and all(type(each) is type(sys) for each in modules)
+            and not {"_ctypes", "_contextvars"} & sys.modules.keys()
+            and not any(map(_is_foreign, modules))
+        )
+
+
+def _is_foreign(module: ModuleType) -> bool:
+    """Whether *module* is an extension module that does not belong to Python."""
+    file = str(module.__dict__.get("__file__"))
+    return file.endswith(".so") and "/lib-dynload/" not in file
 
 
 def _clear(namespace: dict[str, Any]) -> None:
     """Destroy private objects first, then the others, in the order of the interpreter."""
-    for private in (True, False):
-        for name in [*namespace]:
-            if (name[:1] == "_" and name[1:2] != "_") is private and name != "__builtins__":
-                namespace[name] = None
+    names = [name for name in namespace if type(name) is str and name != "__builtins__"]
+    private = [name for name in names if name[:1] == "_" and name[1:2] != "_"]
+    for name in (*private, *names):
+        namespace[name] = None
+
+
+def _flush_files() -> bool:
+    """Write what files hold that something else refers to. False if that fails."""
+    try:
+        for each in gc.get_objects():  # without those that the launcher had
+            if isinstance(each, _WRITERS) and not each.closed:
+                each.flush()
+    except Exception:  # noqa: BLE001 - of the script's files
+        return False
+    return True
 
 
 def _flush() -> bool:

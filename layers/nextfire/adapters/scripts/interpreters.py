@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
+import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,18 +20,53 @@ from nextfire.domain.ports.scripts import Directive
 _log = logging.getLogger(__name__)
 
 _OLDEST = (3, 11)
-_PROBE = "import sys; print(*sys.version_info[:3])"
+_PROBE = "import sys; print(*sys.version_info[:3]); print(*sys.path, sep=chr(10))"
 _PROBE_WITHIN = timedelta(seconds=30)
 _OTHERS = ("/usr/local/bin/python3", "/usr/bin/python3")
 _REASON_CHARS = 500
+_PROBE_CHARS = 64 * 1024
+_LAST_SYSTEM_GROUP = 999
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python interpreter: its path, and its version such as ``(3, 11, 7)``."""
+    """A Python interpreter: its path, its version such as ``(3, 11, 7)``, and the folders of
+    modules that it finds at its start.
+    """
 
     path: str
     version: tuple[int, ...]
+    folders: tuple[str, ...] = ()
+
+    def belongs_to_root(self) -> bool:
+        """Whether only root can change what it executes at its start: itself, and modules and
+        ``.pth`` files in its folders.
+        """
+        folders = [Path(each) for each in self.folders if Path(each).is_dir()]
+        files = [file for folder in folders for file in folder.glob("*.pth")]
+        found = [Path(self.path).resolve(), *(each.resolve() for each in (*folders, *files))]
+        return all(_only_root_changes(each) for each in found)
+
+
+def _only_root_changes(path: Path) -> bool:
+    """Whether *path* and the folders above it belong to root, and others cannot replace them.
+    System groups such as Debian's `staff` may.
+    """
+    try:
+        states = [each.stat() for each in (path, *path.parents)]
+    except OSError:
+        return False
+    own, *above = (each.st_mode & (_others(each) | stat.S_ISVTX) for each in states)
+    return (
+        all(each.st_uid == 0 for each in states)
+        and not own & ~stat.S_ISVTX
+        and all(not mode & ~stat.S_ISVTX or mode & stat.S_ISVTX for mode in above)
+    )
+
+
+def _others(state: os.stat_result) -> int:
+    """The permissions of users other than root to write."""
+    return stat.S_IWOTH | (stat.S_IWGRP if state.st_gid > _LAST_SYSTEM_GROUP else 0)
 
 
 class _UnusableError(Exception):
@@ -82,7 +119,7 @@ class Interpreters:
         Raises:
             _UnusableError: It cannot run scripts.
         """
-        out, err = Capture(_REASON_CHARS), Capture(_REASON_CHARS)
+        out, err = Capture(_PROBE_CHARS), Capture(_REASON_CHARS)
         try:
             with self.sandboxes.one("") as sandbox:
                 sandbox.open()
@@ -103,12 +140,13 @@ class Interpreters:
         if end.exit_code != 0:
             problem = err.text().strip() or "no error output"
             raise _UnusableError(f"it exited with {end.exit_code}: {problem}")
-        version = out.text().split()
+        first, *folders = out.text().splitlines() or [""]
+        version = first.split()
         numbers = tuple(int(n) for n in version if n.isdigit())
         if numbers < _OLDEST:
             found = " ".join(version) or "no output"
             raise _UnusableError(f"it is not Python 3.11 or later (its version: {found})")
-        return Interpreter(path, numbers)
+        return Interpreter(path, numbers, tuple(folders))
 
     def _remedy(self, interpreter: str, problem: str) -> str:
         if not self.sandboxes.separate:

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
+READY = b"R"
+"""The only message to the executor, from a launcher that forks scripts: it has started."""
 _INT = struct.calcsize("=i")
 
 
@@ -73,6 +75,10 @@ class _Launcher:
         self._wake, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         _signal.signal(_signal.SIGCHLD, lambda *_: None)
         _signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+
+    def report_ready(self) -> None:
+        """Send `READY`."""
+        self._socket.send(READY)
 
     def serve(self) -> None:
         """Return when the executor and all keepers are gone."""
@@ -220,7 +226,10 @@ def main(arguments: list[str], usual: Collection[str] = ()) -> tuple[dict[str, A
     gc.disable()
     gc.freeze()
     try:
-        _Launcher(descriptor).serve()
+        launcher = _Launcher(descriptor)
+        if usual:
+            launcher.report_ready()
+        launcher.serve()
         os._exit(0)
     except ForkedScript as raised:
         script = raised.with_traceback(None)  # frees the launcher's objects

@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from nextfire.adapters.scripts.launching import Family, LauncherClient
+from nextfire.adapters.scripts.forking_launcher import ForkingLauncher
+from nextfire.adapters.scripts.launching import FAMILY, LauncherClient
 
 _log = logging.getLogger(__name__)
 _Launched = TypeVar("_Launched")
@@ -27,93 +28,127 @@ WINDOW = 60.0
 """Seconds. A launcher that had no script for this long ends when another script starts."""
 SCRIPTS = 500
 """Maximum number of scripts of one launcher."""
-TENANTS = 4
-"""Maximum number of tenants with a launcher. Each launcher takes about 5 MB."""
+LAUNCHERS = 4
+"""Maximum number of launchers that fork. Each takes about 5 MB."""
+_READY_WITHIN = 5.0
+"""Seconds. All starts of scripts wait for a launcher that starts."""
 
 
 @dataclass(slots=True)
 class _Tenant:
     starts: deque[float] = field(default_factory=lambda: deque(maxlen=OFTEN))
-    launcher: LauncherClient | None = None
+    launcher: ForkingLauncher | None = None
     left: int = 0
 
 
 class Launchers:
-    """The launchers of this process. Thread-safe."""
+    """The launchers of a runner of scripts. Thread-safe."""
 
     def __init__(
-        self, environment: Mapping[str, str], clock: Callable[[], float] = time.monotonic
+        self,
+        environment: Mapping[str, str],
+        *,
+        exposed: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Build, and start the launcher that executes programs.
 
         Args:
             environment: The variables of its interpreter.
+            exposed: Whether scripts may inspect a process of the executor's user until it has made
+                itself invisible. Then a launcher starts only while no script runs.
             clock: Seconds.
         """
-        self._clock = clock
-        self._family = Family()
-        self.executing = LauncherClient(environment, self._family)
+        self.executing = LauncherClient(environment)
         """Executes programs."""
-        self._interpreter: tuple[str, Mapping[str, str]] | None = None
+        self._exposed = exposed
+        self._clock = clock
         self._lock = threading.Lock()
+        self._start: Callable[[], ForkingLauncher] | None = None
         self._tenants: dict[str, _Tenant] = {}
         """In the order of their last starts."""
+        self._retired: list[ForkingLauncher] = []
 
     def fork_with(self, interpreter: str, environment: Mapping[str, str]) -> None:
-        """From now on fork the scripts of *interpreter*.
-
-        *environment*: the variables that all scripts have, which the interpreter reads at its
-        start.
+        """From now on fork the scripts of *interpreter*. *environment*: the variables that all
+        scripts have.
         """
-        self._interpreter = (interpreter, environment)
+        self._start = lambda: ForkingLauncher(interpreter, environment)
 
-    def fork(self, tenant: str, launch: Callable[[LauncherClient], _Launched]) -> _Launched | None:
-        """Call *launch* with the launcher of *tenant*, for a script that starts now.
+    def launch(
+        self, launch: Callable[[LauncherClient], _Launched], *, forked_for: str | None
+    ) -> _Launched:
+        """Call *launch* with a launcher, for a program that starts now.
+
+        Args:
+            launch: Launches the program.
+            forked_for: The tenant if the program is a script that may be forked; otherwise None.
 
         Returns:
-            Its result; None if the tenant has no launcher, so the script must be executed.
+            The result of *launch*.
 
         Raises:
             OSError: *launch* raised it.
         """
-        if self._interpreter is None:
-            return None
-        with self._lock:  # no launcher retires meanwhile
-            now = self._clock()
-            self._forget_idle(now)
-            known = self._tenants.pop(tenant) if tenant in self._tenants else _Tenant()
-            self._tenants[tenant] = known
-            known.starts.append(now)
-            if known.left <= 0:
-                self._replace(known, *self._interpreter)
-            if known.launcher is None:
-                return None
-            known.left -= 1
-            return launch(known.launcher)
+        with self._lock:  # no launcher starts or retires meanwhile
+            known = None if forked_for is None else self._noted(forked_for)
+            if known is not None and known.launcher is not None:
+                known.left -= 1
+                try:
+                    return launch(known.launcher)
+                except OSError as error:
+                    _log.warning("executing a script: its launcher hangs or is dead: %s", error)
+                    self._retire(known)
+            return launch(self.executing)
 
-    def _replace(self, known: _Tenant, interpreter: str, environment: Mapping[str, str]) -> None:
-        """Retire the launcher of *known*; start another one if its scripts start often."""
+    def _noted(self, tenant: str) -> _Tenant:
+        """*tenant*, one of whose scripts starts now, with the launcher to use, if any."""
+        now = self._clock()
+        self._forget_idle(now)
+        known = self._tenants.pop(tenant) if tenant in self._tenants else _Tenant()
+        self._tenants[tenant] = known
+        known.starts.append(now)
+        if known.left <= 0:
+            self._retire(known)
+            often = len(known.starts) == OFTEN and now - known.starts[0] <= WINDOW
+            if often and self._may_start():
+                self._give_launcher(known)
+        return known
+
+    def _may_start(self) -> bool:
+        self._retired = [each for each in self._retired if each.is_alive]
+        used = sum(each.launcher is not None for each in self._tenants.values())
+        if len(self._retired) + used >= LAUNCHERS:
+            return False
+        return not (self._exposed and FAMILY.programs)
+
+    def _give_launcher(self, known: _Tenant) -> None:
+        if self._start is None:
+            return
+        try:
+            launcher = self._start()
+        except OSError as error:
+            _log.warning("executing scripts: a launcher cannot be started: %s", error)
+            return
+        if launcher.is_ready(_READY_WITHIN):
+            known.launcher, known.left = launcher, SCRIPTS
+        else:
+            launcher.close()
+            self._start = None
+            _log.warning(
+                "executing all scripts: their Python does not start as a launcher within %.0f s",
+                _READY_WITHIN,
+            )
+
+    def _retire(self, known: _Tenant) -> None:
         if known.launcher is not None:
             known.launcher.retire()
-            known.launcher = None
-        often = len(known.starts) == OFTEN and known.starts[-1] - known.starts[0] <= WINDOW
-        launchers = sum(each.launcher is not None for each in self._tenants.values())
-        if often and launchers < TENANTS:
-            try:
-                known.launcher = LauncherClient(
-                    # With a HOME, Python does not look for the user's folder.
-                    {**environment, "HOME": "/nonexistent"},
-                    self._family,
-                    interpreter,
-                )
-                known.left = SCRIPTS
-            except OSError as error:
-                _log.warning("executing scripts: a launcher cannot be started: %s", error)
+            self._retired.append(known.launcher)
+            known.launcher, known.left = None, 0
 
     def _forget_idle(self, now: float) -> None:
         for tenant, each in [*self._tenants.items()]:
             if now - each.starts[-1] <= WINDOW:
                 break
             del self._tenants[tenant]
-            if each.launcher is not None:
-                each.launcher.retire()
+            self._retire(each)

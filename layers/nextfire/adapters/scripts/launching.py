@@ -55,19 +55,15 @@ def compiled(*modules: ModuleType) -> bytes:
     return marshal.dumps(code)
 
 
-def _sources() -> bytes:
-    """The modules for `forked_script.BOOT`, whose Python may be another version than this one."""
-    return marshal.dumps(
-        [(each.__name__, Path(str(each.__file__)).read_text("utf-8")) for each in _MODULES]
-    )
-
-
-_MODULES = (confinement, process_table, forked_script, keeper, launcher)
-_CODE = compiled(*_MODULES)
+MODULES = (confinement, process_table, forked_script, keeper, launcher)
+"""The modules of a launcher, in the order in which they are loaded."""
+_CODE = compiled(*MODULES)
 
 
 class Family:
-    """The processes that the launchers of this process started. `lock`: held while one starts."""
+    """The launchers of this process, and the programs that they started. `lock`: held while a
+    launcher starts.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -82,6 +78,10 @@ class Family:
         """Pids of launchers and keepers."""
         keepers = {each.keeper for each in [*self.programs] if each.keeper is not None}
         return {each.pid for each in self.launchers} | keepers
+
+
+FAMILY = Family()
+"""There is one for each process: it adopts the orphans of all of its launchers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,24 +100,12 @@ class LauncherClient:
     running.
     """
 
-    def __init__(
-        self,
-        environment: Mapping[str, str],
-        family: Family,
-        interpreter: str | None = None,
-    ) -> None:
-        """Build, and start the launcher.
+    forks = False
+    """Whether its keepers fork scripts instead of executing programs."""
 
-        Args:
-            environment: The variables of its interpreter.
-            family: Shared by all launchers of this process.
-            interpreter: The Python (3.11 or later) of the scripts that its keepers fork. None: its
-                keepers execute programs.
-        """
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        """Build, and start the launcher. *environment*: the variables of its interpreter."""
         self._environment = dict(environment)
-        self._family = family
-        self._interpreter = interpreter
-        self._forks = interpreter is not None
         self._lock = threading.Lock()
         self._process, self._socket = self._start()
 
@@ -157,7 +145,7 @@ class LauncherClient:
             unless_launched.enter_context(near)
             descriptors = [
                 far.fileno(),
-                in_memory(marshal.dumps({**request, Request.FORK: self._forks}), stack),
+                in_memory(marshal.dumps({**request, Request.FORK: self.forks}), stack),
                 *(standard.stdin, standard.stdout, standard.stderr),
                 *(each for each in (channel, network) if each >= 0),
                 *locks,
@@ -170,17 +158,12 @@ class LauncherClient:
             kill_launcher=launcher.kill,
             sweep=partial(self._sweep, launcher),
         )
-        self._family.programs.add(kept)
+        FAMILY.programs.add(kept)
         return kept, near
 
     def close(self) -> None:
         """End the launcher. Programs that it started end by themselves or with this process."""
         self._finalizer()
-
-    def retire(self) -> None:
-        """Let the launcher exit after its last program. It starts no other program."""
-        self._finalizer.detach()
-        self._socket.close()
 
     def _send(self, message: bytes, descriptors: Collection[int]) -> subprocess.Popen[bytes]:
         """Send *message* to a living launcher. Returns that launcher."""
@@ -200,21 +183,21 @@ class LauncherClient:
         _log.error("the launcher of scripts exited with code %s; starting a new one", code)
         self._process, self._socket = self._start()
 
+    def _boot(self) -> tuple[list[str], bytes]:
+        """The command, up to its arguments, and the modules that it loads."""
+        return [sys.executable, "-I", "-S", "-c", BOOT], _CODE
+
     def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ExitStack() as unless_started, far, ExitStack() as stack:
             unless_started.enter_context(near)
-            if self._interpreter is None:
-                boot, content = [sys.executable, "-I", "-S", "-c", BOOT], _CODE
-            else:
-                boot = [self._interpreter, "-u", "-P", "-c", forked_script.BOOT]
-                content = _sources()
+            boot, content = self._boot()
             code = in_memory(content, stack)
             # The kinds of a script's standard streams: Python looks at them when it starts.
             reader, output = os.pipe()
             stack.callback(os.close, reader)
             stack.callback(os.close, output)
-            with self._family.lock:
+            with FAMILY.lock:
                 process = subprocess.Popen(
                     [*boot, str(code), str(far.fileno())],
                     stdin=in_memory(b"", stack),
@@ -225,28 +208,28 @@ class LauncherClient:
                     cwd="/",
                     start_new_session=True,
                 )
-                self._family.add(process)
+                FAMILY.add(process)
             unless_started.pop_all()
         self._finalizer = weakref.finalize(self, _end, process, near)
         return process, near
 
     def _sweep(self, launcher: subprocess.Popen[bytes], gone: SupervisedProgram) -> None:
-        """Kill the processes that the keeper of *gone* left, if its *launcher* is dead.
+        """Kill the processes that the keeper of *gone* left, if its *launcher* was killed.
 
         This process, the next subreaper, has adopted the keeper and its orphans. Other children of
         this process are in its own session, or the next launcher, and are left alone.
         """
-        self._family.programs.discard(gone)
+        FAMILY.programs.discard(gone)
         if not gone.left_nothing:  # a dying launcher closes its sockets before it is dead
             with suppress(subprocess.TimeoutExpired):
                 launcher.wait(_DEAD_WITHIN)
-        if launcher.poll() is None:
+        if launcher.poll() in {None, 0}:  # it exits with 0 after its last keeper
             return
         if gone.keeper is not None:
             with suppress(ChildProcessError):
                 os.waitpid(gone.keeper, os.WNOHANG)
-        with self._family.lock:  # no launcher starts meanwhile
-            process_table.kill_orphans(self._family.known(), session=os.getsid(0))
+        with FAMILY.lock:  # no launcher starts meanwhile
+            process_table.kill_orphans(FAMILY.known(), session=os.getsid(0))
 
 
 def _kill(launcher: subprocess.Popen[bytes], keeper: int) -> None:

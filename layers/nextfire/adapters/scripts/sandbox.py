@@ -273,8 +273,9 @@ class Sandbox:
                     locks=self._held,
                 )
 
-            launched = self._launchers.fork(self._tenant, launch) if may_fork else None
-            kept, control = launched or launch(self._launchers.executing)
+            kept, control = self._launchers.launch(
+                launch, forked_for=self._tenant if may_fork else None
+            )
             stack.enter_context(control)
             was_alone, self.alone = self.alone, False
             kept.sources += [Stream(readers[0], stdout), Stream(readers[1], stderr)]

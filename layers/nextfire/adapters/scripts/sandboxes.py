@@ -72,8 +72,10 @@ class Sandboxes:
         self.root = (root or _usual_root(anybody=own == 0)).resolve()
         self._users = ScriptUsers(first_user) if own == 0 else None
         self._tenant_groups = tenant_groups
-        self.launchers = Launchers(launch_environment)
         self._abilities = probe_host(launch_environment)
+        self.launchers = Launchers(
+            launch_environment, exposed=own != 0 and not self._abilities.namespaces
+        )
         self._covered = None
         if self._abilities.namespaces:
             self._covered = CoveredFolders.of_host(

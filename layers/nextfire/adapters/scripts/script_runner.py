@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
@@ -26,6 +27,8 @@ from nextfire.adapters.scripts.script_output import MaskedOutput
 from nextfire.domain.egress import OPEN, Egress, EgressMode
 from nextfire.domain.packages import PackagePolicy
 from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit, Supervisor
+
+_log = logging.getLogger(__name__)
 
 __all__ = ["ProcessScriptRunner", "ScriptLimits"]
 
@@ -139,7 +142,7 @@ class ProcessScriptRunner:
         self._interpreter = Interpreters(self._sandboxes, self._environment, limits).choose(
             interpreter
         )
-        if forks:
+        if forks and self._may_be_launcher():
             self._sandboxes.launchers.fork_with(self._interpreter.path, self._environment)
         installed = None
         if packages == "inline":
@@ -241,6 +244,18 @@ class ProcessScriptRunner:
             "TMPDIR": str(sandbox.temporary),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(library), theirs])),
         }
+
+    def _may_be_launcher(self) -> bool:
+        """Whether the interpreter may start with the rights of this process, outside a sandbox."""
+        if not self._sandboxes.separate or self._interpreter.belongs_to_root():
+            return True
+        _log.warning(
+            "executing all scripts, which takes more CPU than forking them: others than root may "
+            "change %s or its packages. Set NEXTFIRE_INTERPRETER to a Python that only root can "
+            "change.",
+            self._interpreter.path,
+        )
+        return False
 
     def _may_fork(self, call: ScriptCall, environment: Mapping[str, str]) -> bool:
         """Whether a fork of an interpreter that started with the runner's variables may run *call*:
