@@ -136,7 +136,7 @@ ENDS = {
         "s.loader = u.LazyLoader(s.loader)\nsys.modules['this'] = m = u.module_from_spec(s)\n"
         "s.loader.exec_module(m)"
     ),
-    "names that are no text": "globals()[1] = 2; globals()[None] = 3",
+    "names of other types": "globals()[1] = 2; globals()[None] = 3",
     "no standard streams": "import sys; del sys.__stdout__, sys.__stdin__",
     "finalizers": (
         "class A:\n    def __init__(self, n): self.n = n\n"
