@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -36,16 +38,24 @@ class Watch:
 
 
 def resources(folder: Path) -> dict[str, int]:
-    """Resources of this process and of its launcher."""
-    own = os.getpid()
-    launcher = next(pid for pid, parent in parents().items() if parent == own)
+    """Resources of this process and of its launchers, without those that have exited."""
+    own, of = os.getpid(), parents()
+    launchers = [pid for pid, parent in of.items() if parent == own]
     return {
         "descriptors": descriptors(own),
-        "launcher's descriptors": descriptors(launcher),
-        "launcher's children": sum(parent == launcher for parent in parents().values()),
-        "children": sum(parent == own for parent in parents().values()),
+        "launchers": len(launchers),
+        "launchers' descriptors": sum(map(descriptors, launchers)),
+        "launchers' children": sum(parent in launchers for parent in of.values()),
         "files": len(list(folder.iterdir())),
     }
+
+
+def settled(condition: Callable[[], bool]) -> bool:
+    """Whether *condition* becomes true: the last programs and a retired launcher may still end."""
+    until = time.monotonic() + 20
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.05)
+    return condition()
 
 
 def memory() -> int:
@@ -54,14 +64,19 @@ def memory() -> int:
 
 
 def descriptors(pid: int) -> int:
-    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    try:
+        return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    except FileNotFoundError:
+        return 0  # it has exited
 
 
 def parents() -> dict[int, int]:
     found = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            found[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+            state, parent = path.read_text().rpartition(")")[2].split()[:2]
+            if state != "Z":
+                found[int(path.parent.name)] = int(parent)
         except OSError:
             continue
     return found
@@ -85,5 +100,6 @@ def test_resources_do_not_grow_over_many_scripts(tmp_path: Path) -> None:
         for _ in range(0, SCRIPTS, BATCH):  # a future of each script would count as memory
             assert set(slots.map(one, range(BATCH))) == {0}
 
+        settled(lambda: resources(folder) == before)
         assert resources(folder) == before
         assert memory() - memory_before < 16 * 1024 * 1024
