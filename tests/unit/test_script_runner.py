@@ -863,6 +863,7 @@ def test_what_a_user_leaves_in_shared_folders_is_removed(run: Runner) -> None:
 
 
 @only_root
+@pytest.mark.skipif(os.environ.get(NAMESPACES) == "no", reason="the filter forbids all of it")
 def test_shared_memory_that_a_user_leaves_is_removed(run: Runner) -> None:
     source = """
         import ctypes, os
