@@ -27,6 +27,7 @@ HTTP = {"pool": "default", "http": {"url": "https://api.example.com/hooks"}}
 UNAVAILABLE = Result(
     AttemptOutcome.FAILED, "503 Service Unavailable", call='{"status":503}', unavailable=True
 )
+FAILED = Result(AttemptOutcome.FAILED, "500 Internal Server Error")
 OK = Result(AttemptOutcome.SUCCEEDED, "200 OK", call='{"status":200}')
 
 
@@ -131,6 +132,41 @@ def test_a_deferred_run_whose_window_would_pass_is_skipped(world: World, calls: 
     assert run.reason == "503 Service Unavailable; not repeated: past relevancyWindowSec 5 s"
     assert world.dead_letters.letters == []
     assert retries(world) == []
+
+
+def test_a_deferred_run_that_is_picked_up_after_its_window_is_skipped(
+    world: World, calls: Calls
+) -> None:
+    job = dispatched(
+        world, misfire={"relevancyWindowSec": 60}, retryPolicy={"initialDelayMs": 10_000}
+    )
+    calls.results = [UNAVAILABLE, OK]
+    world.worker("a").work_one()
+    world.tick_at("12:00:30")  # in time, but the workers are busy
+    world.clock.advance(seconds=31)
+
+    world.worker("a").work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt) == (RunState.SKIPPED, 0)
+    assert run.reason is not None
+    assert "late; not repeated: past relevancyWindowSec 60 s" in run.reason
+    assert len(calls.made) == 1
+    assert world.dead_letters.letters == []
+
+
+def test_a_run_that_failed_before_is_repeated_after_its_window(world: World, calls: Calls) -> None:
+    job = dispatched(
+        world, misfire={"relevancyWindowSec": 60}, retryPolicy={"initialDelayMs": 10_000}
+    )
+    calls.results = [FAILED, OK]
+    world.worker("a").work_one()
+    world.tick_at("12:00:30")
+    world.clock.advance(seconds=31)
+
+    world.worker("a").work_one()
+
+    assert world.run(job, "12:00").state is RunState.SUCCEEDED
 
 
 def test_a_run_that_must_wait_is_not_claimed(world: World, calls: Calls) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.due import FireEntry
 from nextfire.domain.instants import in_seconds
 from nextfire.domain.job import Job
@@ -11,6 +12,7 @@ from nextfire.domain.message import ORDINARY
 from nextfire.domain.missed import Missed
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.policies import MisfirePolicy
+from nextfire.domain.run import Run
 
 MISFIRE_AFTER = timedelta(seconds=60)
 """The misfire policy applies to occurrences that are noticed later than this."""
@@ -67,3 +69,17 @@ def decide_misfire(
 def _due_by(job: Job, until: datetime) -> datetime:
     """The instant up to which all occurrences are due by *until*, even with maximum jitter."""
     return until - job.definition.jitter_width
+
+
+def too_late_to_begin(job: Job, run: Run, now: datetime) -> str | None:
+    """Return why the attempt of *run* that was claimed at *now* must not be made, or None: its
+    earlier attempts were deferred, so it has not begun, and its relevancy window is over.
+    """
+    window = job.definition.misfire.relevancy_window
+    earlier = [each.outcome for each in run.attempts if each.outcome is not None]
+    if window is None or run.on_request or run.attempt_base or not earlier:
+        return None
+    if any(outcome is not AttemptOutcome.DEFERRED for outcome in earlier):
+        return None
+    late = now - job.due_at(run.key.scheduled_at)
+    return f"picked up again {in_seconds(late)} late" if late > window else None

@@ -9,6 +9,7 @@ from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.decisions import decide_ending
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.job import Job
+from nextfire.domain.misfire import too_late_to_begin
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore
@@ -50,7 +51,10 @@ class RunAttempt:
     def make(self, job: Job, run: Run, host: Host) -> Handled:
         """Make an attempt of a claimed run, and record the outcome."""
         supervisor = self._supervisor(run, host)
-        if job.definition.target.pool == self._terms.pool:
+        too_late = too_late_to_begin(job, run, self._clock.now())
+        if too_late is not None:
+            attempted = AttemptResult(Result(AttemptOutcome.FAILED, too_late, unavailable=True))
+        elif job.definition.target.pool == self._terms.pool:
             informed = with_upstream(self._jobs, self._runs, job, run, supervisor)
             attempted = self._target.attempt(job, informed, supervisor, host.longest)
         else:
