@@ -116,7 +116,7 @@ def _long() -> _Plan:
         "tests/embedded/test_deaths.py",
         *(
             f"tests/e2e/test_{name}.py"
-            for name in ("redrive_many", "schema", "endpoint_down", "strict")
+            for name in ("deaths", "redrive_many", "schema", "endpoint_down", "strict")
         ),
     ]
     return _Plan(
