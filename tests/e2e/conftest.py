@@ -156,11 +156,18 @@ class Stack:
         return worker.pid
 
     def workers(self) -> list[int]:
-        """The process ids of the pool default's live workers, each a child of its supervisor."""
+        """The process ids of the pool default's live workers, each a child of its supervisor. Waits
+        at most 20 s for a supervisor that has not started its worker yet.
+        """
         parts = [each for each in self.info.processes if "worker-default-" in each.name]
         theirs = [each.pid for each in parts if each.alive]
         ours = [worker.pid for worker in self._workers if worker.poll() is None]
-        return [child for supervisor in (*theirs, *ours) for child in children_of(supervisor)]
+        until = time.monotonic() + 20
+        while True:
+            found = [children_of(supervisor) for supervisor in (*theirs, *ours)]
+            if all(found) or time.monotonic() > until:
+                return [child for children in found for child in children]
+            time.sleep(0.05)
 
     def kill_worker(self, pid: int) -> None:
         """Kill one of `workers` with SIGKILL, and start another."""
