@@ -14,7 +14,13 @@ from pathlib import Path
 import pytest
 
 from nextfire.adapters.scripts import launchers, process_table
-from nextfire.adapters.scripts.launchers import LAUNCHERS, OFTEN, WINDOW, Launchers
+from nextfire.adapters.scripts.launchers import (
+    AGAIN_AFTER,
+    LAUNCHERS,
+    OFTEN,
+    WINDOW,
+    Launchers,
+)
 from nextfire.adapters.scripts.launching import FAMILY, LauncherClient
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.ports.scripts import ScriptCall, ScriptExit
@@ -168,8 +174,12 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Together]:
     close(it.launchers)
 
 
-def test_python_that_does_not_start_as_a_launcher_executes_all_scripts(
-    forking: Launchers, fork: Fork, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_python_that_does_not_start_as_a_launcher_executes_scripts_for_a_while(
+    forking: Launchers,
+    fork: Fork,
+    clock: Clock,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     broken = tmp_path / "python3"
     broken.write_text("#!/bin/sh\nexit 1\n")
@@ -180,6 +190,9 @@ def test_python_that_does_not_start_as_a_launcher_executes_all_scripts(
     assert "their Python does not start as a launcher" in caplog.text
     assert often(fork, "other") is None
     assert caplog.text.count("does not start") == 1
+    forking.fork_with("/usr/bin/python3", {})
+    clock.now += AGAIN_AFTER
+    assert often(fork, "acme") is not None
 
 
 def test_a_launcher_that_hangs_holds_nobody_up(fork: Fork, forking: Launchers) -> None:

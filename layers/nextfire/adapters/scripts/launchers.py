@@ -32,6 +32,8 @@ LAUNCHERS = 4
 """Maximum number of launchers that fork. Each takes about 5 MB."""
 _READY_WITHIN = 5.0
 """Seconds. All starts of scripts wait for a launcher that starts."""
+AGAIN_AFTER = 600.0
+"""Seconds until another launcher is started if one did not start: the machine may be overloaded."""
 
 
 @dataclass(slots=True)
@@ -68,6 +70,7 @@ class Launchers:
         self._tenants: dict[str, _Tenant] = {}
         """In the order of their last starts."""
         self._retired: list[ForkingLauncher] = []
+        self._not_before = 0.0
 
     def fork_with(self, interpreter: str, environment: Mapping[str, str]) -> None:
         """From now on fork the scripts of *interpreter*. *environment*: the variables that all
@@ -118,7 +121,7 @@ class Launchers:
     def _may_start(self) -> bool:
         self._retired = [each for each in self._retired if each.is_alive]
         used = sum(each.launcher is not None for each in self._tenants.values())
-        if len(self._retired) + used >= LAUNCHERS:
+        if len(self._retired) + used >= LAUNCHERS or self._clock() < self._not_before:
             return False
         return not (self._exposed and FAMILY.programs)
 
@@ -134,10 +137,12 @@ class Launchers:
             known.launcher, known.left = launcher, SCRIPTS
         else:
             launcher.close()
-            self._start = None
+            self._not_before = self._clock() + AGAIN_AFTER
             _log.warning(
-                "executing all scripts: their Python does not start as a launcher within %.0f s",
+                "executing scripts: their Python does not start as a launcher within %.0f s; "
+                "trying again in %.0f s",
                 _READY_WITHIN,
+                AGAIN_AFTER,
             )
 
     def _retire(self, known: _Tenant) -> None:
