@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import sys
 from collections.abc import Mapping
@@ -68,6 +69,7 @@ class Emulator:
         Raises:
             LocalStackError: It did not start.
         """
+        self._restart_streams()
         process = processes.spawn(
             NAME,
             [sys.executable, "-P", "-m", NAME],
@@ -94,6 +96,21 @@ class Emulator:
         )
         url = f"{self.address}/_ministack/health"
         await_answer(process, url, what="MiniStack", within=_PATIENCE, log=log)
+
+    def _restart_streams(self) -> None:
+        """Let event sources read the streams of tables from their start.
+
+        MiniStack saves how many records each source has read, but not the records: after a restart
+        a source would skip as many new records, and the overview and the audit chain miss changes.
+        """
+        file = self.data / "lambda.json"
+        if not file.exists():
+            return
+        saved = json.loads(file.read_text())
+        if saved["payload"].pop("dynamodb_stream_positions", None) is not None:
+            written = file.with_suffix(".new")
+            written.write_text(json.dumps(saved))
+            written.replace(file)
 
     def client(self, service: str) -> Any:  # noqa: ANN401 - boto3 types clients by literal name only
         """A boto3 client of *service*, as the emulated account's root user; valid until `close`."""
