@@ -27,3 +27,15 @@ def age_of(pid: int) -> float:
     uptime = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return uptime - int(fields[19]) / _TICKS_PER_SECOND
+
+
+def function_processes(emulator: int, function: str) -> list[int]:
+    """The processes in which the *emulator* runs the Lambda *function*, a physical name."""
+    wanted = f"AWS_LAMBDA_FUNCTION_NAME={function}".encode()
+    threads = Path(f"/proc/{emulator}/task").iterdir()
+    children = " ".join((thread / "children").read_text(encoding="ascii") for thread in threads)
+    return [
+        int(pid)
+        for pid in children.split()
+        if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    ]
