@@ -17,7 +17,6 @@ from tests.mutation import running
 from tests.mutation.children import LOG, ChildError, fan_out
 from tests.mutation.conftest import ROOT
 from tests.mutation.equivalents import EQUIVALENTS, Equivalent, split_equivalents
-from tests.mutation.running import Tests, traced
 from tests.mutation.source import Mutant
 from tests.mutation.trial import in_order, within
 
@@ -188,6 +187,6 @@ def test_a_file_whose_tests_execute_no_product_code_can_be_traced(
     nothing = SimpleNamespace(of=lambda _path: [], run=lambda *_, **__: None, seconds={}, red=[])
     monkeypatch.chdir(tmp_path)
 
-    found = traced(cast("Tests", nothing), "tests/unit/test_prices.py")
+    found = running.traced(cast("running.Tests", nothing), "tests/unit/test_prices.py")
 
     assert found == {"tests": [], "red": [], "lines": {}}
