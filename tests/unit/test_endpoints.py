@@ -121,7 +121,9 @@ def test_runs_that_wait_are_spread_over_a_minute_after_the_next_probe() -> None:
     ("age", "least", "most"),
     [
         (timedelta(minutes=4), timedelta(minutes=2), timedelta(minutes=4)),
-        (timedelta(days=1), timedelta(minutes=7.5), timedelta(minutes=15)),
+        (timedelta(hours=2), timedelta(minutes=7.5), timedelta(minutes=15)),
+        (timedelta(hours=4), timedelta(minutes=15), timedelta(minutes=30)),
+        (timedelta(days=1), timedelta(minutes=22.5), timedelta(minutes=45)),
     ],
 )
 @pytest.mark.parametrize("endpoint", [DOWN, PAUSED], ids=["open", "paused"])
