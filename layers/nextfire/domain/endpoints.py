@@ -41,6 +41,8 @@ _LATER_WAITS, LONGEST_WAIT = 1 / 8, timedelta(minutes=45)
 look costs as much as a run.
 """
 SPREAD_OF_RETRY_AFTER = timedelta(seconds=10)
+_LONGEST_SPREAD = timedelta(minutes=2)
+"""Runs that waited for a Retry-After start within a fifth of it, between these two."""
 RETRY_AFTER_AT_MOST = timedelta(hours=1)
 """A longer Retry-After delays only the run that received it."""
 _SAME_RETRY_AFTER = timedelta(seconds=5)
@@ -126,7 +128,9 @@ def hold(endpoint: Endpoint, now: datetime, seed: str) -> Hold | None:
     earliest = endpoint.not_before
     if earliest is None or not _lies_ahead(earliest, now, RETRY_AFTER_AT_MOST):
         return None
-    until = earliest + spread(_mixed(seed, earliest), SPREAD_OF_RETRY_AFTER)
+    waited = (earliest - (endpoint.changed_at or now)) / 5
+    width = min(max(waited, SPREAD_OF_RETRY_AFTER), _LONGEST_SPREAD)
+    until = earliest + spread(_mixed(seed, earliest), width)
     return Hold(cut(until), f"{_name(endpoint)} asked to wait until {isoformat(earliest)}")
 
 
