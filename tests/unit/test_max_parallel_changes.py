@@ -76,7 +76,10 @@ def wide(world: World, width: int = 30) -> tuple[Job, Callable[[str], int]]:
 def test_a_look_reads_only_the_run_that_was_left_before(world: World) -> None:
     _, look = wide(world)
     assert look("12:02") > 2 * 2 * 30
+    assert look("12:03") == 1, "another run looked a moment ago"
+    world.advance(seconds=1)
     assert look("12:02") == 1 + 2 * 2
+    world.advance(seconds=1)
     assert look("12:03") == 1 + 2 * 2
 
 

@@ -37,19 +37,24 @@ _RECORDS_LAST = timedelta(days=90)
 _PAGE = 5
 _NAMED = 3  # sequences that a reason names
 _REMEMBERED = 1_000  # sequences
+_FRESH = timedelta(seconds=1)
+"""A process does not look again at a sequence that was under way so lately: many runs can wait, and
+each look at a sequence reads the table."""
 _Above = list[tuple[datetime, timedelta]]
 
 
 @dataclass(frozen=True, slots=True)
 class LimitParallel:
-    """Decides whether the first run of a sequence must wait for others. `left`: of each sequence
-    under way, by its first run, the child whose run was left at the last look of this process.
+    """Decides whether the first run of a sequence must wait for others. By the first run of each
+    sequence under way: `left`, the child whose run was left at the last look of this process, and
+    `looked`, when that was.
     """
 
     jobs: JobStore
     runs: RunStore
     joins: JoinStore
     left: dict[RunKey, tuple[Job, _Above]] = field(default_factory=dict)
+    looked: dict[RunKey, datetime] = field(default_factory=dict)
 
     def hold(self, job: Job, key: RunKey, now: datetime, *, dispatch: int = 1) -> Hold | None:
         """Return until when the run *key* of *job* must wait, and why; None if it may start, or if
@@ -78,10 +83,19 @@ class LimitParallel:
 
     def _has_ended(self, job: Job, first: str, now: datetime) -> bool:
         """Whether no run of the sequence is left, as far as that decodes."""
+        key = RunKey(job.key, first)
+        looked = self.looked.get(key)
+        if looked is not None and timedelta() <= now - looked < _FRESH:
+            return False
         try:
-            return not self._is_under_way(job, first, now)
+            if not self._is_under_way(job, first, now):
+                return True
         except UndecodableError:
-            return False  # it keeps its place; the others are not affected
+            pass  # it keeps its place; the others are not affected
+        if len(self.looked) >= _REMEMBERED:
+            self.looked.clear()
+        self.looked[key] = now
+        return False
 
     def _is_under_way(self, job: Job, first: str, now: datetime) -> bool:
         """Whether a run of the sequence that *first* began has not ended."""
