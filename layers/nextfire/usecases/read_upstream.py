@@ -15,9 +15,12 @@ from nextfire.domain.job import Job
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run
+from nextfire.domain.target import TargetKind
 from nextfire.usecases.read_parents import read_parents
 from nextfire.usecases.run_supervisor import RunSupervisor
 
+MAX_UPSTREAM_BYTES = 4 * 1024 * 1024
+"""Maximum size of all results together: with `all`, a parent can have a thousand runs."""
 ABSENT = "ABSENT"
 """State of a parent that has no record for this logical time: it did not run, or the record has
 expired."""
@@ -28,8 +31,8 @@ def read_upstream(jobs: JobStore, runs: RunStore, job: Job, key: RunKey) -> dict
     by parent, an object with `state`, `executionId` and `result`. For `all`, an object with `runs`:
     a list of such objects, each also with `scheduledAt`, the earliest first.
 
-    `result` is null if the parent set none, or one that is not on its record: then `resultBytes` is
-    its size, and the API returns it.
+    `result` is null if the parent set none, or one that is not on its record, or if those before it
+    have `MAX_UPSTREAM_BYTES`: then `resultBytes` is its size, and the API returns it.
 
     Raises:
         UndecodableError: A record does not decode.
@@ -38,6 +41,7 @@ def read_upstream(jobs: JobStore, runs: RunStore, job: Job, key: RunKey) -> dict
     if job.definition.is_timed_join:
         return _of_timed(job, read_parents(jobs, runs, job, key.scheduled_at, results=True))
     found: dict[str, JsonValue] = {}
+    describe = _Describe()
     for edge in job.definition.after:
         parent = JobKey(key.job.tenant, edge.job)
         at = key.scheduled_at
@@ -45,16 +49,16 @@ def read_upstream(jobs: JobStore, runs: RunStore, job: Job, key: RunKey) -> dict
         first, last = first_run_id(at), first_run_id(at + MOMENT)
         records = [*runs.between(parent, first, last)]
         latest = max(records, key=lambda run: (run.finished_at or at, run.key.uid), default=None)
-        found[edge.job] = _described(latest)
+        found[edge.job] = describe(latest)
     return found
 
 
 def _of_timed(job: Job, parents: list[ParentRun]) -> dict[str, JsonValue]:
     found: dict[str, JsonValue] = {}
-    edges = job.definition.after
+    edges, describe = job.definition.after, _Describe()
     lists: dict[str, list[JsonValue]] = {e.job: [] for e in edges if e.which is Which.ALL}
     for each in parents:
-        described = _described(each.run)
+        described = describe(each.run)
         if each.edge.which is not Which.ALL or each.at is None:
             found[each.edge.job] = described
             continue
@@ -73,20 +77,30 @@ def with_upstream(
     """
     if not job.definition.after:
         return run
+    target = job.definition.target
+    if target.kind is not TargetKind.SCRIPT and "upstream" not in target.model_dump_json():
+        return run  # no placeholder names it
     read = supervisor.retry_until_lease_ends(lambda: read_upstream(jobs, runs, job, run.key))
     return replace(run, upstream=json.dumps(read, ensure_ascii=False))
 
 
-def _described(run: Run | None) -> dict[str, JsonValue]:
-    if run is None:
-        return {"state": ABSENT, "executionId": None, "result": None}
-    described: dict[str, JsonValue] = {
-        "state": run.state.value,
-        "executionId": run.key.execution_id,
-        "result": None,
-    }
-    if run.result is not None and run.result.text is not None:
-        described["result"] = json.loads(run.result.text)
-    elif run.result is not None:
-        described["resultBytes"] = run.result.size
-    return described
+class _Describe:
+    """Describes runs, with results as long as these have at most `MAX_UPSTREAM_BYTES` together."""
+
+    def __init__(self) -> None:
+        self._left = MAX_UPSTREAM_BYTES
+
+    def __call__(self, run: Run | None) -> dict[str, JsonValue]:
+        if run is None:
+            return {"state": ABSENT, "executionId": None, "result": None}
+        described: dict[str, JsonValue] = {
+            "state": run.state.value,
+            "executionId": run.key.execution_id,
+            "result": None,
+        }
+        if run.result is None:
+            return described
+        if run.result.text is None or run.result.size > self._left:
+            return described | {"resultBytes": run.result.size}
+        self._left -= run.result.size
+        return described | {"result": json.loads(run.result.text)}

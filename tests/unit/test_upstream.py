@@ -1,0 +1,70 @@
+"""What a target is passed about the runs of its parents, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nextfire.testing import Stack
+from nextfire.usecases import read_upstream as module
+
+PARENT = {"type": "MANUAL", "target": {"handler": "extract"}}
+AFTER: dict[str, Any] = {"type": "AFTER", "after": [{"job": "extract"}]}
+RESULT = {"rows": [0] * 100}
+URL = "https://api.example.com/"
+
+
+@pytest.fixture
+def stack() -> Iterator[Stack]:
+    with Stack() as stack:
+        stack.script("extract", lambda _: RESULT)
+        stack.put("extract", PARENT)
+        yield stack
+
+
+def run(stack: Stack) -> None:
+    stack.client.run_job("extract")
+    stack.advance(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("most", "passed"), [(210, {"result": RESULT}), (209, {"result": None, "resultBytes": 210})]
+)
+def test_results_are_passed_up_to_a_size_of_all(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, most: int, passed: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(module, "MAX_UPSTREAM_BYTES", most)
+    seen: list[dict[str, Any]] = []
+    stack.script("load", lambda run: seen.append(run.upstream["extract"]))
+    stack.put("load", {**AFTER, "target": {"handler": "load"}})
+
+    run(stack)
+
+    [upstream] = seen
+    assert {name: upstream[name] for name in upstream if name.startswith("result")} == passed
+
+
+@pytest.mark.parametrize(
+    ("body", "reads"), [({"a": 1}, 0), ({"a": "{{upstream.extract.state}}"}, 1)]
+)
+def test_a_call_reads_its_parents_only_if_a_placeholder_names_them(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], reads: int
+) -> None:
+    read = module.read_upstream
+    calls: list[object] = []
+
+    def counted(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return read(*arguments)
+
+    monkeypatch.setattr(module, "read_upstream", counted)
+    stack.http(URL, lambda _request: 200)
+    http = {"url": f"{URL}hook", "body": body}
+    stack.put("load", {**AFTER, "target": {"pool": "calls", "http": http}})
+
+    run(stack)
+
+    [ended] = stack.runs("load")
+    assert (ended.state, len(calls)) == ("SUCCEEDED", reads)
