@@ -49,6 +49,22 @@ def test_marks_are_kept_by_run_and_group(store: JoinStore) -> None:
     assert not store.read(RUN, [])
 
 
+def test_jobs_and_tenants_share_neither_marks_nor_sequences(store: JoinStore) -> None:
+    jobs = (RUN.job, job_key("other"), job_key("child", "globex"))
+    for number, job in enumerate(jobs):
+        run = RunKey(job, RUN.run_id)
+        assert {*store.add(run, 0, f"p{number}:S", NOON)} == {f"p{number}:S"}
+        assert store.begin_sequence(run, 1, NOON)
+    store.end_sequences(jobs[0], [RUN.run_id])
+
+    assert [len(store.begun_sequences(job)) for job in jobs] == [0, 1, 1]
+    assert [{*store.read(RunKey(job, RUN.run_id), [0])} for job in jobs] == [
+        {"p0:S"},
+        {"p1:S"},
+        {"p2:S"},
+    ]
+
+
 def test_a_repeated_mark_changes_nothing(store: JoinStore) -> None:
     store.add(RUN, 0, "a:S", NOON)
 

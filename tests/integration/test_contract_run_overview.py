@@ -144,6 +144,16 @@ def test_runs_of_all_jobs_are_listed_latest_step_first(held: Held, runs: list[Ru
         assert listed(held, states=(state,)) == of_state
 
 
+def test_a_page_can_end_between_runs_of_one_instant(held: Held) -> None:
+    """Of several jobs and, under one name, of several tenants."""
+    runs = [a_run(number, RunState.DEAD, 1) for number in range(4)]
+    for run in runs:
+        held.write(run)
+
+    assert {*listed(held, 1)} == {run.key for run in runs}
+    assert len(listed(held, 1)) == 4
+
+
 def test_a_span_begins_with_its_first_instant(held: Held, runs: list[Run]) -> None:
     span = listed(held, first=at("12:00:02"), before=at("12:00:03.5"))
 

@@ -173,6 +173,8 @@ def test_a_job_that_changed_meanwhile_is_not_paused_by_an_executor(store: JobSto
 
     assert not store.pause(job, "410 Gone", NOON)
     assert store.get(job.key) == now
+    same_revision = replace(now, uid="another")
+    assert not store.pause(same_revision, "410 Gone", NOON), "deleted and created again"
 
 
 def test_an_active_job_is_completed_once(store: JobStore) -> None:

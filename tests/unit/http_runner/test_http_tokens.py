@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +37,8 @@ def test_a_token_is_fetched_once_and_again_before_it_expires(callbacks: Callback
     assert callbacks.headers(auth=OAUTH)["authorization"] == "Bearer granted-9c2e"
     token, call = callbacks.transport.sent
     assert token.body == b"grant_type=client_credentials&scope=hooks"
+    basic = base64.b64encode(f"me:{TOKEN}".encode()).decode()
+    assert token.headers["Authorization"] == f"Basic {basic}"
     assert call.url == "https://api.example.com/hooks"
     callbacks.headers(auth=OAUTH)
     assert len(callbacks.transport.sent) == 3
