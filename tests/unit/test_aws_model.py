@@ -82,6 +82,13 @@ def test_an_invalid_call_is_rejected_with_the_nearest_name(
     assert hint in error(name, values)
 
 
+def test_an_invalid_parameter_is_named_with_its_place() -> None:
+    wrong = {"overrides": {"containerOverrides": [{"environment": [{"nonsense": "a"}]}]}}
+    place = "overrides.containerOverrides[0].environment[0].nonsense"
+
+    assert place in error("ecs:RunTask", {"taskDefinition": "nightly:3", **wrong})
+
+
 @pytest.mark.parametrize("service", sorted(FORBIDDEN))
 def test_services_that_manage_identities_are_never_called(service: str) -> None:
     assert "identities" in error(f"{service}:Anything", {}, ("*", f"{service}:*"))

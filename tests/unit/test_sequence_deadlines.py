@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -153,6 +154,8 @@ def test_no_retry_is_due_after_the_deadline(world: World) -> None:
     assert deferred.state is SKIPPED
     assert deferred.reason is not None
     assert deferred.reason.endswith("deadlineSec is 3600 s")
+    second = replace(run, attempt=2)
+    assert retry_of(second, b, now="12:59:30", unavailable=True).state is DEAD, "it has failed"
 
 
 @pytest.mark.parametrize("limit", [HOUR, {}])
