@@ -46,6 +46,18 @@ class TestBatch:
             there = system.call("GET", f"/v1/jobs/{job['jobId']}").document
             assert there.items() >= job.items()
 
+    def test_parents_are_created_before_their_children(self, system: Deployment) -> None:
+        def child(name: str, parent: str) -> dict[str, Any]:
+            after = [{"job": parent}]
+            return {"jobId": name, "type": "AFTER", "after": after, "target": CRON["target"]}
+
+        jobs = [child("c", "b"), child("b", "a"), {**CRON, "jobId": "a"}, child("d", "d")]
+
+        results = batch(system, *jobs)
+
+        assert [each["status"] for each in results] == [201, 201, 201, 422]
+        assert [each["job"]["jobId"] for each in results[:3]] == ["c", "b", "a"]
+
     def test_invalid_jobs_do_not_affect_the_others(self, system: Deployment) -> None:
         system.register(jobId="taken")
         results = batch(

@@ -133,9 +133,10 @@ _MORE = (
     **operation(
         "Create many jobs",
         {HTTPStatus.OK: ("The result for each job, in the order of the request.", BatchResponse)},
-        more="Each job has the format of POST /v1/jobs. Invalid jobs do not affect the others. The "
-        "body is limited to 256 KiB. A retry with the same `Idempotency-Key` does not create a "
-        "job twice and tries failed jobs again.",
+        more="Each job has the format of POST /v1/jobs. Parents are created before their children, "
+        "in whatever order they are. Invalid jobs do not affect the others. The body is limited to "
+        "256 KiB. A retry with the same `Idempotency-Key` does not create a job twice and tries "
+        "failed jobs again.",
     ),
 )
 def create_jobs(request: BatchBody) -> Response[str]:

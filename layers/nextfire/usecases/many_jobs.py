@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from graphlib import CycleError, TopologicalSorter
 
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.errors import ChangedError, NotFoundError, UnavailableError
@@ -35,6 +37,26 @@ class NewJob:
     key: JobKey
     definition: JobDefinition
     uid: str
+
+
+def _levels(new: Sequence[NewJob]) -> Iterator[list[int]]:
+    """The numbers of *new*, parents before their children; last, cycles, which are rejected."""
+    numbers = {one.key.job_id: number for number, one in enumerate(new)}
+    sorter = TopologicalSorter(
+        {
+            number: [numbers[edge.job] for edge in one.definition.after if edge.job in numbers]
+            for number, one in enumerate(new)
+        }
+    )
+    with suppress(CycleError):  # it still yields what can go before the cycle
+        sorter.prepare()
+    left = {*range(len(new))}
+    while sorter.is_active():
+        level = sorted(sorter.get_ready())
+        yield level
+        sorter.done(*level)
+        left -= {*level}
+    yield sorted(left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +98,8 @@ class BulkJobs:
     def register(
         self, new: Sequence[NewJob], *, asked: IdempotentRequest, stop_at: datetime
     ) -> list[Job | Exception]:
-        """Store each of *new* as `ManageJobs.register` does, except those that would start after
-        *stop_at*.
+        """Store each of *new* as `ManageJobs.register` does, parents before their children, except
+        those that would start after *stop_at*.
 
         Returns:
             In the order of *new*, each job or the error why it was not stored.
@@ -96,7 +118,11 @@ class BulkJobs:
             except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
                 return error
 
-        return list(self._executor.map(register, new))
+        done: dict[int, Job | Exception] = {}
+        for level in _levels(new):
+            ended = self._executor.map(register, [new[number] for number in level])
+            done.update(zip(level, ended, strict=True))
+        return [done[number] for number in range(len(new))]
 
     def pause(
         self, labelled: LabelSelection, *, reason: str | None, until: datetime | None
