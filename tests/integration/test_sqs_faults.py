@@ -24,7 +24,7 @@ from tests.integration.faulty_server import (
     Request,
     answer,
 )
-from tests.integration.test_aws_faults import Rotating
+from tests.integration.test_aws_credentials import Rotating
 
 QUEUE_URL = "https://sqs.eu-central-1.amazonaws.com/000000000000/runs.fifo"
 EMPTY = answer({})

@@ -1,7 +1,7 @@
 """The invariants of the design, checked during a history.
 
 Each write of a job, an entry or a run is checked when it happens, by whichever process.
-`History._come_to_rest` checks what can be decided only at rest.
+`at_rest.py` checks what can be decided only at rest.
 """
 
 from __future__ import annotations
