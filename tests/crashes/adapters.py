@@ -40,11 +40,7 @@ from nextfire.wiring.watcher import WatcherPorts
 from tests.builders import LEASE
 from tests.crashes.names import POOL
 from tests.crashes.process import Process
-from tests.fakes import (
-    InlineExecutor,
-    MemoryNotices,
-    MemoryScriptRunner,
-)
+from tests.fakes import InlineExecutor, MemoryNotices, MemoryScriptRunner
 
 if TYPE_CHECKING:
     from nextfire.targets.http.transport import Transport

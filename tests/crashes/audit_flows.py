@@ -8,9 +8,7 @@ from typing import Any
 from nextfire.adapters.s3.audit_log import S3AuditLog
 from nextfire.domain.chain import Batch, verify
 from nextfire.domain.change import ItemChange
-from nextfire.domain.errors import (
-    UnavailableError,
-)
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ports.scripts import ScriptCall
 from nextfire.usecases.record_changes import RecordChanges
 from tests.crashes.flow import Flow, attempt, die, dispatch, lose_worker, watch

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nextfire.domain.definition import JobDefinition
-from nextfire.domain.errors import (
-    ConflictError,
-)
+from nextfire.domain.errors import ConflictError
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState

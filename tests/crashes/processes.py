@@ -40,15 +40,8 @@ from nextfire.wiring.worker import WorkerPorts, build_worker
 from tests.builders import LEASE
 from tests.crashes.adapters import Adapters
 from tests.crashes.names import GONE, POOL
-from tests.fakes import (
-    MemoryNotices,
-)
-from tests.integration.deployment import (
-    Answer,
-    http_event,
-    identity,
-    request_in_a_process,
-)
+from tests.fakes import MemoryNotices
+from tests.integration.deployment import Answer, http_event, identity, request_in_a_process
 
 STEPS = 500
 _LIMIT = timedelta(minutes=10)

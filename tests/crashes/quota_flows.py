@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nextfire.domain.definition import JobDefinition
-from nextfire.domain.errors import (
-    NotFoundError,
-    QuotaUsedUpError,
-)
+from nextfire.domain.errors import NotFoundError, QuotaUsedUpError
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.scripts import ScriptCall

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from nextfire.domain.errors import (
-    ConflictError,
-    NotFoundError,
-)
+from nextfire.domain.errors import ConflictError, NotFoundError
 from nextfire.domain.job import Job
 from nextfire.domain.ports.scripts import ScriptCall
 from nextfire.domain.run import Run, RunState, Trigger

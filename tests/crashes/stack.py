@@ -1,4 +1,4 @@
-"""The system on moto: processes that may die, simulated time, and the checks of records."""
+"""The system on moto: processes that may die, requests to it, and simulated time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,7 @@ from typing import Any
 
 from nextfire.adapters.worker.journal import HeldMessage
 from nextfire.domain.due import FireEntry, StoredEntry
-from nextfire.domain.errors import (
-    ConflictError,
-    NotFoundError,
-    QuotaUsedUpError,
-    UnavailableError,
-)
+from nextfire.domain.errors import ConflictError, NotFoundError, QuotaUsedUpError, UnavailableError
 from nextfire.domain.instants import MINUTE, from_ms
 from nextfire.domain.job import Job
 from nextfire.domain.run import RunState
@@ -28,12 +23,8 @@ from tests.crashes.names import QUEUE
 from tests.crashes.process import Process
 from tests.crashes.processes import STEPS, Api, Handler, Invoked, Watcher, Worker
 from tests.crashes.stack_records import StackRecords, minute_of
-from tests.fakes import (
-    Killed,
-)
-from tests.integration.deployment import (
-    Answer,
-)
+from tests.fakes import Killed
+from tests.integration.deployment import Answer
 
 _MOMENT = timedelta(milliseconds=1)
 

@@ -15,9 +15,7 @@ from nextfire.adapters.dynamodb.control_items import decode_lease
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.adapters.dynamodb.run_reads import decode_all
 from nextfire.domain.due import DueEntry, StoredEntry
-from nextfire.domain.errors import (
-    UndecodableError,
-)
+from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import JobKey, RunKey, dedup_id
 from nextfire.domain.instants import floor_minute
 from nextfire.domain.job import Job
@@ -36,14 +34,8 @@ from tests.crashes.adapters import Adapters
 from tests.crashes.cloud import Cloud
 from tests.crashes.names import DEAD_LETTERS, GONE, LISTENER, POOL, QUEUE
 from tests.crashes.process import Process
-from tests.fakes import (
-    Clock,
-    Script,
-)
-from tests.integration.deployment import (
-    Answer,
-    Deployment,
-)
+from tests.fakes import Clock, Script
+from tests.integration.deployment import Answer, Deployment
 
 _COUNT = "#"
 _LIVING = {JobState.ACTIVE.value, JobState.PAUSED.value}
@@ -81,7 +73,7 @@ class Snapshot:
 
 @dataclass
 class StackRecords:
-    """One history of a system.
+    """What a history of a system has, records and remembers.
 
     `job_role`: the executors have a role for scripts; `pool`: the pool of the executors; `quotas`:
     the quotas of the tenants; `pools`: those that watchers know; `counted`: processes created from

@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nextfire.usecases.breaker import Breaker
-from tests.integration.deployment import (
-    TENANT,
-    Answer,
-)
+from tests.integration.deployment import TENANT, Answer
 
 HOST = "api.example.com:443"
 PATH = f"/v1/endpoints/default/{HOST}"

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nextfire.adapters.aws.errors import (
-    translated,
-)
-from tests.integration.faulty_server import (
-    answer,
-)
+from nextfire.adapters.aws.errors import translated
+from tests.integration.faulty_server import answer
 
 ITEM = {"id": {"S": "x"}}
 FOUND = answer({"Item": ITEM})

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from tests.integration.api_endpoints import HOST, PATH, done
-from tests.integration.deployment import (
-    Deployment,
-)
+from tests.integration.deployment import Deployment
 
 
 @pytest.mark.parametrize(

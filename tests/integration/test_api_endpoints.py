@@ -17,13 +17,7 @@ from nextfire.usecases.endpoint_gate import EndpointGate
 from tests.builders import NOON
 from tests.fakes import Clock
 from tests.integration.api_endpoints import CLOSED, HOST, PATH, done, fail
-from tests.integration.deployment import (
-    LIMIT,
-    OTHER_TENANT,
-    TENANT,
-    Deployment,
-    labelled_key,
-)
+from tests.integration.deployment import LIMIT, OTHER_TENANT, TENANT, Deployment, labelled_key
 
 
 @pytest.fixture

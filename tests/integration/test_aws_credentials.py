@@ -8,18 +8,11 @@ from email.utils import formatdate
 import pytest
 
 from nextfire.adapters.aws import clients
-from nextfire.adapters.aws.errors import (
-    EXPIRED_CREDENTIALS,
-    RefusedError,
-)
+from nextfire.adapters.aws.errors import EXPIRED_CREDENTIALS, RefusedError
 from nextfire.adapters.aws.lean.json_client import ClientTimeouts, JsonClient
 from nextfire.adapters.aws.lean.signing import Credentials
 from nextfire.domain.errors import UnavailableError
-from tests.integration.faulty_server import (
-    FaultyServer,
-    answer,
-    refusal,
-)
+from tests.integration.faulty_server import FaultyServer, answer, refusal
 from tests.integration.one_read import FOUND, ITEM, get
 
 HOUR = 3600.0

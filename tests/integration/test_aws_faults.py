@@ -11,22 +11,11 @@ from typing import Any
 import pytest
 
 from nextfire.adapters.aws import clients
-from nextfire.adapters.aws.errors import (
-    UnansweredError,
-    error_code,
-    refused,
-)
+from nextfire.adapters.aws.errors import UnansweredError, error_code, refused
 from nextfire.adapters.aws.lean.json_client import ClientTimeouts, JsonClient
 from nextfire.adapters.aws.lean.retries import FailureCause, RetryBudget, backoff
 from nextfire.domain.errors import UnavailableError
-from tests.integration.faulty_server import (
-    LOST,
-    Answer,
-    FaultyServer,
-    Request,
-    answer,
-    refusal,
-)
+from tests.integration.faulty_server import LOST, Answer, FaultyServer, Request, answer, refusal
 from tests.integration.one_read import FOUND, ITEM, get
 
 GARBAGE = Answer(b"<html>", headers={"x-amz-crc32": "1"})

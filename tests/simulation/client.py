@@ -6,12 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 
-from nextfire.domain.errors import (
-    ConflictError,
-    InvalidInputError,
-    NotFoundError,
-    QuotaUsedUpError,
-)
+from nextfire.domain.errors import ConflictError, InvalidInputError, NotFoundError, QuotaUsedUpError
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.requests import RequestStore
 from nextfire.domain.ports.runs import RunStore

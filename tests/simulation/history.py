@@ -33,14 +33,7 @@ from tests.simulation.projection import Projection
 from tests.simulation.random_jobs import MOST, random_definition
 from tests.simulation.rates import Rates
 from tests.simulation.requested import Requested
-from tests.simulation.sequences import (
-    EXITS,
-    SEQUENCE_FLOWS,
-    SEQUENCES,
-    SPOIL,
-    SPOILT,
-    Sequences,
-)
+from tests.simulation.sequences import EXITS, SEQUENCE_FLOWS, SEQUENCES, SPOIL, SPOILT, Sequences
 from tests.simulation.system import System
 from tests.simulation.takeovers import check_takeover
 from tests.simulation.wire import Journal, Log, Weather, Wire

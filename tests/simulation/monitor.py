@@ -13,14 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from nextfire.domain.backfill import AT_ONCE
-from nextfire.domain.due import (
-    BackfillEntry,
-    DispatchEntry,
-    DueEntry,
-    FireEntry,
-    ResumeEntry,
-    Slot,
-)
+from nextfire.domain.due import BackfillEntry, DispatchEntry, DueEntry, FireEntry, ResumeEntry, Slot
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.message import TIME_DISPATCH, RunMessage, SkippedRange

@@ -9,9 +9,7 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
-from nextfire.domain.errors import (
-    UnavailableError,
-)
+from nextfire.domain.errors import UnavailableError
 from nextfire.testing.kernel import SECOND, Actor, Kernel
 from nextfire.usecases.dispatch.gates import Shares
 from tests.fakes import Killed

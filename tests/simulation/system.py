@@ -49,7 +49,7 @@ from tests.simulation.hosts import (
 )
 from tests.simulation.monitor import Monitor
 from tests.simulation.processes import Processes, Setting
-from tests.simulation.script_runner import RandomScripts
+from tests.simulation.random_scripts import RandomScripts
 from tests.simulation.wire import Wire
 from tests.world import BUCKET, POOLS
 

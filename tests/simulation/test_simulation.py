@@ -15,7 +15,7 @@ from tests.builders import at
 from tests.simulation.endpoint_flows import ENDPOINT_FLOWS
 from tests.simulation.flows import FLOWS
 from tests.simulation.history import CALLING, History
-from tests.simulation.script_runner import RandomScripts
+from tests.simulation.random_scripts import RandomScripts
 from tests.simulation.sequences import SEQUENCE_FLOWS
 
 

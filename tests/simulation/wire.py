@@ -14,9 +14,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
-from nextfire.domain.due import (
-    DueEntry,
-)
+from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import UnavailableError
 from nextfire.testing.kernel import SECOND, Actor, Kernel
 from tests.fakes import Killed

@@ -11,11 +11,7 @@ from uuid import uuid4
 import httpx2
 import pytest
 
-from tests.e2e.callback_server import (
-    CallbackServer,
-    Reply,
-    callback_server,
-)
+from tests.e2e.callback_server import CallbackServer, Reply, callback_server
 from tests.e2e.conftest import CALLER, Stack
 
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef01234567").decode()

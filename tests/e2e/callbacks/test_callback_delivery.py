@@ -10,18 +10,8 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook
 
-from tests.e2e.callback_server import (
-    CallbackServer,
-    Reply,
-    json_of,
-)
-from tests.e2e.callbacks.conftest import (
-    SECRET,
-    SOON,
-    TOKEN,
-    Callbacks,
-    in_turn,
-)
+from tests.e2e.callback_server import CallbackServer, Reply, json_of
+from tests.e2e.callbacks.conftest import SECRET, SOON, TOKEN, Callbacks, in_turn
 
 
 def test_a_callback_arrives_with_its_headers_body_and_signature(

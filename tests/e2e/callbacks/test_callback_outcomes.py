@@ -9,16 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.callback_server import (
-    CallbackServer,
-    Reply,
-    callback_server,
-)
-from tests.e2e.callbacks.conftest import (
-    Callbacks,
-    in_turn,
-    put_secret,
-)
+from tests.e2e.callback_server import CallbackServer, Reply, callback_server
+from tests.e2e.callbacks.conftest import Callbacks, in_turn, put_secret
 from tests.e2e.conftest import Stack
 from tests.e2e.user import until
 

@@ -8,18 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.callback_server import (
-    CallbackServer,
-    Received,
-    Reply,
-    callback_server,
-)
-from tests.e2e.callbacks.conftest import (
-    SECRET,
-    TOKEN,
-    Callbacks,
-    put_secret,
-)
+from tests.e2e.callback_server import CallbackServer, Received, Reply, callback_server
+from tests.e2e.callbacks.conftest import SECRET, TOKEN, Callbacks, put_secret
 from tests.e2e.conftest import Stack
 
 OAUTH_SECRET = "planted-secret-of-the-client-52c0"

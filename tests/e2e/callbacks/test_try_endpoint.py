@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nextfire_cli.local.cdk import inherited_environment
-from tests.e2e.callback_server import (
-    CallbackServer,
-)
+from tests.e2e.callback_server import CallbackServer
 from tests.e2e.callbacks.conftest import TOKEN, in_turn
 from tests.e2e.conftest import Stack
 

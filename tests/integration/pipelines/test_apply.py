@@ -10,14 +10,7 @@ from nextfire import ApplyError, Client, PipelineError
 from nextfire.client.pipelines.apply import apply_plan, make_plan
 from nextfire.client.pipelines.document import OWNER
 from nextfire.client.pipelines.plan import Change
-from tests.integration.pipelines.conftest import (
-    MANUAL,
-    Dying,
-    applied,
-    job,
-    pipelines,
-    stored,
-)
+from tests.integration.pipelines.conftest import MANUAL, Dying, applied, job, pipelines, stored
 
 BEFORE = {"a": job(), "b": job("a"), "gone": job("b"), "gone-too": job("gone")}
 AFTER = {"new": job(), "a": job("new", name="A"), "b": job("a"), "c": job("a", "b")}

@@ -11,14 +11,7 @@ from typer.testing import CliRunner, Result
 from nextfire import Client
 from nextfire_cli import confirmation
 from nextfire_cli.main import app
-from tests.integration.pipelines.conftest import (
-    MANUAL,
-    Dying,
-    applied,
-    job,
-    pipelines,
-    stored,
-)
+from tests.integration.pipelines.conftest import MANUAL, Dying, applied, job, pipelines, stored
 
 
 class Command:

@@ -12,13 +12,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from nextfire.adapters.scripts.bounded_server import (
-    CHUNK,
-    SharedCapacity,
-)
-from nextfire.adapters.scripts.egress_proxy import (
-    EgressProxy,
-)
+from nextfire.adapters.scripts.bounded_server import CHUNK, SharedCapacity
+from nextfire.adapters.scripts.egress_proxy import EgressProxy
 from nextfire.domain.egress import Address, Egress
 
 PUBLIC = "1.1.1.1"

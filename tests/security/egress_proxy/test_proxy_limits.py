@@ -15,10 +15,7 @@ from nextfire.adapters.scripts.bounded_server import (
     CpuThrottle,
     SharedCapacity,
 )
-from nextfire.adapters.scripts.egress_proxy import (
-    MAX_HEAD,
-    EgressProxy,
-)
+from nextfire.adapters.scripts.egress_proxy import MAX_HEAD, EgressProxy
 from nextfire.domain.egress import Egress
 from tests.security.egress_proxy.conftest import Network, Proxy, read_all, serve
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from nextfire.adapters.scripts.egress_proxy import (
-    proxy_environment,
-    relay,
-)
+from nextfire.adapters.scripts.egress_proxy import proxy_environment, relay
 from tests.security.egress_proxy.conftest import PATIENCE, Network, read_all
 
 

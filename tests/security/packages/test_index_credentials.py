@@ -12,14 +12,7 @@ import pytest
 from nextfire.domain.packages import check_index
 from nextfire.domain.ports.scripts import ScriptExit
 from tests.indexes import Index, serving, sha256, wheel
-from tests.security.packages.conftest import (
-    CREDENTIALS,
-    PASSWORD,
-    refused,
-    run,
-    runner,
-    script,
-)
+from tests.security.packages.conftest import CREDENTIALS, PASSWORD, refused, run, runner, script
 
 SPY = f"""
 import os, pathlib

@@ -7,11 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from nextfire.domain.endpoints import (
-    OPENS_AFTER,
-    Endpoint,
-    EndpointKey,
-)
+from nextfire.domain.endpoints import OPENS_AFTER, Endpoint, EndpointKey
 from nextfire.domain.errors import UnavailableError
 from nextfire.usecases.breaker import Breaker
 from tests.builders import NOON

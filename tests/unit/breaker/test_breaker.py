@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nextfire.domain.endpoints import (
-    Endpoint,
-    EndpointState,
-    paused,
-)
+from nextfire.domain.endpoints import Endpoint, EndpointState, paused
 from nextfire.usecases.breaker import Breaker
 from tests.builders import NOON
 from tests.fakes import Clock
-from tests.unit.breaker.conftest import (
-    HOST,
-    KEY,
-    SECOND,
-    Store,
-    fail,
-    starts,
-)
+from tests.unit.breaker.conftest import HOST, KEY, SECOND, Store, fail, starts
 
 
 def test_a_sound_endpoint_costs_one_read_in_five_seconds(

@@ -6,22 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from nextfire.domain.endpoints import (
-    PROBE_AFTER,
-    Endpoint,
-    paused,
-)
+from nextfire.domain.endpoints import PROBE_AFTER, Endpoint, paused
 from nextfire.domain.errors import UnavailableError
 from nextfire.usecases.breaker import Breaker
 from tests.builders import NOON
 from tests.fakes import Clock
-from tests.unit.breaker.conftest import (
-    HOST,
-    KEY,
-    Store,
-    fail,
-    starts,
-)
+from tests.unit.breaker.conftest import HOST, KEY, Store, fail, starts
 
 
 def test_an_error_of_the_store_holds_no_run(

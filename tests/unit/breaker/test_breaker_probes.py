@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from nextfire.domain.endpoints import (
-    PROBE_AFTER,
-)
+from nextfire.domain.endpoints import PROBE_AFTER
 from nextfire.usecases.breaker import Breaker
 from tests.fakes import Clock
 from tests.integration.races import at_once
-from tests.unit.breaker.conftest import (
-    HOST,
-    KEY,
-    SECOND,
-    Store,
-    fail,
-    starts,
-)
+from tests.unit.breaker.conftest import HOST, KEY, SECOND, Store, fail, starts
 
 
 def test_one_process_is_the_probe_and_its_success_releases_all(

@@ -10,10 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from nextfire.domain.endpoints import (
-    OPENS_AFTER,
-    PROBE_AFTER,
-)
+from nextfire.domain.endpoints import OPENS_AFTER, PROBE_AFTER
 from nextfire.usecases.breaker import Breaker
 from tests.builders import NOON
 from tests.fakes import Clock

@@ -6,10 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from nextfire.domain.keys import (
-    Minted,
-    Scope,
-)
+from nextfire.domain.keys import Minted, Scope
 from nextfire.usecases.manage_keys import CheckKey, ManageKeys
 from tests.builders import NOON
 from tests.fakes import MemoryKeyStore

@@ -9,28 +9,10 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from nextfire.domain.key_text import Presented, parse, write_key
-from nextfire.domain.keys import (
-    DEFAULT_LIFE,
-    KeyCheck,
-    KeyState,
-    Scope,
-    implied,
-    judge,
-    mint,
-)
+from nextfire.domain.keys import DEFAULT_LIFE, KeyCheck, KeyState, Scope, implied, judge, mint
 from nextfire.usecases.manage_keys import CheckKey, ManageKeys
 from tests.builders import NOON, a_key, at
-from tests.unit.keys.conftest import (
-    ADMIN,
-    DAY,
-    ID,
-    NEW_ID,
-    READ,
-    RUN,
-    UPLOAD,
-    WRITE,
-    create,
-)
+from tests.unit.keys.conftest import ADMIN, DAY, ID, NEW_ID, READ, RUN, UPLOAD, WRITE, create
 
 INCOMPLETE = "not a key: it is incomplete, or has characters that a key does not have"
 MISTYPED = "not a key: its checksum is wrong: a character is missing, changed or out of place"

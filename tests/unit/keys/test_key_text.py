@@ -10,10 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nextfire.domain.key_text import KEY_ID, KEY_TENANT, parse, write_key
-from nextfire.domain.keys import (
-    judge,
-    mint,
-)
+from nextfire.domain.keys import judge, mint
 from nextfire.usecases.manage_keys import new_key_id
 from tests.builders import NOON
 from tests.unit.keys.conftest import ID, READ

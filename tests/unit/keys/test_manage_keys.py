@@ -8,10 +8,7 @@ from datetime import timedelta
 import pytest
 
 from nextfire.domain.errors import InvalidInputError, NotFoundError
-from nextfire.domain.keys import (
-    MAX_LIFE,
-    ApiKey,
-)
+from nextfire.domain.keys import MAX_LIFE, ApiKey
 from nextfire.usecases.manage_keys import CheckKey, ManageKeys
 from tests.builders import NOON
 from tests.fakes import MemoryKeyStore

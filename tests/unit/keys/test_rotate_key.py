@@ -7,9 +7,7 @@ from datetime import timedelta
 import pytest
 
 from nextfire.domain.errors import ConflictError, InvalidInputError
-from nextfire.domain.keys import (
-    Minted,
-)
+from nextfire.domain.keys import Minted
 from nextfire.usecases.manage_keys import CheckKey, ManageKeys
 from tests.builders import NOON, at
 from tests.fakes import MemoryKeyStore

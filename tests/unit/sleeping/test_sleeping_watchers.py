@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 
 from nextfire.usecases.wake_watchers import WakeWatchers, WakingDue
-from nextfire.usecases.watcher_life import (
-    AWAKE_AT_LEAST,
-    LOOK_EVERY,
-)
+from nextfire.usecases.watcher_life import AWAKE_AT_LEAST, LOOK_EVERY
 from tests.unit.sleeping.conftest import (
     LIFE,
     SECOND,

@@ -9,10 +9,7 @@ import pytest
 from nextfire.domain.ports.control import Lease
 from nextfire.usecases.hold_lease import LIFE as LEASE_LIFE
 from nextfire.usecases.wake_watchers import AGAIN_AFTER
-from nextfire.usecases.watcher_life import (
-    WOKEN_AT_LEAST,
-    WatcherLife,
-)
+from nextfire.usecases.watcher_life import WOKEN_AT_LEAST, WatcherLife
 from tests.builders import NOON
 from tests.unit.sleeping.conftest import LIFE, SECOND, SHARDS, a_watcher, asleep
 from tests.world import World

@@ -1,4 +1,4 @@
-"""Sleeping watchers are woken by whoever stores an entry that is due soon."""
+"""A process that stores an entry that is due soon wakes sleeping watchers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random scripts."""
+"""Scripts of a history, with random outcomes."""
 
 from __future__ import annotations
 
