@@ -48,6 +48,14 @@ class _QuietStack(LocalStack):
         pass
 
 
+class _PromptStack(_QuietStack):
+    """The same on an emulator whose long polls end at once; see `benchmarks.prompt_emulator`."""
+
+    def __init__(self, root: Path, *, state: Path) -> None:
+        super().__init__(root, state=state)
+        self._emulator.program = [str(ROOT / "benchmarks" / "prompt_emulator.py")]
+
+
 class Stack:
     """The deployed app, and the processes that a benchmark starts."""
 
@@ -228,14 +236,16 @@ class Registrar:
 
 
 @contextmanager
-def stack(*, watcher: bool) -> Generator[Stack]:
+def stack(*, watcher: bool, prompt: bool = False) -> Generator[Stack]:
     """A fresh local stack without workers, in a temporary folder. Always removed at the end.
 
     Args:
         watcher: Whether the deployed watcher runs.
+        prompt: Without a watcher: whether the emulator's long polls end as soon as SQS's.
     """
     folder = Path(tempfile.mkdtemp(prefix="nextfire-benchmark-"))
-    local = (LocalStack if watcher else _QuietStack)(ROOT, state=folder)
+    kind = LocalStack if watcher else _PromptStack if prompt else _QuietStack
+    local = kind(ROOT, state=folder)
     with interrupts_raised():
         try:
             with local.running(tell, workers=0) as info:

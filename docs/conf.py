@@ -38,16 +38,15 @@ html_show_sphinx = False
 DECISIONS = "docs/internals/decisions"
 SECTIONS = {
     "Use": [
-        *(
-            "docs/tutorial.md",
-            "docs/tour.md",
-            "docs/guide/schedules.md",
-            "docs/guide/operating-jobs.md",
-        ),
-        *("docs/guide/runs.md", "docs/guide/policies.md", "docs/guide/scripts.md"),
-        *("docs/guide/*.md", "examples/README.md"),
+        *("docs/tutorial.md", "docs/tour.md", "examples/README.md"),
+        *("docs/guide/schedules.md", "docs/guide/scripts.md", "docs/guide/callbacks.md"),
+        *("docs/guide/aws-calls.md", "docs/guide/sequences.md", "docs/guide/policies.md"),
+        *("docs/guide/runs.md", "docs/guide/operating-jobs.md", "docs/guide/*.md"),
     ],
-    "Operate": ["docs/operate/deploy.md", "docs/operate/*.md"],
+    "Operate": [
+        *("docs/operate/embedded.md", "docs/operate/deploy.md", "docs/operate/identity.md"),
+        *("docs/operate/security.md", "docs/operate/audit.md", "docs/operate/*.md"),
+    ],
     "Reference": ["docs/reference/*.md"],
     "Internals": [
         *("docs/internals/architecture.md", "docs/internals/protocol.md"),

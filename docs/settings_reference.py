@@ -78,7 +78,7 @@ def _rows(schema: dict[str, Any]) -> Iterator[str]:
 
 def _default(field: dict[str, Any]) -> str:
     default = field.get("default")
-    if default is None or isinstance(default, dict | list):
+    if default in (None, []) or isinstance(default, dict):
         return "none"
     if field.get("format") == "duration":
         return f"`{_duration(TypeAdapter(timedelta).validate_python(default))}`"

@@ -104,7 +104,7 @@ class Environment:
             "NEXTFIRE_EVENT_BUS": self._events.bus.event_bus_name,
             "NEXTFIRE_QUOTAS": self._settings.quotas_json,
             "NEXTFIRE_WRITE_SHARDS": str(self._settings.write_shards),
-            "NEXTFIRE_LEASE": iso8601(self._settings.lease),
+            "NEXTFIRE_LEASE": iso8601(pool.settings.lease or self._settings.lease),
             "NEXTFIRE_RUN_RETENTION": self.run_retention(),
             "NEXTFIRE_CONTROL_TABLE": self._stores.control.table_name,
             "NEXTFIRE_GROUPS": str(self._settings.groups),

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from infra.call_settings import CallSettings
-from infra.setting_types import PRINCIPAL_ARN, Duration, StrictSettings, iso8601
+from infra.setting_types import PRINCIPAL_ARN, Duration, Lease, StrictSettings, iso8601
 from nextfire.domain.egress import OPEN, Egress, EgressMode
 from nextfire.domain.packages import PackagePolicy, check_index
 
@@ -147,6 +147,8 @@ class PoolSettings(CallSettings):
     timeout: Duration | None = None
     """Maximum time of an executor for a batch; a run's timeout is at most a minute
     less. Default: 15 minutes on Lambda, 11 hours and a minute on workers."""
+    lease: Lease | None = None
+    """How long an executor of the pool owns a run without a heartbeat. Default: the stack's."""
     concurrency: Annotated[int, Field(ge=1, le=64)] = 4
     """Concurrent runs of each worker process."""
     isolation: Literal["process", "task"] = "process"

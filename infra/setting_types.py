@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Annotated
 
 from aws_cdk import aws_logs as logs
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, TypeAdapter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
 from pydantic.alias_generators import to_camel
 
 LOG_RETENTIONS = {
@@ -61,6 +61,8 @@ def json_if_text(value: object) -> object:
 
 
 Duration = Annotated[timedelta, AfterValidator(whole_seconds)]
+Lease = Annotated[Duration, Field(ge=timedelta(seconds=5))]
+"""Heartbeats are sent every third of it. A shorter one would end if DynamoDB responds slowly."""
 PoolName = Annotated[
     str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=32)
 ]

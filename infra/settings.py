@@ -24,6 +24,7 @@ from infra.pool_settings import LAMBDA_LIMIT, PoolSettings
 from infra.setting_types import (
     LOG_RETENTIONS,
     Duration,
+    Lease,
     PoolName,
     StrictSettings,
     iso8601,
@@ -76,8 +77,8 @@ class Settings(StrictSettings):
     life: Duration = timedelta(seconds=125)
     """Longest lifetime of one watcher invocation; more than two minutes, so that two overlap. It
     ends early if nothing is due within that time."""
-    lease: Duration = timedelta(seconds=60)
-    """How long a worker owns a run without a heartbeat."""
+    lease: Lease = timedelta(seconds=60)
+    """How long an executor owns a run without a heartbeat."""
     watcher_memory: Annotated[int, Field(ge=128, le=10_240)] = 144
     """Memory of the watcher, in MiB. CPU is proportional to it: 144 MiB is a twelfth of a core."""
     api_memory: Annotated[int, Field(ge=128, le=10_240)] = 512

@@ -173,7 +173,10 @@ class Monitoring(Construct):
         )
 
     def _alarm_on_projector(self, function: Function) -> None:
-        """After six hours its records are skipped. Until then this alarm notifies."""
+        """After six hours its records are skipped. Until then this alarm notifies: a batch that
+        fails blocks its shard, and the age grows (Lambda developer guide, "Understanding retry
+        behavior").
+        """
         self._alarms.add(
             "projector-behind",
             function.function.metric("IteratorAge", statistic="Maximum", period=_MINUTE),

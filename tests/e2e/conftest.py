@@ -49,7 +49,7 @@ CALL_ROLE = "calls-of-jobs"
 """The job role of the pool `calls`."""
 _POOLS = {
     "default": {"executor": "worker"},
-    "lambda": {"executor": "lambda", "memory": 512, "batchSize": 1},
+    "lambda": {"executor": "lambda", "memory": 512, "batchSize": 1, "lease": "PT5S"},
     "acting": {"executor": "lambda", "jobRole": f"arn:aws:iam::{ACCOUNT}:role/{JOB_ROLE}"},
     "calls": {
         "executor": "worker",

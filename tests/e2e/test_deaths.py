@@ -25,10 +25,9 @@ from tests import crons
 from tests.e2e.conftest import ROOT
 from tests.e2e.user import until
 from tests.places import host_folder
-from tests.process_tree import children_of
+from tests.process_tree import function_processes
 
 JOBS = 20
-_FUNCTION = re.compile(rb"AWS_LAMBDA_FUNCTION_NAME=([^\0]*)")
 _WATCHER_LOST = re.compile(
     r"Not on time: the watcher of group 0 has not renewed its lease since|one was lost at"
 )
@@ -90,13 +89,7 @@ class Up:
 
     def functions(self, name: str) -> list[int]:
         """The processes that run the function *name*."""
-        wanted = self.info.functions[name].encode()
-        found = []
-        for pid in children_of(self.pid("ministack")):
-            runs = _FUNCTION.search(Path(f"/proc/{pid}/environ").read_bytes())
-            if runs and runs[1] == wanted:
-                found.append(pid)
-        return found
+        return function_processes(self.pid("ministack"), self.info.functions[name])
 
     def kill(self) -> None:
         assert self._process is not None

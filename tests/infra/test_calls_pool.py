@@ -18,7 +18,7 @@ from tests.infra.policies import Policies, rendered
 ROLE = "arn:aws:iam::123456789012:role/calls"
 POOLS = {
     "default": {"executor": "lambda"},
-    "calls": {"executor": "lambda", "targets": "calls", "jobRole": ROLE},
+    "calls": {"executor": "lambda", "targets": "calls", "jobRole": ROLE, "lease": "PT9S"},
 }
 
 
@@ -171,6 +171,15 @@ def test_function_of_calls_has_no_settings_of_scripts(pools: Template) -> None:
     assert "NEXTFIRE_CALL_HTTP" not in variables
     assert "NEXTFIRE_CALL_NETWORKS" not in variables
     assert not {"NEXTFIRE_EGRESS", "NEXTFIRE_PACKAGES", "NEXTFIRE_SCRIPT_MEMORY"} & {*variables}
+
+
+def test_a_pool_has_the_stacks_lease_or_its_own(pools: Template) -> None:
+    def lease(pool: str) -> str:
+        function = named(pools, "Lambda::Function", f"Executor{pool}")
+        return str(function["Environment"]["Variables"]["NEXTFIRE_LEASE"])
+
+    assert lease("Default") == "PT1M"
+    assert lease("Calls") == "PT9S"
 
 
 def test_function_of_calls_cannot_read_scripts(pools: Template) -> None:

@@ -67,6 +67,8 @@ def _on_fargate(**fargate: object) -> dict[str, object]:
         ({"runRetention": {"skipped": "P20D"}}, "skipped"),
         ({"lease": "PT0S"}, "one or more whole seconds"),
         ({"lease": "PT0.5S"}, "one or more whole seconds"),
+        ({"lease": "PT4S"}, "seconds=5"),
+        ({"pools": {"etl": {"executor": "lambda", "lease": "PT4S"}}}, "seconds=5"),
         ({"logRetention": "P8D"}, "use one of P1D"),
         ({"auth": "none"}, "'keys', 'iam' or 'jwt'"),
         ({"auth": "jwt"}, '"auth": "jwt" belong together'),

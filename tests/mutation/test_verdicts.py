@@ -179,3 +179,14 @@ def test_an_error_inside_pytest_counts_as_a_failure() -> None:
     tests = running.Tests(lambda _: None, _items=cast("dict[str, pytest.Item]", items))
     tests.run(["a", "b"], stop=True)
     assert tests.red == ["a"]
+
+
+def test_a_file_whose_tests_execute_no_product_code_can_be_traced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = SimpleNamespace(of=lambda _path: [], run=lambda *_, **__: None, seconds={}, red=[])
+    monkeypatch.chdir(tmp_path)
+
+    found = running.traced(cast("running.Tests", nothing), "tests/unit/test_prices.py")
+
+    assert found == {"tests": [], "red": [], "lines": {}}

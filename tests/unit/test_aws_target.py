@@ -1,4 +1,4 @@
-"""AWS calls: checked against the SDK's model, filled in, made, and judged."""
+"""AWS calls are made and judged."""
 
 from __future__ import annotations
 
@@ -14,22 +14,11 @@ from botocore.exceptions import (  # noqa: TID251 - what the SDK raises
     ClientError,
     EndpointConnectionError,
 )
-from pydantic import ValidationError
 
 from nextfire.domain.attempt import MAX_VALUE_BYTES, AttemptOutcome
-from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.job import Job
 from nextfire.domain.ports.scripts import Directive
 from nextfire.domain.ports.targets import AttemptResult
-from nextfire.targets.aws import model
-from nextfire.targets.aws.document import AwsCall
-from nextfire.targets.aws.model import (
-    FORBIDDEN,
-    check_call,
-    operation_of,
-    parameters_of,
-    with_tokens,
-)
 from nextfire.targets.aws.runner import AwsTarget
 from tests.builders import a_job, run_key
 from tests.callbacks import LONGEST, Control, a_running_run
@@ -37,117 +26,6 @@ from tests.callbacks import LONGEST, Control, a_running_run
 QUEUE = "https://sqs.eu-central-1.amazonaws.com/111122223333/orders"
 SEND = {"QueueUrl": QUEUE, "MessageBody": "hello"}
 TOKEN = "0123456789abcdef" * 4
-
-
-def call(name: str, values: dict[str, Any]) -> AwsCall:
-    service, _, action = name.partition(":")
-    return AwsCall.model_validate({"service": service, "action": action, "input": values})
-
-
-def error(name: str, values: dict[str, Any], allowed: tuple[str, ...] = ("*",)) -> str:
-    with pytest.raises(InvalidInputError) as invalid:
-        check_call(call(name, values), allowed)
-    return str(invalid.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("sqs:SendMessage", SEND),
-        ("sqs:SendMessage", {"QueueUrl": QUEUE, "MessageBody": "{{payload}}"}),
-        ("sqs:SendMessage", SEND | {"DelaySeconds": "{{payload.delay}}"}),
-        ("stepfunctions:StartExecution", {"stateMachineArn": "arn:a", "input": "{{payload}}"}),
-        ("ecs:RunTask", {"taskDefinition": "nightly:3", "launchType": "FARGATE"}),
-        ("lambda:Invoke", {"FunctionName": "f", "Payload": "{{payload}}"}),
-        ("glue:StartJobRun", {"JobName": "etl", "Arguments": {"--day": "{{run.scheduledAt}}"}}),
-        ("events:PutEvents", {"Entries": [{"Source": "a", "DetailType": "b", "Detail": "{}"}]}),
-        ("dynamodb:PutItem", {"TableName": "t", "Item": {"a": {"S": "x"}, "b": {"N": "1"}}}),
-        ("s3:PutObject", {"Bucket": "b", "Key": "k", "Body": {"base64": "AAE="}}),
-        ("ec2:StopInstances", {"InstanceIds": ["i-1"]}),
-        ("sns:ListTopics", {}),
-    ],
-)
-def test_valid_calls_are_accepted(name: str, values: dict[str, Any]) -> None:
-    check_call(call(name, values), ["*"])
-
-
-@pytest.mark.parametrize(
-    ("name", "values", "hint"),
-    [
-        ("sqz:SendMessage", {}, "Did you mean sqs?"),
-        ("sqs:SendMesage", {}, "Did you mean SendMessage?"),
-        ("sqs:SendMessage", SEND | {"MesageBody": "x"}, "input.MesageBody"),
-        ("sqs:SendMessage", {"queueUrl": QUEUE}, "Did you mean QueueUrl?"),
-        ("sqs:SendMessage", {"QueueUrl": QUEUE}, "input.MessageBody"),
-        ("sqs:SendMessage", SEND | {"MessageBody": True}, "not a text"),
-        ("sqs:SendMessage", SEND | {"DelaySeconds": "5"}, "not a whole number"),
-        ("sqs:SendMessage", SEND | {"DelaySeconds": True}, "not a whole number"),
-        ("sqs:SendMessage", SEND | {"MessageAttributes": []}, "not an object"),
-        ("ecs:RunTask", {"taskDefinition": "t", "launchType": "FARGATES"}, "Did you mean FARGATE?"),
-        ("ec2:StopInstances", {"InstanceIds": "i-1"}, "not a list"),
-        ("s3:PutObject", {"Bucket": "b", "Key": "k", "Body": {"base64": "%"}}, "not base64"),
-        ("events:PutEvents", {"Entries": [{"Sorce": "a"}]}, "Entries[0].Sorce"),
-    ],
-)
-def test_an_invalid_call_is_rejected_with_the_nearest_name(
-    name: str, values: dict[str, Any], hint: str
-) -> None:
-    assert hint in error(name, values)
-
-
-@pytest.mark.parametrize("service", sorted(FORBIDDEN))
-def test_services_that_manage_identities_are_never_called(service: str) -> None:
-    assert "identities" in error(f"{service}:Anything", {}, ("*", f"{service}:*"))
-
-
-@pytest.mark.parametrize("allowed", [(), ("sqs:ReceiveMessage",), ("sns:*",), ("sqs:Send",)])
-def test_a_pool_calls_only_what_it_lists(allowed: tuple[str, ...]) -> None:
-    assert "awsActions" in error("sqs:SendMessage", SEND, allowed)
-    check_call(call("sqs:SendMessage", SEND), [*allowed, "sqs:Send*"])
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        *(
-            {"service": "SQS", "action": "SendMessage"},
-            {"service": "sqs", "action": "send_message"},
-        ),
-        *({"service": "../sqs", "action": "A"}, {"service": "sqs"}, {"action": "SendMessage"}),
-        {"service": "sqs", "action": "SendMessage", "region": "evil.example"},
-        {"service": "sqs", "action": "SendMessage", "endpoint": "https://evil.example"},
-    ],
-)
-def test_invalid_documents_are_rejected(document: dict[str, str]) -> None:
-    with pytest.raises(ValidationError):
-        AwsCall.model_validate(document)
-
-
-def filled(name: str, values: dict[str, Any]) -> dict[str, Any]:
-    of_call = call(name, values)
-    operation = operation_of(of_call)
-    return with_tokens(of_call, operation, parameters_of(of_call, operation, values), TOKEN)
-
-
-@pytest.mark.parametrize(
-    ("name", "values", "token"),
-    [
-        ("sqs:SendMessage", SEND | {"QueueUrl": f"{QUEUE}.fifo"}, "MessageDeduplicationId"),
-        ("stepfunctions:StartExecution", {"stateMachineArn": "arn:a"}, "name"),
-        ("ecs:RunTask", {"taskDefinition": "t"}, "clientToken"),
-        ("ec2:RunInstances", {"MinCount": 1, "MaxCount": 1}, "ClientToken"),
-        ("athena:StartQueryExecution", {"QueryString": "x"}, "ClientRequestToken"),
-    ],
-)
-def test_idempotency_tokens_are_filled_in_unless_they_are_given(
-    name: str, values: dict[str, Any], token: str
-) -> None:
-    assert filled(name, values)[token] == str(UUID(TOKEN[:32]))
-    assert filled(name, values | {token: "mine"})[token] == "mine"
-
-
-def test_a_standard_queue_gets_no_deduplication_id() -> None:
-    assert filled("sqs:SendMessage", SEND) == SEND
 
 
 class Client:
@@ -335,8 +213,22 @@ def test_attempts_of_an_execution_have_the_same_token() -> None:
     assert run_key().execution_id not in first
 
 
-def test_few_descriptions_of_services_are_kept() -> None:
-    for service in model._services()[:40]:  # noqa: SLF001 - all of them take 400 MB
-        model._service(service)  # noqa: SLF001
+EXISTS = ClientError({"Error": {"Code": "ExecutionAlreadyExists"}}, "StartExecution")
 
-    assert model._service.cache_info().currsize <= 16  # noqa: SLF001
+
+@pytest.mark.parametrize(
+    ("values", "outcome"),
+    [
+        ({}, AttemptOutcome.SUCCEEDED),
+        ({"name": "nightly"}, AttemptOutcome.FAILED),
+    ],
+)
+def test_an_execution_that_an_earlier_attempt_started_is_a_success(
+    values: dict[str, Any], outcome: AttemptOutcome
+) -> None:
+    of_aws = {"stateMachineArn": "arn:a", **values}
+    aws = {"service": "stepfunctions", "action": "StartExecution", "input": of_aws}
+
+    found = attempt(Client(EXISTS), a_job(target={"pool": "calls", "aws": aws}))
+
+    assert found.result.outcome is outcome

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -237,6 +238,20 @@ def is_fork(run: Run, source: str = "", **environment: str) -> bool:
 def test_only_one_of_them_forks(executed: Run, forked: Run) -> None:
     assert is_fork(forked)
     assert not is_fork(executed)
+
+
+def test_signals_that_the_worker_ignores_are_not_ignored_by_its_scripts(folder: Path) -> None:
+    """A shell lets commands in the background ignore SIGINT and SIGQUIT, `nohup` SIGHUP."""
+    ignored = "print([line for line in open('/proc/self/status') if line.startswith('SigIgn')])"
+    numbers = (signal.SIGQUIT, signal.SIGHUP, signal.SIGINT)
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    try:
+        started = [runner(folder, often)(ignored).stdout for often in (sys.maxsize, 1)]
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+    assert started[0] == started[1] == "['SigIgn:\\t0000000001001000\\n']\n"
 
 
 def test_a_fork_sees_what_a_new_interpreter_shows(executed: Run, forked: Run) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ class Emulator:
     def __init__(self, state: Path) -> None:
         self._state = state
         self.data = state / "ministack"
+        self.program: Sequence[str] = ("-m", NAME)
+        """What the interpreter runs."""
         self._port_file = state / "port"
         self._clients: dict[str, Any] = {}
 
@@ -72,7 +74,7 @@ class Emulator:
         self._restart_streams()
         process = processes.spawn(
             NAME,
-            [sys.executable, "-P", "-m", NAME],
+            [sys.executable, "-P", *self.program],
             environment={
                 **inherited_environment(),
                 "AUTH": "true",

@@ -267,9 +267,8 @@ def decide_claim(
 DEFERRED_AT_MOST = timedelta(days=1)
 """How long attempts are deferred for jobs without a relevancy window."""
 MAX_DEFERRALS = 90
-"""How often, for jobs without a relevancy window: a record keeps only the latest 100 attempts, so
-it does not know when a run was deferred first. With the delays below it takes 19 hours at least.
-"""
+"""How often, for jobs without a relevancy window: a record with only its latest 100 attempts does
+not tell when a run was deferred first. With the delays below it takes 19 hours at least."""
 _USUAL_DEFERRALS = 5
 """After this number of deferrals in a row, delays double from 1 s, even if the retry policy and
 Retry-After ask for shorter ones.
@@ -330,7 +329,9 @@ def _decide_deferral(job: Job, run: Run, result: Result, now: datetime) -> Endin
     at = _no_sooner(result, now + delay)
     window = job.definition.misfire.relevancy_window
     began_at = since_redrive[0].started_at if since_redrive else now
-    if window is None or run.on_request or run.attempt_base:
+    if result.permanent:
+        limit, name = now, "a day of waiting"
+    elif window is None or run.on_request or run.attempt_base:
         limit, name = began_at + DEFERRED_AT_MOST, "1 day after the first attempt"
         if deferrals >= MAX_DEFERRALS:
             limit, name = now, f"{MAX_DEFERRALS} waits"
@@ -341,8 +342,7 @@ def _decide_deferral(job: Job, run: Run, result: Result, now: datetime) -> Endin
         name = f"relevancyWindowSec {in_seconds(window)}"
     if at <= limit:
         return Ending(RunState.PENDING, at, deferred=True)
-    only_deferred = run.tries == 1
-    state = RunState.SKIPPED if only_deferred else RunState.DEAD
+    state = RunState.SKIPPED if run.tries == 1 else RunState.DEAD  # only deferred, or failed
     return Ending(state, reason=f"{result.reason}; not repeated: past {name}")
 
 

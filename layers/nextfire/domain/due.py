@@ -86,6 +86,7 @@ class DispatchEntry(_Entry):
 
     `dispatch`: number of the dispatch. `exclusive`: the runs of the job share one message group.
     `trigger`: MANUAL or BACKFILL for the first dispatch of a requested run, else SCHEDULE.
+    `counted`: an earlier dispatch, which led to no attempt, took the run from its tenant's quota.
     """
 
     run_id: str
@@ -93,6 +94,7 @@ class DispatchEntry(_Entry):
     pool: str
     exclusive: bool = False
     trigger: Trigger = Trigger.SCHEDULE
+    counted: bool = field(default=False, compare=False, kw_only=True)
 
     def __hash__(self) -> int:
         return hash((self.uid, self.at, self.run_id, self.dispatch))

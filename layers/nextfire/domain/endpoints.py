@@ -36,7 +36,13 @@ PROBE_AT_LEAST_EVERY = timedelta(minutes=5)
 WAIT_AT_FIRST = timedelta(seconds=120)
 """Runs wait between half of this duration and all of it. It grows with the age of the outage."""
 WAIT_AT_MOST = timedelta(minutes=15)
+_LATER_WAITS, LONGEST_WAIT = 1 / 8, timedelta(minutes=45)
+"""In outages of more than two hours they wait for this part of its age, within bounds: each
+look costs as much as a run.
+"""
 SPREAD_OF_RETRY_AFTER = timedelta(seconds=10)
+_LONGEST_SPREAD = timedelta(minutes=2)
+"""Runs that waited for a Retry-After start within a fifth of it, between these two."""
 RETRY_AFTER_AT_MOST = timedelta(hours=1)
 """A longer Retry-After delays only the run that received it."""
 _SAME_RETRY_AFTER = timedelta(seconds=5)
@@ -109,19 +115,22 @@ def hold(endpoint: Endpoint, now: datetime, seed: str) -> Hold | None:
     """Return how long a run that is not a probe waits; None if it may start."""
     match endpoint.state:
         case EndpointState.PAUSED:
-            until = _waits(endpoint.paused_at or now, now, now, seed)
-            return Hold(
-                until, f"{_name(endpoint)} is paused: {endpoint.pause_reason or 'by a user'}"
-            )
+            paused_at = endpoint.paused_at or now
+            until = _waits(paused_at, now, now, seed)
+            reason = f"{_name(endpoint)} is paused: {endpoint.pause_reason or 'by a user'}"
+            return Hold(until, reason, paused_at)
         case EndpointState.OPEN:
             probe_at = min(endpoint.probe_at or now, now + PROBE_AT_LEAST_EVERY)
             opened_at = endpoint.opened_at or now
             until = _waits(opened_at, max(probe_at, now), now, seed)
-            return Hold(until, f"{_name(endpoint)} is down since {isoformat(opened_at)}")
+            reason = f"{_name(endpoint)} is down since {isoformat(opened_at)}"
+            return Hold(until, reason, opened_at)
     earliest = endpoint.not_before
     if earliest is None or not _lies_ahead(earliest, now, RETRY_AFTER_AT_MOST):
         return None
-    until = earliest + spread(_mixed(seed, earliest), SPREAD_OF_RETRY_AFTER)
+    waited = (earliest - (endpoint.changed_at or now)) / 5
+    width = min(max(waited, SPREAD_OF_RETRY_AFTER), _LONGEST_SPREAD)
+    until = earliest + spread(_mixed(seed, earliest), width)
     return Hold(cut(until), f"{_name(endpoint)} asked to wait until {isoformat(earliest)}")
 
 
@@ -234,7 +243,8 @@ def _waits(since: datetime, earliest: datetime, now: datetime, seed: str) -> dat
     """When a run of an outage that began at *since* is dispatched again: between half of the wait
     and all of it after *earliest*. The run does not have the same place in each wait.
     """
-    wait = min(max(now - since, WAIT_AT_FIRST), WAIT_AT_MOST)
+    age = now - since
+    wait = max(min(max(age, WAIT_AT_FIRST), WAIT_AT_MOST), min(age * _LATER_WAITS, LONGEST_WAIT))
     return cut(earliest + wait / 2 + spread(_mixed(seed, earliest), wait / 2))
 
 

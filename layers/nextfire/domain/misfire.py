@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.due import FireEntry
+from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import in_seconds
 from nextfire.domain.job import Job
 from nextfire.domain.message import ORDINARY
@@ -16,6 +17,8 @@ from nextfire.domain.run import Run
 
 MISFIRE_AFTER = timedelta(seconds=60)
 """The misfire policy applies to occurrences that are noticed later than this."""
+HELD_AT_MOST = timedelta(days=1)
+"""How long a run waits for a destination that is paused or down."""
 
 
 def decide_misfire(
@@ -69,6 +72,13 @@ def decide_misfire(
 def _due_by(job: Job, until: datetime) -> datetime:
     """The instant up to which all occurrences are due by *until*, even with maximum jitter."""
     return until - job.definition.jitter_width
+
+
+def held_too_long(job: Job, key: RunKey, since: datetime | None, now: datetime) -> bool:
+    """Whether the run has waited for its destination for a day, which has not been available since
+    *since*. None: it is available, and others are first.
+    """
+    return since is not None and now - max(since, job.due_at(key.scheduled_at)) > HELD_AT_MOST
 
 
 def too_late_to_begin(job: Job, run: Run, now: datetime) -> str | None:

@@ -19,6 +19,7 @@ from nextfire.domain.ids import content_id
 from nextfire.domain.instants import cut, isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage, decode_message
+from nextfire.domain.misfire import held_too_long
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.due import DueStore
@@ -164,7 +165,10 @@ class ExecuteRun:
         if hold is not None:
             deferred = self._defer(job, message, hold)
             return deferred or self._with_job(job, message, host, hold)
-        hold = self._target.admit(job, message.key, self._clock.now(), first=first)
+        now = self._clock.now()
+        hold = self._target.admit(job, message.key, now, first=first)
+        if hold is not None and held_too_long(job, message.key, hold.since, now):
+            return self._with_job(job, message, replace(host, given_up=hold), None)
         deferred = self._defer(job, message, hold) if hold else None
         if deferred is not None:
             return deferred
@@ -187,7 +191,7 @@ class ExecuteRun:
             )
             return Handled(Disposition.LEAVE, reason, run, quarantined=True)
         entry = next_dispatch(
-            job, message.key, cut(message.dispatched_at), message.dispatch + 1, held=True
+            job, message.key, cut(message.dispatched_at), message.dispatch + 1, again=True
         )
         if not self._due.put([entry], self._clock.now()):
             raise UnavailableError("The dispatch to the job's pool was not stored. Try again.")
@@ -203,7 +207,7 @@ class ExecuteRun:
             return None
         if run is not None and message.dispatch < run.dispatch:
             return None
-        entry = next_dispatch(job, message.key, cut(hold.until), message.dispatch + 1, held=True)
+        entry = next_dispatch(job, message.key, cut(hold.until), message.dispatch + 1, again=True)
         if not self._due.put([entry], now):
             raise UnavailableError("The deferred dispatch was not stored. Try again.")
         return Handled(

@@ -10,10 +10,10 @@ from nextfire.domain.job import Job
 
 
 def next_dispatch(
-    job: Job, key: RunKey, at: datetime, dispatch: int, *, held: bool = False
+    job: Job, key: RunKey, at: datetime, dispatch: int, *, again: bool = False
 ) -> DispatchEntry:
-    """The due entry of the dispatch number *dispatch*, in the pool of *job*. *held*: it was due
-    before, and its watcher was on time.
+    """The due entry of the dispatch number *dispatch*, in the pool of *job*. *again*: it was due
+    before, its watcher was on time, and no attempt was made.
     """
     return DispatchEntry(
         job.key,
@@ -23,6 +23,7 @@ def next_dispatch(
         dispatch,
         job.definition.target.pool,
         rank=job.definition.priority.rank,
-        held=held,
+        held=again,
+        counted=again,
         exclusive=job.exclusive,
     )

@@ -52,7 +52,12 @@ class RunAttempt:
         """Make an attempt of a claimed run, and record the outcome."""
         supervisor = self._supervisor(run, host)
         too_late = too_late_to_begin(job, run, self._clock.now())
-        if too_late is not None:
+        if host.given_up is not None:
+            reason = host.given_up.reason
+            attempted = AttemptResult(
+                Result(AttemptOutcome.FAILED, reason, unavailable=True, permanent=True)
+            )
+        elif too_late is not None:
             attempted = AttemptResult(Result(AttemptOutcome.FAILED, too_late, unavailable=True))
         elif job.definition.target.pool == self._terms.pool:
             informed = with_upstream(self._jobs, self._runs, job, run, supervisor)

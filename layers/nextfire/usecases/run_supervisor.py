@@ -17,6 +17,7 @@ from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.queues import Delivery
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.scripts import Directive, RunFiles
+from nextfire.domain.ports.targets import Hold
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.run_log import RunLog
 
@@ -35,12 +36,16 @@ SHORT_RUN = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the host of an executor provides for one message; see `ExecuteRun.handle`."""
+    """What the host of an executor provides for one message; see `ExecuteRun.handle`.
+
+    `given_up`: the run has waited for its destination for too long: it ends without a call.
+    """
 
     delivery: Delivery
     stopping: Callable[[], bool]
     longest: timedelta
     hidden_longer: bool = False
+    given_up: Hold | None = None
 
 
 class RunSupervisor:

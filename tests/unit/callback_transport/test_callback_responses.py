@@ -33,7 +33,7 @@ def test_a_request_and_its_response() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        *(b"", b"hello", b"HTTP/1.1 abc\r\n\r\n", b"HTTP/1.1 200 OK\r\n", b"HTTP/9 2\r\n\r\n"),
+        *(b"hello", b"HTTP/1.1 abc\r\n\r\n", b"HTTP/1.1 200 OK\r\n", b"HTTP/9 2\r\n\r\n"),
         b"HTTP/1.1 99999 OK\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhi",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
@@ -66,6 +66,13 @@ def test_an_invalid_response_is_a_problem_of_the_protocol(data: bytes) -> None:
     assert (failed.problem, failed.sent) == (Problem.PROTOCOL, True)
 
 
+def test_a_connection_that_is_closed_without_a_response_is_a_problem_of_its_own() -> None:
+    with server(answering(b"")) as place:
+        failed = failure(place)
+
+    assert (failed.problem, failed.sent) == (Problem.CLOSED, True)
+
+
 @pytest.mark.parametrize("status", [b"100 Continue", b"102 Processing", b"103 Early Hints"])
 def test_interim_responses_are_skipped(status: bytes) -> None:
     with server(answering(b"HTTP/1.1 " + status + b"\r\nLink: a\r\n\r\n" + OK)) as place:
@@ -88,6 +95,7 @@ def test_interim_responses_are_skipped(status: bytes) -> None:
             ),
             b"hi",
         ),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked \t\r\n\r\n2\r\nhi\r\n0\r\n\r\n", b"hi"),
         (
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
             + b"1\r\nx\r\n" * 60_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import threading
 import time
@@ -104,3 +105,19 @@ def test_a_client_certificate_is_shown(authority: Authority, tmp_path: Path) -> 
         failed = failure(place, scheme="https", tls=TlsSettings(ca=ca))
 
     assert failed.problem in {Problem.TLS, Problem.PROTOCOL}
+
+
+@pytest.mark.parametrize(
+    ("port", "host"), [(":443", "a.example"), (":80", "a.example:80"), (":81", "a.example:81")]
+)
+def test_the_header_host_has_no_port_that_the_scheme_implies(
+    authority: Authority, port: str, host: str
+) -> None:
+    """As in signatures of AWS, which cover the header."""
+    tls, kept = TlsSettings(ca=authority.bundle.read_text()), list[bytes]()
+    with server(answering(OK, kept), authority.server_context("a.example")) as place:
+        address, _, number = place.partition(":")
+        found = (socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, int(number)))
+        send(f"a.example{port}", scheme="https", tls=tls, resolve=lambda _host, _port: [found])
+
+    assert f"\r\nHost: {host}\r\n".encode() in kept[0]

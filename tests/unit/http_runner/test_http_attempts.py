@@ -108,6 +108,7 @@ def test_a_replay_of_a_job_that_changed_sends_nothing(
         (CallFailedError(Problem.CONNECT, ""), "down"),
         (CallFailedError(Problem.NAME, ""), "down"),
         (CallFailedError(Problem.TIMEOUT, ""), "down"),
+        (CallFailedError(Problem.CLOSED, "", sent=True), "down"),
     ],
 )
 def test_the_gate_learns_how_each_call_ended(

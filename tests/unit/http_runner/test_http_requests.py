@@ -118,6 +118,15 @@ def test_an_aws_signature_covers_the_request(callbacks: Callbacks) -> None:
     assert headers["x-amz-security-token"] == f"session-{TOKEN}"
 
 
+def test_a_signature_for_s3_has_the_digest_of_the_body(callbacks: Callbacks) -> None:
+    auth = {"type": "sigv4", "service": "s3", "region": "eu-central-1"}
+
+    headers = callbacks.headers(auth=auth)
+
+    assert len(headers["x-amz-content-sha256"]) == 64
+    assert "x-amz-content-sha256" in headers["authorization"]
+
+
 def test_a_call_is_signed_by_each_secret(callbacks: Callbacks) -> None:
     headers = callbacks.headers(sign=[{"secret": "signing"}, {"secret": "signing"}])
 

@@ -64,6 +64,18 @@ def test_a_rejected_token_is_not_used_again(callbacks: Callbacks) -> None:
     assert len(callbacks.transport.sent) == 4
 
 
+@pytest.mark.parametrize("problem", [Problem.TIMEOUT, Problem.CLOSED, Problem.CONNECT])
+def test_a_token_server_that_does_not_answer_defers_the_call(
+    callbacks: Callbacks, problem: Problem
+) -> None:
+    """The callback was not sent, although the request for the token may have been."""
+    callbacks.transport.answers = [CallFailedError(problem, "no response", sent=True)]
+
+    result = callbacks.attempt(a_callback(auth=OAUTH)).result
+
+    assert (result.unavailable, result.reason) == (True, "no token: no response")
+
+
 @pytest.mark.parametrize("life", [b"NaN", b"-1", b"0", b"-Infinity", b'"nan"'])
 def test_a_token_without_a_sensible_life_is_used_once(callbacks: Callbacks, life: bytes) -> None:
     granted = response(200, b'{"access_token": "granted-9c2e", "expires_in": %s}' % life)

@@ -74,6 +74,7 @@ _DISPATCH: tuple[Field[DispatchEntry], ...] = (
     Field("pool", TEXT, EXECUTORS, required=True),
     Field("exclusive", FLAG, EXECUTORS, unless=False),
     Field("trigger", member_of(Trigger), EXECUTORS, unless=Trigger.SCHEDULE),
+    Field("counted", FLAG, EXECUTORS, unless=False),
 )
 _BACKFILL: tuple[Field[BackfillEntry], ...] = (
     Field("request", TEXT, required=True),

@@ -56,6 +56,8 @@ returns in the fork that is the script. A new interpreter reports what is wrong 
 
 _WRITERS = (BufferedWriter, BufferedRandom, TextIOWrapper)
 _STREAMS = ("stdin", "stdout", "stderr")
+_IGNORED = {_signal.SIGPIPE, _signal.SIGXFSZ}
+"""Signals that a new interpreter ignores. It has a handler for SIGINT, and none for all others."""
 _ENDS = 1 << 16
 """No process has a descriptor of this number: an executor may open fewer files."""
 
@@ -84,8 +86,9 @@ def become_script(script: ForkedScript, usual: Collection[str]) -> tuple[dict[st
         The namespace of the script's module `__main__`, and its end.
     """
     _signal.set_wakeup_fd(-1)
-    for number in (_signal.SIGCHLD, _signal.SIGTERM, _signal.SIGHUP):
-        _signal.signal(number, _signal.SIG_DFL)
+    for number in _signal.valid_signals() - _IGNORED:
+        if _signal.getsignal(number) not in {_signal.SIG_DFL, None}:
+            _signal.signal(number, _signal.SIG_DFL)
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     path = script.program[-1]
     sys.argv = [path]

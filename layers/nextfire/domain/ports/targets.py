@@ -40,10 +40,13 @@ class AttemptResult:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A run must wait without an attempt: until when, and why."""
+    """A run must wait without an attempt: until when, and why. `since`: when its destination was
+    paused or found down; None if it is available, and others are first.
+    """
 
     until: datetime
     reason: str
+    since: datetime | None = None
 
 
 class TargetRunner(Protocol):

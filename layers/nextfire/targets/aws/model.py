@@ -31,6 +31,8 @@ FORBIDDEN = frozenset(
     }
 )
 """Services that manage identities and accounts; never called."""
+REDIRECTED = frozenset({"machinelearning"})
+"""Services whose requests the SDK sends to a host that a parameter names; never called."""
 _FIELD = "target.aws"
 _MAX_DEPTH = 32
 _SERVICES_KEPT = 16
@@ -71,6 +73,13 @@ def check_allowed(call: AwsCall, allowed: Sequence[str]) -> None:
             f"{_FIELD}.service",
             call.service,
             "jobs may not call services that manage identities and accounts",
+            "Run a script with a role for this.",
+        )
+    if call.service in REDIRECTED:
+        raise InvalidInputError(
+            f"{_FIELD}.service",
+            call.service,
+            "jobs may not call services whose parameters choose the host",
             "Run a script with a role for this.",
         )
     name = f"{call.service}:{call.action}"

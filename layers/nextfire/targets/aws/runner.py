@@ -164,6 +164,9 @@ def _result_of(
         reason = f"no response within {timeout:g} s; the call may have taken effect"
         return AttemptResult(Result(AttemptOutcome.TIMED_OUT, reason, call=record))
     if exchange.error is not None:
+        if _has_started(call, exchange.error):
+            reason = f"{call.service}:{call.action}: an earlier attempt has started it"
+            return AttemptResult(Result(AttemptOutcome.SUCCEEDED, reason, call=record))
         return AttemptResult(_failure(exchange.error, record))
     response = exchange.response or {}
     if call.service == "lambda" and "FunctionError" in response:
@@ -183,6 +186,15 @@ def _stopped(verdict: Directive, supervisor: RunControl, record: str | None) -> 
     if verdict is Directive.CANCEL:
         outcome, reason = AttemptOutcome.CANCELLED, supervisor.cancel_reason
     return AttemptResult(Result(outcome, reason, call=record), verdict)
+
+
+def _has_started(call: AwsCall, error: Exception) -> bool:
+    """Whether an earlier attempt started the execution. While it runs, AWS accepts the same request
+    again; afterwards the name, which no other run has, exists already.
+    """
+    code = (getattr(error, "response", None) or {}).get("Error", {}).get("Code")
+    starts = (call.service, call.action) == ("stepfunctions", "StartExecution")
+    return starts and "name" not in call.input and code == "ExecutionAlreadyExists"
 
 
 def _failure(error: Exception, record: str) -> Result:

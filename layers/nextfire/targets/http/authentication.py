@@ -39,6 +39,10 @@ _OTHER_FETCHES_WITHIN = 5.0
 _OK = 200
 _THROTTLED = 429
 _SERVER_ERROR = 500
+_NO_ANSWER = frozenset(
+    {Problem.NAME, Problem.CONNECT, Problem.TIMEOUT, Problem.CLOSED, Problem.BUSY}
+)
+"""Failures of the token server's: the callback itself was not sent."""
 
 
 class WebIdentity(Protocol):
@@ -133,6 +137,7 @@ class Authentication:
         if self._role is None:
             raise _no_role("sigv4")
         # The SDK takes a second to import, and few callbacks need it.
+        from botocore.auth import S3SigV4Auth as SignerOfS3  # noqa: PLC0415
         from botocore.auth import SigV4Auth as Signer  # noqa: PLC0415
         from botocore.awsrequest import AWSRequest  # noqa: PLC0415
         from botocore.credentials import Credentials  # noqa: PLC0415
@@ -142,7 +147,9 @@ class Authentication:
             request.method, request.url, headers=dict(request.headers), data=request.body
         )
         keys = Credentials(role.access_key, role.secret_key, role.token)
-        Signer(keys, auth.service, auth.region).add_auth(signed)
+        # S3 also requires the digest of the body as a header, and encodes paths once only.
+        signer = SignerOfS3 if auth.service == "s3" else Signer
+        signer(keys, auth.service, auth.region).add_auth(signed)
         return replace(request, headers=dict(signed.headers.items()))
 
     def rejected(self, auth: Auth | None, job: JobKey) -> None:
@@ -185,18 +192,22 @@ class Authentication:
         form = {"grant_type": "client_credentials", "scope": auth.scope, "audience": auth.audience}
         basic = base64.b64encode(f"{auth.client_id}:{secret}".encode()).decode()
         masker.add(basic)
-        response = send(
-            Request(
-                "POST",
-                auth.token_url,
-                {
-                    "Authorization": f"Basic {basic}",
-                    "Content-Type": "application/x-www-form-urlencoded",
-                    "Accept": "application/json",
-                },
-                urlencode({name: value for name, value in form.items() if value}).encode(),
-            )
+        request = Request(
+            "POST",
+            auth.token_url,
+            {
+                "Authorization": f"Basic {basic}",
+                "Content-Type": "application/x-www-form-urlencoded",
+                "Accept": "application/json",
+            },
+            urlencode({name: value for name, value in form.items() if value}).encode(),
         )
+        try:
+            response = send(request)
+        except CallFailedError as error:
+            if error.problem in _NO_ANSWER:
+                raise UnavailableError(f"no token: {error.text}") from error
+            raise
         if response.status == _THROTTLED or response.status >= _SERVER_ERROR:
             raise UnavailableError(f"the token server responded {response.status}. Try again.")
         token, life = _read_token(response)

@@ -50,13 +50,16 @@ class Response:
 
 
 class Problem(Enum):
-    """Why a call failed. BUSY: this executor has no thread for it."""
+    """Why a call failed. CLOSED: the receiver closed the connection before the end of its response.
+    BUSY: this executor has no thread for it.
+    """
 
     FORBIDDEN = "FORBIDDEN"
     NAME = "NAME"
     CONNECT = "CONNECT"
     TLS = "TLS"
     TIMEOUT = "TIMEOUT"
+    CLOSED = "CLOSED"
     PROTOCOL = "PROTOCOL"
     STOPPED = "STOPPED"
     BUSY = "BUSY"

@@ -30,7 +30,6 @@ from nextfire.targets.http.messages import CallFailedError, Problem, Request, Re
 from nextfire.targets.http.outcome import (
     UNAVAILABLE,
     destination_of,
-    is_unavailable,
     result_of,
     result_without_response,
 )
@@ -41,7 +40,7 @@ from nextfire.targets.template import TemplateError
 
 _UNAUTHORIZED = 401
 _DOWN = frozenset({502, 503, 504})
-_UNREACHABLE = frozenset({Problem.NAME, Problem.CONNECT, Problem.TIMEOUT})
+_UNREACHABLE = frozenset({Problem.NAME, Problem.CONNECT, Problem.TIMEOUT, Problem.CLOSED})
 """Not TLS: the settings of one job may be wrong, and must not hold up the others."""
 _NOT_THE_SAME = (
     "nothing was sent: the request would not be the same, because the job has changed since then. "
@@ -123,9 +122,7 @@ class HttpTarget:
             attempted = self._call(job, run, masker, line)
         except CallFailedError as error:  # of the token server
             permanent = error.problem is Problem.FORBIDDEN
-            attempted = _failed(
-                f"no token: {error.text}", permanent=permanent, unavailable=is_unavailable(error)
-            )
+            attempted = _failed(f"no token: {error.text}", permanent=permanent)
         except (InvalidInputError, NotFoundError, TemplateError) as error:
             attempted = _failed(str(error), permanent=True)
         except UnavailableError as error:  # not the job's failure

@@ -50,6 +50,8 @@ def _new_context(ca: str | None) -> ssl.SSLContext:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # A receiver could have us negotiate again and again.
+    context.options |= ssl.OP_NO_RENEGOTIATION
     if ca is None:
         context.load_default_certs()
     else:

@@ -172,6 +172,8 @@ class _Call:
             self._error = error
         except TimeoutError:
             self._error = self.failed(Problem.TIMEOUT, "no response in time")
+        except ConnectionError as error:
+            self._error = self.failed(Problem.CLOSED, _text(error))
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._error = self.failed(Problem.PROTOCOL, _text(error))
         except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
@@ -189,7 +191,8 @@ class _Call:
         with self._connected(host, port) as plain, self._secured(plain, parts.scheme, host) as wire:
             target = parts.path or "/"
             target += f"?{parts.query}" if parts.query else ""
-            return self._speak(wire, f"[{host}]" if ":" in host else host, parts.port, target)
+            named = None if port == DEFAULT_PORTS[parts.scheme] else port  # as signatures have it
+            return self._speak(wire, f"[{host}]" if ":" in host else host, named, target)
 
     @contextmanager
     def _connected(self, host: str, port: int) -> Iterator[socket.socket]:

@@ -128,14 +128,16 @@ class _Response(http.client.HTTPResponse):
         if codings not in ([], ["chunked"]):
             raise MalformedResponseError("an unsupported transfer encoding")
         self.chunked = self.length is None and bool(codings)
+        self.chunk_left = None  # not set if the coding is followed by white space
         if isinstance(self.fp, Lines):
             self.fp.start_body()
 
 
 class Connection(http.client.HTTPConnection):
-    """An HTTP/1.1 connection over *wire*. Never connects by itself."""
+    """An HTTP/1.1 connection over *wire*. Never connects by itself. `Host` has each port given."""
 
     response_class = _Response
+    default_port = 0
     auto_open = 0
 
     def __init__(self, host: str, port: int | None, wire: Wire) -> None:

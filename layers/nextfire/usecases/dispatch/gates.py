@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from nextfire.domain.decisions import OverlapDecision, decide_overlap
-from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry, StoredEntry
+from nextfire.domain.due import BrokenEntry, DispatchEntry, DueEntry, FireEntry, StoredEntry
 from nextfire.domain.due_decisions import Cover, Fire, Resend
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import RunKey, first_run_id
@@ -251,9 +251,7 @@ class TenantQuotaGate:
         if minute not in [*self._used_up.values()]:
             return batch
         over = [
-            s
-            for s in batch
-            if isinstance(s.entry, _SENT) and self._used_up.get(s.entry.job.tenant) == minute
+            s for s in batch if _counts(s.entry) and self._used_up.get(s.entry.job.tenant) == minute
         ]
         self._wait(over, report)
         return [stored for stored in batch if stored not in over]
@@ -269,14 +267,14 @@ class TenantQuotaGate:
         }
         if not most:
             return wanted
-        firing = Counter(due.tenant for due in wanted if _is_sent(due))
+        firing = Counter(due.tenant for due in wanted if _takes_quota(due))
         left = self._take(minute, {t: (firing[t], most[t]) for t in most if firing[t]}, report)
         admitted: list[DecidedEntry] = []
         over: list[StoredEntry] = []
         again: list[StoredEntry] = []
         for due in wanted:
             tenant = due.tenant
-            if not _is_sent(due) or tenant not in most:
+            if not _takes_quota(due) or tenant not in most:
                 admitted.append(due)
             elif tenant not in left:
                 again.append(due.stored)
@@ -318,8 +316,12 @@ class TenantQuotaGate:
             self._waiting.postpone(entries, WaitReason.NO_QUOTA)
 
 
-_SENT = (FireEntry, DispatchEntry)
+def _takes_quota(due: DecidedEntry) -> bool:
+    return isinstance(due.decision, Fire | Resend) and _counts(due.entry)
 
 
-def _is_sent(due: DecidedEntry) -> bool:
-    return isinstance(due.decision, Fire | Resend)
+def _counts(entry: DueEntry | BrokenEntry) -> bool:
+    """Whether sending *entry* takes a run from its tenant's quota. A run that had to wait for its
+    destination or for `maxParallel` took one before.
+    """
+    return isinstance(entry, FireEntry) or (isinstance(entry, DispatchEntry) and not entry.counted)

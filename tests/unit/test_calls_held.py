@@ -1,0 +1,113 @@
+"""Runs that wait for their destination: they take one run of a quota, and wait for a day."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from nextfire.domain.attempt import AttemptOutcome
+from nextfire.domain.job import Job
+from nextfire.domain.ports.targets import Hold
+from nextfire.domain.run import RunState
+from nextfire.domain.target import TargetKind
+from tests.builders import at
+from tests.unit.limited import ONCE, a_world
+from tests.unit.test_calls_executed import FAILED, HTTP, OK, Calls, dispatched, key, retries
+from tests.world import World
+
+PAUSED = Hold(at("12:01"), "the endpoint is paused", since=at("11:00"))
+
+
+@pytest.fixture
+def calls() -> Calls:
+    return Calls()
+
+
+@pytest.fixture
+def world(calls: Calls) -> World:
+    world = World("11:59")
+    world.call_targets[TargetKind.HTTP] = calls
+    return world
+
+
+def held_for(world: World, calls: Calls, hours: int) -> Job:
+    """A run that is dispatched again *hours* after it was due, because of `calls.hold`."""
+    job = dispatched(world, **ONCE)
+    until = at("12:00") + timedelta(hours=hours)
+    assert calls.hold is not None
+    calls.hold = replace(calls.hold, until=until)
+    world.worker("a").work_one()
+    world.clock.move_to(until)
+    world.tick()
+    return job
+
+
+def test_a_run_waits_for_a_day_and_is_then_skipped(world: World, calls: Calls) -> None:
+    calls.hold = PAUSED
+    job = held_for(world, calls, 25)
+
+    world.worker("a").work_one()
+
+    run = world.run(job, "12:00")
+    reason = "the endpoint is paused; not repeated: past a day of waiting"
+    assert (calls.made, run.state, run.reason) == ([], RunState.SKIPPED, reason)
+    assert not world.entries
+
+
+@pytest.mark.parametrize(
+    ("hours", "since"),
+    [
+        pytest.param(23, PAUSED.since, id="a shorter wait"),
+        pytest.param(25, PAUSED.since and PAUSED.since + timedelta(hours=5), id="a later outage"),
+        pytest.param(25, None, id="the destination is available"),
+    ],
+)
+def test_a_run_goes_on_waiting(
+    world: World, calls: Calls, hours: int, since: datetime | None
+) -> None:
+    calls.hold = replace(PAUSED, since=since)
+    job = held_for(world, calls, hours)
+
+    world.worker("a").work_one()
+
+    assert world.runs.get(key(job)) is None
+    [entry] = retries(world)
+    assert entry.dispatch == 3
+
+
+def test_a_run_that_failed_before_is_dead_after_a_day(world: World, calls: Calls) -> None:
+    calls.results = [FAILED, OK]
+    job = dispatched(world, retryPolicy={"maxAttempts": 3, "initialDelayMs": 10_000}, **ONCE)
+    world.worker("a").work_one()
+    calls.hold = PAUSED
+    world.clock.move_to(at("12:00") + timedelta(hours=25))
+    world.tick()
+
+    world.worker("a").work_one()
+
+    run = world.run(job, "12:00")
+    assert (len(calls.made), run.state) == (1, RunState.DEAD)
+    outcomes = [each.outcome for each in run.attempts]
+    assert outcomes == [AttemptOutcome.FAILED, AttemptOutcome.FAILED]
+
+
+def test_a_run_that_waits_takes_one_run_of_its_tenants_quota(calls: Calls) -> None:
+    world = a_world(runsPerMinute=2)
+    world.call_targets[TargetKind.HTTP] = calls
+    calls.hold = PAUSED
+    for number in range(2):
+        world.register(f"held{number}", target=HTTP, **ONCE)
+    world.tick_at("12:00")
+    for _ in range(2):
+        world.worker("a").work_one()
+    for number in range(2):
+        world.register(f"other{number}", type="ONCE", schedule="2026-05-24T12:01:30Z")
+
+    world.tick_at("12:01")
+    world.tick_at("12:01:30")
+
+    sent = Counter(message.job_id for message in world.queue.log)
+    assert sent == {"held0": 2, "held1": 2, "other0": 1, "other1": 1}
