@@ -21,7 +21,8 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.recurrence import occurrences
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.domain.schedule import ScheduleType
-from tests.judgement import Evidence, Judge, Stored, first_sent, reported_missed
+from tests.evidence import Evidence, Stored, first_sent, reported_missed
+from tests.judgement import Judge
 from tests.world import World
 
 _STEP = timedelta(seconds=1)

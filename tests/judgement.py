@@ -1,28 +1,34 @@
 """Judges whether the outcome of an occurrence was right, given the job's definition at that time.
 
 It uses the documented rules (docs/guide/policies.md) and the recorded instants, none of the
-product's decision code. Where several definitions may have been read, one that permits the outcome
-is enough.
+product's decision code. If several definitions may have been read, one that permits it suffices.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 
 from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
-from nextfire.domain.message import RunMessage, SkippedRange
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.policies import MisfirePolicy, Overlap, RetryPolicy
 from nextfire.domain.run import Run, RunState, Trigger
+from tests.evidence import (
+    ATTEMPTS_KEPT,
+    CLOCKS_APART,
+    DECIDING,
+    Evidence,
+    began_by,
+    ended_after,
+    ran,
+)
 
-CLOCKS_APART = timedelta(seconds=2)
 MISSED_AFTER = timedelta(seconds=60)
 """From this lateness on, the misfire policy decides."""
 _MOMENT = timedelta(milliseconds=1)  # recorded instants are truncated to milliseconds
@@ -30,86 +36,12 @@ _LONGEST_DEFERRAL = timedelta(minutes=16)
 """A run is skipped if its next attempt would begin after its relevancy window. The receiver of the
 simulation asks for at most 15 minutes.
 """
-_DECIDING = timedelta(seconds=30)
-"""Maximum time between reading the clock, reading the job and acting on both."""
 _SENDING = timedelta(seconds=15)
 """Maximum time between reading a job, possibly stale by a moment, and sending its run, if the time
 of the decision is unknown. Includes the time of a call without an answer.
 """
 _BEHIND = timedelta(seconds=4)
 """Maximum staleness of reads and skew of clocks."""
-_ATTEMPTS_KEPT = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """*job* as it was stored at `written_at`."""
-
-    written_at: datetime
-    job: Job
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What is known of a job in addition to its records.
-
-    `ever`: all stored versions of the job, in order; `sent`: when watchers first sent each run;
-    `asked_to_cancel`: whether the cancellation of a run was requested; `decided`: the watcher's
-    clock when it decided to send the run, if known; `vanished`: deleted records, as they were at
-    deletion; `missed`: the ranges that messages reported as missed, with the time of sending.
-    """
-
-    ever: Sequence[Stored]
-    sent: Mapping[RunKey, datetime]
-    asked_to_cancel: Callable[[RunKey], bool] = lambda _: True
-    decided: Mapping[RunKey, datetime] = field(default_factory=dict)
-    vanished: Sequence[Run] = ()
-    missed: Sequence[tuple[SkippedRange, datetime]] = ()
-
-    def in_force(self, at: datetime) -> Iterator[Job]:
-        """The versions of the job that a decision at *at* may have read."""
-        for stored, following in zip_longest(self.ever, self.ever[1:]):
-            ended = following is not None and following.written_at < at - _DECIDING
-            if stored.written_at <= at + _DECIDING and not ended:
-                yield stored.job
-
-    def until(self, at: datetime) -> Iterator[Job]:
-        """All versions of the job up to *at*."""
-        return (s.job for s in self.ever if s.written_at <= at + _DECIDING)
-
-    def written_at(self, is_it: Callable[[Job], bool]) -> datetime | None:
-        return next((s.written_at for s in self.ever if is_it(s.job)), None)
-
-
-def first_sent(log: Iterable[RunMessage]) -> dict[RunKey, datetime]:
-    """When each run in *log* was first sent, except resends by the auditor, whose decision has
-    another time.
-    """
-    sent: dict[RunKey, datetime] = {}
-    for message in log:
-        if message.dispatch == 1 and message.reason != "retry is due":
-            at = sent.get(message.key, message.dispatched_at)
-            sent[message.key] = min(at, message.dispatched_at)
-    return sent
-
-
-def reported_missed(log: Iterable[RunMessage], job: Job) -> list[tuple[SkippedRange, datetime]]:
-    """The ranges that messages of *job* in *log* report as missed, with the time of sending."""
-    return [
-        (row, message.dispatched_at)
-        for message in log
-        if (message.key.job, message.key.uid) == (job.key, job.uid)
-        for row in _decided_together(message)
-    ]
-
-
-def _decided_together(message: RunMessage) -> Iterator[SkippedRange]:
-    """The ranges of *message*, joined where one decision made several, between skips by request."""
-    by_decision: dict[tuple[int, str], SkippedRange] = {}
-    for row in message.missed:
-        first = by_decision.setdefault((row.version, row.reason), row)
-        by_decision[row.version, row.reason] = first.model_copy(update={"last": row.last})
-    yield from by_decision.values()
 
 
 @dataclass(frozen=True)
@@ -263,8 +195,8 @@ class Judge:
                 # the chain: while it waits, a later run may be skipped because of it, and it may
                 # still begin or be skipped itself afterwards.
                 case Overlap.SKIP if any(
-                    _ended_after(run, due_at)
-                    and (run.trigger is Trigger.MANUAL or _began_by(run, now))
+                    ended_after(run, due_at)
+                    and (run.trigger is Trigger.MANUAL or began_by(run, now))
                     for run in self._before(key)
                 ):
                     return
@@ -282,7 +214,7 @@ class Judge:
         their scheduled instants.
         """
         known = sorted([*self.found, *self.evidence.vanished], key=lambda run: run.key.scheduled_at)
-        runs = [run for run in known if _ran(run) or run.trigger is Trigger.MANUAL]
+        runs = [run for run in known if ran(run) or run.trigger is Trigger.MANUAL]
         return runs, [run.key.scheduled_at for run in runs]
 
     def _cancelled(self, record: Run) -> None:
@@ -299,7 +231,7 @@ class Judge:
             (key.job, key.uid) == (record.key.job, record.key.uid)
             and key.scheduled_at > record.key.scheduled_at
             # While a run waited for its retry, the record has the end of the last attempt.
-            and (record.attempts or at <= now + _DECIDING)
+            and (record.attempts or at <= now + DECIDING)
             for key, at in self.evidence.sent.items()
         )
         assert newer, _describe(
@@ -378,7 +310,7 @@ class Judge:
 
     def _started(self, record: Run) -> None:
         """The first attempt began within the relevancy window."""
-        if len(record.attempts) == _ATTEMPTS_KEPT:
+        if len(record.attempts) == ATTEMPTS_KEPT:
             return
         key, began_at = record.key, record.attempts[0].started_at
         windows = [
@@ -386,7 +318,7 @@ class Judge:
             for job in self.evidence.in_force(began_at)
         ]
         in_time = any(
-            window is None or began_at - due_at <= window + _DECIDING for window, due_at in windows
+            window is None or began_at - due_at <= window + DECIDING for window, due_at in windows
         )
         assert in_time or not windows, _describe(
             record, f"began at {began_at}, after its relevancy window"
@@ -395,10 +327,6 @@ class Judge:
 
 def _describe(record: Run, what: str) -> str:
     return f"{record.key.execution_id} is {record.state} ({record.reason}): {what}"
-
-
-def _ran(run: Run) -> bool:
-    return bool(run.attempts) or run.state in {RunState.SUCCEEDED, RunState.DEAD}
 
 
 def _replaced(job: Job, at: datetime, now: datetime) -> bool:
@@ -412,17 +340,6 @@ def _replaced(job: Job, at: datetime, now: datetime) -> bool:
     while newer is not None and newer.occurs_at in job.skips:
         newer = job.next_entry(newer.occurs_at)
     return newer is not None and newer.at <= now
-
-
-def _ended_after(run: Run, at: datetime) -> bool:
-    """Ending in the same instant counts: records do not show which came first."""
-    return run.finished_at is None or run.finished_at >= at
-
-
-def _began_by(run: Run, at: datetime) -> bool:
-    if not run.attempts or len(run.attempts) == _ATTEMPTS_KEPT:
-        return True
-    return run.attempts[0].started_at <= at + CLOCKS_APART
 
 
 def _retries(policy: RetryPolicy, outcome: AttemptOutcome | None, exit_code: int | None) -> bool:

@@ -14,8 +14,9 @@ from nextfire.targets.http.messages import CallFailedError, Problem, Request, Re
 from nextfire.usecases.breaker import Breaker
 from tests.builders import at
 from tests.callbacks import response
-from tests.crashes.flows import Flow, dispatch
-from tests.crashes.stack import POOL, Stack
+from tests.crashes.flow import Flow, dispatch
+from tests.crashes.names import POOL
+from tests.crashes.stack import Stack
 
 CALL: dict[str, Any] = {
     "target": {"pool": POOL, "http": {"url": "https://api.example.com/hooks"}},

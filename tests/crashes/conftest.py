@@ -14,8 +14,9 @@ from moto.sqs.models import Message, Queue
 from nextfire.adapters.aws import clients
 from tests.builders import at
 from tests.crashes.explorer import BEGINNING
+from tests.crashes.names import GONE, LISTENER, POOL
 from tests.crashes.report import rows, totals
-from tests.crashes.stack import GONE, LISTENER, POOL, TravelClock
+from tests.crashes.stack_records import TravelClock
 from tests.fakes import DEDUP_WINDOW
 from tests.integration.conftest import (  # noqa: F401 — fixtures are found by name
     aws,

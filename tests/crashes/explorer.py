@@ -11,9 +11,11 @@ from itertools import count
 from pathlib import Path
 from zlib import crc32
 
-from tests.crashes.cloud import FAULTS, KILLS, Call, Cloud, Fate, Point, State
-from tests.crashes.flows import Flow
-from tests.crashes.stack import Stack, TravelClock
+from tests.crashes.cloud import Cloud
+from tests.crashes.fates import FAULTS, KILLS, Call, Fate, Point, State
+from tests.crashes.flow import Flow
+from tests.crashes.stack import Stack
+from tests.crashes.stack_records import TravelClock
 from tests.fakes import Killed
 from tests.integration.deployment import Deployment
 

@@ -22,7 +22,7 @@ from nextfire.usecases.project_runs import FOLD_EVERY, ProjectRuns
 from nextfire.usecases.read_overview import SegmentedOverview
 from nextfire.usecases.rebuild_overview import RebuildOverview
 from tests.builders import NOON, run_key
-from tests.crashes.flows import Flow
+from tests.crashes.flow import Flow
 from tests.crashes.stack import Stack
 from tests.fakes import Clock, MemoryRunScan, MemoryRunStore, Script
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from nextfire.domain.ports.scripts import ScriptCall
 from nextfire.domain.run import RunState
-from tests.crashes.flows import ONCE, Flow, RequestFlow, attempt, run_key, watch
-from tests.crashes.stack import Api, Stack
+from tests.crashes.flow import ONCE, Flow, RequestFlow, attempt, run_key, watch
+from tests.crashes.processes import Api
+from tests.crashes.stack import Stack
 from tests.fakes import Script
 
 

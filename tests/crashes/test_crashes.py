@@ -9,11 +9,12 @@ import pytest
 
 from tests.crashes.call_flows import CALL_FLOWS
 from tests.crashes.explorer import Explorer, Findings
-from tests.crashes.flows import FLOWS, Flow
+from tests.crashes.flow import Flow
+from tests.crashes.flows import FLOWS
 from tests.crashes.overview_flows import OVERVIEW_FLOWS
 from tests.crashes.report import PROPERTY
 from tests.crashes.sequence_flows import SEQUENCE_FLOWS
-from tests.crashes.stack import TravelClock
+from tests.crashes.stack_records import TravelClock
 from tests.crons import FIRST_DEATHS, LONG
 from tests.integration.deployment import Deployment
 

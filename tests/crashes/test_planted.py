@@ -28,21 +28,18 @@ from nextfire.usecases.message_batch import MessageBatch
 from nextfire.usecases.watcher_life import WatcherLife
 from tests.builders import job_key
 from tests.crashes.call_flows import Held
-from tests.crashes.cloud import Cloud, Fate, Point
+from tests.crashes.cloud import Cloud
+from tests.crashes.executor_flows import InTurn, Succeed
 from tests.crashes.explorer import Explorer
-from tests.crashes.flows import (
-    CreateAgain,
-    DeleteCounted,
-    Flow,
-    InTurn,
-    Park,
-    Register,
-    ReleaseLease,
-    SendLatest,
-    Succeed,
-    TakeOverWithRates,
-)
-from tests.crashes.stack import Stack, TravelClock
+from tests.crashes.fates import Fate, Point
+from tests.crashes.flow import Flow
+from tests.crashes.job_flows import Register
+from tests.crashes.missed_flows import SendLatest
+from tests.crashes.quota_flows import DeleteCounted, Park, TakeOverWithRates
+from tests.crashes.repeated_requests import CreateAgain
+from tests.crashes.stack import Stack
+from tests.crashes.stack_records import TravelClock
+from tests.crashes.watcher_flows import ReleaseLease
 from tests.crons import LONG
 from tests.integration.deployment import Deployment
 

@@ -39,6 +39,8 @@ QUOTAS = {
     SMALL: {"jobs": 1, "payloadBytes": 20, "shortestIntervalSec": 3600},
 }
 _LATE_IN_A_MINUTE = 45
+REFUSED = {"AccessDenied", "AccessDeniedException"}
+"""Codes of errors by which AWS's services report that IAM denied a call."""
 JOB_ROLE = "scripts-of-acting"
 """The job role of the pool `acting`. No job of the tests uses it."""
 CALLER = "caller"

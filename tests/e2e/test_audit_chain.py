@@ -16,7 +16,7 @@ import pytest
 from nextfire.domain.key_text import parse
 from nextfire_cli.local.cdk import inherited_environment
 from tests.e2e.conftest import Stack
-from tests.e2e.test_path import until
+from tests.e2e.user import until
 
 MANUAL = {"type": "MANUAL", "target": {"handler": "hello"}, "payload": {"pin": "open-sesame"}}
 _PATIENCE = 60.0

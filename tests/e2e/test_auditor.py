@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.e2e.conftest import Stack
-from tests.e2e.test_path import Document, User, instant, until
+from tests.e2e.user import Document, User, instant, until
 
 HELLO = "print('hello')"
 PERIOD = timedelta(seconds=20)

@@ -23,7 +23,7 @@ from nextfire.client.folder import FOLDER
 from nextfire_cli.local import LocalStack, StackInfo
 from tests import crons
 from tests.e2e.conftest import ROOT
-from tests.e2e.test_path import until
+from tests.e2e.user import until
 from tests.places import host_folder
 from tests.process_tree import function_processes
 

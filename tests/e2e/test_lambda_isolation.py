@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import Stack, processes_of
-from tests.e2e.test_path import User, soon
+from tests.e2e.user import User, soon
 
 SPY = """
 import ctypes, json, os, socket

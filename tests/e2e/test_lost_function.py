@@ -12,7 +12,7 @@ import pytest
 from nextfire.adapters.dynamodb.run_items import encode_key
 from nextfire.domain.ids import JobKey, RunKey
 from tests.e2e.conftest import Stack
-from tests.e2e.test_path import COUNTING, Document, User, soon, until
+from tests.e2e.user import COUNTING, Document, User, soon, until
 from tests.process_tree import function_processes
 
 

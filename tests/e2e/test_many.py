@@ -12,7 +12,7 @@ import pytest
 
 from nextfire import Client, ClientError
 from tests.e2e.conftest import Stack
-from tests.e2e.test_path import User, soon
+from tests.e2e.user import User, soon
 
 SOURCE = b"print('by the api')\n"
 

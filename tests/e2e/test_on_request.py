@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Stack
-from tests.e2e.test_path import COUNTING, Document, User, instant, soon, until
+from tests.e2e.user import COUNTING, Document, User, instant, soon, until
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Stack
-from tests.e2e.test_path import Document, User, instant, soon, until
+from tests.e2e.user import Document, User, instant, soon, until
 
 PERIOD = timedelta(seconds=2)
 SLEEPING = "import json, sys, time; time.sleep(json.load(sys.stdin)['sleep'])"

@@ -17,7 +17,7 @@ from nextfire import Client, Invalid, RateLimited
 from nextfire.domain.instants import floor_minute
 from nextfire_cli.local.cdk import inherited_environment
 from tests.e2e.conftest import FEW, QUOTAS, SMALL, HeldBack, Stack
-from tests.e2e.test_path import until
+from tests.e2e.user import until
 
 WITHIN = 240.0
 """Seconds: two minutes, plus the life of a watcher, which writes its log at the end."""

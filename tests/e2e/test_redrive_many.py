@@ -14,7 +14,7 @@ import pytest
 
 from tests.crons import LONG
 from tests.e2e.conftest import Stack
-from tests.e2e.test_path import COUNTING, User, until
+from tests.e2e.user import COUNTING, User, until
 
 MANY = 1_000
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import Stack, processes_of
-from tests.e2e.test_path import Document, User, instant, soon, until, worker_of
+from tests.e2e.user import Document, User, instant, soon, until, worker_of
 
 FLAKY = """
 import os, sys, nextfire_job

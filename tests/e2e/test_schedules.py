@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.e2e.conftest import Stack
-from tests.e2e.test_path import COUNTING, Document, User, instant, until
+from tests.e2e.user import COUNTING, Document, User, instant, until
 
 WINDOW = timedelta(seconds=64)
 AFTERWARDS = timedelta(seconds=8)

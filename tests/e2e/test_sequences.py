@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Stack
-from tests.e2e.test_path import Document, User, until
+from tests.e2e.user import Document, User, until
 
 STEP = """
 import os, sys

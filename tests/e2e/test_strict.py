@@ -21,8 +21,8 @@ import pytest
 from tests import crons
 from tests.e2e.callback_server import CallbackServer, callback_server, json_of
 from tests.e2e.conftest import CALLER, Stack
-from tests.e2e.test_path import COUNTING, Document, until
 from tests.e2e.test_sequences import STEP
+from tests.e2e.user import COUNTING, Document, until
 
 MIDNIGHT = crons.LONG
 """Whether a crowd is due at the same instant, as at midnight."""

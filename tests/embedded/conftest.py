@@ -19,9 +19,9 @@ from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.run_queue import SqliteDeadLetters, SqliteRunQueue
 from nextfire.client.bearer import Bearer
 from nextfire_cli.local.embedded import EmbeddedInfo, EmbeddedStack
-from tests.e2e.test_path import COUNTING, Document, User, until
 from tests.e2e.test_policies import SLEEPING
 from tests.e2e.test_runs import ALONE, ENDLESS, FLAKY, PRINTING, SAVING
+from tests.e2e.user import COUNTING, Document, User, until
 from tests.places import host_folder
 from tests.process_tree import children_of
 

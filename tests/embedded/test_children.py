@@ -3,9 +3,9 @@
 import os
 import signal
 
-from tests.e2e.test_path import User
 from tests.e2e.test_policies import SLEEPING
 from tests.e2e.test_sequences import run_of, start, user
+from tests.e2e.user import User
 from tests.embedded.conftest import Stack
 
 __all__ = ["user"]

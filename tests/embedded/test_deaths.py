@@ -18,7 +18,7 @@ from nextfire_cli.local import LocalStackError
 from nextfire_cli.local.embedded import EmbeddedStack
 from nextfire_cli.local.processes import started
 from tests.crons import LONG
-from tests.e2e.test_path import until
+from tests.e2e.user import until
 from tests.embedded.conftest import LEASE, ROOT, Stack
 from tests.places import host_folder
 from tests.process_tree import age_of, children_of, tree_of

@@ -1,6 +1,6 @@
 """Scripts do not reach the data of the embedded stack that runs them."""
 
-from tests.e2e.test_path import User, soon
+from tests.e2e.user import User, soon
 
 READS = """
 import json, sys

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.test_path import until
+from tests.e2e.user import until
 from tests.places import host_folder
 
 COMMAND = Path(sys.executable).parent / "nextfire"

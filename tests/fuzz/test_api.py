@@ -25,6 +25,7 @@ from tests.fuzz import items
 from tests.fuzz.beginning import bring_back, held_by
 from tests.fuzz.cases import EXAMPLES, SHARE, fuzzed, kept
 from tests.fuzz.checks import check_kept
+from tests.fuzz.damage import odd_texts
 from tests.fuzz.openapi import JOBS, openapi
 from tests.fuzz.requests import answer_to, check_request, event_of
 from tests.integration.deployment import OTHER_TENANT, TENANT, Deployment, message_for
@@ -186,7 +187,7 @@ def raw(draw: st.DrawFn) -> dict[str, Any]:
     body: Any = draw(
         st.none()
         | hostile
-        | items.odd_texts
+        | odd_texts
         | st.binary(max_size=40)
         | st.sampled_from(JOBS).flatmap(
             lambda job: items.payloads.map(lambda more: json.dumps(job | {"payload": more}))
@@ -200,12 +201,12 @@ def raw(draw: st.DrawFn) -> dict[str, Any]:
     query = st.dictionaries(
         st.sampled_from(["limit", "cursor", "state", "count", "attempt", "from", "to", "pool"])
         | items.texts,
-        items.odd_texts | st.sampled_from(["1", "DEAD", "\u00b2", "\uff11", "0x1", "-1", "1_0"]),
+        odd_texts | st.sampled_from(["1", "DEAD", "\u00b2", "\uff11", "0x1", "-1", "1_0"]),
         max_size=3,
     )
     headers = st.dictionaries(
         st.sampled_from(["content-type", "content-length", "host", "accept", "cookie", "x"]),
-        items.odd_texts,
+        odd_texts,
         max_size=2,
     )
     return {

@@ -33,7 +33,8 @@ from tests.fuzz import items
 from tests.fuzz.beginning import bring_back
 from tests.fuzz.cases import SHARE_WHOLE, counted, fuzzed, kept
 from tests.fuzz.checks import check_kept
-from tests.fuzz.items import Item, damaged, stored
+from tests.fuzz.damage import damaged
+from tests.fuzz.items import Item, stored
 from tests.fuzz.requests import UNREADABLE
 from tests.integration.deployment import SHARDS, TENANT, Context, Deployment, message_for
 

@@ -29,7 +29,8 @@ from tests.fuzz.checks import (
     check_round_trip_of_a_run,
     check_run_item,
 )
-from tests.fuzz.items import Item, damaged
+from tests.fuzz.damage import damaged, odd_texts
+from tests.fuzz.items import Item
 
 
 @pytest.mark.parametrize("case", kept(*IN_MEMORY), ids=lambda case: case.name)
@@ -97,13 +98,13 @@ def bodies(draw: st.DrawFn) -> str:
     """Texts that are nearly messages."""
     document: Any = json.loads(draw(messages()).encode())
     name = draw(st.sampled_from([*sorted(document), "unknown"]))
-    document[name] = draw(items.payloads | items.odd_texts | st.floats())
+    document[name] = draw(items.payloads | odd_texts | st.floats())
     text = json.dumps(document)
     return draw(st.sampled_from([text, text[:-1], f"{text}{text}", f"\ufeff{text}", f" {text} "]))
 
 
 @fuzzed()
-@given(bodies() | st.text() | items.odd_texts)
+@given(bodies() | st.text() | odd_texts)
 def test_any_text_is_a_message_or_refused(body: str) -> None:
     check_message(body)
 

@@ -12,15 +12,7 @@ from functions.api import audit
 from functions.api import services as api
 from functions.api.audit import MAX_DOCUMENT_CHARS
 from tests.integration.deployment import Deployment, Proxy, http_event
-from tests.integration.test_api_isolation import (
-    KEY,
-    OPERATIONS,
-    OWNER,
-    STRANGER,
-    Owner,
-    caller,
-    prepare,
-)
+from tests.integration.isolation import KEY, OPERATIONS, OWNER, STRANGER, Owner, caller, prepare
 
 SECRETS = {"in the payload": "open-sesame", "in a variable": "hunter2hunter2"}
 JOB = {

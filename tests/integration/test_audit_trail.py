@@ -21,9 +21,9 @@ from nextfire.domain.message import RunMessage
 from nextfire.usecases.record_changes import RecordChanges
 from nextfire_cli.audit_bucket import AuditBucket
 from tests.integration.deployment import TENANT, Context, Deployment, Proxy, http_event, identity
+from tests.integration.isolation import KEY, OPERATIONS, OWNER, Owner, caller, prepare
 from tests.integration.streams import Streams, record
 from tests.integration.test_api_audit import changes
-from tests.integration.test_api_isolation import KEY, OPERATIONS, OWNER, Owner, caller, prepare
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -5,45 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
-from email.utils import formatdate
 from typing import Any
 
 import pytest
 
 from nextfire.adapters.aws import clients
-from nextfire.adapters.aws.errors import (
-    EXPIRED_CREDENTIALS,
-    RefusedError,
-    UnansweredError,
-    error_code,
-    refused,
-    translated,
-)
+from nextfire.adapters.aws.errors import UnansweredError, error_code, refused
 from nextfire.adapters.aws.lean.json_client import ClientTimeouts, JsonClient
 from nextfire.adapters.aws.lean.retries import FailureCause, RetryBudget, backoff
-from nextfire.adapters.aws.lean.signing import Credentials
 from nextfire.domain.errors import UnavailableError
-from tests.integration.faulty_server import (
-    LOST,
-    Answer,
-    FaultyServer,
-    Request,
-    answer,
-    refusal,
-)
+from tests.integration.faulty_server import LOST, Answer, FaultyServer, Request, answer, refusal
+from tests.integration.one_read import FOUND, ITEM, get
 
-ITEM = {"id": {"S": "x"}}
-FOUND = answer({"Item": ITEM})
 GARBAGE = Answer(b"<html>", headers={"x-amz-crc32": "1"})
 HALF = Answer(FOUND.body, headers=FOUND.headers, sent=5)
-HOUR = 3600.0
-
-
-def get(database: Any) -> Any:
-    with translated("get item"):
-        return database.get_item(TableName="t", Key=ITEM).get("Item")
 
 
 FAULTS = {
@@ -95,20 +71,6 @@ def test_a_body_that_does_not_come_is_unavailable(
 
     with pytest.raises(UnavailableError):
         get(clients.dynamodb_fail_fast())
-
-    assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize("code", sorted(EXPIRED_CREDENTIALS))
-def test_credentials_that_have_expired_are_unavailable(
-    server: FaultyServer,
-    client: str,  # noqa: ARG001
-    code: str,
-) -> None:
-    server.script = [refusal(code)]
-
-    with pytest.raises(UnavailableError, match=code):
-        get(clients.dynamodb())
 
     assert len(server.requests) == 1
 
@@ -181,60 +143,6 @@ def test_a_new_connection_that_is_lost_is_an_attempt(server: FaultyServer) -> No
         get(clients.dynamodb_fail_fast())
 
     assert len(server.requests) == 1
-
-
-@pytest.mark.usefixtures("lean")
-@pytest.mark.parametrize(
-    "code", ["InvalidSignatureException", "RequestExpired", "RequestTimeTooSkewed"]
-)
-def test_the_time_of_aws_is_taken_if_the_clock_is_wrong(server: FaultyServer, code: str) -> None:
-    ahead = formatdate(time.time() + HOUR, usegmt=True)
-    server.script = [refusal(code, Date=ahead), FOUND]
-    database = clients.dynamodb_fail_fast()
-
-    assert get(database) == ITEM
-    assert get(database) == ITEM
-
-    stamps = [request.headers["x-amz-date"] for request in server.requests]
-    assert len(stamps) == 3, "the difference is remembered"
-    assert stamps[0] < stamps[1] <= stamps[2]
-
-
-@pytest.mark.usefixtures("lean")
-def test_a_wrong_signature_at_the_right_time_is_refused(server: FaultyServer) -> None:
-    server.script = [refusal("InvalidSignatureException")]
-
-    with pytest.raises(RefusedError):
-        get(clients.dynamodb())
-
-    assert len(server.requests) == 1
-
-
-class Rotating:
-    """Credentials with a successor."""
-
-    def __init__(self) -> None:
-        self.keys = ["old", "new"]
-
-    def get(self) -> Credentials:
-        return Credentials(self.keys[0], "secret", None)
-
-    def refresh(self, expired: Credentials) -> bool:
-        assert expired.access_key == self.keys[0]
-        if len(self.keys) == 1:
-            return False
-        del self.keys[0]
-        return True
-
-
-def test_credentials_that_can_be_refreshed_are(server: FaultyServer) -> None:
-    server.script = [refusal("ExpiredTokenException"), answer({"Item": ITEM})]
-    client = JsonClient("dynamodb", "X", ClientTimeouts(attempts=1), credentials=Rotating())
-
-    assert client.call("GetItem", {})["Item"] == ITEM
-
-    used = [request.headers["authorization"].split("/")[0] for request in server.requests]
-    assert [each.removeprefix("AWS4-HMAC-SHA256 Credential=") for each in used] == ["old", "new"]
 
 
 @pytest.mark.usefixtures("lean")

@@ -17,14 +17,8 @@ from nextfire.adapters.sqs.run_queue import SqsInbox, SqsRunQueue
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.message import RunMessage
 from tests.builders import a_message, run_key
-from tests.integration.faulty_server import (
-    LOST,
-    Answer,
-    FaultyServer,
-    Request,
-    answer,
-)
-from tests.integration.test_aws_faults import Rotating
+from tests.integration.faulty_server import LOST, Answer, FaultyServer, Request, answer
+from tests.integration.test_aws_credentials import Rotating
 
 QUEUE_URL = "https://sqs.eu-central-1.amazonaws.com/000000000000/runs.fifo"
 EMPTY = answer({})

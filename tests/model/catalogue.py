@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tests.model import dispatch, join, lease, run
+from tests.model import dispatch, dispatch_state, join, lease, run_state
 from tests.model import timed_join as timed
 from tests.model.dispatch import dispatch as a_dispatch
 from tests.model.explore import STUCK, Model
@@ -92,56 +92,57 @@ BROKEN: dict[str, Broken] = {
         a_lease(lease.Protocol(counts_from_first_try=False), slow=1, ends=0), ONE_HOLDER
     ),
     "an entry deleted before its successor is stored": Broken(
-        a_dispatch(dispatch.Protocol(successor_before_delete=False)), ENTRY_GOES
+        a_dispatch(dispatch_state.Protocol(successor_before_delete=False)), ENTRY_GOES
     ),
     "an entry deleted before its message is accepted": Broken(
-        a_dispatch(dispatch.Protocol(accepted_before_delete=False)), ENTRY_GOES
+        a_dispatch(dispatch_state.Protocol(accepted_before_delete=False)), ENTRY_GOES
     ),
     "a range record written over a run's record": Broken(
-        a_dispatch(dispatch.Protocol(covers_only_without_record=False), alone=False), ON_RECORD
+        a_dispatch(dispatch_state.Protocol(covers_only_without_record=False), alone=False),
+        ON_RECORD,
     ),
     "an executor that does not check for ranges": Broken(
-        a_dispatch(dispatch.Protocol(looks_for_ranges=False), occurrences=2), ONE_RECORD
+        a_dispatch(dispatch_state.Protocol(looks_for_ranges=False), occurrences=2), ONE_RECORD
     ),
     "an executor that claims its run before it records its row": Broken(
-        a_dispatch(dispatch.Protocol(row_before_claim=False), lost=0, windows=0), STUCK
+        a_dispatch(dispatch_state.Protocol(row_before_claim=False), lost=0, windows=0), STUCK
     ),
     "an executor that writes its row over a run's record": Broken(
-        a_dispatch(dispatch.Protocol(row_only_without_record=False), alone=False), ON_RECORD
+        a_dispatch(dispatch_state.Protocol(row_only_without_record=False), alone=False), ON_RECORD
     ),
     "a row recorded by the first delivery only": Broken(
-        a_dispatch(dispatch.Protocol(row_by_every_delivery=False), lost=0, windows=0), STUCK
+        a_dispatch(dispatch_state.Protocol(row_by_every_delivery=False), lost=0, windows=0), STUCK
     ),
     "a claim without a condition on the state": Broken(
-        a_run(run.Protocol(claims_only_what_is_free=False)).without(ONE_LEASE), NO_RESTART
+        a_run(run_state.Protocol(claims_only_what_is_free=False)).without(ONE_LEASE), NO_RESTART
     ),
     "a claim of a RUNNING run under a live lease": Broken(
-        a_run(run.Protocol(claims_only_what_is_free=False)), ONE_LEASE
+        a_run(run_state.Protocol(claims_only_what_is_free=False)), ONE_LEASE
     ),
     "an outcome written without a condition on the fence": Broken(
-        a_run(run.Protocol(records_under_its_fence=False), slow=2), FENCED
+        a_run(run_state.Protocol(records_under_its_fence=False), slow=2), FENCED
     ),
     "a run taken over although its lease was extended": Broken(
-        a_run(run.Protocol(takes_the_lease_it_saw=False), slow=2), ONE_LEASE
+        a_run(run_state.Protocol(takes_the_lease_it_saw=False), slow=2), ONE_LEASE
     ),
     "a message acknowledged before the record": Broken(
-        a_run(run.Protocol(acknowledges_last=False)), STUCK
+        a_run(run_state.Protocol(acknowledges_last=False)), STUCK
     ),
     "a retry recorded before its entry is stored": Broken(
-        a_run(run.Protocol(entry_before_retry=False), slow=0, lost=0), STUCK
+        a_run(run_state.Protocol(entry_before_retry=False), slow=0, lost=0), STUCK
     ),
     "a death marked as published before the dead letter": Broken(
-        a_run(run.Protocol(publishes_before_mark=False)), PUBLISHED
+        a_run(run_state.Protocol(publishes_before_mark=False)), PUBLISHED
     ),
     "a cancel checked neither before PENDING nor at the claim": Broken(
-        a_run(run.Protocol(retries_no_cancelled=False, claims_no_cancelled=False), cancels=1),
+        a_run(run_state.Protocol(retries_no_cancelled=False, claims_no_cancelled=False), cancels=1),
         NO_ATTEMPT,
     ),
     "a cancel not checked when a lost run is taken over": Broken(
-        a_run(run.Protocol(takes_over_no_cancelled=False), cancels=1), NO_ATTEMPT
+        a_run(run_state.Protocol(takes_over_no_cancelled=False), cancels=1), NO_ATTEMPT
     ),
     "a redrive with the next dispatch number": Broken(
-        a_run(run.Protocol(redrive_adds=1), redrives=1, slow=0, lost=0), ONE_MEANING
+        a_run(run_state.Protocol(redrive_adds=1), redrives=1, slow=0, lost=0), ONE_MEANING
     ),
     "a join whose first mark comes before its end is stored": Broken(
         _crashing_join(join.Protocol(entry_before_mark=False)), STUCK
@@ -199,7 +200,8 @@ BROKEN: dict[str, Broken] = {
 }
 
 SWALLOWED = Broken(
-    a_run(run.Protocol(redrive_adds=1), redrives=1, slow=0, lost=0).without(ONE_MEANING), STUCK
+    a_run(run_state.Protocol(redrive_adds=1), redrives=1, slow=0, lost=0).without(ONE_MEANING),
+    STUCK,
 )
 """The effect of a number with two meanings: the queue drops a redrive as a repetition."""
 
@@ -212,13 +214,13 @@ OPEN: dict[str, Broken] = {
 
 NOT_NEEDED: dict[str, Model[Any]] = {
     "a successor stored after its message was accepted": a_dispatch(
-        dispatch.Protocol(accepted_before_successor=False), occurrences=2, lost=0, windows=0
+        dispatch_state.Protocol(accepted_before_successor=False), occurrences=2, lost=0, windows=0
     ),
     "a cancel checked before PENDING, if the claim checks it": a_run(
-        run.Protocol(retries_no_cancelled=False), cancels=1
+        run_state.Protocol(retries_no_cancelled=False), cancels=1
     ),
     "a cancel checked by the claim, if it is checked before PENDING": a_run(
-        run.Protocol(claims_no_cancelled=False), cancels=1
+        run_state.Protocol(claims_no_cancelled=False), cancels=1
     ),
 }
 """Guards without which every property still holds: each is redundant or serves something that is

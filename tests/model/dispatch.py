@@ -13,105 +13,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
-from typing import NamedTuple
 
+from tests.model.dispatch_state import (
+    NO_RECORD,
+    RAN,
+    SOUND,
+    Doing,
+    Handling,
+    MessageInHand,
+    Protocol,
+    State,
+    Watcher,
+    acknowledged,
+    claiming,
+    covering,
+    handed,
+    is_covered,
+    numbers,
+    recorded,
+    records_of,
+    sent,
+    uncovered,
+    with_watcher,
+)
 from tests.model.explore import Model, Step
-
-NO_RECORD = -2
-RAN = -1
-"""Records: none, a run's record, or (0 and more) a range record up to that occurrence."""
-
 
 ENTRY_GOES = (
     "an entry is deleted only after it was sent, listed or covered and its successor stored"
 )
-
-
-class Doing(Enum):
-    """A watcher's next step. Between any two steps it may die or be overtaken."""
-
-    READ = "read"
-    SEND = "send"
-    LOOK = "read the records"
-    COVER = "cover"
-    STORE = "store the successor"
-    DELETE = "delete the entry"
-
-
-class Watcher(NamedTuple):
-    """`entry`: the entry in hand; `last`: the last occurrence to cover; `next`: the successor. If
-    it `sends`, it sends the occurrence before `next`, with the row from `entry` up to that.
-    """
-
-    doing: Doing = Doing.READ
-    entry: int = 0
-    last: int = 0
-    next: int = 0
-    sends: bool = False
-
-
-class Handling(Enum):
-    """An executor's next step with a message. Between any two steps it may die."""
-
-    LOOK_ROW = "find the next part of its row"
-    RECORD_ROW = "record its row"
-    LOOK_OWN = "check for a record that covers its run"
-    CLAIM = "claim its run"
-    ACKNOWLEDGE = "acknowledge"
-
-
-class MessageInHand(NamedTuple):
-    """A message that an executor handles. `first`: the first occurrence of its row, its own number
-    if it has none. `at`, `last`: the next part of the row.
-    """
-
-    first: int
-    at: int
-    doing: Handling
-    last: int = 0
-
-
-class State(NamedTuple):
-    """Sets of occurrences are bits. `due`: occurrences with an entry in the table; `seen`: those
-    sent within the deduplication window; `queued`: the messages of each occurrence, by the first
-    occurrence of their rows; `hands`: the message of each that an executor handles; `late`:
-    occurrences below this number are missed. `accepted`, `stored`, `delivered`: history, for the
-    properties and for what executors know. The row of a message counts as accepted only if the
-    queue did not drop the message.
-    """
-
-    due: int
-    queued: tuple[tuple[int, ...], ...]
-    hands: tuple[MessageInHand | None, ...]
-    records: tuple[int, ...]
-    watchers: tuple[Watcher, ...]
-    crashes: int
-    lost: int
-    windows: int
-    outages: int
-    seen: int = 0
-    late: int = 0
-    accepted: int = 0
-    stored: int = 1
-    delivered: int = 0
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """The order and the conditions of a tick, and of an executor's steps. Each departure from the
-    defaults breaks the protocol or is listed as not needed.
-    """
-
-    successor_before_delete: bool = True
-    accepted_before_delete: bool = True
-    accepted_before_successor: bool = True
-    covers_only_without_record: bool = True
-    looks_for_ranges: bool = True
-    covers_where_two_are_left: bool = True
-    row_before_claim: bool = True
-    row_only_without_record: bool = True
-    row_by_every_delivery: bool = True
 
 
 @dataclass(frozen=True)
@@ -140,7 +69,7 @@ class _Steps:
         watcher = state.watchers[w]
         doing, entry = watcher.doing, watcher.entry
         name = f"watcher {'ab'[w]}"
-        idle = _with(state, w, Watcher())
+        idle = with_watcher(state, w, Watcher())
         if doing is not Doing.READ and state.crashes:
             yield Step(f"{name} dies", idle._replace(crashes=state.crashes - 1), fault=True)
         if doing not in (Doing.READ, Doing.LOOK) and state.lost:
@@ -148,14 +77,16 @@ class _Steps:
             yield Step(f"{name}: to {doing.value} is refused", refused, fault=True)
             for done in self._done(state, w):
                 if done.name.endswith("accepted") or doing is not Doing.SEND:
-                    unknown = _with(done.to, w, Watcher())._replace(lost=state.lost - 1)
+                    unknown = with_watcher(done.to, w, Watcher())._replace(lost=state.lost - 1)
                     yield Step(f"{done.name}, answer lost", unknown, fault=True)
         if doing is Doing.READ:
             yield from self._read(state, w)
         elif doing is Doing.LOOK:
-            if self.alone and (_covering(state) or _claiming(state)):
+            if self.alone and (covering(state) or claiming(state)):
                 return
-            yield Step(f"{name} reads the records", _with(state, w, self._look(state, entry)))
+            yield Step(
+                f"{name} reads the records", with_watcher(state, w, self._look(state, entry))
+            )
         else:
             yield from self._done(state, w)
 
@@ -164,23 +95,23 @@ class _Steps:
         the chain has two entries, the first is covered before the other is read.
         """
         name = f"watcher {'ab'[w]}"
-        entries = [*_numbers(state.due)]
+        entries = [*numbers(state.due)]
         for number in entries:
             missed, both = number < state.late, len(entries) > 1
             if self.protocol.covers_where_two_are_left and entries[0] < min(number, state.late):
                 continue
             if not missed:
                 to = Watcher(self.order[0], number, 0, number + 1, sends=True)
-                yield Step(f"{name} reads entry {number}", _with(state, w, to))
+                yield Step(f"{name} reads entry {number}", with_watcher(state, w, to))
                 continue
             to = Watcher(Doing.LOOK, number)
-            yield Step(f"{name} reads entry {number}, to cover it", _with(state, w, to))
+            yield Step(f"{name} reads entry {number}, to cover it", with_watcher(state, w, to))
             if state.late < self.occurrences and not (
                 both and self.protocol.covers_where_two_are_left
             ):
                 to = Watcher(self.order[0], number, 0, state.late + 1, sends=True)
                 yield Step(
-                    f"{name} reads entry {number}, to send {state.late}", _with(state, w, to)
+                    f"{name} reads entry {number}, to send {state.late}", with_watcher(state, w, to)
                 )
 
     def _done(self, state: State, w: int) -> Iterator[Step[State]]:
@@ -193,26 +124,29 @@ class _Steps:
                 row = "" if number == entry else f", missed from {entry}"
                 yield Step(
                     f"{name} sends {number}{row}: accepted",
-                    _with(_sent(state, number, entry), w, self._then(watcher)),
+                    with_watcher(sent(state, number, entry), w, self._then(watcher)),
                 )
             case Doing.COVER:
                 there = state.records[entry]
                 if there == NO_RECORD or not self.protocol.covers_only_without_record:
                     there = watcher.last
-                    state = _recorded(state, entry, there)
+                    state = recorded(state, entry, there)
                 following = max(entry, there) + 1
                 to = watcher._replace(doing=Doing.STORE, next=following)
-                yield Step(f"{name} covers {entry} to {watcher.last}", _with(state, w, to))
+                yield Step(f"{name} covers {entry} to {watcher.last}", with_watcher(state, w, to))
             case Doing.STORE:
                 if watcher.next < self.occurrences:
                     bit = 1 << watcher.next
                     state = state._replace(due=state.due | bit, stored=state.stored | bit)
                 yield Step(
-                    f"{name} stores entry {watcher.next}", _with(state, w, self._then(watcher))
+                    f"{name} stores entry {watcher.next}",
+                    with_watcher(state, w, self._then(watcher)),
                 )
             case Doing.DELETE:
                 state = state._replace(due=state.due & ~(1 << entry))
-                yield Step(f"{name} deletes entry {entry}", _with(state, w, self._then(watcher)))
+                yield Step(
+                    f"{name} deletes entry {entry}", with_watcher(state, w, self._then(watcher))
+                )
 
     def _then(self, watcher: Watcher) -> Watcher:
         """The step after a successful call."""
@@ -222,7 +156,7 @@ class _Steps:
         return watcher._replace(doing=after[0]) if after else Watcher()
 
     def _look(self, state: State, entry: int) -> Watcher:
-        last, until = _uncovered(state, entry, state.late - 1)
+        last, until = uncovered(state, entry, state.late - 1)
         if until is None:
             return Watcher(Doing.COVER, entry, last)
         return Watcher(Doing.STORE, entry, 0, until + 1)
@@ -231,7 +165,7 @@ class _Steps:
         hand = state.hands[number]
         if hand is not None:
             if state.crashes:
-                crashed = _handed(state, number, None)._replace(crashes=state.crashes - 1)
+                crashed = handed(state, number, None)._replace(crashes=state.crashes - 1)
                 yield Step(f"the executor of {number} dies", crashed, fault=True)
             yield from self._handle(state, number, hand)
             return
@@ -250,7 +184,7 @@ class _Steps:
         name = f"the executor of {number}"
         match hand.doing:
             case Handling.LOOK_ROW:
-                if self.alone and (_covering(state) or _claiming(state)):
+                if self.alone and (covering(state) or claiming(state)):
                     return
                 to = self._row(state, number, hand)
                 yield Step(f"{name} reads the records from {hand.at}", to)
@@ -258,40 +192,40 @@ class _Steps:
                 there = state.records[hand.at]
                 if there == NO_RECORD or not self.protocol.row_only_without_record:
                     there = hand.last
-                    state = _recorded(state, hand.at, there)
+                    state = recorded(state, hand.at, there)
                 to = self._row_from(state, number, hand, max(hand.at, there) + 1)
                 yield Step(f"{name} covers {hand.at} to {hand.last}", to)
             case Handling.LOOK_OWN:
-                if self.alone and _covering(state):
+                if self.alone and covering(state):
                     return
                 looks = number < state.late and self.protocol.looks_for_ranges
-                claims = _handed(state, number, hand._replace(doing=Handling.CLAIM))
-                covered = looks and _covered(state, number)
-                to = _acknowledged(state, number, hand) if covered else claims
+                claims = handed(state, number, hand._replace(doing=Handling.CLAIM))
+                covered = looks and is_covered(state, number)
+                to = acknowledged(state, number, hand) if covered else claims
                 yield Step(f"{name} checks for a record that covers it", to)
             case Handling.CLAIM:
                 yield from self._claim(state, number, hand)
             case Handling.ACKNOWLEDGE:
-                yield Step(f"{name} acknowledges", _acknowledged(state, number, hand))
+                yield Step(f"{name} acknowledges", acknowledged(state, number, hand))
 
     def _claim(self, state: State, number: int, hand: MessageInHand) -> Iterator[Step[State]]:
         if state.records[number] != NO_RECORD:
-            ended = _acknowledged(state, number, hand)
+            ended = acknowledged(state, number, hand)
             yield Step(f"the executor of {number} finds that it ended", ended)
             return
-        ran = _recorded(state, number, RAN)
+        ran = recorded(state, number, RAN)
         if self.protocol.row_before_claim or hand.first == number:
-            yield Step(f"the executor of {number} runs it", _acknowledged(ran, number, hand))
+            yield Step(f"the executor of {number} runs it", acknowledged(ran, number, hand))
         else:
-            to = _handed(ran, number, hand._replace(doing=Handling.LOOK_ROW))
+            to = handed(ran, number, hand._replace(doing=Handling.LOOK_ROW))
             yield Step(f"the executor of {number} runs it before its row", to)
 
     def _row(self, state: State, number: int, hand: MessageInHand) -> State:
         """The step after reading the records, like `record_missed`."""
-        last, until = _uncovered(state, hand.at, number - 1)
+        last, until = uncovered(state, hand.at, number - 1)
         if until is not None:
             return self._row_from(state, number, hand, until + 1)
-        return _handed(state, number, hand._replace(doing=Handling.RECORD_ROW, last=last))
+        return handed(state, number, hand._replace(doing=Handling.RECORD_ROW, last=last))
 
     def _row_from(self, state: State, number: int, hand: MessageInHand, at: int) -> State:
         """The row is recorded up to *at*."""
@@ -301,7 +235,7 @@ class _Steps:
             to = MessageInHand(hand.first, number, Handling.LOOK_OWN)
         else:
             to = MessageInHand(hand.first, number, Handling.ACKNOWLEDGE)
-        return _handed(state, number, to)
+        return handed(state, number, to)
 
 
 def _order(protocol: Protocol) -> tuple[Doing, ...]:
@@ -315,7 +249,7 @@ def _order(protocol: Protocol) -> tuple[Doing, ...]:
 
 
 def dispatch(
-    protocol: Protocol = Protocol(),
+    protocol: Protocol = SOUND,
     *,
     occurrences: int = 3,
     crashes: int = 1,
@@ -348,7 +282,7 @@ def dispatch(
         steps=_Steps(protocol, occurrences, alone, _order(protocol)),
         always={
             "an occurrence is covered by at most one record": lambda state: all(
-                _records_of(state, number) <= 1 for number in range(occurrences)
+                records_of(state, number) <= 1 for number in range(occurrences)
             )
         },
         changes={
@@ -362,90 +296,18 @@ def dispatch(
             not state.due
             and not any(state.queued)
             and all(watcher.doing is Doing.READ for watcher in state.watchers)
-            and all(_records_of(state, number) == 1 for number in range(occurrences))
+            and all(records_of(state, number) == 1 for number in range(occurrences))
         ),
     )
 
 
-def _with(state: State, w: int, watcher: Watcher) -> State:
-    return state._replace(watchers=(*state.watchers[:w], watcher, *state.watchers[w + 1 :]))
-
-
-def _numbers(bits: int) -> Iterator[int]:
-    return (number for number in range(bits.bit_length()) if bits >> number & 1)
-
-
-def _sent(state: State, number: int, first: int) -> State:
-    """Send a message of *number* with the row from *first*. It is dropped if a message of that
-    number was seen, whichever row that has; then no message has this row.
-    """
-    bit = 1 << number
-    accepted = state.accepted | bit
-    queued = state.queued
-    if not state.seen & bit:
-        messages = tuple(sorted((*queued[number], first)))
-        queued = (*queued[:number], messages, *queued[number + 1 :])
-        accepted |= sum(1 << missed for missed in range(first, number))
-    return state._replace(queued=queued, seen=state.seen | bit, accepted=accepted)
-
-
-def _handed(state: State, number: int, hand: MessageInHand | None) -> State:
-    return state._replace(hands=(*state.hands[:number], hand, *state.hands[number + 1 :]))
-
-
-def _acknowledged(state: State, number: int, hand: MessageInHand) -> State:
-    messages = [*state.queued[number]]
-    messages.remove(hand.first)
-    queued = (*state.queued[:number], tuple(messages), *state.queued[number + 1 :])
-    return _handed(state._replace(queued=queued), number, None)
-
-
-def _covering(state: State) -> bool:
-    """Whether a process has read the records and not yet written its range."""
-    return any(watcher.doing is Doing.COVER for watcher in state.watchers) or any(
-        hand is not None and hand.doing is Handling.RECORD_ROW for hand in state.hands
-    )
-
-
-def _claiming(state: State) -> bool:
-    return any(hand is not None and hand.doing is Handling.CLAIM for hand in state.hands)
-
-
-def _uncovered(state: State, first: int, last: int) -> tuple[int, int | None]:
-    """As in `cover_missed`: *last*, or the occurrence before the next record; and, if a record
-    already covers *first*, the end of that record.
-    """
-    between = [k for k in range(first, last + 1) if state.records[k] != NO_RECORD]
-    if between and between[0] > first:
-        last = between[0] - 1
-    before = [k for k in range(first + 1) if state.records[k] != NO_RECORD]
-    until = max(before[-1], state.records[before[-1]]) if before else NO_RECORD
-    return last, until if until >= first else None
-
-
-def _recorded(state: State, number: int, record: int) -> State:
-    return state._replace(records=(*state.records[:number], record, *state.records[number + 1 :]))
-
-
-def _records_of(state: State, number: int) -> int:
-    """Number of records that cover the occurrence."""
-    own = state.records[number] != NO_RECORD
-    return own + sum(record >= number for record in state.records[:number])
-
-
-def _covered(state: State, number: int) -> bool:
-    """Whether the newest earlier record covers it, as in `decide_covered`."""
-    before = [record for record in state.records[:number] if record != NO_RECORD]
-    return bool(before) and before[-1] >= number
-
-
 def _may_go(before: State, _: str, after: State) -> bool:
-    for gone in _numbers(before.due & ~after.due):
+    for gone in numbers(before.due & ~after.due):
         number = gone
         while number < len(before.records):
             if number > gone and before.stored >> number & 1:
                 break
-            if not before.accepted >> number & 1 and not _records_of(before, number):
+            if not before.accepted >> number & 1 and not records_of(before, number):
                 return False
             number += 1
     return True

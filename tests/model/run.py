@@ -10,136 +10,30 @@ later may happen now.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import Enum
-from typing import NamedTuple
 
 from tests.model.explore import Model, Step
-
-MAX_ATTEMPTS = 2
-
-
-class RecordState(Enum):
-    """The state of the record."""
-
-    ABSENT = "absent"
-    PENDING = "PENDING"
-    RUNNING = "RUNNING"
-    SUCCEEDED = "SUCCEEDED"
-    CANCELLED = "CANCELLED"
-    DEAD = "DEAD"
-
-    @property
-    def ended(self) -> bool:
-        return self in _ENDED
-
-
-_ENDED = {RecordState.SUCCEEDED, RecordState.CANCELLED, RecordState.DEAD}
-
-
-class Record(NamedTuple):
-    """`live`: its lease has not expired. `tries`: attempts since the last redrive."""
-
-    state: RecordState = RecordState.ABSENT
-    dispatch: int = 1
-    tries: int = 0
-    fence: int = 0
-    live: bool = False
-    cancel: bool = False
-    buried: int = 0
-
-
-class Doing(Enum):
-    """A worker's next step."""
-
-    RECEIVE = "receive"
-    CLAIM = "claim"
-    TAKE_OVER = "take over"
-    BURY_LOST = "end a lost run DEAD"
-    CANCEL_LOST = "end a lost run CANCELLED"
-    CANCEL_WAITING = "end a waiting run CANCELLED"
-    SCRIPT = "run the script"
-    SUCCEED = "record SUCCEEDED"
-    CANCEL = "record CANCELLED"
-    DIE = "record DEAD"
-    STORE_RETRY = "store the retry's entry"
-    RETRY = "record PENDING"
-    HAND_BACK = "hand back"
-    PUBLISH = "publish the death"
-    MARK = "mark it as published"
-    ACKNOWLEDGE = "acknowledge"
-
-
-class Worker(NamedTuple):
-    """`message`: the dispatch it received; `fence`, `dispatch`, `tries`: of the record as it knows
-    it; `same`: whether the record's lease is still the one it read.
-    """
-
-    doing: Doing = Doing.RECEIVE
-    message: int = 0
-    fence: int = 0
-    dispatch: int = 0
-    tries: int = 0
-    same: bool = True
-
-
-IDLE = Worker()
-
-
-class Left(NamedTuple):
-    """The number of faults and requests that can still come."""
-
-    crashes: int
-    slow: int
-    lost: int
-    windows: int
-    hand_backs: int
-    cancels: int
-    redrives: int
-
-
-class State(NamedTuple):
-    """`queue`: dispatch numbers in order; `holder`: the worker that has the first of them (0: it is
-    visible). Sets, as bits by dispatch number: `entries` in the due table, `sent` within the
-    deduplication window, `deleting` by a watcher that has sent, `published` deaths. `meant`:
-    each number, with the count of redrives when it was assigned. `answered`: a cancel was answered,
-    without a redrive since.
-    """
-
-    record: Record
-    queue: tuple[int, ...]
-    workers: tuple[Worker, ...]
-    left: Left
-    holder: int = 0
-    entries: int = 0
-    sent: int = 0b10
-    deleting: int = 0
-    published: int = 0
-    redriven: int = 0
-    meant: tuple[tuple[int, int], ...] = ((1, 0),)
-    answered: bool = False
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """The order and the conditions of the calls. Each departure from the defaults breaks the
-    protocol.
-    """
-
-    claims_only_what_is_free: bool = True
-    records_under_its_fence: bool = True
-    takes_the_lease_it_saw: bool = True
-    acknowledges_last: bool = True
-    entry_before_retry: bool = True
-    publishes_before_mark: bool = True
-    retries_no_cancelled: bool = True
-    claims_no_cancelled: bool = True
-    takes_over_no_cancelled: bool = True
-    redrive_adds: int = 2
+from tests.model.run_environment import requests, time_steps, watcher_steps
+from tests.model.run_state import (
+    IDLE,
+    MAX_ATTEMPTS,
+    OF_LOST,
+    OUTCOMES,
+    SOUND,
+    Doing,
+    Left,
+    Protocol,
+    Record,
+    RecordState,
+    State,
+    Worker,
+    acknowledged,
+    numbered,
+    with_worker,
+)
 
 
 def run(
-    protocol: Protocol = Protocol(),
+    protocol: Protocol = SOUND,
     *,
     crashes: int = 1,
     slow: int = 1,
@@ -157,9 +51,9 @@ def run(
     def steps(state: State) -> Iterator[Step[State]]:
         for w in range(len(state.workers)):
             yield from _worker_steps(protocol, state, w)
-        yield from _time_steps(state)
-        yield from _watcher_steps(state)
-        yield from _requests(protocol, state)
+        yield from time_steps(state)
+        yield from watcher_steps(state)
+        yield from requests(protocol, state)
 
     def accounted(state: State) -> bool:
         there = state.record
@@ -216,11 +110,11 @@ def _worker_steps(protocol: Protocol, state: State, w: int) -> Iterator[Step[Sta
     if worker.doing is Doing.RECEIVE:
         if state.queue and not state.holder:
             message = state.queue[0]
-            got = _with(state, w, Worker(Doing.CLAIM, message))._replace(holder=w + 1)
+            got = with_worker(state, w, Worker(Doing.CLAIM, message))._replace(holder=w + 1)
             yield Step(f"{name} receives {message}", got)
         return
     if left.crashes:
-        crashed = _with(state, w, IDLE)._replace(left=left._replace(crashes=left.crashes - 1))
+        crashed = with_worker(state, w, IDLE)._replace(left=left._replace(crashes=left.crashes - 1))
         yield Step(f"{name} dies", crashed, fault=True)
     if worker.doing is Doing.SCRIPT:
         yield from _script_steps(protocol, state, w, name)
@@ -229,15 +123,11 @@ def _worker_steps(protocol: Protocol, state: State, w: int) -> Iterator[Step[Sta
     yield Step(f"{name}: {worker.doing.value}", done)
     if left.lost and done.record != state.record:
         # Written, but the answer is lost: a claim is abandoned, an outcome is written again.
-        to = worker if worker.doing in _OUTCOMES else IDLE
-        unknown = _with(done, w, to)._replace(left=left._replace(lost=left.lost - 1))
+        to = worker if worker.doing in OUTCOMES else IDLE
+        unknown = with_worker(done, w, to)._replace(left=left._replace(lost=left.lost - 1))
         yield Step(f"{name}: {worker.doing.value}, answer lost", unknown, fault=True)
-    if worker.doing in _OUTCOMES and not _leased(state, w):
-        yield Step(f"{name} gives up: its lease has expired", _with(state, w, IDLE))
-
-
-_OF_LOST = {Doing.TAKE_OVER, Doing.BURY_LOST, Doing.CANCEL_LOST}
-_OUTCOMES = {Doing.SUCCEED, Doing.CANCEL, Doing.DIE, Doing.RETRY, Doing.HAND_BACK}
+    if worker.doing in OUTCOMES and not _leased(state, w):
+        yield Step(f"{name} gives up: its lease has expired", with_worker(state, w, IDLE))
 
 
 def _leased(state: State, w: int) -> bool:
@@ -253,25 +143,25 @@ def _script_steps(protocol: Protocol, state: State, w: int, name: str) -> Iterat
     if ours and there.cancel:
         ways["is stopped for a cancel"] = Doing.CANCEL
     for how, doing in ways.items():
-        to = _with(state, w, worker._replace(doing=doing))
+        to = with_worker(state, w, worker._replace(doing=doing))
         if not protocol.acknowledges_last:
-            to = _acknowledged(to, worker.message)
+            to = acknowledged(to, worker.message)
         yield Step(f"{name}'s script {how}", to)
     if state.left.hand_backs:
-        to = _with(state, w, worker._replace(doing=Doing.HAND_BACK))
+        to = with_worker(state, w, worker._replace(doing=Doing.HAND_BACK))
         left = state.left._replace(hand_backs=state.left.hand_backs - 1)
         yield Step(f"{name} gets SIGTERM", to._replace(left=left))
     if ours and not there.live:
         # The heartbeat may have been in flight since before the expiry; a worker that read the
         # expired lease read another one.
         others = tuple(
-            other._replace(same=False) if other.doing in _OF_LOST else other
+            other._replace(same=False) if other.doing in OF_LOST else other
             for other in state.workers
         )
         beaten = state._replace(record=there._replace(live=True), workers=others)
         yield Step(f"{name}'s heartbeat arrives", beaten)
     if not ours or not there.live:
-        yield Step(f"{name} stops its script: the lease is lost", _with(state, w, IDLE))
+        yield Step(f"{name} stops its script: the lease is lost", with_worker(state, w, IDLE))
 
 
 def _done(  # noqa: C901, PLR0912 — a list of calls, each with its own effect
@@ -299,15 +189,15 @@ def _done(  # noqa: C901, PLR0912 — a list of calls, each with its own effect
         case Doing.CANCEL_WAITING:
             if there.state is RecordState.PENDING:
                 state = state._replace(record=_ended(there, RecordState.CANCELLED))
-            return _with(state, w, worker._replace(doing=Doing.CLAIM))
+            return with_worker(state, w, worker._replace(doing=Doing.CLAIM))
         case Doing.SUCCEED:
             return _write(
                 protocol, state, w, _ended(there, RecordState.SUCCEEDED), Doing.ACKNOWLEDGE
             )
         case Doing.STORE_RETRY:
-            state = _numbered(state, worker.dispatch + 1)
+            state = numbered(state, worker.dispatch + 1)
             after = Doing.RETRY if protocol.entry_before_retry else Doing.ACKNOWLEDGE
-            return _with(state, w, worker._replace(doing=after))
+            return with_worker(state, w, worker._replace(doing=after))
         case Doing.RETRY:
             to = there._replace(state=RecordState.PENDING, dispatch=worker.dispatch + 1, live=False)
             after = Doing.ACKNOWLEDGE if protocol.entry_before_retry else Doing.STORE_RETRY
@@ -319,14 +209,14 @@ def _done(  # noqa: C901, PLR0912 — a list of calls, each with its own effect
         case Doing.PUBLISH:
             after = Doing.MARK if protocol.publishes_before_mark else Doing.ACKNOWLEDGE
             state = state._replace(published=state.published | 1 << worker.dispatch)
-            return _with(state, w, worker._replace(doing=after))
+            return with_worker(state, w, worker._replace(doing=after))
         case Doing.MARK:
             if there.state is RecordState.DEAD and there.dispatch == worker.dispatch:
                 state = state._replace(record=there._replace(buried=worker.dispatch))
             after = Doing.ACKNOWLEDGE if protocol.publishes_before_mark else Doing.PUBLISH
-            return _with(state, w, worker._replace(doing=after))
+            return with_worker(state, w, worker._replace(doing=after))
         case _:
-            return _with(_acknowledged(state, worker.message), w, IDLE)
+            return with_worker(acknowledged(state, worker.message), w, IDLE)
 
 
 def _claim(protocol: Protocol, state: State, w: int) -> State:
@@ -350,7 +240,7 @@ def _claim(protocol: Protocol, state: State, w: int) -> State:
     if older:
         return _knowing(state, w, Doing.ACKNOWLEDGE)
     if there.live and not pending:
-        waits = _with(state, w, IDLE)
+        waits = with_worker(state, w, IDLE)
         return waits._replace(holder=0) if state.holder == w + 1 else waits
     if there.cancel:
         return _knowing(state, w, Doing.CANCEL_WAITING if pending else Doing.CANCEL_LOST)
@@ -370,17 +260,17 @@ def _write(protocol: Protocol, state: State, w: int, to: Record, after: Doing) -
     Returns the state with the worker's next step in either case.
     """
     worker, there = state.workers[w], state.record
-    lapsed = worker.doing in _OF_LOST
+    lapsed = worker.doing in OF_LOST
     ours = there.fence == worker.fence or not protocol.records_under_its_fence
     if there.state is RecordState.RUNNING and ours:
         if lapsed and protocol.takes_the_lease_it_saw and (there.live or not worker.same):
-            return _with(state, w, worker._replace(doing=Doing.CLAIM))
+            return with_worker(state, w, worker._replace(doing=Doing.CLAIM))
         if worker.doing is Doing.TAKE_OVER and there.cancel and protocol.takes_over_no_cancelled:
-            return _with(state, w, worker._replace(doing=Doing.CLAIM))
+            return with_worker(state, w, worker._replace(doing=Doing.CLAIM))
         again = worker.doing in (Doing.RETRY, Doing.DIE, Doing.BURY_LOST, Doing.HAND_BACK)
         if again and there.cancel and protocol.retries_no_cancelled:
             cancel = Doing.CANCEL_LOST if lapsed else Doing.CANCEL
-            return _with(state, w, worker._replace(doing=cancel))
+            return with_worker(state, w, worker._replace(doing=cancel))
         if after is Doing.PUBLISH and not protocol.publishes_before_mark:
             after = Doing.MARK
         return _knowing(state._replace(record=to), w, after)
@@ -389,8 +279,8 @@ def _write(protocol: Protocol, state: State, w: int, to: Record, after: Doing) -
         # It wrote this before, and the answer was lost.
         return _knowing(state, w, after)
     if lapsed:
-        return _with(state, w, worker._replace(doing=Doing.CLAIM))
-    return _with(state, w, IDLE)
+        return with_worker(state, w, worker._replace(doing=Doing.CLAIM))
+    return with_worker(state, w, IDLE)
 
 
 def _leads_to(doing: Doing) -> RecordState:
@@ -406,103 +296,12 @@ def _leads_to(doing: Doing) -> RecordState:
 def _knowing(state: State, w: int, doing: Doing) -> State:
     """Worker *w* continues with *doing*, and knows the record as it is."""
     if doing is Doing.RECEIVE:
-        return _with(state, w, IDLE)
+        return with_worker(state, w, IDLE)
     there, message = state.record, state.workers[w].message
     if doing is Doing.ACKNOWLEDGE:
-        return _with(state, w, Worker(doing, message))
-    return _with(state, w, Worker(doing, message, there.fence, there.dispatch, there.tries))
+        return with_worker(state, w, Worker(doing, message))
+    return with_worker(state, w, Worker(doing, message, there.fence, there.dispatch, there.tries))
 
 
 def _ended(there: Record, state: RecordState) -> Record:
     return there._replace(state=state, live=False)
-
-
-def _time_steps(state: State) -> Iterator[Step[State]]:
-    """Expiries: free if no worker holds the lease or message, otherwise counted as slowness."""
-    there, left = state.record, state.left
-    slower = left._replace(slow=left.slow - 1)
-    if there.state is RecordState.RUNNING and there.live:
-        lapsed = state._replace(record=there._replace(live=False))
-        held = any(w.fence == there.fence and w.doing in _WORKING for w in state.workers)
-        if not held:
-            yield Step("the lease expires", lapsed)
-        elif left.slow:
-            yield Step("the lease expires: its worker is slow", lapsed._replace(left=slower), True)
-    if state.holder:
-        visible = state._replace(holder=0)
-        if state.workers[state.holder - 1] == IDLE:
-            yield Step("the message is visible again", visible)
-        elif left.slow:
-            late = visible._replace(left=slower)
-            yield Step("the message is visible again: its worker is slow", late, fault=True)
-    if left.windows and state.sent:
-        forgotten = state._replace(sent=0, left=left._replace(windows=left.windows - 1))
-        yield Step("the deduplication window passes", forgotten, fault=True)
-
-
-_WORKING = {Doing.SCRIPT, Doing.STORE_RETRY, *_OUTCOMES}
-
-
-def _watcher_steps(state: State) -> Iterator[Step[State]]:
-    """Entries are sent before they are deleted; a second watcher may repeat either."""
-    for number in _numbers(state.entries):
-        bit = 1 << number
-        fresh = not state.sent & bit
-        sent = state._replace(
-            queue=(*state.queue, number) if fresh else state.queue,
-            sent=state.sent | bit,
-            deleting=state.deleting | bit,
-        )
-        yield Step(f"a watcher sends {number}{'' if fresh else ', a repetition'}", sent)
-    for number in _numbers(state.deleting):
-        bit = 1 << number
-        deleted = state._replace(entries=state.entries & ~bit)
-        done = deleted._replace(deleting=state.deleting & ~bit)
-        yield Step(f"the watcher deletes entry {number}", done)
-        if state.entries & bit and state.left.crashes:
-            left = state.left._replace(crashes=state.left.crashes - 1)
-            name = f"a watcher deletes entry {number}, another is about to"
-            yield Step(name, deleted._replace(left=left), fault=True)
-
-
-def _requests(protocol: Protocol, state: State) -> Iterator[Step[State]]:
-    there, left = state.record, state.left
-    if left.cancels and not there.state.ended:
-        if there.state is RecordState.RUNNING:
-            cancelled = there._replace(cancel=True)
-        else:
-            cancelled = there._replace(state=RecordState.CANCELLED)
-        less = left._replace(cancels=left.cancels - 1)
-        yield Step("cancel", state._replace(record=cancelled, left=less, answered=True))
-    if left.redrives and there.state is RecordState.DEAD:
-        number = there.dispatch + protocol.redrive_adds
-        again = there._replace(state=RecordState.PENDING, dispatch=number, tries=0, cancel=False)
-        redriven = state._replace(
-            record=again,
-            left=left._replace(redrives=left.redrives - 1),
-            redriven=state.redriven + 1,
-            answered=False,
-        )
-        yield Step("redrive", _numbered(redriven, number))
-
-
-def _numbered(state: State, number: int) -> State:
-    """Add a retry's or a redrive's entry to the due table."""
-    meaning = (number, state.redriven)
-    meant = state.meant if meaning in state.meant else tuple(sorted({*state.meant, meaning}))
-    return state._replace(entries=state.entries | 1 << number, meant=meant)
-
-
-def _acknowledged(state: State, message: int) -> State:
-    """Delete the message, whichever worker has it: a late receipt may still count."""
-    if not state.queue or state.queue[0] != message:
-        return state
-    return state._replace(queue=state.queue[1:], holder=0)
-
-
-def _with(state: State, w: int, worker: Worker) -> State:
-    return state._replace(workers=(*state.workers[:w], worker, *state.workers[w + 1 :]))
-
-
-def _numbers(bits: int) -> Iterator[int]:
-    return (number for number in range(bits.bit_length()) if bits >> number & 1)

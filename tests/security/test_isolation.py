@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from textwrap import dedent
@@ -18,29 +17,10 @@ from nextfire.domain.ports.scripts import ScriptCall
 from tests.crons import LONG
 from tests.places import host_folder
 from tests.security.hosts import Host, Script, hosts
+from tests.security.processes import script
 from tests.supervisors import Watch
 
 HOSTS = hosts()
-SEARCH = """
-import os
-def search(wanted):
-    found = set()
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        if int(pid) == os.getpid():
-            continue
-        for file in ("environ", "cmdline"):
-            try:
-                if wanted in open(f"/proc/{pid}/{file}", "rb").read():
-                    found.add(open(f"/proc/{pid}/comm").read().strip() + " " + file)
-            except OSError:
-                pass
-    return found
-"""
-"""Searches the /proc data of other processes for a text."""
-
-
-def script(source: str, **options: object) -> Script:
-    return Script(SEARCH + dedent(source), **options)  # type: ignore[arg-type]
 
 
 # What processes inherit
@@ -85,170 +65,6 @@ def test_every_process_gets_an_environment_of_its_own_by_an_absolute_path(
         assert Path(each["program"]).is_absolute()
         assert each["environment"] is not None
         assert host.canary not in each["environment"].values()
-
-
-# What outlives a run
-
-
-SURVIVOR = """
-import os, signal, sys, time
-script, keeper = os.getpid(), os.getppid()
-for _ in range(4):
-    if os.fork():
-        continue
-    os.setsid()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    for descriptor in range(3):
-        os.close(descriptor)
-    while True:  # until the script has ended; then stop its keeper
-        try:
-            if open(f"/proc/{script}/stat").read().rpartition(")")[2].split()[0] in "ZX":
-                break
-        except OSError:
-            break
-    for _ in range(1000):
-        try:
-            os.kill(keeper, HOW)
-        except OSError:
-            break
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
-        for place in PLACES:
-            try:
-                if found := search(b"the next tenant's secret"):
-                    open(place, "a").write(str(found))
-            except OSError:
-                pass
-        time.sleep(0.01)
-    os._exit(0)
-time.sleep(0.3)
-os._exit(0)
-"""
-"""Leaves children that stop the keeper when the script has ended, and then look for secrets."""
-
-
-@pytest.fixture
-def report_file(folder: Path) -> Iterator[Path]:
-    """A world-writable file, wherever scripts run."""
-    file = folder / "found"
-    file.touch()
-    file.chmod(0o666)
-    yield file
-    file.unlink(missing_ok=True)
-
-
-@pytest.mark.parametrize("signal", ["SIGKILL", "SIGSTOP"])
-def test_nothing_of_a_script_that_attacks_its_keeper_lives_on(
-    host: Host, folder: Path, report_file: Path, signal: str
-) -> None:
-    attack = SURVIVOR.replace("HOW", f"signal.{signal}").replace("PLACES", repr([str(report_file)]))
-    victim = "import time; time.sleep(1); print('done')"
-    secret = {"SECRET": "the next tenant's secret"}
-    report = host.run(
-        folder,
-        [script(attack)],
-        [Script(victim, tenant="other", environment=secret)],
-    )
-
-    assert report.ends[1][0]["printed"] == "done\n"
-    assert report_file.read_text() == ""
-    assert processes_with(str(folder)) == []
-
-
-def processes_with(text: str) -> list[str]:
-    """The command lines of processes whose environment contains *text*."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if (
-                process.name != str(os.getpid())
-                and text.encode() in (process / "environ").read_bytes()
-            ):
-                found.append((process / "cmdline").read_text())
-        except OSError:
-            continue
-    return found
-
-
-# What the kernel keeps per user
-
-
-CALLS = """
-import ctypes
-libc = ctypes.CDLL(None, use_errno=True)
-NUMBERS = {"x86_64": (248, 249, 250), "aarch64": (217, 218, 219)}[__import__("os").uname().machine]
-add_key, request_key, keyctl = NUMBERS
-USER, SESSION = -4, -3
-"""
-
-
-def test_kernel_keyrings_are_closed(host: Host, folder: Path) -> None:
-    keeps = CALLS + 'libc.syscall(add_key, b"user", b"nextfire-test", b"secret", 6, USER)'
-    finds = CALLS + dedent(
-        """
-        key = libc.syscall(request_key, b"user", b"nextfire-test", None, 0)
-        found = ctypes.create_string_buffer(6)
-        if key > 0 and libc.syscall(keyctl, 11, key, found, 6) > 0:
-            print("found", found.raw)
-        """
-    )
-    report = host.run(folder, [Script(keeps)], [Script(finds, tenant="other")])
-
-    assert report.printed() == ""
-    assert [end["exit_code"] for (end,) in report.ends] == [0, 0]
-
-
-REFUSED = (
-    "libc.unshare(0x10000000)",
-    "libc.unshare(0x20000000)",
-    "libc.setns(os.open('/proc/self/ns/user', 0), 0)",
-    "clone(0x10000000)",
-    "libc.mount(b'none', b'.', b'tmpfs', 0, None)",
-    "libc.chroot(b'.')",
-    "libc.ptrace(0, 0, 0, 0)",
-    "libc.syscall(425, 8, ctypes.create_string_buffer(120))",  # io_uring
-    "libc.syscall(bpf, 0, ctypes.create_string_buffer(64), 64)",
-    "libc.socket(17, 3, 0)",  # packet sockets
-    "libc.socket(40, 1, 0)",  # vsock, to the hypervisor
-    "libc.socket(38, 5, 0)",  # AF_ALG, the kernel's cryptography
-)
-
-
-def test_calls_that_no_job_needs_are_refused(host: Host, folder: Path) -> None:
-    source = CALLS + dedent(
-        f"""
-        import os
-        x86 = os.uname().machine == "x86_64"
-        bpf = 321 if x86 else 280
-        def clone(flags):
-            made = libc.syscall(56 if x86 else 220, flags | 17, 0, 0, 0, 0)
-            if made == 0:
-                os._exit(0)
-            return made
-        for call in {REFUSED!r}:
-            if eval(call) >= 0:
-                print("could", call)
-        """
-    )
-    report = host.run(folder, [Script(source)])
-
-    assert report.printed() == ""
-    assert report.ends[0][0]["exit_code"] == 0
-
-
-def test_a_script_gets_no_capability_of_its_executor(host: Host, folder: Path) -> None:
-    source = """
-        for line in open("/proc/self/status"):
-            if line.startswith(("CapPrm", "CapEff", "CapAmb")) and int(line.split()[1], 16):
-                print(line)
-    """
-    capability = "" if host.user is None else "net_bind_service"
-
-    report = host.run(folder, [script(source)], capability=capability)
-
-    assert report.printed() == ""
-    assert report.ends[0][0]["exit_code"] == 0
 
 
 # What a script sees

@@ -19,7 +19,7 @@ from nextfire.domain.key_text import SCANNER, fault_of, parse, write_key
 from nextfire.domain.keys import Scope, digest_of, mint
 from tests.builders import NOON
 from tests.integration.deployment import Context, Deployment
-from tests.integration.test_api_isolation import OPERATIONS, OWNED, SHARED
+from tests.integration.isolation import OPERATIONS, OWNED, SHARED
 from tests.security.callers import ELSEWHERE, HERE, JOB, KEY_ID, Caller, admin, key_of
 
 pytestmark = pytest.mark.usefixtures("clock")

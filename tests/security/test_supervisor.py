@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.process_tree import children_of
 from tests.security.hosts import Host
-from tests.security.test_isolation import processes_with
+from tests.security.processes import processes_with
 
 PROGRAM = Path(__file__).with_name("supervised.py")
 AT_MOST = 60.0

@@ -14,7 +14,7 @@ from nextfire.domain.run import Run, RunState, Trigger
 from tests.simulation.sequences import Seen, Sequences
 
 if TYPE_CHECKING:
-    from tests.judgement import Stored
+    from tests.evidence import Stored
 
 CLOCKS = timedelta(seconds=4)
 """How much the clocks of processes may differ from true time."""

@@ -11,7 +11,7 @@ from nextfire.domain.endpoints import Endpoint, EndpointKey
 from nextfire.targets.http.outcome import destination_of
 from nextfire.usecases.manage_endpoints import ManageEndpoints
 from tests.simulation.callbacks import URLS
-from tests.simulation.flows import TENANTS, Flow
+from tests.simulation.flow import TENANTS, Flow
 from tests.world import POOLS
 
 if TYPE_CHECKING:

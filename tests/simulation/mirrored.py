@@ -20,10 +20,11 @@ from greenlet import getcurrent
 from nextfire.domain.instants import cut, floor_minute
 from nextfire.domain.ports.pages import Page
 from nextfire.testing.kernel import Task
-from tests.simulation.flows import Flow
+from tests.simulation.brief import brief
+from tests.simulation.flow import Flow
 from tests.simulation.history import History
 from tests.simulation.sqlite_processes import PORTS, Answer, SqliteProcesses, answer_of
-from tests.simulation.wire import LAZY, brief
+from tests.simulation.wire import LAZY
 
 _UNSEEN = {"spoil a job", "junk entry", "vandal"}
 """Flows that change the memory of the stores without a call."""

@@ -1,7 +1,7 @@
 """The invariants of the design, checked during a history.
 
 Each write of a job, an entry or a run is checked when it happens, by whichever process.
-`History._come_to_rest` checks what can be decided only at rest.
+`at_rest.py` checks what can be decided only at rest.
 """
 
 from __future__ import annotations
@@ -13,14 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from nextfire.domain.backfill import AT_ONCE
-from nextfire.domain.due import (
-    BackfillEntry,
-    DispatchEntry,
-    DueEntry,
-    FireEntry,
-    ResumeEntry,
-    Slot,
-)
+from nextfire.domain.due import BackfillEntry, DispatchEntry, DueEntry, FireEntry, ResumeEntry, Slot
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.message import TIME_DISPATCH, RunMessage, SkippedRange

@@ -4,34 +4,26 @@ rules and joins: only sets of the states in which the runs of parents had ended 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from nextfire.domain.edges import Which
-from nextfire.domain.ids import JobKey, RunKey, parse_execution_id
+from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Run, RunState
 from tests.simulation.awaited import AwaitedBySequences, finished
 from tests.simulation.deadline_judge import CLOCKS, DECIDING, DeadlineJudge
+from tests.simulation.sequence_rules import ENDED, S, may_run, may_skip
 from tests.simulation.sequences import Seen, Sequences
+from tests.simulation.sequences_under_way import SequencesUnderWay
 
 if TYPE_CHECKING:
-    from tests.judgement import Stored
-    from tests.simulation.system import Started
+    from tests.evidence import Stored
 
-S, F, K = "SUCCEEDED", "FAILED", "SKIPPED"
-ENDED = {
-    RunState.SUCCEEDED: S,
-    RunState.DEAD: F,
-    RunState.CANCELLED: F,
-    RunState.SKIPPED: K,
-}
 _BY_RULE = re.compile(
     r"trigger rule (\w+): (.*) (SUCCEEDED|FAILED|SKIPPED)|.*no parent failed|.*no runs .*"
 )
@@ -40,36 +32,6 @@ _BY_TIMEOUT = re.compile(r"joinTimeoutSec is (\d+) s(?:, deadlineSec is (\d+) s)
 _BY_WATCHERS = re.compile(r"misfire policy|relevancyWindowSec|during a pause|found by the audit")
 _BY_EXECUTORS = ("picked up", "overlap policy")
 _MORE = re.compile(r" and \d+ more$")
-
-Ends = Mapping[str, Collection[str]]
-"""The states in which the run of each parent has ended so far; empty: it has not."""
-
-
-def may_run(rule: str, ends: Ends, setups: Collection[str]) -> bool:
-    """Whether a run may have started under *rule*."""
-    each = [had for name, had in ends.items() if name not in setups]
-    return (
-        all(S in ends[name] for name in setups)
-        and {
-            "ALL_SUCCEEDED": all(S in had for had in each),
-            "ALL_DONE": all(had for had in each),
-            "ANY_FAILED": any(F in had for had in each),
-            "ANY_SUCCEEDED": any(S in had for had in each),
-            "NONE_FAILED": all({S, K} & {*had} for had in each),
-        }[rule]
-    )
-
-
-def may_skip(rule: str, ends: Ends, setups: Collection[str]) -> bool:
-    """Whether a run may have been skipped under *rule*, not because of its setups."""
-    each = [had for name, had in ends.items() if name not in setups]
-    return {
-        "ALL_SUCCEEDED": any({F, K} & {*had} for had in each),
-        "ALL_DONE": False,
-        "ANY_FAILED": all({S, K} & {*had} for had in each),
-        "ANY_SUCCEEDED": all({F, K} & {*had} for had in each),
-        "NONE_FAILED": any(F in had for had in each),
-    }[rule]
 
 
 @dataclass(frozen=True)
@@ -85,54 +47,14 @@ class SequenceJudge:
     def wrong(self) -> Iterator[str]:
         """What must not be: first what is missing, which explains the rest."""
         yield from self._missing()
+        under_way = SequencesUnderWay(self.sequences, [*self._unchanged()])
         for each in self._unchanged():
-            yield from self._parallel(each)
+            yield from under_way.too_many(each)
         for job, by_time in [*self.sequences.seen.items()]:
             for at, runs in [*by_time.items()]:
                 yield from self._doubled(job, at, runs)
                 for key, seen in runs.items():
                     yield from self._judge(key, seen)
-
-    def judge_upstream(self, started: Collection[Started]) -> Iterator[str]:
-        """Check what the targets were passed about the runs of their parents."""
-        for each in started:
-            key = parse_execution_id(self.sequences.tenant, each.execution_id)
-            seen = self.sequences.seen[key.job][key.scheduled_at][key]
-            claims = [
-                s.at
-                for s in seen
-                if s.run.state is RunState.RUNNING and s.run.attempt == each.attempt
-            ]
-            names = [
-                {edge.job for edge in job.definition.after} for job in self._before(key, each.at)
-            ]
-            if not any(names) or not claims:
-                continue
-            passed = json.loads(each.upstream or "{}")
-            jobs = self._before(key, each.at)
-            if {*passed} not in names:
-                yield f"{each.execution_id} was passed the parents {[*passed]}"
-            for name, about in passed.items():
-                edges = [job.definition.edge_from(name) for job in jobs]
-                if any(edge and edge.which is not Which.SAME for edge in edges):
-                    continue
-                allowed = [*self._described(name, key, claims[0], each.at)]
-                if about not in allowed:
-                    yield f"{each.execution_id} was passed {name}: {about}, not {allowed}"
-
-    def _described(
-        self, name: str, key: RunKey, since: datetime, until: datetime
-    ) -> Iterator[dict[str, object]]:
-        runs = self.sequences.seen[JobKey(key.job.tenant, name)][key.scheduled_at]
-        if not any(seen[0].at <= since for seen in runs.values()):
-            yield {"state": "ABSENT", "executionId": None, "result": None}
-        for parent, seen in runs.items():
-            current = [s for s in seen if s.at <= since][-1:]
-            for each in [*current, *(s for s in seen if since < s.at <= until)]:
-                value = each.run.result
-                result = json.loads(value.text) if value and value.text else None
-                state = each.run.state.value
-                yield {"state": state, "executionId": parent.execution_id, "result": result}
 
     # One record
 
@@ -193,45 +115,6 @@ class SequenceJudge:
         # The executor of its parent skips its descendants, if the edge still exists.
         linked = bool(job.definition.after) and any(job == each for each in self._unchanged())
         return bool(run.attempts) or (linked and run.covered == 1)
-
-    # Sequences under way
-
-    def _parallel(self, root: Job) -> Iterator[str]:
-        """No more than `maxParallel` sequences were under way at once: from the first start of the
-        first run until it, and its children that wait for nothing else, have ended the first time.
-        """
-        most = root.definition.max_parallel
-        if most is None:
-            return
-        children = [
-            job
-            for job in self._unchanged()
-            if job.definition.type == "AFTER"
-            and [edge.job for edge in job.definition.after] == [root.key.job_id]
-        ]
-        spans = []
-        for at, runs in self.sequences.seen[root.key].items():
-            first = [seen for key, seen in runs.items() if key.uid == root.uid]
-            begun = [s.at for seen in first for s in seen if s.run.state is RunState.RUNNING]
-            if begun:
-                root_end = max(self._first_end(seen) for seen in first)
-                ends = [root_end]
-                for child in children:
-                    # One that no executor takes is not awaited for longer than a join.
-                    wait = child.definition.join_timeout + child.definition.after[0].delay - CLOCKS
-                    below = self.sequences.seen[child.key][at].values()
-                    ends += [min(self._first_end(seen), root_end + wait) for seen in below]
-                spans.append((begun[0], max(ends), at))
-        for begun_at, _, at in spans:
-            others = [t for since, until, t in spans if t != at and since <= begun_at < until]
-            if len(others) >= most:
-                yield f"{root.key.job_id} of {at} began while {others} were under way"
-
-    def _first_end(self, seen: Collection[Seen]) -> datetime:
-        """When the run ended first, by its record; long ago, if it never did."""
-        return min(
-            (s.at for s in seen if s.run.state.ended), default=datetime.min.replace(tzinfo=UTC)
-        )
 
     # Each change of a record
 

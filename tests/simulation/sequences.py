@@ -18,8 +18,9 @@ from nextfire.usecases.check_definition import Limits
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_jobs import ManageJobs
 from tests.builders import a_definition
-from tests.simulation import flows
-from tests.simulation.flows import TENANTS, Flow
+from tests.simulation import environment_flows, job_flows, run_flows
+from tests.simulation.flow import TENANTS, Flow
+from tests.simulation.flows import FLOWS
 from tests.world import BUCKET, POOLS
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ def _run_root(history: History) -> None:
     assert sequences is not None
     dice = history.kernel.dice
     roots = sequences.order[:2] if dice.random() < 0.9 else sequences.order
-    flows.run_key_now(history, dice.choice(roots))
+    run_flows.run_key_now(history, dice.choice(roots))
     history.patience = timedelta(seconds=dice.choice([0, 0, 3, 20]))
 
 
@@ -231,7 +232,7 @@ def _change_edges(history: History) -> None:
     if job is None or not job.definition.after:
         return
     what = sequences.edges(sequences.size if dice.random() < 0.1 else number)
-    flows.change_key(history, key, what)
+    job_flows.change_key(history, key, what)
 
 
 def _delete(history: History) -> None:
@@ -243,7 +244,7 @@ def _delete(history: History) -> None:
     dice = history.kernel.dice
     number = dice.randrange(1, sequences.size)
     key = JobKey(sequences.tenant, f"n{number:02}")
-    flows.delete_key(history, key)
+    job_flows.delete_key(history, key)
     if dice.random() < 0.7:
         fields = sequences.fields(number)
         seconds = dice.choice([0, 0.02, 1, 30])
@@ -254,7 +255,7 @@ def _pause(history: History) -> None:
     sequences = history.sequences
     assert sequences is not None
     if sequences.changes:
-        flows.pause(history)
+        job_flows.pause(history)
 
 
 _SHARED = {
@@ -278,13 +279,9 @@ _SHARED = {
     "doubled message": 6,
     "audit": 1,
 }
-SPOIL = Flow("spoil a link", 12, flows.spoil_job)
+SPOIL = Flow("spoil a link", 12, environment_flows.spoil_job)
 SEQUENCE_FLOWS = [
-    *(
-        Flow(each.name, _SHARED[each.name], each.begin)
-        for each in flows.FLOWS
-        if each.name in _SHARED
-    ),
+    *(Flow(each.name, _SHARED[each.name], each.begin) for each in FLOWS if each.name in _SHARED),
     Flow("run a sequence", 16, _run_root),
     Flow("wait for sequences", 14, _wait),
     Flow("change edges", 6, _change_edges),

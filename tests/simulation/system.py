@@ -5,28 +5,16 @@ Use cases and loops are the real ones, built by the same functions as in `functi
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, cast
 
-from nextfire.domain.errors import (
-    ConflictError,
-    InvalidInputError,
-    NotFoundError,
-    QuotaUsedUpError,
-    UnavailableError,
-)
-from nextfire.domain.ids import parse_execution_id
 from nextfire.domain.ports.control import ControlStore
 from nextfire.domain.ports.due import DueStore
-from nextfire.domain.ports.jobs import JobStore
-from nextfire.domain.ports.requests import RequestStore
 from nextfire.domain.ports.runs import RunStore
-from nextfire.domain.ports.scripts import ScriptCall, ScriptExit, Supervisor
 from nextfire.domain.removed_pools import Pools
 from nextfire.domain.target import TargetKind
 from nextfire.targets.by_kind import TargetsByKind
@@ -35,27 +23,17 @@ from nextfire.testing.kernel import SECOND, Actor, Kernel, current
 from nextfire.testing.memory.executors import InlineExecutor
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.audit_report import AuditReport
-from nextfire.usecases.check_definition import Limits
-from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.executor_config import ExecutorConfig
-from nextfire.usecases.find_run import FindRun
-from nextfire.usecases.find_unsent import FindUnsent
-from nextfire.usecases.idempotent_requests import IdempotentRequest, IdempotentRequests
-from nextfire.usecases.manage_backfills import ManageBackfills
-from nextfire.usecases.manage_endpoints import ManageEndpoints
-from nextfire.usecases.manage_jobs import ManageJobs
-from nextfire.usecases.manage_runs import ManageRuns
-from nextfire.usecases.request_runs import RequestRuns
 from nextfire.usecases.return_held import Returned, ReturnHeld
 from nextfire.usecases.serve_pool import BUSY_POLL, StopWaiting, Threads
-from nextfire.usecases.skip_next import SkipNext
-from nextfire.usecases.wake_watchers import WakeWatchers, WakingDue, WakingJobs, WakingRuns
+from nextfire.usecases.wake_watchers import WakeWatchers, WakingDue, WakingRuns
 from nextfire.usecases.watcher_life import WatcherLife
 from nextfire.wiring.executor import ExecutorPorts, build_executor
 from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
 from nextfire.wiring.worker import WorkerPorts, build_worker
-from tests.fakes import Killed, MemoryJournal, MemoryScriptRunner, Script, Stores
+from tests.fakes import MemoryJournal, Stores
 from tests.simulation.callbacks import CallTarget, Endpoints, Receiver
+from tests.simulation.client import Client
 from tests.simulation.effects import Effects
 from tests.simulation.hosts import (
     DelayedClock,
@@ -70,6 +48,8 @@ from tests.simulation.hosts import (
     WatchedControl,
 )
 from tests.simulation.monitor import Monitor
+from tests.simulation.processes import Processes, Setting
+from tests.simulation.random_scripts import RandomScripts
 from tests.simulation.wire import Wire
 from tests.world import BUCKET, POOLS
 
@@ -78,44 +58,11 @@ POOL_GRACE = timedelta(seconds=45)
 """How long a dispatch waits for a pool that was removed."""
 LIFE = timedelta(seconds=125)
 """Duration of a watcher's invocation."""
-_REQUEST = 16
-"""Number of half steps within which a request dies, if it does: about as many as most requests
-have.
-"""
 _MACHINE_LOST = 0.4
 """Probability that a supervisor dies with its worker."""
 _LAMBDA_BATCH = 3
 _LAMBDA_TIME = timedelta(minutes=15)
 _HAND_BACK_BEFORE = timedelta(seconds=15)
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """The configuration of a history's stack. `drag`: the longest delay of a watcher's loop, in µs;
-    `doomed`: the probability that a process dies by itself, within `dies_within` half steps.
-    """
-
-    shards: int
-    groups: int
-    workers: int
-    slots: int
-    on_lambda: bool
-    drag: int
-    doomed: float
-    dies_within: int
-    shares: Shares
-
-
-@dataclass(slots=True)
-class Started:
-    """A script that ran, or a request that was sent."""
-
-    execution_id: str
-    attempt: int
-    worker: str
-    payload: str
-    at: datetime
-    upstream: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +75,8 @@ class Watching:
     control: WatchedControl
 
 
-class System:
-    """Starts processes. `escaped`: errors that escaped from a process, and duties that its loop
-    missed.
-    """
+class System(Processes):
+    """Starts the processes of the system, as AWS and their supervisors do."""
 
     def __init__(
         self,
@@ -142,16 +87,10 @@ class System:
         monitor: Monitor,
         effects: Effects,
     ) -> None:
-        self.kernel = kernel
-        self.wire = wire
+        super().__init__(kernel, wire, setting)
         self.stores = stores
-        self.setting = setting
         self.aws = Actor(kernel, "aws")
         """Timers and event sources, which never fail."""
-        self.escaped: list[str] = []
-        self.workers: list[Actor] = []
-        self.watchers: list[Actor] = []
-        self.requests: list[Actor] = []
         self.timers = True
         """Whether EventBridge and the event sources are running."""
         self.works = True
@@ -162,7 +101,6 @@ class System:
         self.endpoints = Endpoints(monitor, stores.endpoints)
         self.returned: list[Returned] = []
         """What supervisors handed back for dead workers."""
-        self.started: list[Started] = []
         self.exits = [0, 0, 0, 1, 1]
         """The exit codes of scripts, by their frequency."""
         self.audits: list[AuditReport] = []
@@ -171,52 +109,9 @@ class System:
         """The pools in the settings that new processes read."""
         self.audit_segments = 1
         self._warm: list[Watching] = []
-        self._names = count(1)
         self._uids = count(1)
 
     # Processes
-
-    def process(self, kind: str) -> Actor:
-        """A new process with its own clock; it may be doomed to die by itself."""
-        dice = self.kernel.dice
-        actor = Actor(
-            self.kernel, f"{kind}-{next(self._names)}", skew=dice.randint(-SECOND, SECOND)
-        )
-        if dice.random() < self.setting.doomed:
-            within = _REQUEST if kind == "api" else self.setting.dies_within
-            actor.dies_in = dice.randrange(within)
-        return actor
-
-    def start(
-        self, actor: Actor, do: Callable[[], Any], *, survives_outages: bool = False
-    ) -> Future[Any]:
-        """Run *do* in *actor*. Unhandled errors are recorded in `escaped`."""
-
-        def guarded() -> Any:
-            try:
-                return do()
-            except Killed:
-                raise
-            except Exception as error:
-                if isinstance(error, UnavailableError) and not survives_outages:
-                    raise
-                self.escaped.append(f"{actor.name}: {type(error).__name__}: {error}")
-                self.kernel.log(actor.name, f"ESCAPED {error!r}")
-                raise
-
-        return actor.submit(guarded)
-
-    @property
-    def processes(self) -> list[Actor]:
-        """The live processes that may be killed."""
-        self.workers = [each for each in self.workers if each.alive and each.tasks]
-        self.watchers = [each for each in self.watchers if each.alive]
-        self.requests = [each for each in self.requests if each.alive and each.tasks]
-        return [*self.workers, *self.watchers, *self.requests]
-
-    def drag(self) -> timedelta:
-        most = self.setting.drag
-        return timedelta(microseconds=self.kernel.dice.randrange(most)) if most else timedelta()
 
     # The watcher
 
@@ -372,20 +267,12 @@ class System:
 
         self.start(actor, invoke, survives_outages=True)
 
-    def check_handed_back(self, actor: Actor, stay: Sequence[SimulatedDelivery]) -> None:
-        """Check that of the messages of a group that stay, all but the first were made visible."""
-        groups = set()
-        for delivery in stay:
-            if delivery.group in groups and not delivery.handed_back:
-                self.escaped.append(f"{actor.name}: {delivery.message_id} was not handed back")
-            groups.add(delivery.group)
-
     def _executor_ports(self, actor: Actor, pool: str) -> ExecutorPorts:
         port, wake = self.wire.port, self.waking(actor)
         scripts = ScriptTarget(
             scripts=port(actor, "scripts"),
             bucket=BUCKET,
-            runner=_Runner(self, actor),
+            runner=RandomScripts(self, actor),
             secrets=port(actor, "secrets"),
             job_role=None,
             clock=actor,
@@ -407,18 +294,6 @@ class System:
             children=InlineExecutor(),
             quotas=self.setting.shares.quotas,
         )
-
-    def began(
-        self,
-        actor: Actor,
-        execution_id: str,
-        attempt: int,
-        payload: str,
-        upstream: str | None = None,
-    ) -> None:
-        """Note that *actor* began a script or a call."""
-        now = self.kernel.clock.now()
-        self.started.append(Started(execution_id, attempt, actor.name, payload, now, upstream))
 
     # The auditor
 
@@ -470,84 +345,5 @@ class System:
         return f"uid{next(self._uids):05d}"
 
 
-class Client:
-    """The use cases of an API request."""
-
-    def __init__(self, system: System, actor: Actor, tenant: str) -> None:
-        self.system = system
-        self.tenant = actor.tenant = tenant
-        self.actor = actor
-        port, wake = system.wire.port, system.waking(actor)
-        jobs = cast("JobStore", WakingJobs(port(actor, "jobs"), wake))
-        runs = cast("RunStore", WakingRuns(port(actor, "runs"), wake))
-        self.jobs = ManageJobs(
-            jobs,
-            Limits(POOLS, BUCKET, system.setting.shares.quotas),
-            FindUnsent(
-                port(actor, "due"), port(actor, "control"), read_shards=system.setting.shards
-            ),
-        )
-        self.backfills = ManageBackfills(
-            jobs,
-            FindUnsent(
-                port(actor, "due"), port(actor, "control"), read_shards=system.setting.shards
-            ),
-        )
-        self.endpoints = ManageEndpoints(port(actor, "endpoints"), [*POOLS])
-        self.requests: RequestStore = port(actor, "requests")
-        self.runs_port: RunStore = runs
-        self.find_run = FindRun(jobs, runs, retention=timedelta(days=90), clock=actor)
-        self.runs = ManageRuns(jobs, runs, self.find_run, pools=POOLS, clock=actor, executor=actor)
-        self.request_runs = RequestRuns(jobs, runs, self.find_run, pools=POOLS, clock=actor)
-        self.skips = SkipNext(jobs, runs, clock=actor)
-
-    def once(self, key: str, body: str, do: Callable[[IdempotentRequest], str]) -> str:
-        """Answer a request with the idempotency key *key*, like `functions/api/idempotency.py`."""
-        answers = IdempotentRequests(self.requests, self.tenant, key)
-        asked = answers.begin(body, self.actor.now())
-        if asked.answer is not None:
-            return asked.answer
-        try:
-            answer = do(asked)
-        except (ConflictError, InvalidInputError, NotFoundError, QuotaUsedUpError):
-            answers.refuse(asked)
-            raise
-        return answers.finish(asked, answer)
-
-
 def _executor_config(actor: Actor, pool: str) -> ExecutorConfig:
     return ExecutorConfig(actor.name, pool, LEASE, output_cap=1_000)
-
-
-@dataclass(frozen=True, slots=True)
-class _Runner:
-    """`ScriptRunner` that plays random scripts."""
-
-    system: System
-    actor: Actor
-    kinds: list[dict[str, Any]] = field(default_factory=list)
-
-    def run(self, call: ScriptCall, supervisor: Supervisor) -> ScriptExit:
-        dice = self.system.kernel.dice
-        script = Script(
-            exit_code=dice.choice(self.system.exits),
-            lasts=timedelta(seconds=dice.choice([0, 0, 0, 1, 3, 25, 90])),
-            frozen=dice.random() < 0.06,
-            saves=dice.choice([None, None, b"1"]),
-            stdout=dice.choice(["", "", "line\n" * 400]),
-        )
-        environment = call.environment
-        execution_id = environment["NEXTFIRE_EXECUTION_ID"]
-        attempt = int(environment["NEXTFIRE_ATTEMPT"])
-        script.result = json.dumps({"of": execution_id, "attempt": attempt}).encode()
-        self.system.began(self.actor, execution_id, attempt, call.payload, call.upstream)
-        self.system.kernel.log(
-            self.actor.name,
-            f"SCRIPT {execution_id} attempt {attempt}: {script.lasts.total_seconds():.0f} s, "
-            f"exit {script.exit_code}{', frozen' if script.frozen else ''}",
-        )
-        runner = MemoryScriptRunner(self.actor)
-        runner.scripts.append(script)
-        key = parse_execution_id(environment["NEXTFIRE_TENANT"], execution_id)
-        with self.system.effects.of(self.actor, key, attempt, frozen=script.frozen):
-            return runner.run(call, supervisor)

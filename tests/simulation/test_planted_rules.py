@@ -24,7 +24,7 @@ from nextfire.usecases.dispatch.gates import TenantQuotaGate
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.idempotent_requests import IdempotentRequest
 from tests.fakes import MemoryControlStore, MemoryJobStore, MemoryRunStore
-from tests.simulation.flows import TENANTS
+from tests.simulation.flow import TENANTS
 from tests.simulation.history import History
 
 

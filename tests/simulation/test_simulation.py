@@ -15,8 +15,8 @@ from tests.builders import at
 from tests.simulation.endpoint_flows import ENDPOINT_FLOWS
 from tests.simulation.flows import FLOWS
 from tests.simulation.history import CALLING, History
+from tests.simulation.random_scripts import RandomScripts
 from tests.simulation.sequences import SEQUENCE_FLOWS
-from tests.simulation.system import _Runner
 
 
 def test_a_script_that_runs_twice_is_found() -> None:
@@ -24,9 +24,9 @@ def test_a_script_that_runs_twice_is_found() -> None:
         once(runner, call, supervisor)
         return once(runner, call, supervisor)
 
-    once = _Runner.run
+    once = RandomScripts.run
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_Runner, "run", twice)
+        patch.setattr(RandomScripts, "run", twice)
         wrong = [each for seed in range(10) for each in History(seed).play().violations]
     assert any("without its own claim" in each for each in wrong)
 

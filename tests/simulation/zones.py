@@ -15,7 +15,8 @@ from nextfire.domain.run import Run
 from nextfire.testing.kernel import SECOND, Actor, Task
 from tests.accounting import assert_chained, settle
 from tests.builders import at
-from tests.simulation.flows import FLOWS, TENANTS
+from tests.simulation.flow import TENANTS
+from tests.simulation.flows import FLOWS
 from tests.simulation.history import History
 from tests.world import World
 from tests.zone_releases import EARLIER, LATER, MOVED, OLD, disagree

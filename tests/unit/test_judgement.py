@@ -16,7 +16,7 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Run, RunState, Trigger
 from tests.accounting import assert_all_accounted_for, covered, evidence_of, settle
 from tests.builders import RUN_ALL, RUN_LATEST, SKIP, at
-from tests.judgement import Evidence
+from tests.evidence import Evidence
 from tests.world import World
 
 BEGINNING = "11:59:30"

@@ -45,6 +45,11 @@ class Api:
         return json.loads(self.requests[-1].content)
 
     @property
+    def authorization(self) -> str:
+        """The caller's identity in the last request."""
+        return self.requests[-1].headers["Authorization"]
+
+    @property
     def bodies(self) -> list[Any]:
         return [json.loads(each.content) for each in self.requests if each.method == "POST"]
 
@@ -64,7 +69,13 @@ def api(request: pytest.FixtureRequest) -> Api:
 
 
 @pytest.fixture
-def call(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+def config(tmp_path: Path) -> Path:
+    """The folder of the user's settings."""
+    return tmp_path / "config"
+
+
+@pytest.fixture
+def call(api: Api, tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.chdir(tmp_path)  # a folder without a local stack
     monkeypatch.setattr(waiting, "POLL", 0)
     monkeypatch.setattr(executions, "CANCEL_CHECK_EVERY", 0)
@@ -81,7 +92,7 @@ def call(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
         "NEXTFIRE_API_KEY": None,
         "NEXTFIRE_TOKEN": None,
         "NEXTFIRE_AUTH": None,
-        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "XDG_CONFIG_HOME": str(config),
     }
 
     def run(*args: str, **changes: str | None) -> Result:
