@@ -151,9 +151,7 @@ def test_private_addresses_are_refused_unless_the_host_is_marked(address: str) -
     "text", ["api.example.com:443", "*.example.com:8443/private", "[fd12::1]:443", "10.0.0.7:80"]
 )
 def test_a_rule_reads_as_it_was_written(text: str) -> None:
-    [rule] = Egress.parse(text).rules
-
-    assert str(rule) == text
+    assert [str(rule) for rule in Egress.parse(text).rules or ()] == [text]
 
 
 def test_listed_private_address_needs_no_mark() -> None:

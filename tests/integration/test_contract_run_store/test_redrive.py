@@ -215,11 +215,9 @@ def test_a_run_that_has_moved_on_does_not_await_its_parents(dead: Dead) -> None:
         refused = dead.store.await_parents(old, old.awaiting_parents("again"))
         assert (refused.taken, refused.run) == (False, there)
     dead.die(run_key(), dispatch=redriven.dispatch)
-    for changed in ({"dispatch": run.dispatch}, {"attempt": 1}):
-        there = dead.store.get(run.key)
-        assert there is not None
-        other = replace(there, **changed)
+    again = stored(dead, run)
+    for other in (replace(again, dispatch=run.dispatch), replace(again, attempt=1)):
         refused = dead.store.await_parents(other, other.awaiting_parents("again"))
-        assert (refused.taken, refused.run) == (False, there)
+        assert (refused.taken, refused.run) == (False, again)
     absent = replace(run, key=run_key(at("14:00")))
     assert not dead.store.await_parents(absent, absent.awaiting_parents("again")).taken
