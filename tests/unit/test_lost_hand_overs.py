@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from nextfire.domain.attempt import Attempt
 from nextfire.domain.audit_repairs import sending
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
-from nextfire.domain.run import RunState
-from tests.builders import at
+from nextfire.domain.run import Run, RunState
+from nextfire.usecases.lost_hand_overs import _is_handed_over
+from tests.builders import a_job, at, run_key
 from tests.fakes import Killed
 from tests.unit.auditing import audit, purge
 from tests.unit.sequencing import ONE_ATTEMPT, after
@@ -168,3 +171,23 @@ def test_a_run_that_waits_is_not_handed_over_again(world: World) -> None:
 
     assert report.resent == 0
     assert state(world, a) is RunState.SUCCEEDED
+
+
+SUCCESS = replace(Run(run_key(), RunState.SUCCEEDED), attempts=(Attempt(1, "w", at("12:00")),))
+SKIPPED = Run(run_key(), RunState.SKIPPED, pool="default")
+
+
+@pytest.mark.parametrize(
+    ("run", "is_handed_over"),
+    [
+        pytest.param(SUCCESS, True, id="ended"),
+        pytest.param(replace(SUCCESS, state=RunState.RUNNING), False, id="runs"),
+        pytest.param(SKIPPED, True, id="skipped by an executor"),
+        pytest.param(replace(SKIPPED, pool=None), False, id="skipped by a watcher"),
+        pytest.param(replace(SKIPPED, covered=2), False, id="a range"),
+        pytest.param(replace(SKIPPED, request="r"), False, id="skipped on request"),
+        pytest.param(replace(SKIPPED, state=RunState.CANCELLED), False, id="never started"),
+    ],
+)
+def test_what_an_executor_had_to_hand_over(run: Run, is_handed_over: Any) -> None:
+    assert _is_handed_over(a_job(), run) is is_handed_over
