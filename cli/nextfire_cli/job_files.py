@@ -86,4 +86,5 @@ def _read(file: str, flag: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"cannot read {file}: {error}", param_hint=flag) from error
+        why = getattr(error, "strerror", None) or error
+        raise typer.BadParameter(f"cannot read {file}: {why}", param_hint=flag) from error

@@ -33,8 +33,11 @@ def takes(flags: Sequence[Flag] = FLAGS) -> Callable[[Command], Command]:
         @wraps(command)
         def call(**given: Any) -> None:  # noqa: ANN401 - values of any option
             typed = {each.name: given.pop(each.name) for each in options}
+            meant = [flag for flag in flags if typed[flag.parameter]]
+            if not typed["file"]:
+                meant += [flag for flag in flags if _sets_alone(flag)]
             session.of(given["context"]).flags.update(
-                {flag.path: flag.name for flag in reversed(flags) if typed[flag.parameter]}
+                {flag.path: flag.name for flag in reversed(meant)}
             )
             command(document=definition(**typed), **given)
 
@@ -46,6 +49,11 @@ def takes(flags: Sequence[Flag] = FLAGS) -> Callable[[Command], Command]:
         return call
 
     return decorate
+
+
+def _sets_alone(flag: Flag) -> bool:
+    """Whether no other flag sets its field."""
+    return [each.path for each in FLAGS].count(flag.path) == 1
 
 
 def _parameter(flag: Flag) -> inspect.Parameter:
