@@ -36,7 +36,9 @@ def run(
     caller = session.of(context)
     client = caller.client()
     execution = client.run_job(job_id, reason=reason, **override).document
-    execution = ended(client, execution) if wait else execution
+    if wait:
+        caller.say(f"Waiting for {execution['executionId']}. Ctrl-C does not cancel it.")
+        execution = ended(client, execution)
     caller.show(execution, render.execution(execution))
     if wait:
         exit_by_outcome(execution)

@@ -43,6 +43,14 @@ def test_a_missing_value_is_not_shown_twice() -> None:
             "Narrow `from` and `to`, or raise `max`, to 1000 at most.",
             "Narrow --from and --to, or raise --max, to 1000 at most.",
         ),
+        (
+            "until: not an instant. Without an offset it is UTC; in a URL a `+` is written `%2B`.",
+            "--until: not an instant. Without an offset it is UTC.",
+        ),
+        (
+            "target.pool: the pool runs scripts, not HTTP callbacks.",
+            "--pool: the pool runs scripts, not HTTP callbacks.",
+        ),
         ("Use a value of the type that the message names.",) * 2,
     ],
 )
