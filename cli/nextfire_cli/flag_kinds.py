@@ -28,6 +28,15 @@ def one_of(choices: Iterable[C]) -> Callable[[str], C]:
     return parse
 
 
+def completing(choices: Iterable[str]) -> Callable[[str], list[str]]:
+    """Complete one of *choices* on the command line."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [str(each) for each in choices if str(each).startswith(incomplete)]
+
+    return complete
+
+
 def _unchanged(typed: object, _: "Flag") -> object:
     return typed
 

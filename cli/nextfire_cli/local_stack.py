@@ -113,10 +113,12 @@ def down(
     root = session.local_root()
     what = f"Delete all jobs, runs, scripts and logs of the local stack of {root}?"
     confirm(session.of(context), what, yes=yes)
+    if not (root / FOLDER).exists():
+        session.of(context).say(f"{root} has no local stack: nothing was removed.")
+        return
     try:
-        if (root / FOLDER).exists():
-            EmbeddedStack(root / FOLDER).remove()
-            LocalStack(root).remove()
+        EmbeddedStack(root / FOLDER).remove()
+        LocalStack(root).remove()
     except LocalStackError as error:
         raise CliError(str(error)) from error
     session.of(context).say(f"The local stack of {root} is stopped and removed.")

@@ -9,7 +9,7 @@ import typer
 
 from nextfire_cli import session
 from nextfire_cli.definition import SCHEDULE_FLAGS, definition
-from nextfire_cli.flag_kinds import AS_TYPED, Flag, one_of
+from nextfire_cli.flag_kinds import AS_TYPED, Flag, completing, one_of
 from nextfire_cli.flags import FLAGS
 
 _FILE = typer.Option(
@@ -66,6 +66,7 @@ def _parameter(flag: Flag) -> inspect.Parameter:
         metavar=flag.metavar or kind.metavar or (choices and "|".join(choices)),
         rich_help_panel=flag.group,
         parser=one_of(choices) if choices else None,
+        autocompletion=completing(choices) if choices else None,
         min=value.get("minimum") if is_number else None,
         max=value.get("maximum") if is_number else None,
     )

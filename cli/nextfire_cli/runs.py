@@ -16,7 +16,7 @@ from nextfire.responses.executions import ExecutionPage
 from nextfire_cli import render, session, waiting
 from nextfire_cli.documents import Document, first
 from nextfire_cli.durations import moment
-from nextfire_cli.flag_kinds import one_of
+from nextfire_cli.flag_kinds import completing, one_of
 from nextfire_cli.run_cancel import cancel
 from nextfire_cli.run_redrive import Reason, redrive
 from nextfire_cli.run_reindex import INCOMPLETE, reindex
@@ -51,7 +51,12 @@ def list_(
     ] = False,
     state: Annotated[
         RunState | None,
-        typer.Option(parser=one_of(RunState), metavar="|".join(RunState), help="Of one state."),
+        typer.Option(
+            parser=one_of(RunState),
+            autocompletion=completing(RunState),
+            metavar="|".join(RunState),
+            help="Of one state.",
+        ),
     ] = None,
     since: Annotated[
         str | None,

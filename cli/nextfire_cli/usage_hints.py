@@ -48,9 +48,11 @@ _ELSEWHERE: Mapping[str, str] = {
 }
 """Commands that a group does not have."""
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "--after": ("--file",),
     "--count": ("--limit",),
     "--data": ("--payload",),
     "--delay": ("--in",),
+    "--depends-on": ("--file",),
     "--end": ("--end-at", "--to"),
     "--filename": ("--file",),
     "--force": ("--yes",),

@@ -33,6 +33,7 @@ from tests.unit.cli.conftest import Api, Call
         ("secrets put TOKEN abc", "The value is read from standard input or --file"),
         ("jobs create --tz Europe/Paris", "(Possible options: --timezone)"),
         ("jobs create --schedule x", "(Possible options: --at, --cron, --date, --every, --in)"),
+        ("jobs create --depends-on extract", "(Possible options: --file)"),
         ("jobs list -l team=etl", "(Possible options: --label)"),
         ("jobs delete a --force", "(Possible options: --yes)"),
         ("jobs list -v", "(Possible options: --debug)"),
