@@ -122,7 +122,8 @@ def _variables(read: Callable[[str], object]) -> Callable[[Sequence[str], Flag],
         for pair in pairs:
             name, equals, value = pair.partition("=")
             if not name or not equals:
-                raise typer.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint=flag.name)
+                form = flag.metavar or flag.kind.metavar or "NAME=VALUE"
+                raise typer.BadParameter(f"{pair!r} is not {form}", param_hint=flag.name)
             found = merged(found, {name: read(value)}, flag)
         return found
 

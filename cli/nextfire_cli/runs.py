@@ -89,7 +89,7 @@ def list_(
       nextfire runs list JOB_ID --follow
       nextfire runs list JOB_ID --state SKIPPED --since 7d
       nextfire runs list --state RUNNING
-      nextfire runs list --state DEAD --from 2026-05-23T18:00:00Z --to 2026-05-24T06:00:00Z
+      nextfire runs list --state DEAD --from 2026-05-23 --to 2026-05-24
     """
     caller = session.of(context)
     client = caller.client()
@@ -148,7 +148,9 @@ def _list_some(
 
     items, more = first(limit, find)
     died = job_id is None and wanted["--state"] == RunState.DEAD
-    view = render.dead(items) if died else render.executions(items, wide=caller.wide)
+    narrowed = any(wanted.values())
+    runs = render.executions(items, wide=caller.wide, narrowed=narrowed)
+    view = render.dead(items) if died else runs
     caller.show({"items": items} | freshness, view)
     if more:
         caller.say(f"There are more than {limit}: raise --limit.")

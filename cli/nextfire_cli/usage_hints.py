@@ -78,6 +78,12 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
 """What other commands call an option, and its names here. Those that a command has are meant."""
 _GLOBAL = {"--debug", "--output"}
 """The names in `_OPTIONS` that every command has."""
+_WORDING = {
+    "Value error, ": "",
+    "Input should be a valid integer, unable to parse string as an integer": "not a whole number",
+    "Input should be ": "must be ",
+}
+"""What Typer takes from pydantic, and what it says here."""
 _NO_COMMAND = re.compile(r"(No such command '(.*?)'\.?)")
 _EXTRA = re.compile(r"unexpected extra arguments? ?\(?s?\)? ?\((.*)\)", re.DOTALL)
 _CRON_FIELDS = re.compile(r"[\d*?/,LW#-]+( [\dA-Za-z*?/,#-]+)+")
@@ -85,7 +91,8 @@ _CRON_FIELDS = re.compile(r"[\d*?/,LW#-]+( [\dA-Za-z*?/,#-]+)+")
 
 def add_hint(error: Any) -> None:  # noqa: ANN401 — Click's classes, as Typer vendors them
     """Add to *error*, Click's error about wrong usage, what was probably meant."""
-    error.message = error.message.replace("Value error, ", "")  # of pydantic, in Typer
+    for theirs, ours in _WORDING.items():
+        error.message = error.message.replace(theirs, ours)
     if error.ctx is None:
         return
     command, path = error.ctx.command, _path(error.ctx)

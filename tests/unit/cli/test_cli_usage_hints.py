@@ -38,6 +38,9 @@ from tests.unit.cli.conftest import Api, Call
         ("jobs delete a --force", "(Possible options: --yes)"),
         ("jobs list -v", "(Possible options: --debug)"),
         ("jobs list --stat ACTIVE", "(Possible options: --state)"),
+        ("jobs list --limit abc", "not a whole number"),
+        ("jobs list --limit 0", "'--limit': must be greater than or equal to 1"),
+        ("jobs create --in 5s --secret TOKEN", "'TOKEN' is not NAME=SECRET[#KEY]"),
         ("jobs list -o csv", "'--output' / '-o': 'csv' is not one of"),
     ],
 )

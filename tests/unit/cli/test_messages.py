@@ -101,3 +101,12 @@ def _texts(tree: ast.Module) -> Iterator[str]:
             continue
         if isinstance(node.value, str) and " " in node.value:
             yield node.value
+
+
+def test_the_fields_of_a_preview_are_named_by_their_flags(call: Call, api: Api) -> None:
+    problem = {"title": "Unprocessable Entity", "status": 422, "detail": "after: not an instant."}
+    api.routes["POST /v1/schedules/preview"] = [httpx2.Response(422, json=problem)]
+
+    result = call("schedules", "preview", "--cron", "@daily", "--after", "tomorrow")
+
+    assert result.stderr.endswith("--after: not an instant.\n")
