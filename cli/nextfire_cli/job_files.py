@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import typer
-import yaml
 
 from nextfire_cli.documents import Document
-from nextfire_cli.yaml_text import read_yaml
 
 
 def read_job(file: str) -> Document:
@@ -61,6 +59,10 @@ def read_documents(file: str, flag: str) -> list[object]:
     Raises:
         typer.BadParameter: *file* cannot be read. *flag*: names it in the message.
     """
+    import yaml  # noqa: PLC0415 — slow to import, and seldom needed
+
+    from nextfire_cli.yaml_text import read_yaml  # noqa: PLC0415 — imports it
+
     text = _read(file, flag)
     try:
         # YAML does not allow tabs, which JSON may be indented with.
