@@ -43,13 +43,18 @@ def read_payload(text: str, flag: str = "--payload") -> object:
 
 
 def read_labels(pairs: Sequence[str], flag: str = "--label") -> dict[str, str]:
-    """Return the labels *pairs*, each ``key=value``."""
-    labels = {}
+    """Return the labels *pairs*, each ``key=value``.
+
+    Raises:
+        typer.BadParameter: A pair has another form, or a key has two values.
+    """
+    labels: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not key or not equals:
             raise typer.BadParameter(f"{pair!r} is not key=value", param_hint=flag)
-        labels[key] = value
+        if labels.setdefault(key, value) != value:
+            raise typer.BadParameter(f"{key} is given twice", param_hint=flag)
     return labels
 
 

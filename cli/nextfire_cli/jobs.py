@@ -52,6 +52,11 @@ def create(
     """
     if id_ is not None:
         document["jobId"] = id_
+    if isinstance(document.get("jobs"), list):
+        raise typer.BadParameter(
+            "it has several jobs: use nextfire apply for a pipeline, else create-many",
+            param_hint="--file",
+        )
     by_flags = context.params["file"] is None
     if by_flags and "type" not in document:
         raise typer.BadParameter(
