@@ -116,7 +116,7 @@ _COMMANDS = {
 
 _WITHOUT_CONTEXT = {"up", "down", "demo", "backup", "restore", "login", "context", "cost"}
 """Commands that call no API, or only the local stack."""
-_USAGE_ERROR = typer.BadParameter.mro()[1]
+_USAGE_ERROR: type[Exception] = typer.BadParameter.mro()[1]
 """Click's class, which Typer vendors and does not export."""
 _UNUSABLE = (ValueError, TypeError, AttributeError, OverflowError, RecursionError)
 

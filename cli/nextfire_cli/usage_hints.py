@@ -98,8 +98,8 @@ def add_hint(error: Any) -> None:  # noqa: ANN401 — Click's classes, as Typer 
     command, path = error.ctx.command, _path(error.ctx)
     if hasattr(error, "possibilities"):
         has = _GLOBAL.union(*(each.opts for each in command.params))
-        meant = [each for each in _OPTIONS.get(error.option_name, ()) if each in has]
-        error.possibilities = meant or error.possibilities
+        options = [each for each in _OPTIONS.get(error.option_name, ()) if each in has]
+        error.possibilities = options or error.possibilities
     elif found := _NO_COMMAND.search(error.message):
         if meant := _command(command, path, found[2]):
             error.message = f"{found[1]} Try: {meant}"
