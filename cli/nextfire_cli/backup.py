@@ -19,7 +19,9 @@ from nextfire_cli.errors import CliError
 
 def backup(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="The file to write; an existing one is replaced.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file to write; an existing one is replaced.")
+    ],
 ) -> None:
     """Back up the embedded stack: jobs, runs, keys, scripts, outputs and secrets.
 
@@ -47,7 +49,9 @@ def backup(
 
 def restore(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="A file that `nextfire backup` wrote.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A file that `nextfire backup` wrote.")
+    ],
 ) -> None:
     """Restore a backup of an embedded stack into this folder, which must not have a stack.
 

@@ -18,6 +18,7 @@ from nextfire_cli import render, session
 from nextfire_cli.errors import CliError
 from nextfire_cli.run_reindex import INCOMPLETE
 from nextfire_cli.session import Session
+from nextfire_cli.state import TAKEOVER, lost_watchers
 
 _MOST_SKEW = timedelta(seconds=30)
 """AWS rejects signatures that are 5 minutes off. Instants that people compare are wrong earlier."""
@@ -124,10 +125,17 @@ def _connection(caller: Session) -> Iterator[Finding]:
 def _overview(client: Client) -> Iterator[Finding]:
     """Nothing if the key may not read it."""
     try:
-        begins_at = client.get_overview(minutes=1).overview.begins_at
+        overview = client.get_overview(minutes=1)
     except ApiError:
         return
-    if begins_at is not None:
+    for name, state in lost_watchers(overview.document):
+        yield Finding(
+            name.removeprefix("the "),
+            Verdict.PROBLEM,
+            state,
+            f"Wait: {TAKEOVER.removeprefix('and ')}. If none does, read the watcher's log.",
+        )
+    if (begins_at := overview.overview.begins_at) is not None:
         yield Finding(
             "overview",
             Verdict.NOTE,

@@ -28,6 +28,15 @@ def one_of(choices: Iterable[C]) -> Callable[[str], C]:
     return parse
 
 
+def completing(choices: Iterable[str]) -> Callable[[str], list[str]]:
+    """Complete one of *choices* on the command line."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [str(each) for each in choices if str(each).startswith(incomplete)]
+
+    return complete
+
+
 def _unchanged(typed: object, _: "Flag") -> object:
     return typed
 
@@ -113,7 +122,8 @@ def _variables(read: Callable[[str], object]) -> Callable[[Sequence[str], Flag],
         for pair in pairs:
             name, equals, value = pair.partition("=")
             if not name or not equals:
-                raise typer.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint=flag.name)
+                form = flag.metavar or flag.kind.metavar or "NAME=VALUE"
+                raise typer.BadParameter(f"{pair!r} is not {form}", param_hint=flag.name)
             found = merged(found, {name: read(value)}, flag)
         return found
 

@@ -18,7 +18,7 @@ from nextfire_cli.session import Session
 
 JobId = Annotated[str, typer.Argument(metavar="JOB_ID", show_default=False)]
 OneJob = Annotated[
-    str | None, typer.Argument(metavar="[JOB_ID]", show_default=False, help="One job.")
+    str | None, typer.Argument(metavar="JOB_ID", show_default=False, help="One job.")
 ]
 Labels = Annotated[
     list[str] | None,

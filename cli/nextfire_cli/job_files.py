@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import typer
-import yaml
 
 from nextfire_cli.documents import Document
-from nextfire_cli.yaml_text import read_yaml
 
 
 def read_job(file: str) -> Document:
@@ -45,13 +43,18 @@ def read_payload(text: str, flag: str = "--payload") -> object:
 
 
 def read_labels(pairs: Sequence[str], flag: str = "--label") -> dict[str, str]:
-    """Return the labels *pairs*, each ``key=value``."""
-    labels = {}
+    """Return the labels *pairs*, each ``key=value``.
+
+    Raises:
+        typer.BadParameter: A pair has another form, or a key has two values.
+    """
+    labels: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not key or not equals:
             raise typer.BadParameter(f"{pair!r} is not key=value", param_hint=flag)
-        labels[key] = value
+        if labels.setdefault(key, value) != value:
+            raise typer.BadParameter(f"{key} is given twice", param_hint=flag)
     return labels
 
 
@@ -61,6 +64,10 @@ def read_documents(file: str, flag: str) -> list[object]:
     Raises:
         typer.BadParameter: *file* cannot be read. *flag*: names it in the message.
     """
+    import yaml  # noqa: PLC0415 — slow to import, and seldom needed
+
+    from nextfire_cli.yaml_text import read_yaml  # noqa: PLC0415 — imports it
+
     text = _read(file, flag)
     try:
         # YAML does not allow tabs, which JSON may be indented with.
@@ -86,4 +93,5 @@ def _read(file: str, flag: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"cannot read {file}: {error}", param_hint=flag) from error
+        why = getattr(error, "strerror", None) or error
+        raise typer.BadParameter(f"cannot read {file}: {why}", param_hint=flag) from error

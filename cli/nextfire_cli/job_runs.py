@@ -30,13 +30,15 @@ def run(
     [bold]Examples[/]
       nextfire jobs run job_a93f2
       nextfire jobs run job_a93f2 --wait
-      nextfire jobs run job_a93f2 --payload '{"day": "2026-05-23"}' --reason 'the report was wrong'
+      nextfire jobs run job_a93f2 --payload '{"day": 23}' --reason 'wrong report'
     """
     override: Document = {} if payload is None else {"payload": read_payload(payload)}
     caller = session.of(context)
     client = caller.client()
     execution = client.run_job(job_id, reason=reason, **override).document
-    execution = ended(client, execution) if wait else execution
+    if wait:
+        caller.say(f"Waiting for {execution['executionId']}. Ctrl-C does not cancel it.")
+        execution = ended(client, execution)
     caller.show(execution, render.execution(execution))
     if wait:
         exit_by_outcome(execution)
@@ -77,8 +79,8 @@ def backfill(
     not all of them succeeded.
 
     [bold]Examples[/]
-      nextfire jobs backfill job_a93f2 --from 2026-05-01T00:00:00Z --to 2026-05-03T00:00:00Z
-      nextfire jobs backfill job_a93f2 --from 2026-05-01T00:00:00Z --to 2026-05-03T00:00:00Z --wait
+      nextfire jobs backfill job_a93f2 --from 2026-05-01 --to 2026-05-03
+      nextfire jobs backfill job_a93f2 --from 2026-05-01 --to 2026-05-03 --wait
       nextfire jobs backfill job_a93f2 --stop
     """
     caller = session.of(context)

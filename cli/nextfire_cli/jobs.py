@@ -7,7 +7,7 @@ import typer
 from nextfire.domain.occurrences import JobState
 from nextfire_cli import render, session
 from nextfire_cli.documents import Document
-from nextfire_cli.flag_kinds import one_of
+from nextfire_cli.flag_kinds import completing, one_of
 from nextfire_cli.flags import WHEN
 from nextfire_cli.job_control import JobId, delete, drain, pause, resume, skip_next
 from nextfire_cli.job_files import read_jobs, read_labels
@@ -52,6 +52,11 @@ def create(
     """
     if id_ is not None:
         document["jobId"] = id_
+    if isinstance(document.get("jobs"), list):
+        raise typer.BadParameter(
+            "it has several jobs: use nextfire apply for a pipeline, else create-many",
+            param_hint="--file",
+        )
     by_flags = context.params["file"] is None
     if by_flags and "type" not in document:
         raise typer.BadParameter(
@@ -106,7 +111,12 @@ def list_(
     context: typer.Context,
     state: Annotated[
         JobState | None,
-        typer.Option(parser=one_of(JobState), metavar="|".join(JobState), help="Of one state."),
+        typer.Option(
+            parser=one_of(JobState),
+            autocompletion=completing(JobState),
+            metavar="|".join(JobState),
+            help="Of one state.",
+        ),
     ] = None,
     label: Annotated[
         list[str] | None,

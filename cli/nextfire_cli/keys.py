@@ -110,7 +110,7 @@ def create(
     """Create an API key. The key is printed once, to standard output, and not stored.
 
     [bold]Examples[/]
-      nextfire keys create admin --first --stack Nextfire --save   the first of a deployed stack
+      nextfire keys create admin --first --stack Nextfire --save  the first key
       nextfire keys create ci --expires 30d
       nextfire keys create dashboard --scope read
       nextfire keys create deploy --scope upload --cidr 203.0.113.0/24

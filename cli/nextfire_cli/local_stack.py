@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from nextfire_cli.local.stack import LocalStack
 
 
+_STOPPING = "Stopping. The workers hand their runs back first."
+_SAVING = " At the end the emulator saves its data, which can take two minutes."
+
+
 def up(
     context: typer.Context,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes of each pool.")] = 1,
@@ -63,6 +67,7 @@ def up(
                 while stack.status() is not None or stack.revive(caller.say):
                     time.sleep(1)
                 raise _ended(stack.casualties(), emulator=emulator)
+            caller.say(_STOPPING + (_SAVING if emulator else ""))
     except LocalStackError as error:
         raise CliError(str(error)) from error
     caller.say("Stopped. Jobs, runs and scripts are kept; `nextfire down` removes them.")
@@ -108,10 +113,12 @@ def down(
     root = session.local_root()
     what = f"Delete all jobs, runs, scripts and logs of the local stack of {root}?"
     confirm(session.of(context), what, yes=yes)
+    if not (root / FOLDER).exists():
+        session.of(context).say(f"{root} has no local stack: nothing was removed.")
+        return
     try:
-        if (root / FOLDER).exists():
-            EmbeddedStack(root / FOLDER).remove()
-            LocalStack(root).remove()
+        EmbeddedStack(root / FOLDER).remove()
+        LocalStack(root).remove()
     except LocalStackError as error:
         raise CliError(str(error)) from error
     session.of(context).say(f"The local stack of {root} is stopped and removed.")
@@ -146,7 +153,7 @@ def demo(
             if caller.stack() is None:
                 ending.callback(report, "stopped")
                 ending.enter_context(_local_stack(emulator=emulator).running(report))
-                ending.callback(report, "stopping")
+                ending.callback(report, "stopping." + _SAVING if emulator else "stopping")
             display.tell("local stack", f"up at {caller.api_endpoint()}", done=True)
             caller.client().push_script(play.HANDLER, play.script())
             display.tell("script", f"uploaded examples/{play.HANDLER}.py", done=True)

@@ -3,6 +3,8 @@
 # Imported on first use, so that `--help` and the completion of words are quick.
 # ruff: noqa: PLC0415
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -114,6 +116,8 @@ _COMMANDS = {
 
 _WITHOUT_CONTEXT = {"up", "down", "demo", "backup", "restore", "login", "context", "cost"}
 """Commands that call no API, or only the local stack."""
+_USAGE_ERROR: type[Exception] = typer.BadParameter.mro()[1]
+"""Click's class, which Typer vendors and does not export."""
 _UNUSABLE = (ValueError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
@@ -123,13 +127,15 @@ class _Group(LazyGroup):
     later = _COMMANDS
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own
-        return super().parse_args(ctx, _globals_first(args))
+        with _hints():
+            return super().parse_args(ctx, _globals_first(args))
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own
         from nextfire_cli import session
 
         try:
-            return super().invoke(ctx)
+            with _hints():
+                return super().invoke(ctx)
         except CliError as error:
             session.of(ctx).fail(error)
             raise typer.Exit(exit_code(error)) from error
@@ -146,6 +152,18 @@ class _Group(LazyGroup):
             )
             session.of(ctx).fail(what)
             raise typer.Exit(1) from error
+
+
+@contextmanager
+def _hints() -> Iterator[None]:
+    """Add to errors about wrong usage what was probably meant."""
+    try:
+        yield
+    except _USAGE_ERROR as error:
+        from nextfire_cli.usage_hints import add_hint
+
+        add_hint(error)
+        raise
 
 
 def _globals_first(args: list[str]) -> list[str]:

@@ -3,6 +3,7 @@ and fails when it runs.
 """
 
 from collections.abc import Iterable
+from pathlib import PurePath
 from typing import Annotated, Any
 
 import typer
@@ -34,12 +35,18 @@ def check_scripts(
     for pool, handler in dict.fromkeys(filter(None, map(_script, jobs))):
         if _is_there(client, pool, handler):
             continue
-        in_pool = "" if pool == "default" else f" --pool {pool}"
         problem = f"The script {handler!r} was not found in the pool {pool}: runs will fail."
-        remedy = f"Upload it: nextfire scripts push {handler.removesuffix('.zip')}.py{in_pool}"
+        remedy = _remedy(pool, handler)
         if strict:
             raise CliError(f"Nothing was changed. {problem}", remedy)
         caller.warn(f"{problem} {remedy}")
+
+
+def _remedy(pool: str, handler: str) -> str:
+    if handler.endswith(".py"):
+        return f"A script's name is that of its file without .py: use {PurePath(handler).stem!r}."
+    in_pool = "" if pool == "default" else f" --pool {pool}"
+    return f"Upload it: nextfire scripts push {handler.removesuffix('.zip')}.py{in_pool}"
 
 
 def _script(job: dict[str, Any]) -> tuple[str, str] | None:

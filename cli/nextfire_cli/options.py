@@ -9,7 +9,7 @@ import typer
 
 from nextfire_cli import session
 from nextfire_cli.definition import SCHEDULE_FLAGS, definition
-from nextfire_cli.flag_kinds import AS_TYPED, Flag, one_of
+from nextfire_cli.flag_kinds import AS_TYPED, Flag, completing, one_of
 from nextfire_cli.flags import FLAGS
 
 _FILE = typer.Option(
@@ -33,8 +33,11 @@ def takes(flags: Sequence[Flag] = FLAGS) -> Callable[[Command], Command]:
         @wraps(command)
         def call(**given: Any) -> None:  # noqa: ANN401 - values of any option
             typed = {each.name: given.pop(each.name) for each in options}
+            meant = [flag for flag in flags if typed[flag.parameter]]
+            if not typed["file"]:
+                meant += [flag for flag in flags if _sets_alone(flag)]
             session.of(given["context"]).flags.update(
-                {flag.path: flag.name for flag in reversed(flags) if typed[flag.parameter]}
+                {flag.path: flag.name for flag in reversed(meant)}
             )
             command(document=definition(**typed), **given)
 
@@ -48,6 +51,11 @@ def takes(flags: Sequence[Flag] = FLAGS) -> Callable[[Command], Command]:
     return decorate
 
 
+def _sets_alone(flag: Flag) -> bool:
+    """Whether no other flag sets its field."""
+    return [each.path for each in FLAGS].count(flag.path) == 1
+
+
 def _parameter(flag: Flag) -> inspect.Parameter:
     value, kind = flag.field.value, flag.kind
     choices = value.get("enum") if kind is AS_TYPED else None
@@ -58,6 +66,7 @@ def _parameter(flag: Flag) -> inspect.Parameter:
         metavar=flag.metavar or kind.metavar or (choices and "|".join(choices)),
         rich_help_panel=flag.group,
         parser=one_of(choices) if choices else None,
+        autocompletion=completing(choices) if choices else None,
         min=value.get("minimum") if is_number else None,
         max=value.get("maximum") if is_number else None,
     )

@@ -25,11 +25,13 @@ _COMMANDS = {
     "write a job with `type` ONCE, and the instant as its `schedule`": "use --at",
     "write a job with `type` INTERVAL, and the duration as its `schedule`": "use --every",
     "in `timezone`": "in the time zone of the job (--timezone)",
+    "Without an offset it is UTC; in a URL a `+` is written `%2B`.": "Without an offset it is UTC.",
+    "Use an id from the list of executions of the job": "nextfire runs list JOB_ID shows the ids",
     "`from`": "--from",
     "`to`": "--to",
 }
 """What remedies say, and what users of the command do instead. Longer texts come first."""
-_FLAGS = {"from": "--from", "to": "--to", "max": "--max"}
+_FLAGS = {"from": "--from", "to": "--to", "max": "--max", "until": "--until"}
 """The flags of commands that have one for each of these fields."""
 _FIELD = re.compile(r"^(\w[\w.]*?)(?:\.[0-9]+)?: ", re.MULTILINE)
 _ANY = re.compile("|".join(map(re.escape, _COMMANDS)))

@@ -16,7 +16,7 @@ from nextfire.responses.executions import ExecutionPage
 from nextfire_cli import render, session, waiting
 from nextfire_cli.documents import Document, first
 from nextfire_cli.durations import moment
-from nextfire_cli.flag_kinds import one_of
+from nextfire_cli.flag_kinds import completing, one_of
 from nextfire_cli.run_cancel import cancel
 from nextfire_cli.run_redrive import Reason, redrive
 from nextfire_cli.run_reindex import INCOMPLETE, reindex
@@ -51,7 +51,12 @@ def list_(
     ] = False,
     state: Annotated[
         RunState | None,
-        typer.Option(parser=one_of(RunState), metavar="|".join(RunState), help="Of one state."),
+        typer.Option(
+            parser=one_of(RunState),
+            autocompletion=completing(RunState),
+            metavar="|".join(RunState),
+            help="Of one state.",
+        ),
     ] = None,
     since: Annotated[
         str | None,
@@ -84,7 +89,7 @@ def list_(
       nextfire runs list JOB_ID --follow
       nextfire runs list JOB_ID --state SKIPPED --since 7d
       nextfire runs list --state RUNNING
-      nextfire runs list --state DEAD --from 2026-05-23T18:00:00Z --to 2026-05-24T06:00:00Z
+      nextfire runs list --state DEAD --from 2026-05-23 --to 2026-05-24
     """
     caller = session.of(context)
     client = caller.client()
@@ -143,7 +148,9 @@ def _list_some(
 
     items, more = first(limit, find)
     died = job_id is None and wanted["--state"] == RunState.DEAD
-    view = render.dead(items) if died else render.executions(items, wide=caller.wide)
+    narrowed = any(wanted.values())
+    runs = render.executions(items, wide=caller.wide, narrowed=narrowed)
+    view = render.dead(items) if died else runs
     caller.show({"items": items} | freshness, view)
     if more:
         caller.say(f"There are more than {limit}: raise --limit.")

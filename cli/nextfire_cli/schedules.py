@@ -43,6 +43,7 @@ def preview(
         raise typer.BadParameter("say when: give one of them", param_hint=f"{WHEN}, --file")
     asked |= {"count": count} if after is None else {"count": count, "after": after}
     caller = session.of(context)
+    caller.flags["after"] = "--after"
     items = caller.client().preview_schedule(asked).document["items"]
     caller.show({"items": items}, render.upcoming(items))
 

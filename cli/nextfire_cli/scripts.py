@@ -27,12 +27,15 @@ _MAIN = "__main__.py"
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
 Pool = Annotated[str, typer.Option(help="The pool whose jobs can use it.")]
+Script = Annotated[
+    Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, show_default=False)
+]
 
 
 @app.command()
 def push(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, show_default=False)],
+    file: Script,
     pool: Pool = "default",
     name: Annotated[
         str | None,
@@ -92,7 +95,7 @@ def push(
 @app.command()
 def keygen(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(show_default=False)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
 ) -> None:
     """Generate a key pair for signing scripts: writes the private key to FILE and prints the
     public key. Add the public key to the pool's trustedSigners, and restrict FILE to those who
@@ -110,7 +113,7 @@ def keygen(
 @app.command()
 def lock(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, show_default=False)],
+    file: Script,
     python: Annotated[
         str, typer.Option(help="The oldest Python version that will run it.")
     ] = "3.11",

@@ -105,7 +105,8 @@ def _value(file: str | None, noun: str) -> str:
         data = sys.stdin.buffer.read() if file in {None, "-"} else Path(str(file)).read_bytes()
         value = data.decode().removesuffix("\n").removesuffix("\r")
     except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"cannot read {file}: {error}", param_hint="--file") from error
+        why = getattr(error, "strerror", None) or error
+        raise typer.BadParameter(f"cannot read {file}: {why}", param_hint="--file") from error
     if not value or "\0" in value:
         problem = "the value is empty" if not value else "the value is not text"
         raise typer.BadParameter(problem, param_hint="--file")

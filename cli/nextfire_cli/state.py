@@ -23,6 +23,8 @@ from nextfire_cli.session import Session
 _STATUS = {"endpoint", "aws_endpoint", "scripts_bucket", "pools", "processes"}
 """Fields of a running local stack that `status` shows."""
 _MOST_FAILURES = 100
+TAKEOVER = "and another one takes over within about a minute"
+"""What happens after the loss of a watcher."""
 
 
 def status(context: typer.Context) -> None:
@@ -55,7 +57,8 @@ def status(context: typer.Context) -> None:
         found |= {"onTime": not wrong, "problems": wrong}
     else:
         found |= _overview(caller) or _failures(caller)
-        wrong = [*not_running(runs), *_lost_watchers(found)]
+        lost = (f"{name} {state}, {TAKEOVER}" for name, state in lost_watchers(found))
+        wrong = [*not_running(runs), *lost]
     caller.show(found, render.health(found))
     if begins_at := found.get("activity", {}).get("beginsAt"):
         caller.say(
@@ -116,15 +119,14 @@ def _overview(caller: Session) -> Document:
     }
 
 
-def _lost_watchers(found: Document) -> Iterator[str]:
-    """A problem for each group without a watcher although its lease is not released."""
+def lost_watchers(found: Document) -> Iterator[tuple[str, str]]:
+    """The name and the state of each watcher in *found*, an overview, that does not run although
+    its lease is not released.
+    """
     for each in found.get("watchers", []):
         if each["state"] == WatcherState.LOST:
-            yield (
-                f"the watcher of group {each['group']} has not renewed its lease since"
-                f" {each['renewedAt']}: it died or hangs, and another one takes over within about a"
-                " minute"
-            )
+            name = f"the watcher of group {each['group']}"
+            yield name, f"has not renewed its lease since {each['renewedAt']}: it died or hangs"
 
 
 def _failures(caller: Session) -> Document:

@@ -48,12 +48,12 @@ def worker(
     In a terminal it prints a line for each run; otherwise, and with --json, the log: a JSON object
     in each line.
 
-    Uses the pool's worker role, which your credentials must be allowed to assume. Job scripts run
-    on this machine: docs/operate/security.md says what they can access.
+    Needs a checkout. Uses the pool's worker role, which your credentials must be allowed to assume.
+    Job scripts run on this machine: docs/operate/security.md says what they can access.
 
     [bold]Examples[/]
-      nextfire worker                                  one more worker of the local stack
-      nextfire worker --stack Nextfire --pool batch    one of a deployed stack's pool
+      nextfire worker                                on the local stack
+      nextfire worker --stack Nextfire --pool batch  on a deployed stack
     """
     caller = session.of(context)
     try:

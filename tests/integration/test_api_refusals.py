@@ -217,6 +217,13 @@ class TestRefusals:
                 ),
             ),
             (
+                {"after": ["extract"]},
+                (
+                    "after.0: Input should be an object (got 'extract'). Use a JSON object. For "
+                    'example `{"job": "extract"}`.'
+                ),
+            ),
+            (
                 {"overlap": {"policy": "SKIP", "since": None}},
                 (
                     "overlap: Input should be 'ALLOW', 'QUEUE', 'SKIP' or 'REPLACE' "

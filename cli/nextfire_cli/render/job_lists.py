@@ -69,7 +69,7 @@ def created(results: Sequence[Document]) -> RenderableType:
 
 def changed(done: Document) -> RenderableType:
     """The result of a change of all jobs with some labels."""
-    text = Text(f"{done['matched']} jobs have these labels; {done['changed']} were changed.")
+    text = Text(f"Jobs with these labels: {done['matched']}. Changed: {done['changed']}.")
     for each in done["failed"]:
         text.append(
             f"\nNot changed: {escaped(each['jobId'])}: {escaped(each['problem']['detail'])}"

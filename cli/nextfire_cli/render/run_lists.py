@@ -14,11 +14,17 @@ from nextfire_cli.render.text import between, late, minute, state, with_reason
 
 
 def executions(
-    items: Sequence[Document], job: Document | None = None, *, wide: bool = False
+    items: Sequence[Document],
+    job: Document | None = None,
+    *,
+    wide: bool = False,
+    narrowed: bool = False,
 ) -> RenderableType:
     """Runs. *job*: their owner; if it has no runs, its state explains why. *wide*: with where and
-    when they ran.
+    when they ran. *narrowed*: only those that match options.
     """
+    if not items and narrowed:
+        return Text("No run matches.")
     if not items:
         return Text(f"No runs on record. {_why_none(job or {})}".rstrip())
     return table(

@@ -172,6 +172,12 @@ def _purpose(model: type[BaseModel] | None, path: Sequence[int | str]) -> str:
     return "Add this field."
 
 
+def _required(model: type[BaseModel] | None, path: Sequence[int | str]) -> dict[str, object]:
+    """An example of each required field of the object at *path* that has one."""
+    found = (each for each in _fields(model, path) if each[1].is_required() and each[1].examples)
+    return {name: field.examples[0] for name, field in found if field.examples}
+
+
 def _models(annotation: object) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
@@ -204,6 +210,8 @@ def remedy_for(fault: ErrorDetails, model: type[BaseModel] | None) -> str:
         return f"For example `{bound}`."
     if kind == "missing":
         return _purpose(model, fault["loc"])
+    if kind == "model_type" and (members := _required(model, fault["loc"])):
+        return f"Use a JSON object. For example `{json.dumps(members)}`."
     remedies = {
         "int_parsing": _WHOLE_NUMBER,
         "int_type": _WHOLE_NUMBER,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from nextfire.domain.document import StrictModel
 from nextfire.domain.job import Job
@@ -17,17 +17,15 @@ MIN_RETENTION = timedelta(days=15)
 """Minimum retention: a queue holds a message for 14 days, and the record of an ended run keeps its
 message from starting it again."""
 MAX_RETENTION = timedelta(days=3_650)
+_Kept = Annotated[timedelta, Field(ge=MIN_RETENTION, le=MAX_RETENTION)]
 
 
 class RunRetention(StrictModel):
     """How long the records of ended runs are kept, by outcome."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-    succeeded: Annotated[timedelta, Field(ge=MIN_RETENTION, le=MAX_RETENTION)] = timedelta(days=30)
-    """SUCCEEDED runs."""
-    dead: Annotated[timedelta, Field(ge=MIN_RETENTION, le=MAX_RETENTION)] = RETENTION
-    """DEAD runs."""
+    # Attribute docstrings would do, but pydantic parses the file for them at each import.
+    succeeded: _Kept = Field(default=timedelta(days=30), description="SUCCEEDED runs.")
+    dead: _Kept = Field(default=RETENTION, description="DEAD runs.")
 
     def of(self, job: Job, state: RunState, trigger: Trigger = Trigger.SCHEDULE) -> timedelta:
         """How long the record of a run of *job* that ended in *state* is kept.

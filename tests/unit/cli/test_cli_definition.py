@@ -77,6 +77,7 @@ def test_flags_make_a_document_and_leave_out_what_they_do_not_name() -> None:
         ({"payload": "@/no/such/file"}, "--payload"),
         ({"label": ["team"]}, "--label"),
         ({"label": ["=a"]}, "--label"),
+        ({"label": ["a=b", "a=c"]}, "--label"),
         ({"timeout": "soon"}, "--timeout"),
         ({"timeout": "1.5s"}, "--timeout"),
         ({"timeout": "0"}, "--timeout"),

@@ -55,21 +55,36 @@ def test_the_error_that_caused_another_decides() -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_shell_completes_commands(shell: str) -> None:
+    completed = _completed(shell, "nextfire exp", 1)
+
+    assert "export" in completed
+    assert "schedules" not in completed
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [("create --overlap Q", ["QUEUE"]), ("list --state P", ["PAUSED"])],
+)
+def test_the_shell_completes_values(typed: str, expected: list[str]) -> None:
+    assert _completed("bash", f"nextfire jobs {typed}", 4).split() == expected
+
+
+def _completed(shell: str, typed: str, word: int) -> str:
+    """What the completion of the *word*th word prints."""
     done = subprocess.run(
         [sys.executable, "-c", "from nextfire_cli.main import app; app(prog_name='nextfire')"],
         env={
             "PATH": os.defpath,
             "PYTHONPATH": f"{ROOT}/layers:{ROOT}/cli",
             "_NEXTFIRE_COMPLETE": f"complete_{shell}",
-            "_TYPER_COMPLETE_ARGS": "nextfire exp",
+            "_TYPER_COMPLETE_ARGS": typed,
             "_TYPER_COMPLETE_FISH_ACTION": "get-args",
-            "COMP_WORDS": "nextfire exp",
-            "COMP_CWORD": "1",
+            "COMP_WORDS": typed,
+            "COMP_CWORD": str(word),
         },
         capture_output=True,
         text=True,
         check=False,
     )
-
-    assert "export" in done.stdout, done.stderr
-    assert "schedules" not in done.stdout
+    assert not done.stderr
+    return done.stdout

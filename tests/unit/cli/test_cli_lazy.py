@@ -96,3 +96,16 @@ def test_deferred_modules_are_imported_when_they_are_used() -> None:
     )
 
     assert (done.stdout, done.stderr) == ("used\n", "")
+
+
+def test_jobs_without_a_file_import_no_yaml() -> None:
+    code = "import sys, nextfire_cli.jobs; print('yaml' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": f"{ROOT}/layers:{ROOT}/cli"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout == "False\n"

@@ -148,4 +148,5 @@ def test_down_without_a_stack_leaves_no_files(
     result = call("down", "--yes")
 
     assert result.exit_code == 0, result.stderr
+    assert "has no local stack: nothing was removed." in result.stderr
     assert list(tmp_path.iterdir()) == []

@@ -139,3 +139,22 @@ def test_many_from_yaml(call: Call, api: Api, tmp_path: Path) -> None:
 
     assert result.exit_code == 0, result.output
     assert api.bodies == [{"jobs": [{"taskId": "a", "cron": "0 3 * * *"}]}]
+
+
+def test_numbers_of_jobs_are_shown(call: Call, api: Api) -> None:
+    api.routes["POST /v1/jobs:resume"] = [DONE]
+
+    result = call("jobs", "resume", "--label", "team=etl")
+
+    assert result.stdout == "Jobs with these labels: 2. Changed: 1.\n"
+
+
+def test_a_file_of_several_jobs_is_not_one_job(call: Call, api: Api, tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text("pipeline: etl\njobs: [{jobId: a}]\n")
+
+    result = call("jobs", "create", "-f", str(file))
+
+    assert result.exit_code == 2
+    assert "use nextfire apply for a pipeline" in " ".join(result.stderr.replace("│", "").split())
+    assert not api.requests

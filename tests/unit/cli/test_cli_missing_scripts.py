@@ -79,3 +79,13 @@ def test_output_for_programs_has_no_warning(call: Call, api: Api) -> None:
 
     assert (result.exit_code, result.stderr) == (0, "")
     assert requests(api) == ["POST /v1/jobs"]
+
+
+@pytest.mark.parametrize("typed", ["hello.py", "examples/hello.py"])
+def test_a_file_instead_of_a_script_is_named(call: Call, api: Api, typed: str) -> None:
+    api.routes |= {f"GET /v1/scripts/default/{typed}/versions": {"items": []}}
+    api.routes |= {"POST /v1/jobs": [JOB]}
+
+    result = call(*CREATE[:-1], typed)
+
+    assert "A script's name is that of its file without .py: use 'hello'." in result.stderr

@@ -40,7 +40,7 @@ def test_an_unknown_form_is_answered_with_the_known_ones(call: Call) -> None:
     result = call("runs", "list", "job_1", "-o", "xml")
 
     assert result.exit_code == 2
-    assert "'table', 'wide', 'json', 'yaml'" in result.stderr
+    assert "'table', 'wide', 'json', 'yaml'" in " ".join(result.stderr.replace("│", "").split())
 
 
 @pytest.mark.parametrize(

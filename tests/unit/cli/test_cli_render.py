@@ -150,6 +150,7 @@ def test_empty_lists_say_what_to_do() -> None:
     assert shown(render.jobs([], narrowed=True)) == "No job matches.\n"
     assert "nextfire scripts push" in shown(render.scripts([]))
     assert shown(render.executions([])) == "No runs on record.\n"
+    assert shown(render.executions([], narrowed=True)) == "No run matches.\n"
 
 
 @pytest.mark.parametrize(

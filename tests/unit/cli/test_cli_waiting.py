@@ -1,7 +1,8 @@
-"""Commands that wait: for a drain, and for the runs of a backfill."""
+"""Commands that wait: for a drain, for a run, and for the runs of a backfill."""
 
 import json
 
+import httpx2
 import pytest
 
 from nextfire_cli import waiting
@@ -51,6 +52,20 @@ def test_drain_waits_for_its_runs_if_asked_to(
     assert result.exit_code == code
     assert len(api.requests) == 3
     assert ("new runs may start" in result.stderr) is bool(code)
+
+
+def test_a_run_whose_outcome_is_lost_is_known_by_its_id(call: Call, api: Api) -> None:
+    def refuse(_: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("refused")
+
+    asked = run("24", "PENDING", None)
+    api.routes["POST /v1/jobs/job_1/run"] = [asked]
+    api.routes[f"GET /v1/executions/{asked['executionId']}"] = [refuse]
+
+    result = call("jobs", "run", "job_1", "--wait", "-o", "json")
+
+    assert result.exit_code == 6
+    assert f"Waiting for {asked['executionId']}." in result.stderr
 
 
 @pytest.mark.parametrize(("state", "code"), [("SUCCEEDED", 0), ("DEAD", 1), ("SKIPPED", 1)])

@@ -52,3 +52,18 @@ def test_a_state_of_a_newer_api_is_shown(call: Call, api: Api) -> None:
     assert result.exit_code == 0
     assert json.loads(result.stdout)["watchers"] == [{"group": 0, "state": "NEWER"}]
     assert "Watcher 0" in call("status").stdout
+
+
+def test_the_doctor_finds_a_lost_watcher(call: Call, api: Api) -> None:
+    lost = {"group": 1, "state": "LOST", "renewedAt": "2026-05-24T09:59:55Z"}
+    watchers(api, {"group": 0, "state": "WATCHING", "renewedAt": "2026-05-24T10:00:00Z"}, lost)
+
+    result = call("doctor", "--json")
+
+    assert result.exit_code == 1
+    [found] = [
+        each for each in json.loads(result.stdout)["checks"] if each["check"].startswith("watcher")
+    ]
+    assert (found["check"], found["verdict"]) == ("watcher of group 1", "problem")
+    assert "has not renewed its lease since 2026-05-24T09:59:55Z" in found["found"]
+    assert "another one takes over" in found["remedy"]

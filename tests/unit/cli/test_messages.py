@@ -43,6 +43,14 @@ def test_a_missing_value_is_not_shown_twice() -> None:
             "Narrow `from` and `to`, or raise `max`, to 1000 at most.",
             "Narrow --from and --to, or raise --max, to 1000 at most.",
         ),
+        (
+            "until: not an instant. Without an offset it is UTC; in a URL a `+` is written `%2B`.",
+            "--until: not an instant. Without an offset it is UTC.",
+        ),
+        (
+            "target.pool: the pool runs scripts, not HTTP callbacks.",
+            "--pool: the pool runs scripts, not HTTP callbacks.",
+        ),
         ("Use a value of the type that the message names.",) * 2,
     ],
 )
@@ -93,3 +101,12 @@ def _texts(tree: ast.Module) -> Iterator[str]:
             continue
         if isinstance(node.value, str) and " " in node.value:
             yield node.value
+
+
+def test_the_fields_of_a_preview_are_named_by_their_flags(call: Call, api: Api) -> None:
+    problem = {"title": "Unprocessable Entity", "status": 422, "detail": "after: not an instant."}
+    api.routes["POST /v1/schedules/preview"] = [httpx2.Response(422, json=problem)]
+
+    result = call("schedules", "preview", "--cron", "@daily", "--after", "tomorrow")
+
+    assert result.stderr.endswith("--after: not an instant.\n")

@@ -1,0 +1,59 @@
+"""Wrong usage is answered with what was probably meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.cli.conftest import Api, Call
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("get jobs", "Try: nextfire jobs get"),
+        ("describe job_1", "Try: nextfire jobs get"),
+        ("logs job_1", "Try: nextfire runs logs EXECUTION_ID"),
+        ("version", "Try: nextfire --version"),
+        ("job list", "Did you mean 'jobs'?"),
+        ("jobs describe job_1", "Try: nextfire jobs get"),
+        ("jobs edit job_1", "Try: nextfire jobs update"),
+        ("jobs rm job_1", "Try: nextfire jobs delete"),
+        ("jobs logs job_1", "Try: nextfire runs logs EXECUTION_ID"),
+        ("keys rm 1", "Try: nextfire keys revoke"),
+        ("runs retry x", "Try: nextfire runs redrive"),
+        ("scripts get hello", "Try: nextfire scripts versions"),
+        ("secrets frobnicate", "No such command 'frobnicate'."),
+        ("jobs create nightly --in 5s --handler a", "If it is the id of the job: --id nightly."),
+        ("jobs create --cron 0 3 * * * --handler a", "Quote a value with spaces: --cron '0 3 * *"),
+        ("jobs create --name My report --in 5s", "Quote values with spaces."),
+        ("jobs delete a b", "takes one JOB_ID: repeat the command for each, or use --label"),
+        ("runs cancel a b", "takes one EXECUTION_ID: repeat the command for each."),
+        ("jobs list nightly", "To show one: nextfire jobs get nightly"),
+        ("export nightly", "It takes options only."),
+        ("secrets put TOKEN abc", "The value is read from standard input or --file"),
+        ("jobs create --tz Europe/Paris", "(Possible options: --timezone)"),
+        ("jobs create --schedule x", "(Possible options: --at, --cron, --date, --every, --in)"),
+        ("jobs create --depends-on extract", "(Possible options: --file)"),
+        ("jobs list -l team=etl", "(Possible options: --label)"),
+        ("jobs delete a --force", "(Possible options: --yes)"),
+        ("jobs list -v", "(Possible options: --debug)"),
+        ("jobs list --stat ACTIVE", "(Possible options: --state)"),
+        ("jobs list --limit abc", "not a whole number"),
+        ("jobs list --limit 0", "'--limit': must be greater than or equal to 1"),
+        ("jobs create --in 5s --secret TOKEN", "'TOKEN' is not NAME=SECRET[#KEY]"),
+        ("jobs list -o csv", "'--output' / '-o': 'csv' is not one of"),
+    ],
+)
+def test_wrong_usage_gets_a_hint(call: Call, api: Api, typed: str, hint: str) -> None:
+    result = call(*typed.split(" "))
+
+    said = " ".join(result.stderr.replace("│", " ").split())
+    assert result.exit_code == 2
+    assert hint in said
+    assert "Value error" not in said
+    assert not api.requests
+
+
+@pytest.mark.parametrize(("group", "word"), [("jobs", "get"), ("runs", "logs"), ("keys", "rotate")])
+def test_a_hint_is_never_a_command_that_exists(call: Call, group: str, word: str) -> None:
+    assert "Try:" not in call(group, word).stderr
