@@ -2,8 +2,9 @@
 
 import gc
 from functools import cache
+from typing import Any
 
-from botocore import session  # noqa: TID251 — to read its data once
+from botocore import hooks, session  # noqa: TID251 — to read and compute data once
 from hypothesis import settings
 
 # Timings are never asserted: a busy machine must not fail a test.
@@ -12,6 +13,17 @@ settings.load_profile("nextfire")
 
 # The descriptions of services, which each session reads again.
 session.create_loader = cache(session.create_loader)
+
+_accepts_kwargs = cache(hooks.accepts_kwargs)
+
+
+def _handler_accepts_kwargs(handler: Any) -> Any:
+    """Whether *handler* has `**kwargs`; computed once for a method of many objects."""
+    return _accepts_kwargs(getattr(handler, "__func__", handler))
+
+
+# Checked for each of the hundred handlers of each session.
+hooks.accepts_kwargs = _handler_accepts_kwargs
 
 gc.disable()  # until all tests are collected: nothing of that is garbage
 

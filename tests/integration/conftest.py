@@ -8,7 +8,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -117,9 +117,12 @@ def aws(
             yield
         return
     servers = {MINISTACK: "ministack_address", DYNAMODB_LOCAL: "dynamodb_local_address"}
-    monkeypatch.setenv("AWS_ENDPOINT_URL", request.getfixturevalue(servers[server_of(backend)]))
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", next(_accounts))
+    address, account = request.getfixturevalue(servers[server_of(backend)]), next(_accounts)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", account)
     monkeypatch.setattr("boto3.DEFAULT_SESSION", None)  # it holds the previous account
+    _session().get_credentials().access_key = account
+    monkeypatch.setattr("boto3.client", partial(_client_of_server, address))
     yield
 
 
@@ -157,6 +160,23 @@ def _client(service: str, *args: Any, **options: Any) -> Any:
     key = service, repr(vars(options["config"])["_user_provided_options"])
     if key not in _clients:
         _clients[key] = new_client(service, **options)  # type: ignore[call-overload]
+    return _clients[key]
+
+
+@cache
+def _session() -> Any:
+    """The session of all clients of servers. The account is the access key."""
+    return boto3.Session("of each test", "testing", region_name=REGION)
+
+
+def _client_of_server(address: str, service: Any, **options: Any) -> Any:
+    """As `_client`, for the server at *address*."""
+    if options.keys() - {"config"}:
+        return new_client(service, **options)
+    config = options.get("config")
+    key = f"{service} {address}", repr(config and vars(config)["_user_provided_options"])
+    if key not in _clients:
+        _clients[key] = _session().client(service, endpoint_url=address, **options)
     return _clients[key]
 
 
