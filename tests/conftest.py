@@ -24,7 +24,7 @@ def _handler_accepts_kwargs(handler: Any) -> Any:
 
 
 # Checked for each of the hundred handlers of each session.
-hooks.accepts_kwargs = _handler_accepts_kwargs
+hooks.accepts_kwargs = _handler_accepts_kwargs  # type: ignore[assignment] # the stub is wrong
 
 _WAITING = ("tests/unit/test_script_runner.py", "tests/security/")
 """Most of their time, these tests wait for processes."""
