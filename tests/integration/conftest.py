@@ -170,8 +170,8 @@ def _session() -> Any:
 
 
 def _client_of_server(address: str, service: Any, **options: Any) -> Any:
-    """As `_client`, for the server at *address*."""
-    if options.keys() - {"config"}:
+    """As `_client`, for the server at *address*; only for the services that most tests call."""
+    if service not in {"dynamodb", "sqs"} or options.keys() - {"config"}:
         return new_client(service, **options)
     config = options.get("config")
     key = f"{service} {address}", repr(config and vars(config)["_user_provided_options"])
