@@ -8,12 +8,12 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache, partial
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import boto3  # noqa: TID251 — see `_client`
+import boto3  # noqa: TID251 — creates what the lean client cannot
 import pytest
 from botocore.retries.standard import ExponentialBackoff  # noqa: TID251 - to skip its waits
 from moto import mock_aws
@@ -25,7 +25,7 @@ from nextfire.adapters.sqlite.database import Database
 from nextfire.domain.job import Job
 from tests.crons import LONG
 from tests.fakes import Clock
-from tests.integration import emulators, resources
+from tests.integration import emulators, resources, shared_clients
 from tests.integration.api_runs import due_each_minute, stopped_clock
 from tests.integration.backends import (
     COLLECTED,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
-REGION: Literal["eu-central-1"] = "eu-central-1"
+REGION: Literal["eu-central-1"] = shared_clients.REGION
 
 
 _accounts = (f"{number:012d}" for number in count(1))
@@ -121,8 +121,7 @@ def aws(
     monkeypatch.setenv("AWS_ENDPOINT_URL", address)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", account)
     monkeypatch.setattr("boto3.DEFAULT_SESSION", None)  # it holds the previous account
-    _session().get_credentials().access_key = account
-    monkeypatch.setattr("boto3.client", partial(_client_of_server, address))
+    monkeypatch.setattr("boto3.client", shared_clients.of_server(address, account))
     yield
 
 
@@ -139,45 +138,12 @@ def _moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             return answered(partial(process, self), request, REGION)
 
     monkeypatch.setattr(BotocoreStubber, "process_request", one_at_a_time)
-    monkeypatch.setattr("boto3.client", _client)
+    monkeypatch.setattr("boto3.client", shared_clients.of_moto)
     quicken(monkeypatch)
     # With the library that it patches, apart from the SDK, tests only PUT to signed URLs.
     monkeypatch.setattr("moto.core.models.RESPONSES_METHODS", ["PUT"])
     with mock_aws(config={"core": {"reset_boto3_session": False}}):
         yield
-
-
-new_client = boto3.client
-_clients: dict[tuple[str, str], Any] = {}
-
-
-def _client(service: str, *args: Any, **options: Any) -> Any:
-    """A client shared by all tests on moto: creating one takes longer than most tests. Each
-    `Config` is a new object, so its options are the key.
-    """
-    if args or options.keys() != {"config"}:
-        return new_client(service, *args, **options)  # type: ignore[call-overload]
-    key = service, repr(vars(options["config"])["_user_provided_options"])
-    if key not in _clients:
-        _clients[key] = new_client(service, **options)  # type: ignore[call-overload]
-    return _clients[key]
-
-
-@cache
-def _session() -> Any:
-    """The session of all clients of servers. The account is the access key."""
-    return boto3.Session("of each test", "testing", region_name=REGION)
-
-
-def _client_of_server(address: str, service: Any, **options: Any) -> Any:
-    """As `_client`, for the server at *address*; only for the services that most tests call."""
-    if service not in {"dynamodb", "sqs"} or options.keys() - {"config"}:
-        return new_client(service, **options)
-    config = options.get("config")
-    key = f"{service} {address}", repr(config and vars(config)["_user_provided_options"])
-    if key not in _clients:
-        _clients[key] = _session().client(service, endpoint_url=address, **options)
-    return _clients[key]
 
 
 @pytest.fixture
