@@ -2,8 +2,10 @@
 
 import gc
 from functools import cache
+from typing import Any
 
-from botocore import session  # noqa: TID251 — to read its data once
+import pytest
+from botocore import hooks, session  # noqa: TID251 — to read and compute data once
 from hypothesis import settings
 
 # Timings are never asserted: a busy machine must not fail a test.
@@ -13,12 +15,33 @@ settings.load_profile("nextfire")
 # The descriptions of services, which each session reads again.
 session.create_loader = cache(session.create_loader)
 
+_accepts_kwargs = cache(hooks.accepts_kwargs)
+
+
+def _handler_accepts_kwargs(handler: Any) -> Any:
+    """Whether *handler* has `**kwargs`; computed once for a method of many objects."""
+    return _accepts_kwargs(getattr(handler, "__func__", handler))
+
+
+# Checked for each of the hundred handlers of each session.
+hooks.accepts_kwargs = _handler_accepts_kwargs  # type: ignore[assignment] # the stub is wrong
+
+_WAITING = ("tests/unit/test_script_runner.py", "tests/security/")
+"""Most of their time, these tests wait for processes."""
+
 gc.disable()  # until all tests are collected: nothing of that is garbage
 
 
 def pytest_collectreport() -> None:
     """Keep it disabled: the functions' handlers enable it when they are imported."""
     gc.disable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run tests that wait first: in `make test`, other commands use the CPU meanwhile, but not in
+    its last minutes.
+    """
+    items.sort(key=lambda item: not item.nodeid.startswith(_WAITING))
 
 
 def pytest_collection_finish() -> None:

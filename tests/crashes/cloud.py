@@ -42,12 +42,11 @@ class Cloud:
         self.records_states = False
         self.memory: Callable[[], object] = tuple
         self._plan: deque[Point] = deque()
-        self._clients: dict[Callable[[], Any], list[PooledClient]] = defaultdict(list)
         self._taken: Counter[Callable[[], Any]] = Counter()
 
     def client(self, make: Callable[[], C], process: Process) -> C:
         """A client for *process*, made by *make* or reused."""
-        pooled, number = self._clients[make], self._taken[make]
+        pooled, number = _clients[make], self._taken[make]
         if number == len(pooled):
             pooled.append(PooledClient(make()))
         self._taken[make] += 1
@@ -150,6 +149,10 @@ class Cloud:
                     model.instances_tracked.clear()  # type: ignore[attr-defined] # or they accumulate
 
         return restore
+
+
+_clients: dict[Callable[[], Any], list[PooledClient]] = defaultdict(list)
+"""The clients of all tests: creating one takes longer than hundreds of calls."""
 
 
 def _backend(service: Any, region: str = REGION) -> Any:

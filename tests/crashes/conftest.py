@@ -25,7 +25,6 @@ from tests.integration.conftest import (  # noqa: F401 — fixtures are found by
     dlq_url,
     dynamodb,
     event_bus,
-    new_client,
     outputs_bucket,
     queue_maker,
     queue_url,
@@ -35,6 +34,7 @@ from tests.integration.conftest import (  # noqa: F401 — fixtures are found by
     tables,
 )
 from tests.integration.deployment import Deployment
+from tests.integration.shared_clients import new_client
 
 _add_message = Queue.add_message
 

@@ -143,7 +143,7 @@ class Process:
 
 
 class PooledClient:
-    """An SDK client, used by one process after the other because creating one takes time."""
+    """An SDK client, used by one process after the other."""
 
     def __init__(self, client: Any) -> None:
         self.client = client

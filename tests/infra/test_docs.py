@@ -68,9 +68,10 @@ def test_make_targets_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=path_of)
 def test_commands_and_their_options_exist(page: Path) -> None:
+    whole = whole_command()
     for words in commands(page, "nextfire"):
         line = " ".join(["nextfire", *words])
-        command: Any = whole_command()
+        command: Any = whole
         known = {name for option in command.params for name in option.opts}
         names = iter(words)
         while hasattr(command, "commands"):

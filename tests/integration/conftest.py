@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import boto3  # noqa: TID251 — see `_client`
+import boto3  # noqa: TID251 — creates what the lean client cannot
 import pytest
 from botocore.retries.standard import ExponentialBackoff  # noqa: TID251 - to skip its waits
 from moto import mock_aws
@@ -25,7 +25,7 @@ from nextfire.adapters.sqlite.database import Database
 from nextfire.domain.job import Job
 from tests.crons import LONG
 from tests.fakes import Clock
-from tests.integration import emulators, resources
+from tests.integration import emulators, resources, shared_clients
 from tests.integration.api_runs import due_each_minute, stopped_clock
 from tests.integration.backends import (
     COLLECTED,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
-REGION: Literal["eu-central-1"] = "eu-central-1"
+REGION: Literal["eu-central-1"] = shared_clients.REGION
 
 
 _accounts = (f"{number:012d}" for number in count(1))
@@ -117,9 +117,11 @@ def aws(
             yield
         return
     servers = {MINISTACK: "ministack_address", DYNAMODB_LOCAL: "dynamodb_local_address"}
-    monkeypatch.setenv("AWS_ENDPOINT_URL", request.getfixturevalue(servers[server_of(backend)]))
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", next(_accounts))
+    address, account = request.getfixturevalue(servers[server_of(backend)]), next(_accounts)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", account)
     monkeypatch.setattr("boto3.DEFAULT_SESSION", None)  # it holds the previous account
+    monkeypatch.setattr("boto3.client", shared_clients.of_server(address, account))
     yield
 
 
@@ -136,28 +138,12 @@ def _moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             return answered(partial(process, self), request, REGION)
 
     monkeypatch.setattr(BotocoreStubber, "process_request", one_at_a_time)
-    monkeypatch.setattr("boto3.client", _client)
+    monkeypatch.setattr("boto3.client", shared_clients.of_moto)
     quicken(monkeypatch)
     # With the library that it patches, apart from the SDK, tests only PUT to signed URLs.
     monkeypatch.setattr("moto.core.models.RESPONSES_METHODS", ["PUT"])
     with mock_aws(config={"core": {"reset_boto3_session": False}}):
         yield
-
-
-new_client = boto3.client
-_clients: dict[tuple[str, str], Any] = {}
-
-
-def _client(service: str, *args: Any, **options: Any) -> Any:
-    """A client shared by all tests on moto: creating one takes longer than most tests. Each
-    `Config` is a new object, so its options are the key.
-    """
-    if args or options.keys() != {"config"}:
-        return new_client(service, *args, **options)  # type: ignore[call-overload]
-    key = service, repr(vars(options["config"])["_user_provided_options"])
-    if key not in _clients:
-        _clients[key] = new_client(service, **options)  # type: ignore[call-overload]
-    return _clients[key]
 
 
 @pytest.fixture

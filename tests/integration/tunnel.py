@@ -33,7 +33,9 @@ class Tunnel:
         with suppress(OSError):
             head = b""
             while not head.endswith(b"\r\n\r\n"):
-                head += client.recv(1)
+                if not (more := client.recv(1)):
+                    return  # the client hung up
+                head += more
             self.heads.append(head.decode())
             host, _, port = head.split()[1].decode().rpartition(":")
             server = socket.create_connection((host, int(port)))

@@ -61,6 +61,7 @@ class Module:
         self._parents = {
             child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)
         }
+        self._names: dict[ast.AST, list[ast.Name | ast.Attribute]] = {}
         self._line_starts = [0]
         for line in source.splitlines(keepends=True):
             self._line_starts.append(self._line_starts[-1] + len(line))
@@ -81,6 +82,13 @@ class Module:
         """The source of *node*."""
         start, end = self.span(node)
         return self.source[start:end].decode()
+
+    def names(self, node: ast.AST) -> list[ast.Name | ast.Attribute]:
+        """The variables and attributes in *node*."""
+        if node not in self._names:
+            found = (each for each in ast.walk(node) if isinstance(each, ast.Name | ast.Attribute))
+            self._names[node] = [*found]
+        return self._names[node]
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         return self._parents.get(node)
@@ -195,13 +203,18 @@ class Product:
 
     def _uses(self, name: str) -> frozenset[tuple[str, int]]:
         """The lines in functions that read *name*."""
-        return frozenset(
-            (module.path, line)
-            for module in self.modules
-            for node in module.nodes
-            if isinstance(node, ast.Name) and node.id == name and module.function(node)
-            for line in module.line_span(node)
-        )
+        return frozenset(self._all_uses.get(name, ()))
+
+    @cached_property
+    def _all_uses(self) -> dict[str, set[tuple[str, int]]]:
+        """The result of `_uses`, by name."""
+        found: dict[str, set[tuple[str, int]]] = {}
+        for module in self.modules:
+            for node in module.nodes:
+                if isinstance(node, ast.Name) and module.function(node):
+                    lines = found.setdefault(node.id, set())
+                    lines.update((module.path, line) for line in module.line_span(node))
+        return found
 
 
 def names_in(node: ast.AST, context: type[ast.expr_context]) -> set[str]:

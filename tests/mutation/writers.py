@@ -51,8 +51,8 @@ class Writers:
 
     def references(self, module: Module, node: ast.AST) -> Iterator[ast.expr]:
         """The names in *node* that write: called there, or passed on to be called."""
-        for each in ast.walk(node):
-            if isinstance(each, ast.Name | ast.Attribute) and self._writes(module, each):
+        for each in module.names(node):
+            if self._writes(module, each):
                 yield each
 
     def is_in(self, module: Module, node: ast.AST) -> bool:
@@ -78,10 +78,12 @@ class Writers:
 
     def _is_local(self, module: Module, node: ast.Name) -> bool:
         """Whether *node* names a writing function that is defined within the surrounding one."""
+        if node.id not in self._local[module]:
+            return False
         around = {each for each in module.above(node) if isinstance(each, ast.FunctionDef)}
         return any(
             module.function(local) in around and local not in around and self.is_in(module, local)
-            for local in self._local[module].get(node.id, [])
+            for local in self._local[module][node.id]
         )
 
     def _found_more(self, product: Product) -> bool:

@@ -72,11 +72,15 @@ class Emulator:
             LocalStackError: It did not start.
         """
         self._restart_streams()
+        inherited = inherited_environment()
+        # With it, each process of a function would compile the packages of its layer, whose
+        # bytecode is next to them.
+        inherited.pop("PYTHONPYCACHEPREFIX", None)
         process = processes.spawn(
             NAME,
             [sys.executable, "-P", *self.program],
             environment={
-                **inherited_environment(),
+                **inherited,
                 "AUTH": "true",
                 "AWS_ACCESS_KEY_ID": ROOT_KEY,
                 "AWS_SECRET_ACCESS_KEY": ROOT_KEY,

@@ -73,9 +73,17 @@ def failure(place: str, **options: Any) -> CallFailedError:
 
 
 def read(wire: socket.socket) -> bytes:
+    """The request.
+
+    Raises:
+        ConnectionError: The client hung up.
+    """
     data = b""
     while b"\r\n\r\n" not in data or not data.endswith(b"hunter2"):
-        data += wire.recv(4096)
+        more = wire.recv(4096)
+        if not more:
+            raise ConnectionError
+        data += more
     return data
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from nextfire.client import executions
 from nextfire_cli import waiting
+from nextfire_cli.lazy import Later
 from nextfire_cli.main import app
 from tests.unit.cli.answers import ENDPOINT, JOB, RUN
 
@@ -60,6 +62,14 @@ class Api:
 
 Call = Callable[..., Result]
 """Runs the command; `input` is its standard input, other keywords change its environment."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _built_once() -> Iterator[None]:
+    """Build each command once, not for each call of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Later, "load", cache(Later.load))
+        yield
 
 
 @pytest.fixture

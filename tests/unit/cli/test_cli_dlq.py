@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,12 @@ class Queue:
 
     def __init__(self) -> None:
         self.sqs = boto3.client("sqs", REGION)
+        self._numbers = count()
         attributes: Any = {"FifoQueue": "true"}
         self.url = self.sqs.create_queue(QueueName="dlq.fifo", Attributes=attributes)["QueueUrl"]
 
     def bury(self, body: str, failure: str = "exit code 1") -> None:
-        number = str(len(self.bodies()))
+        number = str(next(self._numbers))
         self.sqs.send_message(
             QueueUrl=self.url,
             MessageBody=body,
