@@ -13,8 +13,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Self
 
@@ -25,6 +27,7 @@ from uv import find_uv_bin
 _log = logging.getLogger(__name__)
 
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc")
+_KEPT_SECONDS = 24 * 60 * 60
 _NOT_DEPLOYED = {"client", "testing"}
 """The packages of the core for API clients and for tests of jobs."""
 
@@ -106,19 +109,39 @@ class Build:
         self._staging = staging
         self._cache = cache
 
-    def function(self, folder: str) -> Path:
+    def function(self, folder: str, runtime: Runtime) -> Path:
         """The code of `functions/<folder>`, importable as `functions.<folder>`."""
         asset = self._staging / f"function-{folder}"
         if not asset.exists():
             package = asset / "functions" / folder
             shutil.copytree(self._root / "functions" / folder, package, ignore=_IGNORED)
-        return asset
+        return self._compiled(asset, runtime, at="/var/task")
 
-    def first_party_layer(self) -> Path:
+    def first_party_layer(self, runtime: Runtime) -> Path:
         """The shared core, importable as `nextfire`, and `nextfire_job`, which scripts import."""
         asset = self._staging / "layer-nextfire"
-        self._stage_core(asset / "python")
-        return asset
+        if not asset.exists():
+            self._stage_core(asset / "python")
+        return self._compiled(asset, runtime, at="/opt")
+
+    def _compiled(self, asset: Path, runtime: Runtime, *, at: str) -> Path:
+        """*asset* with bytecode, from the cache or newly compiled. *at*: where Lambda puts it."""
+        compiler = _interpreter(runtime.version)
+        if compiler is None:
+            return asset
+        digest = hashlib.sha256(runtime.name.encode())
+        for file in sorted(each for each in asset.rglob("*") if each.is_file()):
+            digest.update(f"\n{file.relative_to(asset)}\n".encode() + file.read_bytes())
+        kept = self._cache / f"{asset.name}-{runtime.name}-{digest.hexdigest()[:16]}"
+        if not kept.exists():
+            self._cache.mkdir(parents=True, exist_ok=True)
+            _forget(self._cache.glob(f"{asset.name}-{runtime.name}-*"))
+            with tempfile.TemporaryDirectory(dir=self._cache, prefix="building-") as scratch:
+                built = Path(shutil.copytree(asset, Path(scratch) / asset.name))
+                _compile(compiler, built, at=at)
+                _keep(built, kept)
+        kept.touch()
+        return kept
 
     def worker_image(self) -> Path:
         """The build context of the worker's image: the Dockerfile and the files that it copies."""
@@ -157,8 +180,8 @@ class Build:
             "export", "--frozen", "--only-group", "functions", "--no-header", "--no-annotate",
             "--prune", "boto3", *(["--only-group", "signatures"] if signatures else []),
         )  # fmt: skip
-        compiler = self._interpreter(runtime.version)
-        compiled = "bytecode" if compiler else "no bytecode"
+        compiler = _interpreter(runtime.version)
+        compiled = "bytecode for /opt" if compiler else "no bytecode"
         digest = hashlib.sha256(
             "\n".join([runtime.name, *runtime.uv_options, compiled, requirements]).encode()
         ).hexdigest()[:16]
@@ -167,11 +190,7 @@ class Build:
             self._cache.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=self._cache, prefix="building-") as scratch:
                 built = self._build_layer(Path(scratch), requirements, runtime, compiler)
-                try:
-                    built.rename(layer)
-                except OSError:
-                    if not layer.exists():  # otherwise another build was faster
-                        raise
+                _keep(built, layer)
         check_wheels(layer / "python", runtime)
         return layer
 
@@ -193,39 +212,8 @@ class Build:
             else:
                 needless.unlink(missing_ok=True)
         if compiler is not None:
-            # Functions cannot write bytecode. Unchecked, because modification times of asset files
-            # change. -E: wherever the caller's environment puts bytecode.
-            command = [
-                compiler,
-                "-E",
-                "-m",
-                "compileall",
-                "-q",
-                "--invalidation-mode",
-                "unchecked-hash",
-            ]
-            subprocess.run([*command, str(packages)], check=True, stdout=subprocess.DEVNULL)
+            _compile(compiler, layer, at="/opt")
         return layer
-
-    @staticmethod
-    def _interpreter(version: str) -> str | None:
-        """The path of a Python of *version*, to compile bytecode for that version. None if there is
-        none; then functions compile their imports at each start.
-        """
-        if version == f"{sys.version_info.major}.{sys.version_info.minor}":
-            return sys.executable
-        found = subprocess.run(
-            [find_uv_bin(), "python", "find", version], check=False, capture_output=True, text=True
-        )
-        if found.returncode == 0:
-            return found.stdout.strip()
-        _log.warning(
-            "Python %s is not installed, so the functions' packages contain no bytecode and "
-            "functions start slower. To fix this, run: uv python install %s",
-            version,
-            version,
-        )
-        return None
 
     def _uv(self, *arguments: str) -> str:
         result = subprocess.run(
@@ -236,3 +224,54 @@ class Build:
             text=True,
         )
         return result.stdout
+
+
+@cache
+def _interpreter(version: str) -> str | None:
+    """The path of a Python of *version*, to compile bytecode for that version. None if there is
+    none; then functions compile their imports at each start.
+    """
+    if version == f"{sys.version_info.major}.{sys.version_info.minor}":
+        return sys.executable
+    found = subprocess.run(
+        [find_uv_bin(), "python", "find", version], check=False, capture_output=True, text=True
+    )
+    if found.returncode == 0:
+        return found.stdout.strip()
+    _log.warning(
+        "Python %s is not installed, so the functions' code contains no bytecode and functions "
+        "start slower. To fix this, run: uv python install %s",
+        version,
+        version,
+    )
+    return None
+
+
+def _compile(compiler: str, folder: Path, *, at: str) -> None:
+    """Add bytecode to *folder*, which a function finds *at* a place in which it cannot write."""
+    # Unchecked, because modification times of asset files change. -E: wherever the caller's
+    # environment puts bytecode. The paths in it are the function's: builds elsewhere are the same.
+    subprocess.run(
+        [
+            *(compiler, "-E", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"),
+            *("-s", str(folder), "-p", at, str(folder)),
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def _keep(built: Path, kept: Path) -> None:
+    """Move *built* to *kept*, unless a concurrent build was faster."""
+    try:
+        built.rename(kept)
+    except OSError:
+        if not kept.exists():
+            raise
+
+
+def _forget(folders: Iterable[Path]) -> None:
+    """Remove what no build has used for a day."""
+    for folder in folders:
+        if time.time() - folder.stat().st_mtime > _KEPT_SECONDS:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -26,8 +26,8 @@ class Code(Construct):
         self.runtime = lambda_.Runtime.PYTHON_3_13  # MiniStack ignores it and runs its own Python
         on_arm = target is StackTarget.AWS or platform.machine() in {"aarch64", "arm64"}
         self.architecture = lambda_.Architecture.ARM_64 if on_arm else lambda_.Architecture.X86_64
-        wheels_for = Runtime.lambda_arm64() if target is StackTarget.AWS else Runtime.host()
-        packages = build.third_party_layer(wheels_for, signatures=signatures)
+        self._on = Runtime.lambda_arm64() if target is StackTarget.AWS else Runtime.host()
+        packages = build.third_party_layer(self._on, signatures=signatures)
         self.layers = [
             lambda_.LayerVersion(
                 self,
@@ -40,7 +40,7 @@ class Code(Construct):
             lambda_.LayerVersion(
                 self,
                 "FirstParty",
-                code=lambda_.Code.from_asset(str(build.first_party_layer())),
+                code=lambda_.Code.from_asset(str(build.first_party_layer(self._on))),
                 description="The nextfire core",
                 compatible_architectures=[self.architecture],
                 compatible_runtimes=[self.runtime],
@@ -49,4 +49,4 @@ class Code(Construct):
 
     def of(self, folder: str) -> lambda_.Code:
         """The code of `functions/<folder>`."""
-        return lambda_.Code.from_asset(str(self._build.function(folder)))
+        return lambda_.Code.from_asset(str(self._build.function(folder, self._on)))

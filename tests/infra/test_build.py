@@ -1,10 +1,12 @@
+import marshal
+import os
 from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path
 
 import pytest
 
 from infra.app import ROOT
-from infra.build import Build, Runtime, WrongWheelError, check_wheels
+from infra.build import Build, Runtime, WrongWheelError, _interpreter, check_wheels
 
 UNCHECKED_HASH = 1
 """PEP 552: Python does not compare the bytecode with its source."""
@@ -81,13 +83,53 @@ def test_packages_have_bytecode_that_is_valid_whatever_their_files_times(
     """A function cannot write bytecode, and would compile all of its imports at each start."""
     monkeypatch.setattr("sys.pycache_prefix", None)  # where a function looks
     build = Build(ROOT, staging=tmp_path, cache=ROOT / ".nextfire" / "build")
+    runtime = Runtime.host()
 
-    packages = build.third_party_layer(Runtime.host()) / "python"
+    packages = build.third_party_layer(runtime) / "python"
+    core = build.first_party_layer(runtime) / "python"
+    function = build.function("watcher", runtime)
 
-    for name in ("pydantic/main", "aws_lambda_powertools/logging/logger", "croniter/croniter"):
-        bytecode = Path(cache_from_source(str(packages / f"{name}.py"))).read_bytes()
+    for file, at in (
+        (packages / "pydantic" / "main.py", "/opt/python/pydantic/main.py"),
+        (packages / "croniter" / "croniter.py", "/opt/python/croniter/croniter.py"),
+        (core / "nextfire" / "domain" / "job.py", "/opt/python/nextfire/domain/job.py"),
+        (core / "nextfire_job.py", "/opt/python/nextfire_job.py"),
+        (
+            function / "functions" / "watcher" / "handler.py",
+            "/var/task/functions/watcher/handler.py",
+        ),
+    ):
+        bytecode = Path(cache_from_source(str(file))).read_bytes()
         assert bytecode[:4] == MAGIC_NUMBER
         assert int.from_bytes(bytecode[4:8], "little") == UNCHECKED_HASH
+        assert marshal.loads(bytecode[16:]).co_filename == at  # noqa: S302
+
+
+def test_changed_code_gets_other_bytecode(tmp_path: Path) -> None:
+    """The bytecode is not checked, so a folder of the cache has one version of the code."""
+    root, cache = tmp_path / "root", tmp_path / "cache"
+    handler = root / "functions" / "watcher" / "handler.py"
+    handler.parent.mkdir(parents=True)
+    found: list[Path] = []
+    for number in (1, 2, 1):
+        handler.write_text(f"x = {number}")
+        build = Build(root, staging=tmp_path / f"staging-{len(found)}", cache=cache)
+        found.append(build.function("watcher", Runtime.host()))
+
+    assert found[0] == found[2] != found[1]
+    assert len([*cache.iterdir()]) == 2
+
+
+def test_code_that_no_build_used_for_a_day_is_forgotten(tmp_path: Path) -> None:
+    runtime, cache = Runtime.host(), tmp_path / "cache"
+    old, recent = (cache / f"function-watcher-{runtime.name}-{each}" for each in ("old", "recent"))
+    for folder in (old, recent):
+        folder.mkdir(parents=True)
+    os.utime(old, (0, 0))
+
+    Build(ROOT, staging=tmp_path, cache=cache).function("watcher", runtime)
+
+    assert (old.exists(), recent.exists()) == (False, True)
 
 
 def test_layer_is_built_where_there_is_no_python_of_its_version(
@@ -95,12 +137,12 @@ def test_layer_is_built_where_there_is_no_python_of_its_version(
 ) -> None:
     monkeypatch.setattr("infra.build.find_uv_bin", lambda: "false")
 
-    assert Build._interpreter("3.99") is None  # noqa: SLF001
+    assert _interpreter("3.99") is None
     assert "uv python install 3.99" in caplog.text
 
 
 def test_first_party_layer_is_the_core(tmp_path: Path) -> None:
-    layer = Build(ROOT, staging=tmp_path, cache=tmp_path).first_party_layer()
+    layer = Build(ROOT, staging=tmp_path, cache=tmp_path).first_party_layer(Runtime.host())
 
     core = layer / "python" / "nextfire"
     assert (core / "py.typed").is_file()
@@ -112,6 +154,6 @@ def test_first_party_layer_is_the_core(tmp_path: Path) -> None:
 
 
 def test_function_asset_keeps_the_import_path(tmp_path: Path) -> None:
-    asset = Build(ROOT, staging=tmp_path, cache=tmp_path).function("api")
+    asset = Build(ROOT, staging=tmp_path, cache=tmp_path).function("api", Runtime.host())
 
     assert [path.name for path in (asset / "functions").iterdir()] == ["api"]

@@ -69,7 +69,9 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The folders that are on the functions' path: code and core, as they are deployed."""
     folder = tmp_path_factory.mktemp("code")
     build = Build(ROOT, staging=folder, cache=folder)
-    return [build.first_party_layer() / "python", *map(build.function, _HANDLERS)]
+    runtime = Runtime.lambda_arm64()
+    functions = [build.function(each, runtime) for each in _HANDLERS]
+    return [build.first_party_layer(runtime) / "python", *functions]
 
 
 @pytest.fixture(scope="module")
