@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -53,12 +55,15 @@ def test_a_body_is_rendered(callbacks: Callbacks) -> None:
     assert json.loads(callbacks.transport.sent[0].body) == {"n": 7, "run": "1 of report"}
 
 
-def test_a_traceparent_keeps_its_trace_over_attempts() -> None:
-    first, second = traceparent(a_running_run()), traceparent(a_running_run(dispatch=2))
-    _, trace, span, _ = first.split("-")
+def test_a_traceparent_has_a_trace_of_its_run_and_a_span_of_its_attempt() -> None:
+    run = a_running_run()
+    runs = (run, replace(run, fence=2), replace(run, key=run_key(NOON + timedelta(hours=1))))
+    parts = [traceparent(each).split("-") for each in runs]
 
+    (_, trace, span, _), second, other = parts
     assert (len(trace), len(span)) == (32, 16)
-    assert second.split("-")[1] == trace
+    assert second[1] == trace != other[1]
+    assert len({each[2] for each in parts}) == 3
 
 
 @pytest.mark.parametrize(
