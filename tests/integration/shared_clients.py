@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal
@@ -33,12 +34,13 @@ def _session() -> Any:
 
 def of_server(address: str, account: str) -> Callable[..., Any]:
     """As `of_moto`, for *account* of the server at *address*; only for the services that most tests
-    call.
+    call, and unless a test has set another endpoint.
     """
     _session().get_credentials().access_key = account
 
     def client(service: Any, **options: Any) -> Any:
-        if service not in {"dynamodb", "sqs"} or options.keys() - {"config"}:
+        elsewhere = os.environ["AWS_ENDPOINT_URL"] != address  # noqa: TID251 — as the SDK does
+        if elsewhere or service not in {"dynamodb", "sqs"} or options.keys() - {"config"}:
             return new_client(service, **options)
         config = options.get("config")
         key = f"{service} {address}", repr(config and vars(config)["_user_provided_options"])
