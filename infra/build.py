@@ -8,6 +8,7 @@ once.
 
 import hashlib
 import logging
+import os
 import platform
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -140,7 +142,7 @@ class Build:
                 built = Path(shutil.copytree(asset, Path(scratch) / asset.name))
                 _compile(compiler, built, at=at)
                 _keep(built, kept)
-        kept.touch()
+        os.utime(kept)  # used now
         return kept
 
     def worker_image(self) -> Path:
@@ -273,5 +275,6 @@ def _keep(built: Path, kept: Path) -> None:
 def _forget(folders: Iterable[Path]) -> None:
     """Remove what no build has used for a day."""
     for folder in folders:
-        if time.time() - folder.stat().st_mtime > _KEPT_SECONDS:
-            shutil.rmtree(folder, ignore_errors=True)
+        with suppress(FileNotFoundError):  # a concurrent build removed it
+            if time.time() - folder.stat().st_mtime > _KEPT_SECONDS:
+                shutil.rmtree(folder, ignore_errors=True)
