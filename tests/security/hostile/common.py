@@ -2,9 +2,10 @@
 
 The attack runs as a script of nextfire, next to another tenant's script. It reads a JSON object
 from standard input: `seed`, `seconds`, `executor` (its process id), `tag` (part of the name of
-everything it leaves behind), `folder` (where executors work), `targets` (files of others), and
-`digest` (hash of the secret part of canaries). It prints one JSON object per line: `probe`, and
-`found`, a list that should be empty.
+everything it leaves behind), `folder` (where executors work), `targets` (files of others),
+`network` (the executor's network namespace), `servers` (the executor's ports), and `digest` (hash
+of the secret part of canaries). It prints one JSON object per line: `probe`, and `found`, a list
+that should be empty.
 
 A canary has the form ``canary-<where>-<32 hexadecimal digits>``. This script is given no canary.
 """

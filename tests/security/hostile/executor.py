@@ -14,6 +14,7 @@ import sys
 import threading
 import zipfile
 from base64 import b64encode
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -76,8 +77,26 @@ class Sts:
                                 "SessionToken": "b", "Expiration": expires_at}}  # fmt: skip
 
 
+def own_network() -> str:
+    """The network namespace of this process."""
+    return os.readlink("/proc/self/ns/net")
+
+
+def own_servers() -> list[int]:
+    """The ports of this process. The machine's other ports belong to tests that run at the same
+    time.
+    """
+    own = set()
+    for path in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            own.add(os.readlink(path))
+    sockets = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    return [int(each[1].split(":")[1], 16) for each in sockets if f"socket:[{each[9]}]" in own]
+
+
 def attack(runner: ProcessScriptRunner, **more: Any) -> ScriptExit:
-    payload = json.dumps({**job, "hex": None, "executor": os.getpid(), **more})
+    where = {"executor": os.getpid(), "network": own_network(), "servers": own_servers()}
+    payload = json.dumps({**job, "hex": None, **where, **more})
     name, source = "attack.zip", hostile_archive()
     if job["forks"]:
         name, source = "attack.py", UNPACKED.format(b64encode(source)).encode()
