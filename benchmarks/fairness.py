@@ -151,7 +151,7 @@ def _store_whale(stack: Stack, due_at: datetime) -> float:
     filler = stack.spawn(
         "benchmarks.fill",
         Filling(
-            endpoint=stack.info.aws_endpoint,
+            endpoint=stack.emulator,
             access_key=stack.info.access_key,
             jobs_table=stack.info.tables["jobs"],
             due_table=stack.info.tables["due"],

@@ -147,7 +147,7 @@ def _fill(stack: Stack, size: int, due_from: datetime) -> float:
         stack.spawn(
             "benchmarks.fill",
             Filling(
-                endpoint=stack.info.aws_endpoint,
+                endpoint=stack.emulator,
                 access_key=stack.info.access_key,
                 jobs_table=stack.info.tables["jobs"],
                 due_table=stack.info.tables["due"],

@@ -32,6 +32,13 @@ WITHIN = 90
 _SETTLE = timedelta(seconds=5)
 
 
+def measure() -> Result:
+    """Measure this alone, without the model of `overload`."""
+    result = Result()
+    measure_paused(result)
+    return result
+
+
 def measure_paused(result: Result) -> None:
     """Stop a real watcher process for `STOPPED`; add the outcome of the runs to *result*."""
     with running_stack(watcher=False) as stack:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,6 +38,8 @@ from nextfire_cli.local.processes import Processes, ProcessRecord, interrupts_ra
 
 ROOT = Path(__file__).resolve().parents[1]
 POOL = "default"
+STRICT = "NEXTFIRE_BENCHMARK_STRICT"
+"""Set by `--strict`: the stack runs behind the stand-in that enforces AWS's limits."""
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -51,8 +53,8 @@ class _QuietStack(LocalStack):
 class _PromptStack(_QuietStack):
     """The same on an emulator whose long polls end at once; see `benchmarks.prompt_emulator`."""
 
-    def __init__(self, root: Path, *, state: Path) -> None:
-        super().__init__(root, state=state)
+    def __init__(self, root: Path, *, state: Path, strict: Sequence[str] | None = None) -> None:
+        super().__init__(root, state=state, strict=strict)
         self._emulator.program = [str(ROOT / "benchmarks" / "prompt_emulator.py")]
 
 
@@ -75,6 +77,11 @@ class Stack:
     def client(self, service: str) -> Any:  # noqa: ANN401 — clients are typed by literal names only
         """A client as the account's root user."""
         return self.local.client(service)
+
+    @property
+    def emulator(self) -> str:
+        """The address of the emulator, also if a stand-in is in front of it."""
+        return str(self.client("dynamodb").meta.endpoint_url)
 
     @property
     def tenant(self) -> str:
@@ -245,7 +252,7 @@ def stack(*, watcher: bool, prompt: bool = False) -> Generator[Stack]:
     """
     folder = Path(tempfile.mkdtemp(prefix="nextfire-benchmark-"))
     kind = LocalStack if watcher else _PromptStack if prompt else _QuietStack
-    local = kind(ROOT, state=folder)
+    local = kind(ROOT, state=folder, strict=() if os.environ.get(STRICT) else None)
     with interrupts_raised():
         try:
             with local.running(tell, workers=0) as info:
