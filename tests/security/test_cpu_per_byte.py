@@ -16,12 +16,7 @@ from functions.api.handler import handler as api_handler
 from nextfire.domain.definition import MAX_LABELS
 from nextfire.domain.target import MAX_ENV
 from tests.crons import LONG
-from tests.integration.deployment import (
-    Context,
-    Deployment,
-    http_event,
-    identity,
-)
+from tests.integration.deployment import Context, Deployment, http_event, identity
 from tests.security.costly_bodies import (
     PARTS,
     SIZE,

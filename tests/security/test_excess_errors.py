@@ -11,12 +11,8 @@ from functions.api.body import MAX_NESTED
 from functions.api.bounds import MAX_UNKNOWN_FIELDS
 from nextfire.domain.definition import MAX_LABELS, MAX_PAYLOAD_BYTES
 from nextfire.domain.target import MAX_ENV
-from tests.integration.deployment import (
-    Deployment,
-)
-from tests.security.costly_bodies import (
-    job,
-)
+from tests.integration.deployment import Deployment
+from tests.security.costly_bodies import job
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,7 @@ from textwrap import dedent
 import pytest
 
 from tests.supervisors import Watch
-from tests.unit.script_runner.conftest import (
-    Runner,
-)
+from tests.unit.script_runner.conftest import Runner
 from tests.unit.script_runner.scripts import ENDLESS
 
 

@@ -7,9 +7,7 @@ import signal
 import pytest
 
 from nextfire.domain.ports.scripts import ScriptExit
-from tests.unit.script_runner.conftest import (
-    Runner,
-)
+from tests.unit.script_runner.conftest import Runner
 
 
 def test_exit_code_and_stderr(run: Runner) -> None:

@@ -10,10 +10,7 @@ import pytest
 
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner, ScriptLimits
 from nextfire.domain.ports.scripts import ScriptExit
-from tests.unit.script_runner.conftest import (
-    AS_ROOT,
-    Runner,
-)
+from tests.unit.script_runner.conftest import AS_ROOT, Runner
 
 
 def test_script_gets_payload_and_context(run: Runner) -> None:

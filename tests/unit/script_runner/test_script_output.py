@@ -12,10 +12,7 @@ import pytest
 from nextfire.adapters.scripts.script_streams import Pump
 from nextfire.adapters.scripts.script_streams import Stream as ReadingEnd
 from nextfire.domain.ports.scripts import Directive
-from tests.unit.script_runner.conftest import (
-    CAP,
-    Runner,
-)
+from tests.unit.script_runner.conftest import CAP, Runner
 from tests.unit.script_runner.scripts import BY_THEN, ENDLESS
 
 

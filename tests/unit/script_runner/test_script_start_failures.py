@@ -14,10 +14,7 @@ from nextfire.adapters.scripts.host_abilities import HostFeatures
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.ports.scripts import ScriptCall
 from tests.supervisors import Watch
-from tests.unit.script_runner.conftest import (
-    Runner,
-    only_root,
-)
+from tests.unit.script_runner.conftest import Runner, only_root
 
 
 @pytest.mark.parametrize("interpreter", ["/no/such/python", "/etc/passwd", "/", "/bin/false"])

@@ -10,9 +10,7 @@ import pytest
 
 from nextfire.domain.ports.scripts import Directive, ScriptExit
 from tests.supervisors import Watch
-from tests.unit.script_runner.conftest import (
-    Runner,
-)
+from tests.unit.script_runner.conftest import Runner
 from tests.unit.script_runner.scripts import BY_THEN, ENDLESS, FORKING
 
 
