@@ -26,7 +26,7 @@ def _handler_accepts_kwargs(handler: Any) -> Any:
 # Checked for each of the hundred handlers of each session.
 hooks.accepts_kwargs = _handler_accepts_kwargs  # type: ignore[assignment] # the stub is wrong
 
-_WAITING = ("tests/unit/test_script_runner.py", "tests/security/")
+_WAITING = ("tests/unit/script_runner/", "tests/security/")
 """Most of their time, these tests wait for processes."""
 
 gc.disable()  # until all tests are collected: nothing of that is garbage

@@ -13,13 +13,6 @@ TABLES = {
     "tests/integration/test_error_mapping.py": "each call of each adapter",
 }
 """Files that are a table of cases, by what their rows are."""
-TO_SPLIT = {
-    "tests/integration/test_shards_and_groups.py",
-    "tests/security/test_cpu_per_byte.py",
-    "tests/unit/test_launcher.py",
-    "tests/unit/test_script_runner.py",
-}
-"""Longer files from before the rule. Remove a file from here when it is split; add none."""
 
 
 def long_files() -> set[str]:
@@ -39,12 +32,10 @@ def long_files() -> set[str]:
 
 
 def test_files_are_short() -> None:
-    found = long_files() - TABLES.keys() - TO_SPLIT
+    found = long_files() - TABLES.keys()
 
     assert not found, f"over {LINES} lines: split by idea, or list as a table with its reason"
 
 
 def test_every_exception_is_needed() -> None:
-    assert not (TABLES.keys() | TO_SPLIT) - long_files(), (
-        "short enough now: remove it from the list"
-    )
+    assert not TABLES.keys() - long_files(), "short enough now: remove it from the list"

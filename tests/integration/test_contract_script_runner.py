@@ -1,7 +1,7 @@
 """The contract of `ScriptRunner`, on the fake and on real processes.
 
 Each scenario exists twice: as a `Script` that the fake plays, and as the source of an equivalent
-script. tests/unit/test_script_runner.py tests features that only processes have.
+script. tests/unit/script_runner tests features that only processes have.
 """
 
 from __future__ import annotations

@@ -1,0 +1,134 @@
+"""The channel: checkpoints and results of scripts."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from tests.supervisors import Watch
+from tests.unit.script_runner.conftest import Runner
+from tests.unit.script_runner.scripts import ENDLESS
+
+
+def test_checkpoint_is_given_to_the_next_attempt(run: Runner) -> None:
+    source = """
+        import nextfire_job
+        before = nextfire_job.checkpoint()
+        print(before)
+        nextfire_job.save_checkpoint({"done": (before or {"done": 0})["done"] + 1})
+    """
+    watch = Watch()
+
+    assert [run(source, watch=watch).stdout for _ in range(3)] == [
+        "None\n",
+        "{'done': 1}\n",
+        "{'done': 2}\n",
+    ]
+    assert watch.saved == b'{"done":3}'
+
+
+def test_last_result_counts(run: Runner) -> None:
+    end = run("from nextfire_job import result; result(1); result({'ä': [None, 1.5]})")
+
+    assert end.result == '{"ä":[null,1.5]}'.encode()
+
+
+def test_result_is_kept_of_a_script_that_is_killed(run: Runner) -> None:
+    end = run("import nextfire_job; nextfire_job.result(7)\n" + ENDLESS, timeout=1)
+
+    assert (end.timed_out, end.result) == (True, b"7")
+
+
+def test_refused_values_are_reported(run: Runner) -> None:
+    source = """
+        import nextfire_job as n
+        for value in (1, "x" * (1 << 20)):
+            for keep in (n.save_checkpoint, n.result):
+                try:
+                    keep(value)
+                    print("kept")
+                except n.NotKeptError as error:
+                    print(error)
+    """
+    watch = Watch()
+    watch.refusal = "the lease is lost"
+    end = run(source, watch=watch)
+
+    assert end.result == b"1"
+    assert end.stdout.splitlines() == [
+        "the lease is lost",
+        "kept",
+        "the value has 1048578 bytes; the maximum is 1048576",
+        "the value has 1048578 bytes; the maximum is 1048576",
+    ]
+
+
+ASK = """
+import os, socket
+channel = socket.socket(fileno=int(os.environ["NEXTFIRE_CHANNEL"]))
+replies = channel.makefile("rb")
+def ask(line):
+    channel.sendall(line + b"\\n")
+    print(replies.readline().decode()[:40])
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"{",
+        b"[1]",
+        b"7",
+        b'{"op": "checkpoint.save"}',
+        b'{"op": "format"}',
+        b'{"op": "result", "value": NaN}',
+        b'{"op": "result", "value": 1e999}',
+        b'{"op": "result", "value": "\\ud800"}',
+        b'{"op": "result", "value": ' + b"9" * 5000 + b"}",
+        b'{"op": "result", "value": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b"\xff\xfe",
+    ],
+    ids=range(12),
+)
+def test_invalid_request_is_answered(run: Runner, line: bytes) -> None:
+    code = line if len(line) < 9000 else b""
+    payload = line.decode("latin-1")
+    end = run(
+        ASK
+        + "import sys\nline = sys.stdin.buffer.read().decode().encode('latin-1')\n"
+        + 'ask(line)\nask(b\'{"op": "result", "value": 1}\')',
+        payload=payload,
+    )
+
+    assert '"ok": false' in end.stdout.splitlines()[0], code
+    assert (end.exit_code, end.result) == (0, b"1")
+
+
+def test_flood_of_requests_does_not_delay_the_timeout(run: Runner) -> None:
+    flood = ASK + 'while True: channel.sendall(b\'{"op": "checkpoint.load"}\\n\')'
+    watch = Watch()
+    watch.saved = b'"' + b"x" * 1_000_000 + b'"'
+    end = run(flood, watch=watch, timeout=1)
+
+    assert end.timed_out
+
+
+def test_request_without_an_end_is_refused(run: Runner) -> None:
+    endless = """
+        try:
+            while True: channel.sendall(b"x" * 100_000)
+        except OSError:
+            print("closed")
+    """
+    assert run(ASK + dedent(endless)).stdout == "closed\n"
+
+
+def test_error_of_the_supervisor_in_a_save_ends_the_script(run: Runner) -> None:
+    class Broken(Watch):
+        def save(self, checkpoint: bytes) -> str | None:
+            raise LookupError("supervisor", checkpoint)
+
+    with pytest.raises(LookupError, match="supervisor"):
+        run("import nextfire_job; nextfire_job.save_checkpoint(1)\n" + ENDLESS, watch=Broken())

@@ -1,0 +1,87 @@
+"""Interpreters, folders and environments with which no script can start."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from nextfire.adapters.scripts import sandboxes
+from nextfire.adapters.scripts.host_abilities import HostFeatures
+from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
+from nextfire.domain.ports.scripts import ScriptCall
+from tests.supervisors import Watch
+from tests.unit.script_runner.conftest import Runner, only_root
+
+
+@pytest.mark.parametrize("interpreter", ["/no/such/python", "/etc/passwd", "/", "/bin/false"])
+def test_unusable_interpreter_is_refused(interpreter: str) -> None:
+    with pytest.raises(ValueError, match="Set NEXTFIRE_INTERPRETER to Python"):
+        ProcessScriptRunner(interpreter=interpreter)
+
+
+@pytest.mark.parametrize(
+    ("says", "message"), [("2 7 18", "its version: 2 7 18"), ("", "its version: no output")]
+)
+def test_interpreter_of_another_version_is_refused_with_what_it_printed(
+    folder: Path, says: str, message: str
+) -> None:
+    other = folder / "other-python"
+    other.write_text(f"#!/bin/sh\necho {says}\n")
+    other.chmod(0o755)
+    try:
+        with pytest.raises(ValueError, match=message):
+            ProcessScriptRunner(interpreter=str(other), temp_root=folder)
+    finally:
+        other.unlink()
+
+
+@only_root
+def test_interpreter_that_the_user_cannot_reach_is_refused(tmp_path: Path) -> None:
+    python = tmp_path / "python3"  # pytest does not let other users enter the folder
+    python.symlink_to("/usr/bin/env")
+    with pytest.raises(ValueError, match=r"as script users.*Permission denied.*never run as"):
+        ProcessScriptRunner(interpreter=str(python))
+
+
+@only_root
+def test_interpreter_is_looked_for_where_the_users_can_reach_it(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "_base_executable", str(tmp_path / "python3"))
+    monkeypatch.setattr("nextfire.adapters.scripts.interpreters._OTHERS", ())
+    with pytest.raises(ValueError, match="never run as root"):
+        ProcessScriptRunner(temp_root=folder)
+
+
+@only_root
+def test_working_folder_that_the_users_cannot_reach_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandboxes, "probe_host", lambda _: HostFeatures(namespaces=False))
+    with pytest.raises(ValueError, match="let all users enter"):
+        ProcessScriptRunner(temp_root=tmp_path)
+
+
+def test_impossible_environment_is_reported(run: Runner) -> None:
+    end = run("print(1)", environment={"NEXTFIRE_JOB": "a\0b"})
+
+    assert end.exit_code is None
+    assert end.error is not None
+    assert "could not be started" in end.error
+
+
+def test_missing_working_folder_is_reported() -> None:
+    path = Path(tempfile.mkdtemp())
+    path.chmod(0o711)
+    closed = ProcessScriptRunner(temp_root=path)
+    path.rmdir()
+    call = ScriptCall("a.py", b"print(1)", "", timedelta(seconds=9), "t")
+    end = closed.run(call, Watch())
+
+    assert end.exit_code is None
+    assert end.error is not None
+    assert f"{path} is writable" in end.error
