@@ -132,7 +132,10 @@ def _long() -> _Plan:
             "histories": [*_PYTHON, "tests.simulation", "--seeds", "10000"],
             "security": [*_PYTEST, *_PATIENT, *attacks],
         },
-        [_Background("local stack", [*_PYTEST, *_PATIENT, *of_stack])],
+        [
+            _Background("local stack", [*_PYTEST, *_PATIENT, *of_stack]),
+            _Background("benchmarks", [*_PYTHON, "benchmarks", "--strict", "paused", "fairness"]),
+        ],
     )
 
 
