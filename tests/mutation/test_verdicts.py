@@ -17,6 +17,7 @@ from tests.mutation import running
 from tests.mutation.children import LOG, ChildError, fan_out
 from tests.mutation.conftest import ROOT
 from tests.mutation.equivalents import EQUIVALENTS, Equivalent, split_equivalents
+from tests.mutation.imports import imports, with_helpers
 from tests.mutation.source import Mutant
 from tests.mutation.trial import in_order, within
 
@@ -129,6 +130,19 @@ def test_the_module_s_own_tests_come_first_then_one_case_of_each_and_histories_a
     assert {*others[::2], *histories} <= {*chosen[: 4 + 201], *chosen[4 + 201 + 150 :]}
     assert len(chosen) == 4 + 201 + 150 + 299
     assert sorted(in_order(met, seconds, "lease", thorough=True)) == sorted(met)
+
+
+def test_a_test_file_imports_what_the_helpers_in_its_folder_import(tmp_path: Path) -> None:
+    folder = tmp_path / "tests" / "unit" / "leases"
+    folder.mkdir(parents=True)
+    (folder / "conftest.py").write_text("from nextfire.domain.lease import Lease\n")
+    (folder / "test_own.py").write_text("from tests.unit.leases.conftest import lease\n")
+    (folder / "test_other.py").write_text("import json\n")
+    files = [f"tests/unit/leases/test_{name}.py" for name in ("own", "other")]
+
+    module = {"layers/nextfire/domain/lease.py"}
+
+    assert [imports(with_helpers(tmp_path, file), module) for file in files] == [True, False]
 
 
 def test_the_first_tests_within_a_time_are_one_at_least() -> None:

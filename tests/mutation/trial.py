@@ -9,7 +9,6 @@ changed file.
 from __future__ import annotations
 
 import os
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from typing import Any
 
 from tests.mutation import ids
 from tests.mutation.children import LOG, ChildError, fan_out
+from tests.mutation.imports import imports, with_helpers
 from tests.mutation.ledger import Ledger
 from tests.mutation.meeting import CoverageCache, LineCoverage
 from tests.mutation.running import Tests, collected, test_files, traced
@@ -97,11 +97,11 @@ class Plan:
         """
         named = meeting.at(self._naming(Path(mutant.path).stem))
         modules = {mutant.path} | {
-            path for path, source in self.sources.items() if _imports(source, {mutant.path})
+            path for path, source in self.sources.items() if imports(source, {mutant.path})
         }
         files = dict.fromkeys(each.partition("::")[0] for each in meeting.seconds)
         root = self.folders[0]
-        importing = {file for file in files if _imports((root / file).read_bytes(), modules)}
+        importing = {file for file in files if imports(with_helpers(root, file), modules)}
         also = [each for each in meeting.seconds if each.partition("::")[0] in importing]
         return sorted({*named, *also}, key=lambda each: (meeting.seconds[each], each))
 
@@ -126,18 +126,6 @@ class Plan:
         self.ledger.keep(self.mutants[number], verdict.killer)
         text = format_verdict(self.mutants[number], verdict)
         self.say(f"{len(self.verdicts)}/{len(self.mutants)} {text}")
-
-
-def _imports(source: bytes, modules: set[str]) -> bool:
-    """Whether *source* imports one of *modules*, given by their files."""
-    for module in modules:
-        package, _, name = module.removesuffix(".py").removeprefix("layers/").rpartition("/")
-        dotted = package.replace("/", ".")
-        whole, part = rf"{dotted}\.{name}\b", rf"{dotted} import .*\b{name}\b"
-        text = rf"^(from {whole}|from {part}|import {whole})"
-        if re.search(text.encode(), source, re.MULTILINE):
-            return True
-    return False
 
 
 def format_verdict(mutant: Mutant, verdict: Verdict) -> str:
