@@ -12,6 +12,7 @@ from nextfire.adapters.aws.clients import dynamodb
 from nextfire.adapters.dynamodb.bucket_store import DynamoDbBucketStore
 from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
 from nextfire.adapters.sqlite.bucket_store import SqliteBucketStore
+from nextfire.adapters.sqlite.database import Database
 from nextfire.domain.ports.requests import BucketStore
 from nextfire.domain.request_limits import RequestLimit
 from tests.builders import NOON
@@ -96,6 +97,29 @@ def test_an_empty_bucket_is_not_written(table: str) -> None:
 
     assert [store.take("t", LIMIT, 1, NOON).tokens for _ in range(5)] == [0] * 5
     assert len(proxy.calls) == before
+
+
+@on_dynamodb
+def test_a_bucket_that_others_emptied_is_not_written_twice(table: str) -> None:
+    proxy = Proxy(dynamodb())
+    store = DynamoDbBucketStore(proxy, table=table)  # type: ignore[arg-type]
+    assert store.take("t", LIMIT, 1, NOON).tokens == 1
+    assert DynamoDbBucketStore(dynamodb(), table=table).take("t", LIMIT, 20, NOON).tokens == 19
+    before = len(proxy.calls)
+
+    assert [store.take("t", LIMIT, 1, NOON).tokens for _ in range(5)] == [0] * 5
+    assert len(proxy.calls) == before + 1
+
+
+def test_an_empty_bucket_is_not_written_to_disk(database: Database) -> None:
+    store = SqliteBucketStore(database)
+    assert store.take("t", LIMIT, 20, NOON).tokens == 20
+    before = database.version()
+
+    assert store.take("t", LIMIT, 1, NOON).tokens == 0
+    assert database.version() == before
+    assert store.take("t", LIMIT, 1, NOON + SECOND).tokens == 1
+    assert database.version() != before
 
 
 @on_dynamodb

@@ -11,6 +11,7 @@ import pytest
 from nextfire.adapters.aws.clients import dynamodb
 from nextfire.adapters.dynamodb.endpoint_items import KEPT
 from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
+from nextfire.adapters.dynamodb.flow_items import decode_flow
 from nextfire.adapters.dynamodb.items import to_item
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.endpoint_store import SqliteEndpointStore
@@ -53,6 +54,13 @@ BROKEN: Mapping[str, Mapping[str, object]] = {
     "a limit of no calls": {"per_minute": 0},
     "a limit of too many calls": {"parallel": 101},
     "a limit a text": {"parallel": "many"},
+}
+BROKEN_FLOWS: Mapping[str, Mapping[str, object]] = {
+    "no version": {"version": None},
+    "version 0": {"version": 0},
+    "usual duration negative": {"usual": -1},
+    "places that are none": {"places": "x"},
+    "a limit a text": {"per_minute": "many"},
 }
 
 
@@ -267,6 +275,24 @@ def test_an_undecodable_endpoint_is_listed_as_such(
 
     assert page.items == [FIRST]
     assert [found.identity for found in page.unreadable] == [HOSTS[1]]
+
+
+@pytest.mark.parametrize("values", BROKEN_FLOWS.values(), ids=BROKEN_FLOWS.keys())
+def test_an_undecodable_flow_is_reported(values: Mapping[str, object]) -> None:
+    sound = {"usual": 1_000_000, "version": 1}
+    assert decode_flow(KEY, to_item(sound)) == CallFlow(KEY, version=1)
+
+    with pytest.raises(UndecodableError):
+        decode_flow(KEY, to_item({**sound, **values}))
+
+
+def test_an_undecodable_endpoint_is_not_replaced_by_a_new_one(table: Table) -> None:
+    table.spoil(KEY, BROKEN["no version"])
+
+    assert not table.store.replace(NEW, FIRST)
+
+    with pytest.raises(UndecodableError):
+        table.store.get(KEY, consistent=True)
 
 
 @on_dynamodb

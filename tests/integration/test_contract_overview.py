@@ -11,6 +11,7 @@ import pytest
 
 from nextfire.adapters.aws.clients import dynamodb
 from nextfire.adapters.dynamodb.overview_items import (
+    encode_head,
     encode_key,
     pack,
     partition,
@@ -145,7 +146,12 @@ def test_a_segment_that_does_not_decode_is_left_out(store: SegmentStore, tables:
 @on_dynamodb
 def test_a_head_that_does_not_decode_is_replaced_once(store: SegmentStore, tables: Any) -> None:
     key: dict[str, Any] = encode_key(partition("acme", "head"), "head")
-    others: list[dict[str, Any]] = [{}, {"snapshot": {"N": "1"}, "note": {"L": [{"S": "x"}]}}]
+    whole: dict[str, Any] = encode_head("acme", HEAD, timedelta(days=1))
+    others: list[dict[str, Any]] = [
+        {},
+        {"snapshot": {"N": "1"}, "note": {"L": [{"S": "x"}]}},
+        {**whole, "snapshot": {"N": "1"}},
+    ]
     for more in others:
         dynamodb().put_item(TableName=tables.overview, Item={**key, **more})
         broken = store.head("acme")

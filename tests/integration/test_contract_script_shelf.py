@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 import requests
@@ -102,6 +102,7 @@ def test_what_is_put_there_is_the_script(held: Held) -> None:
 
     assert (upload.key, upload.expires_at) == (KEY, NOON + LIFE)
     assert upload.url not in repr(upload)
+    assert urlsplit(upload.url).netloc, "clients need the address"
     [script] = held.shelf.list("acme", pool=None, cursor=None, limit=9).items
     assert (script.key, script.size) == (KEY, len(source))
     assert (script.key.handler, script.key.path) == ("report", "pools/default/acme/report.py")

@@ -145,6 +145,22 @@ def test_a_script_that_may_not_be_read_is_the_caller_s_mistake(held: Held) -> No
         fetched(held.store, url)
 
 
+def test_a_pinned_script_is_the_version_with_its_digest(tmp_path: Path) -> None:
+    versions, store = ScriptVersions(tmp_path), FileScriptStore(tmp_path)
+    digests = [hashlib.sha256(content).hexdigest() for content in (b"old", b"new", b"other")]
+    for content, digest in zip((b"old", b"new"), digests, strict=False):
+        versions.add("scripts/report.py", content, digest, None)
+    url = "s3://scripts/report.py"
+
+    assert [fetched(store, url, digest) for digest in digests[:2]] == [b"old", b"new"]
+    with pytest.raises(InvalidInputError, match=f"no version has the digest sha256:{digests[2]}"):
+        fetched(store, url, digests[2])
+    versions.delete("scripts/report.py")
+    assert fetched(store, url, digests[0]) == b"old"
+    with pytest.raises(NotFoundError):
+        fetched(store, url)
+
+
 @on_aws
 def test_a_new_upload_is_in_use_after_two_seconds_at_the_latest(
     there: Bucket, monkeypatch: pytest.MonkeyPatch

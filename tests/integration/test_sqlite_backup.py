@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nextfire.adapters.files.run_files import FileRunFiles
+from nextfire.adapters.sqlite import expiry
 from nextfire.adapters.sqlite.backup import back_up, restore
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.endpoint_store import SqliteEndpointStore
@@ -161,3 +162,14 @@ def test_what_has_expired_is_removed_and_nothing_else(database: Database) -> Non
     assert [each.key.destination for each in left] == ["b.example.com:443"]
     assert removed == 5
     assert remove_expired(database, NOON + 100 * day) == 0
+
+
+def test_more_rows_than_one_transaction_removes_are_removed(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expiry, "_BATCH", 2)
+    requests = SqliteRequestStore(database)
+    for number in range(5):
+        requests.begin("acme", f"k{number}", "f", NOON)
+
+    assert remove_expired(database, NOON + timedelta(days=100)) == 5

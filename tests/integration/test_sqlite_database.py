@@ -274,6 +274,12 @@ def test_readers_do_not_wait_for_writers(path: Path) -> None:
         assert SqliteJobStore(database).get(a_job().key) == a_job()
 
 
+def test_a_database_is_opened_while_another_process_writes(path: Path) -> None:
+    database = Database(path)
+    with database.writing("test"):
+        Database(path, busy=timedelta()).close()
+
+
 def test_a_folder_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match=r"cannot be opened.*ls -ld"):
         Database(tmp_path / "nowhere" / "nextfire.db")

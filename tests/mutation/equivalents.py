@@ -30,6 +30,12 @@ class Equivalent:
 
 EQUIVALENTS: tuple[Equivalent, ...] = (
     Equivalent(
+        "layers/nextfire/adapters/aws/lean/json_client.py",
+        "JsonClient._attempt",
+        "one round of while True",
+        "Each iteration returns, raises or continues.",
+    ),
+    Equivalent(
         "layers/nextfire/adapters/scripts/keeper.py",
         "drain",
         "one round of while os.read…",
@@ -40,24 +46,6 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "in_memory",
         "one round of while view",
         "A write to a file in memory is complete, up to 2 GiB.",
-    ),
-    Equivalent(
-        "layers/nextfire/adapters/dynamodb/run_store.py",
-        "DynamoDbRunStore.cancel",
-        "False for run.state is RunState.CANCELLED",
-        "`cancel` returns the run only, not whether this write took effect.",
-    ),
-    Equivalent(
-        "layers/nextfire/adapters/dynamodb/run_store.py",
-        "DynamoDbRunStore.cancel",
-        "True for run.state is RunState.CANCELLED",
-        "`cancel` returns the run only, not whether this write took effect.",
-    ),
-    Equivalent(
-        "layers/nextfire/adapters/dynamodb/run_store.py",
-        "DynamoDbRunStore.stop",
-        "False for there.state is RunState.CANCELLED",
-        "If the write took effect, the loop ends; a CANCELLED run ends it too.",
     ),
     Equivalent(
         "layers/nextfire/domain/audit.py",

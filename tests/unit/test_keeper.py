@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from nextfire.adapters.scripts import keeper, process_table, script_users
 from nextfire.adapters.scripts.confinement import PR_SET_DUMPABLE, prctl
+from nextfire.adapters.scripts.kept_program import SupervisedProgram
 
 PIDS = 1 << 22
 """Above every process id."""
@@ -69,6 +71,27 @@ def test_why_a_program_cannot_be_forked_is_reported(monkeypatch: pytest.MonkeyPa
 
     assert "no more processes" in problem
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_the_id_of_a_keeper_that_is_gone_gets_no_signal() -> None:
+    """It may be the id of another process by then."""
+    killed: list[int] = []
+    ours, theirs = socket.socketpair()
+    with ours:
+        kept = SupervisedProgram(
+            ours, kill=killed.append, kill_launcher=lambda: None, sweep=lambda _: None
+        )
+        theirs.sendall(b"P %d\n" % PIDS)
+        for source in kept.sources:
+            source.ready(0)
+        kept.kill_keeper()
+        assert killed == [PIDS]
+
+        theirs.close()
+        kept.end()
+        kept.kill_keeper()
+
+    assert killed == [PIDS]
 
 
 def test_a_long_request_is_read_whole(tmp_path: Path) -> None:

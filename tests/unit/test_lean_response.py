@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -32,6 +33,14 @@ OK = b"HTTP/1.1 200 OK\r\n"
             b"next",
         ),
         (b"HTTP/1.1 100 Continue\r\n\r\n" + OK + b"Content-Length: 1\r\n\r\n1", b"1", True, b""),
+        (
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+            + OK
+            + b"Content-Length: 1\r\n\r\n1",
+            b"1",
+            True,
+            b"",
+        ),
         (b"HTTP/1.1 204\r\n\r\nnext", b"", True, b"next"),
         (OK + b"Content-Length: 1\n\n1", b"1", True, b""),
     ],
@@ -135,6 +144,28 @@ def test_a_connection_that_the_server_closed_is_not_open() -> None:
         far.close()
 
         assert not Connection(near).is_open()
+
+
+def test_an_open_connection_is_used_rather_than_a_closed_one() -> None:
+    """Of the idle ones, before a new one is made: here nothing listens."""
+    transport = Transport("http://127.0.0.1:1", connect=1, read=1)
+    pairs = [socket.socketpair() for _ in range(3)]
+    transport._idle.extend(Connection(near) for near, _ in pairs)  # noqa: SLF001
+    for _, far in pairs[1:]:
+        far.close()
+    far = pairs[0][1]
+
+    def serve() -> None:
+        assert far.recv(1000)
+        far.sendall(OK + b"Content-Length: 1\r\n\r\n1")
+
+    with far, ThreadPoolExecutor(1) as threads:
+        served = threads.submit(serve)
+        try:
+            assert transport.send({"host": "127.0.0.1"}, b"{}").body == b"1"
+        finally:
+            far.shutdown(socket.SHUT_RDWR)
+        served.result()
 
 
 @pytest.mark.parametrize("value", ["token\n", "a\r\nx-amz-target: b"])

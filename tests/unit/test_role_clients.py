@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from nextfire.adapters.aws import calls
 from nextfire.adapters.aws.calls import RoleClients
 from nextfire.domain.ids import JobKey
 from nextfire.domain.masking import Masker
@@ -29,3 +32,18 @@ def test_clients_have_the_credentials_of_their_job_and_share_the_description_of_
     keys = [each._request_signer._credentials.access_key for each in (one, other)]  # noqa: SLF001
     assert keys == ["AKID-a", "AKID-b"]
     assert one.meta.region_name == "eu-central-1"
+
+
+def test_the_latest_clients_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "_CACHED", 2)
+    monkeypatch.setattr(calls, "_new_client", lambda *_: object())
+    clients = RoleClients(Role(), "eu-central-1")
+
+    def client(job_id: str) -> object:
+        return clients.client(JobKey("acme", job_id), Masker(), "sqs", None, 10)
+
+    a, b = client("a"), client("b")
+    assert client("a") is a
+    client("c")
+    assert client("a") is a
+    assert client("b") is not b

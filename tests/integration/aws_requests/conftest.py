@@ -9,6 +9,7 @@ from botocore.exceptions import ClientError  # noqa: TID251 — to reject like A
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.dynamodb.join_store import DynamoDbJoinStore
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.domain.due import Slot
@@ -23,6 +24,7 @@ class Adapters:
         self.jobs = DynamoDbJobStore(client, table=tables.jobs, due_table=tables.due)
         self.due = DynamoDbDueStore(client, table=tables.due, shards=1, executor=InlineExecutor())
         self.runs = DynamoDbRunStore(client, table=tables.runs)
+        self.joins = DynamoDbJoinStore(client, table=tables.runs)
         self.keys = DynamoDbKeyStore(client, table=tables.keys)
         self.control = DynamoDbControlStore(client, table=tables.control)
 

@@ -43,6 +43,8 @@ class OneAtATime:
         (lambda a: a.runs.peek(run_key()), False),
         (lambda a: [*a.runs.between(job_key(), "0", "9")], True),
         (lambda a: a.runs.list(job_key(), cursor=None, limit=1), False),
+        (lambda a: a.joins.read(run_key(), [0]), True),
+        (lambda a: a.joins.begun_sequences(job_key()), True),
         (lambda a: a.jobs.counted("acme"), True),
         (lambda a: a.keys.get("acme", "k"), True),
         (lambda a: a.keys.list("acme", cursor=None, limit=1), True),
@@ -54,7 +56,14 @@ class OneAtATime:
     ids=[
         *("jobs.get", "jobs.scan", "jobs.get_many", "jobs.list", "due.read", "due.read at hand"),
         *("due.occupied", "runs.get", "runs.peek", "runs.between", "runs.list"),
-        *("jobs.counted", "keys.get", "keys.list", "control.taken_runs"),
+        *(
+            "joins.read",
+            "joins.begun_sequences",
+            "jobs.counted",
+            "keys.get",
+            "keys.list",
+            "control.taken_runs",
+        ),
         *("control.cursors", "control.audit", "control.lease"),
     ],
 )

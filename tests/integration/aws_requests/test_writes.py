@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +10,17 @@ import pytest
 from botocore.exceptions import ClientError  # noqa: TID251 — to reject like AWS
 
 from functions.api.request_record import RecordingJobStore, noting
+from nextfire.adapters.dynamodb.bucket_store import DynamoDbBucketStore
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
+from nextfire.adapters.dynamodb.overview_store import DynamoDbSegmentStore
 from nextfire.adapters.sqs.run_queue import SqsDelivery, SqsInbox, SqsRunQueue
 from nextfire.domain.due import BrokenEntry
 from nextfire.domain.errors import UnavailableError
+from nextfire.domain.overview import Head
+from nextfire.domain.request_limits import RequestLimit
 from tests.builders import NOON, a_fire, a_job, a_key, a_message, at, run_key
 from tests.fakes import InlineExecutor
 from tests.integration.aws_requests.conftest import Adapters, FirstOnly, Refusing, slot
@@ -138,12 +143,34 @@ def test_a_broken_entry_stays_where_it_is_unless_a_copy_is_kept() -> None:
     assert client.asked == ["put_item"]
 
 
-def test_unacknowledged_messages_of_a_batch_are_reported() -> None:
+@pytest.mark.parametrize("change", [SqsInbox.acknowledge, SqsInbox.show])
+def test_messages_of_a_batch_that_were_not_changed_are_reported(
+    change: Callable[[SqsInbox, Sequence[SqsDelivery]], list[str]],
+) -> None:
     class Half:
         def delete_message_batch(self, **_: object) -> Any:
             return {"Successful": [{"Id": "0"}], "Failed": [{"Id": "1", "Code": "Expired"}]}
 
+        change_message_visibility_batch = delete_message_batch
+
     client: Any = Half()
     deliveries = [SqsDelivery(client, "url", "body", "handle", f"m{n}", "group") for n in range(2)]
 
-    assert SqsInbox(client, queue_url="url").acknowledge(deliveries) == ["m1: Expired"]
+    assert change(SqsInbox(client, queue_url="url"), deliveries) == ["m1: Expired"]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda client: DynamoDbBucketStore(client, table="requests").take(
+            "acme", RequestLimit(10, 20), 1, NOON
+        ),
+        lambda client: DynamoDbSegmentStore(client, table="overview").replace_head(
+            "acme", None, Head("first", 0, 1000, 2000, 500, 900, 1000), []
+        ),
+    ],
+    ids=["buckets.take", "segments.replace_head"],
+)
+def test_an_error_is_not_taken_for_a_lost_race(write: Callable[[Any], object]) -> None:
+    with pytest.raises(ClientError, match="NeverHeardOf"):
+        write(Refusing("NeverHeardOf"))

@@ -157,9 +157,10 @@ def test_an_executor_pauses_an_active_job_as_a_user_does(store: JobStore) -> Non
     assert store.pause(job, "410 Gone", at("13:00"))
     assert not store.pause(job, "410 Gone", at("13:01"))
 
-    assert store.get(job.key) == replace(
-        job.paused(at("13:00"), "410 Gone"), revision=2, updated_at=at("13:00")
-    )
+    paused = replace(job.paused(at("13:00"), "410 Gone"), revision=2, updated_at=at("13:00"))
+    assert store.get(job.key) == paused
+    assert not store.pause(paused, "404 Not Found", at("13:02")), "it is not ACTIVE"
+    assert store.get(job.key) == paused
 
 
 def test_a_job_that_changed_meanwhile_is_not_paused_by_an_executor(store: JobStore) -> None:

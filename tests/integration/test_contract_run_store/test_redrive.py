@@ -184,6 +184,8 @@ def test_a_dead_run_that_awaits_its_parents_can_be_reopened(dead: Dead) -> None:
     for _ in range(2):
         assert dead.store.await_parents(run, waiting) == Claim(stored(dead, run), taken=True)
 
+    later = replace(waiting, dispatch=waiting.dispatch + 1)
+    assert not dead.store.await_parents(run, later).taken, "not the same write"
     there = stored(dead, run)
     assert there.skipped_by_parents
     assert (there.reason, there.attempt, there.tries) == ("runs again after a", 1, 0)

@@ -45,7 +45,7 @@ class RoleClients:
                 service, region or self._region, role, steps * _TIMEOUT_STEP
             )
             self._clients[key] = client
-            while len(self._clients) > _CACHED:
+            if len(self._clients) > _CACHED:
                 self._clients.popitem(last=False)
             return client
 

@@ -27,7 +27,7 @@ class DynamoDbBucketStore:
     def __init__(self, client: DynamoDBClient, *, table: str) -> None:
         self._client = client
         self._table = table
-        self._seen: dict[str, int] = {}
+        self._seen: dict[str, int | None] = {}
 
     def take(self, name: str, limit: RequestLimit, wanted: int, now: datetime) -> Taken:
         at = to_us(now)
@@ -44,8 +44,7 @@ class DynamoDbBucketStore:
             if done is not None:
                 self._seen[name] = done
                 return Taken(wish.tokens, timedelta(), done)
-            if seen is not None:
-                self._seen[name] = seen
+            self._seen[name] = seen
         raise UnavailableError(f"take tokens from {name}: too many concurrent writes. Try again.")
 
     def _update(

@@ -165,7 +165,6 @@ class DynamoDbRunStore:
             ),
             condition="attribute_not_exists(run_id) OR #state = :pending",
             values=values,
-            ours=lambda run: run.state is RunState.CANCELLED,
         ).run
 
     def skip(self, run: Run) -> Run:
@@ -194,7 +193,6 @@ class DynamoDbRunStore:
             condition="#state = :pending AND attribute_not_exists(claim_token)",
             values={":pending": RunState.PENDING.value},
             fields=fields,
-            ours=lambda there: there.state is RunState.SKIPPED,
         ).run
 
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
@@ -215,7 +213,6 @@ class DynamoDbRunStore:
                         ":now": isoformat(now),
                         ":expires_at": expiry(now),
                     },
-                    ours=lambda there: there.state is RunState.CANCELLED,
                     absent_ok=True,
                 )
             else:

@@ -24,7 +24,7 @@ class FileScriptStore:
         if not versions or (source.sha256 is None and versions[0].sha256 is None):
             raise NotFoundError("script", source.url, _UPLOAD)
         for version in versions:
-            if version.sha256 is not None and source.sha256 in {None, version.sha256}:
+            if source.sha256 in {None, version.sha256}:
                 return self._read(version, source.url)
         raise InvalidInputError(
             "script",

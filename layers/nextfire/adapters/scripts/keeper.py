@@ -292,11 +292,8 @@ def drain(descriptor: int) -> None:
 
 
 def _read_all(descriptor: int) -> bytes:
-    pieces, size = [], os.fstat(descriptor).st_size
-    while piece := os.read(descriptor, size):
-        pieces.append(piece)
-        size -= len(piece)
-    return b"".join(pieces)
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
+        return file.read()
 
 
 def keep(control: int, request: int, channel: int, network: int, *, namespaces: bool) -> None:
