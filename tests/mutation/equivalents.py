@@ -90,6 +90,12 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "The last two are the same however far it looks back; it only takes longer.",
     ),
     Equivalent(
+        "layers/nextfire/targets/http/outcome.py",
+        "_sent",
+        "the same for all: {query} in …",
+        "The query is recorded as `?…`, which has no letter and no digit to replace.",
+    ),
+    Equivalent(
         "layers/nextfire/usecases/audit_visit.py",
         "JobVisits.visit",
         "first self._revive…",

@@ -187,6 +187,18 @@ def test_an_occurrence_that_waits_for_its_parents_is_not_lost() -> None:
     assert audit(world) == AuditReport(jobs=2, done=True)
 
 
+def test_an_occurrence_whose_time_was_received_late_waits_as_long_as_any_other() -> None:
+    world = World("11:58:30")
+    world.register("a", retryPolicy={"maxAttempts": 2, "initialDelayMs": 10_000_000})
+    world.register("b", after=[{"job": "a"}], joinTimeoutSec=3_600)
+    world.script(exit_code=1)
+    for time in ("12:00", "13:00", "13:30"):
+        world.tick_at(time)
+    advance_until(world, "14:20")
+
+    assert audit(world).resent == 0
+
+
 def test_the_lost_message_of_a_time_is_sent_again() -> None:
     world = World("11:58:30")
     world.register("a")

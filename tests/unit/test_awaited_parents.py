@@ -70,12 +70,12 @@ def test_each_awaited_run_counts_as_a_separate_parent(world: World) -> None:
 
 
 def late_runs(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Job, list[int]]:
-    """A job b whose time, 13:00, has come before any of the 60 runs of its parent has ended. The
-    list grows with each read of all these runs.
+    """A job b, changed once, whose time, 13:00, has come before any of the 60 runs of its parent
+    has ended. The list grows with each read of all these runs.
     """
     late = {"target": {"handler": "a", "pool": "batch"}} | ONE_ATTEMPT
     world.register("a", schedule="* * * * *", **late)
-    b = world.register("b", **cron(HOURLY, which="all"))
+    b = world.change(world.register("b", **cron(HOURLY, which="all")), labels={"team": "data"})
     go(world, "12:00")
     world.worker(pool="batch").work()
     go(world, *(f"12:{minute:02}" for minute in range(1, 60)), "13:00")

@@ -30,7 +30,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.run import Run
 from nextfire.domain.trigger_rules import ParentState
 from nextfire.usecases.read_parents import read_parents
-from tests.builders import a_definition, a_job, run_key
+from tests.builders import a_definition, a_job, at, run_key
 from tests.unit.timed import cron
 from tests.world import World
 
@@ -163,6 +163,20 @@ def test_a_run_with_too_many_parents_does_not_start_without_the_last_ones() -> N
 
     assert len(found) == MAX_AWAITED + 1
     assert [each for each in found if each.run is None] == [found[-1]]
+
+
+def test_a_range_record_is_that_of_the_runs_it_covers_only() -> None:
+    world = World("12:00")
+    a = world.register("a", schedule="*/20 * * * *")
+    b = world.register("b", **cron("0 * * * *", which="all"))
+    first, last = at("12:20"), at("12:40")
+    key = RunKey(a.key, run_id(a.uid, first))
+    world.runs.skip(Run.skipped(key, "late", last, covered_to=last, covered=2))
+
+    found = read_parents(world.jobs, world.runs, b, at("13:00"))
+
+    skipped, waiting = ParentState.SKIPPED, ParentState.WAITING
+    assert [each.state for each in found] == [skipped, skipped, waiting]
 
 
 def test_recent_occurrences_may_still_wait() -> None:

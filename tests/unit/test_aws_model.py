@@ -82,11 +82,27 @@ def test_an_invalid_call_is_rejected_with_the_nearest_name(
     assert hint in error(name, values)
 
 
-def test_an_invalid_parameter_is_named_with_its_place() -> None:
-    wrong = {"overrides": {"containerOverrides": [{"environment": [{"nonsense": "a"}]}]}}
-    place = "overrides.containerOverrides[0].environment[0].nonsense"
+@pytest.mark.parametrize(
+    ("name", "values", "place"),
+    [
+        (
+            "ecs:RunTask",
+            {"overrides": {"containerOverrides": [{"environment": [{"nonsense": "a"}]}]}},
+            "overrides.containerOverrides[0].environment[0].nonsense",
+        ),
+        (
+            "sqs:SendMessage",
+            {"MessageAttributes": {"color": {"DataType": "String"}, "size": {"Nonsense": "a"}}},
+            "input.MessageAttributes.size.Nonsense",
+        ),
+    ],
+)
+def test_an_invalid_parameter_is_named_with_its_place(
+    name: str, values: dict[str, Any], place: str
+) -> None:
+    required = {"ecs:RunTask": {"taskDefinition": "nightly:3"}, "sqs:SendMessage": SEND}
 
-    assert place in error("ecs:RunTask", {"taskDefinition": "nightly:3", **wrong})
+    assert place in error(name, {**required[name], **values})
 
 
 @pytest.mark.parametrize("service", sorted(FORBIDDEN))

@@ -19,6 +19,7 @@ from nextfire.domain.attempt import MAX_VALUE_BYTES, AttemptOutcome
 from nextfire.domain.job import Job
 from nextfire.domain.ports.scripts import Directive
 from nextfire.domain.ports.targets import AttemptResult
+from nextfire.targets.aws import runner
 from nextfire.targets.aws.runner import AwsTarget
 from tests.builders import a_job, run_key
 from tests.callbacks import LONGEST, Control, a_running_run
@@ -188,6 +189,23 @@ def test_a_call_can_be_abandoned(directive: Directive, outcome: AttemptOutcome) 
     client.proceed.set()
 
     assert (found.verdict, found.result.outcome) == (directive, outcome)
+
+
+def test_the_response_to_a_slow_call_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_ASK_EVERY", 0.001)
+    client = Client({"MessageId": "m"})
+    client.proceed.clear()
+
+    class Asked(Control):
+        asked = 0
+
+        def ask(self) -> Directive:
+            self.asked += 1
+            if self.asked > 3:
+                client.proceed.set()
+            return Directive.CONTINUE
+
+    assert attempt(client, control=Asked()).given == b'{"MessageId": "m"}'
 
 
 def test_a_call_that_takes_too_long_times_out() -> None:

@@ -127,6 +127,19 @@ def test_calls_are_deferred_for_a_day_without_a_relevancy_window() -> None:
     assert (first.state, last.state) == (RunState.PENDING, RunState.SKIPPED)
 
 
+@pytest.mark.parametrize("misfire", [{}, {"relevancyWindowSec": 60}])
+def test_a_redriven_call_is_deferred_for_a_day_from_then_on(misfire: dict[str, Any]) -> None:
+    redriven_at = NOON + timedelta(days=2)
+    attempts = (Attempt(1, "a", NOON, NOON, AttemptOutcome.FAILED), Attempt(2, "a", redriven_at))
+    run = a_run(attempt=2, attempt_base=1, attempts=attempts)
+    job = a_job(misfire=misfire)
+
+    first = decide_ending(job, run, UNAVAILABLE, redriven_at)
+    last = decide_ending(job, run, UNAVAILABLE, redriven_at + timedelta(days=1))
+
+    assert (first.state, last.state) == (RunState.PENDING, RunState.SKIPPED)
+
+
 def test_a_long_retry_after_does_not_end_a_run_without_a_relevancy_window() -> None:
     asked = replace(UNAVAILABLE, retry_at=NOON + timedelta(days=1, seconds=30))
 

@@ -150,6 +150,7 @@ def test_a_masker_without_secrets_changes_nothing() -> None:
         (["abcdef", "defghi"], "x abcdefghi y", "x *** y"),
         (["abcdef", "xabcdefx"], "xabcdefx abcdef", "*** ***"),
         (["abcdefgh"], "abcdef", "abcdef"),
+        (["abcdefg", "abcdefgh"], "abcdefx abcdefgh", "abcdefx ***"),
         (["secret\n"], "secret", "***"),
         (["hunter22"], "hunter22hunter22", "***"),
         ([PEM], PEM.replace("\n", "\r\n    "), "***\r\n    " * 6),

@@ -9,12 +9,12 @@ import pytest
 
 import nextfire
 from nextfire.client.pipelines.document import PipelineError, read
-from nextfire.domain.attempt import AttemptOutcome, Result
+from nextfire.domain.attempt import Attempt, AttemptOutcome, Result
 from nextfire.domain.decisions import decide_ending
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.manage_backfills import BackfillRange
-from tests.builders import at
+from tests.builders import a_run, at
 from tests.unit.sequencing import ONE_ATTEMPT, after, states
 from tests.world import World
 
@@ -119,6 +119,30 @@ def test_a_redrive_after_the_deadline_runs_the_rest(world: World) -> None:
     world.worker().work()
 
     assert states(world, a, b, c) == [SUCCEEDED] * 3
+
+
+def test_a_run_that_was_redriven_after_the_deadline_is_retried(world: World) -> None:
+    _, b, _ = timed_chain(world)
+    attempts = (Attempt(1, "a", at("12:00")), Attempt(2, "a", at("13:30")))
+    run = a_run(attempt=2, attempt_base=1, attempts=attempts)
+
+    assert retry_of(run, b, now="13:31").retry_at is not None
+
+
+def test_a_child_that_was_added_before_a_late_redrive_runs(world: World) -> None:
+    a = world.register("a", type="ONCE", schedule="2026-05-24T12:00:00Z", **ONE_ATTEMPT)
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+    world.worker().work()
+    c = world.register("c", **after("a"), **HOUR)
+    world.advance(minutes=90)
+
+    world.sequences.redrive(world.run(a, "12:00").key, "a", downstream=False, reason=None)
+    world.advance(seconds=2)
+    world.tick()
+    world.worker().work()
+
+    assert states(world, a, c) == [SUCCEEDED] * 2
 
 
 def test_a_redrive_with_downstream_runs_what_the_deadline_skipped(world: World) -> None:

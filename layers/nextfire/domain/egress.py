@@ -264,7 +264,7 @@ def _local_kind(address: Address) -> str | None:
         return "a loopback"
     if address.is_multicast:
         return "a multicast"
-    if any(address.version == net.version and address in net for net in _LOCAL_SERVICES):
+    if any(address in net for net in _LOCAL_SERVICES):
         return "a link-local or metadata"
     if isinstance(address, IPv4Address) and address == IPv4Address("255.255.255.255"):
         return "a broadcast"
@@ -272,7 +272,7 @@ def _local_kind(address: Address) -> str | None:
 
 
 def _is_public(address: Address) -> bool:
-    if any(address.version == net.version and address in net for net in _PRIVATE_TOO):
+    if any(address in net for net in _PRIVATE_TOO):
         return False
     return all(each.is_global for each in meanings(address))
 

@@ -189,6 +189,8 @@ def test_a_dead_run_that_awaits_its_parents_can_be_reopened(dead: Dead) -> None:
     there = stored(dead, run)
     assert there.skipped_by_parents
     assert (there.reason, there.attempt, there.tries) == ("runs again after a", 1, 0)
+    other = dead.store.await_parents(run, run.awaiting_parents("runs again after b"))
+    assert other == Claim(there, taken=True), "of two, the first is recorded"
     assert (
         dead.store.list_dead(run.key.job.tenant, first=NOON, last=NOON, cursor=None, limit=10).items
         == []

@@ -98,6 +98,13 @@ def test_a_run_on_request_that_is_claimed_is_not_passed_over(dead: Dead) -> None
     assert dead.store.skip(passed_over(run)) == waiting
 
 
+def test_a_run_on_request_that_was_cancelled_is_not_passed_over(dead: Dead) -> None:
+    run = ask_for(dead, asked_for()).run
+    cancelled = dead.store.stop(run, reason="not needed", now=NOON)
+
+    assert dead.store.skip(passed_over(run)) == cancelled == dead.store.get(run.key)
+
+
 def test_a_run_on_request_whose_record_is_gone_is_not_passed_over(store: RunStore) -> None:
     with pytest.raises(UnavailableError):
         store.skip(passed_over(asked_for()))

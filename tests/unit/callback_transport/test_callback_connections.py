@@ -91,6 +91,24 @@ def _at(*places: tuple[int, tuple[Any, ...]]) -> module.Resolve:
     return lambda _host, _port: [(family, 1, 6, "", each) for family, each in places]
 
 
+@pytest.mark.parametrize(
+    ("place", "host"),
+    [
+        ("[2606:4700::a1]:8080", b"[2606:4700::a1]:8080"),
+        ("[2606:4700::a1]", b"[2606:4700::a1]"),
+        ("example.com:8080", b"example.com:8080"),
+        ("example.com:80", b"example.com"),
+    ],
+)
+def test_the_host_header_has_brackets_around_an_ipv6_address(place: str, host: bytes) -> None:
+    kept: list[bytes] = []
+    with server(answering(OK, kept)) as listening:
+        port = int(listening.rpartition(":")[2])
+        send(place, resolve=_at((socket.AF_INET, ("127.0.0.1", port))))
+
+    assert b"\r\nHost: " + host + b"\r\n" in kept[0]
+
+
 def test_a_machine_without_ipv6_uses_the_next_address(monkeypatch: pytest.MonkeyPatch) -> None:
     class WithoutIpv6(socket.socket):
         def __init__(self, family: int = -1, *options: Any, **more: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.ids import RunKey
+from nextfire.domain.message import MAX_RECORDED_REASON
 from nextfire.domain.ports.scripts import Directive
 from nextfire.domain.ports.targets import Hold
 from nextfire.domain.replay import Replay
@@ -33,6 +34,15 @@ def test_an_unexpected_error_is_recorded_without_secrets(callbacks: Callbacks) -
 
     assert found.result.outcome is AttemptOutcome.FAILED
     assert found.result.reason == "could not be made: RuntimeError: a defect with ***"
+
+
+def test_a_long_reason_is_cut(callbacks: Callbacks) -> None:
+    callbacks.transport.answers = [RuntimeError("long " * MAX_RECORDED_REASON)]
+
+    reason = callbacks.attempt().result.reason
+
+    assert reason.startswith("could not be made: RuntimeError: long long ")
+    assert (len(reason), reason[-1]) == (MAX_RECORDED_REASON, "…")
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,7 @@ def never_opens(network: Network) -> bool:
 
 
 def _is_in(address: Address, networks: Collection[Network]) -> bool:
-    return any(address.version == net.version and address in net for net in networks)
+    return any(address in net for net in networks)
 
 
 def _without_secrets(url: str) -> str:

@@ -191,8 +191,8 @@ class _Call:
         with self._connected(host, port) as plain, self._secured(plain, parts.scheme, host) as wire:
             target = parts.path or "/"
             target += f"?{parts.query}" if parts.query else ""
-            named = None if port == DEFAULT_PORTS[parts.scheme] else port  # as signatures have it
-            return self._speak(wire, f"[{host}]" if ":" in host else host, named, target)
+            named = 0 if port == DEFAULT_PORTS[parts.scheme] else port  # as signatures have it
+            return self._speak(wire, host, named, target)
 
     @contextmanager
     def _connected(self, host: str, port: int) -> Iterator[socket.socket]:
@@ -281,9 +281,7 @@ class _Call:
             self.timings = replace(self.timings, tls=time.monotonic() - began)
             yield secured
 
-    def _speak(
-        self, connection: socket.socket, host: str, port: int | None, target: str
-    ) -> Response:
+    def _speak(self, connection: socket.socket, host: str, port: int, target: str) -> Response:
         began = time.monotonic()
         client = Connection(host, port, Wire(connection, self._patience, self._cap))
         client.putrequest(self._request.method, target, skip_accept_encoding=True)

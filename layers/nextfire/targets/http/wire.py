@@ -134,12 +134,14 @@ class _Response(http.client.HTTPResponse):
 
 
 class Connection(http.client.HTTPConnection):
-    """An HTTP/1.1 connection over *wire*. Never connects by itself. `Host` has each port given."""
+    """An HTTP/1.1 connection over *wire*. Never connects by itself. *host*: without brackets.
+    *port*: the port in `Host`; 0: none.
+    """
 
     response_class = _Response
     default_port = 0
     auto_open = 0
 
-    def __init__(self, host: str, port: int | None, wire: Wire) -> None:
+    def __init__(self, host: str, port: int, wire: Wire) -> None:
         super().__init__(host, port)
         self.sock = wire  # the parts of a socket that it uses
