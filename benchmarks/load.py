@@ -94,6 +94,12 @@ class Load:
             )
         except TimeoutError as error:
             tell(str(error))
+        self.await_empty_queue()
+
+    def await_empty_queue(self) -> None:
+        """Wait until each message has been received and deleted. One whose response was lost comes
+        again after its visibility timeout.
+        """
         unseen = ["ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessages"]
         queue = self._stack.info.pools[POOL].queue_url
 
@@ -103,7 +109,7 @@ class Load:
             )["Attributes"]
             return not any(int(attributes[name]) for name in unseen)
 
-        wait_until(all_over, most=timedelta(minutes=2), what="an empty queue")
+        wait_until(all_over, most=timedelta(minutes=4), what="an empty queue")
 
     def account(self) -> Account:
         """The outcome of every run, from the received messages and the stored records."""

@@ -62,6 +62,7 @@ def measure_paused(result: Result) -> None:
         resumed_at = datetime.now(UTC)
         tell(f"the watcher continues; observing it for {AFTER.total_seconds():.0f} s")
         _sleep_until(end_at + _SETTLE)
+        load.await_empty_queue()
         sent = {each.occurrence: each.accepted_at for each in reversed(load.sent())}
         covered = _covered(stack)
     late = [at for of, at in sent.items() if at >= resumed_at and at - of.at >= ON_TIME]
