@@ -165,6 +165,19 @@ def test_a_run_with_too_many_parents_does_not_start_without_the_last_ones() -> N
     assert [each for each in found if each.run is None] == [found[-1]]
 
 
+def test_a_range_that_covers_the_run_of_a_parent_stands_for_it() -> None:
+    world = World("12:00")
+    parent = world.register("a", schedule="0 * * * *")
+    child = replace(job("b", **cron("0 * * * *")), created_at=MARCH, effective_from=MARCH)
+    key = RunKey(parent.key, run_id(parent.uid, utc(5, 6)))
+    row = Run.skipped(key, "late", utc(5, 9), covered_to=utc(5, 8), covered=3)
+    world.runs.skip(row)
+
+    found = [read_parents(world.jobs, world.runs, child, utc(5, hour)) for hour in (8, 9)]
+
+    assert [[each.run for each in parents] for parents in found] == [[row], [None]]
+
+
 def test_recent_occurrences_may_still_wait() -> None:
     child = job("b", joinTimeoutSec=7_200, **cron("0 * * * *", which="latest", withinSec=60))
 

@@ -208,7 +208,7 @@ def test_an_open_run_is_kept_as_long_as_its_record(stream: Stream) -> None:
 def test_a_rebuild_holds_a_bounded_part_of_the_records(
     stream: Stream, monkeypatch: pytest.MonkeyPatch, step: timedelta
 ) -> None:
-    monkeypatch.setattr(rebuild_overview, "FLUSH_AT", 5)
+    monkeypatch.setattr(rebuild_overview, "FLUSH_AT", 4)
     for key in keys(23):
         stream.write(ended(started(key, NOON), NOON))
     stream.pending.clear()

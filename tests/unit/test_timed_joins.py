@@ -10,8 +10,9 @@ import pytest
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
+from tests.builders import RUN_ALL
 from tests.fakes import Killed
-from tests.unit.auditing import purge
+from tests.unit.auditing import audit, purge
 from tests.unit.requested import run_now
 from tests.unit.sequencing import ONE_ATTEMPT, after
 from tests.unit.timed import HOURLY, cron, go, state, there
@@ -276,6 +277,20 @@ def test_the_run_of_a_job_that_was_paused_meanwhile_is_skipped(world: World) -> 
     run = there(world, b, "12:00")
     assert run is not None
     assert (run.state, run.reason) == (RunState.SKIPPED, "its job was paused")
+
+
+def test_an_audit_repeats_the_time_of_a_run_a_while_after_its_join_has_ended(world: World) -> None:
+    """The message that ends it may be in progress until then."""
+    world.register("a", **LATE)
+    b = world.register("b", joinTimeoutSec=60, misfire=RUN_ALL, **cron("0 12 * * *"))
+    go(world, "14:00")
+    world.tick_at("14:01:10")
+    purge(world)
+
+    assert audit(world).resent == 0
+    world.tick_at("14:30")
+    assert audit(world).resent == 1
+    assert state(world, b, "12:00") is None
 
 
 def _die() -> None:
