@@ -285,7 +285,7 @@ def test_an_audit_repeats_the_time_of_a_run_a_while_after_its_join_has_ended(wor
     b = world.register("b", joinTimeoutSec=60, misfire=RUN_ALL, **cron("0 12 * * *"))
     go(world, "14:00")
     world.tick_at("14:01:10")
-    purge(world)
+    world.queue.queues["default"]._messages.clear()  # noqa: SLF001 — the system does not notice
 
     assert audit(world).resent == 0
     world.tick_at("14:30")
