@@ -108,9 +108,21 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "A job with stuck runs is not done; runs of a done job are not resent.",
     ),
     Equivalent(
+        "layers/nextfire/usecases/audit_visit.py",
+        "JobVisits._hand_over",
+        "first self._put(join_ends…",
+        "Until the run has a record, each audit stores both entries again.",
+    ),
+    Equivalent(
         "layers/nextfire/usecases/audit_snapshot.py",
         "SnapshotReader._read_shard",
         "True for stored.entry.uid in uids",
+        "Entries are looked up by uid; the check saves memory.",
+    ),
+    Equivalent(
+        "layers/nextfire/usecases/audit_snapshot.py",
+        "SnapshotReader._read_held",
+        "True for entry.uid in uids in …",
         "Entries are looked up by uid; the check saves memory.",
     ),
     Equivalent(
@@ -148,6 +160,42 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "BucketReader._move_cursor",
         "True for moved and…",
         "Only a former holder is refused, and it no longer dispatches.",
+    ),
+    Equivalent(
+        "layers/nextfire/usecases/dispatch/gates.py",
+        "OverlapGate.admit",
+        "first self._waiting.postpone(undecided…",
+        "The two lists have no entry in common.",
+    ),
+    Equivalent(
+        "layers/nextfire/usecases/dispatch/gates.py",
+        "TenantQuotaGate.admit",
+        "first self._wait(over…",
+        "The two lists have no entry in common.",
+    ),
+    Equivalent(
+        "layers/nextfire/usecases/timed_runs.py",
+        "TimedRuns.begin",
+        "first self.joins.add(key, 0, time_mark(ends_at)…",
+        "A redelivered message stores the end again, whether or not the mark is there.",
+    ),
+    Equivalent(
+        "layers/nextfire/usecases/timed_runs.py",
+        "TimedRuns.parent_ended",
+        "True for child.state is JobState.ACTIVE in …",
+        "The store completes only ACTIVE jobs; the check saves a write.",
+    ),
+    Equivalent(
+        "layers/nextfire/usecases/timed_runs.py",
+        "TimedRuns._another_is_left",
+        "False for left == (edge, ended.key.scheduled_at) in …",
+        "The record of that run has ended; about ln N of N runs would read it.",
+    ),
+    Equivalent(
+        "layers/nextfire/usecases/timed_runs.py",
+        "TimedRuns._act",
+        "first self.start.start(…",
+        "`start` does nothing for a run that was skipped.",
     ),
     Equivalent(
         "layers/nextfire/usecases/dispatch/tick.py",

@@ -125,19 +125,21 @@ def test_a_run_whose_message_may_be_in_the_queue_is_left_for_a_day(world: World)
 
 def test_a_run_that_waits_for_its_endpoint_is_not_sent_again(world: World) -> None:
     """The dispatch that replaced its message is due in an hour; others are due within minutes."""
-    hold = Hold(at("12:58"), "the endpoint is paused")
+    hold = Hold(at("12:58:30"), "the endpoint is paused")
     world.call_targets[TargetKind.HTTP] = HeldCalls(hold)
     http = {"pool": "default", "http": {"url": "https://api.example.com/hooks"}}
     job = world.register(target=http, endAt="2026-05-24T12:00:00Z")
     world.tick_at("12:00")
+    world.due.freeze()
     world.worker().work_one()
     assert [entry.at for entry in world.entries] == [hold.until]
+    other = world.register("other", type="ONCE", schedule="2026-05-24T12:58:10Z")
     world.tick_at("12:17")
 
     report = audit(world)
 
     assert (report.revived, report.repaired) == (0, 0)
-    assert [entry.uid for entry in world.entries] == [job.uid]
+    assert {entry.uid for entry in world.entries} == {job.uid, other.uid}
 
 
 def test_a_retry_that_was_sent_late_is_not_overtaken_by_what_was_sent_before(world: World) -> None:

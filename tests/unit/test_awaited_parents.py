@@ -69,11 +69,13 @@ def test_each_awaited_run_counts_as_a_separate_parent(world: World) -> None:
     assert run.reason == "trigger rule ALL_SUCCEEDED: a at 2026-05-24T12:20:00Z FAILED"
 
 
-def late_runs(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Job, list[int]]:
+def late_runs(
+    world: World, monkeypatch: pytest.MonkeyPatch, **fields: Any
+) -> tuple[Job, list[int]]:
     """A job b, changed once, whose time, 13:00, has come before any of the 60 runs of its parent
     has ended. The list grows with each read of all these runs.
     """
-    late = {"target": {"handler": "a", "pool": "batch"}} | ONE_ATTEMPT
+    late = {"target": {"handler": "a", "pool": "batch"}} | ONE_ATTEMPT | fields
     world.register("a", schedule="* * * * *", **late)
     b = world.change(world.register("b", **cron(HOURLY, which="all")), labels={"team": "data"})
     go(world, "12:00")
@@ -100,6 +102,23 @@ def test_runs_that_catch_up_do_not_each_read_all_the_others(
 
     assert state(world, b, "13:00") is RunState.SUCCEEDED
     assert len(reads) <= 10, "of 60 runs in a random order, ln 60 are expected"
+
+
+def test_a_run_that_is_left_and_waits_for_its_retry_is_left(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retry = {"maxAttempts": 2, "initialDelayMs": 60_000}
+    b, reads = late_runs(world, monkeypatch, retryPolicy=retry)
+    for _ in range(60):
+        world.script(exit_code=1)
+    world.worker(pool="batch").work()
+
+    world.tick_at("13:02")
+    world.worker(pool="batch").work()
+    go(world, "13:02:01")
+
+    assert state(world, b, "13:00") is RunState.SUCCEEDED
+    assert len(reads) <= 10
 
 
 def test_a_run_that_fails_while_others_are_left_decides(
@@ -184,6 +203,57 @@ def test_one_success_starts_all_runs_that_wait_for_it(world: World) -> None:
     go(world, "14:00:05")
 
     assert [state(world, b, time) for time in times] == [RunState.SUCCEEDED] * 3
+
+
+def test_a_failure_of_the_latest_parent_reads_no_joins(world: World) -> None:
+    a = world.register("a", type="MANUAL", schedule=None, **ONE_ATTEMPT)
+    b = world.register("b", **cron(HOURLY, which="latest", withinSec=60))
+    go(world, "12:00")
+    run_now(world, a)
+    world.script(exit_code=1)
+    world.tick_at("12:30")
+    world.faults.calls.clear()
+
+    world.worker().work()
+
+    assert "joins.read" not in world.faults.calls
+    assert state(world, b, "12:00") is None
+
+
+def test_a_success_does_not_start_runs_that_have_started(world: World) -> None:
+    """One of them waits for its retry."""
+    a = world.register("a", type="MANUAL", schedule=None)
+    retry = {"maxAttempts": 2, "initialDelayMs": 3_000_000}
+    b = world.register("b", retryPolicy=retry, **cron(HOURLY, which="latest", withinSec=60))
+    run_now(world, a)
+    go(world, "11:59:30")
+    world.script(exit_code=1)
+    go(world, "12:00")
+    assert state(world, b, "12:00") is RunState.PENDING
+
+    run_now(world, a, "again")
+    world.tick_at("12:10")
+    world.faults.calls.clear()
+    world.worker().work()
+
+    assert world.run(b, "12:00").attempt == 1
+    assert "joins.read" not in world.faults.calls
+
+
+def test_a_success_starts_a_run_whose_occurrence_a_former_job_had_skipped(world: World) -> None:
+    a = world.register("a", type="MANUAL", schedule=None)
+    latest = cron(HOURLY, which="latest", withinSec=60)
+    former = world.register("b", **latest)
+    world.skips.skip_next(former.key, "a holiday")
+    world.delete(former)
+    world.advance(seconds=5)
+    b = world.register("b", **latest)
+    go(world, "12:00")
+
+    run_now(world, a)
+    go(world, "12:30")
+
+    assert state(world, b, "12:00") is RunState.SUCCEEDED
 
 
 def test_a_success_is_not_used_up(world: World) -> None:

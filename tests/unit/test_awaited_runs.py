@@ -179,6 +179,19 @@ def test_a_range_record_is_that_of_the_runs_it_covers_only() -> None:
     assert [each.state for each in found] == [skipped, skipped, waiting]
 
 
+def test_a_range_that_covers_the_run_of_a_parent_stands_for_it() -> None:
+    world = World("12:00")
+    parent = world.register("a", schedule="0 * * * *")
+    child = replace(job("b", **cron("0 * * * *")), created_at=MARCH, effective_from=MARCH)
+    key = RunKey(parent.key, run_id(parent.uid, utc(5, 6)))
+    row = Run.skipped(key, "late", utc(5, 9), covered_to=utc(5, 8), covered=3)
+    world.runs.skip(row)
+
+    found = [read_parents(world.jobs, world.runs, child, utc(5, hour)) for hour in (8, 9)]
+
+    assert [[each.run for each in parents] for parents in found] == [[row], [None]]
+
+
 def test_recent_occurrences_may_still_wait() -> None:
     child = job("b", joinTimeoutSec=7_200, **cron("0 * * * *", which="latest", withinSec=60))
 

@@ -9,11 +9,14 @@ from datetime import datetime, timedelta
 import pytest
 
 from nextfire.domain.attempt import AttemptOutcome
+from nextfire.domain.audit_repairs import sending
 from nextfire.domain.job import Job
 from nextfire.domain.ports.targets import Hold
 from nextfire.domain.run import RunState
 from nextfire.domain.target import TargetKind
 from tests.builders import at
+from tests.fakes import Killed
+from tests.unit.auditing import purge
 from tests.unit.limited import ONCE, a_world
 from tests.unit.test_calls_executed import FAILED, HTTP, OK, Calls, dispatched, key, retries
 from tests.world import World
@@ -92,6 +95,47 @@ def test_a_run_that_failed_before_is_dead_after_a_day(world: World, calls: Calls
     assert (len(calls.made), run.state) == (1, RunState.DEAD)
     outcomes = [each.outcome for each in run.attempts]
     assert outcomes == [AttemptOutcome.FAILED, AttemptOutcome.FAILED]
+
+
+def test_a_retry_that_was_to_be_cancelled_ends_although_its_endpoint_is_paused(
+    world: World, calls: Calls
+) -> None:
+    calls.results = [FAILED]
+    job = dispatched(world, retryPolicy={"maxAttempts": 3, "initialDelayMs": 10_000}, **ONCE)
+    world.worker("a").work_one()
+    run = world.run(job, "12:00")
+    world.runs._store(replace(run, cancel_requested=True))  # noqa: SLF001
+    calls.hold = PAUSED
+    world.tick_at("12:00:20")
+
+    world.worker("a").work_one()
+
+    assert world.run(job, "12:00").state is RunState.CANCELLED
+
+
+def test_a_lost_run_whose_endpoint_is_paused_waits_for_a_dispatch_after_the_received_one(
+    world: World, calls: Calls
+) -> None:
+    """Otherwise, the queue drops the later message as a duplicate."""
+    job = dispatched(world, retryPolicy={"maxAttempts": 3}, **ONCE)
+    calls.meanwhile = _die
+    with pytest.raises(Killed):
+        world.worker("a").work_one()
+    purge(world)
+    calls.hold = replace(PAUSED, until=at("12:10"))
+    world.at("12:02")
+    again = sending(job, key(job), pool="default", dispatch=2, now=world.now)
+    world.due.put([again], world.now)
+    world.tick()
+
+    world.worker("b").work_one()
+
+    [entry] = retries(world)
+    assert entry.dispatch == 3
+
+
+def _die() -> None:
+    raise Killed
 
 
 def test_a_run_that_waits_takes_one_run_of_its_tenants_quota(calls: Calls) -> None:

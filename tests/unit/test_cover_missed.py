@@ -14,7 +14,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.message import SkippedRange
 from nextfire.domain.missed import Missed
 from nextfire.domain.run import Run, RunState, Trigger
-from nextfire.usecases.cover_missed import CoverResult, cover_missed, record_missed
+from nextfire.usecases.cover_missed import CoverResult, Recorded, cover_missed, record_missed
 from tests.builders import LEASE, NOON, UID, a_definition, a_fire, a_job, a_message, at, run_key
 from tests.fakes import Faults, MemoryRunStore
 
@@ -248,3 +248,25 @@ def test_a_record_that_does_not_decode_keeps_its_place_and_blocks_no_other(job: 
     assert done.quarantined
     rest = ["09:00-10:00 (2)"] if job else []  # without a schedule, a row cannot be split
     assert ranges(done.written) == [*rest, "11:00-12:00 (2)"]
+
+
+def test_a_row_that_another_executor_records_first_is_not_reported_again() -> None:
+    runs, faults = MemoryRunStore(), Faults()
+    message = a_message(run_key(at("13:00"))).model_copy(update={"missed": (WHOLE,)})
+    faults.call_before_next("runs.skip", lambda: recorded(runs, WHOLE, job=None))
+
+    done = record_missed(faults.through(runs, "runs"), None, message, at("12:00:01"))
+
+    assert done == Recorded()
+
+
+def test_a_row_is_recorded_by_the_schedule_of_its_version() -> None:
+    job = replace(JOB, definition=a_definition("*/30 * * * *")).with_new_version(at("06:00"))
+    job = replace(job, definition=JOB.definition).with_new_version(NOON)
+    job = replace(job, definition=a_definition("15 * * * *"))
+    _, hourly = job.replaced
+    runs = MemoryRunStore()
+    claim(runs, at("10:00"))
+    row = WHOLE.model_copy(update={"version": hourly.version})
+
+    assert recorded(runs, row, job=job) == ["08:00-09:00 (2)", "11:00-12:00 (2)"]

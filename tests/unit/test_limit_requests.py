@@ -106,6 +106,19 @@ def test_requests_at_the_same_moment_are_admitted_up_to_the_burst() -> None:
     assert Counter(wait is None for wait in waits) == {True: 20, False: 5}
 
 
+def test_a_bucket_that_others_have_emptied_is_not_asked_before_it_has_a_token() -> None:
+    """Processes whose clocks are ahead took its tokens."""
+    limit = RequestLimit(1, 1)
+    store = MemoryBucketStore()
+    ahead, limiter = process(store), process(store)
+    ahead.admit("t", limit, NOON + 5 * SECOND)
+
+    assert limiter.admit("t", limit, NOON) == 6 * SECOND
+    asked = store.asked
+    assert limiter.admit("t", limit, NOON + 2 * SECOND) == 4 * SECOND
+    assert store.asked == asked
+
+
 def test_what_is_refused_costs_nothing_for_a_while() -> None:
     store = MemoryBucketStore()
     limiter = process(store)

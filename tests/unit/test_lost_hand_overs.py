@@ -145,6 +145,23 @@ def test_what_a_watcher_skipped_is_not_handed_over(world: World) -> None:
     assert state(world, b) is None
 
 
+def test_a_run_of_a_parent_that_was_created_again_is_not_handed_over(world: World) -> None:
+    """It ended after its job was deleted."""
+    former = world.register("a", **ONCE)
+    world.tick_at("12:00")
+
+    def create_again() -> None:
+        world.delete(former)
+        world.register("a", type="MANUAL", schedule=None)
+        world.register("b", **after("a"))
+
+    world.faults.call_before_next("runs.advance", create_again)
+    world.worker().work()
+    assert state(world, former) is RunState.SUCCEEDED
+
+    assert later(world, days=1.2).resent == 0
+
+
 def test_a_parent_that_does_not_decode_does_not_stop_the_audit(world: World) -> None:
     a = world.register("a", **ONCE)
     world.register("b", **after("a"))

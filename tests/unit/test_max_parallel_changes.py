@@ -10,7 +10,7 @@ from nextfire.domain.job import Job
 from nextfire.usecases.limit_parallel import LimitParallel
 from tests.builders import at
 from tests.unit.sequencing import after
-from tests.unit.test_max_parallel import SUCCEEDED, root, state, work
+from tests.unit.test_max_parallel import SUCCEEDED, occupied, root, state, work
 from tests.world import World
 
 BEGINNING = "11:58:30"
@@ -119,3 +119,55 @@ def test_of_children_that_run_the_last_one_is_read_first(world: World) -> None:
 
     ((child, _),) = limit.left.values()
     assert child.key == last.key
+
+
+def test_a_place_that_another_run_takes_first_is_waited_for(world: World) -> None:
+    a = root(world)
+    work(world, "12:00")
+    key, other = (RunKey(a.key, run_id(a.uid, at(time))) for time in ("12:02", "12:01"))
+    through = world.faults.through
+    limit = LimitParallel(world.jobs, world.runs, through(world.joins, "joins"))
+
+    def overtake() -> None:
+        world.faults.call_before_next(
+            "joins.begin_sequence", lambda: world.joins.begin_sequence(other, 1, world.now)
+        )
+
+    world.faults.call_before_next("joins.end_sequences", overtake)
+
+    assert limit.hold(a, key, world.now) is not None
+    assert world.joins.begun_sequences(a.key) == [other.run_id]
+
+
+def test_a_first_run_that_waits_for_its_retry_keeps_its_place(world: World) -> None:
+    a = root(world, retryPolicy={"maxAttempts": 2, "initialDelayMs": 600_000})
+    world.script(exit_code=1)
+    work(world, "12:00")
+    work(world, "12:01")
+
+    assert state(world, a, "12:01") is None
+
+
+def test_a_run_with_a_short_and_a_long_way_to_it_is_read_once(world: World) -> None:
+    a = root(world)
+    world.register("b", **after("a"))
+    world.register("c", **after("a", "b"))
+    work(world, "12:00")
+    runs = world.faults.through(world.runs, "runs")
+    limit = LimitParallel(world.jobs, runs, world.joins)
+    world.faults.calls.clear()
+
+    key = RunKey(a.key, run_id(a.uid, at("12:01")))
+    assert limit.hold(world.job(a.key), key, world.now) is None
+
+    assert world.faults.calls.count("runs.get") == 1 + 3, "it, and the runs of a, b and c"
+
+
+def test_a_run_looks_after_different_intervals(world: World) -> None:
+    """Otherwise, of the runs that wait together, some would always look later than others."""
+    a, limit = occupied(world)
+    key = RunKey(a.key, run_id(a.uid, at("13:00")))
+
+    holds = [limit.hold(a, key, world.now, dispatch=dispatch) for dispatch in range(101, 111)]
+
+    assert len({hold.until for hold in holds if hold is not None}) > 5

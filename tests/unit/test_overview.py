@@ -175,17 +175,22 @@ def test_ends_are_counted_by_minute_once(stream: Stream) -> None:
     assert (freshness.as_of, freshness.begins_at) == (NOON, NOON)
 
 
+@pytest.mark.parametrize(
+    ("many", "early"),
+    [(RunState.SUCCEEDED, RunState.DEAD), (RunState.DEAD, RunState.SUCCEEDED)],
+)
 def test_of_very_many_ends_the_latest_minutes_are_counted(
-    stream: Stream, monkeypatch: pytest.MonkeyPatch
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, many: RunState, early: RunState
 ) -> None:
     monkeypatch.setattr(read_overview, "READ_AT_MOST", 3)
     for number, key in enumerate(keys(12)):
-        stream.write(ended(started(key, NOON), NOON + SECOND * 30 * number))
+        state = many if number else early
+        stream.write(ended(started(key, NOON), NOON + SECOND * 30 * number, state))
         stream.deliver()
 
     counts, _ = stream.overview.counts(TENANT, NOON)
     assert counts.first == at("12:05")
-    assert counts.minutes == {at("12:05"): {RunState.SUCCEEDED: 2}}
+    assert counts.minutes == {at("12:05"): {many: 2}}
 
 
 def test_an_answer_says_how_far_it_lags(stream: Stream) -> None:

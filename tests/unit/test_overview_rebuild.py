@@ -204,14 +204,16 @@ def test_an_open_run_is_kept_as_long_as_its_record(stream: Stream) -> None:
     assert [run.key for run in stream.listed(RunState.RUNNING)] == [there]
 
 
+@pytest.mark.parametrize("step", [timedelta(hours=1), timedelta()])
 def test_a_rebuild_holds_a_bounded_part_of_the_records(
-    stream: Stream, monkeypatch: pytest.MonkeyPatch
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, step: timedelta
 ) -> None:
-    monkeypatch.setattr(rebuild_overview, "FLUSH_AT", 5)
+    monkeypatch.setattr(rebuild_overview, "FLUSH_AT", 4)
     for key in keys(23):
         stream.write(ended(started(key, NOON), NOON))
     stream.pending.clear()
-    rebuild(stream)
+    rebuild(stream, step=step)
 
     assert max(len(each.steps) for each in stream.store.segments.values()) < 10
+    assert len([*stream.store.steps(TENANT)]) == 23
     stream.assert_complete()

@@ -191,6 +191,17 @@ def test_a_store_that_does_not_answer_is_asked_again(world: World, fault: str) -
     assert_all_accounted_for(world, job)
 
 
+def test_a_job_that_is_changed_while_it_is_resumed_is_resumed_after_that(world: World) -> None:
+    job = world.register(**MINUTELY)
+    pause(world, job)
+    world.faults.call_before_next("jobs.update", lambda: world.change(job, priority="HIGH"))
+    world.at("12:01:30")
+    settle(world)
+    assert world.job(job.key).state is JobState.ACTIVE
+    assert world.job(job.key).definition.priority == "HIGH"
+    assert_all_accounted_for(world, job)
+
+
 def test_record_and_entry_are_stored_together(world: World) -> None:
     job = world.register(**MINUTELY)
     world.due.refuses = lambda entry: isinstance(entry, ResumeEntry)

@@ -213,8 +213,8 @@ def test_what_an_executor_or_a_user_skipped_below_stays(world: World) -> None:
 
 def test_a_redrive_that_is_repeated_starts_nothing_twice(world: World) -> None:
     a, b, c, d = failed_middle(world)
-    asked_at = world.now
     world.advance(seconds=30)
+    asked_at = world.now
     redrive(world, a, "b", downstream=True)
 
     again = redrive(world, a, "b", downstream=True)

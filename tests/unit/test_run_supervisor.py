@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -122,6 +123,25 @@ def test_a_clock_that_is_set_back_stops_no_beat() -> None:
     assert there.lease_until == harness.clock.now() + LEASE
     harness.store(replace(there, cancel_requested=True))
     assert harness.after(CANCEL_CHECK_EVERY) is Directive.CANCEL
+
+
+@pytest.mark.parametrize(
+    ("since", "back", "left"),
+    [
+        pytest.param(LEASE / 4, timedelta(hours=1), LEASE, id="by an hour: a lease from then on"),
+        pytest.param(LEASE * 0.9, LEASE / 10, LEASE / 5, id="by seconds: not longer than before"),
+    ],
+)
+def test_a_lease_that_is_not_extended_ends_although_the_clock_is_set_back(
+    since: timedelta, back: timedelta, left: timedelta
+) -> None:
+    harness = Harness()
+    harness.runs.extend = Mock(side_effect=UnavailableError)  # type: ignore[method-assign]
+    harness.after(since)
+
+    assert harness.after(-back) is Directive.CONTINUE
+    assert harness.after(left - timedelta(seconds=1)) is Directive.CONTINUE
+    assert harness.after(timedelta(seconds=1)) is Directive.LEASE_LOST
 
 
 def test_a_beat_that_is_not_answered_is_repeated_once_a_second() -> None:

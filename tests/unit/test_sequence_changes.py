@@ -194,15 +194,18 @@ def test_a_skipped_run_is_handed_over_after_its_edges_changed(world: World) -> N
     assert states(world, b, c) == [RunState.SKIPPED] * 2
 
 
-def test_a_redrive_by_an_executor_whose_clock_is_behind_continues_the_chain(world: World) -> None:
+@pytest.mark.parametrize("seconds", [2, 60])
+def test_a_redrive_by_an_executor_whose_clock_is_behind_continues_the_chain(
+    world: World, seconds: int
+) -> None:
     a, b = chain(world, "a", "b", **ONE_ATTEMPT)
     world.script(exit_code=1)
     world.tick_at("12:00")
-    world.clock.advance(seconds=2)
+    world.clock.advance(seconds=seconds)
     world.worker().work()
     assert states(world, b) == [RunState.SKIPPED]
 
-    world.clock.advance(seconds=-2)
+    world.clock.advance(seconds=-seconds)
     world.manage_runs.redrive(world.run(a, "12:00").key, "fixed")
     world.tick()
     world.worker().work()
@@ -253,6 +256,48 @@ def test_what_a_watcher_skips_has_no_runs_of_children(world: World) -> None:
 
     assert states(world, a) == [RunState.SKIPPED]
     assert all(key.job != b.key for key in world.runs.all)
+
+
+def test_a_child_that_is_deleted_while_its_parent_runs_gets_no_run(world: World) -> None:
+    _, b = chain(world, "a", "b")
+    world.tick_at("12:00")
+    world.faults.call_before_next("runs.advance", lambda: world.delete(b))
+
+    world.worker().work()
+
+    assert world.sent == ["a 12:00"]
+    assert all(key.job != b.key for key in world.runs.all)
+
+
+def test_a_redriven_parent_does_not_start_the_run_of_a_paused_job(world: World) -> None:
+    a, b = chain(world, "a", "b", **ONE_ATTEMPT)
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+    world.worker().work()
+    world.pause(b)
+
+    world.advance(seconds=20)
+    world.manage_runs.redrive(world.run(a, "12:00").key, "fixed")
+    world.tick()
+    world.worker().work()
+
+    assert states(world, a, b) == [RunState.SUCCEEDED, RunState.SKIPPED]
+
+
+def test_the_end_of_a_join_whose_only_parent_left_failed_skips_its_run(world: World) -> None:
+    world.register("a", **ONE_ATTEMPT)
+    world.register("x", type="MANUAL", schedule=None)
+    d = world.register("d", **after("a", "x", triggerRule="ANY_SUCCEEDED", joinTimeoutSec=600))
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+    world.worker().work()
+    world.at("12:01")
+    world.change(d, after=[{"job": "a"}])
+
+    world.tick_at("12:10:01")
+    world.worker().work()
+
+    assert world.run(d, "12:00").reason == "trigger rule ANY_SUCCEEDED: a FAILED"
 
 
 def test_a_cycle_that_two_changes_closed_at_the_same_time_ends(world: World) -> None:

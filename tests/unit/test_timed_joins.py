@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
+from nextfire.domain.due import DispatchEntry
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
+from tests.builders import RUN_ALL
 from tests.fakes import Killed
+from tests.unit.auditing import audit, purge
 from tests.unit.requested import run_now
-from tests.unit.sequencing import ONE_ATTEMPT
+from tests.unit.sequencing import ONE_ATTEMPT, after
 from tests.unit.timed import HOURLY, cron, go, state, there
 from tests.world import World
 
@@ -29,6 +33,7 @@ def test_a_run_starts_when_its_time_has_come_and_its_parent_has_succeeded(world:
     assert run is not None
     assert (run.state, run.dispatch) == (RunState.SUCCEEDED, 1)
     assert run.dispatch_reason == "ALL_SUCCEEDED: a SUCCEEDED"
+    assert not [each for each in world.entries if isinstance(each, DispatchEntry)], "has no end"
 
 
 def test_a_parent_that_ends_after_the_time_starts_the_run(world: World) -> None:
@@ -73,12 +78,21 @@ def test_a_run_whose_parent_failed_is_skipped_and_redriven_with_it(world: World)
     assert [state(world, job, "12:00") for job in (a, b, c)] == [RunState.SUCCEEDED] * 3
 
 
-def test_a_dead_run_follows_its_parent_when_the_sequence_is_redriven(world: World) -> None:
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_dead_run_follows_its_parent_when_the_sequence_is_redriven(
+    world: World, *, dies: bool
+) -> None:
+    """Even if the first executor that received its time died."""
     a = world.register("a", **ONE_ATTEMPT)
-    b = world.register("b", **ONE_ATTEMPT, **cron(HOURLY))
+    b = world.register("b", overlap="QUEUE", **ONE_ATTEMPT, **cron(HOURLY))
     world.script()
     world.script(exit_code=1)
-    go(world, "12:00")
+    world.tick_at("12:00")
+    if dies:
+        world.faults.call_before_next("joins.add", _die)
+        with pytest.raises(Killed):
+            world.worker("first").work()
+    go(world, "12:00:01", "12:01:02", "12:01:04")
     assert [state(world, job, "12:00") for job in (a, b)] == [RunState.SUCCEEDED, RunState.DEAD]
     # The parent is redriven too, although it succeeded: as after a cancel.
     world.runs.items[world.run(a, "12:00").key] = replace(
@@ -88,7 +102,7 @@ def test_a_dead_run_follows_its_parent_when_the_sequence_is_redriven(world: Worl
 
     key = world.run(a, "12:00").key
     world.sequences.redrive(key, "a", downstream=True, reason=None)
-    go(world, "12:01", "12:01:01")
+    go(world, "12:02", "12:02:01")
 
     assert [state(world, job, "12:00") for job in (a, b)] == [RunState.SUCCEEDED] * 2
 
@@ -187,6 +201,100 @@ def test_the_time_of_a_deleted_job_is_recorded_as_cancelled(world: World) -> Non
     run = there(world, b, "12:00")
     assert run is not None
     assert (run.state, run.dispatch) == (RunState.CANCELLED, 1)
+
+
+LATE: dict[str, Any] = {"target": {"handler": "a", "pool": "batch"}} | ONE_ATTEMPT
+
+
+@pytest.mark.parametrize(
+    ("when", "then"),
+    [
+        (cron(HOURLY), JobState.ACTIVE),
+        (cron("2026-05-24T12:00:00Z") | {"type": "ONCE"}, JobState.COMPLETED),
+    ],
+)
+def test_a_parent_that_fails_after_the_time_skips_the_runs_below(
+    world: World, when: dict[str, Any], then: JobState
+) -> None:
+    """The job is completed if the run was its last one."""
+    world.register("a", **LATE)
+    b = world.register("b", **when)
+    c = world.register("c", **after("b"))
+    world.script(exit_code=1)
+    go(world, "12:00")
+    assert state(world, b, "12:00") is None
+
+    world.worker(pool="batch").work()
+
+    assert [state(world, job, "12:00") for job in (b, c)] == [RunState.SKIPPED] * 2
+    assert world.job(b.key).state is then
+
+
+def test_a_parent_that_ends_while_the_time_is_noted_starts_the_run(world: World) -> None:
+    world.register("a", **LATE)
+    b = world.register("b", **cron(HOURLY))
+    world.faults.call_before_next("joins.add", lambda: world.worker(pool="batch").work())
+
+    go(world, "12:00")
+
+    assert state(world, b, "12:00") is RunState.SUCCEEDED
+
+
+def test_a_time_that_comes_before_the_parents_end_reads_the_record_once(world: World) -> None:
+    world.register("a", **LATE)
+    world.register("b", **cron(HOURLY))
+    world.tick_at("12:00")
+    world.faults.calls.clear()
+
+    world.worker().work()
+
+    assert world.faults.calls.count("runs.get") == 1
+
+
+def test_the_end_of_a_join_starts_a_run_whose_parent_was_not_handed_over(world: World) -> None:
+    world.register("a", **LATE)
+    b = world.register("b", joinTimeoutSec=60, **cron(HOURLY))
+    go(world, "12:00")
+    world.faults.call_before_next("joins.read", _die)
+    with pytest.raises(Killed):
+        world.worker(pool="batch").work()
+    purge(world)
+
+    go(world, "12:01:02")
+
+    assert state(world, b, "12:00") is RunState.SUCCEEDED
+
+
+def test_the_run_of_a_job_that_was_paused_meanwhile_is_skipped(world: World) -> None:
+    world.register("a", **LATE)
+    b = world.register("b", **cron(HOURLY))
+    go(world, "12:00")
+    world.pause(b)
+
+    world.worker(pool="batch").work()
+    world.worker().work()
+
+    run = there(world, b, "12:00")
+    assert run is not None
+    assert (run.state, run.reason) == (RunState.SKIPPED, "its job was paused")
+
+
+def test_an_audit_repeats_the_time_of_a_run_a_while_after_its_join_has_ended(world: World) -> None:
+    """The message that ends it may be in progress until then."""
+    world.register("a", **LATE)
+    b = world.register("b", joinTimeoutSec=60, misfire=RUN_ALL, **cron("0 12 * * *"))
+    go(world, "14:00")
+    world.tick_at("14:01:10")
+    world.queue.queues["default"]._messages.clear()  # noqa: SLF001 — the system does not notice
+
+    assert audit(world).resent == 0
+    world.tick_at("14:30")
+    assert audit(world).resent == 1
+    assert state(world, b, "12:00") is None
+
+
+def _die() -> None:
+    raise Killed
 
 
 # Crashes

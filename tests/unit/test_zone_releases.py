@@ -217,6 +217,24 @@ def test_a_run_that_the_old_release_started_does_not_run_again(
     assert world.sent == ["report 12:00", "report 13:40"]
 
 
+def test_a_moved_entry_stays_until_it_is_stored_and_is_reported_once(
+    world: World, release: Release
+) -> None:
+    world.register("other", **ONCE)
+    job = world.register(**ONCE)
+    release.current = LATER
+    world.due.refuses = lambda entry: entry.job == job.key
+
+    report = world.tick_at("12:00")
+    assert [run.key.job.job_id for run in report.skipped] == ["other"]
+    assert sorted(fires(world)) == ["24 12:00", "24 12:30"]
+    world.due.refuses = lambda _: False
+    report = world.tick_at("12:01")
+
+    assert report.skipped == [], "its record was there"
+    assert fires(world) == ["24 12:30"] * 2
+
+
 @pytest.mark.parametrize(
     ("rules", "expected"), [(LATER, ["12:30", "13:40"]), (EARLIER, ["11:30", "12:40"])]
 )

@@ -277,7 +277,8 @@ class ExecuteRun:
         """
         now = self._clock.now()
         if hold is not None:
-            latest = replace(run, dispatch=max(run.dispatch, message.dispatch))
+            # An older dispatch than that of the record takes nothing over.
+            latest = replace(run, dispatch=message.dispatch)
             reason = f"lease of {run.worker} lapsed; {hold.reason}"
             result = Result(AttemptOutcome.WORKER_LOST, reason)
             return self._outcomes.retry(job, latest, result, cut(hold.until), now)

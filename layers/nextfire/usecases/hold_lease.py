@@ -96,9 +96,10 @@ class HoldLease:
 
     def _takeover(self, was: Lease, now: datetime) -> Takeover | None:
         """The latest takeover of the group, if this watcher takes *was* at *now*. To take its own
-        lease again, which it could not renew for a while, is not one.
+        lease again, which it could not renew for a while, is not one. The last renewal of a lease
+        that was released is unknown.
         """
-        if was.released or was.holder == self._holder or was.renewed_at is None:
+        if was.holder == self._holder or was.renewed_at is None:
             return was.takeover
         return Takeover(was.renewed_at, now)
 

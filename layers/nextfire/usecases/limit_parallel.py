@@ -206,6 +206,6 @@ def why_held(job: Job, begun: Collection[str]) -> str:
 
 
 def _look_in(key: RunKey, dispatch: int) -> timedelta:
-    longer = _LONGER ** min(max(dispatch - 1, 0), 100)  # other reasons can count up dispatches
+    longer = _LONGER ** min(dispatch - 1, 100)  # other reasons can count up dispatches
     interval = min(LOOK_EVERY * longer, LOOK_AT_LEAST_EVERY)
     return interval + spread(f"{key.run_id}#{dispatch}", interval / _SPREAD)

@@ -61,8 +61,9 @@ class StartChild:
         to = skipped.redriven(reason[:MAX_RECORDED_REASON], cut(max(at, now)))
         entry = next_dispatch(child, skipped.key, cut(max(at, now)), to.dispatch)
         there = self.runs.redrive(to, entry, now, was=RunState.SKIPPED).run
-        if at <= now and there.dispatch == to.dispatch:
-            self._send(child, skipped.key, to.dispatch, reason)  # a second earlier than the entry
+        if at <= now:
+            # A second earlier than the entry. If the run has a later dispatch, it has no effect.
+            self._send(child, skipped.key, to.dispatch, reason)
         return there
 
     def dispatch_later(self, child: Job, key: RunKey, at: datetime, dispatch: int) -> None:
