@@ -45,14 +45,21 @@ def test_successor_that_was_not_processed_is_stored_by_a_later_tick(stand: Stand
     jobs = [minutely(f"job-{n}") for n in range(8)]
     stand.store(*jobs)
 
+    throttled: list[str] = []
+
     def half(real: Callable[..., Any], request: dict[str, Any]) -> Any:
         [(table, writes)] = request["RequestItems"].items()
-        assert all("PutRequest" in write for write in writes), "puts go before deletes"
-        answer = real(RequestItems={table: writes[::2]})
-        return answer | {"UnprocessedItems": {table: writes[1::2]}}
+        if not throttled:
+            assert all("PutRequest" in write for write in writes), "puts go before deletes"
+            throttled.extend(str(write) for write in writes[1::2])
+        left = [write for write in writes if str(write) in throttled]
+        if passed := [write for write in writes if str(write) not in throttled]:
+            real(RequestItems={table: passed})
+        return {"UnprocessedItems": {table: left} if left else {}}
 
-    once(stand.database, "batch_write_item", half)
+    stand.database.instead["batch_write_item"] = half
     stand.go_to(at("12:00:00.4"))
+    del stand.database.instead["batch_write_item"]
     kept = [job for job in jobs if a_fire(job, at("12:00")).sort_key in stand.fires(job)]
     stored = [job for job in jobs if a_fire(job, at("12:01")).sort_key in stand.fires(job)]
     assert (len(kept), len(stored)) == (4, 4)
@@ -66,22 +73,51 @@ def test_successor_that_was_not_processed_is_stored_by_a_later_tick(stand: Stand
     assert Counter(m.job_id for m in stand.received()) == {job.key.job_id: 1 for job in jobs}
 
 
-def test_delete_that_was_not_processed_is_made_up_for(stand: Stand) -> None:
+def test_deletes_that_stay_throttled_are_made_up_for(stand: Stand) -> None:
     jobs = [minutely(f"job-{n}") for n in range(4)]
     stand.store(*jobs)
 
     def nothing_deleted(real: Callable[..., Any], request: dict[str, Any]) -> Any:
         [(table, writes)] = request["RequestItems"].items()
         if "PutRequest" in writes[0]:
-            once(stand.database, "batch_write_item", nothing_deleted)
             return real(**request)
         return {"UnprocessedItems": {table: writes}}
 
-    once(stand.database, "batch_write_item", nothing_deleted)
+    stand.database.instead["batch_write_item"] = nothing_deleted
+    stand.go_to(at("12:00:00.4"))
+    del stand.database.instead["batch_write_item"]
+    assert all(len(stand.fires(job)) == 2 for job in jobs)
 
     stand.go_to(at("12:00:50"))
 
     assert Counter(m.job_id for m in stand.received()) == {job.key.job_id: 1 for job in jobs}
+    assert [stand.fires(job) for job in jobs] == [
+        [a_fire(job, at("12:01")).sort_key] for job in jobs
+    ]
+
+
+def test_a_throttled_delete_is_repeated_without_sending_the_run_again(stand: Stand) -> None:
+    jobs = [minutely(f"job-{n}") for n in range(4)]
+    stand.store(*jobs)
+    sends: list[int] = []
+
+    def one_deleted(real: Callable[..., Any], request: dict[str, Any]) -> Any:
+        [(table, writes)] = request["RequestItems"].items()
+        if "PutRequest" in writes[0]:
+            return real(**request)
+        real(RequestItems={table: writes[:1]})
+        return {"UnprocessedItems": {table: writes[1:]} if writes[1:] else {}}
+
+    def counted(real: Callable[..., Any], request: dict[str, Any]) -> Any:
+        sends.append(len(request["Entries"]))
+        return real(**request)
+
+    stand.database.instead["batch_write_item"] = one_deleted
+    stand.queues.instead["send_message_batch"] = counted
+
+    stand.go_to(at("12:00:50"))
+
+    assert sends == [4]
     assert [stand.fires(job) for job in jobs] == [
         [a_fire(job, at("12:01")).sort_key] for job in jobs
     ]

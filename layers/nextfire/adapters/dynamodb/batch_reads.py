@@ -1,14 +1,13 @@
-"""Reads items by key in batches. DynamoDB throttles single items of a batch (`UnprocessedKeys`)."""
+"""Reads items by key in batches."""
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.clients import chunks
 from nextfire.adapters.aws.errors import translated
+from nextfire.adapters.dynamodb.batch_retries import retried
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.domain.errors import UnavailableError
 
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _LIMIT = 100  # keys of one BatchGetItem, a limit of DynamoDB
-_TRIES = 5  # requests in a row that return nothing
-_FIRST_WAIT = 0.05  # maximum seconds before the second request; doubled before each further one
 
 
 def read_batches(
@@ -26,32 +23,25 @@ def read_batches(
     """Read the items with *keys*, all different, from *table*. *request*: the parameters of the
     read, for example ``{"ConsistentRead": True}``. *what*: name of the operation, for errors.
 
-    Throttled keys are requested again, after a random wait that doubles while nothing is returned.
+    Throttled keys are requested again, as of `retried`.
 
     Returns:
-        The items found, in any order, and the keys that were still throttled after 5 requests in a
-        row returned nothing.
+        The items found, in any order, and the keys that stayed throttled.
 
     Raises:
         UnavailableError: A request failed.
     """
     found: list[Item] = []
-    unread: list[Item] = []
-    for chunk in chunks([*keys], _LIMIT):
-        left: list[Any] = [*chunk]
-        failures = 0
-        while left and failures < _TRIES:
-            if failures:
-                time.sleep(random.uniform(0, _FIRST_WAIT * 2 ** (failures - 1)))  # noqa: S311 — not a secret
-            asked: Any = {**request, "Keys": left}
-            with translated(what):
-                answer = client.batch_get_item(RequestItems={table: asked})
-            found += answer["Responses"].get(table, [])
-            again = answer.get("UnprocessedKeys", {}).get(table)
-            rest = list(again["Keys"]) if again else []
-            failures = 1 if len(rest) < len(left) else failures + 1
-            left = rest
-        unread += left
+
+    def read(keys: list[Any]) -> list[Any]:
+        asked: Any = {**request, "Keys": keys}
+        answer = client.batch_get_item(RequestItems={table: asked})
+        found.extend(answer["Responses"].get(table, []))
+        again = answer.get("UnprocessedKeys", {}).get(table)
+        return list(again["Keys"]) if again else []
+
+    with translated(what):
+        unread = [key for chunk in chunks([*keys], _LIMIT) for key in retried(read, chunk)]
     return found, unread
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -11,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.clients import chunks
 from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.adapters.dynamodb.batch_reads import throttled
+from nextfire.adapters.dynamodb.batch_retries import retried
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.overview_items import (
     HEAD,
@@ -27,7 +27,7 @@ from nextfire.adapters.dynamodb.overview_items import (
     snapshot_key,
     unpack,
 )
-from nextfire.domain.errors import UnavailableError, UndecodableError
+from nextfire.domain.errors import UndecodableError
 from nextfire.domain.overview import MAX_STEPS, BrokenHead, Head, Segment, Step
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 _WRITE_LIMIT = 25  # requests of one BatchWriteItem, a limit of DynamoDB
 _FIRST_PAGE = 10
 """Items of the first page of a read: most callers need only the newest."""
-_TRIES = 5
 _AFTER = "~"
 """Sorts after all ids of segments."""
 
@@ -152,19 +151,21 @@ class DynamoDbSegmentStore:
         self._write([{"DeleteRequest": {"Key": key}} for key in keys])
 
     def _write(self, requests: list[Any]) -> None:
-        """Make the writes *requests*; those that DynamoDB throttles again, after a wait."""
+        """Make the writes *requests*; those that are throttled again, as of `retried`.
+
+        Raises:
+            UnavailableError: A request failed, or some writes stayed throttled.
+        """
+
+        def write(left: list[Any]) -> list[Any]:
+            answer = self._client.batch_write_item(RequestItems={self._table: left})
+            return answer.get("UnprocessedItems", {}).get(self._table, [])
+
         for chunk in chunks(requests, _WRITE_LIMIT):
-            left: list[Any] = chunk
-            for attempt in range(_TRIES):
-                if attempt:
-                    time.sleep(random.uniform(0, 0.05 * 2**attempt))  # noqa: S311 — not a secret
-                with translated("write the overview"):
-                    answer = self._client.batch_write_item(RequestItems={self._table: left})
-                left = answer.get("UnprocessedItems", {}).get(self._table, [])
-                if not left:
-                    break
-            else:
-                raise UnavailableError("write the overview: throttled. Try again.")
+            with translated("write the overview"):
+                left = retried(write, chunk)
+            if left:
+                raise throttled("write the overview")
 
 
 def _is_stored(head: Head | BrokenHead | None) -> dict[str, Any]:
