@@ -90,10 +90,11 @@ def test_a_due_entry_that_is_deleted_before_its_successor_is_stored(
         self.__dict__["later"] = entries, now
         return set(entries)
 
-    def delete_first(self: DynamoDbDueStore, slots: Collection[Slot]) -> None:
-        delete(self, slots)
+    def delete_first(self: DynamoDbDueStore, slots: Collection[Slot]) -> set[Slot]:
+        deleted = delete(self, slots)
         if later := self.__dict__.pop("later", None):
             put(self, *later)
+        return deleted
 
     monkeypatch.setattr(DynamoDbDueStore, "put", put_later)
     monkeypatch.setattr(DynamoDbDueStore, "delete", delete_first)

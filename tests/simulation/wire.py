@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
-from nextfire.domain.due import DueEntry
+from nextfire.domain.due import DueEntry, Slot
 from nextfire.domain.errors import UnavailableError
 from nextfire.testing.kernel import SECOND, Actor, Kernel
 from tests.fakes import Killed
@@ -286,8 +286,13 @@ def _put_some(wire: Wire, due: Any, entries: Any, now: Any) -> set[DueEntry]:
     return set(wire.some(sorted(done, key=lambda entry: (entry.sort_key, entry.job.tenant))))
 
 
-def _delete_some(wire: Wire, due: Any, slots: Any) -> None:
-    due.delete(wire.some(sorted(slots, key=lambda slot: (slot.bucket, slot.sort_key))))
+def _delete_some(wire: Wire, due: Any, slots: Any) -> set[Slot]:
+    deleted = due.delete(wire.some(sorted(slots, key=_place)))
+    return set(wire.some(sorted(deleted, key=_place)))
+
+
+def _place(slot: Slot) -> tuple[str, str]:
+    return slot.bucket, slot.sort_key
 
 
 def _send_some(wire: Wire, queue: Any, messages: Any) -> set[int]:

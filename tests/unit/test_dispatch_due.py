@@ -161,7 +161,7 @@ def test_an_entry_of_a_pool_that_is_gone_waits_in_the_table(world: World) -> Non
     assert a_fire(job, at("12:00")) in world.entries
 
 
-def test_failed_deletes_cause_no_duplicate_runs(world: World) -> None:
+def test_failed_deletes_are_repeated_and_send_no_run_again(world: World) -> None:
     world.register()
     world.due.deletes = False
     world.tick_at("12:00")
@@ -172,7 +172,7 @@ def test_failed_deletes_cause_no_duplicate_runs(world: World) -> None:
         world.tick_at(f"12:00:0{seconds}")
 
     assert times(world.entries) == ["13:00"]
-    assert world.queued == ["report 12:00"]
+    assert world.sent == ["report 12:00"]
 
 
 def test_an_entry_deleted_a_moment_ago_is_not_sent_again_by_a_late_read(world: World) -> None:

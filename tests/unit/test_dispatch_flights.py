@@ -182,6 +182,28 @@ def test_what_was_skipped_is_reported_though_another_batch_fails(
     assert len(watcher.release(world.now).skipped) == 1
 
 
+def test_slow_batches_halve_the_number_in_flight_and_fast_ones_add_one(
+    world: World, lanes: Lanes
+) -> None:
+    world.watcher = watcher = world.dispatcher(1, lanes=lanes, at_once=8)
+    register_many(world, 22 * BATCH)
+    poll_at(world, "12:00")
+    watcher.release(world.now)
+    in_flight = [len(lanes.flights)]
+
+    def land_all_after(seconds: float) -> None:
+        world.advance(seconds=seconds)
+        while lanes.flights:
+            lanes.land()
+        watcher.release(world.now)
+        in_flight.append(len(lanes.flights))
+
+    for seconds in (0.7, 1.1, 0.1):
+        land_all_after(seconds)
+
+    assert in_flight == [8, 8, 2, 4]
+
+
 def test_finish_waits_for_what_is_in_flight(world: World, watcher: Dispatch) -> None:
     register_many(world, 2 * BATCH)
     poll_at(world, "12:00")

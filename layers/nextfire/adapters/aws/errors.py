@@ -29,36 +29,26 @@ EXPIRED_CREDENTIALS = frozenset(
 `InvalidClientTokenId` where DynamoDB uses `UnrecognizedClientException`.
 """
 
-THROTTLES = frozenset(
-    {
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "ThrottlingException",
-    }
-)
-"""Error codes of a DynamoDB request that was throttled."""
-
-TRANSIENT_CODES = (
-    EXPIRED_CREDENTIALS
-    | THROTTLES
-    | {
-        "InternalError",
-        "InternalFailure",
-        "InternalServerError",
-        "KMS.ThrottlingException",
-        "KmsThrottled",
-        "LimitExceededException",
-        "RequestThrottled",
-        "RequestTimeout",
-        "ServiceUnavailable",
-        "SlowDown",
-        "ThrottledException",
-        "Throttling",
-        "TooManyRequestsException",
-        "TransactionConflictException",
-        "TransactionInProgressException",
-    }
-)
+TRANSIENT_CODES = EXPIRED_CREDENTIALS | {
+    "InternalError",
+    "InternalFailure",
+    "InternalServerError",
+    "KMS.ThrottlingException",
+    "KmsThrottled",
+    "LimitExceededException",
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+    "RequestThrottled",
+    "RequestTimeout",
+    "ServiceUnavailable",
+    "SlowDown",
+    "ThrottledException",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequestsException",
+    "TransactionConflictException",
+    "TransactionInProgressException",
+}
 """Error codes after which the same request may succeed later."""
 
 
@@ -116,11 +106,6 @@ def is_transient(error: HasResponse) -> bool:
     """Whether the same request may succeed later."""
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     return error_code(error) in TRANSIENT_CODES or status >= 500  # noqa: PLR2004 — a server error
-
-
-def is_throttled(error: HasResponse) -> bool:
-    """Whether DynamoDB throttled the request: nothing was read or written."""
-    return error_code(error) in THROTTLES
 
 
 class TransactionConflictError(UnavailableError):

@@ -1,6 +1,4 @@
-"""Repeats the part of a batch that DynamoDB throttled: single items (`UnprocessedKeys`,
-`UnprocessedItems`), or all of it, with an error.
-"""
+"""Repeats the part of a batch that DynamoDB throttled (`UnprocessedKeys`, `UnprocessedItems`)."""
 
 from __future__ import annotations
 
@@ -9,8 +7,6 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from nextfire.adapters.aws.errors import is_throttled, refused
-
 T = TypeVar("T")
 
 _TRIES = 5  # requests in a row that process nothing
@@ -18,9 +14,8 @@ _FIRST_WAIT = 0.05  # maximum seconds before the second request; doubled before 
 
 
 def retried(send: Callable[[list[T]], list[T]], batch: list[T]) -> list[T]:
-    """Call *send* with *batch*, then with the things that were throttled: those that it returns, or
-    all if it raises the error of a throttled request. Before each further call, wait for a random
-    time that doubles while nothing is processed.
+    """Call *send* with *batch*, then with the things that it returns: those that were throttled.
+    Before each further call, wait for a random time that doubles while nothing is processed.
 
     Returns:
         The things that are left after 5 calls in a row that processed none.
@@ -30,12 +25,7 @@ def retried(send: Callable[[list[T]], list[T]], batch: list[T]) -> list[T]:
     while left and failures < _TRIES:
         if failures:
             time.sleep(random.uniform(0, _FIRST_WAIT * 2 ** (failures - 1)))  # noqa: S311 — not a secret
-        try:
-            rest = send(left)
-        except refused() as error:
-            if not is_throttled(error):
-                raise
-            rest = left
+        rest = send(left)
         failures = 1 if len(rest) < len(left) else failures + 1
         left = rest
     return left

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from nextfire.adapters.aws.clients import chunks, one_by_one
 from nextfire.adapters.aws.errors import error_code, is_transient, refused, translated, unanswered
 from nextfire.adapters.dynamodb.batch_reads import read_all
-from nextfire.adapters.dynamodb.batch_retries import retried
 from nextfire.adapters.dynamodb.due_items import (
     ENTRY,
     decode_entry,
@@ -120,13 +119,14 @@ class DynamoDbDueStore:
             single=lambda slot: self._client.put_item(TableName=self._table, Item=items[slot]),
         )
 
-    def delete(self, slots: Collection[Slot]) -> None:
-        self._write(
+    def delete(self, slots: Collection[Slot]) -> set[Slot]:
+        deleted = self._write(
             {slot: {"DeleteRequest": {"Key": encode_key(slot)}} for slot in slots},
             single=lambda slot: self._client.delete_item(
                 TableName=self._table, Key=encode_key(slot)
             ),
         )
+        return {*deleted}
 
     def keep(self, entry: BrokenEntry, now: datetime) -> None:
         item: Item = dict(entry.raw) if isinstance(entry.raw, Mapping) else {}
@@ -169,35 +169,26 @@ class DynamoDbDueStore:
                 raise
 
     def _write(self, requests: Mapping[Slot, Any], single: Any) -> list[Slot]:
-        """Write *requests* in concurrent batches; those that are throttled again, as of `retried`:
-        to handle their entries again would cost more. Returns the slots that were written.
-        """
+        """Write *requests* in concurrent batches. Returns the slots that were written."""
 
         def batch(slots: list[Slot]) -> list[Slot]:
             if len(slots) == 1:
                 return one_by_one(slots, single)
-            written: list[Slot] = []
-
-            def write(left: list[Slot]) -> list[Slot]:
-                answer = self._client.batch_write_item(
-                    RequestItems={self._table: [requests[slot] for slot in left]}
-                )
-                again = answer["UnprocessedItems"].get(self._table, [])
-                rest = {_slot_of(request) for request in again}
-                written.extend(slot for slot in left if slot not in rest)
-                return [slot for slot in left if slot in rest]
-
             try:
-                retried(write, slots)
+                answer = self._client.batch_write_item(
+                    RequestItems={self._table: [requests[slot] for slot in slots]}
+                )
             except unanswered():
-                pass
+                return []
             except refused() as error:
-                if not is_transient(error):  # if it is, more requests would only add load
-                    # The whole batch was rejected, maybe for one bad entry. Writes are idempotent.
-                    done = {*written}
-                    left = [slot for slot in slots if slot not in done]
-                    written += one_by_one(left, single)
-            return written
+                if is_transient(error):
+                    return []  # more requests would only add load
+                # The whole batch was rejected, maybe for one bad entry. Each write is idempotent.
+                return one_by_one(slots, single)
+            left = {
+                _slot_of(request) for request in answer["UnprocessedItems"].get(self._table, [])
+            }
+            return [slot for slot in slots if slot not in left]
 
         written = self._executor.map(batch, chunks([*requests], _WRITE_LIMIT))
         return [slot for slots in written for slot in slots]

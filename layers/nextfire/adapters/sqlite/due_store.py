@@ -71,10 +71,11 @@ class SqliteDueStore:
             with self._database.writing("mark due entries") as connection:
                 DUE.put(connection, *items)
 
-    def delete(self, slots: Collection[Slot]) -> None:
+    def delete(self, slots: Collection[Slot]) -> set[Slot]:
         if slots:
             with self._database.writing("delete due entries") as connection:
                 DUE.delete(connection, *((slot.bucket, slot.sort_key) for slot in slots))
+        return {*slots}
 
     def keep(self, entry: BrokenEntry, now: datetime) -> None:
         with self._database.writing("quarantine due entry") as connection:

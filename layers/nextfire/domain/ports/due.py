@@ -46,9 +46,9 @@ class DueStore(Protocol):
     def mark_held(self, entries: Collection[StoredEntry]) -> None:
         """Set `held` on the stored *entries*. Best effort."""
 
-    def delete(self, slots: Collection[Slot]) -> None:
-        """Delete the items in *slots*. Best effort: entries that remain are read and decided
-        again.
+    def delete(self, slots: Collection[Slot]) -> set[Slot]:
+        """Delete the items in *slots*. Returns those that are deleted; entries that remain are read
+        and decided again, unless they are deleted later.
         """
 
     def keep(self, entry: BrokenEntry, now: datetime) -> None:

@@ -98,11 +98,12 @@ class MemoryDueStore:
                 if not self.refuses(each.entry):
                     self.items[each.slot] = replace(each.entry, held=True)
 
-    def delete(self, slots: Collection[Slot]) -> None:
+    def delete(self, slots: Collection[Slot]) -> set[Slot]:
         with self._lock:
             for slot in slots:
                 if self.deletes:
                     self.items.pop(slot, None)
+        return {*slots} if self.deletes else set()
 
     def keep(self, entry: BrokenEntry, now: datetime) -> None:  # noqa: ARG002
         if not any(kept.raw is entry.raw for kept in self.quarantined):

@@ -6,6 +6,7 @@ import heapq
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
+from itertools import islice
 
 from nextfire.domain.due import Slot, StoredEntry
 from nextfire.domain.fair_queue import FairQueue
@@ -25,7 +26,8 @@ class HeldEntries:
     An entry is held until it is due, then it is ready: tenants take turns. The entries of a batch
     are *in flight*; other due entries of their jobs wait until those are done, so each job has at
     most one entry in flight. An entry that can wait is *spare*: it is taken when nothing else is
-    ready, and every ten seconds in any case. An ignored slot is not held again until its time.
+    ready, and every ten seconds in any case. An ignored slot is not held again until its time. The
+    slots of handled entries that could not be deleted count as entries.
 
     Args:
         weights: Weights of the tenants' turns.
@@ -42,13 +44,14 @@ class HeldEntries:
         self._spare_at: datetime | None = None
         self._ignored: dict[Slot, datetime] = {}
         self._deleted: dict[Slot, datetime] = {}
+        self._undeleted: dict[Slot, None] = {}
         self._in_flight: set[Slot] = set()
         self._was_spare: set[Slot] = set()
         self._busy_jobs: set[JobKey] = set()
         self._blocked: dict[JobKey, list[StoredEntry]] = {}
 
     def __len__(self) -> int:
-        return len(self._held) + len(self._spare)
+        return len(self._held) + len(self._spare) + len(self._undeleted)
 
     @property
     def room(self) -> int:
@@ -71,11 +74,12 @@ class HeldEntries:
             return self._heap[0][0] if self._heap else None
 
     def knows(self, slot: Slot) -> bool:
-        """Whether *slot* is held, in flight, ignored or deleted."""
+        """Whether *slot* is held, in flight, ignored, deleted or to be deleted."""
         return (
             slot in self._held
             or slot in self._in_flight
             or slot in self._deleted
+            or slot in self._undeleted
             or slot in self._ignored
             or slot in self._spare
         )
@@ -171,10 +175,24 @@ class HeldEntries:
         """Whether *slot* is held, in flight or ignored, and not deleted."""
         return any(slot in known for known in (self._held, self._in_flight, self._ignored))
 
-    def deleted(self, slots: Iterable[Slot], now: datetime) -> None:
+    def deleted(self, slots: Collection[Slot], now: datetime) -> None:
         """*slots* are being deleted: reads that began before that, or soon after, may show them."""
         with self._lock:
             self._deleted.update((slot, now + _SEEN_AGAIN) for slot in slots)
+            for slot in slots:
+                self._undeleted.pop(slot, None)
+
+    def keep_undeleted(self, slots: Iterable[Slot]) -> None:
+        """Keep *slots* of entries that were handled, to be deleted later. They go to the end."""
+        with self._lock:
+            for slot in slots:
+                self._undeleted.pop(slot, None)
+                self._undeleted[slot] = None
+
+    def undeleted(self, most: int) -> list[Slot]:
+        """The first slots to be deleted, at most *most*."""
+        with self._lock:
+            return [*islice(self._undeleted, most)]
 
     def forget(self, now: datetime, reads_since: datetime) -> None:
         """Forget ignored slots whose time is over at *now*, and deleted slots that no read that

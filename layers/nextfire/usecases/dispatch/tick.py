@@ -29,6 +29,7 @@ from nextfire.domain.zone_moves import Move
 from nextfire.usecases.continue_backfill import ContinueBackfill
 from nextfire.usecases.dispatch.actions import Actions, Followed
 from nextfire.usecases.dispatch.deciding import Decider, in_order, misses
+from nextfire.usecases.dispatch.deletions import Deletions
 from nextfire.usecases.dispatch.gates import (
     Gate,
     OverlapGate,
@@ -102,6 +103,7 @@ class Dispatch:
         self._holding = holding = HeldEntries(shares.weights, budget)
         self._parked = parked = ParkedEntries(due, none=nothing_parked)
         self._waiting = waiting = Postponer(due, holding, parked, clock, shares.quotas)
+        self._deletions = Deletions(due, holding, clock, lanes)
         self._quarantine = Quarantine(jobs, due)
         self._pools = pools
         self._deciding = Decider(jobs, executor, holding, waiting, pools)
@@ -125,7 +127,7 @@ class Dispatch:
 
     @property
     def backlog(self) -> int:
-        """Number of entries held."""
+        """Number of entries held, and of those that are still to be deleted."""
         return len(self._holding)
 
     @property
@@ -138,8 +140,11 @@ class Dispatch:
 
     @property
     def next_at(self) -> datetime | None:
-        """When the next entry is ready to release; in the past if one is ready now."""
-        return self._holding.next_at
+        """When to release: when the next entry is ready, in the past if one is ready now, or when
+        to delete again what could not be deleted.
+        """
+        found = [self._holding.next_at, self._deletions.next_at]
+        return min((each for each in found if each is not None), default=None)
 
     def poll(self, now: datetime) -> TickReport:
         """Read due entries into memory.
@@ -177,6 +182,7 @@ class Dispatch:
             UnavailableError: A batch could not be decided at all. Its entries are read again.
         """
         self._collect()
+        self._deletions.retry(now)
         begun = 0
         for _ in range(self._current_lanes - len(self._in_flight)):
             # A call for a few entries costs as much as one for many: next to a batch in flight, an
@@ -200,6 +206,7 @@ class Dispatch:
         for flight in [*self._in_flight]:
             with suppress(Exception):  # reported below
                 flight.result()
+        self._deletions.finish()
         self._collect()
         self._error = None  # noted in the report; no later call could raise it
         return self._take_report()
@@ -227,11 +234,11 @@ class Dispatch:
         return report
 
     def _adapt(self, took: timedelta) -> None:
-        """Adapt the number of batches in flight. Slow batches wait for the CPU core and not for
-        responses: more of them would only delay each other and the reads.
+        """Adapt the number of batches in flight. Slow batches wait for the CPU core or for a
+        throttled partition: more of them would only delay each other and the reads.
         """
         if took > _SLOW:
-            self._current_lanes = max(self._current_lanes - 1, min(_LANES_AT_LEAST, self._at_once))
+            self._current_lanes = max(self._current_lanes // 2, min(_LANES_AT_LEAST, self._at_once))
         elif took < _SLOW / 2:
             self._current_lanes = min(self._current_lanes + 1, self._at_once)
 
@@ -254,8 +261,8 @@ class Dispatch:
         at_once = bool(followers) or not self._holding.busy
         followed += self._cover(_of(Cover, admitted), now, report, at_once=at_once)
         gone += self._follow(followed, now, report)
-        self._due.delete(gone)
-        self._holding.deleted(gone, self._clock.now())
+        if left := self._deletions.delete(gone):
+            report.notes.append(f"{left} entries are not deleted yet")
         if followers and {due.stored.slot for due in decided if misses(due)} <= {*gone}:
             report += self._carry_out(followers, now)
         return report
