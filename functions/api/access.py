@@ -17,7 +17,12 @@ from typing import Any
 from functions.api.identity import Identity
 from functions.api.request_record import RecordingJobStore, RecordingRunStore
 from nextfire.domain.definition import JobDefinition
-from nextfire.domain.errors import ConflictError, ForbiddenError, UndecodableError
+from nextfire.domain.errors import (
+    ConflictError,
+    ForbiddenError,
+    UnavailableError,
+    UndecodableError,
+)
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.keys import Scope
@@ -125,7 +130,11 @@ class AccessibleJobs(RecordingJobStore):
         reach, found = _now(), self._store.get_many(keys, consistent=consistent)
         if not reach.limited:
             return found
-        return {k: job for k, job in found.items() if isinstance(job, Job) and reach.has(job)}
+        return {
+            key: job
+            for key, job in found.items()
+            if isinstance(job, UnavailableError) or (isinstance(job, Job) and reach.has(job))
+        }
 
     def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[Job]:
         reach, page = _now(), self._store.list(tenant, cursor=cursor, limit=limit)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
+from typing import Any, cast
 
 import pytest
 
+from functions.api import access
 from nextfire.adapters.dynamodb.items import from_item
+from nextfire.domain.errors import UnavailableError, UndecodableError
+from nextfire.domain.ids import JobKey
+from nextfire.domain.job import Job
+from nextfire.domain.restriction import Restriction
+from tests.builders import a_job, job_key
 from tests.integration.deployment import Deployment
 from tests.security.callers import ELSEWHERE, JOB, Caller, admin, key_of
 
@@ -120,3 +127,26 @@ class TestLabels:
         assert answer.status == 403
         answer = by.call("POST", "/v1/jobs/theirs/run", {}, headers={"Idempotency-Key": "r"})
         assert answer.status == 404
+
+
+class PartlyReadable:
+    """A store of jobs: one with the label, one without, one that is broken, one throttled."""
+
+    def get_many(self, _: Collection[JobKey], **__: object) -> dict[JobKey, Job | Exception]:
+        return {
+            job_key("ours"): a_job("ours", labels=ETL),
+            job_key("theirs"): a_job("theirs"),
+            job_key("broken"): UndecodableError("job", "no"),
+            job_key("throttled"): UnavailableError("throttled"),
+        }
+
+
+def test_a_restricted_key_learns_that_a_job_could_not_be_read_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A missing job would be taken for one that is not there."""
+    reach = access.CallerAccess(Restriction(labels=ETL))
+    monkeypatch.setattr(access, "_now", lambda: reach)
+    jobs = access.AccessibleJobs(cast("Any", PartlyReadable()))
+
+    assert {key.job_id for key in jobs.get_many([])} == {"ours", "throttled"}

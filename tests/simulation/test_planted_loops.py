@@ -117,7 +117,7 @@ LOOPS = {
 
 
 RARE: dict[Callable[[pytest.MonkeyPatch], None], range] = {
-    name_only_the_first: range(58, 400),
+    name_only_the_first: range(498, 800),
     end_any_lease: range(280, 540),
     continue_group: range(58, 300),
 }

@@ -8,7 +8,7 @@ import pytest
 
 from nextfire.domain.cancel_plan import CancelAction, CancelStep
 from nextfire.domain.edges import MAX_PARENTS
-from nextfire.domain.errors import ConflictError, NotFoundError
+from nextfire.domain.errors import ConflictError, NotFoundError, UnavailableError
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import MAX_CHILDREN, Job
 from nextfire.domain.run import RunState
@@ -48,6 +48,26 @@ def test_what_has_ended_stays_and_what_waits_never_starts(world: World) -> None:
     assert states(world, a, b, c) == [SUCCEEDED, CANCELLED, CANCELLED]
     assert world.run(b, "12:00").reason == "wrong input"
     assert len(world.runner.calls) == 1
+
+
+def test_a_sequence_of_which_a_part_cannot_be_read_stays_as_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b, c = chain(world, "a", "b", "c")
+    world.tick_at("12:00")
+    read = world.jobs.get_many
+
+    def throttled(keys: Any, **options: Any) -> Any:
+        errors = dict.fromkeys({b.key} & {*keys}, UnavailableError("throttled"))
+        return {**read(keys, **options), **errors}
+
+    monkeypatch.setattr(world.jobs, "get_many", throttled)
+    with pytest.raises(UnavailableError, match="throttled"):
+        world.cancel_sequence.cancel(key(a), "wrong input")
+
+    monkeypatch.undo()
+    world.worker().work()
+    assert states(world, a, b, c) == [SUCCEEDED] * 3
 
 
 def test_a_running_link_is_asked_to_end_and_its_clean_up_does_not_start(world: World) -> None:

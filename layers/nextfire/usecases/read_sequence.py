@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from nextfire.domain.edges import Which
-from nextfire.domain.errors import ConflictError, NotFoundError
+from nextfire.domain.errors import ConflictError, NotFoundError, UnavailableError
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.job_versions import has_occurrence, version_at
@@ -110,5 +110,8 @@ def _is_connected(job: Job, found: Collection[str], above: Collection[str]) -> b
 
 def _read(jobs: JobStore, tenant: str, names: Collection[str]) -> list[Job]:
     read = jobs.get_many([JobKey(tenant, name) for name in sorted(names)], consistent=True)
+    for job in read.values():
+        if isinstance(job, UnavailableError):
+            raise job  # without it, a part of the sequence would be left out
     readable = [job for job in read.values() if isinstance(job, Job)]
     return [job for job in readable if job.state is not JobState.CANCELLED]
