@@ -19,6 +19,7 @@ import httpx2
 import pytest
 
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
+from nextfire.domain.instants import to_ms
 from nextfire.domain.keys import Minted, Scope
 from nextfire.usecases.manage_keys import ManageKeys, new_key_id
 from nextfire_cli.local import LocalStack, StackInfo
@@ -208,6 +209,16 @@ class Stack:
             Key=f"pools/{pool}/{tenant or self.info.account_id}/{handler}.py",
             Body=source.encode(),
         )
+
+    def log_lines(self, function: str, since: datetime) -> list[str]:
+        """The log of the function called *function*, of invocations that have ended; from *since*
+        on: the emulator returns the first 10,000 lines, and no further page.
+        """
+        configuration = self.client("lambda").get_function_configuration(FunctionName=function)
+        group = configuration["LoggingConfig"]["LogGroup"]
+        events = self.client("logs").get_paginator("filter_log_events")
+        pages = events.paginate(logGroupName=group, startTime=to_ms(since))
+        return [each["message"] for page in pages for each in page["events"]]
 
     def invoke(self, function: str, event: Mapping[str, object]) -> dict[str, Any]:
         """Invoke *function* (a key of `info.functions`) and wait for its answer."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 from nextfire.domain.key_text import parse
@@ -13,19 +14,15 @@ MANUAL = {"type": "MANUAL", "target": {"handler": "hello"}, "payload": {"pin": "
 _PATIENCE = 20.0
 
 
-def logged(stack: Stack, resource: str) -> list[dict[str, Any]]:
-    """The audit events of the job *resource* in the log group of the API's function."""
-    configuration = stack.client("lambda").get_function_configuration(
-        FunctionName=stack.info.functions["api"]
-    )
-    group = configuration["LoggingConfig"]["LogGroup"]
-    pages = stack.client("logs").get_paginator("filter_log_events").paginate(logGroupName=group)
-    lines = [each["message"] for page in pages for each in page["events"]]
+def logged(stack: Stack, resource: str, since: datetime) -> list[dict[str, Any]]:
+    """The audit events of the job *resource* in the log of the API's function."""
+    lines = stack.log_lines(stack.info.functions["api"], since)
     found = [json.loads(line) for line in lines if line.startswith('{"event":"audit"')]
     return [each for each in found if each.get("resource", {}).get("jobId") == resource]
 
 
 def test_who_did_what_is_in_the_log(stack: Stack) -> None:
+    began = datetime.now(UTC)
     with stack.api() as api:
         made = api.post("/v1/jobs", json=MANUAL)
         job_id = made.json()["jobId"]
@@ -33,7 +30,7 @@ def test_who_did_what_is_in_the_log(stack: Stack) -> None:
         deleted = api.delete(f"/v1/jobs/{job_id}")
 
     deadline = time.monotonic() + _PATIENCE
-    while len(found := logged(stack, job_id)) < 3 and time.monotonic() < deadline:
+    while len(found := logged(stack, job_id, began)) < 3 and time.monotonic() < deadline:
         time.sleep(0.5)
 
     found.sort(key=lambda each: str(each["at"]))

@@ -113,19 +113,14 @@ def test_more_runs_than_a_minute_may_have_wait_and_none_is_lost(
     assert max(sent.values()) <= most, sent
     assert min(sent) == floor_minute(held_back.at)
 
-    def wait_lines() -> list[str]:
-        return [line for line in watchers_lines(stack) if "wait for their tenants' quotas" in line]
+    def lines(part: str) -> list[str]:
+        found = stack.log_lines(stack.info.functions["watcher"], held_back.at)
+        return [line for line in found if part in line]
 
-    until(wait_lines, "a watcher's log line about waiting runs", within=WITHIN)
-    counted = [json.loads(line) for line in watchers_lines(stack) if '"HeldBack"' in line]
-    assert sum(each["HeldBack"][0] for each in counted if "HeldBack" in each) >= 2
-
-
-def watchers_lines(stack: Stack) -> list[str]:
-    """The log of the watcher's function, for its invocations that have ended."""
-    configuration = stack.client("lambda").get_function_configuration(
-        FunctionName=stack.info.functions["watcher"]
+    until(
+        lambda: lines("wait for their tenants' quotas"),
+        "a watcher's log line about waiting runs",
+        within=WITHIN,
     )
-    group = configuration["LoggingConfig"]["LogGroup"]
-    pages = stack.client("logs").get_paginator("filter_log_events").paginate(logGroupName=group)
-    return [each["message"] for page in pages for each in page["events"]]
+    counted = [json.loads(line) for line in lines('"HeldBack"')]
+    assert sum(each["HeldBack"][0] for each in counted if "HeldBack" in each) >= 2

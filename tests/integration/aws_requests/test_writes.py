@@ -68,43 +68,15 @@ def test_a_key_that_is_ended_is_not_read_as_well(dynamodb: DynamoDBClient, table
     assert client.asked == ["update_item"]
 
 
-class LastLeft(Noting):
-    """A client that never processes the last item of a batch."""
-
-    def batch_write_item(self, RequestItems: dict[str, Any]) -> Any:  # noqa: N803 — as AWS has it
-        self.asked.append("batch_write_item")
-        [(table, (*writes, last))] = RequestItems.items()
-        if writes:
-            self._client.batch_write_item(RequestItems={table: writes})
-        return {"UnprocessedItems": {table: [last]}}
-
-
-def test_throttled_items_of_a_batch_are_written_again(
-    dynamodb: DynamoDBClient, tables: Tables
-) -> None:
+def test_unwritten_items_of_a_batch_are_reported(dynamodb: DynamoDBClient, tables: Tables) -> None:
     whole, sparing = Adapters(dynamodb, tables), Adapters(FirstOnly(dynamodb), tables)
     entries = [a_fire(a_job(uid=f"uid{n:05d}"), NOON) for n in range(3)]
 
-    assert sparing.due.put(entries, NOON) == {*entries}
+    stored = sparing.due.put(entries, NOON)
 
     there = [*whole.due.read(NOON, 0, before=at("12:01"), consistent=True)]
-    assert {each.entry for each in there if not isinstance(each, BrokenEntry)} == {*entries}
-    sparing.due.delete([each.slot for each in there])
-    assert not [*whole.due.read(NOON, 0, before=at("12:01"), consistent=True)]
-
-
-def test_items_that_stay_throttled_are_reported(dynamodb: DynamoDBClient, tables: Tables) -> None:
-    client = LastLeft(dynamodb)
-    due = Adapters(client, tables).due
-    entries = [a_fire(a_job(uid=f"uid{n:05d}"), NOON) for n in range(3)]
-
-    stored = due.put(entries, NOON)
-
-    there = [*Adapters(dynamodb, tables).due.read(NOON, 0, before=at("12:01"), consistent=True)]
-    assert stored == {each.entry for each in there if not isinstance(each, BrokenEntry)}
-    assert len(stored) == 2
-    assert client.asked == ["batch_write_item"] * 5, "one call that stored two, four that did not"
-    assert due.put(entries[:2], NOON + timedelta(seconds=1)) == {entries[0]}
+    assert len(stored) == 1 == len(there)
+    assert whole.due.put(entries, NOON + timedelta(seconds=1)) == set(entries)
 
 
 def test_runs_are_taken_only_if_their_count_says_so() -> None:
@@ -132,15 +104,10 @@ def test_a_minute_that_cannot_be_begun_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "batches", "singles"),
-    [
-        ("InternalServerError", 1, 0),
-        ("ThrottlingException", 5, 0),
-        ("ValidationException", 1, 3),
-    ],
+    ("code", "singles"), [("ThrottlingException", 0), ("ValidationException", 3)]
 )
 def test_a_batch_is_tried_one_by_one_unless_there_is_too_much_to_do_already(
-    code: str, batches: int, singles: int
+    code: str, singles: int
 ) -> None:
     client: Any = Refusing(code)
     due = DynamoDbDueStore(client, table="due", shards=1, executor=InlineExecutor())
@@ -150,8 +117,7 @@ def test_a_batch_is_tried_one_by_one_unless_there_is_too_much_to_do_already(
     queue.send([("default", a_message(run_key(uid=f"uid{n:05d}"))) for n in range(3)])
 
     assert client.asked == [
-        *["batch_write_item"] * batches,
-        *["put_item"] * singles,
+        *("batch_write_item", *["put_item"] * singles),
         *("send_message_batch", *["send_message"] * singles),
     ]
 
