@@ -154,6 +154,18 @@ def test_a_retry_is_limited_and_goes_round(stand: Stand) -> None:
     assert (second[0], second[-1], len(second)) == ("200", "199", 200)
 
 
+def test_after_a_retry_that_left_nothing_the_next_one_follows_at_once(stand: Stand) -> None:
+    slots = [Slot(BUCKET, f"{n:03d}") for n in range(300)]
+    stand.deletions.delete(slots)
+    stand.table.open = {*slots}
+    stand.clock.advance(TENTH)
+
+    stand.retry()
+    stand.retry()
+
+    assert len(stand.holding) == 0
+
+
 def test_a_watcher_with_something_to_delete_is_not_idle(world: World) -> None:
     world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
     world.tick_at("11:59:59")

@@ -51,10 +51,8 @@ class Deletions:
         if self._holding.undeleted(1):
             self._holding.keep_undeleted(slots)
             return 0
-        left = self._delete(slots)
-        if left:
-            self._again_at = self._clock.now() + _FIRST_WAIT
-        return left
+        self._again_at = self._clock.now() + _FIRST_WAIT  # counts only if something is left
+        return self._delete(slots)
 
     def retry(self, now: datetime) -> None:
         """Start to delete what is left, if it is time. Called at each release."""
