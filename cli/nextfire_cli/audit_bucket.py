@@ -70,9 +70,13 @@ class AuditBucket:
         Raises:
             BrokenChainError: A batch cannot be decoded.
         """
-        with ThreadPoolExecutor(_CONCURRENT_READS) as executor:
-            for start in range(0, len(numbers), _CONCURRENT_READS):
-                yield from executor.map(self._read, numbers[start : start + _CONCURRENT_READS])
+        for start in range(0, len(numbers), _CONCURRENT_READS):
+            part = numbers[start : start + _CONCURRENT_READS]
+            # Its threads have ended before a batch is handed out: a caller may never go on.
+            with ThreadPoolExecutor(_CONCURRENT_READS) as executor:
+                read = [executor.submit(self._read, number) for number in part]
+            for batch in read:
+                yield batch.result()
 
     def _read(self, number: int) -> Batch:
         with self._translated():
