@@ -12,7 +12,7 @@ from constructs import Construct
 from infra.constructs.alarms import Alarms, Notify
 from infra.constructs.function import Function
 from infra.constructs.pool import Pool
-from infra.settings import Settings
+from infra.settings import Settings, StackTarget
 from nextfire.domain.metrics import ANY_SERVICE, NAMESPACE, Metric
 
 _MINUTE = Duration.minutes(1)
@@ -121,9 +121,12 @@ class Monitoring(Construct):
 
     def _alarm_on_pools(self, pools: Sequence[Pool], settings: Settings) -> None:
         for pool in pools:
+            # Runs on Lambda end within the limit; MiniStack rejects expressions.
+            exact = pool.settings.executor == "worker" and settings.target is StackTarget.AWS
+            oldest = pool.queue.metric_approximate_age_of_oldest_message(period=_MINUTE)
             self._alarms.add(
                 f"pool-{pool.name}-waits",
-                pool.queue.metric_approximate_age_of_oldest_message(period=_MINUTE),
+                pool.longest_wait(_MINUTE) if exact else oldest,
                 f"A run of pool {pool.name} has waited for an executor for over "
                 f"{_WAIT_LIMIT_SECONDS // 60} minutes.",
                 runbook="pool-waits",
@@ -219,7 +222,7 @@ class Monitoring(Construct):
                 pool.queue.metric_approximate_number_of_messages_visible(label=pool.name)
                 for pool in pools
             ],
-            "Oldest waiting (s)": [
+            "Oldest message, waiting or running (s)": [
                 pool.queue.metric_approximate_age_of_oldest_message(label=pool.name)
                 for pool in pools
             ],

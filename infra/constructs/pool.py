@@ -3,6 +3,7 @@
 from typing import Any
 
 from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -60,6 +61,19 @@ class Pool(Construct):
             dead_letter_queue=sqs.DeadLetterQueue(
                 queue=self.dead_letters, max_receive_count=MAX_RECEIVES
             ),
+        )
+
+    def longest_wait(self, period: Duration) -> cloudwatch.IMetric:
+        """The age in seconds of the oldest message; 0 if none waits. SQS counts the message of a
+        running job, too: on workers it may be hours old. Two metrics.
+        """
+        return cloudwatch.MathExpression(
+            expression="IF(waiting > 0, oldest, 0)",
+            using_metrics={
+                "waiting": self.queue.metric_approximate_number_of_messages_visible(period=period),
+                "oldest": self.queue.metric_approximate_age_of_oldest_message(period=period),
+            },
+            period=period,
         )
 
     def grant_send(self, grantee: iam.IGrantable) -> None:

@@ -231,7 +231,6 @@ class WorkerService(Construct):
         hidden = queue.metric_approximate_number_of_messages_not_visible(
             period=_MINUTE, statistic="Maximum"
         )
-        oldest = queue.metric_approximate_age_of_oldest_message(period=_MINUTE, statistic="Maximum")
         each = pool.settings.slots
         # One more task for as many waiting runs as a task runs concurrently.
         steps = [(0, 1), (each + 1, 2), (5 * each + 1, 5), (25 * each + 1, 25)]
@@ -249,12 +248,7 @@ class WorkerService(Construct):
         self._step(
             "Older",
             tasks,
-            cloudwatch.MathExpression(
-                # The message of a running job counts for the age, and may be hours old.
-                expression="IF(waiting > 0, oldest, 0)",
-                using_metrics={"waiting": waiting, "oldest": oldest},
-                period=_MINUTE,
-            ),
+            pool.longest_wait(_MINUTE),
             f"A run has waited in the pool {pool.name} for more than a minute.",
             [(0, 1)],
             threshold=_OLD.to_seconds(),

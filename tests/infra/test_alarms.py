@@ -41,6 +41,10 @@ def alarms(template: Template) -> dict[str, Any]:
     }
 
 
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
 def test_every_alarm_has_its_section_of_the_runbook(template: Template) -> None:
     for name, alarm in alarms(template).items():
         _, _, section = alarm["AlarmDescription"].rpartition(f" Runbook: {RUNBOOK}#")
@@ -53,6 +57,30 @@ def test_every_section_about_an_alarm_has_an_alarm(mailed: Template) -> None:
     named = {each["AlarmDescription"].rpartition("#")[2] for each in alarms(mailed).values()}
 
     assert named == {name for name, body in _SECTIONS.items() if "**Means.**" in body}
+
+
+def test_every_alarm_that_the_pages_name_exists(mailed: Template) -> None:
+    known = {_letters(name) for name in alarms(mailed)}
+    pages = [page for page in (ROOT / "docs").rglob("*.md") if "decisions" not in page.parts]
+    named = {
+        (page.name, name)
+        for page in pages
+        for sentence in re.findall(r"\balarms?\b[^.|]*", page.read_text(), re.IGNORECASE)
+        for name in re.findall(r"`([a-z]+(?:-[a-z0-9]+)+)`", sentence)
+    }
+
+    assert ("audit.md", "auditlog-behind") in named
+    assert [(page, name) for page, name in named if _letters(name) not in known] == []
+
+
+def test_a_run_of_hours_is_not_one_that_waits(tmp_path: Path) -> None:
+    """SQS counts the message of a running job for the age; workers run jobs of 11 hours."""
+    pools = {"default": {"executor": "lambda"}, "batch": {"executor": "worker"}}
+    found = alarms(synthesize(tmp_path, {"pools": pools})[2])
+
+    expression = next(m for m in found["poolbatchwaits"]["Metrics"] if "Expression" in m)
+    assert expression["Expression"] == "IF(waiting > 0, oldest, 0)"
+    assert found["pooldefaultwaits"]["MetricName"] == "ApproximateAgeOfOldestMessage"
 
 
 @pytest.mark.parametrize("words", _COMMANDS)
