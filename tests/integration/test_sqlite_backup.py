@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import tarfile
 import threading
 from dataclasses import replace
@@ -114,6 +115,20 @@ def test_a_damaged_backup_is_not_restored(home: Path, tmp_path: Path) -> None:
         restore(tmp_path / "backup", tmp_path / "restored", database="nextfire.db")
 
     assert not (tmp_path / "restored").exists()
+
+
+def test_a_backup_in_which_a_byte_changed_is_rejected(home: Path, tmp_path: Path) -> None:
+    output = random.Random(1).randbytes(20_000)  # stored verbatim: only the checksum shows a change
+    FileRunFiles(home / "outputs").put(FOLDER, "result", output)
+    back_up(Database(home / "nextfire.db"), home, tmp_path / "backup", parts=PARTS)
+    whole = (tmp_path / "backup").read_bytes()
+
+    for number, place in enumerate((20, 200, len(whole) - 10_000, len(whole) - 6)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0xFF
+        (tmp_path / "damaged").write_bytes(damaged)
+        with pytest.raises(InvalidInputError, match="not a complete backup"):
+            restore(tmp_path / "damaged", tmp_path / f"restored{number}", database="nextfire.db")
 
 
 def test_a_damaged_database_is_not_backed_up(home: Path, tmp_path: Path) -> None:

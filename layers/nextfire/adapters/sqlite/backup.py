@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import sqlite3
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +20,7 @@ from nextfire.domain.errors import ConflictError, InvalidInputError
 
 _DATABASE = "nextfire.db"
 """The name of the database in an archive."""
+_CHUNK = 1024 * 1024
 
 
 def back_up(database: Database, folder: Path, to: Path, *, parts: Sequence[str]) -> None:
@@ -70,10 +73,12 @@ def restore(archive: Path, folder: Path, *, database: str) -> None:
 
 def _extract(archive: Path, to: Path) -> None:
     try:
-        with tarfile.open(archive, "r:gz") as tar:
+        with gzip.open(archive) as content, tarfile.open(fileobj=content, mode="r:") as tar:
             tar.getmember(_DATABASE)
             tar.extractall(to, filter="data")
-    except (KeyError, tarfile.TarError, EOFError) as error:
+            while content.read(_CHUNK):
+                pass  # the checksum is at the end
+    except (KeyError, tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InvalidInputError(
             "backup",
             str(archive),
