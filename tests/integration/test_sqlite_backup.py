@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import os
 import tarfile
 import threading
 from dataclasses import replace
@@ -118,7 +118,7 @@ def test_a_damaged_backup_is_not_restored(home: Path, tmp_path: Path) -> None:
 
 
 def test_a_backup_in_which_a_byte_changed_is_rejected(home: Path, tmp_path: Path) -> None:
-    output = random.Random(1).randbytes(20_000)  # stored verbatim: only the checksum shows a change
+    output = os.urandom(20_000)  # stored verbatim: only the checksum shows a change
     FileRunFiles(home / "outputs").put(FOLDER, "result", output)
     back_up(Database(home / "nextfire.db"), home, tmp_path / "backup", parts=PARTS)
     whole = (tmp_path / "backup").read_bytes()
