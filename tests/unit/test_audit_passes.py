@@ -6,8 +6,11 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import count
 
+import pytest
+
 from nextfire.domain.audit_pass import Audit, next_audit
 from nextfire.domain.due import DispatchEntry
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.zones import release
 from nextfire.usecases.audit import PAGE
 from tests.accounting import assert_all_accounted_for, settle
@@ -104,6 +107,32 @@ def test_an_audit_resumes_after_a_store_was_unavailable(world: World) -> None:
     assert audit(world, restart=False).restored == 1
     settle(world)
     assert_all_accounted_for(world, job)
+
+
+def test_a_repair_is_counted_although_the_next_one_failed(world: World) -> None:
+    world.register(schedule="*/5 * * * *")
+    world.tick_at("12:00")
+    world.faults.kill_after(2)  # after the worker read the job and claimed the run
+    with pytest.raises(Killed):
+        world.worker("a").work_one()
+    world.faults.clear()
+    purge(world)
+    delete_due_entries(world)
+    world.tick_at("12:40")
+    puts = count()
+
+    def second_put_fails() -> None:
+        if next(puts) == 1:
+            raise UnavailableError("due.put")
+
+    world.faults.call_before_each("due.put", second_put_fails)
+    report = audit(world)
+
+    assert (report.restored, report.revived, report.jobs, report.done) == (1, 0, 0, False)
+    assert any("had no due entry" in note for note in report.notes)
+    world.faults.clear()
+    report = audit(world, restart=False)
+    assert (report.restored, report.revived, report.done) == (0, 1, True)
 
 
 def dies_after(calls: int) -> bool:

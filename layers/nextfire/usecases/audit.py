@@ -202,10 +202,13 @@ class AuditJobs:
         jobs = [job for job in read.values() if job is not None]
         table = self._snapshots.read(jobs, now)
 
-        def visit(job: Job) -> AuditReport:
-            return self._visits.visit(job, now, looks_back_to[job.key], table)
+        reports = {job.key: AuditReport() for job in jobs}
 
-        for done in visited.of(self._submit_all(visit, jobs)).values():
+        def visit(job: Job) -> None:
+            self._visits.visit(job, now, looks_back_to[job.key], table, reports[job.key])
+
+        visited.of(self._submit_all(visit, jobs))
+        for done in reports.values():  # also of visits that failed: they may have repaired a part
             visited.report += done
 
     def _submit_all(self, do: Callable[[Job], T], jobs: Iterable[Job]) -> dict[JobKey, Future[T]]:

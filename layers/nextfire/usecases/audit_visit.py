@@ -66,16 +66,19 @@ class JobVisits:
         self._joins = joins
         self._clock = clock
 
-    def visit(self, job: Job, now: datetime, since: datetime, table: DueSnapshot) -> AuditReport:
+    def visit(
+        self, job: Job, now: datetime, since: datetime, table: DueSnapshot, report: AuditReport
+    ) -> None:
         """Compare *job* with its records since *since* and with *table*, and repair what is wrong.
+        Adds to *report* what was done.
 
         Raises:
-            UnavailableError: A store did not answer. What was repaired stays; visit it again.
+            UnavailableError: A store did not answer. What was repaired stays, and is in *report*;
+                visit the job again.
         """
-        report = AuditReport()
         if job.key.shard(table.shards) in table.behind:
             report.behind = 1
-            return report
+            return
         following = table.following.get(job.key)
         entries = table.entries.get(job.uid, [])
         chained = following is None or job.key in table.broken or following in table.there
@@ -117,7 +120,6 @@ class JobVisits:
             report.notes.append(f"{label(job.key)}: was ACTIVE although its last run had ended")
         if found.partial:
             report.notes.append(f"{label(job.key)}: not everything was checked or repaired")
-        return report
 
     def compare(
         self,
