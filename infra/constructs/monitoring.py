@@ -88,7 +88,8 @@ class Monitoring(Construct):
         self._alarms.add(
             "watcher-undelivered",
             _metric(Metric.UNDELIVERED, "watcher"),
-            "Sending due runs to a pool's queue has failed for three minutes.",
+            "Sending due runs to a pool's queue has failed for three minutes, or a table has not "
+            "answered the watcher.",
             runbook="watcher-undelivered",
             evaluation_periods=3,
             notify=Notify.SUMMARY,

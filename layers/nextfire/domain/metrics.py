@@ -20,7 +20,8 @@ class Metric(StrEnum):
     HELD_BACK_FOR = "HeldBackFor"  # as DispatchLateness, for held-back runs only, which it excludes
     DISPATCHED = "Dispatched"  # runs sent to a queue
     TICKS = "Ticks"  # polls of the due table by a watcher that holds its group's lease
-    UNDELIVERED = "Undelivered"  # due runs that a queue did not accept; they are retried
+    UNDELIVERED = "Undelivered"  # due runs that a queue did not accept, and steps of a watcher that
+    # a table or queue did not answer; both are retried
     HELD_BACK = "HeldBack"  # due runs that wait for a queue, the job's turn or a quota
     SKIPPED = "Skipped"  # occurrences skipped by misfire policy, overlap policy or window
     WAKE_UPS_LOST = "WakeUpsLost"  # watchers that could not be woken; their entries wait for a tick

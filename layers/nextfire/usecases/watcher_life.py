@@ -118,7 +118,8 @@ class WatcherLife:
             report, again_at = self._watch.step(now)
         except UnavailableError as error:
             self._notices.warn("the watcher retries a step", error)
-            again_at = now + AFTER_TROUBLE
+            # No run may be sent, so that none is late; and polls may succeed meanwhile.
+            report, again_at = TickReport(undelivered=1), now + AFTER_TROUBLE
         if report is not None:
             self._record(report)
         if self._publish_at is None:

@@ -75,7 +75,12 @@ def wake(world: World, woken: Woken, notices: Notices) -> WakeWatchers:
 
 
 def a_watcher(
-    world: World, name: str = "a", between: Callable[[], object] = int, *, shards: int = SHARDS
+    world: World,
+    name: str = "a",
+    between: Callable[[], object] = int,
+    *,
+    shards: int = SHARDS,
+    notices: Notices | None = None,
 ) -> WatcherLife:
     """A watcher of all shards. *between* is called before each of its calls to a store."""
 
@@ -93,7 +98,7 @@ def a_watcher(
         lanes=InlineExecutor(),
     )
     config = WatcherConfig(0, name, range(shards), world.shares)
-    return build_watcher(ports, config, cast("Any", Notices()))
+    return build_watcher(ports, config, cast("Any", notices or Notices()))
 
 
 class _Between:

@@ -1,0 +1,39 @@
+"""What watchers publish while a table does not answer: the alarms need it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+from nextfire.usecases.dispatch.report import TickReport
+from tests.unit.sleeping.conftest import Notices, a_watcher
+from tests.world import World
+
+
+class Counted(Notices):
+    """Counts what `tick` reports: undelivered runs by minute, and dispatched ones."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+        self.undelivered: Counter[int] = Counter()
+        self.dispatched = 0
+
+    def tick(self, report: object) -> None:
+        assert isinstance(report, TickReport)
+        self.undelivered[self.world.now.minute] += report.undelivered
+        self.dispatched += len(report.dispatched)
+
+
+def test_each_minute_of_an_outage_of_the_jobs_is_counted() -> None:
+    """No run is sent, so none is late, and the due table is polled: nothing else shows it."""
+    world = World()
+    world.register(schedule="* * * * *")
+    world.faults.refuse("jobs.get_many", times=1_000_000)
+    notices = Counted(world)
+
+    a_watcher(world, shards=1, notices=notices).live(timedelta(minutes=4))
+
+    assert notices.dispatched == 0
+    assert all(notices.undelivered[minute] for minute in (0, 1, 2))
+    assert notices.undelivered[59] == 0
