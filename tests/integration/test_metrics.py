@@ -49,14 +49,20 @@ def of_type(template: Template, kind: str) -> list[dict[str, Any]]:
 
 def alarmed(template: Template) -> set[Series]:
     alarms = of_type(template, "Alarm")
-    assert not any("Metrics" in alarm for alarm in alarms), "teach this test metric math"
+    single = [alarm for alarm in alarms if "Metrics" not in alarm]
+    of_expressions = [
+        metric["MetricStat"]["Metric"]
+        for alarm in alarms
+        for metric in alarm.get("Metrics", [])
+        if "MetricStat" in metric
+    ]
     return {
         (
-            alarm["MetricName"],
-            frozenset((d["Name"], d["Value"]) for d in alarm.get("Dimensions", [])),
+            metric["MetricName"],
+            frozenset((d["Name"], d["Value"]) for d in metric.get("Dimensions", [])),
         )
-        for alarm in alarms
-        if alarm["Namespace"] == NAMESPACE
+        for metric in [*single, *of_expressions]
+        if metric["Namespace"] == NAMESPACE
     }
 
 
