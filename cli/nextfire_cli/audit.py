@@ -103,7 +103,12 @@ def list_(
     bucket = _bucket(caller, stack)
     try:
         numbers = [each.number for each in bucket.objects(_instant(since))]
-        events = [event for batch in bucket.batches(numbers) for event in batch.events][-limit:]
+        events: list[Event] = []
+        for batch in bucket.batches(numbers[::-1]):  # the newest first
+            events[:0] = batch.events
+            if len(events) >= limit:
+                break
+        events = events[-limit:]
     except BrokenChainError as error:
         raise _broken(error) from error
     table = Table("NUMBER", "AT", "TENANT", "PRINCIPAL", "OPERATION", "TABLE", "ITEM")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -133,3 +134,25 @@ def test_list_prints_the_tenant_of_an_item_first(
     assert result.exit_code == 0, result.output
     [row] = [line for line in result.stdout.splitlines() if "changeJob" in line]
     assert row.rstrip(" \u2502").split("jobs")[1].strip(" \u2502") == shown
+
+
+def test_list_reads_the_newest_batches_only(
+    call: Call, holds: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = chain([event(job_id=f"job{number}") for number in range(1, 7)], START)
+    read: list[int] = []
+
+    def batches(_bucket: Bucket, numbers: Sequence[int]) -> Iterator[Batch]:
+        for number in numbers:
+            read.append(number)
+            yield Batch(number, events[2 * number - 2 : 2 * number])
+
+    at = datetime(2026, 5, 24, 10, tzinfo=UTC)
+    monkeypatch.setattr(Bucket, "objects", lambda *_: [Stored(n, at) for n in (1, 2, 3)])
+    monkeypatch.setattr(Bucket, "batches", batches)
+    holds()
+
+    result = call("list", "--limit", "3", "--json", AWS_REGION="eu-west-1")
+
+    assert [each["number"] for each in json.loads(result.stdout)["items"]] == [4, 5, 6]
+    assert read == [3, 2]
