@@ -22,6 +22,7 @@ from nextfire.adapters.sqlite.expiry import remove_expired
 from nextfire.adapters.sqlite.job_store import SqliteJobStore
 from nextfire.adapters.sqlite.key_store import SqliteKeyStore
 from nextfire.adapters.sqlite.request_store import SqliteRequestStore
+from nextfire.adapters.sqlite.run_queue import SqliteDeadLetters, SqliteRunQueue
 from nextfire.adapters.sqlite.run_store import SqliteRunStore
 from nextfire.domain.call_limit import CallLimit
 from nextfire.domain.endpoints import Endpoint, EndpointKey
@@ -29,7 +30,8 @@ from nextfire.domain.errors import ConflictError, InvalidInputError
 from nextfire.domain.events import Event, EventKind
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.run import Run
-from tests.builders import NOON, a_job, a_key, run_key
+from tests.builders import NOON, a_job, a_key, a_message, run_key
+from tests.fakes import Clock
 
 FOLDER = RunFolder(run_key(), "default")
 PARTS = ("outputs", "absent")
@@ -164,6 +166,10 @@ def test_what_has_expired_is_removed_and_nothing_else(database: Database) -> Non
         there = EndpointKey("calls", "acme", f"{name}.example.com:443")
         to = Endpoint(there, changed_at=NOON, version=1, limit=CallLimit(limit, None))
         endpoints.replace(Endpoint(there), to)
+    for at, body in ((NOON, "old"), (NOON + 99 * day, "new")):
+        letters = SqliteDeadLetters(database, clock=Clock(at), pool="default")
+        letters.put(body, "a failure", dedup=body)
+    SqliteRunQueue(database, clock=Clock(NOON), pools={"default"}).send([("default", a_message())])
 
     removed = remove_expired(database, NOON + 100 * day)
 
@@ -175,7 +181,9 @@ def test_what_has_expired_is_removed_and_nothing_else(database: Database) -> Non
     assert keys.get(key.tenant, key.key_id) is None
     left = endpoints.list("acme", "calls", cursor=None, limit=9).items
     assert [each.key.destination for each in left] == ["b.example.com:443"]
-    assert removed == 5
+    assert [body for body, _ in letters.list()] == ["new"]
+    assert SqliteRunQueue(database, clock=Clock(NOON), pools={"default"}).backlog("default") == 1
+    assert removed == 6
     assert remove_expired(database, NOON + 100 * day) == 0
 
 
@@ -188,3 +196,25 @@ def test_more_rows_than_one_transaction_removes_are_removed(
         requests.begin("acme", f"k{number}", "f", NOON)
 
     assert remove_expired(database, NOON + timedelta(days=100)) == 5
+
+
+def test_files_of_runs_are_removed_when_they_are_old(tmp_path: Path) -> None:
+    files, day = FileRunFiles(tmp_path), timedelta(days=1)
+    old, redriven, young = (
+        RunFolder(run_key(NOON + n * day, job_id=f"job{n}"), "default") for n in range(3)
+    )
+    for folder in (old, redriven, young):
+        files.put(folder, "log/000001/000000.jsonl", b"{}")
+    files.put(redriven, "result", b"42")
+    for path in (path for path in tmp_path.rglob("*") if path.is_file()):
+        if path.name != "result":
+            os.utime(path, (NOON.timestamp(), NOON.timestamp()))
+
+    assert files.remove_before(NOON + 2 * day) == 2
+
+    assert files.get(old, "log/000001/000000.jsonl") is None
+    assert files.get(redriven, "log/000001/000000.jsonl") is None
+    assert files.get(redriven, "result") == b"42"
+    assert files.get(young, "log/000001/000000.jsonl") == b"{}"
+    assert not [*tmp_path.rglob(old.key.run_id)]
+    assert files.remove_before(NOON + 2 * day) == 0

@@ -45,6 +45,7 @@ from nextfire.adapters.sqlite.run_store import SqliteRunStore
 from nextfire.adapters.worker.journal import HeldMessage
 from nextfire.domain.ports.access import KeyStore
 from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.retention import DEFAULT_RETENTION
 from nextfire.settings import (
     ApiSettings,
     AuditorSettings,
@@ -61,6 +62,8 @@ from nextfire.wiring.watcher import WatcherPorts
 
 _THREADS = 2
 """SQLite writes one transaction at a time, so more threads would only wait."""
+_FILES_KEPT = DEFAULT_RETENTION.longest + timedelta(days=7)
+"""As on AWS: a week longer than the records that name them."""
 
 
 class OneClock:
@@ -157,8 +160,14 @@ def audit_jobs(settings: AuditorSettings, local: EmbeddedSettings) -> AuditJobs:
 
 
 def forget_expired(local: EmbeddedSettings) -> int:
-    """Remove records, requests and keys that have expired. Returns the number of removed rows."""
-    return remove_expired(_database(local.embedded_folder), SystemClock().now())
+    """Remove what has expired: rows of the database, and files of runs. Returns their number.
+
+    Raises:
+        UnavailableError: The disk is full, or not writable.
+    """
+    now = SystemClock().now()
+    removed = FileRunFiles(local.embedded_folder / OUTPUTS).remove_before(now - _FILES_KEPT)
+    return removed + remove_expired(_database(local.embedded_folder), now)
 
 
 def executor_ports(settings: ExecutorSettings, local: EmbeddedSettings) -> ExecutorPorts:

@@ -12,6 +12,7 @@ _BATCH = 500
 """Rows of one transaction: other writers wait for it."""
 _BUCKETS_KEPT = timedelta(hours=1)
 _EVENTS_KEPT = timedelta(days=90)
+_DEAD_LETTERS_KEPT = timedelta(days=14)
 _EXPIRED = {
     "runs": "rowid IN (SELECT rowid FROM runs WHERE expires_at < :seconds LIMIT :most)",
     "requests": "rowid IN (SELECT rowid FROM requests WHERE expires_at < :seconds LIMIT :most)",
@@ -25,17 +26,22 @@ _EXPIRED = {
     ),
     "buckets": "name IN (SELECT name FROM buckets WHERE spent < :full LIMIT :most)",
     "events": "number IN (SELECT number FROM events WHERE at < :events LIMIT :most)",
+    "messages": (
+        "number IN (SELECT number FROM messages "
+        "WHERE failure IS NOT NULL AND hidden_from < :dead LIMIT :most)"
+    ),
 }
 
 
 def remove_expired(database: Database, now: datetime) -> int:
-    """Remove the records, requests, keys, endpoints, token buckets and events that expired before
-    *now*, in small transactions. Returns the number of removed rows.
+    """Remove the records, requests, keys, endpoints, token buckets, events and dead letters that
+    expired before *now*, in small transactions. Returns the number of removed rows.
     """
     values = {
         "seconds": to_ms(now) // 1000,
         "full": to_us(now - _BUCKETS_KEPT),
         "events": to_ms(now - _EVENTS_KEPT),
+        "dead": to_ms(now - _DEAD_LETTERS_KEPT),
         "most": _BATCH,
     }
     return sum(_remove(database, table, where, values) for table, where in _EXPIRED.items())

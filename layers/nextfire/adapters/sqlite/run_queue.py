@@ -211,8 +211,10 @@ def _send(
         )
         if new.rowcount:
             connection.execute(
-                "INSERT INTO messages (queue, in_group, body, failure) VALUES (?, ?, ?, ?)",
-                (queue, group, body, failure),
+                "INSERT INTO messages (queue, in_group, body, failure, hidden_from) "
+                "VALUES (?, ?, ?, ?, ?)",
+                # No one receives dead letters. They expire.
+                (queue, group, body, failure, None if failure is None else now),
             )
 
 
