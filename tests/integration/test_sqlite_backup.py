@@ -166,9 +166,10 @@ def test_what_has_expired_is_removed_and_nothing_else(database: Database) -> Non
         there = EndpointKey("calls", "acme", f"{name}.example.com:443")
         to = Endpoint(there, changed_at=NOON, version=1, limit=CallLimit(limit, None))
         endpoints.replace(Endpoint(there), to)
-    for at, body in ((NOON, "old"), (NOON + 99 * day, "new")):
-        letters = SqliteDeadLetters(database, clock=Clock(at), pool="default")
-        letters.put(body, "a failure", dedup=body)
+    letters = SqliteDeadLetters(database, clock=(clock := Clock(NOON)), pool="default")
+    letters.put("old", "a failure", dedup="old")
+    clock.move_to(NOON + 99 * day)
+    letters.put("new", "a failure", dedup="new")
     SqliteRunQueue(database, clock=Clock(NOON), pools={"default"}).send([("default", a_message())])
 
     removed = remove_expired(database, NOON + 100 * day)
