@@ -147,3 +147,15 @@ def test_the_ticks_of_each_watcher_group_are_counted_separately(
     for each in lines:
         for directive in each.get("_aws", {}).get("CloudWatchMetrics", []):
             assert directive["Dimensions"] == [["service", "group"]]
+
+
+def test_no_metric_is_written_where_metrics_are_disabled(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POWERTOOLS_METRICS_DISABLED", "true")
+    telemetry = Telemetry("watcher")
+    telemetry.took_lease(0, Lease("a", 1, 0))
+    telemetry.tick(TickReport(polled=True, undelivered=1, quarantined=1))
+    telemetry.flush()
+
+    assert "_aws" not in capsys.readouterr().out

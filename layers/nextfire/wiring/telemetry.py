@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from aws_lambda_powertools import Logger, Metrics, single_metric
-from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
 from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.errors import UnavailableError
@@ -58,6 +58,17 @@ def _details(why: Exception | str) -> dict[str, Any]:
     """The fields of a log line about an error. Only unexpected errors include their traceback."""
     expected = isinstance(why, str | UnavailableError)
     return {"error": str(why)} if expected else {"exc_info": why}
+
+
+def _publish(metric: Metric, value: int, **dimensions: str) -> None:
+    """Write one metric with its own *dimensions*, unless metrics are disabled. Powertools'
+    `single_metric` writes it always.
+    """
+    line = EphemeralMetrics(namespace=NAMESPACE)
+    for name, of in dimensions.items():
+        line.add_dimension(name=name, value=of)
+    line.add_metric(name=metric.value, unit=MetricUnit.Count, value=value)
+    line.flush_metrics()
 
 
 class Telemetry:
@@ -205,23 +216,13 @@ class Telemetry:
         if pending:
             self._metrics.flush_metrics()
         if defects := counts[Metric.QUARANTINED] + counts[Metric.REPAIRED]:
-            with single_metric(
-                name=Metric.DEFECTS.value,
-                unit=MetricUnit.Count,
-                value=defects,
-                namespace=NAMESPACE,
-            ) as of_all:
-                of_all.add_dimension(name="service", value=ANY_SERVICE)
+            _publish(Metric.DEFECTS, defects, service=ANY_SERVICE)
 
     def _flush_ticks(self) -> None:
         """Write the ticks of the watcher's group, which has its own alarm."""
         ticks, self._ticks = self._ticks, 0
         if ticks and self._group is not None:
-            with single_metric(
-                name=Metric.TICKS.value, unit=MetricUnit.Count, value=ticks, namespace=NAMESPACE
-            ) as metric:
-                metric.add_dimension(name="service", value="watcher")
-                metric.add_dimension(name="group", value=str(self._group))
+            _publish(Metric.TICKS, ticks, service="watcher", group=str(self._group))
 
 
 _ROUTINE = frozenset({Metric.STARTED, Metric.SUCCEEDED})
