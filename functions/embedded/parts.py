@@ -55,6 +55,8 @@ def main() -> int:
     if server.server_parent != os.getppid():
         return 1  # the process that started this stack has ended
     logging.basicConfig(level=logging.WARNING)
+    for part in ("api", "watcher", "auditor"):  # made before, so Powertools did not see the handler
+        logging.getLogger(part).propagate = False
     # All parts inherit the socket: while the API restarts, requests wait in its backlog.
     with socket.create_server(("127.0.0.1", server.server_port), backlog=_BACKLOG) as listening:
         parts = [
