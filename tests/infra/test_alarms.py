@@ -150,8 +150,11 @@ def test_without_a_topic_nothing_is_notified(template: Template) -> None:
     assert all("AlarmActions" not in alarm for alarm in alarms(template).values())
 
 
-def test_the_local_stack_has_no_composite_alarm(local_template: Template) -> None:
+def test_the_local_stack_has_no_composite_alarm_and_no_expression(
+    local_template: Template,
+) -> None:
     """MiniStack rejects a template with one."""
+    assert not any("Metrics" in alarm for alarm in alarms(local_template).values())
     kinds = {resource["Type"] for resource in local_template["Resources"].values()}
     assert "AWS::CloudWatch::Alarm" in kinds
     assert "AWS::CloudWatch::CompositeAlarm" not in kinds
