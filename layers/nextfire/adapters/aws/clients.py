@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # after its minute ends. All attempts of one request together take far less than that.
 _USUAL = ClientTimeouts(connect=1, read=4, attempts=3)
 _AT_ONCE = ClientTimeouts(connect=0.5, read=0.5, attempts=1)
-_LONG_POLL = ClientTimeouts(connect=1, read=25, attempts=3)
+_LONG_POLL = ClientTimeouts(connect=1, read=25, attempts=1)  # the worker's loop repeats it
 _POOL_SIZE = 32
 _CLIENT = "NEXTFIRE_AWS_CLIENT"
 

@@ -13,7 +13,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.clients import chunks, one_by_one
-from nextfire.adapters.aws.errors import error_code, is_transient, refused, translated, unanswered
+from nextfire.adapters.aws.errors import (
+    error_code,
+    is_server_error,
+    is_transient,
+    refused,
+    translated,
+    unanswered,
+)
 from nextfire.domain.message import RunMessage
 
 if TYPE_CHECKING:
@@ -137,25 +144,41 @@ class SqsDelivery:
 
 
 class SqsInbox:
-    """Receives a pool's messages."""
+    """Receives a pool's messages. Not thread-safe. *client* must not repeat a request: only
+    `receive` knows whether it may do so under the same id.
+    """
 
     def __init__(self, client: SQSClient, *, queue_url: str) -> None:
         self._client = client
         self._queue_url = queue_url
+        self._unanswered: str | None = None  # id of the last receive, if its response was lost
 
     def receive(self, most: int, *, wait: timedelta, hidden_for: timedelta) -> list[SqsDelivery]:
         """Receive up to *most* (1 to 10) messages; wait at most *wait* (≤ 20 s) for the first.
 
         *hidden_for*: visibility timeout of the received messages.
+
+        If the response is lost, its messages are hidden. The next call has the same id, and SQS
+        returns the same messages. After any other failure SQS may reject the id.
         """
+        attempt = self._unanswered or uuid.uuid4().hex
+        self._unanswered = None
         with translated("receive messages"):
-            answer = self._client.receive_message(
-                QueueUrl=self._queue_url,
-                MaxNumberOfMessages=most,
-                WaitTimeSeconds=int(wait.total_seconds()),
-                VisibilityTimeout=int(hidden_for.total_seconds()),
-                MessageSystemAttributeNames=["MessageGroupId", "ApproximateReceiveCount"],
-            )
+            try:
+                answer = self._client.receive_message(
+                    QueueUrl=self._queue_url,
+                    MaxNumberOfMessages=most,
+                    WaitTimeSeconds=int(wait.total_seconds()),
+                    VisibilityTimeout=int(hidden_for.total_seconds()),
+                    MessageSystemAttributeNames=["MessageGroupId", "ApproximateReceiveCount"],
+                    ReceiveRequestAttemptId=attempt,
+                )
+            except refused() as error:
+                self._unanswered = attempt if is_server_error(error) else None
+                raise
+            except unanswered():
+                self._unanswered = attempt
+                raise
         return [
             SqsDelivery(
                 self._client,
