@@ -15,6 +15,7 @@ from nextfire.adapters.aws.lean.json_client import ClientTimeouts, JsonClient
 from nextfire.adapters.sqs.run_queue import SqsInbox, SqsRunQueue
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.message import RunMessage
+from nextfire.wiring.worker_ports import sqs_inbox
 from tests.builders import a_message, run_key
 from tests.integration.faulty_server import LOST, Answer, FaultyServer, Request, answer
 from tests.integration.test_aws_credentials import Rotating
@@ -192,7 +193,7 @@ def receive(inbox: SqsInbox) -> list[str]:
 
 @pytest.fixture
 def inbox(server: FaultyServer) -> SqsInbox:  # noqa: ARG001 - it is the endpoint
-    return SqsInbox(clients.sqs(long_poll=True), queue_url=QUEUE_URL)
+    return sqs_inbox(QUEUE_URL)
 
 
 NO_RESPONSE = {name: fault for name, fault in FAULTS.items() if "hrottl" not in name}
@@ -253,6 +254,23 @@ def test_a_failed_receive_is_repeated_by_the_next_call_only(
     with pytest.raises(UnavailableError):
         receive(inbox)
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("what", ["acknowledge", "hide"])
+def test_other_requests_for_received_messages_are_retried_and_wait_less_than_a_poll(
+    server: FaultyServer, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(clients, "_USUAL", ClientTimeouts(connect=1, read=0.1, attempts=3))
+    inbox = sqs_inbox(QUEUE_URL)
+    silent = Answer(EMPTY.body, sent=0)
+    server.script = [OneMessage().receive, silent, LOST, answer({"Successful": [], "Failed": []})]
+    [delivery] = inbox.receive(1, wait=timedelta(), hidden_for=timedelta(seconds=60))
+
+    if what == "hide":
+        delivery.hide(timedelta(seconds=60))
+    else:
+        assert inbox.acknowledge([delivery]) == []
+    assert len(server.requests) == 4
 
 
 def test_a_connection_closed_while_idle_costs_no_message(

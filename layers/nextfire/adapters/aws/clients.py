@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # after its minute ends. All attempts of one request together take far less than that.
 _USUAL = ClientTimeouts(connect=1, read=4, attempts=3)
 _AT_ONCE = ClientTimeouts(connect=0.5, read=0.5, attempts=1)
-_LONG_POLL = ClientTimeouts(connect=1, read=25, attempts=1)  # the worker's loop repeats it
+_LONG_POLL = ClientTimeouts(connect=1, read=25, attempts=1)
 _POOL_SIZE = 32
 _CLIENT = "NEXTFIRE_AWS_CLIENT"
 
@@ -64,6 +64,7 @@ def _dynamodb(patience: ClientTimeouts) -> DynamoDBClient:
 
 
 def sqs(*, long_poll: bool = False) -> SQSClient:
+    """A client. With *long_poll* it is for receives only, each of which it sends once."""
     patience = _LONG_POLL if long_poll else _USUAL
     if not _lean():
         return cast("SQSClient", _of_boto3("sqs", patience))

@@ -144,12 +144,17 @@ class SqsDelivery:
 
 
 class SqsInbox:
-    """Receives a pool's messages. Not thread-safe. *client* must not repeat a request: only
-    `receive` knows whether it may do so under the same id.
+    """Receives a pool's messages. `receive` is for one thread.
+
+    *receiver*: the client of `receive`, if not *client*. Its timeout is longer than a poll, and it
+    does not repeat requests: only `receive` knows which may be repeated under the same id.
     """
 
-    def __init__(self, client: SQSClient, *, queue_url: str) -> None:
+    def __init__(
+        self, client: SQSClient, *, queue_url: str, receiver: SQSClient | None = None
+    ) -> None:
         self._client = client
+        self._receiver = receiver or client
         self._queue_url = queue_url
         self._unanswered: str | None = None  # id of the last receive, if its response was lost
 
@@ -165,7 +170,7 @@ class SqsInbox:
         self._unanswered = None
         with translated("receive messages"):
             try:
-                answer = self._client.receive_message(
+                answer = self._receiver.receive_message(
                     QueueUrl=self._queue_url,
                     MaxNumberOfMessages=most,
                     WaitTimeSeconds=int(wait.total_seconds()),
