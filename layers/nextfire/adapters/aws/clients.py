@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -45,6 +46,7 @@ _POOL_SIZE = 32
 _CLIENT = "NEXTFIRE_AWS_CLIENT"
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 def dynamodb() -> DynamoDBClient:
@@ -184,6 +186,13 @@ def transact_all(client: DynamoDBClient, writes: list[Any], what: str) -> tuple[
 
 def chunks(things: list[T], size: int) -> list[list[T]]:
     return [things[i : i + size] for i in range(0, len(things), size)]
+
+
+def concurrently(executor: Executor, do: Callable[[T], R], things: list[T]) -> Iterable[R]:
+    """The results of *do* for each of *things*, concurrently. A single one is done in the caller's
+    thread: it does not wait for what other callers do.
+    """
+    return executor.map(do, things) if len(things) > 1 else map(do, things)
 
 
 def one_by_one(things: list[T], do: Callable[[T], object]) -> list[T]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.clients import chunks, one_by_one
+from nextfire.adapters.aws.clients import chunks, concurrently, one_by_one
 from nextfire.adapters.aws.errors import (
     error_code,
     is_server_error,
@@ -84,7 +84,7 @@ class SqsRunQueue:
                 )
             return [int(entry["Id"]) for entry in answer.get("Successful", [])]
 
-        return {index for sent in self._executor.map(send, batches) for index in sent}
+        return {index for sent in concurrently(self._executor, send, batches) for index in sent}
 
     def backlog(self, pool: str) -> int:
         if pool not in self._queues:
