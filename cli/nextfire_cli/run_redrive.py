@@ -8,7 +8,7 @@ import typer
 from nextfire.domain.redrive_plan import Definition, RedriveAction
 from nextfire_cli import render, session
 from nextfire_cli.documents import Document
-from nextfire_cli.errors import ApiError, CliError
+from nextfire_cli.errors import FAILED, ApiError, CliError, exit_code
 from nextfire_cli.sequence_plan import change_sequence
 from nextfire_cli.session import Session
 
@@ -54,8 +54,8 @@ def redrive(
         bool, typer.Option("--yes", "-y", help="Skip the confirmation of the plan for --from.")
     ] = False,
 ) -> None:
-    """Redrive dead runs, with as many attempts as their jobs allow. Exit code 1: some were not
-    redriven.
+    """Redrive dead runs, with as many attempts as their jobs allow. Exit code 1: some of several
+    were not redriven.
 
     With --from: redrive a sequence, of which EXECUTION_ID is any run, from one of its jobs on. The
     run of that job starts again if it is DEAD, CANCELLED or SKIPPED, and the sequence continues
@@ -119,4 +119,4 @@ def _redrive_runs(caller: Session, execution_ids: list[str], reason: str | None)
     if caller.for_programs:
         caller.dump({"items": items})
     if refused:
-        raise typer.Exit(1)
+        raise typer.Exit(exit_code(refused[0]) if len(execution_ids) == 1 else FAILED)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from datetime import timedelta
 
 import pytest
 
 from nextfire.adapters.aws import clients
-from nextfire.adapters.aws.errors import EXPIRED_CREDENTIALS
+from nextfire.adapters.aws.errors import EXPIRED_CREDENTIALS, refused
 from nextfire.adapters.aws.lean.json_client import ClientTimeouts, JsonClient
 from nextfire.adapters.sqs.run_queue import SqsInbox, SqsRunQueue
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.message import RunMessage
+from nextfire.wiring.worker_ports import sqs_inbox
 from tests.builders import a_message, run_key
 from tests.integration.faulty_server import LOST, Answer, FaultyServer, Request, answer
 from tests.integration.test_aws_credentials import Rotating
@@ -166,18 +166,111 @@ def test_a_batch_refused_for_one_entry_is_sent_one_by_one(
     assert len(server.requests) == 4
 
 
-@every_fault
-@pytest.mark.parametrize("faults", [2, 3])
-def test_a_receive_survives_two_faults_and_is_unavailable_after_three(
-    server: FaultyServer, fault: Answer | None, faults: int
+class OneMessage:
+    """A FIFO queue that holds one message and honours the ids of receives, as SQS does."""
+
+    def __init__(self) -> None:
+        self.received_as: str | None = None
+        self.throttled: set[str] = set()
+
+    def receive(self, request: Request) -> Answer:
+        attempt = json.loads(request.body)["ReceiveRequestAttemptId"]
+        if attempt in self.throttled:
+            return sqs_refusal("InvalidParameterValue")
+        self.received_as = self.received_as or attempt
+        message = {"Body": "b", "ReceiptHandle": "r", "MessageId": "m"}
+        return answer({"Messages": [message] if attempt == self.received_as else []})
+
+    def throttle(self, request: Request) -> Answer:
+        self.throttled.add(json.loads(request.body)["ReceiveRequestAttemptId"])
+        return sqs_refusal("RequestThrottled", status=403)
+
+
+def receive(inbox: SqsInbox) -> list[str]:
+    found = inbox.receive(10, wait=timedelta(), hidden_for=timedelta(seconds=60))
+    return [each.message_id for each in found]
+
+
+@pytest.fixture
+def inbox(server: FaultyServer) -> SqsInbox:  # noqa: ARG001 - it is the endpoint
+    return sqs_inbox(QUEUE_URL)
+
+
+NO_RESPONSE = {name: fault for name, fault in FAULTS.items() if "hrottl" not in name}
+
+
+@pytest.mark.parametrize("fault", NO_RESPONSE.values(), ids=NO_RESPONSE.keys())
+@pytest.mark.parametrize("times", [1, 2])
+def test_messages_of_a_lost_response_are_received_by_the_next_call(
+    server: FaultyServer, inbox: SqsInbox, fault: Answer | None, times: int
 ) -> None:
-    inbox = SqsInbox(clients.sqs(long_poll=True), queue_url=QUEUE_URL)
-    server.script = [*([fault] * faults), answer({"Messages": []})]
+    queue = OneMessage()
 
-    with pytest.raises(UnavailableError) if faults == 3 else nullcontext():
-        assert inbox.receive(1, wait=timedelta(), hidden_for=timedelta(seconds=30)) == []
+    def lose(request: Request) -> Answer | None:
+        queue.receive(request)
+        return fault
 
-    assert len(server.requests) == 3
+    server.script = [*[lose] * times, queue.receive, queue.receive]
+
+    for _ in range(times):
+        with pytest.raises(UnavailableError):
+            receive(inbox)
+    assert receive(inbox) == ["m"]
+    assert receive(inbox) == [], "each other receive has a new id"
+
+
+def test_a_receive_after_a_throttled_one_has_a_new_id(
+    server: FaultyServer, inbox: SqsInbox
+) -> None:
+    queue = OneMessage()
+    server.script = [queue.throttle, queue.receive]
+
+    with pytest.raises(UnavailableError):
+        receive(inbox)
+    assert receive(inbox) == ["m"]
+
+
+def test_a_receive_after_a_refused_id_has_a_new_one(server: FaultyServer, inbox: SqsInbox) -> None:
+    queue = OneMessage()
+
+    def lose(request: Request) -> None:
+        queue.throttle(request)
+
+    server.script = [lose, queue.receive]
+
+    with pytest.raises(UnavailableError):
+        receive(inbox)
+    with pytest.raises(refused(), match="InvalidParameterValue"):
+        receive(inbox)
+    assert receive(inbox) == ["m"]
+
+
+@every_fault
+def test_a_failed_receive_is_repeated_by_the_next_call_only(
+    server: FaultyServer, inbox: SqsInbox, fault: Answer | None
+) -> None:
+    server.script = [fault]
+
+    with pytest.raises(UnavailableError):
+        receive(inbox)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("what", ["acknowledge", "hide"])
+def test_other_requests_for_received_messages_are_retried_and_wait_less_than_a_poll(
+    server: FaultyServer, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(clients, "_USUAL", ClientTimeouts(connect=1, read=0.1, attempts=3))
+    inbox = sqs_inbox(QUEUE_URL)
+    silent = Answer(EMPTY.body, sent=0)
+    server.script = [OneMessage().receive, silent, LOST, answer({"Successful": [], "Failed": []})]
+    [delivery] = inbox.receive(1, wait=timedelta(), hidden_for=timedelta(seconds=60))
+
+    if what == "hide":
+        delivery.hide(timedelta(seconds=60))
+    else:
+        assert inbox.acknowledge([delivery]) == []
+    assert len(server.requests) == 4
 
 
 def test_a_connection_closed_while_idle_costs_no_message(

@@ -26,6 +26,7 @@ from nextfire.domain.message import RunMessage
 from nextfire.domain.run import RunState
 from nextfire.targets.script import runner
 from nextfire.usecases import message_batch
+from nextfire.wiring.worker_ports import sqs_inbox
 from tests.builders import NOON, a_job
 from tests.integration.backends import LEAN_MINISTACK, MINISTACK
 from tests.integration.deployment import Deployment, Proxy
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 MANY = 20
 """Jobs whose items one read asks for: more than the capacity that is left."""
+_UNTIL_IT_HAS_AN_EFFECT = 10
+"""Calls, of which half have an effect before their connection is closed."""
 CROWD = 3
 """Callers that write the same item at the same time."""
 
@@ -185,6 +188,28 @@ def test_transactions_that_conflict(
 
     assert strict.acted("conflicts") > 0
     assert all(created) != planted
+
+
+@as_is
+def test_a_receive_whose_response_is_lost(
+    system: Deployment, strict: StandInThread, monkeypatch: pytest.MonkeyPatch, *, planted: bool
+) -> None:
+    """The next one gets the messages, which would otherwise be hidden for a lease."""
+    inbox = sqs_inbox(system.queue_url)
+
+    def receive() -> int:
+        if planted:
+            monkeypatch.setattr(inbox, "_unanswered", None)
+        return len(inbox.receive(1, wait=timedelta(), hidden_for=timedelta(seconds=60)))
+
+    send(system, system.register())
+    strict.enforce("resets", "receive-ids", reset_chance=1)
+    for _ in range(_UNTIL_IT_HAS_AN_EFFECT):
+        with pytest.raises(UnavailableError):
+            receive()
+
+    strict.enforce("receive-ids")
+    assert receive() == (0 if planted else 1)
 
 
 @as_is

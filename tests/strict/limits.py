@@ -94,6 +94,10 @@ TABLE: dict[str, Limit] = {
         "in-flight", 120_000, "messages in flight per FIFO queue; then none is received, no error",
         f"{_SQS}, FIFO queue quotas (20,000 before)", "2024-11", scaled=True,
     ),
+    "receive-id": Limit(
+        "receive-ids", 1, "set of messages for all receives with one id, while they are hidden",
+        "SQS API reference, ReceiveMessage: ReceiveRequestAttemptId", "2026-11",
+    ),
     "account-concurrency": Limit(
         "concurrency", 10, "concurrent executions of a new account",
         f"{_LAMBDA}, Quotas: 1,000, reduced in new accounts (to 10, as observed)", "2026-11",

@@ -10,7 +10,7 @@ from tests.strict.concurrency import Concurrency, LostEvents
 from tests.strict.conflicts import Conflicts
 from tests.strict.exchange import Answer, Call, Upstream
 from tests.strict.lag import Lag
-from tests.strict.queues import FifoRate, InFlight
+from tests.strict.queues import FifoRate, InFlight, ReceiveIds
 from tests.strict.rule import Circumstances, Rule
 from tests.strict.sizes import Sizes
 from tests.strict.strictness import Strictness
@@ -39,6 +39,7 @@ class StrictProxy:
             Sizes(here),
             LostEvents(here),
             Concurrency(here),
+            ReceiveIds(here),
             FifoRate(here),
             InFlight(here),
             Throughput(here, tables),

@@ -1,4 +1,4 @@
-"""Calls per second of FIFO queues, and their messages in flight."""
+"""Calls per second of FIFO queues, their messages in flight, and the ids of receives."""
 
 from __future__ import annotations
 
@@ -151,3 +151,30 @@ class InFlight:
                 held.pop(receipt, None)
             elif action == "ChangeMessageVisibility" and receipt in held:
                 held[receipt] = self.here.now() + float(entry["VisibilityTimeout"])
+
+
+@dataclass
+class ReceiveIds:
+    """A receive that repeats the id of an earlier one gets the same messages, while these are
+    hidden. After a throttle, and after that time, the id is not valid any more. What deletes or
+    shows a message does not end that time here, as it does on AWS.
+    """
+
+    here: Circumstances
+    _answers: dict[str, tuple[Answer, float]] = field(default_factory=dict)
+    name = "receive-ids"
+
+    async def apply(self, call: Call, proceed: Proceed) -> Answer:
+        attempt = call.request.get("ReceiveRequestAttemptId")
+        if call.operation != "ReceiveMessage" or attempt is None:
+            return await proceed(call)
+        if attempt not in self._answers:
+            answer = await proceed(call)
+            hidden = float(call.request.get("VisibilityTimeout", _DEFAULT_VISIBILITY))
+            self._answers[attempt] = answer, self.here.now() + hidden
+            return answer
+        self.here.act(self.name, call)
+        answer, until = self._answers[attempt]
+        if answer.ok and self.here.now() < until:
+            return answer
+        return refusal(call, "InvalidParameterValue", "The receive call is not retryable.")

@@ -157,6 +157,33 @@ def test_a_queue_with_too_many_messages_in_flight_delivers_none() -> None:
     assert len(received()) == 10
 
 
+def test_a_receive_with_the_same_id_gets_the_same_messages_while_they_are_hidden() -> None:
+    tested = bench("receive-ids")
+
+    def received(attempt: str) -> list[Any]:
+        request = {"QueueUrl": QUEUE, "VisibilityTimeout": 60, "ReceiveRequestAttemptId": attempt}
+        answer = tested.call("sqs", "ReceiveMessage", **request)
+        return [code(answer), answer.document.get("Messages")]
+
+    first = received("1")
+    assert first[0] == ""
+    assert received("1") == first
+    assert received("2") != first
+    tested.upstream.at += 60
+    assert received("1") == ["InvalidParameterValue", None]
+
+
+def test_the_id_of_a_throttled_receive_is_refused() -> None:
+    rate = 1 / HIGH_THROUGHPUT["eu-central-1"]
+    tested = bench("receive-ids", "fifo-rate", scale=rate)
+    codes = []
+    for attempt in ("1", "2", "2"):
+        request = {"QueueUrl": QUEUE, "ReceiveRequestAttemptId": attempt}
+        codes.append(code(tested.call("sqs", "ReceiveMessage", **request)))
+        tested.upstream.at += 1 if len(codes) > 1 else 0
+    assert codes == ["", THROTTLED, "InvalidParameterValue"]
+
+
 def test_the_eleventh_execution_at_a_time_is_throttled() -> None:
     tested = bench("concurrency")
     answers = tested.calls(*[("lambda", "RequestResponse", {})] * 11)

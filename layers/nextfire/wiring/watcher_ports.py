@@ -26,19 +26,20 @@ def watcher_ports(settings: WatcherSettings) -> WatcherPorts:
 
         return embedded.watcher_ports(settings, local)
     database, shards = dynamodb(), settings.write_shards
-    # Three thread pools, so that no task waits for a task of the same pool (deadlock): batches in
-    # flight submit single calls, and both submit concurrent requests.
-    batches = ThreadPoolExecutor(_REQUESTS)
+    # Several thread pools, so that no task waits for a task of the same pool (deadlock): batches in
+    # flight submit single calls, and both submit concurrent requests. Writes, which wait while the
+    # table is throttled, do not delay messages.
+    writes, sends = ThreadPoolExecutor(_REQUESTS), ThreadPoolExecutor(_REQUESTS)
     queues = {name: pool.queue_url for name, pool in settings.pools.items()}
     return WatcherPorts(
         jobs=DynamoDbJobStore(
             database, table=settings.jobs_table, due_table=settings.due_table, shards=shards
         ),
-        due=DynamoDbDueStore(database, table=settings.due_table, shards=shards, executor=batches),
+        due=DynamoDbDueStore(database, table=settings.due_table, shards=shards, executor=writes),
         runs=DynamoDbRunStore(
             database, table=settings.runs_table, due_table=settings.due_table, shards=shards
         ),
-        queue=SqsRunQueue(sqs(), queues=queues, executor=batches),
+        queue=SqsRunQueue(sqs(), queues=queues, executor=sends),
         control=DynamoDbControlStore(database, table=settings.control_table),
         clock=SystemClock(),
         executor=ThreadPoolExecutor(_THREADS),

@@ -31,6 +31,13 @@ def service_clock(settings: ExecutorSettings) -> ServiceClock:
     return SqsServiceClock(sqs(), SystemClock(), queue_url=settings.queue_url)
 
 
+def sqs_inbox(queue_url: str) -> SqsInbox:
+    """The inbox of a worker on AWS. Only receives wait as long as a poll: a deletion or a heartbeat
+    without a response is repeated long before the lease ends.
+    """
+    return SqsInbox(sqs(), queue_url=queue_url, receiver=sqs(long_poll=True))
+
+
 def worker_ports(
     settings: ExecutorSettings,
     threads: Threads,
@@ -48,7 +55,7 @@ def worker_ports(
 
         inbox: Any = embedded.inbox(settings, local)
     else:
-        inbox = SqsInbox(sqs(long_poll=True), queue_url=settings.queue_url)
+        inbox = sqs_inbox(settings.queue_url)
     return WorkerPorts(
         executor=executor_ports(settings, telemetry),
         inbox=inbox,

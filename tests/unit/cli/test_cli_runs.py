@@ -210,6 +210,15 @@ def test_redrive_continues_past_what_is_refused(call: Call, api: Api) -> None:
     assert [each["executionId"] for each in json.loads(as_json.stdout)["items"]] == [OTHER]
 
 
+@pytest.mark.parametrize(("status", "code"), [(404, 3), (403, 4), (409, 5), (503, 6)])
+def test_the_exit_code_says_why_a_single_run_was_not_redriven(
+    call: Call, api: Api, status: int, code: int
+) -> None:
+    api.routes[f"POST /v1/executions/{ID}/redrive"] = [problem(status, "No")]
+
+    assert call("runs", "redrive", ID).exit_code == code
+
+
 # One run
 
 

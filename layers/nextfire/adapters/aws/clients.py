@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -40,11 +41,12 @@ if TYPE_CHECKING:
 # after its minute ends. All attempts of one request together take far less than that.
 _USUAL = ClientTimeouts(connect=1, read=4, attempts=3)
 _AT_ONCE = ClientTimeouts(connect=0.5, read=0.5, attempts=1)
-_LONG_POLL = ClientTimeouts(connect=1, read=25, attempts=3)
+_LONG_POLL = ClientTimeouts(connect=1, read=25, attempts=1)
 _POOL_SIZE = 32
 _CLIENT = "NEXTFIRE_AWS_CLIENT"
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 def dynamodb() -> DynamoDBClient:
@@ -64,6 +66,7 @@ def _dynamodb(patience: ClientTimeouts) -> DynamoDBClient:
 
 
 def sqs(*, long_poll: bool = False) -> SQSClient:
+    """A client. With *long_poll* it is for receives only, each of which it sends once."""
     patience = _LONG_POLL if long_poll else _USUAL
     if not _lean():
         return cast("SQSClient", _of_boto3("sqs", patience))
@@ -183,6 +186,13 @@ def transact_all(client: DynamoDBClient, writes: list[Any], what: str) -> tuple[
 
 def chunks(things: list[T], size: int) -> list[list[T]]:
     return [things[i : i + size] for i in range(0, len(things), size)]
+
+
+def concurrently(executor: Executor, do: Callable[[T], R], things: list[T]) -> Iterable[R]:
+    """The results of *do* for each of *things*, concurrently. A single one is done in the caller's
+    thread: it does not wait for what other callers do.
+    """
+    return executor.map(do, things) if len(things) > 1 else map(do, things)
 
 
 def one_by_one(things: list[T], do: Callable[[T], object]) -> list[T]:

@@ -104,8 +104,13 @@ def error_code(error: HasResponse) -> str:
 
 def is_transient(error: HasResponse) -> bool:
     """Whether the same request may succeed later."""
+    return error_code(error) in TRANSIENT_CODES or is_server_error(error)
+
+
+def is_server_error(error: HasResponse) -> bool:
+    """Whether the service failed, so that the request may have had its effect."""
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return error_code(error) in TRANSIENT_CODES or status >= 500  # noqa: PLR2004 — a server error
+    return bool(status >= 500)  # noqa: PLR2004 — the server errors of HTTP
 
 
 class TransactionConflictError(UnavailableError):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.clients import chunks, one_by_one
+from nextfire.adapters.aws.clients import chunks, concurrently, one_by_one
 from nextfire.adapters.aws.errors import error_code, is_transient, refused, translated, unanswered
 from nextfire.adapters.dynamodb.batch_reads import read_all
 from nextfire.adapters.dynamodb.due_items import (
@@ -190,7 +190,7 @@ class DynamoDbDueStore:
             }
             return [slot for slot in slots if slot not in left]
 
-        written = self._executor.map(batch, chunks([*requests], _WRITE_LIMIT))
+        written = concurrently(self._executor, batch, chunks([*requests], _WRITE_LIMIT))
         return [slot for slots in written for slot in slots]
 
 

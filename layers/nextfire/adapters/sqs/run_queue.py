@@ -12,8 +12,15 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.clients import chunks, one_by_one
-from nextfire.adapters.aws.errors import error_code, is_transient, refused, translated, unanswered
+from nextfire.adapters.aws.clients import chunks, concurrently, one_by_one
+from nextfire.adapters.aws.errors import (
+    error_code,
+    is_server_error,
+    is_transient,
+    refused,
+    translated,
+    unanswered,
+)
 from nextfire.domain.message import RunMessage
 
 if TYPE_CHECKING:
@@ -77,7 +84,7 @@ class SqsRunQueue:
                 )
             return [int(entry["Id"]) for entry in answer.get("Successful", [])]
 
-        return {index for sent in self._executor.map(send, batches) for index in sent}
+        return {index for sent in concurrently(self._executor, send, batches) for index in sent}
 
     def backlog(self, pool: str) -> int:
         if pool not in self._queues:
@@ -137,25 +144,46 @@ class SqsDelivery:
 
 
 class SqsInbox:
-    """Receives a pool's messages."""
+    """Receives a pool's messages. `receive` is for one thread.
 
-    def __init__(self, client: SQSClient, *, queue_url: str) -> None:
+    *receiver*: the client of `receive`, if not *client*. Its timeout is longer than a poll, and it
+    does not repeat requests: only `receive` knows which may be repeated under the same id.
+    """
+
+    def __init__(
+        self, client: SQSClient, *, queue_url: str, receiver: SQSClient | None = None
+    ) -> None:
         self._client = client
+        self._receiver = receiver or client
         self._queue_url = queue_url
+        self._unanswered: str | None = None  # id of the last receive, if its response was lost
 
     def receive(self, most: int, *, wait: timedelta, hidden_for: timedelta) -> list[SqsDelivery]:
         """Receive up to *most* (1 to 10) messages; wait at most *wait* (≤ 20 s) for the first.
 
         *hidden_for*: visibility timeout of the received messages.
+
+        If the response is lost, its messages are hidden. The next call has the same id, and SQS
+        returns the same messages. After any other failure SQS may reject the id.
         """
+        attempt = self._unanswered or uuid.uuid4().hex
+        self._unanswered = None
         with translated("receive messages"):
-            answer = self._client.receive_message(
-                QueueUrl=self._queue_url,
-                MaxNumberOfMessages=most,
-                WaitTimeSeconds=int(wait.total_seconds()),
-                VisibilityTimeout=int(hidden_for.total_seconds()),
-                MessageSystemAttributeNames=["MessageGroupId", "ApproximateReceiveCount"],
-            )
+            try:
+                answer = self._receiver.receive_message(
+                    QueueUrl=self._queue_url,
+                    MaxNumberOfMessages=most,
+                    WaitTimeSeconds=int(wait.total_seconds()),
+                    VisibilityTimeout=int(hidden_for.total_seconds()),
+                    MessageSystemAttributeNames=["MessageGroupId", "ApproximateReceiveCount"],
+                    ReceiveRequestAttemptId=attempt,
+                )
+            except refused() as error:
+                self._unanswered = attempt if is_server_error(error) else None
+                raise
+            except unanswered():
+                self._unanswered = attempt
+                raise
         return [
             SqsDelivery(
                 self._client,

@@ -19,6 +19,7 @@ from nextfire.adapters.aws.errors import (
     RefusedError,
     UnansweredError,
     error_code,
+    is_server_error,
     is_transient,
 )
 from nextfire.adapters.aws.lean.credentials import CredentialsSource, credentials_source
@@ -153,8 +154,7 @@ def _failure_cause(error: RefusedError | UnansweredError) -> FailureCause | None
     if isinstance(error, RefusedError):
         if error_code(error) in EXPIRED_CREDENTIALS or not is_transient(error):
             return None
-        status = error.response["ResponseMetadata"]["HTTPStatusCode"]
-        return FailureCause(throttled=status < 500)  # noqa: PLR2004 — else a server error
+        return FailureCause(throttled=not is_server_error(error))
     if isinstance(error, TimedOutError):
         return FailureCause(timed_out=True)
     return FailureCause() if isinstance(error, ConnectionLostError) else None
