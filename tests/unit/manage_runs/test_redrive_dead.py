@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -107,7 +108,8 @@ def test_a_page_of_large_dead_runs_is_short(harness: Harness) -> None:
     for minute in range(7):
         run = harness.dead(run_key(at(f"12:{minute:02}")))
         harness.runs.items[run.key] = replace(run, payload='"' + "x" * 100_000 + '"')
-    cursor, pages = None, []
+    cursor: str | None = None
+    pages: list[list[datetime]] = []
     while not pages or cursor is not None:
         page = harness.manage.dead(
             "acme", first=at("00:00"), last=at("13:00"), pool=None, cursor=cursor, limit=100
