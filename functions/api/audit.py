@@ -12,12 +12,13 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from functions.api.app import app
+from functions.api.body import read_body
 from functions.api.identity import Identity
 from functions.api.operation import SCOPE
 from functions.api.request_record import RequestRecord
 from functions.api.resolver_parts import path_of, routes_of
 from functions.api.services import identify_event, now, telemetry
-from nextfire.domain.errors import ForbiddenError
+from nextfire.domain.errors import ForbiddenError, NextfireError
 from nextfire.domain.instants import isoformat
 from nextfire.domain.keys import Scope
 from nextfire.responses.executions import ExecutionResponse
@@ -134,9 +135,12 @@ def _request(event: Mapping[str, Any], status: HTTPStatus) -> dict[str, Any] | N
     if status >= HTTPStatus.BAD_REQUEST and status not in _EXPLAINED - {HTTPStatus.FORBIDDEN}:
         return None
     text = event.get("body") or "{}"
-    if event.get("isBase64Encoded"):
-        text = base64.b64decode(text).decode()
-    sent = json.loads(text)
+    try:
+        if event.get("isBase64Encoded"):
+            text = base64.b64decode(text).decode()
+        sent = read_body(text)
+    except (ValueError, NextfireError):  # a request beyond a rate limit: its body was not read
+        return None
     return _bounded({each: sent[each] for each in _ASKED if each in sent}) or None
 
 

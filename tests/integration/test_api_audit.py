@@ -284,3 +284,18 @@ def test_it_costs_no_call(system: Deployment, monkeypatch: pytest.MonkeyPatch) -
     with_event = calls("n")
     monkeypatch.setattr(audit, "audit_event", lambda *_: None)
     assert with_event == calls("m")
+
+
+@pytest.mark.parametrize("text", ['["jobId"]', "{", "\ud800", json.dumps({"name": "x" * 300_000})])
+def test_a_request_beyond_the_rate_leaves_an_event_whatever_its_body_is(
+    system: Deployment, events: Events, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    one = {"requestsPerSecond": 1, "requestBurst": 1}
+    system.configure(monkeypatch, quotas=json.dumps({"default": one}))
+
+    answers = [system.call("POST", "/v1/jobs", text=text) for _ in range(3)]
+
+    assert 429 in {answer.status for answer in answers}
+    found = events()
+    assert [each["status"] for each in found] == [answer.status for answer in answers]
+    assert all("request" not in each for each in found)

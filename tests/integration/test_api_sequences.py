@@ -12,6 +12,7 @@ from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
+from nextfire.usecases import read_sequence
 from tests.integration.api_answers import assert_problem
 from tests.integration.deployment import Answer, Deployment, message_for
 
@@ -167,3 +168,22 @@ def test_a_cancel_shows_its_plan_and_ends_what_has_not_ended(system: Deployment)
     assert (there.state, there.reason) == (RunState.CANCELLED, "wrong input")
     unknown = "/v1/executions/unknown.20260524T100000000Z-k3x9m2ab/chain/cancel"
     assert_problem(system.call("POST", unknown), 404)
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_job_with_children_is_not_deleted(system: Deployment) -> None:
+    refused = system.call("DELETE", "/v1/jobs/a")
+
+    assert_problem(refused, 409)
+    assert "Delete 'b' first" in refused.document["detail"]
+    for name in "cba":
+        assert system.call("DELETE", f"/v1/jobs/{name}").status == 200
+
+
+def test_a_part_of_a_sequence_of_too_many_jobs_is_not_cancelled(
+    system: Deployment, jobs: list[Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_sequence, "MAX_NODES", 2)
+    path = f"/v1/executions/{key(jobs[0], jobs[0]).execution_id}/chain/cancel"
+
+    assert_problem(system.call("POST", path, {}), 409)

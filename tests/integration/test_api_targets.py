@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from nextfire.usecases import check_definition
+from tests.integration.api_answers import assert_problem
 from tests.integration.deployment import LIMIT, Answer, Deployment
 
 URL = "https://api.example.com/hooks"
@@ -156,3 +158,29 @@ def test_a_kind_is_changed_by_a_patch(system: Deployment) -> None:
 
     assert answer.status == 200, answer.document
     assert answer.document["target"] == {"pool": "default", "handler": "report", "env": {}}
+
+
+def test_a_job_that_patches_made_too_large_is_rejected(system: Deployment) -> None:
+    path = f"/v1/jobs/{create(system, http(body={})).document['jobId']}"
+
+    def add(**members: str | None) -> Answer:
+        return system.call("PATCH", path, {"target": {"http": {"body": members}}})
+
+    assert add(a="x" * 240_000).status == 200
+
+    answer = add(b="x" * 240_000)
+
+    assert_problem(answer, 422, field="body")
+    assert "larger than 262144 bytes" in answer.document["detail"]
+    assert add(a=None, b="x" * 240_000).status == 200
+
+
+def test_a_job_that_was_stored_too_large_can_be_changed_and_deleted(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"/v1/jobs/{create(system, http(body='x' * 2000)).document['jobId']}"
+    monkeypatch.setattr(check_definition, "MAX_DOCUMENT_BYTES", 1000)
+
+    smaller = {"name": "n", "target": {"http": {"body": "x" * 1900}}}
+    assert system.call("PATCH", path, smaller).status == 200
+    assert system.call("DELETE", path).status == 200

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from nextfire.responses import jobs
 from tests.integration.api_answers import assert_problem
 from tests.integration.deployment import Deployment
 
@@ -40,6 +43,22 @@ def test_the_preview_shows_what_latest_accepts(system: Deployment) -> None:
     assert parent["which"] == "latest"
     assert "scheduledAt" not in parent
     assert parent["succeededSince"] < item["at"]
+
+
+def test_a_preview_names_a_bounded_number_of_runs(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system.register(jobId="often", schedule="*/10 * * * *")
+    system.register(jobId="b", schedule="0 * * * *", after=[{"job": "often", "which": "all"}])
+    monkeypatch.setattr(jobs, "MAX_AWAITED_RUNS", 13)
+
+    items = system.call("GET", "/v1/jobs/b/upcoming", query={"count": "9"}).document["items"]
+
+    assert len(items) == 9
+    named = [len(each["parents"][0]["scheduledAt"]) for each in items if "parents" in each]
+    assert named[1:] == [6] * (len(named) - 1)
+    assert sum(named[:-1]) < 13 <= sum(named)
+    assert all("parents" in each for each in items[: len(named)])
 
 
 def test_a_job_without_parents_has_none_in_its_preview(system: Deployment) -> None:

@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
+from functions.api import services
 from functions.api.bounds import MAX_UNKNOWN_FIELDS
 from functions.api.handler import handler as api_handler
 from nextfire.domain.definition import MAX_LABELS
+from nextfire.domain.instants import parse_instant
 from nextfire.domain.target import MAX_ENV
 from tests.crons import LONG
+from tests.fakes import Clock
 from tests.integration.deployment import Context, Deployment, http_event, identity
 from tests.security.costly_bodies import (
     PARTS,
@@ -43,6 +46,8 @@ MOST_PER_REJECTION = 10.0
 """The same for a body that has more entries than the API reads."""
 TRIES = 6
 _PARAMETER = 4000
+_EVENT = 6 * 1024 * 1024
+"""The largest event of a Lambda function."""
 
 
 class Api:
@@ -198,3 +203,22 @@ def test_no_parameter_costs_much_more_than_none(api: Api, operation: Operation) 
             lambda attack=attack: api.cost(operation, body, **attack),  # type: ignore[misc]
             f"{name_of(operation)}, {str(attack)[:80]}",
         )
+
+
+def test_a_body_beyond_the_request_rate_is_not_read(
+    system: Deployment, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = {"requestsPerSecond": 1, "requestBurst": 1}
+    system.configure(monkeypatch, quotas=json.dumps({"default": one}))
+    monkeypatch.setattr(services, "clock", Clock(parse_instant("2026-05-24T10:00:30Z")))
+    [create] = [each for each in operations() if name_of(each) == "createJob"]
+    body = items("[]", _EVENT)
+    while api.ask(create, "{}")[1]["statusCode"] != 429:
+        pass
+
+    check(
+        lambda: max(api.cost(create, "{}"), 0.002),
+        lambda: api.cost(create, body),
+        "createJob",
+        MOST_PER_REJECTION,
+    )

@@ -287,6 +287,24 @@ def test_more_jobs_above_than_are_read_are_rejected(monkeypatch: pytest.MonkeyPa
     world.register("b", **child, after=[{"job": "n4", "which": "all"}])
 
 
+def test_more_jobs_side_by_side_above_than_are_read_are_rejected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World("10:00")
+    for number in range(12):
+        world.register(f"n{number}", schedule="0 * * * *")
+    after = [{"job": f"n{number}"} for number in range(12)]
+    world.register("joined", type="AFTER", schedule=None, after=after)
+    world.register("four", type="AFTER", schedule=None, after=after[:4])
+    for module in ("read_parents", "job_edges"):
+        monkeypatch.setattr(f"nextfire.usecases.{module}.MAX_ABOVE", 5)
+    child = {"type": "CRON", "schedule": "0 0 * * *"}
+
+    with pytest.raises(InvalidInputError, match="need more than 5 jobs above"):
+        world.register("b", **child, after=[{"job": "joined", "which": "all"}])
+    world.register("b", **child, after=[{"job": "four", "which": "all"}])
+
+
 def test_a_change_that_makes_schedules_miss_each_other_is_rejected() -> None:
     world = World("12:00")
     a = world.register("a", schedule="0 * * * *")

@@ -87,6 +87,17 @@ def test_a_page_continues_where_the_last_one_ended(stream: Stream) -> None:
     stream.assert_complete()
 
 
+def test_a_page_of_large_runs_is_short(stream: Stream) -> None:
+    for key in keys(7):
+        run = replace(started(key, NOON), payload='"' + "x" * 100_000 + '"')
+        stream.write(ended(run, NOON + SECOND))  # all at the same instant
+    stream.deliver()
+
+    pages = [*stream.pages(limit=5)]
+    assert [len(page.items) for page in pages] == [3, 3, 1]
+    stream.assert_complete()
+
+
 def test_a_run_that_has_changed_since_is_listed_once(stream: Stream) -> None:
     dead = stream.write(ended(started(run_key(), NOON), NOON + SECOND, RunState.DEAD))
     stream.deliver()

@@ -11,7 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nextfire.domain import recurrence
-from nextfire.domain.instants import isoformat
+from nextfire.domain import stretch as module
+from nextfire.domain.instants import MINUTE, isoformat
 from nextfire.domain.recurrence import occurrences
 from nextfire.domain.schedule import Dst, Occurrence, Schedule, ScheduleType
 from nextfire.domain.stretch import Stretch, count_occurrences, stretch
@@ -112,6 +113,48 @@ def test_counting_many_walks_over_few(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert count_occurrences(schedule, until, at_most=100_000) == 100_000
     assert len(walked) < 100
+
+
+def test_counting_decades_walks_only_over_what_clock_changes_repeat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    walked = []
+    walk = recurrence.cron_occurrences
+
+    def watched(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
+        for each in walk(schedule, after):
+            walked.append(each)
+            yield each
+
+    monkeypatch.setattr(module, "cron_occurrences", watched)
+    since = datetime.fromisoformat("1971-01-01T00:00:00+00:00")
+    schedule = Schedule(ScheduleType.CRON, "* * * * *", "America/New_York", since)
+
+    counted = stretch(schedule, since + MINUTE, NOON, at_most=10**12)
+
+    assert counted.count == (NOON - since) // MINUTE
+    assert len(walked) < 10_000  # 110 changes of an hour
+
+
+@pytest.mark.parametrize("dst", Dst)
+@pytest.mark.parametrize(
+    ("zone", "day"),
+    [
+        ("Antarctica/Casey", "2010-03-04"),  # set back by three hours
+        ("Antarctica/Troll", "2026-10-25"),  # set back by two hours
+        ("Australia/Lord_Howe", "2026-04-04"),  # set back by half an hour
+        ("Pacific/Apia", "2011-12-30"),  # a day is skipped
+    ],
+)
+def test_a_count_over_a_large_clock_change_is_that_of_a_walk(zone: str, day: str, dst: Dst) -> None:
+    midnight = datetime.fromisoformat(f"{day}T00:00:00+00:00")
+    until = midnight + timedelta(hours=40)
+    for hours in range(-30, 31, 3):
+        since = midnight + timedelta(hours=hours)
+        schedule = Schedule(ScheduleType.CRON, "15,45 1-23 * * *", zone, since, dst=dst)
+        walk = [*takewhile(lambda o: o.at <= until, occurrences(schedule, since))]
+
+        assert stretch(schedule, walk[0].at, until, at_most=10**12).count == len(walk)
 
 
 def test_an_interval_of_years_is_counted_at_once() -> None:

@@ -192,7 +192,9 @@ def change_job(job_id: JobId, patch: JobPatchBody, if_match: IfMatch = None) -> 
     return respond_job(services().jobs.change(_key(job_id), edit, now=now(), expected=expected))
 
 
-@routes.delete("/v1/jobs/<job_id>", **operation("Delete a job", _JOB, problems=_CHANGED))
+@routes.delete(
+    "/v1/jobs/<job_id>", **operation("Delete a job", _JOB, problems=(*_CONFLICT, *_CHANGED))
+)
 def delete_job(job_id: JobId, if_match: IfMatch = None) -> Response[str]:
     expected = versions(if_match)
     return respond_job(services().jobs.delete(_key(job_id), now=now(), expected=expected))

@@ -123,6 +123,7 @@ def redrive_chain(execution_id: ExecutionId, request: RedriveChainBody) -> Respo
     **operation(
         "Cancel an execution and those below it in its sequence",
         {HTTPStatus.OK: ("What happens to each execution.", SequenceCancelResponse)},
+        problems=(HTTPStatus.CONFLICT,),
         more="Executions that have ended stay. Running ones are ended by their workers within "
         "seconds. Safe to repeat.",
     ),

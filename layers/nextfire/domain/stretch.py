@@ -117,8 +117,8 @@ def _cron_count(schedule: Schedule, after: datetime, until: datetime) -> int:
             count += cron.count(wall(low + MOMENT, ahead), wall(quiet_until, ahead))
         low = quiet_until
         if change is not None:
-            # Skipped times fire at the change, repeated times soon after it.
-            walked_until = max(min(change.at + MAX_CLOCK_CHANGE, until), low)
+            # Skipped times fire at the change. Repeated times end after the length of the change.
+            walked_until = max(min(change.at + abs(change.after - change.before), until), low)
             count += sum(1 for _ in _up_to(schedule, low, walked_until))
             low = walked_until
     return count

@@ -143,6 +143,12 @@ def _offset(found: Upcoming, *_: object) -> str:
     return found.occurrence.local.isoformat(timespec="seconds")[_WALL:]
 
 
+MAX_AWAITED_RUNS = 10_000
+"""Awaited runs after which a list of occurrences has no more: hundreds of occurrences of a job can
+wait for a thousand runs of each of its parents.
+"""
+
+
 class AwaitedResponse(ApiResponse):
     """The runs of a parent that an occurrence waits for. `scheduledAt`: their logical times. For
     `latest` instead `succeededSince`: one that succeeded and ended then or later.
@@ -183,7 +189,7 @@ class UpcomingResponse(ApiResponse):
             None if parents is None else [AwaitedResponse.of(each) for each in parents]
         ),
         description="The runs of its parents that it waits for. Only in the list of a job's next "
-        "occurrences.",
+        f"occurrences; absent after {MAX_AWAITED_RUNS:,} of them.",
     )
     note: str | None = field(lambda found, *_: found.occurrence.note or None)
 
@@ -194,11 +200,15 @@ def _upcoming(
     job: Job | None = None,
     above: Above | None = None,
 ) -> list[UpcomingResponse]:
-    def parents(at: datetime) -> list[Awaited] | None:
-        waits = job is not None and above is not None and job.definition.is_timed_join
-        return awaited(job, at, above) if waits and job and above is not None else None
-
-    return [UpcomingResponse.of(each, schedule, job, parents(each.occurrence.at)) for each in found]
+    left = MAX_AWAITED_RUNS if job is not None and job.definition.is_timed_join else 0
+    items = []
+    for each in found:
+        parents: list[Awaited] | None = None
+        if job is not None and above is not None and left > 0:
+            parents = awaited(job, each.occurrence.at, above)
+            left -= sum(max(len(parent.times), 1) for parent in parents)
+        items.append(UpcomingResponse.of(each, schedule, job, parents))
+    return items
 
 
 class UpcomingList(ApiResponse):

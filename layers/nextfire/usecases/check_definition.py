@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,6 +18,10 @@ from nextfire.domain.target import TargetKind
 
 _OCCURRENCES_CHECKED = 1_500
 """Occurrences that are searched for a short gap: more than a day of an every-minute schedule."""
+MAX_DOCUMENT_BYTES = 256 * 1024
+"""Maximum size of a job as JSON, as of a request: patches can add to it. With its children and its
+former schedules, it fits into a DynamoDB item.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +60,29 @@ def check_definition(
         )
     size = definition.payload_bytes()
     check_payload_size(size)
+    _check_document_size(definition, was)
     if was is None or was.payload != definition.payload:
         check_payload(size, limits.quotas.of(tenant))
     if was is None or was.target != definition.target or was.payload != definition.payload:
         limits.check_target(definition)
     if definition.target.kind is TargetKind.SCRIPT:
         locate(definition.target, bucket=limits.scripts_bucket, tenant=tenant)
+
+
+def _check_document_size(definition: JobDefinition, was: JobDefinition | None) -> None:
+    size = _bytes(definition)
+    if size > MAX_DOCUMENT_BYTES and (was is None or size > _bytes(was)):
+        raise InvalidInputError(
+            "body",
+            f"{size} bytes",
+            f"the job is larger than {MAX_DOCUMENT_BYTES} bytes as JSON",
+            "Store the data in S3 and put its address into the payload.",
+        )
+
+
+def _bytes(definition: JobDefinition) -> int:
+    document = definition.document()
+    return len(json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def check_payload_size(size: int) -> None:

@@ -15,9 +15,9 @@ from nextfire.domain.run import Run, RunState
 
 READS_AT_MOST = 50
 """Maximum number of store reads of one call."""
-_PAGE_CHARACTERS = 250_000
-"""Characters in a page after which no further job is read. One read returns 1 MB at most, so a page
-stays far below the 6 MB limit of a function's response.
+PAGE_CHARACTERS = 250_000
+"""Characters in a page after which it ends. A run has far fewer, and one read returns 1 MB at most,
+so a page stays below the 6 MB limit of a function's response.
 """
 
 
@@ -79,7 +79,7 @@ def list_runs(
     size = 0
     for read in range(READS_AT_MOST):
         left = limit - len(items) - len(unreadable)
-        if left <= 0 or size >= _PAGE_CHARACTERS or not (ids or more):
+        if left <= 0 or size >= PAGE_CHARACTERS or not (ids or more):
             break
         if not ids:
             most = READS_AT_MOST - read
@@ -90,7 +90,7 @@ def list_runs(
         page = runs.list(key, cursor=within, limit=left, first=wanted.first, before=wanted.before)
         found = [run for run in page.items if run in wanted]
         items += found
-        size += sum(map(_size, found))
+        size += sum(map(characters, found))
         if wanted.unreadable:
             unreadable += [(key, each) for each in page.unreadable]
         within = page.cursor
@@ -110,7 +110,17 @@ def _read(cursor: str, wanted: RunFilter) -> tuple[str, str | None]:
     return job_id, within or None
 
 
-def _size(run: Run) -> int:
+def that_fit(runs: Sequence[Run]) -> int:
+    """How many of *runs* a page holds: at least one, up to the first that exceeds its size."""
+    left = PAGE_CHARACTERS
+    for number, run in enumerate(runs, start=1):
+        left -= characters(run)
+        if left <= 0:
+            return number
+    return len(runs)
+
+
+def characters(run: Run) -> int:
     """Approximate number of characters of *run* as a document."""
     result = run.result.text if run.result else None
     texts = (run.stdout, run.stderr, run.payload, result)

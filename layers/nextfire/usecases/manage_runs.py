@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import (
@@ -23,6 +24,7 @@ from nextfire.domain.ports.pages import Page, Unreadable
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.find_run import FindRun, PendingOccurrence
+from nextfire.usecases.list_runs import that_fit
 from nextfire.usecases.request_runs import pool_of
 
 CANCELLED = "cancelled on request"
@@ -139,7 +141,10 @@ class ManageRuns:
         runs: list[Run] = []
         unreadable: list[Unreadable] = []
         for _ in range(PAGES_AT_MOST):
-            page = self._runs.list_dead(tenant, first=first, last=last, cursor=cursor, limit=limit)
+            find = partial(self._runs.list_dead, tenant, first=first, last=last, cursor=cursor)
+            page = find(limit=limit)
+            if (fit := that_fit(page.items)) < len(page.items):
+                page = find(limit=fit)
             unreadable += page.unreadable
             runs = [run for run in page.items if pool is None or run.pool == pool]
             cursor = page.cursor

@@ -26,9 +26,10 @@ from nextfire.domain.overview import (
     window_ms,
 )
 from nextfire.domain.ports.overview import Freshness, OverviewPage, SegmentStore, StepFilter
-from nextfire.domain.ports.pages import Page, Unreadable
+from nextfire.domain.ports.pages import Unreadable
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run, RunState
+from nextfire.usecases.list_runs import PAGE_CHARACTERS, characters
 from nextfire.usecases.project_runs import END_MS, OpenRuns, read_open
 
 READ_AT_MOST = 100_000
@@ -90,18 +91,22 @@ class SegmentedOverview:
         reading = _reading(there)
         steps = self._steps(tenant, wanted, before, there, reading)
         # By key: a run whose end is delivered while the snapshot still has it is listed once.
-        runs: dict[RunKey, Run] = {}
-        unreadable: list[Unreadable] = []
-        more = True
-        while more and (room := limit - len(runs) - len(unreadable)) > 0:
+        found: dict[RunKey, Run | Unreadable] = {}
+        more, left = True, PAGE_CHARACTERS
+        while more and left > 0 and (room := limit - len(found)) > 0:
             some = [*islice(steps, room)]
             more = len(some) == room
-            page = self._records(tenant, some, wanted, head)
-            runs |= {run.key: run for run in page.items}
-            unreadable += page.unreadable
+            for step, record in self._records(tenant, some, wanted, head):
+                found[step.key(tenant)] = record
+                left -= characters(record) if isinstance(record, Run) else 0
+                if left <= 0:
+                    reading.last, more = step[:3], True
+                    break
         end = reading.last if more or reading.left < 0 else None
         place = None if end is None else "{}.{}.{}".format(*end)
-        return OverviewPage([*runs.values()], place, unreadable, reading.freshness())
+        runs = [each for each in found.values() if isinstance(each, Run)]
+        unreadable = [each for each in found.values() if isinstance(each, Unreadable)]
+        return OverviewPage(runs, place, unreadable, reading.freshness())
 
     def counts(self, tenant: str, first: datetime) -> tuple[Counts, Freshness]:
         _, there = self._open_runs(tenant)
@@ -185,24 +190,26 @@ class SegmentedOverview:
 
     def _records(
         self, tenant: str, steps: Sequence[Step], wanted: StepFilter, head: Head | None
-    ) -> Page[Run]:
+    ) -> Iterator[tuple[Step, Run | Unreadable]]:
         """The records of *steps* that are still as the steps say. An open run whose next step was
         not delivered yet is returned if its record matches *wanted*.
         """
         since = head.since_ms if head else 0
         page = self._runs.find([*{step.key(tenant): None for step in steps}])
-        found = {run.key: run for run in page.items}
-        runs = []
+        found = {run.key.execution_id: run for run in page.items}
+        unreadable = {each.identity: each for each in page.unreadable}
         for step in steps:
-            run = found.get(step.key(tenant))
+            execution_id = step.key(tenant).execution_id
+            if execution_id in unreadable:
+                yield step, unreadable[execution_id]
+            run = found.get(execution_id)
             if run is None:
                 continue
             current = step_of(run)
             # If it ended before, its end would have been delivered, and is listed itself.
             lags = not step.state.ended and (not run.state.ended or current.at_ms >= since)
             if current[:4] == step[:4] or (lags and run.state in wanted.states):
-                runs.append(run)
-        return Page(runs, None, page.unreadable)
+                yield step, run
 
 
 def _read(cursor: str) -> Position:

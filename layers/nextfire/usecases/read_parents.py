@@ -55,16 +55,23 @@ def read_parents(
     ]
 
 
-def read_above(jobs: JobStore, tenant: str, names: Collection[str]) -> Above:
+def read_above(
+    jobs: JobStore, tenant: str, names: Collection[str], *, at_most: int | None = None
+) -> Above:
     """Return the jobs *names*, and the parents of those that have no schedule, by id. Jobs that do
-    not exist are left out, and those above `MAX_ABOVE` others; see `check_above`.
+    not exist are left out, and those above `MAX_ABOVE` others; see `check_above`. *at_most*: jobs
+    after which no other is read.
     """
     found: dict[str, Job] = {}
     level = [*names]
     while level and len(found) < MAX_ABOVE:
-        read = [jobs.get(JobKey(tenant, name)) for name in dict.fromkeys(level)]
-        there = [job for job in read if job is not None]
-        found |= {job.key.job_id: job for job in there}
+        there: list[Job] = []
+        for name in dict.fromkeys(level):
+            if at_most is not None and len(found) >= at_most:
+                break
+            if (job := jobs.get(JobKey(tenant, name))) is not None:
+                there.append(job)
+                found[name] = job
         level = [
             edge.job
             for job in there

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -101,3 +102,21 @@ def test_a_search_for_a_pools_dead_ends(harness: Harness, monkeypatch: pytest.Mo
         "acme", first=at("00:00"), last=at("13:00"), cursor=page.cursor, limit=1
     )
     assert [run.key.scheduled_at for run in follows.items] == [at("12:03")]
+
+
+def test_a_page_of_large_dead_runs_is_short(harness: Harness) -> None:
+    for minute in range(7):
+        run = harness.dead(run_key(at(f"12:{minute:02}")))
+        harness.runs.items[run.key] = replace(run, payload='"' + "x" * 100_000 + '"')
+    cursor: str | None = None
+    pages: list[list[datetime]] = []
+    while not pages or cursor is not None:
+        page = harness.manage.dead(
+            "acme", first=at("00:00"), last=at("13:00"), pool=None, cursor=cursor, limit=100
+        )
+        cursor = page.cursor
+        pages.append([run.key.scheduled_at for run in page.items])
+
+    assert [len(each) for each in pages] == [3, 3, 1]
+    listed = [each for page in pages for each in page]
+    assert listed == [at(f"12:{minute:02}") for minute in reversed(range(7))]
