@@ -3,6 +3,7 @@ inspect.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -20,6 +21,8 @@ _LATENESS_LIMIT_MS = 4000
 _OVERVIEW_AGE_LIMIT_MS = 5 * 60 * 1000
 _AUDIT_AGE_LIMIT_MS = 15 * 60 * 1000
 _WAIT_LIMIT_SECONDS = 15 * 60
+_AUDITOR_SILENCE = timedelta(hours=1)
+"""Time without an invocation of the auditor that is an alarm, unless it is invoked less often."""
 _SERVICES_THAT_DECODE = ("watcher", "executor", "worker", "auditor")
 
 
@@ -54,6 +57,7 @@ class Monitoring(Construct):
         self._alarms = Alarms(self, settings)
         self._alarm_on_watchers(settings.groups)
         self._alarm_on_functions(functions)
+        self._alarm_on_auditor(functions["auditor"], settings.auditor_wake_every)
         self._alarm_on_pools(pools, settings)
         self._alarm_on_defects(server_errors)
         self._alarm_on_audit(functions["auditlog"], audit_failures)
@@ -96,20 +100,17 @@ class Monitoring(Construct):
         )
 
     def _alarm_on_functions(self, functions: Mapping[str, Function]) -> None:
-        """Alarms on functions whose failure no other alarm shows. The others are watched by
-        `watcher-0-silent`, `api-server-errors`, `auditlog-behind` and `projector-behind`. Each
-        metric of an alarm costs.
+        """Alarms on executors. Other functions are watched by `auditor-errors`, `watcher-0-silent`,
+        `api-server-errors`, `auditlog-behind` and `projector-behind`. Each metric of an alarm costs.
         """
         for name, function in functions.items():
-            executes = name.startswith("executor-")
-            if executes or name == "auditor":
+            if name.startswith("executor-"):
                 self._alarms.add(
                     f"{name}-errors",
                     function.function.metric_errors(period=_MINUTE),
                     f"The function {name} failed or was killed: see its log group.",
                     runbook="function-errors",
                 )
-            if executes:
                 self._alarms.add(
                     f"{name}-throttled",
                     function.function.metric_throttles(period=_MINUTE),
@@ -119,6 +120,22 @@ class Monitoring(Construct):
                     evaluation_periods=3,
                     notify=Notify.SUMMARY,
                 )
+
+    def _alarm_on_auditor(self, function: Function, every: timedelta) -> None:
+        """An alarm on failures, and on the absence of invocations, which come once per *every*:
+        Lambda has no count of errors then.
+        """
+        period = min(max(_AUDITOR_SILENCE, 2 * every), timedelta(days=1))
+        self._alarms.add(
+            "auditor-errors",
+            function.function.metric_errors(
+                period=Duration.minutes(period // timedelta(minutes=1))
+            ),
+            "The function auditor failed, was killed, or is not invoked any more: see its log "
+            "group.",
+            runbook="function-errors",
+            treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
+        )
 
     def _alarm_on_pools(self, pools: Sequence[Pool], settings: Settings) -> None:
         for pool in pools:

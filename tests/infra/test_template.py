@@ -267,6 +267,22 @@ def test_silence_of_each_watcher_group_is_an_alarm(template: Template) -> None:
         assert each["Period"] * each["EvaluationPeriods"] == 120
 
 
+def test_an_auditor_that_is_not_invoked_is_an_alarm(template: Template) -> None:
+    [alarm] = (
+        each
+        for each in properties(template, "CloudWatch::Alarm")
+        if "function auditor" in each["AlarmDescription"]
+    )
+    [every] = (
+        rule["ScheduleExpression"]
+        for rule in properties(template, "Events::Rule")
+        if "segment" in json.dumps(rule)
+    )
+
+    assert (alarm["TreatMissingData"], alarm["Period"]) == ("breaching", 3600)
+    assert every == "rate(15 minutes)"
+
+
 def test_local_stack_is_the_same_app_with_a_pool_of_each_kind(local_template: Template) -> None:
     pools = json.loads(local_template["Outputs"]["Pools"]["Value"])
     routes = properties(local_template, "ApiGatewayV2::Route")
