@@ -126,6 +126,9 @@ TYPED = [
     (f"{CREATE} --cron 5m", "has 1 fields", "For an interval, use --every. For example `PT5M`."),
     (f"{CREATE} --cron 'every 5m'", "1-5", "For an interval, use --every. For example `PT5M`."),
     (f"{CREATE} --cron '* * * * * 2027'", "Without", "seconds and years are not supported."),
+    (f"{CREATE} --cron 'rate(5 minutes)'", "seconds", "For an interval, use --every."),
+    (f"{CREATE} --cron 'at(2027-02-01T00:00:00)'", "seconds", "at an instant, use --at."),
+    (f"{CREATE} --cron 'TZ=Asia/Tokyo 0 3 * * *'", "seconds", "Give the time zone as --timezone."),
     (f"{CREATE} --cron '0 3 * *'", "1 field", "has 4 fields (got '0 3 * *'). Give five: minute"),
     (f"{CREATE} --cron '@every 5m'", "unknown macro", "For an interval, use --every."),
     (
