@@ -165,6 +165,7 @@ TYPED = [
         "Did you mean",  # EST
         "Abbreviations are ambiguous: use an IANA name. For example `Europe/Berlin`.",
     ),
+    (f"{CREATE} --cron @daily --id 'my job'", "jobId", "--id: not a job id (got 'my job')."),
     # Commands instead of requests
     (
         f"{CREATE} --cron @daily --id nightly",
