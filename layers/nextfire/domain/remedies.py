@@ -208,6 +208,8 @@ def remedy_for(fault: ErrorDetails, model: type[BaseModel] | None) -> str:
         return like or f"Use one of these values. For example `{allowed[0]}`."
     if (bound := context.get("ge", context.get("le"))) is not None:
         return f"For example `{bound}`."
+    if kind in {"string_too_short", "string_too_long"}:
+        return f"Its length is {len(fault['input'])}."
     if kind == "missing":
         return _purpose(model, fault["loc"])
     if kind == "model_type" and (members := _required(model, fault["loc"])):
