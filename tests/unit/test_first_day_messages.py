@@ -320,6 +320,12 @@ SENT = [
         "Extra inputs are not permitted",
         "timeuotSec: unknown field (got 5). Did you mean `timeoutSec`?",
     ),
+    ("jobs", with_(handler="x"), "Omit", "handler: unknown field (got 'x'). Did you mean `target."),
+    ("jobs", with_(maxAttempts=2), "Omit", "Did you mean `retryPolicy.maxAttempts`?"),
+    ("jobs", with_(tz="UTC"), "Omit", "tz: unknown field (got 'UTC'). Did you mean `timezone`?"),
+    ("jobs", with_(tags={}), "target", "Did you mean `labels`?"),
+    ("jobs", with_(command="ls"), "Omit", "name it as target.handler."),
+    ("jobs", with_(zzz=1), "Did you", "Omit this field, or check its spelling"),
     # The short form
     (
         "jobs",
