@@ -18,7 +18,7 @@ _POLL = 0.25
 _STARTS_WITHIN = 60.0
 """Seconds until an executor starts the call."""
 _SILENT = 3.0
-"""Seconds after which the user is told what is waited for."""
+"""Seconds until a message says what the test waits for."""
 _TAKEN_FROM = ("target", "payload", "timeoutSec", "labels")
 """The fields of a job that matter for its call, or for the API key that creates it."""
 
