@@ -13,7 +13,6 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from nextfire import Client
@@ -26,6 +25,7 @@ from nextfire_cli.confirmation import confirm
 from nextfire_cli.documents import Document
 from nextfire_cli.durations import moment
 from nextfire_cli.errors import ApiError, CliError
+from nextfire_cli.progress import progress
 from nextfire_cli.run_redrive import Reason
 from nextfire_cli.session import Session
 
@@ -76,7 +76,7 @@ def list_(
     caller = session.of(context)
     queue = _queue(caller, pool, stack, queue_url)
     held: dict[str, Letter] = {}
-    with _progress(caller, "messages", queue.count()[0]) as tell, _shown_again(queue, held):
+    with progress(caller, "messages", queue.count()[0]) as tell, _shown_again(queue, held):
         while len(held) < limit:
             letters = [each for each in queue.receive() if each.message_id not in held]
             if not letters:
@@ -110,7 +110,8 @@ def redrive(
 
     Redrives the runs, latest death first, then deletes the messages of runs that have left the
     state DEAD. Messages stay if they are unreadable, of another tenant, or could not be redriven.
-    Safe to interrupt and repeat: no run starts twice.
+    The embedded stack has no such queue: its dead runs are redriven. Safe to interrupt and repeat:
+    no run starts twice.
 
     [bold]Examples[/]
       nextfire dlq redrive
@@ -118,19 +119,21 @@ def redrive(
     """
     caller = session.of(context)
     client = caller.client()
-    queue = _queue(caller, pool, stack, queue_url)
+    named = stack is not None or queue_url is not None
+    queue = None if not named and _is_embedded(caller) else _queue(caller, pool, stack, queue_url)
     tenant = caller.tenant()
     first = moment(since, "--since (--from)", datetime.fromtimestamp(time.time(), UTC))
-    done = _Redriven()
+    done = _Redriven(has_queue=queue is not None)
     try:
-        with _progress(caller, "executions", None) as tell:
+        with progress(caller, "executions", None) as tell:
             for answer in _redriving(client, pool, first, reason):
                 done.redriven += answer["redriven"]
                 done.skipped += answer["skipped"]
                 tell(len(done.redriven))
-        with _progress(caller, "messages", queue.count()[0]) as tell:
-            for looked_at in _clearing(client, queue, tenant, done):
-                tell(looked_at)
+        if queue is not None:
+            with progress(caller, "messages", queue.count()[0]) as tell:
+                for looked_at in _clearing(client, queue, tenant, done):
+                    tell(looked_at)
     except CliError as error:
         so_far = f"{len(done.redriven)} are redriven so far: repeat the command to continue."
         raise CliError(error.problem, f"{error.remedy}\n{so_far}".strip()) from error
@@ -161,7 +164,7 @@ def purge(
     confirm(caller, what, yes=yes)
     deleted: set[str] = set()
     held: dict[str, Letter] = {}
-    with _progress(caller, "messages", total) as tell, _shown_again(queue, held):
+    with progress(caller, "messages", total) as tell, _shown_again(queue, held):
         while letters := [each for each in queue.receive() if each.message_id not in held]:
             old = [each for each in letters if each.sent_at <= until]
             held |= {each.message_id: each for each in letters}
@@ -182,6 +185,7 @@ class _Redriven:
     redriven: list[str] = field(default_factory=list)
     skipped: list[Document] = field(default_factory=list)
     deleted: int = 0
+    has_queue: bool = True
     kept: list[Document] = field(default_factory=list)
 
     def document(self) -> Document:
@@ -193,9 +197,8 @@ class _Redriven:
         }
 
     def view(self) -> Text:
-        text = Text(
-            f"{len(self.redriven)} executions are redriven, {self.deleted} messages deleted."
-        )
+        messages = f", {self.deleted} messages deleted" if self.has_queue else ""
+        text = Text(f"{len(self.redriven)} executions are redriven{messages}.")
         for title, items in (("Not redriven", self.skipped), ("Kept", self.kept)):
             for each in items:
                 name = each.get("executionId") or f"message {each['messageId']}"
@@ -294,28 +297,9 @@ def _shown_again(queue: "DeadLetterQueue", held: dict[str, "Letter"]) -> Iterato
         queue.show(held.values())
 
 
-class _Bar:
-    def __init__(self, progress: Progress, task: TaskID) -> None:
-        self._progress = progress
-        self._task = task
-
-    def __call__(self, completed: int) -> None:
-        self._progress.update(self._task, completed=completed)
-
-
-@contextlib.contextmanager
-def _progress(caller: Session, noun: str, total: int | None) -> Iterator[_Bar]:
-    """A progress bar on stderr, if that is a terminal. *total*: approximate, if known."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}" + ("" if total is None else "/{task.total:.0f}")),
-        TimeElapsedColumn(),
-    )
-    console = caller.err
-    shown = console.is_terminal and not caller.for_programs
-    with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
-        yield _Bar(progress, progress.add_task(noun, total=total))
+def _is_embedded(caller: Session) -> bool:
+    local = caller.stack()
+    return local is not None and local.kind == "embedded"
 
 
 def _queue(
@@ -326,6 +310,12 @@ def _queue(
     Raises:
         CliError: The URL of the queue is unknown.
     """
+    if stack is None and queue_url is None and _is_embedded(caller):
+        raise CliError(
+            "The embedded stack has no dead-letter queues.",
+            "List the dead runs: nextfire runs list --state DEAD\n"
+            "Redrive all of a pool: nextfire dlq redrive",
+        )
     local = caller.emulator() if stack is None else None
     if queue_url is not None:
         return caller.account().dead_letters(queue_url)

@@ -17,6 +17,8 @@ from nextfire_cli.job_fields import JOB_FIELDS
 _POLL = 0.25
 _STARTS_WITHIN = 60.0
 """Seconds until an executor starts the call."""
+_SILENT = 3.0
+"""Seconds until a message says what the test waits for."""
 _TAKEN_FROM = ("target", "payload", "timeoutSec", "labels")
 """The fields of a job that matter for its call, or for the API key that creates it."""
 
@@ -44,10 +46,11 @@ def job_of(url: str | None, document: Document) -> Document:
 
 @dataclass(frozen=True)
 class EndpointTest:
-    """Makes the call of *job* once. *keep*: do not delete the job."""
+    """Makes the call of *job* once. *say*: prints a message. *keep*: do not delete the job."""
 
     client: Client
     job: Document
+    say: Callable[[str], None]
     keep: bool = False
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -69,18 +72,24 @@ class EndpointTest:
 
     def _attempted(self, execution_id: str) -> Document:
         timeout = self.job.get("timeoutSec", JOB_FIELDS["timeoutSec"].default)
-        until = self.monotonic() + _STARTS_WITHIN + timeout
+        began = self.monotonic()
+        until, silent_until = began + _STARTS_WITHIN + timeout, began + _SILENT
+        pool = self.job["target"].get("pool", "default")
+        endpoints = f"nextfire endpoints list --pool {pool}"
         while True:
             run = self.client.get_execution(execution_id).document
             if attempt_of(run) or RunState(run["state"]).ended:
                 return run
+            if self.monotonic() > silent_until:
+                silent_until = until
+                self.say(
+                    f"Waiting up to {_STARTS_WITHIN + timeout:.0f} s for the call. Its endpoint "
+                    f"may be PAUSED or OPEN: {endpoints}. Ctrl-C ends the test."
+                )
             if self.monotonic() > until:
-                pool = self.job["target"].get("pool", "default")
                 raise CliError(
                     f"The call was not made within {_STARTS_WITHIN + timeout:.0f} s.",
-                    "See whether its endpoint is PAUSED or OPEN, or has a limit: "
-                    "nextfire endpoints list --pool "
-                    f"{pool}",
+                    f"See whether its endpoint is PAUSED or OPEN, or has a limit: {endpoints}",
                 )
             self.sleep(_POLL)
 

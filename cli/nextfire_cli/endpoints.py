@@ -141,7 +141,7 @@ def call_once(
     """
     job = job_of(url, document)
     caller = session.of(context)
-    run = EndpointTest(caller.client(), job, keep=keep).play()
+    run = EndpointTest(caller.client(), job, caller.say, keep=keep).play()
     caller.show(run, render.tested(run))
     attempt = attempt_of(run)
     if attempt is None or attempt["outcome"] != AttemptOutcome.SUCCEEDED:

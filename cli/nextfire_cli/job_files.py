@@ -9,12 +9,20 @@ import typer
 
 from nextfire_cli.documents import Document
 
+SEVERAL = "For several jobs use nextfire apply (a pipeline) or nextfire jobs create-many"
+
 
 def read_job(file: str) -> Document:
     """Return the job document in *file*, JSON or YAML; ``-``: standard input."""
     document = _read_any(file, "--file")
+    if isinstance(document, list):
+        raise typer.BadParameter(f"{file} is a list. {SEVERAL}", param_hint="--file")
     if not isinstance(document, dict):
-        raise typer.BadParameter(f"{file} does not contain a JSON object", param_hint="--file")
+        raise typer.BadParameter(
+            f"{file} does not contain a job. The shortest job is "
+            '{"type": "MANUAL", "target": {"handler": "hello"}}',
+            param_hint="--file",
+        )
     return document
 
 
@@ -23,7 +31,8 @@ def read_jobs(file: str) -> list[Document]:
     found = _read_any(file, "FILE")
     jobs = found.get("jobs") if isinstance(found, dict) else found
     if not isinstance(jobs, list) or not jobs:
-        raise typer.BadParameter(f"{file} lists no jobs", param_hint="FILE")
+        problem = f"{file} has no list of jobs. For one job use nextfire jobs create"
+        raise typer.BadParameter(problem, param_hint="FILE")
     for number, job in enumerate(jobs):
         if not isinstance(job, dict):
             raise typer.BadParameter(f"jobs[{number}] is not a JSON object", param_hint="FILE")

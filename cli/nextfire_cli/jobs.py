@@ -10,7 +10,7 @@ from nextfire_cli.documents import Document
 from nextfire_cli.flag_kinds import completing, one_of
 from nextfire_cli.flags import WHEN
 from nextfire_cli.job_control import JobId, delete, drain, pause, resume, skip_next
-from nextfire_cli.job_files import read_jobs, read_labels
+from nextfire_cli.job_files import SEVERAL, read_jobs, read_labels
 from nextfire_cli.job_runs import backfill, run
 from nextfire_cli.missing_scripts import Strict, check_scripts
 from nextfire_cli.options import takes
@@ -52,11 +52,9 @@ def create(
     """
     if id_ is not None:
         document["jobId"] = id_
+        session.of(context).flags["jobId"] = "--id"
     if isinstance(document.get("jobs"), list):
-        raise typer.BadParameter(
-            "it has several jobs: use nextfire apply for a pipeline, else create-many",
-            param_hint="--file",
-        )
+        raise typer.BadParameter(SEVERAL, param_hint="--file")
     by_flags = context.params["file"] is None
     if by_flags and "type" not in document:
         raise typer.BadParameter(

@@ -74,5 +74,6 @@ def _key(file: str | None) -> str:
     try:
         text = sys.stdin.read() if file in {None, "-"} else Path(str(file)).read_text("ascii")
     except (OSError, UnicodeDecodeError) as error:
-        raise CliError(f"{place} cannot be read: {error}.") from error
+        why = getattr(error, "strerror", None) or error
+        raise CliError(f"{place} cannot be read: {why}.") from error
     return access.checked_key(text.strip(), place)

@@ -3,6 +3,7 @@
 # Imported on first use, so that `--help` and the completion of words are quick.
 # ruff: noqa: PLC0415
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from nextfire.client.auth import Auth
 from nextfire_cli.errors import EXIT_CODES, CliError, exit_code
 from nextfire_cli.extras import missing_package
 from nextfire_cli.lazy import Later, LazyGroup
-from nextfire_cli.output import Output
+from nextfire_cli.output import Output, replace_unencodable
 from nextfire_cli.slow_imports import defer_slow_imports
 
 _GLOBAL = {
@@ -119,6 +120,7 @@ _WITHOUT_CONTEXT = {"up", "down", "demo", "backup", "restore", "login", "context
 _USAGE_ERROR: type[Exception] = typer.BadParameter.mro()[1]
 """Click's class, which Typer vendors and does not export."""
 _UNUSABLE = (ValueError, TypeError, AttributeError, OverflowError, RecursionError)
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class _Group(LazyGroup):
@@ -151,6 +153,13 @@ class _Group(LazyGroup):
                 "Check the flags and files against --help. If they are right, this is a defect.",
             )
             session.of(ctx).fail(what)
+            raise typer.Exit(1) from error
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            where = error.filename or "standard output"
+            full = CliError(f"Cannot write to {where}: {error.strerror}.", "Free some space.")
+            session.of(ctx).fail(full)
             raise typer.Exit(1) from error
 
 
@@ -277,6 +286,7 @@ def options(
     """
     from nextfire_cli.session import Session
 
+    replace_unencodable()
     # What is there already stands in for the network (tests).
     output = Output.JSON if as_json else output
     caller = Session(endpoint, output, profile, region, transport=context.obj, auth=auth)

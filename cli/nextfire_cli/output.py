@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import json
+import re
+import sys
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
 
 
 class Output(StrEnum):
@@ -29,6 +38,26 @@ _NAMES = (
     "messageId",
     "name",
 )
+
+
+def replace_unencodable() -> None:
+    """Print characters that the terminal's encoding lacks as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def to_json(document: object, indent: int | None = None) -> str:
+    """*document* as JSON, in ASCII unless standard output is UTF-8."""
+    utf_8 = str(sys.stdout.encoding).lower().replace("-", "") == "utf8"
+    return json.dumps(document, indent=indent, ensure_ascii=not utf_8)
+
+
+def print_view(console: Console, view: RenderableType, *, soft_wrap: bool) -> None:
+    """Print *view*, without the spaces that fill the lines of a table."""
+    with console.capture() as captured:
+        console.print(view, crop=False, soft_wrap=soft_wrap)
+    typer.echo(re.sub(r" +$", "", captured.get(), flags=re.MULTILINE), nl=False, color=True)
 
 
 def names(document: object) -> Iterator[str]:

@@ -24,6 +24,7 @@ _COMMANDS = {
     "raise `max`": "raise --max",
     "write a job with `type` ONCE, and the instant as its `schedule`": "use --at",
     "write a job with `type` INTERVAL, and the duration as its `schedule`": "use --every",
+    "as `timezone`": "as --timezone",
     "in `timezone`": "in the time zone of the job (--timezone)",
     "Without an offset it is UTC; in a URL a `+` is written `%2B`.": "Without an offset it is UTC.",
     "Use an id from the list of executions of the job": "nextfire runs list JOB_ID shows the ids",

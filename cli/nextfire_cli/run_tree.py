@@ -33,7 +33,7 @@ def tree(
     caller = session.of(context)
     client = caller.client()
     found = client.get_chain(execution_id).document
-    if follow and not caller.for_programs:
+    if follow and not caller.for_programs and caller.out.is_terminal:
         with Live(render.run_tree(found), console=caller.out, auto_refresh=False) as live:
             while _is_under_way(found):
                 time.sleep(_POLL)

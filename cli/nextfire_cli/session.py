@@ -3,7 +3,6 @@
 # Imported on first use: boto3 and the local stack take a second.
 # ruff: noqa: PLC0415
 
-import json
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from nextfire.client.folder import FOLDER, STACK_FILE, above
 from nextfire.domain.key_text import parse
 from nextfire_cli.errors import CliError
 from nextfire_cli.escaping import escaped
-from nextfire_cli.output import Output, names
+from nextfire_cli.output import Output, names, print_view, to_json
 from nextfire_cli.remedies import in_words_of_the_command
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ class Session:
             self.dump(document)
         else:
             # Narrow terminals wrap long lines themselves, so that ids can be copied whole.
-            self.out.print(view, crop=False, soft_wrap=isinstance(view, Text))
+            print_view(self.out, view, soft_wrap=isinstance(view, Text))
 
     def dump(self, document: object, *, one_of_many: bool = False) -> None:
         """Print a result for programs. *one_of_many*: others follow as they happen; JSON takes one
@@ -104,7 +103,7 @@ class Session:
                     typer.echo(escaped(name))
             case _:
                 indent = None if one_of_many else 2
-                typer.echo(json.dumps(document, indent=indent, ensure_ascii=False))
+                typer.echo(to_json(document, indent))
 
     def say(self, text: str) -> None:
         """Print a message that is not a result, on stderr."""
@@ -119,7 +118,7 @@ class Session:
     def fail(self, error: CliError) -> None:
         """Print *error* on stderr; with --json as one JSON document."""
         if self.output is Output.JSON:
-            typer.echo(json.dumps(error.document(), ensure_ascii=False), err=True)
+            typer.echo(to_json(error.document()), err=True)
         else:
             problem = escaped(error.problem, keep="\n")
             self.err.print(Text.assemble(("Error: ", "bold red"), problem))

@@ -26,7 +26,7 @@ def target_check(pools: Mapping[str, DeployedPool]) -> Callable[[JobDefinition],
                 "target.pool",
                 target.pool,
                 f"the pool runs {pool.targets}, not {target.kind.noun}",
-                f"Pools for {target.kind.noun}: {_fitting(pools, is_script=is_script)}.",
+                f"Pools for {target.kind.noun}: {_fitting(pools, target.kind)}.",
             )
         if not is_script and definition.retry_policy.retry_on.exit_codes is not None:
             raise InvalidInputError(
@@ -43,9 +43,14 @@ def target_check(pools: Mapping[str, DeployedPool]) -> Callable[[JobDefinition],
     return check
 
 
-def _fitting(pools: Mapping[str, DeployedPool], *, is_script: bool) -> str:
-    kind = "scripts" if is_script else "calls"
-    return ", ".join(sorted(n for n, pool in pools.items() if pool.targets == kind)) or "none"
+def _fitting(pools: Mapping[str, DeployedPool], kind: TargetKind) -> str:
+    targets = "scripts" if kind is TargetKind.SCRIPT else "calls"
+    fitting = {name: pool for name, pool in pools.items() if pool.targets == targets}
+    if kind is not TargetKind.AWS:
+        return ", ".join(sorted(fitting)) or "none"
+    return ", ".join(sorted(name for name in fitting if fitting[name].has_job_role)) or (
+        "none, because no pool for calls has a jobRole"
+    )
 
 
 def _check_callback(call: HttpCall, definition: JobDefinition, pool: DeployedPool) -> None:

@@ -150,7 +150,7 @@ class TestDetail:
     def test_newest_execution(self, system: Deployment) -> None:
         system.upload("print('hi')")
         job = system.register(jobId="a")
-        messages = [message_for(job, job.created_at + timedelta(minutes=n)) for n in range(3)]
+        messages = [message_for(job, job.created_at - timedelta(minutes=n)) for n in (2, 1, 0)]
         for n, message in enumerate(messages):
             system.send(message.encode(), group=str(n), dedup=str(n))
         system.execute(system.receive())
@@ -160,6 +160,20 @@ class TestDetail:
         assert last["executionId"] == messages[-1].key.execution_id
         assert last["state"] == "SUCCEEDED"
         assert last["startedAt"] <= last["finishedAt"]
+
+    def test_a_skipped_next_occurrence_is_not_the_newest_execution(
+        self, system: Deployment
+    ) -> None:
+        system.upload("print('hi')")
+        job = system.register(jobId="a", type="CRON", schedule="0 3 * * *")
+        ran = message_for(job, job.created_at)
+        system.send(ran.encode(), group="g", dedup="d")
+        system.execute(system.receive())
+        assert system.call("POST", "/v1/jobs/a/skip-next", {}).status == 200
+
+        last = system.call("GET", "/v1/jobs/a").document["lastRun"]
+
+        assert last["executionId"] == ran.key.execution_id
 
     def test_a_former_jobs_run_is_not_shown_as_the_new_jobs(self, system: Deployment) -> None:
         system.upload("print('hi')")

@@ -70,6 +70,7 @@ def test_a_call_is_stored_as_it_was_given(system: Deployment, target: dict[str, 
     ("target", "field", "text"),
     [
         (http("default"), "target.pool", "calls, internal"),
+        (aws(pool="default"), "target.pool", "Pools for AWS calls: internal."),
         ({"pool": "calls", "handler": "report"}, "target.pool", "default"),
         (http(url="https://169.254.169.254/"), "target.http.url", "callNetworks"),
         (http(url="https://10.1.2.3/"), "target.http.url", "callNetworks"),

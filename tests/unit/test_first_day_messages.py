@@ -126,6 +126,9 @@ TYPED = [
     (f"{CREATE} --cron 5m", "has 1 fields", "For an interval, use --every. For example `PT5M`."),
     (f"{CREATE} --cron 'every 5m'", "1-5", "For an interval, use --every. For example `PT5M`."),
     (f"{CREATE} --cron '* * * * * 2027'", "Without", "seconds and years are not supported."),
+    (f"{CREATE} --cron 'rate(5 minutes)'", "seconds", "For an interval, use --every."),
+    (f"{CREATE} --cron 'at(2027-02-01T00:00:00)'", "seconds", "at an instant, use --at."),
+    (f"{CREATE} --cron 'TZ=Asia/Tokyo 0 3 * * *'", "seconds", "Give the time zone as --timezone."),
     (f"{CREATE} --cron '0 3 * *'", "1 field", "has 4 fields (got '0 3 * *'). Give five: minute"),
     (f"{CREATE} --cron '@every 5m'", "unknown macro", "For an interval, use --every."),
     (
@@ -162,6 +165,7 @@ TYPED = [
         "Did you mean",  # EST
         "Abbreviations are ambiguous: use an IANA name. For example `Europe/Berlin`.",
     ),
+    (f"{CREATE} --cron @daily --id 'my job'", "jobId", "--id: not a job id (got 'my job')."),
     # Commands instead of requests
     (
         f"{CREATE} --cron @daily --id nightly",
@@ -316,6 +320,12 @@ SENT = [
         "Extra inputs are not permitted",
         "timeuotSec: unknown field (got 5). Did you mean `timeoutSec`?",
     ),
+    ("jobs", with_(handler="x"), "Omit", "handler: unknown field (got 'x'). Did you mean `target."),
+    ("jobs", with_(maxAttempts=2), "Omit", "Did you mean `retryPolicy.maxAttempts`?"),
+    ("jobs", with_(tz="UTC"), "Omit", "tz: unknown field (got 'UTC'). Did you mean `timezone`?"),
+    ("jobs", with_(tags={}), "target", "Did you mean `labels`?"),
+    ("jobs", with_(command="ls"), "Omit", "name it as target.handler."),
+    ("jobs", with_(zzz=1), "Did you", "Omit this field, or check its spelling"),
     # The short form
     (
         "jobs",

@@ -41,7 +41,8 @@ def locked(state: Path) -> IO[bytes]:
     except BlockingIOError:
         lock.close()
         raise LocalStackError(
-            f"Another process runs the local stack of {state}; stop that one first."
+            f"The local stack of {state} runs in another process: use it (nextfire status), or"
+            " stop it there with Ctrl-C."
         ) from None
     return lock
 

@@ -19,12 +19,14 @@ def jobs(
         return "No job matches."
     if not items:
         return "No jobs. Make one: nextfire jobs create --in 5s --handler hello"
+    named = wide or any(job.get("name") for job in items)
+    headers = ("JOB", *(["NAME"] * named), "STATE", "SCHEDULE", "TARGET", "NEXT (UTC)")
     return table(
-        ("JOB", "NAME", "STATE", "SCHEDULE", "TARGET", "NEXT (UTC)", *(_WIDE if wide else ())),
+        (*headers, *(_WIDE if wide else ())),
         (
             (
                 with_reason(job["jobId"], job.get("pauseReason") or job.get("reason")),
-                job.get("name", ""),
+                *([job.get("name", "")] * named),
                 state(job.get("state")),
                 schedule(job),
                 target(job),
@@ -33,10 +35,11 @@ def jobs(
             )
             for job in items
         ),
-        folding=(1, 3, 4),
+        folding=[headers.index(each) for each in headers if each in _FOLDING],
     )
 
 
+_FOLDING = {"NAME", "SCHEDULE", "TARGET"}
 _WIDE = ("OVERLAP", "MISSED", "PRIORITY", "ATTEMPTS", "LABELS", "UPDATED (UTC)")
 
 

@@ -37,6 +37,7 @@ from nextfire.domain.document import Document, with_unknown
 from nextfire.domain.edges import Which
 from nextfire.domain.errors import InvalidInputError, NextfireError
 from nextfire.domain.ids import JobKey
+from nextfire.domain.instants import CLOCKS_DIFFER, EPOCH
 from nextfire.domain.job import Job
 from nextfire.domain.keys import Scope
 from nextfire.domain.occurrences import JobState
@@ -135,7 +136,8 @@ def list_jobs(
 )
 def get_job(job_id: JobId) -> Response[str]:
     job = services().jobs.get(_key(job_id))
-    newest = services().runs.list(job.key, cursor=None, limit=1)
+    until = now() + CLOCKS_DIFFER  # not an occurrence that was skipped in advance
+    newest = services().runs.list(job.key, cursor=None, limit=1, first=EPOCH, before=until)
     log_unreadable(newest.unreadable)
     # Ignore runs of an earlier job with the same id.
     last = next((run for run in newest.items if run.key.uid == job.uid), None)

@@ -115,7 +115,7 @@ class _Reader:
             if text == "@reboot":
                 raise self.refused("@reboot is not supported", "Choose a time.", MACROS["@hourly"])
             if text not in MACROS and text.split()[0] in {"@every", "@once", "@at"}:
-                raise self.invalid("not a cron expression", instead(text.split(), EXAMPLE))
+                raise self.invalid("not a cron expression", instead(text.split(), EXAMPLE, _works))
             if text not in MACROS:
                 known = ", ".join(MACROS)
                 raise self.refused("unknown macro", f"Use one of {known}.", MACROS["@hourly"])
@@ -124,7 +124,7 @@ class _Reader:
         if len(self.fields) != len(_FIELDS):
             count = len(self.fields)
             problem = f"has {count} field{'s' * (count != 1)}"
-            raise self.invalid(problem, instead(self.fields, EXAMPLE))
+            raise self.invalid(problem, instead(self.fields, EXAMPLE, _works))
         for field, part in zip(_FIELDS, self.fields, strict=True):
             for pattern, problem, remedy in _REASONS:
                 if pattern.search(part):

@@ -10,19 +10,19 @@ from datetime import UTC, datetime, timedelta
 MINUTE = timedelta(minutes=1)
 CLOCKS_DIFFER = timedelta(seconds=5)
 """Maximum assumed difference between the clocks of watchers and executors."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOMENT = timedelta(milliseconds=1)
 """The precision of instants."""
 
 
 def to_ms(at: datetime) -> int:
     """Milliseconds since 1970, rounded down."""
-    return (at - _EPOCH) // MOMENT
+    return (at - EPOCH) // MOMENT
 
 
 def from_ms(ms: int) -> datetime:
     """The instant *ms* milliseconds after 1970, in UTC."""
-    return _EPOCH + ms * MOMENT
+    return EPOCH + ms * MOMENT
 
 
 def cut(at: datetime) -> datetime:

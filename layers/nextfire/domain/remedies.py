@@ -106,6 +106,10 @@ _REFERENCE = (
 _INDEX = re.compile(r"\.[0-9]+$")
 _ELSEWHERE = {
     "jobId": "A job keeps its id: omit this field.",
+    "id": "Did you mean `jobId`?",
+    "tz": "Did you mean `timezone`?",
+    "tags": "Did you mean `labels`?",
+    "command": "Write a script that starts the command, and name it as target.handler.",
     "state": "Use POST /v1/jobs/{jobId}/pause or /resume, or DELETE the job.",
     "policy": 'It is misfire.policy: `{"misfire": {"policy": "RUN_ALL"}}`.',
     "relevancyWindowSec": (
@@ -162,6 +166,15 @@ def _fields(
         yield from ((field.alias or name, field) for name, field in each.model_fields.items())
 
 
+def _within(
+    known: Iterable[str], model: type[BaseModel] | None, path: Sequence[int | str]
+) -> str | None:
+    """The remedy for an unknown field at *path* that one of the *known* objects next to it has."""
+    *outer, own = path
+    found = (name for name in known if own in dict(_fields(model, [*outer, name])))
+    return next((f"Did you mean `{name}.{own}`?" for name in found), None)
+
+
 def _purpose(model: type[BaseModel] | None, path: Sequence[int | str]) -> str:
     """The description and an example of the field at *path*, from its declaration."""
     for name, field in _fields(model, path[:-1]):
@@ -191,8 +204,8 @@ def remedy_for(fault: ErrorDetails, model: type[BaseModel] | None) -> str:
     if kind == "extra_forbidden" and field in _ELSEWHERE:
         return _ELSEWHERE[field]
     if kind == "extra_forbidden":
-        known = (name for name, _ in _fields(model, fault["loc"][:-1]))
-        like = nearest(str(fault["loc"][-1]), known)
+        known = [name for name, _ in _fields(model, fault["loc"][:-1])]
+        like = nearest(str(fault["loc"][-1]), known) or _within(known, model, fault["loc"])
         return like or "Omit this field, or check its spelling in the documentation."
     if (remedy := _REMEDIES.get(_INDEX.sub("", field))) and kind != "enum":
         return remedy
@@ -208,6 +221,8 @@ def remedy_for(fault: ErrorDetails, model: type[BaseModel] | None) -> str:
         return like or f"Use one of these values. For example `{allowed[0]}`."
     if (bound := context.get("ge", context.get("le"))) is not None:
         return f"For example `{bound}`."
+    if kind in {"string_too_short", "string_too_long"}:
+        return f"Its length is {len(fault['input'])}."
     if kind == "missing":
         return _purpose(model, fault["loc"])
     if kind == "model_type" and (members := _required(model, fault["loc"])):

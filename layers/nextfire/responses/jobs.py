@@ -218,7 +218,7 @@ class UpcomingList(ApiResponse):
 
 
 class LastRun(ApiResponse):
-    """Summary of the newest execution of a job."""
+    """Summary of the newest execution of a job; not of an occurrence skipped in advance."""
 
     execution_id: str = field(lambda run: run.key.execution_id)
     state: RunState

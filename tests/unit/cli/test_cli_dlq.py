@@ -19,6 +19,7 @@ from nextfire_cli.aws import Account, DeadLetterQueue
 from nextfire_cli.errors import CliError
 from nextfire_cli.main import app
 from tests.builders import NOON, a_message, run_key
+from tests.local_stack import pretend_stack
 
 ENDPOINT = "https://abc123.execute-api.eu-west-1.amazonaws.com"
 TENANT = "123456789012"
@@ -221,6 +222,23 @@ def test_a_redrive_that_is_cut_short_says_how_far_it_came(call: Call, api: Api) 
 
     assert result.exit_code == 5
     assert "1 are redriven so far: repeat the command to continue." in result.stderr
+
+
+def test_the_embedded_stack_redrives_without_a_queue(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_stack(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NEXTFIRE_ENDPOINT", raising=False)
+    api.redrives = [{"redriven": ["x.1"], "skipped": [], "more": False}]
+    transport = httpx2.MockTransport(api)
+
+    done = CliRunner().invoke(app, ["dlq", "redrive", "--pool", "batch"], obj=transport)
+    listed = CliRunner().invoke(app, ["dlq", "list", "--pool", "batch"], obj=transport)
+
+    assert (done.exit_code, done.stdout) == (0, "1 executions are redriven.\n")
+    assert listed.exit_code == 1
+    assert "nextfire runs list --state DEAD" in listed.stderr
 
 
 def test_redrive_lists_the_messages_it_kept(call: Call, api: Api, queue: Queue) -> None:

@@ -265,12 +265,14 @@ def test_a_call_that_is_never_made_ends_the_test(
     call_once: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoint_test, "_STARTS_WITHIN", -1)
+    monkeypatch.setattr(endpoint_test, "_SILENT", -1)
     api = TestApi(None, "PENDING")
 
     result = call_once(api, "https://api.example.com/hooks", "--pool", "calls", "--timeout", "1s")
 
     assert result.exit_code == 1
-    assert "nextfire endpoints list --pool calls" in result.stderr
+    assert result.stderr.count("nextfire endpoints list --pool calls") == 2
+    assert "Waiting up to 0 s for the call." in result.stderr
     assert api.asked[-1] == f"DELETE /v1/jobs/{api.job['jobId']}"
 
 

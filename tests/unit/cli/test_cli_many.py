@@ -149,12 +149,23 @@ def test_numbers_of_jobs_are_shown(call: Call, api: Api) -> None:
     assert result.stdout == "Jobs with these labels: 2. Changed: 1.\n"
 
 
-def test_a_file_of_several_jobs_is_not_one_job(call: Call, api: Api, tmp_path: Path) -> None:
-    file = tmp_path / "pipeline.yaml"
-    file.write_text("pipeline: etl\njobs: [{jobId: a}]\n")
+@pytest.mark.parametrize(
+    ("command", "text", "named"),
+    [
+        ("create", "pipeline: etl\njobs: [{jobId: a}]\n", "nextfire apply (a pipeline) or"),
+        ("create", "- {jobId: a}\n- {jobId: b}\n", "nextfire jobs create-many"),
+        ("create", "", '{"type": "MANUAL", "target": {"handler": "hello"}}'),
+        ("create-many", "type: MANUAL\n", "For one job use nextfire jobs create"),
+    ],
+)
+def test_a_file_for_another_command_names_it(
+    call: Call, api: Api, tmp_path: Path, command: str, text: str, named: str
+) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(text)
 
-    result = call("jobs", "create", "-f", str(file))
+    result = call("jobs", command, "-f", str(file))
 
     assert result.exit_code == 2
-    assert "use nextfire apply for a pipeline" in " ".join(result.stderr.replace("│", "").split())
+    assert named in " ".join(result.stderr.replace("│", "").split())
     assert not api.requests

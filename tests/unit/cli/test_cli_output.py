@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
+import httpx2
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from nextfire.domain.key_text import secret_of, write_key
+from nextfire_cli.main import app
 from nextfire_cli.output import names
-from tests.unit.cli.answers import DEAD, ID, OTHER
+from tests.unit.cli.answers import DEAD, ENDPOINT, ID, JOB, OTHER
 from tests.unit.cli.conftest import Api, Call
 
 LISTED = {"items": [DEAD, DEAD | {"executionId": OTHER}]}
@@ -41,6 +48,44 @@ def test_an_unknown_form_is_answered_with_the_known_ones(call: Call) -> None:
 
     assert result.exit_code == 2
     assert "'table', 'wide', 'json', 'yaml'" in " ".join(result.stderr.replace("│", "").split())
+
+
+def test_lines_of_a_table_do_not_end_in_spaces(call: Call, api: Api) -> None:
+    api.routes["GET /v1/jobs/job_1"] = JOB
+
+    for result in (call("jobs", "get", "job_1"), call("runs", "list", "job_1")):
+        assert result.exit_code == 0, result.stderr
+        assert not [line for line in result.stdout.split("\n") if line != line.rstrip()]
+
+
+@pytest.mark.parametrize(("form", "shown"), [("table", "20 \\u20ac"), ("json", "20 \\u20ac")])
+def test_a_terminal_without_a_character_gets_an_escape(
+    api: Api, form: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.routes["GET /v1/jobs/job_1"] = JOB | {"name": "ü 20 €"}
+    monkeypatch.setenv("NEXTFIRE_ENDPOINT", ENDPOINT)
+    monkeypatch.setenv("NEXTFIRE_API_KEY", write_key("acme", "a" * 16, secret_of(bytes(32))))
+    runner = CliRunner(charset="latin-1")
+
+    result = runner.invoke(app, ["jobs", "get", "job_1", "-o", form], obj=httpx2.MockTransport(api))
+
+    assert result.exit_code == 0, result.stderr
+    assert shown in result.stdout
+    assert form == "table" or json.loads(result.stdout)["name"] == "ü 20 €"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only on Linux")
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_a_full_disk_is_an_error_without_a_traceback(tmp_path: Path, form: str) -> None:
+    command = [sys.executable, "-m", "nextfire_cli.main", "doctor", "-o", form]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, cwd=tmp_path, text=True, check=False
+        )
+
+    assert "Cannot write to standard output: No space left on device." in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode != 0
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,14 @@ def test_what_cannot_be_read_is_shown_with_its_reason() -> None:
         assert "does not decode" in shown(view)
 
 
+def test_jobs_without_names_have_no_column_for_them() -> None:
+    unnamed = {key: value for key, value in JOB.items() if key != "name"}
+
+    assert "NAME" not in shown(render.jobs([unnamed]))
+    assert "NAME" in shown(render.jobs([unnamed, JOB]))
+    assert "NAME" in shown(render.jobs([unnamed], wide=True), width=300)
+
+
 def test_empty_lists_say_what_to_do() -> None:
     assert "nextfire jobs create" in shown(render.jobs([]))
     assert shown(render.jobs([], narrowed=True)) == "No job matches.\n"

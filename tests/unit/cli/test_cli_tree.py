@@ -74,6 +74,7 @@ def test_it_follows_until_the_last_run_has_ended(call: Call, api: Api, *, as_jso
 
     assert len(api.requests) == 5
     assert "SKIPPED" in result.stdout
+    assert result.stdout.endswith("\n")
     if as_json:
         assert [each["state"] for each in json.loads(result.stdout)["items"]][-1] == "SKIPPED"
 
