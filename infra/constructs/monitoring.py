@@ -101,7 +101,7 @@ class Monitoring(Construct):
 
     def _alarm_on_functions(self, functions: Mapping[str, Function]) -> None:
         """Alarms on executors. Other functions are watched by `auditor-errors`, `watcher-0-silent`,
-        `api-server-errors`, `auditlog-behind` and `projector-behind`. Each metric of an alarm costs.
+        `api-server-errors`, `auditlog-behind` and `projector-behind`. Each metric costs.
         """
         for name, function in functions.items():
             if name.startswith("executor-"):
