@@ -33,7 +33,8 @@ class Evidence:
     `ever`: all stored versions of the job, in order; `sent`: when watchers first sent each run;
     `asked_to_cancel`: whether the cancellation of a run was requested; `decided`: the watcher's
     clock when it decided to send the run, if known; `vanished`: deleted records, as they were at
-    deletion; `missed`: the ranges that messages reported as missed, with the time of sending.
+    deletion; `missed`: the ranges that messages reported as missed, with the time of sending;
+    `removed_at`: when the auditor removed the job after its retention.
     """
 
     ever: Sequence[Stored]
@@ -42,6 +43,7 @@ class Evidence:
     decided: Mapping[RunKey, datetime] = field(default_factory=dict)
     vanished: Sequence[Run] = ()
     missed: Sequence[tuple[SkippedRange, datetime]] = ()
+    removed_at: datetime | None = None
 
     def in_force(self, at: datetime) -> Iterator[Job]:
         """The versions of the job that a decision at *at* may have read."""

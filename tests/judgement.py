@@ -225,6 +225,9 @@ class Judge:
         were = [*self.evidence.until(now)]
         if any(job.state is JobState.CANCELLED for job in were):
             return
+        removed_at = self.evidence.removed_at
+        if removed_at is not None and removed_at <= now + DECIDING:
+            return  # its message waited for longer than the job was kept
         replaces = any(job.definition.overlap is Overlap.REPLACE for job in were)
         assert replaces, _describe(record, "cancelled without a request")
         newer = any(

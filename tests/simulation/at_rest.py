@@ -113,6 +113,7 @@ def come_to_rest(history: History) -> int:
                 decided,
                 vanished=[run for key, run in history.vanished.items() if is_of(key, job)],
                 missed=reported_missed(history.stores.queue.log, job),
+                removed_at=history.removed.get((job.key, job.uid)),
             ),
             purged=history.vandalised,
         )
@@ -205,10 +206,13 @@ def _check_audits(history: History, world: World) -> None:
 
 def check_rates(history: History) -> None:
     """The runs sent of a tenant stay within its quota of runs per minute. A watcher may take a
-    run at the end of a minute and send it in the next.
+    run at the end of a minute and send it in the next. Runs that have waited for their endpoint
+    were taken before.
     """
     sent = {(m.key, m.dispatch): m for m in reversed(history.stores.queue.log)}.values()
-    minutes = Counter((m.tenant, floor_minute(m.dispatched_at)) for m in sent)
+    minutes = Counter(
+        (m.tenant, floor_minute(m.dispatched_at)) for m in sent if history.rates.takes(m)
+    )
     for (tenant, minute), count in minutes.items():
         most = history.setting.shares.quotas.of(tenant).runs_per_minute
         assert most is None or count <= 2 * most, f"{count} runs of {tenant} in {minute}"

@@ -174,6 +174,8 @@ class History(Requested):
         if job is not None:
             self.ever.setdefault((key, job.uid), []).append(Stored(self.kernel.clock.now(), job))
             self.effects.job_stored(job)
+        elif was is not None:
+            self.removed[key, was.uid] = self.kernel.clock.now()
         self.monitor.job_changed(key, was, job)
 
     # What flows use

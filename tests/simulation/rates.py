@@ -8,6 +8,7 @@ from typing import Any
 
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.ids import JobKey
+from nextfire.domain.message import RunMessage
 from nextfire.domain.quotas import TenantQuotas
 from nextfire.testing.kernel import Actor
 from tests.simulation.monitor import Monitor
@@ -37,11 +38,7 @@ class Rates:
                 if isinstance(each, DispatchEntry) and each.counted
             }
         elif call == "queue.send" and actor.name.startswith("watcher"):
-            sent = Counter(
-                message.tenant
-                for _, message in args[0]
-                if (message.key.job, message.run_id, message.dispatch) not in self._counted
-            )
+            sent = Counter(message.tenant for _, message in args[0] if self.takes(message))
             for tenant, count in sent.items():
                 if self._quotas.of(tenant).runs_per_minute is None:
                     continue
@@ -50,6 +47,10 @@ class Rates:
                     self._monitor.wrong(
                         f"{actor.name} sent {count} runs of {tenant}, but had taken {may}"
                     )
+
+    def takes(self, message: RunMessage) -> bool:
+        """Whether *message* counts as a run of the minute in which it is sent."""
+        return (message.key.job, message.run_id, message.dispatch) not in self._counted
 
     def _take(self, actor: Actor, tenant: str, minute: datetime, taken: int) -> None:
         self._may_send[actor, tenant] = taken

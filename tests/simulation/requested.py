@@ -22,6 +22,8 @@ class Requested:
         self.asked_to_cancel: set[RunKey] = set()
         self.ever: dict[tuple[JobKey, str], list[Stored]] = {}
         """All stored versions of each job."""
+        self.removed: dict[tuple[JobKey, str], datetime] = {}
+        """When jobs were removed after their retention."""
         self.vanished: dict[RunKey, Run] = {}
         """The records that were deleted, as they were."""
         self.decided: dict[tuple[RunKey, datetime], datetime] = {}

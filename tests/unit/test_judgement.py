@@ -274,6 +274,19 @@ def test_a_cancelled_run_needs_a_cancel_request(world: World) -> None:
         assert_all_accounted_for(world, job, evidence=unasked)
 
 
+def test_a_run_may_be_cancelled_after_its_job_was_removed(world: World) -> None:
+    job = job_with_history(world)
+    run = replace(world.run(job, "14:00"), state=RunState.CANCELLED)
+    put(world, run)
+    assert run.finished_at is not None
+    unasked = replace(evidence_of(world, job), asked_to_cancel=lambda _: False)
+    before = replace(unasked, removed_at=run.finished_at - timedelta(minutes=1))
+    assert_all_accounted_for(world, job, evidence=before)
+    later = replace(unasked, removed_at=run.finished_at + timedelta(minutes=1))
+    with pytest.raises(AssertionError, match="cancelled without a request"):
+        assert_all_accounted_for(world, job, evidence=later)
+
+
 def early(run: Run) -> Run:
     first = replace(run.attempts[0], started_at=run.key.scheduled_at - 3 * SECOND)
     return replace(run, attempts=(first, *run.attempts[1:]))
