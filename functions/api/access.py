@@ -209,15 +209,20 @@ class AccessibleRuns(RecordingRunStore):
         items: Sequence[Run] = [run for run in page.items if uids[run.key.job] == run.key.uid]
         return replace(page, items=items, unreadable=[])
 
-    def find(self, keys: Sequence[RunKey]) -> Page[Run]:
-        page = self._store.find(keys)
-        if not _now().limited:
-            return page
-        uids = {job: self._uid(job) for job in {run.key.job for run in page.items}}
-        items = [run for run in page.items if uids[run.key.job] == run.key.uid]
-        return replace(page, items=items, unreadable=[])
+    def find(self, keys: Sequence[RunKey], *, consistent: bool = False) -> Page[Run]:
+        if _now().limited:
+            jobs = self._reached.get_many({key.job for key in keys}, consistent=True)
+            keys = [key for key in keys if _is_of(key, jobs.get(key.job))]
+        return super().find(keys, consistent=consistent)
 
     def _uid(self, key: JobKey) -> str | None:
         """The uid of the current job with this id; None if the caller may not access it."""
         job = self._reached.get(key)
         return None if job is None else job.uid
+
+
+def _is_of(run: RunKey, job: Job | Exception | None) -> bool:
+    """Whether *run* is one of *job*, as read: not of an earlier job with the same id."""
+    if isinstance(job, UnavailableError):
+        raise job
+    return isinstance(job, Job) and job.uid == run.uid

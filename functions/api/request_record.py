@@ -4,7 +4,7 @@ record them without extra reads: an item that no use case reads is not recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
@@ -16,6 +16,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.keys import ApiKey
 from nextfire.domain.ports.access import KeyStore
 from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.pages import Page
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run
 
@@ -101,6 +102,12 @@ class RecordingRunStore(_Wrapper):
         if seen is not None and run is not None:
             seen.runs[key.execution_id] = run
         return run
+
+    def find(self, keys: Sequence[RunKey], *, consistent: bool = False) -> Page[Run]:
+        page, seen = self._store.find(keys, consistent=consistent), _seen.get()
+        if seen is not None:
+            seen.runs |= {run.key.execution_id: run for run in page.items}
+        return page
 
 
 class RecordingKeyStore(_Wrapper):

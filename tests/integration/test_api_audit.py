@@ -113,6 +113,16 @@ class TestWhatItTells:
         assert asked["after"]["executionId"] == answer.document["executionId"]
         assert "changed" not in asked
 
+    def test_before_of_a_cancelled_sequence(self, system: Deployment, events: Events) -> None:
+        system.call("POST", "/v1/jobs", JOB)
+        asked = system.call("POST", "/v1/jobs/a/run", {}).document
+        events()
+        system.call("POST", f"/v1/executions/{asked['executionId']}/chain/cancel", {})
+        [event] = events()
+
+        assert event["before"]["executionId"] == asked["executionId"]
+        assert event["before"]["state"] == "PENDING"
+
     def test_before_is_the_state_of_the_latest_try(
         self, system: Deployment, events: Events, monkeypatch: pytest.MonkeyPatch
     ) -> None:

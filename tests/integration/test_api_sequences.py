@@ -180,6 +180,21 @@ def test_a_job_with_children_is_not_deleted(system: Deployment) -> None:
         assert system.call("DELETE", f"/v1/jobs/{name}").status == 200
 
 
+@pytest.mark.parametrize(
+    ("method", "end"), [("GET", ""), ("POST", "/cancel"), ("POST", "/redrive")]
+)
+def test_a_sequence_that_is_not_read_in_time_may_be_read_later(
+    system: Deployment, jobs: list[Job], monkeypatch: pytest.MonkeyPatch, method: str, end: str
+) -> None:
+    monkeypatch.setattr(read_sequence, "_AT_MOST", timedelta(0))
+    path = f"/v1/executions/{key(jobs[0], jobs[0]).execution_id}/chain{end}"
+
+    answer = system.call(method, path, {"from": "b"} if end == "/redrive" else None)
+
+    assert_problem(answer, 503)
+    assert answer.headers["retry-after"] == "1"
+
+
 def test_a_part_of_a_sequence_of_too_many_jobs_is_not_cancelled(
     system: Deployment, jobs: list[Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:

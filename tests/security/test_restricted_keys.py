@@ -13,7 +13,8 @@ from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
 from nextfire.domain.restriction import Restriction
-from tests.builders import a_job, job_key
+from tests.builders import NOON, a_job, a_message, job_key, run_key
+from tests.fakes import MemoryRunStore
 from tests.integration.deployment import Deployment
 from tests.security.callers import ELSEWHERE, JOB, Caller, admin, key_of
 
@@ -128,6 +129,24 @@ class TestLabels:
         answer = by.call("POST", "/v1/jobs/theirs/run", {}, headers={"Idempotency-Key": "r"})
         assert answer.status == 404
 
+    def test_the_tree_has_only_runs_of_reached_jobs(self, system: Deployment) -> None:
+        first = admin(system)
+        by = Caller(system, key_of(first, "run", labels=ETL)["key"])
+        first.call("POST", "/v1/jobs", JOB | {"jobId": "ours", "labels": ETL})
+        for name, labels in (("our-child", ETL), ("their-child", {})):
+            child = {"target": JOB["target"], "type": "AFTER", "after": [{"job": "ours"}]}
+            answer = first.call("POST", "/v1/jobs", child | {"jobId": name, "labels": labels})
+            assert answer.status == 201, answer
+        run = first.call("POST", "/v1/jobs/ours/run", {}).document["executionId"]
+
+        def shown(caller: Caller) -> dict[str, str]:
+            items = caller.call("GET", f"/v1/executions/{run}/chain").document["items"]
+            return {item["jobId"]: item["state"] for item in items}
+
+        theirs = {"their-child": "WAITING"}
+        assert shown(by) == {"ours": "PENDING", "our-child": "WAITING"}
+        assert shown(first) == shown(by) | theirs
+
 
 class PartlyReadable:
     """A store of jobs: one with the label, one without, one that is broken, one throttled."""
@@ -150,3 +169,14 @@ def test_a_restricted_key_learns_that_a_job_could_not_be_read_now(
     jobs = access.AccessibleJobs(cast("Any", PartlyReadable()))
 
     assert {key.job_id for key in jobs.get_many([])} == {"ours", "throttled"}
+
+    found = MemoryRunStore()
+    for name in ("ours", "theirs", "broken"):
+        found.cancel(a_message(run_key(job_id=name)), reason="enough", now=NOON)
+    former = run_key(job_id="ours", uid="earlier00")
+    found.cancel(a_message(former), reason="enough", now=NOON)
+    runs = access.AccessibleRuns(found, cast("Any", jobs))
+    asked = [*found.items, run_key(job_id="missing")]
+    assert [run.key for run in runs.find(asked).items] == [run_key(job_id="ours")]
+    with pytest.raises(UnavailableError, match="throttled"):
+        runs.find([run_key(job_id="throttled")])

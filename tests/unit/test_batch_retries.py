@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
 from nextfire.adapters.aws.errors import RefusedError
+from nextfire.adapters.dynamodb import batch_retries
 from nextfire.adapters.dynamodb.batch_retries import retried
 
 
@@ -54,6 +56,17 @@ def test_it_ends_after_five_calls_that_process_nothing() -> None:
 
     assert retried(send, [1, 2]) == [1, 2]
     assert len(given) == 5
+
+
+def test_it_ends_after_five_seconds_although_each_call_processes_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    passed = iter([0.0, 2.0, 4.9, 5.0])  # at the begin, and before each repetition
+    monkeypatch.setattr(batch_retries, "time", SimpleNamespace(sleep=id, monotonic=passed.__next__))
+    given, send = sending([2, 3, 4, 5], [3, 4, 5], [4, 5], [5], [])
+
+    assert retried(send, [1, 2, 3, 4, 5]) == [4, 5]
+    assert given == [[1, 2, 3, 4, 5], [2, 3, 4, 5], [3, 4, 5]]
 
 
 def test_an_error_ends_it() -> None:

@@ -64,6 +64,9 @@ def test_a_sequence_of_which_a_part_cannot_be_read_stays_as_it_is(
     monkeypatch.setattr(world.jobs, "get_many", throttled)
     with pytest.raises(UnavailableError, match="throttled"):
         world.cancel_sequence.cancel(key(a), "wrong input")
+    world.faults.refuse("runs.find")
+    with pytest.raises(UnavailableError):
+        world.cancel_sequence.cancel(key(a), "wrong input")
 
     monkeypatch.undo()
     world.worker().work()

@@ -316,7 +316,7 @@ def test_a_cycle_that_two_changes_closed_at_the_same_time_ends(world: World) -> 
     assert states(world, a, b, m) == [RunState.SUCCEEDED] * 3
     assert [world.run(job, "12:00").attempt for job in (a, b, m)] == [1] * 3
     key = world.run(m, "12:00").key
-    assert len(read_sequence(world.jobs, world.runs, key)) == 3
+    assert len(read_sequence(world.jobs, world.runs, key, world.clock)) == 3
 
 
 def test_a_parent_that_is_handed_over_after_a_redrive_of_the_other_reopens_their_child(

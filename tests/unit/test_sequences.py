@@ -8,10 +8,18 @@ from threading import Barrier
 import pytest
 
 from nextfire.domain.due import DispatchEntry
-from nextfire.domain.errors import ConflictError, InvalidInputError, NotFoundError
+from nextfire.domain.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    UnavailableError,
+    UndecodableError,
+)
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
+from nextfire.usecases import job_edges
+from nextfire.usecases import read_sequence as reading
 from nextfire.usecases.find_run import PendingOccurrence
 from nextfire.usecases.read_sequence import read_sequence
 from tests.builders import at
@@ -148,6 +156,78 @@ def assert_in_order(runs: list[Run]) -> None:
         assert child.attempts[0].started_at >= parent.finished_at
 
 
+def test_a_sequence_is_read_in_batches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_TOGETHER", 3)
+    a = world.register("a")
+    for name in "bcdef":
+        world.register(name, **after("a"))
+    jobs, runs = world.faults.through(world.jobs, "jobs"), world.faults.through(world.runs, "runs")
+    world.faults.calls.clear()
+
+    nodes = read_sequence(jobs, runs, RunKey(a.key, run_id(a.uid, at("12:00"))), world.clock)
+
+    assert [node.key.job.job_id for node in nodes] == [*"abcdef"]
+    assert world.faults.calls == ["jobs.get", *["jobs.get_many"] * 2, *["runs.find"] * 2]
+
+
+@pytest.mark.parametrize("slow", ["jobs.get_many", "runs.find"])
+def test_a_sequence_that_is_not_read_in_time_is_unavailable(
+    world: World, monkeypatch: pytest.MonkeyPatch, slow: str
+) -> None:
+    monkeypatch.setattr(reading, "_TOGETHER", 1)
+    a, *_ = chain(world, "a", "b", "c", "d")
+    world.tick_at("12:00")
+    world.worker().work_one()
+    jobs, runs = world.faults.through(world.jobs, "jobs"), world.faults.through(world.runs, "runs")
+    key = RunKey(a.key, run_id(a.uid, at("12:00")))
+    world.faults.call_before_each(slow, lambda: world.advance(seconds=8))
+    world.faults.calls.clear()
+
+    with pytest.raises(UnavailableError, match="not done within 15 s"):
+        read_sequence(jobs, runs, key, world.clock)
+
+    assert world.faults.calls.count(slow) == 2
+    with pytest.raises(UnavailableError, match="not done within 15 s"):
+        world.cancel_sequence.cancel(key, None)
+    with pytest.raises(UnavailableError, match="not done within 15 s"):
+        world.sequences.redrive(key, "b", downstream=True, reason=None)
+    world.faults.clear()
+    world.worker().work()
+    assert world.sent == [f"{name} 12:00" for name in "abcd"]
+
+
+def test_a_sequence_with_a_run_that_does_not_decode_is_not_read(world: World) -> None:
+    a, b = chain(world, "a", "b")
+    world.tick_at("12:00")
+    world.worker().work()
+    world.runs.spoil(world.run(b, "12:00").key)
+
+    with pytest.raises(UndecodableError, match="does not decode"):
+        read_sequence(world.jobs, world.runs, world.run(a, "12:00").key, world.clock)
+
+
+def test_a_chain_above_a_job_is_limited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_edges, "_MAX_LEVELS", 3)
+    *_, d = chain(world, "a", "b", "c", "d")
+
+    with pytest.raises(InvalidInputError, match="more than 3 ancestors in a row"):
+        world.register("e", **after("d"))
+    world.register("f", **after("c"))
+    world.change(d, **after("c"))  # its parents stay
+
+
+def test_the_number_of_jobs_above_a_job_is_limited(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_edges, "_MAX_GRAPH", 3)
+    for name in "abcd":
+        world.register(name)
+    world.register("e", **after("a", "b", "c"))
+
+    with pytest.raises(InvalidInputError, match="more than 3 ancestors "):
+        world.register("f", **after("a", "b", "c", "d"))
+
+
 def test_a_cycle_is_rejected_with_its_path(world: World) -> None:
     _, b, _ = chain(world, "a", "b", "c")
     world.register("m", **after("c"))
@@ -187,7 +267,7 @@ def test_the_runs_of_a_sequence_are_read_from_any_of_them(world: World) -> None:
 
     for job in jobs:
         key = RunKey(job.key, run_id(job.uid, at("12:00")))
-        nodes = read_sequence(world.jobs, world.runs, key)
+        nodes = read_sequence(world.jobs, world.runs, key, world.clock)
         assert [node.key.job.job_id for node in nodes] == ["a", "b", "c", "d"]
         assert [node.run and node.run.state for node in nodes] == [
             RunState.SUCCEEDED,

@@ -85,7 +85,7 @@ routes = area()
 )
 def get_chain(execution_id: ExecutionId) -> Response[str]:
     key = _key(execution_id)
-    nodes = read_sequence(services().job_store, services().runs, key)
+    nodes = read_sequence(services().job_store, services().runs, key, services().clock)
     return respond(SequenceResponse.of(nodes, key.scheduled_at))
 
 

@@ -42,8 +42,9 @@ class CancelSequence:
             NotFoundError: The job of *key* does not exist, or it has another uid; or no job of the
                 sequence has a run at that logical time, and none is due.
             ConflictError: The sequence has too many jobs.
+            UnavailableError: It was not read in time.
         """
-        nodes = read_whole_sequence(self._jobs, self._runs, key)
+        nodes = read_whole_sequence(self._jobs, self._runs, key, self._clock)
         if all(node.run is None for node in nodes):
             self._find.find(key)
         return plan_cancel(nodes, key.job.job_id)
@@ -53,7 +54,7 @@ class CancelSequence:
         record, so the end of a parent starts none of them. If the call ends in between, repeat it.
 
         Raises:
-            NotFoundError, ConflictError: As `plan`.
+            NotFoundError, ConflictError, UnavailableError: As `plan`.
         """
         steps, because = self.plan(key), reason or CANCELLED
         chosen = [step.node for step in steps if step.action is CancelAction.CANCEL]

@@ -20,6 +20,8 @@ from nextfire.usecases.read_parents import MAX_ABOVE, check_above, read_above
 _TRIES = 10  # of a change that races with other changes of the same parent
 _MAX_GRAPH = 5_000
 """Maximum number of ancestors of a job."""
+_MAX_LEVELS = 1_000
+"""Maximum number of ancestors in a row. Each is read after the one below it, in one request."""
 
 
 class JobEdges:
@@ -43,7 +45,8 @@ class JobEdges:
 
         Raises:
             InvalidInputError: A parent does not exist, or has too many children; the edges form a
-                cycle, which the message shows; or the schedules cannot meet.
+                cycle, which the message shows; the job has too many ancestors; or the schedules
+                cannot meet.
         """
         known = {edge.job for edge in was.after} if was is not None else set()
         added = [edge.job for edge in definition.after if edge.job not in known]
@@ -79,7 +82,7 @@ class JobEdges:
         level = list(below)
         if key.job_id in below:
             raise _cycle([key.job_id, key.job_id])
-        while level:
+        for _ in range(_MAX_LEVELS):
             above: list[str] = []
             for job in self._existing(key, level, below):
                 for edge in job.definition.after:
@@ -92,13 +95,11 @@ class JobEdges:
                         below[edge.job] = job.key.job_id
                         above.append(edge.job)
             if len(below) > _MAX_GRAPH:
-                raise InvalidInputError(
-                    "after",
-                    key.job_id,
-                    f"has more than {_MAX_GRAPH:,} ancestors",
-                    "Split the sequence.",
-                )
+                raise _too_large(key, f"{_MAX_GRAPH:,} ancestors")
+            if not above:
+                return
             level = above
+        raise _too_large(key, f"{_MAX_LEVELS:,} ancestors in a row")
 
     def _existing(self, key: JobKey, names: Collection[str], below: dict[str, str]) -> list[Job]:
         """The jobs *names*. Only a parent of *key* must exist: deleted jobs further up have no
@@ -163,6 +164,10 @@ def _times_differ(definition: JobDefinition, was: JobDefinition) -> bool:
     """Whether the edges or the schedule differ."""
     fields = {"after", *SCHEDULE_FIELDS}
     return any(getattr(definition, name) != getattr(was, name) for name in fields)
+
+
+def _too_large(key: JobKey, most: str) -> InvalidInputError:
+    return InvalidInputError("after", key.job_id, f"has more than {most}", "Split the sequence.")
 
 
 def _cycle(path: list[str]) -> InvalidInputError:

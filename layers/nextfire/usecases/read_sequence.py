@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import TypeVar
 
 from nextfire.domain.edges import Which
-from nextfire.domain.errors import ConflictError, NotFoundError, UnavailableError
+from nextfire.domain.errors import (
+    ConflictError,
+    NotFoundError,
+    UnavailableError,
+    UndecodableError,
+)
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.job_versions import has_occurrence, version_at
 from nextfire.domain.occurrences import JobState
+from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.run import Run
 from nextfire.domain.run_graph import RunNode, critical_path, in_order
 
 MAX_NODES = 2_000
 """Maximum number of jobs of a sequence that are read."""
+_TOGETHER = 100
+"""Jobs or runs that are read together: the maximum number of keys of one BatchGetItem."""
+_AT_MOST = timedelta(seconds=15)
+"""The time after which no other batch is read. A batch itself may take some seconds, and the API
+Gateway waits 30 s for a response.
+"""
+
+T = TypeVar("T")
 
 
-def read_whole_sequence(jobs: JobStore, runs: RunStore, key: RunKey) -> list[RunNode]:
+def read_whole_sequence(jobs: JobStore, runs: RunStore, key: RunKey, clock: Clock) -> list[RunNode]:
     """As `read_sequence`, for changes, which must not leave runs out.
 
     Raises:
-        NotFoundError: As for `read_sequence`.
+        NotFoundError, UnavailableError, UndecodableError: As for `read_sequence`.
         ConflictError: The sequence has `MAX_NODES` jobs or more.
     """
-    nodes = read_sequence(jobs, runs, key)
+    nodes = read_sequence(jobs, runs, key, clock)
     if len(nodes) >= MAX_NODES:
         raise ConflictError(
             f"The sequence has {MAX_NODES:,} jobs or more",
@@ -36,27 +52,32 @@ def read_whole_sequence(jobs: JobStore, runs: RunStore, key: RunKey) -> list[Run
     return nodes
 
 
-def read_sequence(jobs: JobStore, runs: RunStore, key: RunKey) -> list[RunNode]:
+def read_sequence(jobs: JobStore, runs: RunStore, key: RunKey, clock: Clock) -> list[RunNode]:
     """Return the runs with the logical time of *key* of all jobs connected to its job by `same`
     edges: each after its parents. At most `MAX_NODES`, the nearest ones. Without jobs with a
     schedule and parents that have no occurrence then.
 
-    The graph is that of the current definitions: jobs that were deleted are not part of it.
+    The graph is that of the current definitions: jobs that were deleted are not part of it. The
+    reads are consistent: one for each 100 runs, and for each 100 jobs at the same distance.
 
     Raises:
         NotFoundError: The job of *key* does not exist, or it has another uid.
+        UnavailableError: Something could not be read, or not all was read within 15 s.
+        UndecodableError: A run does not decode.
     """
     first = jobs.get(key.job)
     if first is None or first.uid != key.uid:
         raise NotFoundError("execution", key.execution_id)
-    found = _connected(jobs, first, key.scheduled_at)
+    reader = _Reader(jobs, runs, clock)
+    found = _connected(reader, first, key.scheduled_at)
+    keys = {name: RunKey(job.key, run_id(job.uid, key.scheduled_at)) for name, job in found.items()}
+    records = reader.runs([*keys.values()])
     nodes: dict[str, RunNode] = {}
     for name, job in found.items():
-        of = RunKey(job.key, run_id(job.uid, key.scheduled_at))
-        run, definition = runs.get(of), job.definition
+        run, definition = records.get(keys[name]), job.definition
         began_with = None if run is None else run.job_revision
         nodes[name] = RunNode(
-            of,
+            keys[name],
             run,
             [name for name in _parents(job) if name in found],
             rule=definition.trigger_rule,
@@ -72,7 +93,7 @@ def _parents(job: Job) -> list[str]:
     return [edge.job for edge in job.definition.after if edge.which is Which.SAME]
 
 
-def _connected(jobs: JobStore, first: Job, at: datetime) -> dict[str, Job]:
+def _connected(reader: _Reader, first: Job, at: datetime) -> dict[str, Job]:
     """The jobs connected to *first* by edges that have runs at *at*, by id."""
     found = {first.key.job_id: first}
     level, above = [first], set[str]()
@@ -82,7 +103,7 @@ def _connected(jobs: JobStore, first: Job, at: datetime) -> dict[str, Job]:
         near = {*sorted(near)[: MAX_NODES - len(found)]}
         level = [
             job
-            for job in _read(jobs, first.key.tenant, near)
+            for job in reader.jobs(JobKey(first.key.tenant, name) for name in sorted(near))
             if _is_connected(job, found, above) and _runs_at(job, at)
         ]
         found |= {job.key.job_id: job for job in level}
@@ -108,10 +129,37 @@ def _is_connected(job: Job, found: Collection[str], above: Collection[str]) -> b
     return job.key.job_id in above or any(parent in found for parent in _parents(job))
 
 
-def _read(jobs: JobStore, tenant: str, names: Collection[str]) -> list[Job]:
-    read = jobs.get_many([JobKey(tenant, name) for name in sorted(names)], consistent=True)
-    for job in read.values():
-        if isinstance(job, UnavailableError):
-            raise job  # without it, a part of the sequence would be left out
-    readable = [job for job in read.values() if isinstance(job, Job)]
-    return [job for job in readable if job.state is not JobState.CANCELLED]
+class _Reader:
+    """Reads jobs and runs in batches, for at most `_AT_MOST`."""
+
+    def __init__(self, jobs: JobStore, runs: RunStore, clock: Clock) -> None:
+        self._jobs, self._runs, self._clock = jobs, runs, clock
+        self._until = clock.now() + _AT_MOST
+
+    def jobs(self, keys: Iterable[JobKey]) -> list[Job]:
+        """Those of the jobs *keys* that exist and decode, and are not CANCELLED."""
+        found: list[Job] = []
+        for batch in self._batches([*keys]):
+            for job in self._jobs.get_many(batch, consistent=True).values():
+                if isinstance(job, UnavailableError):
+                    raise job  # without it, a part of the sequence would be left out
+                if isinstance(job, Job) and job.state is not JobState.CANCELLED:
+                    found.append(job)
+        return found
+
+    def runs(self, keys: Sequence[RunKey]) -> dict[RunKey, Run]:
+        """Those of the runs *keys* that have a record."""
+        found: dict[RunKey, Run] = {}
+        for batch in self._batches(keys):
+            page = self._runs.find(batch, consistent=True)
+            if page.unreadable:
+                raise UndecodableError(page.unreadable[0].problem)
+            found |= {run.key: run for run in page.items}
+        return found
+
+    def _batches(self, keys: Sequence[T]) -> Iterator[Sequence[T]]:
+        for start in range(0, len(keys), _TOGETHER):
+            if self._clock.now() >= self._until:
+                seconds = _AT_MOST.total_seconds()
+                raise UnavailableError(f"read sequence: not done within {seconds:g} s. Try again.")
+            yield keys[start : start + _TOGETHER]

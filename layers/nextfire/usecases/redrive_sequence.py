@@ -39,7 +39,7 @@ class RedriveSequence:
         clock: Clock,
         executor: Executor,
     ) -> None:
-        """*executor*: writes several runs concurrently."""
+        """*executor*: reads several jobs, or writes several runs, concurrently."""
         self._jobs = jobs
         self._runs = runs
         self._pools = pools
@@ -61,8 +61,9 @@ class RedriveSequence:
             InvalidInputError: *link* is not a job of the sequence of *key*.
             ConflictError: *definition* is RUN, and a job has changed, see `check_definitions`; or
                 the sequence has too many jobs.
+            UnavailableError: It was not read in time.
         """
-        nodes = read_whole_sequence(self._jobs, self._runs, key)
+        nodes = read_whole_sequence(self._jobs, self._runs, key, self._clock)
         steps = plan_redrive(nodes, link, downstream=downstream)
         if definition is Definition.RUN:
             check_definitions(steps)
@@ -85,7 +86,7 @@ class RedriveSequence:
         started since then.
 
         Raises:
-            NotFoundError, InvalidInputError: As `plan`.
+            NotFoundError, InvalidInputError, UnavailableError: As `plan`.
             ConflictError: As `plan`; or the pool of a job no longer exists. Nothing was changed.
         """
         steps = self.plan(key, link, downstream=downstream, definition=definition)
@@ -94,7 +95,7 @@ class RedriveSequence:
             for step in steps
             if step.action is RedriveAction.RUN and not _has_started(step.node.run, asked_at)
         ]
-        jobs = [self._job(step.node.key) for step in starts]
+        jobs = list(self._executor.map(lambda step: self._job(step.node.key), starts))
         for job in jobs:
             pool_of(job, self._pools)
         because = f"redriven from {link}: starts again when its parents have ended again"

@@ -11,7 +11,7 @@ import pytest
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.domain.due import Slot
 from nextfire.domain.errors import UnavailableError, UndecodableError
-from tests.builders import NOON, a_fire, a_job, job_key, run_key
+from tests.builders import NOON, a_fire, a_job, a_message, job_key, run_key
 from tests.integration.aws_requests.conftest import Adapters, FirstOnly, slot
 from tests.integration.tables import Tables
 
@@ -42,6 +42,8 @@ class OneAtATime:
         (lambda a: a.runs.get(run_key()), True),
         (lambda a: a.runs.peek(run_key()), False),
         (lambda a: [*a.runs.between(job_key(), "0", "9")], True),
+        (lambda a: a.runs.find([run_key()]), False),
+        (lambda a: a.runs.find([run_key()], consistent=True), True),
         (lambda a: a.runs.list(job_key(), cursor=None, limit=1), False),
         (lambda a: a.joins.read(run_key(), [0]), True),
         (lambda a: a.joins.begun_sequences(job_key()), True),
@@ -55,7 +57,8 @@ class OneAtATime:
     ],
     ids=[
         *("jobs.get", "jobs.scan", "jobs.get_many", "jobs.list", "due.read", "due.read at hand"),
-        *("due.occupied", "runs.get", "runs.peek", "runs.between", "runs.list"),
+        *("due.occupied", "runs.get", "runs.peek", "runs.between"),
+        *("runs.find", "runs.find consistent", "runs.list"),
         *(
             "joins.read",
             "joins.begun_sequences",
@@ -100,10 +103,14 @@ def test_the_rest_of_a_batch_that_was_not_read_is_asked_for_again(
     jobs = [a_job(f"job-{n}", uid=f"uid{n:05d}") for n in range(3)]
     for job in jobs:
         whole.jobs.create(job, None, NOON)
+    keys = [run_key(job_id=f"job-{n}") for n in range(3)]
+    for key in keys:
+        whole.runs.cancel(a_message(key), reason="enough", now=NOON)
 
     found = sparing.jobs.get_many([*(job.key for job in jobs), job_key("absent")])
     assert found == {job.key: job for job in jobs}
     assert sparing.due.occupied([*slots, slot(1)]) == slots
+    assert {run.key for run in sparing.runs.find(keys).items} == {*keys}
     assert sparing.control.cursors([0, 1, 2, 3]) == dict.fromkeys(range(3), NOON)
 
 
@@ -120,6 +127,8 @@ def test_a_key_that_stays_throttled_is_not_absent(dynamodb: DynamoDBClient, tabl
         throttled.due.occupied([slot(1)])
     with pytest.raises(UnavailableError, match="read cursors: throttled"):
         throttled.control.cursors([0])
+    with pytest.raises(UnavailableError, match="find runs: throttled"):
+        throttled.runs.find([run_key()])
 
 
 def test_ids_are_read_to_the_end_though_a_page_holds_few(

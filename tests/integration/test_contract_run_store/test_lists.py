@@ -33,16 +33,17 @@ def test_a_job_s_runs_are_listed_latest_first_page_by_page(store: RunStore) -> N
     assert store.list(job_key("nothing"), cursor=None, limit=2).items == []
 
 
-def test_some_runs_are_found_by_their_keys(held: Held) -> None:
+@pytest.mark.parametrize("how", [{}, {"consistent": True}], ids=["", "consistent"])
+def test_some_runs_are_found_by_their_keys(held: Held, how: dict[str, bool]) -> None:
     other = run_key(job_id="other")
     for key in (run_key(), other):
         held.store.cancel(a_message(key), reason="enough", now=NOON)
-    found = held.store.find([run_key(job_id="missing"), run_key(), other])
+    found = held.store.find([run_key(job_id="missing"), run_key(), other], **how)
     assert {run.key for run in found.items} == {run_key(), other}
-    assert not held.store.find([]).items
+    assert not held.store.find([], **how).items
 
     held.spoil(other)
-    found = held.store.find([run_key(), other])
+    found = held.store.find([run_key(), other], **how)
     assert [run.key for run in found.items] == [run_key()]
     assert [each.identity for each in found.unreadable] == [other.execution_id]
 

@@ -129,12 +129,13 @@ class RunReads:
                 return
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
-    def find(self, keys: Sequence[RunKey]) -> Page[Run]:
+    def find(self, keys: Sequence[RunKey], *, consistent: bool) -> Page[Run]:
         """See `RunStore.find`."""
         if not keys:
             return Page([], None)
         wanted = [encode_key(key) for key in keys]
-        items = read_all(self._client, self._table, wanted, {}, "find runs")
+        request = {"ConsistentRead": consistent}
+        items = read_all(self._client, self._table, wanted, request, "find runs")
         runs, unreadable = decode_all(items, execution_id)
         return Page(runs, None, unreadable)
 

@@ -305,8 +305,8 @@ class DynamoDbRunStore:
             job, first, last, newest_first=newest_first, page=page, lenient=lenient
         )
 
-    def find(self, keys: Sequence[RunKey]) -> Page[Run]:
-        return self._reads.find(keys)
+    def find(self, keys: Sequence[RunKey], *, consistent: bool = False) -> Page[Run]:
+        return self._reads.find(keys, consistent=consistent)
 
     def list(
         self,

@@ -198,7 +198,7 @@ class SqliteRunStore:
             job, first, last, newest_first=newest_first, page=page, lenient=lenient
         )
 
-    def find(self, keys: Sequence[RunKey]) -> Page[Run]:
+    def find(self, keys: Sequence[RunKey], *, consistent: bool = False) -> Page[Run]:  # noqa: ARG002
         return self._reads.find(keys)
 
     def list(

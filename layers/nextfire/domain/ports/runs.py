@@ -169,9 +169,12 @@ class RunStore(Protocol):
             UndecodableError: The stored item is not a valid run.
         """
 
-    def find(self, keys: Sequence[RunKey]) -> Page[Run]:
-        """Return those of the runs *keys*, all different, that have a record, in any order, by
-        eventually consistent reads.
+    def find(self, keys: Sequence[RunKey], *, consistent: bool = False) -> Page[Run]:
+        """Return those of the runs *keys*, all different, that have a record, in any order. The
+        reads are eventually consistent, unless *consistent*.
+
+        Raises:
+            UnavailableError: The store did not return all of them this time.
         """
 
     def list(

@@ -279,7 +279,7 @@ class MemoryRunStore:
             raise UndecodableError("run does not decode")
         return Run(key, RunState.DEAD)
 
-    def find(self, keys: Sequence[RunKey]) -> Page[Run]:
+    def find(self, keys: Sequence[RunKey], *, consistent: bool = False) -> Page[Run]:  # noqa: ARG002
         if len({*keys}) < len(keys):
             raise ValueError("the keys are not all different, which DynamoDB rejects")
         with self._lock:
