@@ -110,12 +110,17 @@ def test_a_deferred_call_is_skipped_when_its_relevancy_window_would_pass() -> No
     assert late.reason == "503 Service Unavailable; not repeated: past relevancyWindowSec 60 s"
 
 
-def test_a_call_that_failed_before_is_dead_when_its_relevancy_window_would_pass() -> None:
+@pytest.mark.parametrize(
+    "run",
+    [
+        a_call(AttemptOutcome.FAILED, attempt=2),
+        a_call(AttemptOutcome.HANDED_BACK, AttemptOutcome.DEFERRED),
+    ],
+)
+def test_a_run_that_began_before_is_dead_when_its_relevancy_window_would_pass(run: Run) -> None:
     job = a_job(misfire={"relevancyWindowSec": 60})
 
-    ending = decide_ending(job, a_call(AttemptOutcome.FAILED, attempt=2), UNAVAILABLE, at("12:01"))
-
-    assert ending.state is RunState.DEAD
+    assert decide_ending(job, run, UNAVAILABLE, at("12:01")).state is RunState.DEAD
 
 
 def test_calls_are_deferred_for_a_day_without_a_relevancy_window() -> None:

@@ -297,8 +297,7 @@ def decide_ending(job: Job, run: Run, result: Result, now: datetime) -> Ending:
     if run.on_request or run.begun_after(deadline):
         return ending
     reason = f"{result.reason}; not repeated: {named(job.definition)}"
-    state = RunState.SKIPPED if ending.deferred and run.tries == 1 else RunState.DEAD
-    return Ending(state, reason=reason)
+    return Ending(_not_repeated(run) if ending.deferred else RunState.DEAD, reason=reason)
 
 
 def _decide_ending(job: Job, run: Run, result: Result, now: datetime) -> Ending:
@@ -342,8 +341,16 @@ def _decide_deferral(job: Job, run: Run, result: Result, now: datetime) -> Endin
         name = f"relevancyWindowSec {in_seconds(window)}"
     if at <= limit:
         return Ending(RunState.PENDING, at, deferred=True)
-    state = RunState.SKIPPED if run.tries == 1 else RunState.DEAD  # only deferred, or failed
-    return Ending(state, reason=f"{result.reason}; not repeated: past {name}")
+    return Ending(_not_repeated(run), reason=f"{result.reason}; not repeated: past {name}")
+
+
+def _not_repeated(run: Run) -> RunState:
+    """The final state of *run*, whose present attempt is deferred: SKIPPED if no other attempt has
+    begun. One that its worker handed back has begun.
+    """
+    since_redrive = [each for each in run.attempts if each.number > run.attempt_base]
+    handed_back = any(each.outcome is AttemptOutcome.HANDED_BACK for each in since_redrive)
+    return RunState.SKIPPED if run.tries == 1 and not handed_back else RunState.DEAD
 
 
 def _no_sooner(result: Result, at: datetime) -> datetime:
