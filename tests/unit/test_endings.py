@@ -135,7 +135,9 @@ def test_calls_are_deferred_for_a_day_without_a_relevancy_window() -> None:
 @pytest.mark.parametrize("misfire", [{}, {"relevancyWindowSec": 60}])
 def test_a_redriven_call_is_deferred_for_a_day_from_then_on(misfire: dict[str, Any]) -> None:
     redriven_at = NOON + timedelta(days=2)
-    attempts = (Attempt(1, "a", NOON, NOON, AttemptOutcome.FAILED), Attempt(2, "a", redriven_at))
+    before = (AttemptOutcome.HANDED_BACK, AttemptOutcome.FAILED)
+    tried = [Attempt(1, "a", NOON, NOON, outcome) for outcome in before]
+    attempts = (*tried, Attempt(2, "a", redriven_at))
     run = a_run(attempt=2, attempt_base=1, attempts=attempts)
     job = a_job(misfire=misfire)
 
