@@ -1,4 +1,6 @@
-"""The commands of `nextfire jobs`; those that act on jobs are in `job_control` and `job_runs`."""
+"""The commands of `nextfire jobs`; those that act on jobs are in `job_control` and `job_runs`,
+and `upcoming` has its own module.
+"""
 
 from typing import Annotated
 
@@ -14,6 +16,7 @@ from nextfire_cli.job_files import SEVERAL, read_jobs, read_labels
 from nextfire_cli.job_runs import backfill, run
 from nextfire_cli.missing_scripts import Strict, check_scripts
 from nextfire_cli.options import takes
+from nextfire_cli.upcoming import upcoming
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -177,19 +180,6 @@ def get(context: typer.Context, job_id: JobId) -> None:
 
 
 @app.command()
-def upcoming(context: typer.Context, job_id: JobId, count: Count = 10) -> None:
-    """Show the next occurrences of a job and the effect of clock changes.
-
-    [bold]Examples[/]
-      nextfire jobs upcoming job_a93f2
-      nextfire jobs upcoming job_a93f2 --count 3 --json
-    """
-    caller = session.of(context)
-    items = caller.client().list_upcoming(job_id, count=count).document["items"]
-    caller.show({"items": items}, render.upcoming(items))
-
-
-@app.command()
 @takes()
 def update(
     context: typer.Context, job_id: JobId, document: Document, strict: Strict = False
@@ -211,6 +201,6 @@ def update(
     caller.show(job, render.job(job))
 
 
-for _command in (pause, drain, resume, run, backfill, delete):
+for _command in (upcoming, pause, drain, resume, run, backfill, delete):
     app.command()(_command)
 app.command("skip-next")(skip_next)

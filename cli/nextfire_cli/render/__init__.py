@@ -8,7 +8,7 @@ from nextfire_cli.escaping import escaped
 from nextfire_cli.render.account import health, key, keys, quotas
 from nextfire_cli.render.endpoint_lists import endpoint, endpoints
 from nextfire_cli.render.job_details import backfill, job
-from nextfire_cli.render.job_lists import changed, created, jobs, paused, upcoming
+from nextfire_cli.render.job_lists import changed, created, jobs, paused, upcoming, upcoming_of_all
 from nextfire_cli.render.run_details import execution, execution_line, log_line, tested
 from nextfire_cli.render.run_lists import dead, executions, letters
 from nextfire_cli.render.run_tree import run_tree, sequence_plan
@@ -47,5 +47,6 @@ __all__ = [
     "table",
     "tested",
     "upcoming",
+    "upcoming_of_all",
     "versions",
 ]
