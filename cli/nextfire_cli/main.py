@@ -103,9 +103,11 @@ _COMMANDS = {
         "Estimate what runs cost on AWS in a month, item by item, next to other services.",
     ),
     "dlq": Later("nextfire_cli.dlq", "app", "List, redrive and purge a pool's dead letters."),
-    "scripts": Later("nextfire_cli.scripts", "app", "Upload the scripts that jobs run."),
+    "scripts": Later(
+        "nextfire_cli.scripts", "app", "Upload, list and delete the scripts that jobs run."
+    ),
     "secrets": Later(
-        "nextfire_cli.secrets", "app", "Store the secrets that jobs of the local stack refer to."
+        "nextfire_cli.secrets", "app", "Store, list and delete the secrets that jobs refer to."
     ),
     "endpoints": Later(
         "nextfire_cli.endpoints", "app", "List, pause and resume destinations of HTTP callbacks."

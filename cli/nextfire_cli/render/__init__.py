@@ -12,7 +12,7 @@ from nextfire_cli.render.job_lists import changed, created, jobs, paused, upcomi
 from nextfire_cli.render.run_details import execution, execution_line, log_line, tested
 from nextfire_cli.render.run_lists import dead, executions, letters
 from nextfire_cli.render.run_tree import run_tree, sequence_plan
-from nextfire_cli.render.script_lists import scripts, versions
+from nextfire_cli.render.script_lists import scripts, secrets, versions
 from nextfire_cli.render.tables import table
 from nextfire_cli.render.text import clock, late, output, span, state
 
@@ -41,6 +41,7 @@ __all__ = [
     "quotas",
     "run_tree",
     "scripts",
+    "secrets",
     "sequence_plan",
     "span",
     "state",
