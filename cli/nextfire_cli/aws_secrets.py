@@ -84,7 +84,7 @@ class AccountSecrets:
 
     def _own(self, names: list[str]) -> list[str]:
         """Those of *names* below the place of the tenant, as jobs refer to them, sorted."""
-        return sorted(each[len(self._place) :] for each in names if each.startswith(self._place))
+        return sorted(each.removeprefix(self._place) for each in names)
 
     def _name(self, reference: Reference) -> str:
         if isinstance(reference, ParameterReference):

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from nextfire.domain.activity import counted
 from nextfire.domain.occurrences import JobState
 from nextfire_cli import render, session
 from nextfire_cli.documents import Document
@@ -14,7 +15,7 @@ from nextfire_cli.flags import WHEN
 from nextfire_cli.job_control import JobId, delete, drain, pause, resume, skip_next
 from nextfire_cli.job_files import SEVERAL, read_jobs, read_labels
 from nextfire_cli.job_runs import backfill, run
-from nextfire_cli.missing_scripts import Strict, check_scripts
+from nextfire_cli.missing_scripts import Strict, checked_scripts
 from nextfire_cli.options import takes
 from nextfire_cli.upcoming import upcoming
 
@@ -69,8 +70,8 @@ def create(
         raise typer.BadParameter("say what to run", param_hint="--handler, --http or --aws")
     caller = session.of(context)
     client = caller.client()
-    check_scripts(caller, client, [document], strict=strict)
-    job = client.create_job(document).document
+    with checked_scripts(caller, client, document, strict=strict):
+        job = client.create_job(document).document
     caller.show(job, render.job(job))
 
 
@@ -164,7 +165,7 @@ def list_(
     if more:
         caller.say(f"There are more than {limit}: raise --limit.")
     elif not_shown:
-        caller.say(f"{not_shown} finished jobs are not listed: --all lists them too.")
+        caller.say(f"{counted(not_shown, 'finished job')} not listed: --all lists them too.")
 
 
 @app.command()
@@ -196,8 +197,8 @@ def update(
         raise typer.BadParameter("name at least one thing to change, e.g. --cron or -f")
     caller = session.of(context)
     client = caller.client()
-    check_scripts(caller, client, [document], strict=strict)
-    job = client.change_job(job_id, document).document
+    with checked_scripts(caller, client, document, strict=strict):
+        job = client.change_job(job_id, document).document
     caller.show(job, render.job(job))
 
 
