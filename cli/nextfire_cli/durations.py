@@ -43,7 +43,7 @@ def ahead(text: str, flag: str, now: datetime) -> datetime:
     after *now*, or the instant that long after *now*: ``12h``, ``P2D``.
 
     Raises:
-        typer.BadParameter: *text* is none of them, or too far ahead.
+        typer.BadParameter: *text* is invalid, or too far ahead.
     """
     try:
         if _TIME_OF_DAY.fullmatch(text):

@@ -285,6 +285,7 @@ def test_sigterm_ends_the_test_and_deletes_the_job(
 
     def kill(run: object) -> None:
         polls.append(run)
+        assert len(polls) == 1, "the signal was ignored"
         signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr(endpoint_test, "attempt_of", kill)
