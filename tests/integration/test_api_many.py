@@ -171,7 +171,7 @@ def act(system: Deployment, what: str, labels: object, **more: Any) -> dict[str,
     """Repeat the call until it is complete, each time with the cursor of the previous answer."""
     tenant = more.pop("tenant", TENANT)
     done: dict[str, Any] = {"matched": 0, "changed": 0, "failed": [], "calls": 0}
-    body = {"allJobs": True, **more} if labels is None else {"labels": labels, **more}
+    body = {"labels": labels, **more}
     while True:
         answer = system.call("POST", f"/v1/jobs:{what}", body, tenant=tenant)
         assert answer.status == 200, answer.document
@@ -293,40 +293,6 @@ class TestByLabel:
         [failed] = answer["failed"]
         assert (failed["jobId"], failed["problem"]["status"]) == ("b", 503)
         assert (again.document["changed"], again.document["failed"]) == (1, [])
-
-    def test_all_jobs_of_the_tenant(
-        self, system: Deployment, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(many_jobs, "TOGETHER", 2)
-        monkeypatch.setattr(many_jobs, "PAGES_AT_MOST", 2)
-        theirs = act(system, "pause", None, tenant=OTHER_TENANT)
-        assert (theirs["matched"], ids(system, state="PAUSED")) == (1, [])
-
-        paused = act(system, "pause", None, reason="the database moves")
-
-        assert (paused["matched"], paused["changed"], paused["calls"]) == (6, 6, 2)
-        assert system.job("f").pause_reason == "the database moves"
-        assert act(system, "resume", None)["changed"] == 6
-        assert ids(system, state="ACTIVE") == [*"abcdef"]
-
-    @pytest.mark.parametrize(
-        ("what", "body", "field"),
-        [
-            ("pause", {"labels": {"team": "etl"}, "allJobs": True}, "labels"),
-            ("resume", {"labels": {}, "allJobs": True}, "labels"),
-            ("pause", {"allJobs": False}, "allJobs"),
-            ("resume", {"labels": None}, "labels"),
-            ("cancel", {"allJobs": True}, "allJobs"),
-        ],
-    )
-    def test_all_jobs_are_named_explicitly(
-        self, system: Deployment, what: str, body: object, field: str
-    ) -> None:
-        answer = system.call("POST", f"/v1/jobs:{what}", body)
-
-        assert answer.status == 422
-        assert field in {each["field"] for each in answer.document["errors"]}
-        assert ids(system, state="ACTIVE") == [*"abcdef"]
 
     @pytest.mark.parametrize("what", ["pause", "resume", "cancel"])
     def test_others_are_not_touched(self, system: Deployment, what: str) -> None:
