@@ -68,8 +68,9 @@ def _labels_or_all(labels: dict[str, str] | None, info: ValidationInfo) -> dict[
         if labels is not None:
             raise invalid("labels", "given with `allJobs`", "Send one of them.")
     elif not labels:
+        problem = "required field is missing" if labels is None else "names no label"
         remedy = 'Name at least one. For example `{"team": "billing"}`. Or send `allJobs`: true.'
-        raise invalid("labels", "names no label", remedy)
+        raise invalid("missing" if labels is None else "labels", problem, remedy)
     return labels
 
 
