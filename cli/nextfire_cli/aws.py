@@ -26,6 +26,7 @@ from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.client.signing import REGIONS, Signature, callers_session, session_of, signature
 from nextfire.domain.keys import ApiKey
 from nextfire_cli.audit_bucket import AuditBucket
+from nextfire_cli.aws_secrets import AccountSecrets
 from nextfire_cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -251,24 +252,25 @@ class Account:
         client = self._session.client("dynamodb", endpoint_url=self._endpoint)
         return AsDeployer(client, table=table)
 
-    def put_secret(self, name: str, value: str, *, parameter: bool) -> None:
-        """Store the secret *name*, or the parameter ``/name``, replacing any value.
+    def secrets(self, *, pool: str, tenant: str) -> AccountSecrets:
+        """The secrets and parameters of *tenant* for jobs of *pool*."""
+        return AccountSecrets(self._session, self._endpoint, pool=pool, tenant=tenant)
+
+    def delete_object(self, bucket: str, key: str) -> None:
+        """Delete the latest version of an object.
 
         Raises:
             CliError: AWS refused or did not respond.
         """
         try:
-            if parameter:
-                ssm = self._session.client("ssm", endpoint_url=self._endpoint)
-                ssm.put_parameter(Name=f"/{name}", Value=value, Type="SecureString", Overwrite=True)
-                return
-            secrets = self._session.client("secretsmanager", endpoint_url=self._endpoint)
-            try:
-                secrets.create_secret(Name=name, SecretString=value)
-            except secrets.exceptions.ResourceExistsException:
-                secrets.put_secret_value(SecretId=name, SecretString=value)
+            self._session.client("s3", endpoint_url=self._endpoint).delete_object(
+                Bucket=bucket, Key=key
+            )
         except (BotoCoreError, ClientError) as error:
-            raise CliError(f"{name} cannot be stored: {error}.") from error
+            raise CliError(
+                f"s3://{bucket}/{key} cannot be deleted: {error}.",
+                "Your AWS credentials need s3:DeleteObject on it.",
+            ) from error
 
     def invoke(self, function: str, event: dict[str, Any]) -> dict[str, Any]:
         """Invoke *function*, wait up to 15 minutes, and return its response.

@@ -16,6 +16,7 @@ import typer
 from rich.text import Text
 
 from nextfire import Client
+from nextfire.domain.activity import counted
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.instants import isoformat
 from nextfire.domain.message import RunMessage, decode_message
@@ -135,7 +136,7 @@ def redrive(
                 for looked_at in _clearing(client, queue, tenant, done):
                     tell(looked_at)
     except CliError as error:
-        so_far = f"{len(done.redriven)} are redriven so far: repeat the command to continue."
+        so_far = f"{len(done.redriven)} redriven so far: repeat the command to continue."
         raise CliError(error.problem, f"{error.remedy}\n{so_far}".strip()) from error
     caller.show(done.document(), done.view())
 
@@ -174,7 +175,7 @@ def purge(
                 del held[message_id]
             tell(len(deleted))
     stay = f" {len(held)} came meanwhile and stay." if held else ""
-    summary = Text(f"{len(deleted)} messages deleted.{stay}")
+    summary = Text(f"{counted(len(deleted), 'message')} deleted.{stay}")
     caller.show({"deleted": len(deleted), "kept": len(held)}, summary)
 
 
@@ -197,8 +198,8 @@ class _Redriven:
         }
 
     def view(self) -> Text:
-        messages = f", {self.deleted} messages deleted" if self.has_queue else ""
-        text = Text(f"{len(self.redriven)} executions are redriven{messages}.")
+        messages = f", {counted(self.deleted, 'message')} deleted" if self.has_queue else ""
+        text = Text(f"{counted(len(self.redriven), 'execution')} redriven{messages}.")
         for title, items in (("Not redriven", self.skipped), ("Kept", self.kept)):
             for each in items:
                 name = each.get("executionId") or f"message {each['messageId']}"

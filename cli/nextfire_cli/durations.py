@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import typer
 
@@ -16,6 +16,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 _SPAN = re.compile(
     r"(?=.)(?:(?P<W>\d+)w)?(?:(?P<D>\d+)d)?(?P<T>(?:\d+h)?(?:\d+m)?(?:\d+(?:\.\d+)?s)?)"
 )
+_TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}")
 _ZERO = re.compile(r"P(?=.*0)(?:0+[WD])*(?:T(?:0+(?:\.0+)?[HMS])+)?")
 
 
@@ -33,6 +34,30 @@ def moment(text: str, flag: str, now: datetime) -> str:
     except (InvalidInputError, OverflowError) as error:
         raise typer.BadParameter(
             f"{text!r} is not a span. Write 30m, 12h, 2d or PT12H, or an instant.{_capital(text)}",
+            param_hint=flag,
+        ) from error
+
+
+def ahead(text: str, flag: str, now: datetime) -> datetime:
+    """Return the instant *text* (without an offset: in UTC), the next time of day ``08:00`` in UTC
+    after *now*, or the instant that long after *now*: ``12h``, ``P2D``.
+
+    Raises:
+        typer.BadParameter: *text* is invalid, or too far ahead.
+    """
+    try:
+        if _TIME_OF_DAY.fullmatch(text):
+            hour, minute = map(int, text.split(":"))
+            today = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
+            return today if today > now else today + timedelta(days=1)
+        with contextlib.suppress(ValueError):
+            found = datetime.fromisoformat(text)
+            return found if found.tzinfo else found.replace(tzinfo=UTC)
+        return now + parse_duration(_iso_8601(text), flag)
+    except (InvalidInputError, OverflowError, ValueError) as error:
+        raise typer.BadParameter(
+            f"{text!r} is not a time. Write an instant, 08:00 (UTC), or 30m, 12h or 2d from now."
+            f"{_capital(text)}",
             param_hint=flag,
         ) from error
 

@@ -139,9 +139,12 @@ def call_once(
       nextfire endpoints test https://api.example.com/hooks --pool calls --sign webhook-secret
       nextfire endpoints test -f job.yaml
     """
+    from nextfire_cli.local.processes import interrupts_raised  # noqa: PLC0415 — only here
+
     job = job_of(url, document)
     caller = session.of(context)
-    run = EndpointTest(caller.client(), job, caller.say, keep=keep).play()
+    with interrupts_raised():  # SIGTERM deletes the job too
+        run = EndpointTest(caller.client(), job, caller.say, keep=keep).play()
     caller.show(run, render.tested(run))
     attempt = attempt_of(run)
     if attempt is None or attempt["outcome"] != AttemptOutcome.SUCCEEDED:

@@ -44,12 +44,14 @@ def _unchanged(typed: object, _: "Flag") -> object:
 @dataclass(frozen=True)
 class Kind:
     """How the text of a flag becomes the JSON value of its field. `is_list`: the flag may be
-    repeated, and *read* gets the list. `show`: the default as a user types it.
+    repeated, and *read* gets the list. `member`: the part of the field that it sets, if not all of
+    it. `show`: the default as a user types it.
     """
 
     read: Callable[[Any, "Flag"], object] = _unchanged
     metavar: str | None = None
     is_list: bool = False
+    member: str | None = None
     show: Callable[[Any], str] = str
 
 
@@ -77,6 +79,12 @@ class Flag:
     @property
     def field(self) -> JobField:
         return JOB_FIELDS[self.path]
+
+    @property
+    def paths(self) -> list[str]:
+        """The fields whose errors concern this flag."""
+        member = self.kind.member
+        return [self.path, *([] if member is None else [f"{self.path}.{member}"])]
 
     @property
     def parameter(self) -> str:
@@ -174,8 +182,8 @@ MILLISECONDS = Kind(_milliseconds, "DURATION", show=as_typed)
 DATES = Kind(metavar="INSTANT", is_list=True)
 JSON = Kind(lambda text, flag: read_payload(text, flag.name), "JSON|@FILE")
 LABELS = Kind(lambda pairs, flag: read_labels(pairs, flag.name), "KEY=VALUE", is_list=True)
-URL = Kind(_member("url", _unchanged), "URL")
-METHOD = Kind(_member("method", _unchanged), "METHOD")
+URL = Kind(_member("url", _unchanged), "URL", member="url")
+METHOD = Kind(_member("method", _unchanged), "METHOD", member="method")
 HEADERS = Kind(_headers, "NAME=VALUE", is_list=True)
 BODY = Kind(_member("body", lambda text, flag: read_payload(text, flag.name)), "JSON|@FILE")
 AUTH = Kind(_member("auth", lambda text, flag: read_payload(text, flag.name)), "JSON|@FILE")

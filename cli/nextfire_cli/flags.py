@@ -134,8 +134,9 @@ FLAGS = (
     Flag(
         "--max-retry-delay",
         "retryPolicy.maxDelayMs",
-        "Maximum delay between attempts; if not set, at least the first delay.",
+        "Maximum delay between attempts.",
         kind=MILLISECONDS,
+        default="1h, or --retry-delay if that is longer",
         group=_RETRIES,
     ),
     Flag("--retry-jitter", "retryPolicy.jitter", group=_RETRIES),

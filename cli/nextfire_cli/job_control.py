@@ -32,19 +32,29 @@ Labels = Annotated[
     ),
 ]
 
+All = Annotated[
+    bool,
+    typer.Option("--all", help="All jobs; asks first. Exit code 1: some failed."),
+]
+Yes = Annotated[
+    bool, typer.Option("--yes", "-y", help="Skip the confirmation, which --all asks for.")
+]
+
 
 def pause(
     context: typer.Context,
     job_id: OneJob = None,
     label: Labels = None,
+    every: All = False,
     reason: Reason = None,
     until: Annotated[
         str | None,
         typer.Option(metavar="INSTANT", help="When to resume it automatically; ISO 8601, UTC."),
     ] = None,
+    yes: Yes = False,
 ) -> None:
-    """Pause a job, or all jobs with given labels: nothing due later is dispatched until it is
-    resumed.
+    """Pause a job, all jobs with given labels, or all jobs: nothing due later is dispatched until
+    it is resumed.
 
     Runs in progress continue.
 
@@ -53,15 +63,19 @@ def pause(
       nextfire jobs pause job_a93f2 --reason 'the ledger is closed'
       nextfire jobs pause job_a93f2 --until 2027-01-02T06:00:00Z
       nextfire jobs pause --label team=etl --label env=prod
+      nextfire jobs pause --all --reason 'the database moves'
     """
     caller = session.of(context)
-    if _is_one(job_id, label):
+    if _is_one(job_id, label, every=every):
         job = caller.client().pause_job(str(job_id), reason=reason, until=until).document
         if job.get("pauseReason") != reason:
             caller.say("It was paused already; since when and why are unchanged.")
         caller.show(job, render.job(job))
         return
-    _change(caller, partial(caller.client().pause_jobs, reason=reason, until=until), label)
+    if every:
+        confirm(caller, "Pause all jobs?", yes=yes)
+    act = partial(caller.client().pause_jobs, reason=reason, until=until)
+    _change(caller, act, label, every=every)
 
 
 def drain(
@@ -91,20 +105,32 @@ def drain(
         )
 
 
-def resume(context: typer.Context, job_id: OneJob = None, label: Labels = None) -> None:
-    """Resume a paused job, or all jobs with given labels. The misfire policy decides which missed
-    occurrences run.
+def resume(
+    context: typer.Context,
+    job_id: OneJob = None,
+    label: Labels = None,
+    every: All = False,
+    yes: Yes = False,
+) -> None:
+    """Resume a paused job, all jobs with given labels, or all jobs. The misfire policy decides
+    which missed occurrences run.
+
+    With --all, jobs that were paused one by one are resumed too.
 
     [bold]Examples[/]
       nextfire jobs resume job_a93f2
       nextfire jobs resume --label team=etl
+      nextfire jobs resume --all
     """
     caller = session.of(context)
-    if _is_one(job_id, label):
+    if _is_one(job_id, label, every=every):
         job = caller.client().resume_job(str(job_id)).document
         caller.show(job, render.job(job))
         return
-    _change(caller, caller.client().resume_jobs, label)
+    if every:
+        question = "Resume all paused jobs, whenever and for whatever reason they were paused?"
+        confirm(caller, question, yes=yes)
+    _change(caller, caller.client().resume_jobs, label, every=every)
 
 
 def skip_next(
@@ -149,25 +175,35 @@ def delete(
     _change(caller, caller.client().cancel_jobs, label)
 
 
-def _is_one(job_id: str | None, label: list[str] | None) -> bool:
-    if (job_id is None) == (not label):
-        raise typer.BadParameter("give a JOB_ID, or --label for many jobs", param_hint="JOB_ID")
+def _is_one(job_id: str | None, label: list[str] | None, *, every: bool | None = None) -> bool:
+    """Whether the command is for one job. *every*: of its option --all; None: it has none."""
+    if [job_id is not None, bool(label), bool(every)].count(True) != 1:
+        several = "--label for many jobs" + (" or --all" if every is not None else "")
+        raise typer.BadParameter(f"give a JOB_ID, or {several}", param_hint="JOB_ID")
     return job_id is not None
 
 
-def _change(caller: Session, act: Callable[..., ManyResponse], label: list[str] | None) -> None:
-    """Do *act* to all jobs with these labels, call by call. May be interrupted, and repeated."""
-    labels = read_labels(label or ())
+def _change(
+    caller: Session,
+    act: Callable[..., ManyResponse],
+    label: list[str] | None,
+    *,
+    every: bool = False,
+) -> None:
+    """Do *act* to the jobs with these labels, or to *every* job, call by call. May be interrupted,
+    and repeated.
+    """
+    selected: Document = {"all_jobs": True} if every else {"labels": read_labels(label or ())}
     done: Document = {"matched": 0, "changed": 0, "failed": []}
     token = None
     while True:
-        answer = act(labels, progress_token=token)
+        answer = act(**selected, progress_token=token)
         for name in done:
             done[name] += answer.document[name]
         token = answer.progress_token
         if token is None:
             break
         caller.say(f"{done['matched']} met, {done['changed']} changed so far")
-    caller.show(done, render.changed(done))
+    caller.show(done, render.changed(done, every=every))
     if done["failed"]:
         raise typer.Exit(1)

@@ -1,9 +1,12 @@
-"""The commands of `nextfire jobs`; those that act on jobs are in `job_control` and `job_runs`."""
+"""The commands of `nextfire jobs`; those that act on jobs are in `job_control` and `job_runs`,
+and `upcoming` has its own module.
+"""
 
 from typing import Annotated
 
 import typer
 
+from nextfire.domain.activity import counted
 from nextfire.domain.occurrences import JobState
 from nextfire_cli import render, session
 from nextfire_cli.documents import Document
@@ -12,8 +15,9 @@ from nextfire_cli.flags import WHEN
 from nextfire_cli.job_control import JobId, delete, drain, pause, resume, skip_next
 from nextfire_cli.job_files import SEVERAL, read_jobs, read_labels
 from nextfire_cli.job_runs import backfill, run
-from nextfire_cli.missing_scripts import Strict, check_scripts
+from nextfire_cli.missing_scripts import Strict, checked_scripts
 from nextfire_cli.options import takes
+from nextfire_cli.upcoming import upcoming
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -66,8 +70,8 @@ def create(
         raise typer.BadParameter("say what to run", param_hint="--handler, --http or --aws")
     caller = session.of(context)
     client = caller.client()
-    check_scripts(caller, client, [document], strict=strict)
-    job = client.create_job(document).document
+    with checked_scripts(caller, client, document, strict=strict):
+        job = client.create_job(document).document
     caller.show(job, render.job(job))
 
 
@@ -161,7 +165,7 @@ def list_(
     if more:
         caller.say(f"There are more than {limit}: raise --limit.")
     elif not_shown:
-        caller.say(f"{not_shown} finished jobs are not listed: --all lists them too.")
+        caller.say(f"{counted(not_shown, 'finished job')} not listed: --all lists them too.")
 
 
 @app.command()
@@ -174,19 +178,6 @@ def get(context: typer.Context, job_id: JobId) -> None:
     caller = session.of(context)
     job = caller.client().get_job(job_id).document
     caller.show(job, render.job(job))
-
-
-@app.command()
-def upcoming(context: typer.Context, job_id: JobId, count: Count = 10) -> None:
-    """Show the next occurrences of a job and the effect of clock changes.
-
-    [bold]Examples[/]
-      nextfire jobs upcoming job_a93f2
-      nextfire jobs upcoming job_a93f2 --count 3 --json
-    """
-    caller = session.of(context)
-    items = caller.client().list_upcoming(job_id, count=count).document["items"]
-    caller.show({"items": items}, render.upcoming(items))
 
 
 @app.command()
@@ -206,11 +197,11 @@ def update(
         raise typer.BadParameter("name at least one thing to change, e.g. --cron or -f")
     caller = session.of(context)
     client = caller.client()
-    check_scripts(caller, client, [document], strict=strict)
-    job = client.change_job(job_id, document).document
+    with checked_scripts(caller, client, document, strict=strict):
+        job = client.change_job(job_id, document).document
     caller.show(job, render.job(job))
 
 
-for _command in (pause, drain, resume, run, backfill, delete):
+for _command in (upcoming, pause, drain, resume, run, backfill, delete):
     app.command()(_command)
 app.command("skip-next")(skip_next)

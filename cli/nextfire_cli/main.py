@@ -103,9 +103,11 @@ _COMMANDS = {
         "Estimate what runs cost on AWS in a month, item by item, next to other services.",
     ),
     "dlq": Later("nextfire_cli.dlq", "app", "List, redrive and purge a pool's dead letters."),
-    "scripts": Later("nextfire_cli.scripts", "app", "Upload the scripts that jobs run."),
+    "scripts": Later(
+        "nextfire_cli.scripts", "app", "Upload, list and delete the scripts that jobs run."
+    ),
     "secrets": Later(
-        "nextfire_cli.secrets", "app", "Store the secrets that jobs of the local stack refer to."
+        "nextfire_cli.secrets", "app", "Store, list and delete the secrets that jobs refer to."
     ),
     "endpoints": Later(
         "nextfire_cli.endpoints", "app", "List, pause and resume destinations of HTTP callbacks."
@@ -129,8 +131,12 @@ class _Group(LazyGroup):
     later = _COMMANDS
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own
-        with _hints():
-            return super().parse_args(ctx, _globals_first(args))
+        try:
+            with _hints():
+                return super().parse_args(ctx, _globals_first(args))
+        except OSError as error:
+            typer.echo(f"Error: {_full(error)}", err=True)
+            raise typer.Exit(1) from error
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own
         from nextfire_cli import session
@@ -155,12 +161,20 @@ class _Group(LazyGroup):
             session.of(ctx).fail(what)
             raise typer.Exit(1) from error
         except OSError as error:
-            if error.errno not in _FULL:
-                raise
-            where = error.filename or "standard output"
-            full = CliError(f"Cannot write to {where}: {error.strerror}.", "Free some space.")
-            session.of(ctx).fail(full)
+            session.of(ctx).fail(_full(error))
             raise typer.Exit(1) from error
+
+
+def _full(error: OSError) -> CliError:
+    """What to say about *error*, that of a full disk.
+
+    Raises:
+        OSError: *error*, if it is another one.
+    """
+    if error.errno not in _FULL:
+        raise error
+    where = error.filename or "standard output"
+    return CliError(f"Cannot write to {where}: {error.strerror}.", "Free some space.")
 
 
 @contextmanager

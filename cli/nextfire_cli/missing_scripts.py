@@ -2,7 +2,8 @@
 and fails when it runs.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Annotated, Any
 
@@ -40,6 +41,23 @@ def check_scripts(
         if strict:
             raise CliError(f"Nothing was changed. {problem}", remedy)
         caller.warn(f"{problem} {remedy}")
+
+
+@contextmanager
+def checked_scripts(
+    caller: Session, client: Client, job: dict[str, Any], *, strict: bool
+) -> Iterator[None]:
+    """Within, *job* is stored. If *strict*, check its script before; otherwise warn afterwards: the
+    API may reject the job for another reason, such as its pool.
+
+    Raises:
+        CliError: As `check_scripts`.
+    """
+    if strict:
+        check_scripts(caller, client, [job], strict=True)
+    yield
+    if not strict:
+        check_scripts(caller, client, [job], strict=False)
 
 
 def _remedy(pool: str, handler: str) -> str:

@@ -37,7 +37,7 @@ def takes(flags: Sequence[Flag] = FLAGS) -> Callable[[Command], Command]:
             if not typed["file"]:
                 meant += [flag for flag in flags if _sets_alone(flag)]
             session.of(given["context"]).flags.update(
-                {flag.path: flag.name for flag in reversed(meant)}
+                {path: flag.name for flag in reversed(meant) for path in flag.paths}
             )
             command(document=definition(**typed), **given)
 

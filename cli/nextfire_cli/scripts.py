@@ -15,9 +15,11 @@ import typer
 from pydantic import ValidationError
 from rich.text import Text
 
-from nextfire.domain.script import MAX_SCRIPT_BYTES, script_name
+from nextfire.domain.errors import NextfireError
+from nextfire.domain.script import MAX_SCRIPT_BYTES, script_name, split_url
 from nextfire.domain.target import Target
 from nextfire_cli import render, session
+from nextfire_cli.confirmation import confirm
 from nextfire_cli.documents import first
 from nextfire_cli.errors import CliError
 
@@ -175,6 +177,49 @@ def versions(
     caller.show({"items": items}, render.versions(items))
     if more:
         caller.say(f"There are more than {limit}: raise --limit.")
+
+
+@app.command()
+def delete(
+    context: typer.Context,
+    handler: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
+    pool: Pool = "default",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
+) -> None:
+    """Delete a script of a pool. Runs of jobs that name it end DEAD until it is pushed again.
+
+    Its versions remain in a bucket with versioning, as those of the stack have it: jobs pinned to a
+    digest still run. On AWS with your own AWS credentials, which need s3:DeleteObject on it.
+
+    [bold]Examples[/]
+      nextfire scripts delete report
+      nextfire scripts delete app.zip --pool batch --yes
+    """
+    caller = session.of(context)
+    found = (each.document for each in caller.client().scripts(pool=pool))
+    script = next((each for each in found if each["handler"] == handler), None)
+    if script is None:
+        raise CliError(
+            f"The pool {pool} has no script {handler!r}.",
+            f"See nextfire scripts list --pool {pool}. The name of an archive ends in {_ARCHIVE}.",
+        )
+    question = (
+        f"Delete the script {handler} of the pool {pool}? Runs of jobs that name it will fail."
+    )
+    confirm(caller, question, yes=yes)
+    stack = caller.stack()
+    if stack is not None and stack.kind == "embedded":
+        from nextfire.adapters.files.script_versions import ScriptVersions
+        from nextfire.adapters.files.stack_folder import SCRIPTS
+
+        try:
+            versions = ScriptVersions(stack.key_file.parent / SCRIPTS)
+            versions.delete(script["url"].removeprefix("s3://"))
+        except NextfireError as error:
+            raise CliError(str(error)) from error
+    else:
+        caller.account().delete_object(*split_url(script["url"]))
+    caller.show({"handler": handler, "pool": pool}, Text(f"Deleted script {handler}."))
 
 
 def _handler(file: Path, name: str | None) -> str:

@@ -1,11 +1,13 @@
-"""The commands of `nextfire secrets`: secrets and parameters of the local stack."""
+"""The commands of `nextfire secrets`: secrets and parameters of jobs."""
 
 # Imported on first use: boto3 and the local stack take a second.
 # ruff: noqa: PLC0415
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import ValidationError
@@ -13,23 +15,32 @@ from rich.text import Text
 
 from nextfire.domain.errors import NextfireError
 from nextfire.domain.places import tenant_place
-from nextfire.domain.references import ParameterReference, SecretReference
-from nextfire_cli import session
-from nextfire_cli.confirmation import in_terminal
+from nextfire.domain.references import ParameterReference, Reference, SecretReference
+from nextfire_cli import render, session
+from nextfire_cli.confirmation import confirm, in_terminal
 from nextfire_cli.errors import CliError
+
+if TYPE_CHECKING:
+    from nextfire.adapters.files.secrets import FileSecrets
+    from nextfire_cli.local.embedded import EmbeddedInfo
+    from nextfire_cli.local.stack_info import StackInfo
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
 
 @app.callback()
 def _group() -> None:
-    """Store the secrets that jobs of the local stack refer to."""
+    """Store, list and delete the secrets that jobs refer to."""
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="As in the job.", show_default=False)]
+Pool = Annotated[str, typer.Option(help="The pool whose jobs may read it.")]
 
 
 @app.command()
 def put(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="As in the job.", show_default=False)],
+    name: Name,
     file: Annotated[
         str | None,
         typer.Option(
@@ -43,7 +54,7 @@ def put(
     parameter: Annotated[
         bool, typer.Option("--parameter", help="Store a parameter instead of a secret.")
     ] = False,
-    pool: Annotated[str, typer.Option(help="The pool whose jobs may read it.")] = "default",
+    pool: Pool = "default",
 ) -> None:
     """Store a secret of the local stack, replacing any value. Runs that start later get it.
 
@@ -61,18 +72,80 @@ def put(
     stack = caller.stack()
     if stack is None:
         raise CliError(_NO_STACK, _on_aws(name, pool, noun))
-    if pool not in stack.pools:
-        known = ", ".join(stack.pools)
-        raise typer.BadParameter(f"{pool!r} is not a pool; known: {known}.", param_hint="--pool")
+    _check_pool(stack, pool)
     value = _value(file, noun)
     if stack.kind == "embedded":
-        where = _into_file(stack.key_file.parent, pool, stack.account_id, reference, value)
+        with _translated():
+            where = str(_files(stack, pool).store(stack.account_id, reference, value))
     else:
-        where = f"nextfire/{tenant_place(pool, stack.account_id)}{name}"
-        caller.account().put_secret(where, value, parameter=parameter)
+        where = caller.account().secrets(pool=pool, tenant=stack.account_id).store(reference, value)
     example = f'{{"{noun}": "{name}"}}'
     caller.show({"name": name, "pool": pool, "storedAs": where}, Text(f"Stored {noun} {name}."))
     caller.say(f"Jobs refer to it in target.env: {example}")
+
+
+@app.command("list")
+def list_(context: typer.Context, pool: Pool = "default") -> None:
+    """List the names of the secrets and parameters of a pool, never their values.
+
+    On AWS with your own AWS credentials, which need secretsmanager:ListSecrets and
+    ssm:DescribeParameters; a secret that is scheduled for deletion is not listed.
+
+    [bold]Examples[/]
+      nextfire secrets list
+      nextfire secrets list --pool calls
+    """
+    caller = session.of(context)
+    stack = caller.stack()
+    if stack is not None:
+        _check_pool(stack, pool)
+    if stack is not None and stack.kind == "embedded":
+        with _translated():
+            names = _files(stack, pool).names(stack.account_id)
+    else:
+        names = caller.account().secrets(pool=pool, tenant=caller.tenant()).names()
+    items = [{"kind": kind, "name": name} for kind, found in names.items() for name in found]
+    caller.show({"items": items}, render.secrets(items))
+
+
+@app.command()
+def delete(
+    context: typer.Context,
+    name: Name,
+    parameter: Annotated[
+        bool, typer.Option("--parameter", help="Delete a parameter instead of a secret.")
+    ] = False,
+    pool: Pool = "default",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
+) -> None:
+    """Delete a secret or a parameter of a pool. Runs that need it fail, at most a minute later.
+
+    On AWS with your own AWS credentials, which need secretsmanager:DeleteSecret or
+    ssm:DeleteParameter. There a secret can be restored for 30 days; a parameter cannot.
+
+    [bold]Examples[/]
+      nextfire secrets delete billing/key
+      nextfire secrets delete --parameter billing/url --yes
+    """
+    caller = session.of(context)
+    reference = _reference(name, parameter=parameter)
+    noun = "parameter" if parameter else "secret"
+    stack = caller.stack()
+    if stack is not None:
+        _check_pool(stack, pool)
+    confirm(caller, f"Delete the {noun} {name} of the pool {pool}?", yes=yes)
+    if stack is not None and stack.kind == "embedded":
+        with _translated():
+            existed = _files(stack, pool).delete(stack.account_id, reference)
+    else:
+        held = caller.account().secrets(pool=pool, tenant=caller.tenant())
+        existed = held.delete(reference, recoverable=stack is None)
+    if not existed:
+        others = "" if pool == "default" else f" --pool {pool}"
+        raise CliError(
+            f"The pool {pool} has no {noun} {name}.", f"See nextfire secrets list{others}"
+        )
+    caller.show({"name": name, "pool": pool}, Text(f"Deleted {noun} {name}."))
 
 
 _NO_STACK = "No local stack is up here: this command stores secrets of the local stack only."
@@ -86,7 +159,13 @@ def _on_aws(name: str, pool: str, noun: str) -> str:
     return f"Start it with `nextfire up`. On AWS: {command}"
 
 
-def _reference(name: str, *, parameter: bool) -> SecretReference | ParameterReference:
+def _check_pool(stack: "StackInfo | EmbeddedInfo", pool: str) -> None:
+    if pool not in stack.pools:
+        known = ", ".join(stack.pools)
+        raise typer.BadParameter(f"{pool!r} is not a pool; known: {known}.", param_hint="--pool")
+
+
+def _reference(name: str, *, parameter: bool) -> Reference:
     try:
         return ParameterReference(parameter=name) if parameter else SecretReference(secret=name)
     except ValidationError as error:
@@ -113,13 +192,16 @@ def _value(file: str | None, noun: str) -> str:
     return value
 
 
-def _into_file(
-    data: Path, pool: str, tenant: str, reference: SecretReference | ParameterReference, value: str
-) -> str:
+def _files(stack: "EmbeddedInfo", pool: str) -> "FileSecrets":
     from nextfire.adapters.files.secrets import FileSecrets
     from nextfire.adapters.files.stack_folder import SECRETS
 
+    return FileSecrets(stack.key_file.parent / SECRETS, pool=pool)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
     try:
-        return str(FileSecrets(data / SECRETS, pool=pool).store(tenant, reference, value))
+        yield
     except NextfireError as error:
         raise CliError(str(error)) from error

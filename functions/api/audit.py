@@ -43,8 +43,8 @@ _HIDDEN = frozenset(
 )
 """Fields that may hold a secret. The event shows only their presence and size."""
 _ASKED = (
-    *("jobId", "taskId", "name", "labels", "reason", "until", "from", "to", "limit"),
-    *("scopes", "handler", "pool", "size", "sha256", "progressToken"),
+    *("jobId", "taskId", "name", "labels", "allJobs", "reason", "until", "from", "to"),
+    *("limit", "scopes", "handler", "pool", "size", "sha256", "progressToken"),
 )
 """Request fields that the event shows. They never hold a secret."""
 _NEVER_SECRET = frozenset({"labels"})

@@ -22,8 +22,8 @@ EXAMPLES: dict[str, list[Any]] = {
     "ResumeRequest": [{}],
     "UploadRequest": [{"handler": "report", "size": 1, "sha256": "0" * 64}],
     "BatchRequest": [{"jobs": JOBS[:3]}, {"jobs": [{**JOBS[0], "jobId": "living"}, {}, 5]}],
-    "PauseManyRequest": [{"labels": {"team": "web"}, "reason": "r"}],
-    "ResumeManyRequest": [{"labels": {"team": "web"}}],
+    "PauseManyRequest": [{"labels": {"team": "web"}, "reason": "r"}, {"allJobs": True}],
+    "ResumeManyRequest": [{"labels": {"team": "web"}}, {"allJobs": True}],
     "CancelManyRequest": [{"labels": {"team": "web"}}],
 }
 REASONS: list[Any] = [{}, {"reason": "the ledger is closed"}]

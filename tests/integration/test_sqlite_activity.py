@@ -95,7 +95,7 @@ def on_noon(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (4711, NOON - SECOND, None),
         (None, NOON - SECOND, "Not on time: watcher does not run."),
-        (4711, NOON - 30 * SECOND, "Not on time: 1 due runs were not dispatched"),
+        (4711, NOON - 30 * SECOND, "Not on time: 1 due run not dispatched"),
     ],
 )
 def test_status_fails_if_jobs_are_not_on_time(

@@ -115,6 +115,17 @@ class TestLabels:
         assert by.call("PUT", f"/v1/jobs/{made}", JOB).status == 403
         assert by.call("GET", f"/v1/jobs/{made}").document["labels"] == ETL
 
+    def test_all_jobs_are_those_that_the_key_reaches(self, system: Deployment) -> None:
+        first = admin(system)
+        by = Caller(system, key_of(first, "run", labels=ETL)["key"])
+        assert by.call("POST", "/v1/jobs", JOB | {"jobId": "own", "labels": ETL}).status == 201
+        assert first.call("POST", "/v1/jobs", JOB | {"jobId": "theirs"}).status == 201
+
+        done = by.call("POST", "/v1/jobs:pause", {"allJobs": True}).document
+
+        assert (done["matched"], done["changed"]) == (1, 1)
+        assert first.call("GET", "/v1/jobs/theirs").document["state"] == "ACTIVE"
+
     def test_the_answer_to_another_key_is_not_replayed(self, system: Deployment) -> None:
         first = admin(system)
         by = Caller(system, key_of(first, "run", labels=ETL)["key"])

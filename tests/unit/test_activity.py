@@ -22,14 +22,19 @@ BUSY = replace(
         (
             replace(IDLE, late=2, lag=timedelta(seconds=11)),
             {},
-            ["2 due runs were not dispatched, the oldest for 11 s: the watcher does not keep up"],
+            ["2 due runs not dispatched, the oldest for 11 s: the watcher does not keep up"],
+        ),
+        (
+            replace(IDLE, late=1, lag=timedelta(seconds=11)),
+            {},
+            ["1 due run not dispatched, the oldest for 11 s: the watcher does not keep up"],
         ),
         (
             replace(IDLE, queued=2000, wait=timedelta(seconds=11)),
             {},
             [
                 (
-                    "2000 runs wait for a worker, the oldest for 11 s: more workers would help"
+                    "2000 runs waiting for a worker, the oldest for 11 s: more workers would help"
                     " (nextfire up --workers N)"
                 )
             ],

@@ -290,7 +290,7 @@ SENT = [
         "jobs:pause",
         {},
         ADD,
-        'labels: required field is missing. Use an object of strings. For example `{"team": "',
+        'labels: required field is missing. Name at least one. For example `{"team": "billing"}`.',
     ),
     (
         "jobs/nightly/backfill",

@@ -226,6 +226,9 @@ class Processes:
         return territory in cwd.parents or f"TMPDIR={territory}".encode() in environment
 
     def _write(self, records: Sequence[ProcessRecord]) -> None:
+        if not records:
+            self._record.unlink(missing_ok=True)
+            return
         self._record.parent.mkdir(parents=True, exist_ok=True)
         write_private(self._record, _Records.dump_json(list(records)).decode())
 

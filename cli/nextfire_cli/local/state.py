@@ -67,6 +67,11 @@ def check_state(state: Path) -> None:
             )
 
 
+def has_stack(state: Path) -> bool:
+    """Whether the folder *state* has files of a stack: more than the lock, which `down` leaves."""
+    return any((state / name).exists() for name in _WRITTEN if name != "lock")
+
+
 def tail(log: Path, lines: int = 10) -> str:
     """Return the last lines of *log*, shortened, without metrics."""
     try:

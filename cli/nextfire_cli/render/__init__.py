@@ -8,11 +8,11 @@ from nextfire_cli.escaping import escaped
 from nextfire_cli.render.account import health, key, keys, quotas
 from nextfire_cli.render.endpoint_lists import endpoint, endpoints
 from nextfire_cli.render.job_details import backfill, job
-from nextfire_cli.render.job_lists import changed, created, jobs, paused, upcoming
+from nextfire_cli.render.job_lists import changed, created, jobs, paused, upcoming, upcoming_of_all
 from nextfire_cli.render.run_details import execution, execution_line, log_line, tested
 from nextfire_cli.render.run_lists import dead, executions, letters
 from nextfire_cli.render.run_tree import run_tree, sequence_plan
-from nextfire_cli.render.script_lists import scripts, versions
+from nextfire_cli.render.script_lists import scripts, secrets, versions
 from nextfire_cli.render.tables import table
 from nextfire_cli.render.text import clock, late, output, span, state
 
@@ -41,11 +41,13 @@ __all__ = [
     "quotas",
     "run_tree",
     "scripts",
+    "secrets",
     "sequence_plan",
     "span",
     "state",
     "table",
     "tested",
     "upcoming",
+    "upcoming_of_all",
     "versions",
 ]

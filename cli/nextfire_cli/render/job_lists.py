@@ -70,9 +70,10 @@ def created(results: Sequence[Document]) -> RenderableType:
     )
 
 
-def changed(done: Document) -> RenderableType:
-    """The result of a change of all jobs with some labels."""
-    text = Text(f"Jobs with these labels: {done['matched']}. Changed: {done['changed']}.")
+def changed(done: Document, *, every: bool = False) -> RenderableType:
+    """The result of a change of all jobs with some labels, or of *every* job."""
+    which = "Jobs" if every else "Jobs with these labels"
+    text = Text(f"{which}: {done['matched']}. Changed: {done['changed']}.")
     for each in done["failed"]:
         text.append(
             f"\nNot changed: {escaped(each['jobId'])}: {escaped(each['problem']['detail'])}"
@@ -104,6 +105,29 @@ def upcoming(items: Sequence[Document]) -> RenderableType:
             for each in items
         ),
         folding=() if of_a_job else (len(headers),),
+    )
+
+
+def upcoming_of_all(items: Sequence[Document]) -> RenderableType:
+    """Upcoming occurrences of several jobs, with notes below the ids of the jobs."""
+    if not items:
+        return "Nothing is to come."
+    jittered = any("dueAt" in each for each in items)
+    named = any(each.get("name") for each in items)
+    headers = ("AT (UTC)", *(["DUE (UTC)"] * jittered), "JOB", *(["NAME"] * named), "TARGET")
+    return table(
+        headers,
+        (
+            (
+                minute(each["at"]),
+                *([minute(each.get("dueAt"))] * jittered),
+                with_reason(each["jobId"], _note(each)),
+                *([each.get("name", "")] * named),
+                target(each),
+            )
+            for each in items
+        ),
+        folding=[headers.index(each) for each in headers if each in _FOLDING],
     )
 
 

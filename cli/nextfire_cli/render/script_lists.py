@@ -1,4 +1,4 @@
-"""Lists of scripts and of their versions."""
+"""Lists of scripts, of their versions, and of secrets."""
 
 from collections.abc import Sequence
 
@@ -30,3 +30,10 @@ def versions(items: Sequence[Document]) -> RenderableType:
             for each in items
         ),
     )
+
+
+def secrets(items: Sequence[Document]) -> RenderableType:
+    """Names of secrets and parameters."""
+    if not items:
+        return "No secrets. Store one: nextfire secrets put NAME"
+    return table(("KIND", "NAME"), ((each["kind"], each["name"]) for each in items))

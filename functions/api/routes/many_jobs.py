@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
-from pydantic import AfterValidator, Field, ValidationError, WithJsonSchema
+from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, WithJsonSchema
 
 from functions.api.app import log_unreadable, tenant, undecodable, unexpected
 from functions.api.idempotency import once, skip_storing_response
@@ -63,6 +63,17 @@ def _some(labels: dict[str, str]) -> dict[str, str]:
     return labels
 
 
+def _labels_or_all(labels: dict[str, str] | None, info: ValidationInfo) -> dict[str, str] | None:
+    if info.data.get("all_jobs"):
+        if labels is not None:
+            raise invalid("labels", "given with `allJobs`", "Send one of them.")
+    elif not labels:
+        problem = "required field is missing" if labels is None else "names no label"
+        remedy = 'Name at least one. For example `{"team": "billing"}`. Or send `allJobs`: true.'
+        raise invalid("missing" if labels is None else "labels", problem, remedy)
+    return labels
+
+
 class LabelledRequest(Document):
     """Selects the jobs that have all `labels`. `progressToken`: from the previous call."""
 
@@ -74,7 +85,23 @@ class LabelledRequest(Document):
     progress_token: Annotated[str, Field(max_length=1024)] | None = None
 
 
-class PauseManyRequest(LabelledRequest):
+class SelectingRequest(Document):
+    """Selects the jobs that have all `labels`, or with `allJobs` all jobs that the caller may
+    access. `progressToken`: from the previous call.
+    """
+
+    all_jobs: Literal[True] | None = Field(
+        default=None, description="All jobs; instead of `labels`."
+    )
+    labels: Annotated[
+        dict[LabelKey, LabelValue] | None,
+        Field(max_length=MAX_LABELS, json_schema_extra={"minProperties": 1}, validate_default=True),
+        AfterValidator(_labels_or_all),
+    ] = None
+    progress_token: Annotated[str, Field(max_length=1024)] | None = None
+
+
+class PauseManyRequest(SelectingRequest):
     """Pause the jobs until `until`, or until they are resumed if `until` is absent."""
 
     reason: Reason = None
@@ -88,8 +115,8 @@ class PauseManyRequest(LabelledRequest):
         return None if self.until is None else read_utc(self.until, "until")
 
 
-class ResumeManyRequest(LabelledRequest):
-    """Resume the jobs that have all `labels`."""
+class ResumeManyRequest(SelectingRequest):
+    """Resume the jobs that have all `labels`, or with `allJobs` all jobs."""
 
 
 class CancelManyRequest(LabelledRequest):
@@ -163,7 +190,10 @@ def create_jobs(request: BatchBody) -> Response[str]:
     return respond(BatchResponse.of(results=results))
 
 
-@routes.post("/v1/jobs:pause", **operation("Pause all jobs with some labels", _DONE, more=_MORE))
+@routes.post(
+    "/v1/jobs:pause",
+    **operation("Pause all jobs, or those with some labels", _DONE, more=_MORE),
+)
 def pause_jobs(request: PauseManyBody) -> Response[str]:
     until = request.ends_at
     return _answer(
@@ -172,7 +202,10 @@ def pause_jobs(request: PauseManyBody) -> Response[str]:
     )
 
 
-@routes.post("/v1/jobs:resume", **operation("Resume all jobs with some labels", _DONE, more=_MORE))
+@routes.post(
+    "/v1/jobs:resume",
+    **operation("Resume all jobs, or those with some labels", _DONE, more=_MORE),
+)
 def resume_jobs(request: ResumeManyBody) -> Response[str]:
     return _answer(request, services().many_jobs.resume)
 
@@ -215,8 +248,11 @@ def _result(number: int, outcome: Job | Exception) -> BatchResult:
     return BatchResult.of(status=problem.document["status"], problem=problem)
 
 
-def _answer(request: LabelledRequest, act: Callable[[LabelSelection], BulkResult]) -> Response[str]:
-    where = LabelSelection(tenant(), request.labels, request.progress_token, now() + _WORKS_FOR)
+def _answer(
+    request: LabelledRequest | SelectingRequest, act: Callable[[LabelSelection], BulkResult]
+) -> Response[str]:
+    labels, token = request.labels or {}, request.progress_token
+    where = LabelSelection(tenant(), labels, token, now() + _WORKS_FOR)
     try:
         done = act(where)
     except InvalidInputError as error:

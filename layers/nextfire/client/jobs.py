@@ -53,29 +53,32 @@ class JobOperations(Operations):
 
     def pause_jobs(
         self,
-        labels: Mapping[str, str],
+        labels: Mapping[str, str] | None = None,
         *,
+        all_jobs: bool = False,
         reason: str | None = None,
         until: Instant | None = None,
         progress_token: str | None = None,
         idempotency_key: str | None = None,
     ) -> ManyResponse:
-        """Pause the jobs that have all *labels*, in several calls: pass the `progress_token` of a
-        response to the next call.
+        """Pause the jobs that have all *labels*, or *all_jobs*, in several calls: pass the
+        `progress_token` of a response to the next call.
         """
         more = {"reason": reason, "until": until, "progressToken": progress_token}
-        body = {"labels": dict(labels), **without_none(more)}
+        body = {**_selection(labels, all_jobs=all_jobs), **without_none(more)}
         return self._post(ManyResponse, "/v1/jobs:pause", body, idempotency_key)
 
     def resume_jobs(
         self,
-        labels: Mapping[str, str],
+        labels: Mapping[str, str] | None = None,
         *,
+        all_jobs: bool = False,
         progress_token: str | None = None,
         idempotency_key: str | None = None,
     ) -> ManyResponse:
-        """Resume the jobs that have all *labels*; calls as for `pause_jobs`."""
-        body = {"labels": dict(labels), **without_none({"progressToken": progress_token})}
+        """Resume the jobs that have all *labels*, or *all_jobs*; calls as for `pause_jobs`."""
+        more = without_none({"progressToken": progress_token})
+        body = {**_selection(labels, all_jobs=all_jobs), **more}
         return self._post(ManyResponse, "/v1/jobs:resume", body, idempotency_key)
 
     def cancel_jobs(
@@ -257,3 +260,9 @@ class JobOperations(Operations):
         """
         path, key = "/v1/schedules/preview", {"Idempotency-Key": idempotency_key}
         return self._send(UpcomingList, "POST", path, sent(schedule), key)
+
+
+def _selection(labels: Mapping[str, str] | None, *, all_jobs: bool) -> dict[str, Any]:
+    return without_none(
+        {"labels": None if labels is None else dict(labels), "allJobs": all_jobs or None}
+    )

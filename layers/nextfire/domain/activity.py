@@ -46,12 +46,17 @@ def problems(activity: Activity, parts: Mapping[str, bool]) -> Iterator[str]:
     yield from not_running(parts)
     if activity.late:
         yield (
-            f"{activity.late} due runs were not dispatched, the oldest for"
+            f"{counted(activity.late, 'due run')} not dispatched, the oldest for"
             f" {activity.lag.total_seconds():.0f} s: the watcher does not keep up"
         )
     if activity.wait > MAX_WAIT:
         yield (
-            f"{activity.queued} runs wait for a worker, the oldest for"
+            f"{counted(activity.queued, 'run')} waiting for a worker, the oldest for"
             f" {activity.wait.total_seconds():.0f} s: more workers would help"
             " (nextfire up --workers N)"
         )
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{number} {noun}" + ("s" if number != 1 else "")

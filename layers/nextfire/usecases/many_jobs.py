@@ -61,8 +61,8 @@ def _levels(new: Sequence[NewJob]) -> Iterator[list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class LabelSelection:
-    """A tenant's jobs that have all `labels`, with these values, from `cursor` on. Jobs that would
-    be changed after `stop_at` are left to the next call.
+    """A tenant's jobs that have all `labels`, with these values, from `cursor` on; without labels,
+    all its jobs. Jobs that would be changed after `stop_at` are left to the next call.
     """
 
     tenant: str

@@ -43,8 +43,8 @@ class Api:
 
     @property
     def body(self) -> Any:
-        """The body of the last request."""
-        return json.loads(self.requests[-1].content)
+        """The body of the last request that has one."""
+        return json.loads([each.content for each in self.requests if each.content][-1])
 
     @property
     def authorization(self) -> str:

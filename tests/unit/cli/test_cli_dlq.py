@@ -221,7 +221,7 @@ def test_a_redrive_that_is_cut_short_says_how_far_it_came(call: Call, api: Api) 
     result = call("redrive")
 
     assert result.exit_code == 5
-    assert "1 are redriven so far: repeat the command to continue." in result.stderr
+    assert "1 redriven so far: repeat the command to continue." in result.stderr
 
 
 def test_the_embedded_stack_redrives_without_a_queue(
@@ -236,7 +236,7 @@ def test_the_embedded_stack_redrives_without_a_queue(
     done = CliRunner().invoke(app, ["dlq", "redrive", "--pool", "batch"], obj=transport)
     listed = CliRunner().invoke(app, ["dlq", "list", "--pool", "batch"], obj=transport)
 
-    assert (done.exit_code, done.stdout) == (0, "1 executions are redriven.\n")
+    assert (done.exit_code, done.stdout) == (0, "1 execution redriven.\n")
     assert listed.exit_code == 1
     assert "nextfire runs list --state DEAD" in listed.stderr
 
@@ -247,7 +247,7 @@ def test_redrive_lists_the_messages_it_kept(call: Call, api: Api, queue: Queue) 
 
     text = call("redrive").stdout
 
-    assert "1 executions are redriven, 0 messages deleted." in text
+    assert "1 execution redriven, 0 messages deleted." in text
     assert "Kept: message " in text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -273,6 +274,27 @@ def test_a_call_that_is_never_made_ends_the_test(
     assert result.exit_code == 1
     assert result.stderr.count("nextfire endpoints list --pool calls") == 2
     assert "Waiting up to 0 s for the call." in result.stderr
+    assert api.asked[-1] == f"DELETE /v1/jobs/{api.job['jobId']}"
+
+
+def test_sigterm_ends_the_test_and_deletes_the_job(
+    call_once: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = TestApi(None, "PENDING")
+    polls = []
+
+    def kill(run: object) -> None:
+        polls.append(run)
+        assert len(polls) == 1, "the signal was ignored"
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(endpoint_test, "attempt_of", kill)
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+
+    result = call_once(api, "https://api.example.com/hooks")
+    signal.signal(signal.SIGTERM, before)
+
+    assert (result.exit_code, len(polls)) == (128 + signal.SIGTERM, 1)
     assert api.asked[-1] == f"DELETE /v1/jobs/{api.job['jobId']}"
 
 

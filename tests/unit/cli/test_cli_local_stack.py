@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from nextfire.client.folder import write_private
+from nextfire_cli.local.state import locked
 from tests.unit.cli import answers
 from tests.unit.cli.answers import LOCAL_KEY
 from tests.unit.cli.conftest import Api, Call
@@ -150,3 +151,19 @@ def test_down_without_a_stack_leaves_no_files(
     assert result.exit_code == 0, result.stderr
     assert "has no local stack: nothing was removed." in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_down_finds_no_stack(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    state = tmp_path / ".nextfire"
+    locked(state).close()  # as `up` leaves it
+    (state / "embedded").mkdir()
+    (state / "processes.json").write_text("[]")
+
+    first, second = call("down", "--yes"), call("down", "--yes")
+
+    assert "is stopped and removed." in first.stderr
+    assert "has no local stack: nothing was removed." in second.stderr
+    assert [each.name for each in state.iterdir()] == ["lock"]

@@ -36,6 +36,25 @@ def test_all_with_some_labels_call_by_call(
     assert "2 met, 1 changed so far" in result.stderr
 
 
+@pytest.mark.parametrize("what", ["pause", "resume"])
+def test_all_jobs_after_a_confirmation(
+    call: Call, api: Api, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    api.routes[f"POST /v1/jobs:{what}"] = [DONE | {"progressToken": "t"}, DONE]
+
+    refused = call("jobs", what, "--all")
+
+    assert (refused.exit_code, api.requests) == (1, [])
+    assert "add --yes" in refused.stderr
+    monkeypatch.setattr(confirmation, "in_terminal", lambda: True)
+    asked = call("jobs", what, "--all", input="y\n")
+    assert asked.exit_code == 0, asked.output
+    assert f"{what.capitalize()} all " in asked.stderr
+    assert asked.stdout.endswith("Jobs: 4. Changed: 2.\n")
+    assert api.bodies == [{"allJobs": True}, {"allJobs": True, "progressToken": "t"}]
+    assert call("jobs", what, "--all", "--yes", "--json").exit_code == 0
+
+
 def test_a_list_is_of_what_is_asked_for(call: Call, api: Api) -> None:
     api.routes["GET /v1/jobs"] = [{"items": []}]
     asked = ["--state", "paused", "--label", "team=etl", "--label", "a=b=c", "--name", "night"]
@@ -89,6 +108,9 @@ def test_delete_of_many_asks(
         ["list", "--state", "DONE"],
         ["pause"],
         ["pause", "job_1", "--label", "a=b"],
+        ["pause", "job_1", "--all"],
+        ["resume", "--label", "a=b", "--all"],
+        ["delete", "--all"],
         ["resume"],
         ["resume", "--label", "a"],
         ["delete"],

@@ -36,7 +36,20 @@ def test_a_missing_script_is_a_warning_or_strictly_an_error(
     assert f"Warning: {problem} {advice}" in warned.stderr
     assert "Nothing was changed. The script 'hello' was not found" in strict.stderr
     assert advice in strict.stderr
-    assert requests(api)[1:] == [requests(api)[1], VERSIONS]
+    changed = requests(api)[0]
+    assert requests(api) == [changed, VERSIONS, VERSIONS], "with --strict nothing is changed"
+
+
+def test_a_rejected_job_is_not_warned_of(call: Call, api: Api) -> None:
+    detail = "target.pool: no such pool. Available: default."
+    api.routes["POST /v1/jobs"] = [
+        httpx2.Response(422, json={"title": "Invalid", "status": 422, "detail": detail})
+    ]
+
+    result = call(*CREATE, "--pool", "absent")
+
+    assert "--pool: no such pool" in result.stderr
+    assert "Warning" not in result.stderr
 
 
 @pytest.mark.parametrize(

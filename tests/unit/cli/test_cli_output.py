@@ -75,15 +75,17 @@ def test_a_terminal_without_a_character_gets_an_escape(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only on Linux")
-@pytest.mark.parametrize("form", ["table", "json"])
-def test_a_full_disk_is_an_error_without_a_traceback(tmp_path: Path, form: str) -> None:
-    command = [sys.executable, "-m", "nextfire_cli.main", "doctor", "-o", form]
+@pytest.mark.parametrize(
+    "args", [("doctor",), ("doctor", "-o", "json"), ("--help",), ("jobs", "--help"), ("--version",)]
+)
+def test_a_full_disk_is_an_error_without_a_traceback(tmp_path: Path, args: list[str]) -> None:
+    command = [sys.executable, "-m", "nextfire_cli.main", *args]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             command, stdout=full, stderr=subprocess.PIPE, cwd=tmp_path, text=True, check=False
         )
 
-    assert "Cannot write to standard output: No space left on device." in done.stderr
+    assert "Cannot write to standard output: No space left on device." in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
     assert done.returncode != 0
 

@@ -5,14 +5,20 @@ import json
 import zipfile
 from pathlib import Path
 
+import boto3  # noqa: TID251 — stands for the bucket of scripts
 import httpx2
 import pytest
+from moto import mock_aws
 
+from nextfire.adapters.files.script_store import FileScriptStore
+from nextfire.adapters.files.script_versions import ScriptVersions
 from nextfire.adapters.packages.inline_metadata import parse_inline_metadata
 from nextfire.adapters.s3.signatures import VerifyingScriptStore
+from nextfire.domain.errors import NotFoundError
 from nextfire.domain.script import ScriptSource
 from nextfire_cli import signing
 from tests.fakes import MemoryScriptStore
+from tests.local_stack import pretend_stack
 from tests.unit.cli import answers
 from tests.unit.cli.conftest import Api, Call
 
@@ -223,3 +229,52 @@ def test_a_script_that_does_not_compile_is_reported_and_pushed(
     assert pushed.exit_code == 0, pushed.output
     assert "does not compile with Python" in pushed.stderr
     assert len(script_api.requests) == 2
+
+
+def listed(url: str) -> dict[str, object]:
+    item = {"pool": "default", "handler": "report", "url": url, "size": 1}
+    return {"items": [item | {"handler": "other"}, item]}
+
+
+def test_a_script_is_deleted_with_the_credentials_of_the_caller(call: Call, api: Api) -> None:
+    key = "pools/default/acme/report.py"
+    api.routes["GET /v1/scripts"] = listed(f"s3://scripts-bucket/{key}")
+    with mock_aws():
+        s3 = boto3.Session("AKID", "secret", region_name="us-east-1").client("s3")
+        s3.create_bucket(Bucket="scripts-bucket")
+        s3.put_object(Bucket="scripts-bucket", Key=key, Body=b"pass")
+
+        asked = call("scripts", "delete", "report", AWS_REGION="us-east-1")
+        missing = call("scripts", "delete", "absent", "--yes", AWS_REGION="us-east-1")
+        assert (asked.exit_code, missing.exit_code) == (1, 1)
+        assert "add --yes" in asked.stderr
+        assert "The pool default has no script 'absent'." in missing.stderr
+        assert s3.list_objects_v2(Bucket="scripts-bucket")["KeyCount"] == 1
+
+        done = call("scripts", "delete", "report", "--yes", AWS_REGION="us-east-1")
+
+        assert done.stdout == "Deleted script report.\n", done.output
+        assert s3.list_objects_v2(Bucket="scripts-bucket")["KeyCount"] == 0
+        s3.delete_bucket(Bucket="scripts-bucket")
+        denied = call("scripts", "delete", "report", "--yes", AWS_REGION="us-east-1")
+        assert denied.exit_code == 1
+        assert "s3:DeleteObject" in denied.stderr
+
+
+def test_a_script_of_the_embedded_stack_is_deleted_and_keeps_its_versions(
+    call: Call, api: Api, tmp_path: Path
+) -> None:
+    pretend_stack(tmp_path)
+    root = tmp_path / ".nextfire/embedded/scripts"
+    place = "scripts/pools/default/local/report.py"
+    versions = ScriptVersions(root)
+    versions.add(place, b"pass", hashlib.sha256(b"pass").hexdigest(), None)
+    api.routes["GET /v1/scripts"] = listed(f"s3://{place}")
+
+    done = call("scripts", "delete", "report", "--yes", NEXTFIRE_ENDPOINT=None)
+
+    assert done.exit_code == 0, done.output
+    store, digest = FileScriptStore(root), hashlib.sha256(b"pass").hexdigest()
+    with pytest.raises(NotFoundError):
+        store.fetch(ScriptSource(f"s3://{place}", "local"))
+    assert store.fetch(ScriptSource(f"s3://{place}", "local", digest)).content == b"pass"

@@ -1,5 +1,6 @@
-"""The command that stores secrets of the local stack, and the messages that name it."""
+"""The commands that store, list and delete secrets, and the messages that name them."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,10 +15,16 @@ from nextfire.domain.errors import NotFoundError
 from nextfire.domain.references import ParameterReference, SecretReference
 from nextfire_cli import secrets
 from nextfire_cli.aws import Account
+from nextfire_cli.errors import CliError
 from nextfire_cli.main import app
 from tests.local_stack import pretend_stack
 
 SECRET, PARAMETER = SecretReference(secret="billing/key"), ParameterReference(parameter="url")
+AWS_CALLER = {
+    "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "AWS_REGION": "us-east-1",
+}
 Call = Callable[..., Result]
 
 
@@ -133,10 +140,87 @@ def test_the_emulator_keeps_secrets_where_jobs_look() -> None:
     with mock_aws():
         session = boto3.Session("AKID", "secret", region_name="us-east-1")
         account = Account(session)
+        stored = account.secrets(pool="default", tenant="acme")
         for value in ("old", "new"):
-            account.put_secret("nextfire/pools/default/acme/billing/key", value, parameter=False)
-            account.put_secret("nextfire/pools/default/acme/url", value, parameter=True)
+            assert stored.store(SECRET, value) == "nextfire/pools/default/acme/billing/key"
+            assert stored.store(PARAMETER, value) == "/nextfire/pools/default/acme/url"
 
         held = AwsSecrets(session.client("secretsmanager"), session.client("ssm"), pool="default")
 
         assert [held.resolve("acme", each) for each in (SECRET, PARAMETER)] == ["new", "new"]
+
+
+def test_names_are_listed_and_deleted_on_the_embedded_stack(call: Call, tmp_path: Path) -> None:
+    pretend_stack(tmp_path)
+    assert call("list").stdout == "No secrets. Store one: nextfire secrets put NAME\n"
+    for name in ("billing/key", "@db"):
+        call("put", name, stdin="hunter2")
+    call("put", "--parameter", "url", stdin="hunter2")
+
+    listed = call("list", "--json")
+
+    assert json.loads(listed.stdout)["items"] == [
+        {"kind": "secret", "name": "@db"},
+        {"kind": "secret", "name": "billing/key"},
+        {"kind": "parameter", "name": "url"},
+    ]
+    assert "add --yes" in call("delete", "url", "--parameter").stderr
+    assert call("delete", "url", "--parameter", "-y").stdout == "Deleted parameter url.\n"
+    assert call("delete", "billing/key", "--yes").exit_code == 0
+    assert call("list", "-o", "name").stdout == "@db\n"
+    again = call("delete", "billing/key", "--yes")
+    assert again.exit_code == 1
+    assert "The pool default has no secret billing/key." in again.stderr
+    assert "hunter2" not in listed.output + again.output
+    assert call("list", "--pool", "absent").exit_code == 2
+
+
+def test_names_are_listed_and_deleted_on_aws(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in AWS_CALLER.items():
+        monkeypatch.setenv(name, value)
+    with mock_aws():
+        session = boto3.Session("AKID", "secret", region_name="us-east-1")
+        manager, store = session.client("secretsmanager"), session.client("ssm")
+        place = "nextfire/pools/default/123456789012/"
+        for name in ("key", "billing/key"):
+            manager.create_secret(Name=place + name, SecretString="hunter2")
+        manager.create_secret(Name="nextfire/pools/default/1234567890123/key", SecretString="x")
+        store.put_parameter(Name=f"/{place}url", Value="hunter2", Type="SecureString")
+
+        def names() -> list[str]:
+            listed = call("list", "-o", "name")
+            assert listed.exit_code == 0, listed.output
+            return listed.stdout.split()
+
+        assert names() == ["billing/key", "key", "url"]
+        assert call("delete", "--yes", "key").exit_code == 0
+        assert call("delete", "--yes", "--parameter", "url").exit_code == 0
+        assert names() == ["billing/key"]
+        manager.restore_secret(SecretId=f"{place}key")  # for 30 days
+        for args in (["absent"], ["--parameter", "url"]):
+            missing = call("delete", "--yes", *args)
+            assert missing.exit_code == 1
+            assert "The pool default has no " in missing.stderr
+
+
+def test_a_secret_of_the_emulator_is_gone_at_once() -> None:
+    with mock_aws():
+        session = boto3.Session("AKID", "secret", region_name="us-east-1")
+        held = Account(session).secrets(pool="default", tenant="acme")
+        held.store(SECRET, "old")
+
+        assert held.delete(SECRET, recoverable=False)
+        held.store(SECRET, "new")
+
+        assert held.names() == {"secret": ["billing/key"], "parameter": []}
+
+
+def test_a_denied_listing_names_the_permission(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = boto3.Session("AKID", "secret", region_name="us-east-1")
+    held = Account(session, "http://127.0.0.1:9").secrets(pool="default", tenant="acme")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+
+    with pytest.raises(CliError) as denied:
+        held.names()
+
+    assert "secretsmanager:ListSecrets" in denied.value.remedy

@@ -70,6 +70,16 @@ def test_the_command_names_commands_instead_of_requests(
     assert json.loads(as_json.stderr)["detail"] == said
 
 
+def test_the_url_of_a_callback_is_named_by_its_flag(call: Call, api: Api) -> None:
+    detail = "target.http.url: not an HTTP URL. For example https://api.example.com/."
+    problem = {"title": "Invalid", "status": 422, "detail": detail}
+    api.routes["POST /v1/jobs"] = [httpx2.Response(422, json=problem)]
+
+    result = call("jobs", "create", "--in", "5s", "--http", "ftp://example.com", "--pool", "calls")
+
+    assert "  --http: not an HTTP URL." in result.stderr
+
+
 def test_no_remedy_of_the_api_is_a_request_for_users_of_the_command() -> None:
     """Remedies are texts in the sources with a method and a path, or with a header."""
     found = [

@@ -75,6 +75,30 @@ class Folder:
             except _ABSENT:
                 return None
 
+    def remove(self, path: Path) -> bool:
+        """Remove the file at *path*, durably. Returns whether it existed.
+
+        Raises:
+            UnavailableError: The folder is not writable.
+        """
+        with translated("remove", path):
+            try:
+                path.unlink()
+            except _ABSENT:
+                return False
+            _sync_folder(path.parent)
+            return True
+
+    def below(self, path: Path) -> list[str]:
+        """Return the places, relative to *path*, of all files below it, sorted."""
+        found: list[str] = []
+        for name in self.names(path):
+            each = path / name
+            inner = self.below(each) if each.is_dir() else None
+            text = text_of(name)
+            found += [text] if inner is None else [f"{text}/{place}" for place in inner]
+        return sorted(found)
+
     def names(self, path: Path) -> list[str]:
         """Return the names in the folder at *path*, without files that are being written."""
         with translated("list", path):

@@ -51,6 +51,27 @@ class FileSecrets:
         self._folder.write(path, value.encode())
         return path
 
+    def names(self, tenant: str) -> dict[str, list[str]]:
+        """Return the names of the secrets (``secret``) and of the parameters (``parameter``) of
+        *tenant*, sorted. Reads no value.
+
+        Raises:
+            UnavailableError: A folder is not readable.
+        """
+        place = tenant_place(self._pool, tenant)
+        return {
+            noun: self._folder.below(self._folder.path(f"{noun}s/{place}"))
+            for noun in ("secret", "parameter")
+        }
+
+    def delete(self, tenant: str, reference: SecretReference | ParameterReference) -> bool:
+        """Delete the value of *reference*. Returns whether it existed.
+
+        Raises:
+            UnavailableError: The folder is not writable.
+        """
+        return self._folder.remove(self._folder.path(self._place(tenant, reference)[1]))
+
     def _place(
         self, tenant: str, reference: SecretReference | ParameterReference
     ) -> tuple[str, str]:
