@@ -56,6 +56,10 @@ class Evidence:
         """All versions of the job up to *at*."""
         return (s.job for s in self.ever if s.written_at <= at + DECIDING)
 
+    def removed_by(self, at: datetime) -> bool:
+        """Whether the job was removed by *at*. Messages that waited longer are cancelled."""
+        return self.removed_at is not None and self.removed_at <= at + DECIDING
+
     def written_at(self, is_it: Callable[[Job], bool]) -> datetime | None:
         return next((s.written_at for s in self.ever if is_it(s.job)), None)
 

@@ -223,11 +223,8 @@ class Judge:
         if self.evidence.asked_to_cancel(record.key):
             return
         were = [*self.evidence.until(now)]
-        if any(job.state is JobState.CANCELLED for job in were):
+        if any(job.state is JobState.CANCELLED for job in were) or self.evidence.removed_by(now):
             return
-        removed_at = self.evidence.removed_at
-        if removed_at is not None and removed_at <= now + DECIDING:
-            return  # its message waited for longer than the job was kept
         replaces = any(job.definition.overlap is Overlap.REPLACE for job in were)
         assert replaces, _describe(record, "cancelled without a request")
         newer = any(

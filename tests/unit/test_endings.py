@@ -9,11 +9,7 @@ from typing import Any
 import pytest
 
 from nextfire.domain.attempt import Attempt, AttemptOutcome, Result
-from nextfire.domain.decisions import (
-    MIN_RETRY_DELAY,
-    Ending,
-    decide_ending,
-)
+from nextfire.domain.endings import MIN_RETRY_DELAY, Ending, decide_ending
 from nextfire.domain.policies import Backoff, RetryPolicy
 from nextfire.domain.run import Run, RunState
 from tests.builders import (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from nextfire.domain.attempt import AttemptOutcome, Result
-from nextfire.domain.decisions import decide_ending
+from nextfire.domain.endings import decide_ending
 from nextfire.domain.policies import MAX_RETRY_DELAY_MS, Backoff, RetryJitter, RetryOn, RetryPolicy
 from nextfire.domain.run import RunState
 from nextfire.domain.schedule import MAX_DELAY

@@ -10,7 +10,7 @@ import pytest
 import nextfire
 from nextfire.client.pipelines.document import PipelineError, read
 from nextfire.domain.attempt import Attempt, AttemptOutcome, Result
-from nextfire.domain.decisions import decide_ending
+from nextfire.domain.endings import decide_ending
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.manage_backfills import BackfillRange

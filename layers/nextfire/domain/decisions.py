@@ -1,17 +1,16 @@
 """Decisions about runs: pure functions from records and clock to an action and its reason.
-Decisions about due entries are in `due_decisions`.
+Decisions about due entries are in `due_decisions`, those after an attempt in `endings`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from itertools import islice
 
 from nextfire.domain.attempt import AttemptOutcome, Result
-from nextfire.domain.deadlines import named
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import CLOCKS_DIFFER, in_seconds, isoformat
 from nextfire.domain.job import Job
@@ -21,11 +20,6 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.policies import MisfirePolicy, Overlap, RetryPolicy
 from nextfire.domain.run import Run, RunState, Trigger, runs_of_uid
 from nextfire.domain.schedule import ScheduleType
-from nextfire.domain.target import TargetKind
-
-MIN_RETRY_DELAY = timedelta(seconds=1)
-"""Minimum delay of a retry. Its due entry is stored before the run is PENDING again: a dispatch in
-between would find the run RUNNING and wait until the lease expires."""
 
 MAX_OUTSTANDING = 20
 """Maximum number of a job's runs that wait for each other in the queue. Later runs wait in the
@@ -262,96 +256,3 @@ def decide_claim(
     if not policy.retry_on.covers(lost):
         return ClaimDecision(ClaimAction.BURY, "worker lost; retryOn does not name WORKER_LOST")
     return ClaimDecision(ClaimAction.TAKE_OVER, f"the lease of {run.worker} lapsed")
-
-
-DEFERRED_AT_MOST = timedelta(days=1)
-"""How long attempts are deferred for jobs without a relevancy window."""
-MAX_DEFERRALS = 90
-"""How often, for jobs without a relevancy window: a record with only its latest 100 attempts does
-not tell when a run was deferred first. With the delays below it takes 19 hours at least."""
-_USUAL_DEFERRALS = 5
-"""After this number of deferrals in a row, delays double from 1 s, even if the retry policy and
-Retry-After ask for shorter ones.
-"""
-_DEFERRED_EVERY = timedelta(minutes=15)
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """The state of a run after an attempt. PENDING: it is retried at `retry_at`. `deferred`: the
-    attempt does not count. `reason`: why, if the result does not say it.
-    """
-
-    state: RunState
-    retry_at: datetime | None = None
-    deferred: bool = False
-    reason: str | None = None
-
-
-def decide_ending(job: Job, run: Run, result: Result, now: datetime) -> Ending:
-    """Decide the state of *run* after an attempt with *result*."""
-    ending = _decide_ending(job, run, result, now)
-    deadline = job.definition.deadline(run.key.scheduled_at)
-    if deadline is None or ending.retry_at is None or ending.retry_at <= deadline:
-        return ending
-    if run.on_request or run.begun_after(deadline):
-        return ending
-    reason = f"{result.reason}; not repeated: {named(job.definition)}"
-    return Ending(_not_repeated(run) if ending.deferred else RunState.DEAD, reason=reason)
-
-
-def _decide_ending(job: Job, run: Run, result: Result, now: datetime) -> Ending:
-    policy = job.definition.retry_policy
-    if result.outcome is AttemptOutcome.SUCCEEDED:
-        return Ending(RunState.SUCCEEDED)
-    if run.cancel_requested or result.outcome is AttemptOutcome.CANCELLED:
-        return Ending(RunState.CANCELLED)
-    if result.unavailable:
-        return _decide_deferral(job, run, result, now)
-    is_script = job.definition.target.kind is TargetKind.SCRIPT
-    covered = policy.retry_on.covers(result, has_exit_codes=is_script)
-    if result.permanent or run.tries >= policy.max_attempts or not covered:
-        return Ending(RunState.DEAD)
-    delay = policy.delay(run.tries, seed=run.key.execution_id)
-    return Ending(RunState.PENDING, _no_sooner(result, now + max(delay, MIN_RETRY_DELAY)))
-
-
-def _decide_deferral(job: Job, run: Run, result: Result, now: datetime) -> Ending:
-    """Decide when to repeat an attempt that found its destination, or a service that it needs
-    before its script starts, not available.
-    """
-    since_redrive = [each for each in run.attempts if each.number > run.attempt_base]
-    deferrals = sum(each.outcome is AttemptOutcome.DEFERRED for each in since_redrive)
-    delay = job.definition.retry_policy.delay(deferrals + 1, seed=run.key.execution_id)
-    doubled = timedelta(seconds=1 << min(max(deferrals - _USUAL_DEFERRALS, 0), 10))
-    delay = max(delay, MIN_RETRY_DELAY, min(doubled, _DEFERRED_EVERY))
-    at = _no_sooner(result, now + delay)
-    window = job.definition.misfire.relevancy_window
-    began_at = since_redrive[0].started_at if since_redrive else now
-    if result.permanent:
-        limit, name = now, "a day of waiting"
-    elif window is None or run.on_request or run.attempt_base:
-        limit, name = began_at + DEFERRED_AT_MOST, "1 day after the first attempt"
-        if deferrals >= MAX_DEFERRALS:
-            limit, name = now, f"{MAX_DEFERRALS} waits"
-        if now + delay <= limit:  # a long Retry-After does not end the run
-            at = min(at, limit)
-    else:
-        limit = job.due_at(run.key.scheduled_at) + window
-        name = f"relevancyWindowSec {in_seconds(window)}"
-    if at <= limit:
-        return Ending(RunState.PENDING, at, deferred=True)
-    return Ending(_not_repeated(run), reason=f"{result.reason}; not repeated: past {name}")
-
-
-def _not_repeated(run: Run) -> RunState:
-    """The final state of *run*, whose present attempt is deferred: SKIPPED if no other attempt has
-    begun. One that its worker handed back has begun.
-    """
-    since_redrive = [each for each in run.attempts if each.number > run.attempt_base]
-    handed_back = any(each.outcome is AttemptOutcome.HANDED_BACK for each in since_redrive)
-    return RunState.SKIPPED if run.tries == 1 and not handed_back else RunState.DEAD
-
-
-def _no_sooner(result: Result, at: datetime) -> datetime:
-    return at if result.retry_at is None else max(at, result.retry_at)

@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from nextfire.domain.attempt import AttemptOutcome, Result
-from nextfire.domain.decisions import Ending, is_last
+from nextfire.domain.decisions import is_last
+from nextfire.domain.endings import Ending
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.events import execution_dead
 from nextfire.domain.ids import dedup_id

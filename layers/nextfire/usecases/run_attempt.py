@@ -6,7 +6,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 
 from nextfire.domain.attempt import AttemptOutcome, Result
-from nextfire.domain.decisions import decide_ending
+from nextfire.domain.endings import decide_ending
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.job import Job
 from nextfire.domain.misfire import too_late_to_begin
