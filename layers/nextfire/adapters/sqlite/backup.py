@@ -76,8 +76,7 @@ def _extract(archive: Path, to: Path) -> None:
         with gzip.open(archive) as content, tarfile.open(fileobj=content, mode="r:") as tar:
             tar.getmember(_DATABASE)
             tar.extractall(to, filter="data")
-            while content.read(_CHUNK):
-                pass  # the checksum is at the end
+            content.read(_CHUNK)  # the padding of the archive, and the checksum behind it
     except (KeyError, tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InvalidInputError(
             "backup",
