@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from nextfire.domain.due import DispatchEntry
+from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.occurrences import JobState
-from nextfire.domain.run import RunState
-from tests.builders import RUN_ALL
+from nextfire.domain.run import Run, RunState
+from tests.builders import RUN_ALL, at
 from tests.fakes import Killed
 from tests.unit.auditing import audit, purge
 from tests.unit.requested import run_now
@@ -34,6 +35,20 @@ def test_a_run_starts_when_its_time_has_come_and_its_parent_has_succeeded(world:
     assert (run.state, run.dispatch) == (RunState.SUCCEEDED, 1)
     assert run.dispatch_reason == "ALL_SUCCEEDED: a SUCCEEDED"
     assert not [each for each in world.entries if isinstance(each, DispatchEntry)], "has no end"
+
+
+def test_an_occurrence_that_a_range_covers_does_not_begin(world: World) -> None:
+    world.register("a")
+    b = world.register("b", **cron(HOURLY))
+    world.tick_at("12:00")
+    first = RunKey(b.key, run_id(b.uid, at("11:00")))
+    world.runs.skip(Run.skipped(first, "late", world.now, covered_to=at("12:00"), covered=2))
+
+    world.at("12:10")
+    world.worker().work()
+
+    assert state(world, b, "12:00") is None
+    assert not world.joins.read(RunKey(b.key, run_id(b.uid, at("12:00"))), [0])
 
 
 def test_a_parent_that_ends_after_the_time_starts_the_run(world: World) -> None:
