@@ -162,9 +162,10 @@ def test_what_a_killed_up_left_is_still_ended(tmp_path: Path) -> None:
         cwd=territory,
         log=tmp_path / "log",
     )
+    assert stat.S_IMODE(record.stat().st_mode) == 0o600
     later = Processes(record, territory=territory)
 
     later.end(later.recorded(), grace=_NO_TIME)
 
     assert left.wait(20) != 0
-    assert stat.S_IMODE(record.stat().st_mode) == 0o600
+    assert not record.exists()
