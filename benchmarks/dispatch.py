@@ -27,6 +27,7 @@ from benchmarks.simulated import (
 )
 from benchmarks.stack import POOL, Stack
 from benchmarks.stack import stack as running_stack
+from nextfire.adapters.aws.clients import dynamodb, sqs
 from nextfire.adapters.aws.lean.json_client import JsonClient
 from nextfire.domain.job import Job
 from nextfire.usecases.watch import Watch
@@ -203,9 +204,8 @@ class _Bare:
     """Repeats recorded calls with boto3."""
 
     def __init__(self) -> None:
-        function = watcher_function()
         os.environ["NEXTFIRE_AWS_CLIENT"] = "boto3"
-        clients = {"dynamodb": function.dynamodb(), "sqs": function.sqs()}
+        clients: dict[str, Any] = {"dynamodb": dynamodb(), "sqs": sqs()}
         self._methods = {
             (service, client.meta.method_to_api_mapping[method]): getattr(client, method)
             for service, client in clients.items()
