@@ -3,9 +3,10 @@
 IAM is enforced, so these tests check the auditor's role: it is sufficient and grants no more.
 """
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,14 +16,8 @@ from tests.e2e.conftest import Stack
 from tests.e2e.user import Document, User, instant, until
 
 HELLO = "print('hello')"
+TARGET = {"handler": "audited"}
 PERIOD = timedelta(seconds=20)
-
-
-@pytest.fixture
-def user(stack: Stack, scratch: Path) -> Iterator[User]:
-    stack.put_script("default", "audited", HELLO)
-    with stack.api() as http:
-        yield User(stack, http, scratch)
 
 
 def entries(stack: Stack, job: Document) -> list[dict[str, Any]]:
@@ -47,40 +42,31 @@ def audit(stack: Stack) -> dict[str, Any]:
     return report
 
 
-def test_a_job_whose_fire_entry_was_deleted_runs_again(stack: Stack, user: User) -> None:
-    job = user.create(type="INTERVAL", schedule="PT20S", target={"handler": "audited"})
-    [entry] = entries(stack, job)
-    key = {name: entry[name] for name in ("bucket", "entry")}
-    stack.client("dynamodb").delete_item(TableName=stack.info.tables["due"], Key=key)
+def delete_entries(stack: Stack, job: Document) -> list[dict[str, Any]]:
+    """Delete the due entries of *job*. Returns them."""
+    deleted = entries(stack, job)
+    for entry in deleted:
+        key = {name: entry[name] for name in ("bucket", "entry")}
+        stack.client("dynamodb").delete_item(TableName=stack.info.tables["due"], Key=key)
     assert entries(stack, job) == []
-
-    report = audit(stack)
-
-    assert report["restored"] >= 1
-    assert entries(stack, job) == [entry], "the same entry"
-    *_, run = user.ended(job)  # the earliest is the last
-    assert run["state"] == "SUCCEEDED"
-    assert instant(run["scheduledAt"]) == instant(job["createdAt"]) + PERIOD
-    user.call("DELETE", f"/v1/jobs/{job['jobId']}")
+    return deleted
 
 
-def test_a_run_that_lost_its_worker_and_its_message_is_taken_over(stack: Stack, user: User) -> None:
-    job = user.create(type="MANUAL", target={"handler": "audited"})
-    table, database = stack.info.tables["runs"], stack.client("dynamodb")
+def lose_worker(stack: Stack, job: Document) -> None:
+    """Write a run of *job* whose worker and message vanished 20 minutes ago."""
     item = stack.client("dynamodb").get_item(
         TableName=stack.info.tables["jobs"],
         Key={"tenant": {"S": stack.info.account_id}, "job_id": {"S": job["jobId"]}},
     )["Item"]
     started_at = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=20)
     text = started_at.isoformat().replace("+00:00", "Z")
-    run_id = f"{started_at:%Y%m%dT%H%M%S}000Z-{item['uid']['S']}"
     attempt = {"M": {"worker": {"S": "vanished"}, "started_at": {"S": text}}}
     lapsed_at = started_at + timedelta(minutes=1)
-    database.put_item(
-        TableName=table,
+    stack.client("dynamodb").put_item(
+        TableName=stack.info.tables["runs"],
         Item={
             "job": {"S": f"{stack.info.account_id}/{job['jobId']}"},
-            "run_id": {"S": run_id},
+            "run_id": {"S": f"{started_at:%Y%m%dT%H%M%S}000Z-{item['uid']['S']}"},
             "state": {"S": "RUNNING"},
             "dispatch": {"N": "1"},
             "attempt": {"N": "1"},
@@ -95,18 +81,10 @@ def test_a_run_that_lost_its_worker_and_its_message_is_taken_over(stack: Stack, 
         },
     )
 
-    until(lambda: audit(stack)["revived"], "an empty queue and a revived run")
 
-    [run] = user.ended(job)
-    assert (run["state"], run["attempt"], run["dispatch"]) == ("SUCCEEDED", 2, 2)
-    assert [a["outcome"] for a in run["attempts"]] == ["WORKER_LOST", "SUCCEEDED"]
-
-
-def test_occurrences_without_record_are_sent_as_the_misfire_policy_says(
-    stack: Stack, user: User
-) -> None:
-    job = user.create(type="CRON", schedule="*/10 * * * *", target={"handler": "audited"})
-    since = datetime.now(UTC) - timedelta(minutes=60)
+def backdate(stack: Stack, job: Document, by: timedelta) -> None:
+    """Let *job* have begun *by* earlier, so that it has occurrences without a record."""
+    since = datetime.now(UTC) - by
     stack.client("dynamodb").update_item(
         TableName=stack.info.tables["jobs"],
         Key={"tenant": {"S": stack.info.account_id}, "job_id": {"S": job["jobId"]}},
@@ -114,22 +92,79 @@ def test_occurrences_without_record_are_sent_as_the_misfire_policy_says(
         ExpressionAttributeValues={":since": {"S": f"{since:%Y-%m-%dT%H:%M:%SZ}"}},
     )
 
-    until(lambda: audit(stack)["resent"], "an empty queue and a resent run")
 
+@dataclass(frozen=True)
+class Damaged:
+    """Jobs that lost something, and are repaired. All wait at once for the audits that do it."""
+
+    user: User
+    without_entry: Document
+    deleted: list[dict[str, Any]]
+    """The due entries of `without_entry`."""
+    restored: list[dict[str, Any]]
+    """Its due entries after an audit."""
+    without_worker: Document
+    without_records: Document
+
+
+@pytest.fixture(scope="module")
+def damaged(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Damaged]:
+    stack.put_script("default", "audited", HELLO)
+    with stack.api() as http:
+        user = User(stack, http, tmp_path_factory.mktemp("audited"))
+        without_entry = user.create(type="INTERVAL", schedule="PT20S", target=TARGET)
+        without_worker = user.create(type="MANUAL", target=TARGET)
+        without_records = user.create(type="CRON", schedule="*/10 * * * *", target=TARGET)
+        deleted = delete_entries(stack, without_entry)
+        lose_worker(stack, without_worker)
+        backdate(stack, without_records, timedelta(minutes=60))
+
+        found = Counter(audit(stack))
+        restored = entries(stack, without_entry)
+
+        def all_found() -> bool:
+            found.update(audit(stack))
+            return all(found[what] for what in ("restored", "revived", "resent"))
+
+        until(all_found, "an empty queue, and audits that repaired all")
+        yield Damaged(user, without_entry, deleted, restored, without_worker, without_records)
+        for job in (without_entry, without_records):
+            user.call("DELETE", f"/v1/jobs/{job['jobId']}")
+    assert audit(stack)["quarantined"] == 0
+
+
+def test_a_job_whose_fire_entry_was_deleted_runs_again(damaged: Damaged) -> None:
+    job = damaged.without_entry
+    assert damaged.restored == damaged.deleted != []
+    *_, run = damaged.user.ended(job)  # the earliest is the last
+    assert run["state"] == "SUCCEEDED"
+    assert instant(run["scheduledAt"]) == instant(job["createdAt"]) + PERIOD
+
+
+def test_a_run_that_lost_its_worker_and_its_message_is_taken_over(damaged: Damaged) -> None:
+    [run] = damaged.user.ended(damaged.without_worker)
+    assert (run["state"], run["attempt"], run["dispatch"]) == ("SUCCEEDED", 2, 2)
+    assert [a["outcome"] for a in run["attempts"]] == ["WORKER_LOST", "SUCCEEDED"]
+
+
+def test_occurrences_without_record_are_sent_as_the_misfire_policy_says(damaged: Damaged) -> None:
     def both() -> list[Document] | None:
-        runs = [r for r in user.runs(job) if r["state"] in {"SUCCEEDED", "SKIPPED"}]
-        return runs if {r["state"] for r in runs} == {"SUCCEEDED", "SKIPPED"} else None
+        runs = [
+            run
+            for run in damaged.user.runs(damaged.without_records)
+            if run["state"] in {"SUCCEEDED", "SKIPPED"}
+        ]
+        return runs if {run["state"] for run in runs} == {"SUCCEEDED", "SKIPPED"} else None
 
     runs = until(both, "a range record and a run")
     ranges = [run for run in runs if run["state"] == "SKIPPED"]
     assert "lost, found by the audit" in ranges[0]["reason"]
     assert ranges[0]["range"]["count"] in {3, 4}
-    user.call("DELETE", f"/v1/jobs/{job['jobId']}")
-    assert audit(stack)["quarantined"] == 0
 
 
-def test_woken_in_between_it_ends_at_once(stack: Stack, user: User) -> None:
-    user.create(type="MANUAL", target={"handler": "audited"})
+def test_woken_in_between_it_ends_at_once(stack: Stack) -> None:
+    with stack.api() as api:
+        api.post("/v1/jobs", json={"type": "MANUAL", "target": TARGET}).raise_for_status()
     audit(stack)
 
     report = stack.invoke("auditor", {})
