@@ -16,6 +16,7 @@ from uv import find_uv_bin
 
 from infra.app import ROOT
 from nextfire.domain.key_text import secret_of, write_key
+from tests.crons import LONG
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 _ONLY_POSIX = ("fcntl", "grp", "pty", "pwd", "resource", "termios", "tty")
@@ -23,6 +24,7 @@ _ONLY_POSIX_OS = ("fork", "getuid", "geteuid", "killpg", "O_NOFOLLOW", "O_NONBLO
 """Attributes of `os` that Windows does not have."""
 _LAMBDA = "3.13"
 """The Python of the Lambda functions."""
+_RESOLUTIONS = ["highest", "lowest-direct", _LAMBDA]
 _PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
 _KEY = write_key("default", "a" * 16, secret_of(bytes(32)))
 _HEALTH = {"status": "ok", "time": "2026-05-24T10:00:00Z"}
@@ -39,12 +41,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-@pytest.fixture(scope="module", params=["highest", "lowest-direct", _LAMBDA])
+@pytest.fixture(scope="module", params=_RESOLUTIONS if LONG else _RESOLUTIONS[1:])
 def environment(
     request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """A virtual environment with the wheel, and the newest or the oldest dependencies that its
-    bounds allow; or on the Python of the Lambda functions, if this machine has it.
+    bounds allow; or the newest on the Python of the Lambda functions, if this machine has it. In
+    the short run, not the newest on this Python: all other tests have them.
     """
     folder = tmp_path_factory.mktemp(request.param)
     interpreter, resolution = sys.executable, request.param

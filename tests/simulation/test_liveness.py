@@ -17,7 +17,7 @@ from nextfire.usecases.dispatch.holding import HeldEntries
 from tests.crons import LONG
 from tests.simulation.liveness import Case, play
 
-SCALE = 60.0 if LONG else 180.0
+SCALE = 60.0 if LONG else 270.0
 """How much slower the modelled core is. A slower core sends fewer runs per history."""
 OVERLOADED_FOR = 20 * MINUTE
 OUTAGE = timedelta(seconds=210)

@@ -161,10 +161,15 @@ def test_a_result_and_the_parts_of_a_log_are_on_record(store: RunStore) -> None:
 
 
 def test_a_history_is_cut_and_keeps_its_numbers(store: RunStore) -> None:
-    run = claim(store).run
-    for n in range(MAX_ATTEMPTS_KEPT + 2):
-        to = run.taken_over(dispatch=1, token=f"x{n}", worker="b", now=NOON, lease_until=NOON)
-        run = store.advance(run, to).run
+    def taken_over(run: Run) -> Run:
+        return run.taken_over(dispatch=1, token="x", worker="b", now=NOON, lease_until=NOON)
+
+    run = full = claim(store).run
+    for _ in range(MAX_ATTEMPTS_KEPT - 1):
+        full = taken_over(full)
+    run = store.advance(run, full).run
+    for _ in range(3):
+        run = store.advance(run, taken_over(run)).run
 
     assert len(run.attempts) == MAX_ATTEMPTS_KEPT
     assert [run.attempts[0].number, run.attempts[-1].number] == [4, MAX_ATTEMPTS_KEPT + 3]
