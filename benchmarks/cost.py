@@ -19,6 +19,8 @@ RATES = (10, 1_000)
 BOUNDS: dict[PoolKind, float] = {"lambda": 5.0, "fargate": 4.0}
 BOUND_IDLE = 2.5
 BOUND_IDLE_WATCHED = 5.0
+SMALL_CPU, SMALL_MEMORY = 256, 1024
+"""A task that carries 10 runs per second."""
 _RUNS_PER_JOB = 24
 _DAY = 86_400
 _TOLERANCE = 0.2
@@ -64,6 +66,12 @@ def _add_runs(result: Result, usage: RunUsage, pool: PoolKind, rate: int, bound:
         key, f"{pool}: a million runs at {rate:,}/s", month.per_million, most=bound, unit="USD"
     )
     _say_items(result, month)
+    steady = replace(load, steady=True)
+    if pool == "fargate" and rate == RATES[0]:
+        steady = replace(steady, task_cpu=SMALL_CPU, task_memory=SMALL_MEMORY)
+    what = f"…steady: {steady.due_capacity}"
+    what += f", a task of {steady.task_cpu} / {steady.task_memory}" if pool == "fargate" else ""
+    result.add(f"{key}_steady", what, bill(steady).per_million, most=bound, unit="USD")
     lean = bill(replace(load, recovery=False, batch_size=10))
     what = "…without runsRecovery" + (", batchSize 10, full batches" if pool == "lambda" else "")
     result.add(f"{key}_lean", what, lean.per_million, unit="USD")

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from benchmarks.meter import Meter
 from benchmarks.report import progress
 from benchmarks.simulated import SimulatedClock, new_watcher, next_hour
+from nextfire.settings import WatcherSettings
 from nextfire.usecases.watcher_life import WatcherLife
 from nextfire_cli.cost.usage import WatchUsage
 
@@ -70,5 +71,6 @@ def idle_hour(life: timedelta, *, sleeps: bool = True) -> WatchUsage:
         write_units=tally.write_units,
         queue_requests=tally.of("sqs"),
         log_bytes=len(said.getvalue()),
+        due_reads=tally.reads[WatcherSettings.read().due_table],
         calls=made,
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,11 +20,22 @@ class Tally:
     Write units are those that the answers report, and one for a rejected conditional write, which
     no answer reports. Read units are computed from the items in the answers by DynamoDB's rule:
     MiniStack reports 0.5 or 1 for any read, and nothing for BatchGetItem.
+
+    Attributes:
+        reads, writes: Units by table.
     """
 
     calls: Counter[str] = field(default_factory=Counter)
-    read_units: float = 0.0
-    write_units: float = 0.0
+    reads: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    writes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    @property
+    def read_units(self) -> float:
+        return sum(self.reads.values())
+
+    @property
+    def write_units(self) -> float:
+        return sum(self.writes.values())
 
     def of(self, service: str) -> int:
         """The number of requests to *service*."""
@@ -32,13 +44,16 @@ class Tally:
     def __sub__(self, other: Tally) -> Tally:
         calls = Counter(self.calls)
         calls.subtract(other.calls)
-        return Tally(
-            calls, self.read_units - other.read_units, self.write_units - other.write_units
-        )
+        return Tally(calls, _less(self.reads, other.reads), _less(self.writes, other.writes))
+
+
+def _less(units: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    found = {table: units.get(table, 0) - other.get(table, 0) for table in {*units, *other}}
+    return defaultdict(float, found)
 
 
 _READS = frozenset({"Query", "GetItem", "BatchGetItem"})
-_CONSISTENT = "nextfire_consistent"
+_CONSISTENT, _TABLE = "nextfire_consistent", "nextfire_table"
 
 
 class Meter:
@@ -66,6 +81,7 @@ class Meter:
         **_: object,
     ) -> dict[str, Any]:
         context[_CONSISTENT] = "'ConsistentRead': True" in repr(params)
+        context[_TABLE] = params.get("TableName", "")
         if "ReturnConsumedCapacity" not in model.input_shape.members:
             return params
         return {**params, "ReturnConsumedCapacity": "TOTAL"}
@@ -75,25 +91,34 @@ class Meter:
         with self._lock:
             self._tally.calls[f"{model.service_model.service_name} {model.name}"] += 1
             if model.name in _READS:
-                self._tally.read_units += _read_units(
-                    model.name, parsed, consistent=context[_CONSISTENT]
-                )
+                found = _read_units(context[_TABLE], parsed, consistent=context[_CONSISTENT])
+                units = self._tally.reads
             else:
-                self._tally.write_units += 1 if refused else _reported_units(parsed)
+                found = {context[_TABLE]: 1.0} if refused else _reported_units(parsed)
+                units = self._tally.writes
+            for table, count in found.items():
+                units[table] += count
 
 
-def _read_units(operation: str, parsed: dict[str, Any], *, consistent: bool) -> float:
-    pages = [parsed["Item"]] if "Item" in parsed else parsed.get("Items", [])
-    for items in parsed.get("Responses", {}).values():
-        pages = [*pages, *items]
-    return read_units(
-        [item_bytes(item) for item in pages],
-        consistent=consistent,
-        one_by_one=operation == "BatchGetItem",
-    )
+def _read_units(table: str, parsed: dict[str, Any], *, consistent: bool) -> dict[str, float]:
+    """The units of an answer, by table. *table*: of the request, unless that is a batch."""
+    pages = parsed.get("Responses")
+    if pages is None:
+        pages = {table: [parsed["Item"]] if "Item" in parsed else parsed.get("Items", [])}
+    return {
+        name: read_units(
+            [item_bytes(item) for item in items],
+            consistent=consistent,
+            one_by_one="Responses" in parsed,
+        )
+        for name, items in pages.items()
+    }
 
 
-def _reported_units(parsed: dict[str, Any]) -> float:
+def _reported_units(parsed: dict[str, Any]) -> dict[str, float]:
     consumed = parsed.get("ConsumedCapacity", [])
     answers = consumed if isinstance(consumed, list) else [consumed]
-    return float(sum(answer["CapacityUnits"] for answer in answers))
+    found: dict[str, float] = defaultdict(float)
+    for answer in answers:
+        found[answer["TableName"]] += answer["CapacityUnits"]
+    return found

@@ -53,6 +53,7 @@ def measure_runs(stack: Stack) -> dict[PoolKind, RunUsage]:
             log_bytes=round(log_bytes),
             record_bytes=round(_record_bytes(stack)),
             cpu_ms=round(1000 * (cpu - alone), 1),
+            due_writes=dispatched.writes[stack.info.tables["due"]] / RUNS,
         )
         tell(f"{pool}: {usages[pool]}")
     return usages

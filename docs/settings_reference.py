@@ -23,6 +23,7 @@ _TABLES = {
     "JwtSettings": "## `jwt`",
     "KmsSettings": "## `kms`",
     "AuditLockSettings": "## `auditLock`",
+    "DueCapacity": "## `dueCapacity`",
     "Adopted": "## `adopt`",
     "AdoptedStreams": "### `adopt.streams`",
 }
@@ -42,6 +43,7 @@ _MORE = {
     "auditSegments": "../internals/protocol.md#segments",
     "auditRetention": "../operate/audit.md",
     "auth": "../operate/identity.md",
+    "dueCapacity": "../operate/cost.md#steady-load",
     "fargate": f"{_DEPLOY}#workers-on-fargate",
     "isolation": f"{_DEPLOY}#a-task-per-run",
     "jobRetention": "../operate/cost.md#retention",

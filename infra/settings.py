@@ -32,7 +32,14 @@ from infra.setting_types import (
     known_retention,
     whole_minutes,
 )
-from infra.store_settings import Adopted, AuditLockSettings, KmsSettings, kms_if_json
+from infra.store_settings import (
+    READS_PER_SHARD,
+    Adopted,
+    AuditLockSettings,
+    DueCapacity,
+    KmsSettings,
+    kms_if_json,
+)
 from nextfire.domain.audit_pass import MAX_SEGMENTS
 from nextfire.domain.iam_rules import IamRule
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
@@ -152,6 +159,9 @@ class Settings(StrictSettings):
     runs_recovery: bool = True
     """Whether the runs table has point-in-time recovery, 0.20 USD per GB and month. Run records are
     most of what the tables store; without it, a restore brings back the jobs and no history."""
+    due_capacity: Annotated[DueCapacity | None, BeforeValidator(json_if_text)] = None
+    """Provisioned capacity of the table of due entries, which costs less for a steady load:
+    `nextfire cost --steady` prints the values. Default: on demand."""
     remove_data: bool = False
     """Whether deleting the stack also deletes tables, scripts, outputs, the audit log and the audit
     chain."""
@@ -249,12 +259,31 @@ class Settings(StrictSettings):
                 "auditEvery must be at least auditorWakeEvery: audits start only when the auditor "
                 "is invoked"
             )
+        self._check_due_capacity()
         if self.adopt.due and not self.adopt.control:
             raise ValueError(
                 "adopt.due requires adopt.control: without its cursors, watchers do not read the "
                 "adopted entries"
             )
         return self
+
+    def _check_due_capacity(self) -> None:
+        if self.due_capacity is None:
+            return
+        if self.adopt.due:
+            raise ValueError(
+                "dueCapacity and adopt.due are mutually exclusive: the stack does not change an "
+                "adopted table. Set the capacity of that table with `aws dynamodb update-table`, "
+                "and remove dueCapacity"
+            )
+        least = READS_PER_SHARD * self.read_shards
+        if self.due_capacity.reads < least:
+            raise ValueError(
+                f"dueCapacity.reads must be at least {least}, not {self.due_capacity.reads}: "
+                f"{READS_PER_SHARD} for each of the {self.read_shards} readShards, because the "
+                "polls of the watchers use 1.8 each second. For example "
+                f'{{"writes": 30, "reads": {least}}}'
+            )
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> Self:

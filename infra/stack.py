@@ -150,6 +150,7 @@ class NextfireStack(Stack):
                 **{f"executor-{name}": function for name, function in self._executors.items()},
             },
             pools=self._pools,
+            due=self._stores.due,
             server_errors=self._api.http_api.metric_server_error(
                 period=Duration.minutes(1), statistic="Sum"
             ),

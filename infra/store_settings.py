@@ -3,13 +3,18 @@
 import json
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from infra.setting_types import Duration, StrictSettings, whole_days
 
 _KEY_ARN = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$"
 _STREAM_ARN = r"^arn:aws[a-z-]*:dynamodb:[a-z0-9-]+:[0-9]{12}:table/[\w.-]+/stream/[0-9T:.-]+$"
 StreamArn = Annotated[str, StringConstraints(pattern=_STREAM_ARN)]
+READS_PER_SHARD = 2
+"""Minimum of `DueCapacity.reads` for each shard: polls of awake watchers use 1.8 a second."""
+_TABLE_QUOTA = 40_000
+"""Default quota of a table, in units per second (DynamoDB developer guide, "Quotas")."""
+Units = Annotated[int, Field(ge=1, le=_TABLE_QUOTA)]
 
 
 class AdoptedStreams(StrictSettings):
@@ -35,6 +40,15 @@ class KmsSettings(StrictSettings):
 def kms_if_json(value: object) -> object:
     """Return *value*, decoded if it is a JSON object; `create` is not JSON."""
     return json.loads(value) if isinstance(value, str) and value.startswith("{") else value
+
+
+class DueCapacity(StrictSettings):
+    """Provisioned capacity of the table of due entries."""
+
+    writes: Units
+    """Write units per second. A run uses 2: size it for an average use of 70 %."""
+    reads: Units
+    """Read units per second, at least 2 for each of `readShards`: the watchers' polls use 1.8."""
 
 
 class AuditLockSettings(StrictSettings):

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -49,6 +50,7 @@ class Monitoring(Construct):
         *,
         functions: Mapping[str, Function],
         pools: Sequence[Pool],
+        due: dynamodb.ITable,
         server_errors: cloudwatch.IMetric,
         audit_failures: sqs.Queue,
         settings: Settings,
@@ -56,6 +58,8 @@ class Monitoring(Construct):
         super().__init__(scope, construct_id)
         self._alarms = Alarms(self, settings)
         self._alarm_on_watchers(settings.groups)
+        if settings.due_capacity:
+            self._alarm_on_due_table(due)
         self._alarm_on_functions(functions)
         self._alarm_on_auditor(functions["auditor"], settings.auditor_wake_every)
         self._alarm_on_pools(pools, settings)
@@ -98,6 +102,21 @@ class Monitoring(Construct):
             evaluation_periods=3,
             notify=Notify.SUMMARY,
         )
+
+    def _alarm_on_due_table(self, due: dynamodb.ITable) -> None:
+        """Alarms on throttles, which a provisioned capacity makes likely. A burst that exceeds it
+        is over within three minutes, or jobs are late.
+        """
+        for kind, setting in (("Write", "writes"), ("Read", "reads")):
+            self._alarms.add(
+                f"due-{setting}-throttled",
+                due.metric(f"{kind}ThrottleEvents", statistic="Sum", period=_MINUTE),
+                f"DynamoDB has throttled {setting} of the table of due entries for three minutes: "
+                f"dueCapacity.{setting} is used up.",
+                runbook="due-throttled",
+                evaluation_periods=3,
+                notify=Notify.SUMMARY,
+            )
 
     def _alarm_on_functions(self, functions: Mapping[str, Function]) -> None:
         """Alarms on executors. Other functions are watched by `auditor-errors`, `watcher-0-silent`,

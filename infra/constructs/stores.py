@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
@@ -11,7 +12,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.settings import Settings
-from infra.store_settings import AuditLockSettings
+from infra.store_settings import AuditLockSettings, DueCapacity
 
 DEAD_INDEX = "dead"
 _TEXT = dynamodb.AttributeType.STRING
@@ -67,7 +68,9 @@ class Stores(Construct):
             sort="job_id",
             stream=_Stream(adopt.streams.jobs),
         )
-        self.due = self._table("Due", adopt.due, partition="bucket", sort="entry")
+        self.due = self._table(
+            "Due", adopt.due, partition="bucket", sort="entry", capacity=settings.due_capacity
+        )
         self.runs = self._table(
             "Runs",
             adopt.runs,
@@ -171,6 +174,7 @@ class Stores(Construct):
         expires_at: str | None = None,
         stream: _Stream | None = None,
         recovery: bool = True,
+        capacity: DueCapacity | None = None,
     ) -> dynamodb.ITable:
         if existing:
             return dynamodb.Table.from_table_attributes(
@@ -179,7 +183,7 @@ class Stores(Construct):
                 table_name=existing,
                 table_stream_arn=stream.existing if stream else None,
             )
-        return dynamodb.Table(
+        table = dynamodb.Table(
             self,
             construct_id,
             partition_key=_key(partition),
@@ -187,7 +191,13 @@ class Stores(Construct):
             time_to_live_attribute=expires_at,
             # Both images: the changed attributes are those that differ between them.
             stream=dynamodb.StreamViewType.NEW_AND_OLD_IMAGES if stream else None,
-            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            billing_mode=(
+                dynamodb.BillingMode.PROVISIONED
+                if capacity
+                else dynamodb.BillingMode.PAY_PER_REQUEST
+            ),
+            write_capacity=capacity.writes if capacity else None,
+            read_capacity=capacity.reads if capacity else None,
             encryption=(
                 dynamodb.TableEncryption.CUSTOMER_MANAGED
                 if self._key
@@ -200,6 +210,10 @@ class Stores(Construct):
             deletion_protection=not self._remove_data,
             removal_policy=self._removal_policy,
         )
+        if capacity:
+            # The CDK omits the default of CloudFormation, to which an update must change the table.
+            cast("dynamodb.CfnTable", table.node.default_child).billing_mode = "PROVISIONED"
+        return table
 
     def _bucket(
         self,

@@ -12,7 +12,7 @@ from click import Group
 
 from infra.app import ROOT
 from infra.constructs.alarms import RUNBOOK
-from nextfire_cli.cost.model import ALARMS, monitoring
+from nextfire_cli.cost.model import ALARMS, DUE_ALARMS, monitoring
 from nextfire_cli.cost.prices import costs
 from nextfire_cli.main import whole_command
 from tests.infra.conftest import Template, synthesize
@@ -27,8 +27,13 @@ _COMMANDS = sorted(set(re.findall(r"(?<![\w./-])nextfire ([a-z][a-z -]*[a-z])", 
 
 @pytest.fixture(scope="module")
 def mailed(tmp_path_factory: pytest.TempPathFactory) -> Template:
-    """The template with a mail address."""
-    context = {"alarmEmail": "ops@example.com", "groups": 2, "alarmOnDeadRuns": True}
+    """The template with a mail address and all optional alarms."""
+    context = {
+        "alarmEmail": "ops@example.com",
+        "groups": 2,
+        "alarmOnDeadRuns": True,
+        "dueCapacity": {"writes": 30, "reads": 10},
+    }
     return synthesize(tmp_path_factory.mktemp("mailed"), context)[2]
 
 
@@ -115,6 +120,8 @@ def test_one_composite_alarm_notifies_about_jobs_that_are_late(mailed: Template)
         assert "AlarmActions" not in by_name[member]
     for member in ("executordefaultthrottled", "pooldefaultwaits"):
         assert f"Monitoring{member}" in rule
+    for member in ("duewritesthrottled", "duereadsthrottled"):
+        assert f"Monitoring{member}" in rule
     for alone in ("apiservererrors", "auditorerrors", "defects", "auditlogbehind"):
         assert by_name[alone]["AlarmActions"] == [{"Ref": topic}]
 
@@ -144,6 +151,21 @@ def test_alarms_and_dashboard_of_a_default_stack_cost_at_most_5_usd(tmp_path: Pa
     assert len(single) == ALARMS
     assert len(found) == ALARMS + 1, "and the composite alarm"
     assert round(sum(cost.usd for cost in costs(monitoring(busy=False))), 6) <= 5
+
+
+def test_throttles_of_a_provisioned_due_table_are_an_alarm(
+    mailed: Template, template: Template
+) -> None:
+    found = {name: alarm for name, alarm in alarms(mailed).items() if name.startswith("due")}
+    [table] = {alarm["Dimensions"][0]["Value"]["Ref"] for alarm in found.values()}
+
+    assert table.startswith("StoresDue")
+    assert {name: alarm["MetricName"] for name, alarm in found.items()} == {
+        "duewritesthrottled": "WriteThrottleEvents",
+        "duereadsthrottled": "ReadThrottleEvents",
+    }
+    assert len(found) == DUE_ALARMS
+    assert not [name for name in alarms(template) if name.startswith("due")]
 
 
 def test_without_a_topic_nothing_is_notified(template: Template) -> None:

@@ -63,6 +63,17 @@ def _on_fargate(**fargate: object) -> dict[str, object]:
         ({"auditEvery": "PT10M"}, "at least auditorWakeEvery"),
         ({"auditorWakeEvery": "PT90S"}, "whole minutes"),
         ({"jobRetention": "P14D"}, "days=15"),
+        ({"dueCapacity": {"writes": 30}}, "dueCapacity.reads"),
+        ({"dueCapacity": {"writes": 0, "reads": 8}}, "greater than or equal to 1"),
+        ({"dueCapacity": {"writes": 40_001, "reads": 8}}, "less than or equal to 40000"),
+        ({"dueCapacity": {"writes": 30, "reads": 7}}, "at least 8, not 7: 2 for each of the 4"),
+        (
+            {
+                "dueCapacity": '{"writes": 30, "reads": 8}',
+                "adopt": {"due": "mine", "control": "mine-too"},
+            },
+            "dueCapacity and adopt.due are mutually exclusive",
+        ),
         ({"runRetention": {"succeeded": "P14D"}}, "succeeded"),
         ({"runRetention": {"skipped": "P20D"}}, "skipped"),
         ({"lease": "PT0S"}, "one or more whole seconds"),

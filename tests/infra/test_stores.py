@@ -115,3 +115,23 @@ def test_the_runs_table_is_without_recovery_only_by_setting(tmp_path: Path) -> N
     without = [name for name, of in tables.items() if not of["PointInTimeRecoveryEnabled"]]
     [name] = without
     assert name.startswith("StoresRuns")
+
+
+def test_the_due_table_has_a_provisioned_capacity_only_by_setting(tmp_path: Path) -> None:
+    template = synthesize(tmp_path, {"dueCapacity": {"writes": 30, "reads": 10}})[2]
+    by_mode = {
+        mode: [
+            (name, each["Properties"].get("ProvisionedThroughput"))
+            for name, each in of_type(template, "DynamoDB::Table").items()
+            if each["Properties"]["BillingMode"] == mode
+        ]
+        for mode in ("PROVISIONED", "PAY_PER_REQUEST")
+    }
+    [(name, capacity)] = by_mode["PROVISIONED"]
+    due = template["Resources"][name]
+
+    assert name.startswith("StoresDue")
+    assert capacity == {"WriteCapacityUnits": 30, "ReadCapacityUnits": 10}
+    assert not {"GlobalSecondaryIndexes", "StreamSpecification"} & {*due["Properties"]}
+    assert {capacity for _, capacity in by_mode["PAY_PER_REQUEST"]} == {None}
+    assert due["DeletionPolicy"] == "Retain"

@@ -19,9 +19,12 @@ _TARGETS = {"dynamodb": "DynamoDB_20120810", "sqs": "AmazonSQS"}
 
 @dataclass
 class FakeUpstream:
-    """`units`: what each call of DynamoDB consumes. Time passes only where a rule sleeps."""
+    """`units`: what each call of DynamoDB consumes. `provisioned`: units of reads and of writes per
+    second of the table, if it is not on demand. Time passes only where a rule sleeps.
+    """
 
     units: float = 1.0
+    provisioned: tuple[int, int] = (0, 0)
     high_throughput: bool = True
     items: dict[str, Document] = field(default_factory=dict)
     sent: list[Call] = field(default_factory=list)
@@ -47,7 +50,15 @@ class FakeUpstream:
             schema = [{"AttributeName": "job", "KeyType": "HASH"}]
             index = [{"AttributeName": "attention", "KeyType": "HASH"}]
             indexes = [{"IndexName": INDEX, "KeySchema": index}]
-            return {"Table": {"KeySchema": schema, "GlobalSecondaryIndexes": indexes}}
+            reads, writes = self.provisioned
+            capacity = {"ReadCapacityUnits": reads, "WriteCapacityUnits": writes}
+            return {
+                "Table": {
+                    "KeySchema": schema,
+                    "GlobalSecondaryIndexes": indexes,
+                    "ProvisionedThroughput": capacity,
+                }
+            }
         if operation == "GetItem":
             return self._get(request["Key"])
         assert operation == "GetQueueAttributes", call

@@ -48,6 +48,10 @@ TABLE: dict[str, Limit] = {
         "throughput", 12_000, "read units/s of a new on-demand table or index",
         f"{_DYNAMODB}, Initial throughput of on-demand mode", "2026-11", scaled=True,
     ),
+    "burst": Limit(
+        "throughput", 300, "s whose unused capacity a provisioned table saves, at most",
+        f"{_DYNAMODB}, Burst capacity", "2026-11",
+    ),
     "batch-part": Limit(
         "throughput", 1, "throttled item of a batch is returned as unprocessed, the rest is done",
         "DynamoDB API reference, BatchWriteItem and BatchGetItem", "2026-11",

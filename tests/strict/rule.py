@@ -47,17 +47,18 @@ class Rule(Protocol):
 
 
 class TokenBucket:
-    """*rate* units per second, at most those of one second at once. May be in debt: the cost of a
-    call is known only after it.
+    """*rate* units per second, at first those of one second, and at most those of the last *saved*
+    seconds at once. May be in debt: the cost of a call is known only after it.
     """
 
-    def __init__(self, rate: float, now: float) -> None:
+    def __init__(self, rate: float, now: float, *, saved: float = 1) -> None:
         self._rate = rate
+        self._most = rate * saved
         self._level = rate
         self._at = now
 
     def has(self, now: float) -> bool:
-        self._level = min(self._rate, self._level + (now - self._at) * self._rate)
+        self._level = min(self._most, self._level + (now - self._at) * self._rate)
         self._at = now
         return self._level > 0
 

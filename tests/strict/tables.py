@@ -1,4 +1,4 @@
-"""The keys of the tables, asked for once."""
+"""The keys and the provisioned capacity of the tables, asked for once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from tests.strict.exchange import Call, Document, Upstream
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Names of the key attributes. `indexes`: the partition key of each secondary index."""
+    """Names of the key attributes. `indexes`: the partition key of each secondary index.
+    `provisioned`: units per second of `read` and `write`; none if the table is on demand.
+    """
 
     hash: str
     range: str | None = None
     indexes: Mapping[str, str] = field(default_factory=dict)
+    provisioned: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -41,6 +44,12 @@ class Tables:
                 return None
             self._known[place] = _schema(found["Table"])
         return self._known[place]
+
+    def provisioned(self, account: str, table: str, kind: str) -> int | None:
+        """The capacity of *table* for *kind* (`read` or `write`); None if it is on demand. Its keys
+        were asked for before.
+        """
+        return self._known[account, table].provisioned.get(kind)
 
     async def identity(
         self, call: Call, table: str, attributes: Mapping[str, Any]
@@ -67,4 +76,10 @@ def _schema(table: Document) -> Schema:
         each["IndexName"]: names(each["KeySchema"])["HASH"]
         for each in table.get("GlobalSecondaryIndexes", [])
     }
-    return Schema(key["HASH"], key.get("RANGE"), indexes)
+    units = table.get("ProvisionedThroughput", {})
+    provisioned = {
+        kind: units[name]
+        for kind, name in (("read", "ReadCapacityUnits"), ("write", "WriteCapacityUnits"))
+        if units.get(name)  # zero if it is on demand
+    }
+    return Schema(key["HASH"], key.get("RANGE"), indexes, provisioned)

@@ -71,6 +71,28 @@ def test_a_new_table_has_little_capacity(row: str) -> None:
     assert accepted == limit(row) * 0.01
 
 
+@pytest.mark.parametrize("operation", ["PutItem", "GetItem"])
+def test_a_provisioned_table_saves_the_unused_capacity_of_five_minutes(operation: str) -> None:
+    tested = bench("throughput", scale=0.9, upstream=FakeUpstream(provisioned=(2, 2)))
+    request = put("a") if operation == "PutItem" else {"TableName": TABLE, "Key": key("a")}
+    seconds = []
+    for quiet in (1, 10, 300, 3_000):
+        accepted = times_until(
+            tested, "ProvisionedThroughputExceededException", "dynamodb", operation, **request
+        )
+        seconds.append(accepted / 2)
+        tested.upstream.at += quiet
+
+    assert seconds == [1, 1, 10, limit("burst")], "the capacity itself is not scaled"
+
+
+def test_what_exceeds_a_provisioned_capacity_stays_in_the_batch() -> None:
+    tested = bench("throughput", upstream=FakeUpstream(provisioned=(2, 2)))
+    writes = [{"PutRequest": {"Item": key(job)}} for job in "abc"]
+    written = tested.call("dynamodb", "BatchWriteItem", RequestItems={TABLE: writes})
+    assert written.document["UnprocessedItems"] == {TABLE: writes[2:]}
+
+
 def test_a_partition_of_an_index_throttles_writes_of_the_table() -> None:
     tested = bench("throughput", scale=0.01)
     for number in range(10):

@@ -1,4 +1,5 @@
-"""Capacity of partitions and of new tables. What exceeds it is throttled; of a batch, single items.
+"""Capacity of partitions, and of new or provisioned tables. What exceeds it is throttled; of a
+batch, single items.
 
 The cost of a call is known after it: a call is admitted while there is capacity left, and may leave
 a debt, as on DynamoDB.
@@ -24,8 +25,8 @@ from tests.strict.items import (
 from tests.strict.rule import Circumstances, TokenBucket
 from tests.strict.tables import Tables, account
 
-_Place = tuple[str, ...]
-"""Account, table, index or "", partition or nothing, `read` or `write`."""
+_Place = tuple[str, str, str, str, str]
+"""Account, table, index or "", partition or "", `read` or `write`."""
 _TRANSACTIONS = frozenset({"TransactWriteItems", "TransactGetItems"})
 
 
@@ -46,7 +47,7 @@ class Throughput:
         throttled = [not self._admitted(each) for each in places]
         if any(throttled):
             self.here.act(self.name, call)
-            return _refused(call, throttled)
+            return self._refused(call, throttled)
         self._take(places, [self._estimate(call, item) for item in items])
         return await self._measured(call, proceed, places)
 
@@ -63,7 +64,7 @@ class Throughput:
         if rejected:
             self.here.act(self.name, call, len(rejected))
         if not admitted:
-            return _refused(call, [True])
+            return self._refused(call, [True])
         passed = call if not rejected else call.with_request(
             {**call.request, "RequestItems": only(call, admitted)}
         )  # fmt: skip
@@ -102,11 +103,19 @@ class Throughput:
 
     def _bucket(self, place: _Place) -> TokenBucket:
         if place not in self._buckets:
-            kind = place[-1]
-            of_table = place[3] == ""
-            rate = self.here.strictness.rate(f"{'new-table' if of_table else 'partition'}-{kind}")
-            self._buckets[place] = TokenBucket(rate, self.here.now())
+            self._buckets[place] = self._new_bucket(*place)
         return self._buckets[place]
+
+    def _new_bucket(
+        self, owner: str, table: str, index: str, partition: str, kind: str
+    ) -> TokenBucket:
+        now, strictness = self.here.now(), self.here.strictness
+        if partition:
+            return TokenBucket(strictness.rate(f"partition-{kind}"), now)
+        provisioned = None if index else self.tables.provisioned(owner, table, kind)
+        if provisioned is None:
+            return TokenBucket(strictness.rate(f"new-table-{kind}"), now)
+        return TokenBucket(provisioned, now, saved=strictness.rate("burst"))
 
     def _estimate(self, call: Call, item: Touched) -> float:
         units = item.write_units if call.operation in WRITES else 1 / 2
@@ -137,6 +146,20 @@ class Throughput:
         self._take(places, [more] * len(places))
         return answer.with_document(document)
 
+    def _refused(self, call: Call, throttled: Sequence[bool]) -> Answer:
+        if call.operation in _TRANSACTIONS:
+            return cancelled(call, ["ThrottlingError" if each else "None" for each in throttled])
+        kind = "Write" if call.operation in WRITES else "Read"
+        tables = {each.table for each in touched(call)} or {call.request["TableName"]}
+        provisioned = any(
+            self.tables.provisioned(account(call), each, kind.lower()) for each in tables
+        )
+        text = "Throughput exceeds the current capacity of your table or index."
+        code = "ProvisionedThroughputExceededException" if provisioned else "ThrottlingException"
+        limit = "Provisioned" if provisioned else "KeyRange"
+        reason = {"reason": f"Table{kind}{limit}ThroughputExceeded", "resource": ""}
+        return refusal(call, code, text, throttlingReasons=[reason])
+
 
 def _pair(call: Call, table: str, index: str, partition: Any, kind: str) -> Iterable[_Place]:
     yield account(call), table, index, "", kind
@@ -165,16 +188,6 @@ def unprocessed(call: Call, answer: Answer, rejected: list[tuple[Touched, Docume
         else:
             before["Keys"] += content["Keys"]
     return answer.with_document(document)
-
-
-def _refused(call: Call, throttled: Sequence[bool]) -> Answer:
-    if call.operation in _TRANSACTIONS:
-        codes = ["ThrottlingError" if each else "None" for each in throttled]
-        return cancelled(call, codes)
-    kind = "Write" if call.operation in WRITES else "Read"
-    reason = {"reason": f"Table{kind}KeyRangeThroughputExceeded", "resource": ""}
-    text = "Throughput exceeds the current capacity of your table or index."
-    return refusal(call, "ThrottlingException", text, throttlingReasons=[reason])
 
 
 def cancelled(call: Call, codes: Sequence[str]) -> Answer:

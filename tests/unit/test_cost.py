@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
+from infra.settings import Settings
 from nextfire_cli.cost import model
-from nextfire_cli.cost.model import Load, PoolKind, bill
+from nextfire_cli.cost.model import DueCapacity, Load, PoolKind, bill
 from nextfire_cli.cost.peers import peers
 from nextfire_cli.cost.prices import PRICES, Cost, Usage, costs
 from nextfire_cli.cost.usage import ASLEEP, AWAKE
@@ -93,6 +95,49 @@ def test_a_busy_task_is_shared_with_the_scripts() -> None:
     assert usd_of(filled, "workers: before") == pytest.approx(vcpu)
 
 
+@pytest.mark.parametrize(
+    ("rate", "jobs", "capacity"),
+    [
+        (0, 0, DueCapacity(1, 11)),
+        (10, 36_000, DueCapacity(29, 12)),
+        (1_000, 3_600_000, DueCapacity(2_858, 198)),
+    ],
+)
+def test_a_steady_load_pays_for_the_capacity_of_its_writes_and_polls(
+    rate: int, jobs: int, capacity: DueCapacity
+) -> None:
+    load = Load(jobs, rate * 86_400)
+    steady = replace(load, steady=True)
+    month, default = bill(steady), bill(load)
+
+    assert (load.due_capacity, steady.due_capacity) == (None, capacity)
+    hours = {"writes": capacity.writes * 730, "reads": capacity.reads * 730}
+    for kind, amount in hours.items():
+        price = PRICES[f"{kind.removesuffix('s')} unit hours"]
+        assert usd_of(month, f"due table: {kind}") == pytest.approx(amount * price)
+    assert usd_of(month, "tables: writes") == usd_of(default, "tables: writes") / 2
+    assert usd_of(month, "alarms") == pytest.approx(usd_of(default, "alarms") + 0.20)
+    if rate:
+        assert usd_of(month, "watchers, awake: polls") < usd_of(default, "watchers, awake: polls")
+        assert month.per_million < default.per_million - 0.7
+
+
+def test_the_bounds_of_cost_are_met_by_steady_loads() -> None:
+    for rate in (10, 1_000):
+        load = Load(rate * 3_600, rate * 86_400, steady=True)
+        assert bill(load).per_million < 5
+        small = replace(load, pool="fargate", task_cpu=256, task_memory=1024)
+        assert bill(small).per_million < 4
+
+
+def test_a_smaller_task_costs_less_while_it_is_not_used() -> None:
+    small = bill(Load(1, TEN_PER_SECOND, "fargate", task_cpu=256, task_memory=512))
+
+    hours = {"Fargate vCPU-h on arm64": 0.25 * 730, "Fargate GB-h on arm64": 0.5 * 730}
+    price = sum(amount * PRICES[unit] for unit, amount in hours.items())
+    assert usd_of(small, "workers") == pytest.approx(price)
+
+
 def test_peers_are_priced_by_their_units() -> None:
     load = Load(1_100, 1e6 / (730 / 24))
     prices = {peer.name.split(",")[0]: peer.usd for peer in peers(load)}
@@ -113,3 +158,15 @@ def test_the_command_answers_without_an_api() -> None:
     table = CliRunner().invoke(app, arguments[:-2])
     assert "USD per million runs" in table.stdout
     assert "EventBridge Scheduler" in table.stdout
+    assert document["dueCapacity"] is None
+    assert "dueCapacity" not in table.stdout
+
+
+def test_the_command_prints_the_setting_for_a_steady_load() -> None:
+    arguments = ["cost", "--jobs", "36000", "--runs-per-day", "864000", "--steady"]
+    table = CliRunner().invoke(app, arguments)
+    document = json.loads(CliRunner().invoke(app, [*arguments, "-o", "json"]).stdout)
+
+    assert 'Set "dueCapacity": {"writes": 29, "reads": 12}.' in " ".join(table.stdout.split())
+    assert document["dueCapacity"] == {"writes": 29, "reads": 12}
+    assert Settings.from_context({"dueCapacity": document["dueCapacity"]}).due_capacity

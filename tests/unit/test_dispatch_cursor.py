@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -142,6 +144,34 @@ def test_a_watcher_that_starts_after_an_outage_continues_where_the_last_one_was(
     world.tick()
 
     assert world.sent[0] == "report 12:00"
+
+
+def test_a_throttled_table_that_permits_few_reads_does_not_delay_the_present(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an outage many buckets are to be read. Each second the table permits four reads."""
+    read, left = world.due.read, [0]
+
+    def throttled(*bucket: Any, **bounds: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise UnavailableError("read due entries: throttled. Try again.")
+        return read(*bucket, **bounds)
+
+    world.tick()
+    world.register(type="ONCE", schedule="2026-05-24T12:30:10Z")
+    monkeypatch.setattr(world.due, "read", throttled)
+
+    for minute, second in product((30, 31), range(60)):
+        world.at(f"12:{minute}:{second:02d}")
+        left[0] = 4
+        with suppress(UnavailableError):
+            world.watcher.poll(world.now)
+        world.watcher.release(world.now)
+        if minute == 30 and second == 10:
+            assert world.sent == ["report 12:30:10"]
+
+    assert cursor(world) == "12:31"
 
 
 def test_postponed_entries_are_not_lost_at_the_minute_boundary(

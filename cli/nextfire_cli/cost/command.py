@@ -1,5 +1,7 @@
 """The command `nextfire cost`."""
 
+import json
+from dataclasses import asdict
 from typing import Annotated, Literal
 
 import typer
@@ -46,6 +48,24 @@ def cost(
     recovery: Annotated[
         bool, typer.Option(help="Whether the runs table has point-in-time recovery (runsRecovery).")
     ] = True,
+    steady: Annotated[
+        bool,
+        typer.Option(
+            "--steady",
+            help="Whether the table of due entries has the provisioned capacity that these runs"
+            " need if they are spread evenly. Prints it as a setting (dueCapacity).",
+        ),
+    ] = False,
+    task_cpu: Annotated[
+        int,
+        typer.Option(min=256, max=16_384, help="CPU of a Fargate task (fargate.cpu)."),
+    ] = 512,
+    task_memory: Annotated[
+        int,
+        typer.Option(
+            min=512, max=122_880, help="Memory of a Fargate task, in MiB (fargate.memory)."
+        ),
+    ] = 2048,
 ) -> None:
     """Estimate what runs cost on AWS in a month, item by item, next to other services.
 
@@ -55,8 +75,12 @@ def cost(
     [bold]Examples[/]
       nextfire cost --jobs 1000 --runs-per-day 24000
       nextfire cost --jobs 36000 --runs-per-day 864000 --pool fargate --seconds 2
+      nextfire cost --jobs 36000 --runs-per-day 864000 --steady
     """
-    load = Load(jobs, runs_per_day, pool, seconds, memory, batch_size, recovery)
+    load = Load(
+        jobs, runs_per_day, pool, seconds, memory, batch_size, recovery, steady, task_cpu,
+        task_memory,
+    )  # fmt: skip
     month = bill(load)
     others = peers(load)
     session.of(context).show(_document(load, month, others), _view(load, month, others))
@@ -71,6 +95,9 @@ def _document(load: Load, month: Bill, others: list[Peer]) -> dict[str, object]:
         "memory": load.memory,
         "batchSize": load.batch_size,
         "runsRecovery": load.recovery,
+        "dueCapacity": asdict(load.due_capacity) if load.due_capacity else None,
+        "taskCpu": load.task_cpu,
+        "taskMemory": load.task_memory,
         "region": REGION,
         "pricedOn": PRICED_ON.isoformat(),
         "measuredOn": MEASURED_ON,
@@ -112,10 +139,12 @@ def _view(load: Load, month: Bill, others: list[Peer]) -> Group:
         *((peer.name, f"{peer.usd:,.2f}", f"{peer.stands_for} ({peer.source})") for peer in others),
     ]
     per_million = f"nextfire: {month.per_million:,.2f} USD per million runs, without scripts."
+    capacity = load.due_capacity
+    setting = f'Set "dueCapacity": {json.dumps(asdict(capacity))}.' if capacity else ""
     return Group(
         render.table(("ITEM", "IN A MONTH", "USD"), rows),
         Text(),
         render.table(("SERVICE", "USD A MONTH", "FOR"), totals, (2,)),
         Text(),
-        Text(f"{per_million if load.runs_per_day else ''} {_NOTE}".strip()),
+        Text(" ".join(filter(None, [per_million if load.runs_per_day else "", setting, _NOTE]))),
     )

@@ -35,11 +35,15 @@ LOG_COMPRESSION = 0.15
 """Stored part of ingested logs, as the AWS pricing calculator assumes."""
 SCRIPT_REUSE_SECONDS = 2
 """How long a process uses a script without asking S3 again."""
-TASK_CPUS = 0.5
-"""A worker task: half a vCPU with 2 GB."""
-TASK_GB = 2.0
 TASK_LOAD = 0.5
 """Part of a task's CPU that is in use."""
+DUE_LOAD = 0.7
+"""Part of a provisioned capacity that is in use on average; DynamoDB's auto scaling aims at it."""
+DUE_READS = 0.06
+"""Read units of a run in the table of due entries, in addition to the polls: measured at 200 runs a
+second in a group; 0.01 at 10."""
+DUE_ALARMS = 2
+"""In addition, if the table of due entries has a provisioned capacity."""
 AUDITED_PER_SECOND = 60
 WATCHER_MIB = 144
 WAKE_SECONDS = 0.3
@@ -69,11 +73,20 @@ BUSY_METRICS = 7
 
 
 @dataclass(frozen=True, slots=True)
+class DueCapacity:
+    """Units per second of the table of due entries: the setting `dueCapacity`."""
+
+    writes: int
+    reads: int
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """Runs of a month, spread evenly. `seconds`: duration of the script. `memory`: of its pool on
     Lambda, or its share of a task, in MiB. `batch_size`: messages of an invocation on Lambda.
-    `recovery`: the runs table has point-in-time recovery (`runsRecovery`). `measured`: usage of a
-    run, by default that of `RUNS`.
+    `recovery`: the runs table has point-in-time recovery (`runsRecovery`). `steady`: the table of
+    due entries has a provisioned capacity (`dueCapacity`). `task_cpu`, `task_memory`: a Fargate
+    task, in 1024ths of a core and in MiB. `measured`: usage of a run, by default that of `RUNS`.
     """
 
     jobs: int
@@ -83,6 +96,9 @@ class Load:
     memory: int = 512
     batch_size: int = 1
     recovery: bool = True
+    steady: bool = False
+    task_cpu: int = 512
+    task_memory: int = 2048
     measured: RunUsage | None = None
 
     @property
@@ -101,6 +117,18 @@ class Load:
             return usage
         each = 1 / self.batch_size
         return replace(usage, receives=usage.receives * each, deletes=usage.deletes * each)
+
+    @property
+    def due_capacity(self) -> DueCapacity | None:
+        """The capacity for this load, if it is `steady`: of writes for its runs; of reads for the
+        polls, the runs, and an audit that takes a day.
+        """
+        if not self.steady:
+            return None
+        reads = _groups(self) * AWAKE.due_reads / 3600
+        reads += self.per_second * DUE_READS + self.jobs / _SECONDS_PER_DAY
+        writes = self.per_second * self.usage.due_writes
+        return DueCapacity(max(1, math.ceil(writes / DUE_LOAD)), math.ceil(reads / DUE_LOAD))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,19 +160,24 @@ def bill(load: Load) -> Bill:
         *_tables(load),
         *_requests(load),
         *(_function(load) if load.pool == "lambda" else _tasks(load)),
-        *watchers(AWAKE, part=awake, groups=_groups(load)),
-        *watchers(ASLEEP, part=1 - awake),
+        *watchers(AWAKE, part=awake, groups=_groups(load), steady=load.steady),
+        *watchers(ASLEEP, part=1 - awake, steady=load.steady),
         *auditor(load),
         *_projector(load),
         *(idle_polls() if load.pool == "lambda" and load.per_second < 1 else ()),
-        *monitoring(busy=load.runs_per_day > 0),
+        *monitoring(busy=load.runs_per_day > 0, steady=load.steady),
     ]
     return Bill(costs(items), costs(_scripts(load)), load.runs)
 
 
 def _tables(load: Load) -> Iterable[Usage]:
     usage, runs = load.usage, load.runs
-    yield Usage("tables: writes", "write units", runs * usage.write_units)
+    writes = usage.write_units
+    if capacity := load.due_capacity:
+        writes -= usage.due_writes
+        yield Usage("due table: writes", "write unit hours", capacity.writes * HOURS_PER_MONTH)
+        yield Usage("due table: reads", "read unit hours", capacity.reads * HOURS_PER_MONTH)
+    yield Usage("tables: writes", "write units", runs * writes)
     yield Usage("tables: reads", "read units", runs * usage.read_units)
     kept = runs * usage.record_bytes * RETENTION_DAYS / DAYS_PER_MONTH
     stored = (kept + load.jobs * (JOB_BYTES + 2 * ITEM_OVERHEAD)) / _GB
@@ -185,11 +218,11 @@ def _function(load: Load) -> Iterable[Usage]:
 def _tasks(load: Load) -> Iterable[Usage]:
     """The tasks' time that scripts do not use. A pool has a task as long as it has runs."""
     used = load.runs * load.usage.cpu_ms / 1000 / 3600 / TASK_LOAD
-    least = HOURS_PER_MONTH * TASK_CPUS * min(1.0, load.runs_per_day * 600 / _SECONDS_PER_DAY)
+    cpus, gb = load.task_cpu / 1024, load.task_memory / _MIB_PER_GIB
+    least = HOURS_PER_MONTH * cpus * min(1.0, load.runs_per_day * 600 / _SECONDS_PER_DAY)
     hours = max(used, least - sum(use.amount for use in _scripts(load) if "vCPU" in use.unit))
     yield Usage("workers: before and after scripts", "Fargate vCPU-h on arm64", hours)
-    memory = hours * TASK_GB / TASK_CPUS
-    yield Usage("workers: their memory", "Fargate GB-h on arm64", memory)
+    yield Usage("workers: their memory", "Fargate GB-h on arm64", hours * gb / cpus)
 
 
 def _scripts(load: Load) -> list[Usage]:
@@ -198,9 +231,9 @@ def _scripts(load: Load) -> list[Usage]:
     if load.pool == "lambda":
         return [Usage("scripts", "GB-s on arm64", seconds * gib)]
     hours = seconds / 3600 / TASK_LOAD
-    share = gib / TASK_GB
+    share = load.memory / load.task_memory
     return [
-        Usage("scripts", "Fargate vCPU-h on arm64", hours * share * TASK_CPUS),
+        Usage("scripts", "Fargate vCPU-h on arm64", hours * share * load.task_cpu / 1024),
         Usage("scripts: memory", "Fargate GB-h on arm64", hours * gib),
     ]
 
@@ -209,8 +242,12 @@ def _groups(load: Load) -> int:
     return max(1, math.ceil(load.per_second / RUNS_PER_WATCHER))
 
 
-def watchers(usage: WatchUsage, *, part: float = 1.0, groups: int = 1) -> Iterable[Usage]:
-    """The watchers of *groups* groups for *part* of a month."""
+def watchers(
+    usage: WatchUsage, *, part: float = 1.0, groups: int = 1, steady: bool = False
+) -> Iterable[Usage]:
+    """The watchers of *groups* groups for *part* of a month. *steady*: without their reads of the
+    due table, whose capacity is provisioned.
+    """
     if not part:
         return
     what = "watchers, awake" if usage is AWAKE else "watchers, asleep"
@@ -219,7 +256,8 @@ def watchers(usage: WatchUsage, *, part: float = 1.0, groups: int = 1) -> Iterab
     gb_s = seconds * hours * WATCHER_MIB / _MIB_PER_GIB
     yield Usage(what, "GB-s on arm64", gb_s)
     yield Usage(what, "Lambda requests", usage.invocations * hours)
-    yield Usage(f"{what}: polls", "read units", usage.read_units * hours)
+    reads = usage.read_units - (usage.due_reads if steady else 0)
+    yield Usage(f"{what}: polls", "read units", reads * hours)
     yield Usage(f"{what}: leases, cursors", "write units", usage.write_units * hours)
     yield Usage(f"{what}: room in queues", "SQS FIFO requests", usage.queue_requests * hours)
     yield Usage(f"{what}: metrics' lines", "GB of logs", usage.log_bytes * hours / _GB)
@@ -229,7 +267,8 @@ def auditor(load: Load) -> Iterable[Usage]:
     """A visit of each job a day, which reads its runs of two days; and 96 wake-ups a day."""
     visits = load.jobs * DAYS_PER_MONTH
     read = 2 * load.runs * load.usage.record_bytes / 4096
-    yield Usage("auditor: jobs and their runs", "read units", 2 * visits + read)
+    items = 1 if load.steady else 2  # the job, and the slot of its next entry
+    yield Usage("auditor: jobs and their runs", "read units", items * visits + read)
     gb_s = (visits / AUDITED_PER_SECOND + 4 * HOURS_PER_MONTH * 0.05) * AUDITOR_MIB / _MIB_PER_GIB
     yield Usage("auditor", "GB-s on arm64", gb_s)
     yield Usage("auditor", "Lambda requests", 4 * HOURS_PER_MONTH)
@@ -254,9 +293,11 @@ def idle_polls() -> Iterable[Usage]:
     yield Usage("executor: polls of an empty queue", "SQS FIFO requests", polls)
 
 
-def monitoring(*, busy: bool) -> Iterable[Usage]:
-    """Alarms, dashboard and metrics of a stack with or without runs."""
-    yield Usage("alarms", "alarms", ALARMS)
+def monitoring(*, busy: bool, steady: bool = False) -> Iterable[Usage]:
+    """Alarms, dashboard and metrics of a stack with or without runs. *steady*: with the alarms on
+    the provisioned capacity of the due table.
+    """
+    yield Usage("alarms", "alarms", ALARMS + (DUE_ALARMS if steady else 0))
     yield Usage("alarm over them", "composite alarms", 1)
     yield Usage("dashboard", "dashboards", 1)
     yield Usage("metrics", "custom metrics", BUSY_METRICS if busy else IDLE_METRICS)

@@ -22,6 +22,8 @@ PRICES = {
     "Fargate GB-h on arm64": 0.00356,  # aws.amazon.com/fargate/pricing
     "read units": 0.125e-6,  # aws.amazon.com/dynamodb/pricing/on-demand
     "write units": 0.625e-6,  # aws.amazon.com/dynamodb/pricing/on-demand
+    "read unit hours": 0.00013,  # aws.amazon.com/dynamodb/pricing/provisioned
+    "write unit hours": 0.00065,  # aws.amazon.com/dynamodb/pricing/provisioned
     "GB-months of tables": 0.25,  # aws.amazon.com/dynamodb/pricing/on-demand
     "GB-months of point-in-time recovery": 0.20,  # aws.amazon.com/dynamodb/pricing/on-demand
     "SQS FIFO requests": 0.50e-6,  # aws.amazon.com/sqs/pricing
@@ -40,6 +42,8 @@ FREE = {
     "GB-s on arm64": 400_000.0,
     "GB-s on x86_64": 400_000.0,
     "Lambda requests": 1e6,
+    "read unit hours": 25.0 * HOURS_PER_MONTH,
+    "write unit hours": 25.0 * HOURS_PER_MONTH,
     "SQS FIFO requests": 1e6,
     "alarms": 10.0,
     "custom metrics": 10.0,

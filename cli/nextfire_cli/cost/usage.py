@@ -20,6 +20,7 @@ class RunUsage:
         log_bytes: The log of the executor, without Lambda's own lines.
         record_bytes: The run record as stored.
         cpu_ms: Milliseconds of one core that the executor takes.
+        due_writes: The part of the write units that the table of due entries takes.
     """
 
     write_units: float
@@ -32,6 +33,7 @@ class RunUsage:
     log_bytes: int
     record_bytes: int
     cpu_ms: float
+    due_writes: float
 
     @property
     def queue_requests(self) -> float:
@@ -41,7 +43,8 @@ class RunUsage:
 @dataclass(frozen=True, slots=True)
 class WatchUsage:
     """What the watchers of a group use in an hour. `seconds`: of all invocations together, on a
-    clock on which calls take no time.
+    clock on which calls take no time. `due_reads`: the part of the read units that the table of due
+    entries takes; no write units are of it.
     """
 
     seconds: float
@@ -50,6 +53,7 @@ class WatchUsage:
     write_units: float
     queue_requests: float
     log_bytes: int
+    due_reads: float
     calls: str = ""
 
 
@@ -65,6 +69,7 @@ RUNS = {
         log_bytes=270,
         record_bytes=708,
         cpu_ms=1.2,
+        due_writes=2.0,
     ),
     "fargate": RunUsage(
         write_units=4.0,
@@ -77,6 +82,7 @@ RUNS = {
         log_bytes=44,
         record_bytes=699,
         cpu_ms=3.1,
+        due_writes=2.0,
     ),
 }
 AWAKE = WatchUsage(
@@ -86,6 +92,7 @@ AWAKE = WatchUsage(
     write_units=3_870.0,
     queue_requests=0.0,
     log_bytes=294_690,
+    due_reads=26_270.0,
 )
 """An hour in which something is always due soon."""
 ASLEEP = WatchUsage(
@@ -95,5 +102,6 @@ ASLEEP = WatchUsage(
     write_units=360.0,
     queue_requests=0.0,
     log_bytes=12_540,
+    due_reads=3_360.0,
 )
 """An hour in which nothing is due."""

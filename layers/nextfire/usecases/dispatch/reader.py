@@ -149,7 +149,9 @@ class BucketReader:
                 self._reading[part] = self._executor.submit(read, part.shard, now)
                 self._began[part] = now
         trouble: UnavailableError | None = None
-        for part, reading in [*self._reading.items()]:
+        # The past is held first: in memory, fresh entries have room that others have not.
+        for part in sorted(self._reading, key=lambda part: (part.shard, part.when.value)):
+            reading = self._reading[part]
             left = _NO_TIME if part in slow else now + _READ_FOR - self._clock.now()
             del self._reading[part]
             try:
@@ -166,15 +168,14 @@ class BucketReader:
 
     def _parts(self, now: datetime) -> Iterator[_Part]:
         """The parts to read. Past and parked buckets are separate parts: they may take many reads,
-        and the present must not wait for them.
+        and the present must not wait for them, or for the capacity of the table that they use.
         """
-        for shard in self._shards:
-            present = _Part(shard, _When.PRESENT)
-            answers = present not in self._reading
-            if answers and self._cursors[shard] < _first_of_present(now):
+        present = [_Part(shard, _When.PRESENT) for shard in self._shards]
+        yield from present
+        for shard in [part.shard for part in present if part not in self._reading]:
+            if self._cursors[shard] < _first_of_present(now):
                 yield _Part(shard, _When.PAST)
-            yield present
-            if answers and not self._full:
+            if not self._full:
                 yield _Part(shard, _When.PARKED)
 
     def _move_cursor(self, shard: int, minute: datetime) -> None:
@@ -208,14 +209,26 @@ class BucketReader:
         return found
 
     def _read_past(self, shard: int, now: datetime) -> tuple[Found, datetime]:
-        """Entries left in closed buckets of *shard*, and how far its cursor may move."""
+        """Entries left in closed buckets of *shard*, and how far its cursor may move.
+
+        After a failed read the next poll continues: reading from the start again might use up what
+        a throttled table permits, each time.
+
+        Raises:
+            UnavailableError: The first read failed.
+        """
         found: Found = []
         cursor = minute = self._cursors[shard]
         present = _first_of_present(now)
         for _ in range(BUCKETS_AT_MOST):
             if minute >= present or len(found) >= self._most:
                 break
-            found += self._read_closed(minute, shard)
+            try:
+                found += self._read_closed(minute, shard)
+            except UnavailableError:
+                if minute == self._cursors[shard]:
+                    raise
+                break
             minute += MINUTE
             if not found:
                 cursor = minute
