@@ -102,9 +102,8 @@ def list_(
     caller = session.of(context)
     bucket = _bucket(caller, stack)
     try:
-        numbers = [each.number for each in bucket.objects(_instant(since))]
         events: list[Event] = []
-        for batch in bucket.batches(numbers[::-1]):  # the newest first
+        for batch in bucket.batches(bucket.newest(_instant(since))):
             events[:0] = batch.events
             if len(events) >= limit:
                 break

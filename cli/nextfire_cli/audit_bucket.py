@@ -1,10 +1,11 @@
 """The bucket of the audit chain, read by the command with the caller's credentials."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -40,22 +41,7 @@ class AuditBucket:
         Raises:
             BrokenChainError: An object was overwritten or removed.
         """
-        found: list[Stored] = []
-        with self._translated():
-            pages = self._client.get_paginator("list_object_versions").paginate(
-                Bucket=self._bucket, Prefix=PREFIX
-            )
-            for page in pages:
-                if page.get("DeleteMarkers"):
-                    key = page["DeleteMarkers"][0]["Key"]
-                    raise BrokenChainError(_place(key), "the object was deleted")
-                for version in page.get("Versions", []):
-                    number, stored_at = number_of(version["Key"]), version["LastModified"]
-                    if found and found[-1].number == number:
-                        raise BrokenChainError(
-                            _place(version["Key"]), "the object was overwritten: it has versions"
-                        )
-                    found.append(Stored(number, stored_at))
+        found = [*self._listed()]
         found.reverse()
         _check_gaps(found)
         first = next(
@@ -64,14 +50,46 @@ class AuditBucket:
         )
         return found[first:]
 
-    def batches(self, numbers: Sequence[int]) -> Iterator[Batch]:
-        """The batches of these *numbers*, in their order.
+    def newest(self, since: datetime | None) -> Iterator[int]:
+        """The numbers of the batches stored at *since* or later, newest first. Listed as needed:
+        older batches, and gaps, are not looked for.
+
+        Raises:
+            BrokenChainError: An object was overwritten or removed.
+        """
+        for each in self._listed():
+            if since is not None and each.stored_at < since:
+                return
+            yield each.number
+
+    def _listed(self) -> Iterator[Stored]:
+        """All batches, newest first. Raises as `newest`."""
+        with self._translated():
+            pages = self._client.get_paginator("list_object_versions").paginate(
+                Bucket=self._bucket, Prefix=PREFIX
+            )
+            last = None
+            for page in pages:
+                if page.get("DeleteMarkers"):
+                    key = page["DeleteMarkers"][0]["Key"]
+                    raise BrokenChainError(_place(key), "the object was deleted")
+                for version in page.get("Versions", []):
+                    number = number_of(version["Key"])
+                    if number == last:
+                        raise BrokenChainError(
+                            _place(version["Key"]), "the object was overwritten: it has versions"
+                        )
+                    last = number
+                    yield Stored(number, version["LastModified"])
+
+    def batches(self, numbers: Iterable[int]) -> Iterator[Batch]:
+        """The batches of these *numbers*, in their order. Takes *numbers* as they are needed.
 
         Raises:
             BrokenChainError: A batch cannot be decoded.
         """
-        for start in range(0, len(numbers), _CONCURRENT_READS):
-            part = numbers[start : start + _CONCURRENT_READS]
+        left = iter(numbers)
+        while part := [*islice(left, _CONCURRENT_READS)]:
             # Its threads have ended before a batch is handed out: a caller may never go on.
             with ThreadPoolExecutor(_CONCURRENT_READS) as executor:
                 read = [executor.submit(self._read, number) for number in part]

@@ -25,12 +25,20 @@ def backup(
 ) -> None:
     """Back up the embedded stack: jobs, runs, keys, scripts, outputs and secrets.
 
-    The stack may run meanwhile. The file contains secrets, so only you can read it.
+    The stack may run meanwhile. The file contains secrets and the stack's API key, so only you can
+    read it.
 
     [bold]Examples[/]
       nextfire backup nextfire.backup
     """
-    from nextfire.adapters.files.stack_folder import DATABASE, OUTPUTS, SCRIPTS, SECRETS, UPLOAD_KEY
+    from nextfire.adapters.files.stack_folder import (
+        API_KEY,
+        DATABASE,
+        OUTPUTS,
+        SCRIPTS,
+        SECRETS,
+        UPLOAD_KEY,
+    )
     from nextfire.adapters.sqlite.backup import back_up
     from nextfire.adapters.sqlite.database import Database
 
@@ -41,7 +49,7 @@ def backup(
             "Change into the folder in which you ran `nextfire up`.",
         )
     with _reported("back up", file):
-        parts = (SCRIPTS, OUTPUTS, SECRETS, UPLOAD_KEY)
+        parts = (SCRIPTS, OUTPUTS, SECRETS, API_KEY, UPLOAD_KEY)
         back_up(Database(data / DATABASE), data, file.absolute(), parts=parts)
     caller = session.of(context)
     caller.show({"file": str(file), "bytes": file.stat().st_size}, Text(f"Backed up to {file}."))

@@ -1,6 +1,7 @@
 """Errors of the command: those of the client, and their exit codes. `main` prints them."""
 
 from http import HTTPStatus
+from typing import Any
 
 from nextfire.client import ApiError, ClientError, UnreachableError
 
@@ -30,11 +31,25 @@ _BY_STATUS: dict[int, int] = {
 }
 
 
+class MissingError(CliError):
+    """Something that the command looked up without the API does not exist."""
+
+    def document(self) -> dict[str, Any]:
+        return problem_document(HTTPStatus.NOT_FOUND, str(self))
+
+
+def problem_document(status: HTTPStatus, detail: str) -> dict[str, Any]:
+    """The problem document with which the API would report an error of the command."""
+    return {"status": status, "type": "about:blank", "title": status.phrase, "detail": detail}
+
+
 def exit_code(error: BaseException | None) -> int:
     """Return the exit code for *error*, or for the error of the API that caused it."""
     while error is not None:
         if isinstance(error, UnreachableError):
             return UNAVAILABLE
+        if isinstance(error, MissingError):
+            return NOT_FOUND
         if isinstance(error, ApiError):
             is_defect = error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
             return _BY_STATUS.get(error.status, UNAVAILABLE if is_defect else FAILED)
@@ -42,4 +57,4 @@ def exit_code(error: BaseException | None) -> int:
     return FAILED
 
 
-__all__ = ["ApiError", "CliError", "exit_code"]
+__all__ = ["ApiError", "CliError", "MissingError", "exit_code", "problem_document"]

@@ -6,31 +6,19 @@
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Annotated, Any
 
 import typer
 
 from nextfire.client.auth import Auth
-from nextfire_cli.errors import EXIT_CODES, CliError, exit_code
+from nextfire_cli.errors import EXIT_CODES, USAGE, CliError, exit_code, problem_document
 from nextfire_cli.extras import missing_package
+from nextfire_cli.global_options import asks_for_json, globals_first
 from nextfire_cli.lazy import Later, LazyGroup
-from nextfire_cli.output import Output, replace_unencodable
+from nextfire_cli.output import Output, replace_unencodable, to_json
 from nextfire_cli.slow_imports import defer_slow_imports
 
-_GLOBAL = {
-    "--json": 0,
-    "--debug": 0,
-    "--output": 1,
-    "-o": 1,
-    "--endpoint": 1,
-    "--profile": 1,
-    "--region": 1,
-    "--context": 1,
-    "--auth": 1,
-}
-"""The global options and their number of values."""
-_FORMATS_OF_EXPORT = {"mermaid", "dot"}
-"""Values of --output that only `nextfire export` has."""
 _COMMANDS = {
     "up": Later(
         "nextfire_cli.local_stack",
@@ -121,6 +109,7 @@ _WITHOUT_CONTEXT = {"up", "down", "demo", "backup", "restore", "login", "context
 """Commands that call no API, or only the local stack."""
 _USAGE_ERROR: type[Exception] = typer.BadParameter.mro()[1]
 """Click's class, which Typer vendors and does not export."""
+_JSON = "nextfire.json"  # in the context of a call: whether it asks for JSON
 _UNUSABLE = (ValueError, TypeError, AttributeError, OverflowError, RecursionError)
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
@@ -132,8 +121,9 @@ class _Group(LazyGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own
         try:
-            with _hints():
-                return super().parse_args(ctx, _globals_first(args))
+            with _wrong_usage(ctx):
+                ctx.meta[_JSON] = asks_for_json(args)
+                return super().parse_args(ctx, globals_first(args))
         except OSError as error:
             typer.echo(f"Error: {_full(error)}", err=True)
             raise typer.Exit(1) from error
@@ -142,7 +132,7 @@ class _Group(LazyGroup):
         from nextfire_cli import session
 
         try:
-            with _hints():
+            with _wrong_usage(ctx):
                 return super().invoke(ctx)
         except CliError as error:
             session.of(ctx).fail(error)
@@ -178,34 +168,21 @@ def _full(error: OSError) -> CliError:
 
 
 @contextmanager
-def _hints() -> Iterator[None]:
-    """Add to errors about wrong usage what was probably meant."""
+def _wrong_usage(ctx: Any) -> Iterator[None]:  # noqa: ANN401 - typer's own
+    """Add to errors about wrong usage what was probably meant. A call that asks for JSON gets them
+    as a problem document.
+    """
     try:
         yield
     except _USAGE_ERROR as error:
-        from nextfire_cli.usage_hints import add_hint
+        from nextfire_cli.usage_hints import add_hint, in_one_line
 
         add_hint(error)
-        raise
-
-
-def _globals_first(args: list[str]) -> list[str]:
-    head: list[str] = []
-    tail: list[str] = []
-    rest = iter(args)
-    for arg in rest:
-        if arg == "--":
-            tail += [arg, *rest]
-        elif (name := arg.partition("=")[0]) in _GLOBAL:
-            values = 0 if name != arg else _GLOBAL[name]
-            words = [arg, *(value for _, value in zip(range(values), rest, strict=False))]
-            of_export = name in {"-o", "--output"} and _FORMATS_OF_EXPORT & {
-                words[-1].rpartition("=")[2]
-            }
-            (tail if of_export else head).extend(words)
-        else:
-            tail.append(arg)
-    return head + tail
+        if not ctx.meta[_JSON]:
+            raise
+        document = problem_document(HTTPStatus.BAD_REQUEST, in_one_line(error))
+        typer.echo(to_json(document), err=True)
+        raise typer.Exit(USAGE) from error
 
 
 defer_slow_imports()

@@ -21,7 +21,7 @@ from nextfire.domain.target import Target
 from nextfire_cli import render, session
 from nextfire_cli.confirmation import confirm
 from nextfire_cli.documents import first
-from nextfire_cli.errors import CliError
+from nextfire_cli.errors import CliError, MissingError
 
 _SCRIPT, _ARCHIVE = ".py", ".zip"
 _MAIN = "__main__.py"
@@ -199,7 +199,7 @@ def delete(
     found = (each.document for each in caller.client().scripts(pool=pool))
     script = next((each for each in found if each["handler"] == handler), None)
     if script is None:
-        raise CliError(
+        raise MissingError(
             f"The pool {pool} has no script {handler!r}.",
             f"See nextfire scripts list --pool {pool}. The name of an archive ends in {_ARCHIVE}.",
         )

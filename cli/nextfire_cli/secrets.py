@@ -18,7 +18,7 @@ from nextfire.domain.places import tenant_place
 from nextfire.domain.references import ParameterReference, Reference, SecretReference
 from nextfire_cli import render, session
 from nextfire_cli.confirmation import confirm, in_terminal
-from nextfire_cli.errors import CliError
+from nextfire_cli.errors import CliError, MissingError
 
 if TYPE_CHECKING:
     from nextfire.adapters.files.secrets import FileSecrets
@@ -142,7 +142,7 @@ def delete(
         existed = held.delete(reference, recoverable=stack is None)
     if not existed:
         others = "" if pool == "default" else f" --pool {pool}"
-        raise CliError(
+        raise MissingError(
             f"The pool {pool} has no {noun} {name}.", f"See nextfire secrets list{others}"
         )
     caller.show({"name": name, "pool": pool}, Text(f"Deleted {noun} {name}."))

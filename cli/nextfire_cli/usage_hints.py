@@ -109,6 +109,13 @@ def add_hint(error: Any) -> None:  # noqa: ANN401 — Click's classes, as Typer 
         error.message = f"{error.message}. {_surplus(command, path, found[1])}".rstrip()
 
 
+def in_one_line(error: Any) -> str:  # noqa: ANN401 — Click's
+    """*error*, Click's error about wrong usage, and the command that shows the help."""
+    message = error.format_message() or "Missing command."
+    help_ = f" See {_path(error.ctx)} --help" if error.ctx else ""
+    return f"{message.rstrip('.')}.{help_}"
+
+
 def _path(context: Any) -> str:  # noqa: ANN401 — Click's
     """The command of *context* as users type it, however this program was started."""
     return f"{_path(context.parent)} {context.info_name}" if context.parent else "nextfire"

@@ -205,15 +205,19 @@ class AccessibleRuns(RecordingRunStore):
         page = self._store.list_dead(tenant, **named)
         if not _now().limited:
             return page
-        uids = {job: self._uid(job) for job in {run.key.job for run in page.items}}
-        items: Sequence[Run] = [run for run in page.items if uids[run.key.job] == run.key.uid]
+        reached = self._reachable([run.key for run in page.items])
+        items = [run for run in page.items if run.key in reached]
         return replace(page, items=items, unreadable=[])
 
     def find(self, keys: Sequence[RunKey], *, consistent: bool = False) -> Page[Run]:
         if _now().limited:
-            jobs = self._reached.get_many({key.job for key in keys}, consistent=True)
-            keys = [key for key in keys if _is_of(key, jobs.get(key.job))]
+            keys = self._reachable(keys)
         return super().find(keys, consistent=consistent)
+
+    def _reachable(self, keys: Sequence[RunKey]) -> Sequence[RunKey]:
+        """Those of *keys* that the caller may access, by one read of their jobs."""
+        jobs = self._reached.get_many({key.job for key in keys}, consistent=True)
+        return [key for key in keys if _is_of(key, jobs.get(key.job))]
 
     def _uid(self, key: JobKey) -> str | None:
         """The uid of the current job with this id; None if the caller may not access it."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
+from functions.embedded.log_files import rotate_logs
 from functions.embedded.restarts import cause_of_death, pause_before_restart
 from nextfire.adapters.scripts.confinement import PR_SET_PDEATHSIG, prctl
 
@@ -25,7 +26,8 @@ _STOPS = (signal.SIGTERM, signal.SIGINT)
 _WAITED_FOR = {*_STOPS, signal.SIGCHLD}
 _GRACE = 10.0
 """Seconds that the parts have to stop. Then they are killed."""
-_LONGEST_WAIT = 60.0
+_LONGEST_WAIT = 10.0
+"""Seconds after which the sizes of the logs are checked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Supervisor:
 
     Args:
         parts: The parts, in the order of their start. They stop in the reverse order.
-        logs: Folder of the parts' output, one file each.
+        logs: Folder of the parts' output, one file each, which `rotate_logs` bounds.
         report: Called with the state of the parts after each change, by name: `pid` (None while it
             does not run), `deaths`, and `lastDeath` in words.
     """
@@ -69,6 +71,7 @@ class Supervisor:
         try:
             while True:
                 self._start_due()
+                rotate_logs(self._logs)
                 number = signal.sigtimedwait(_WAITED_FOR, self._until_restart())
                 if number is not None and number.si_signo in _STOPS:
                     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -161,19 +162,76 @@ def test_a_kind_is_changed_by_a_patch(system: Deployment) -> None:
     assert answer.document["target"] == {"pool": "default", "handler": "report", "env": {}}
 
 
-def test_a_job_that_patches_made_too_large_is_rejected(system: Deployment) -> None:
-    path = f"/v1/jobs/{create(system, http(body={})).document['jobId']}"
+def test_a_job_that_patches_made_too_large_is_rejected(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_definition, "MAX_DOCUMENT_BYTES", 100_000)
+    path = f"/v1/jobs/{create(system, http(body='x' * 60_000)).document['jobId']}"
 
-    def add(**members: str | None) -> Answer:
-        return system.call("PATCH", path, {"target": {"http": {"body": members}}})
-
-    assert add(a="x" * 240_000).status == 200
-
-    answer = add(b="x" * 240_000)
+    answer = system.call("PATCH", path, {"payload": "y" * 60_000})
 
     assert_problem(answer, 422, field="body")
-    assert "larger than 262144 bytes" in answer.document["detail"]
-    assert add(a=None, b="x" * 240_000).status == 200
+    assert "larger than 100000 bytes" in answer.document["detail"]
+    smaller = {"payload": "y" * 60_000, "target": {"http": {"body": None}}}
+    assert system.call("PATCH", path, smaller).status == 200
+
+
+@pytest.mark.parametrize(
+    ("target", "field"),
+    [
+        (lambda text: http(body=text), "target.http.body"),
+        (lambda text: aws(QueueUrl="https://sqs", MessageBody=text), "target.aws.input"),
+    ],
+)
+def test_a_body_or_input_is_at_most_as_large_as_a_payload(
+    system: Deployment, target: Callable[[str], dict[str, Any]], field: str
+) -> None:
+    text = "ü" * ((65_536 - len(json.dumps(_sent(target("")), separators=(",", ":")))) // 2)
+    assert create(system, target(text), jobId="fits").status == 201
+
+    too_large = create(system, target(text + "üü"))
+    patched = system.call("PATCH", "/v1/jobs/fits", {"target": target(text + "üü")})
+
+    for answer in (too_large, patched):
+        assert_problem(answer, 422, field=field)
+        assert "larger than 65536 bytes as JSON" in answer.fault["problem"]
+        assert answer.fault["value"] in {"'65539 bytes'", "'65540 bytes'"}
+        assert "payload" in answer.fault["remedy"]
+
+
+def _sent(target: dict[str, Any]) -> Any:
+    return target["http"]["body"] if "http" in target else target["aws"]["input"]
+
+
+@pytest.mark.parametrize(
+    ("target", "change"),
+    [
+        (http(body={"a": "x" * 100_000}), {"http": {"url": f"{URL}/other"}}),
+        (aws(QueueUrl="https://sqs", MessageBody="x" * 100_000), {"aws": {"region": "eu-west-1"}}),
+    ],
+)
+def test_a_job_of_an_earlier_version_with_a_larger_body_is_read_run_and_changed(
+    system: Deployment,
+    monkeypatch: pytest.MonkeyPatch,
+    target: dict[str, Any],
+    change: dict[str, Any],
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(check_definition, "MAX_PAYLOAD_BYTES", 200_000)
+        path = f"/v1/jobs/{create(system, target).document['jobId']}"
+
+    for document in ({"name": "n"}, {"payload": {"a": 1}}, {"target": change}):
+        assert system.call("PATCH", path, document).status == 200
+    shown = system.call("GET", path).document
+    replaced = system.call("PUT", path, {"type": "MANUAL", "target": shown["target"]})
+    assert (replaced.status, _sent(replaced.document["target"])) == (200, _sent(target))
+    assert system.call("POST", f"{path}/run").status == 201
+    larger = http(body={"a": "y" * 100_000}) if "http" in target else http(body="x" * 100_000)
+    assert_problem(
+        system.call("PATCH", path, {"target": larger | {"aws": None}}),
+        422,
+        field="target.http.body",
+    )
 
 
 def test_a_job_that_was_stored_too_large_can_be_changed_and_deleted(

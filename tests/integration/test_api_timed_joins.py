@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from functions.api.access import AccessibleJobs
+from nextfire.domain.ids import JobKey
 from nextfire.responses import jobs
 from tests.integration.api_answers import assert_problem
 from tests.integration.deployment import Deployment
@@ -67,6 +70,35 @@ def test_a_job_without_parents_has_none_in_its_preview(system: Deployment) -> No
     item = system.call("GET", "/v1/jobs/hourly/upcoming", query={"count": "1"}).document["items"][0]
 
     assert "parents" not in item
+
+
+def test_a_preview_reads_a_bounded_number_of_jobs(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"n{number}" for number in range(8)]
+    for name in names:
+        system.register(jobId=name, schedule="0 * * * *")
+    after = [{"job": name} for name in names]
+    system.register(jobId="joined", type="AFTER", schedule=None, after=after)
+    system.register(jobId="daily", after=[{"job": "joined", "which": "all"}], **DAILY)
+    monkeypatch.setattr("nextfire.usecases.read_parents.MAX_ABOVE", 5)
+    get, get_many, batches = AccessibleJobs.get, AccessibleJobs.get_many, list[int]()
+
+    def spied(store: AccessibleJobs, keys: Sequence[JobKey], **named: bool) -> Any:
+        batches.append(len(keys))
+        return get_many(store, keys, **named)
+
+    def get_only_daily(store: AccessibleJobs, key: JobKey) -> Any:
+        assert key.job_id == "daily"
+        return get(store, key)
+
+    monkeypatch.setattr(AccessibleJobs, "get_many", spied)
+    monkeypatch.setattr(AccessibleJobs, "get", get_only_daily)
+
+    answer = system.call("GET", "/v1/jobs/daily/upcoming", query={"count": "1"})
+
+    assert answer.status == 200
+    assert batches == [1, 4]
 
 
 def test_schedules_that_cannot_meet_are_rejected_with_an_example(system: Deployment) -> None:

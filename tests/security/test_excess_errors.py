@@ -9,7 +9,8 @@ import pytest
 
 from functions.api.body import MAX_NESTED
 from functions.api.bounds import MAX_UNKNOWN_FIELDS
-from nextfire.domain.definition import MAX_LABELS, MAX_PAYLOAD_BYTES
+from nextfire.domain.definition import MAX_LABELS
+from nextfire.domain.document import MAX_PAYLOAD_BYTES
 from nextfire.domain.target import MAX_ENV
 from tests.integration.deployment import Deployment
 from tests.security.costly_bodies import job

@@ -10,9 +10,10 @@ import pytest
 from functions.api import access
 from nextfire.adapters.dynamodb.items import from_item
 from nextfire.domain.errors import UnavailableError, UndecodableError
-from nextfire.domain.ids import JobKey
+from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.restriction import Restriction
+from nextfire.domain.run import Run, RunState
 from tests.builders import NOON, a_job, a_message, job_key, run_key
 from tests.fakes import MemoryRunStore
 from tests.integration.deployment import Deployment
@@ -191,3 +192,28 @@ def test_a_restricted_key_learns_that_a_job_could_not_be_read_now(
     assert [run.key for run in runs.find(asked).items] == [run_key(job_id="ours")]
     with pytest.raises(UnavailableError, match="throttled"):
         runs.find([run_key(job_id="throttled")])
+
+
+def test_a_restricted_key_lists_the_dead_runs_of_its_jobs_by_one_read_of_the_jobs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reach = access.CallerAccess(Restriction(labels=ETL))
+    monkeypatch.setattr(access, "_now", lambda: reach)
+    # It has no `get`: the jobs are read together.
+    jobs = access.AccessibleJobs(cast("Any", PartlyReadable()))
+    found = MemoryRunStore()
+    ours, former = run_key(job_id="ours"), run_key(job_id="ours", uid="earlier00")
+    others = [run_key(job_id=name) for name in ("theirs", "broken", "missing")]
+    for key in (ours, former, *others):
+        found.items[key] = Run(key, RunState.DEAD, finished_at=NOON)
+    runs = access.AccessibleRuns(found, cast("Any", jobs))
+
+    def dead() -> list[RunKey]:
+        page = runs.list_dead("acme", first=NOON, last=NOON, cursor=None, limit=100)
+        return [run.key for run in page.items]
+
+    assert dead() == [ours]
+    throttled = run_key(job_id="throttled")
+    found.items[throttled] = Run(throttled, RunState.DEAD, finished_at=NOON)
+    with pytest.raises(UnavailableError, match="throttled"):
+        dead()

@@ -18,7 +18,7 @@ from typing import IO, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from nextfire.adapters.files.stack_folder import DATA, DATABASE, UPLOAD_KEY
+from nextfire.adapters.files.stack_folder import API_KEY, DATA, DATABASE, UPLOAD_KEY
 from nextfire.client import folder
 from nextfire.domain.errors import NextfireError
 from nextfire_cli.local.cdk import inherited_environment
@@ -228,7 +228,7 @@ class EmbeddedStack:
 
     @property
     def _key_file(self) -> Path:
-        return self._data / "api-key"
+        return self._data / API_KEY
 
     def _port(self) -> int:
         """The port of the last start if it is free, so that the address stays; else a free one."""

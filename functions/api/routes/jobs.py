@@ -46,7 +46,7 @@ from nextfire.responses.jobs import JobDetail, JobPage, JobResponse, UpcomingLis
 from nextfire.usecases.find_outstanding import has_outstanding
 from nextfire.usecases.list_jobs import JobFilter
 from nextfire.usecases.list_jobs import list_jobs as find_jobs
-from nextfire.usecases.read_parents import read_above
+from nextfire.usecases.read_parents import in_batches, read_above
 
 
 class PauseRequest(Document):
@@ -273,7 +273,7 @@ def resume_job(
 def list_upcoming(job_id: JobId, count: Count = 10) -> Response[str]:
     job = services().jobs.get(_key(job_id))
     asked = [edge.job for edge in job.definition.after if edge.which is Which.ALL]
-    above = read_above(services().job_store, tenant(), asked)
+    above = read_above(in_batches(services().job_store), tenant(), asked)
     return respond(UpcomingList.of(job.upcoming(now(), count), job.definition, job, above))
 
 

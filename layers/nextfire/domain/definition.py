@@ -17,7 +17,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from nextfire.domain.document import Document
+from nextfire.domain.document import MAX_PAYLOAD_BYTES, Document
 from nextfire.domain.edges import (
     MAX_TIMED_PARENTS,
     USUAL_JOIN_TIMEOUT_SEC,
@@ -45,7 +45,6 @@ from nextfire.domain.schedule import (
 )
 from nextfire.domain.target import Target
 
-MAX_PAYLOAD_BYTES = 64 * 1024
 MAX_TIMEOUT_SEC = 11 * 3_600
 MAX_LABELS = 32
 """Keeps the labels of a job well below the size of a DynamoDB item, with the limits of keys and

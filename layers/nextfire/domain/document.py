@@ -14,6 +14,11 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
+MAX_PAYLOAD_BYTES = 64 * 1024
+"""Maximum size of a payload, and of the body of a callback and the input of an AWS call, as JSON.
+Stored jobs of earlier versions can have a larger body or input.
+"""
+
 
 class StrictModel(BaseModel):
     """A JSON document: camelCase outside, strict about unknown fields, immutable."""

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice, pairwise
 
-from nextfire.domain.definition import MAX_PAYLOAD_BYTES, JobDefinition
+from nextfire.domain.definition import JobDefinition
+from nextfire.domain.document import MAX_PAYLOAD_BYTES
 from nextfire.domain.errors import BeyondQuotaError, InvalidInputError
 from nextfire.domain.quotas import NO_QUOTAS, Quota, Quotas, TenantQuotas, check_payload
 from nextfire.domain.recurrence import occurrences
 from nextfire.domain.schedule import Schedule, ScheduleType
 from nextfire.domain.script import locate
-from nextfire.domain.target import TargetKind
+from nextfire.domain.target import Target, TargetKind
 
 _OCCURRENCES_CHECKED = 1_500
 """Occurrences that are searched for a short gap: more than a day of an every-minute schedule."""
@@ -60,6 +61,7 @@ def check_definition(
         )
     size = definition.payload_bytes()
     check_payload_size(size)
+    _check_template_size(definition, was)
     _check_document_size(definition, was)
     if was is None or was.payload != definition.payload:
         check_payload(size, limits.quotas.of(tenant))
@@ -69,9 +71,33 @@ def check_definition(
         locate(definition.target, bucket=limits.scripts_bucket, tenant=tenant)
 
 
+def _check_template_size(definition: JobDefinition, was: JobDefinition | None) -> None:
+    """Check the size of what a callback or an AWS call sends, if it differs from that of *was*:
+    watchers decode it for each due entry.
+    """
+    field, template = _template(definition.target)
+    if was is not None and (field, template) == _template(was.target):
+        return
+    if (size := _json_bytes(template)) > MAX_PAYLOAD_BYTES:
+        raise InvalidInputError(
+            field,
+            f"{size} bytes",
+            f"larger than {MAX_PAYLOAD_BYTES} bytes as JSON",
+            "Put data into the payload, for example as {{payload.text}}; or store it in S3 and send"
+            " its address.",
+        )
+
+
+def _template(target: Target) -> tuple[str, object]:
+    """The field and the value of the template of *target*; None: it has none."""
+    if target.aws is not None:
+        return "target.aws.input", target.aws.input
+    return "target.http.body", None if target.http is None else target.http.body
+
+
 def _check_document_size(definition: JobDefinition, was: JobDefinition | None) -> None:
-    size = _bytes(definition)
-    if size > MAX_DOCUMENT_BYTES and (was is None or size > _bytes(was)):
+    size = _json_bytes(definition.document())
+    if size > MAX_DOCUMENT_BYTES and (was is None or size > _json_bytes(was.document())):
         raise InvalidInputError(
             "body",
             f"{size} bytes",
@@ -80,9 +106,8 @@ def _check_document_size(definition: JobDefinition, was: JobDefinition | None) -
         )
 
 
-def _bytes(definition: JobDefinition) -> int:
-    document = definition.document()
-    return len(json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode())
+def _json_bytes(value: object) -> int:
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def check_payload_size(size: int) -> None:

@@ -15,7 +15,7 @@ from nextfire.domain.job import MAX_CHILDREN, Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.usecases.job_revisions import revised
-from nextfire.usecases.read_parents import MAX_ABOVE, check_above, read_above
+from nextfire.usecases.read_parents import check_above, in_batches, read_above
 
 _TRIES = 10  # of a change that races with other changes of the same parent
 _MAX_GRAPH = 5_000
@@ -54,7 +54,7 @@ class JobEdges:
             self._check_acyclic(key, added)
         if definition.is_timed_join and (was is None or _times_differ(definition, was)):
             asked = [edge.job for edge in definition.after if edge.which is not Which.LATEST]
-            above = read_above(self._jobs, key.tenant, asked, at_most=MAX_ABOVE)
+            above = read_above(in_batches(self._jobs), key.tenant, asked)
             check_above(above)
             # A pause may end before the next occurrence.
             active = {name: replace(job, state=JobState.ACTIVE) for name, job in above.items()}

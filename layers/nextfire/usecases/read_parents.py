@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain, islice
@@ -31,6 +31,8 @@ LATEST_AMONG = 100
 _NEAR = 20  # records before an instant that are searched for a range that covers it
 MAX_ABOVE = 1_000
 """Maximum number of jobs that are read to find the logical times of AFTER parents."""
+ReadJobs = Callable[[Sequence[JobKey]], Iterable[Job]]
+"""Reads those of some jobs that exist, in their order."""
 _EVER = "9"  # sorts after all run ids
 
 
@@ -47,7 +49,7 @@ def read_parents(
         UnavailableError: A store did not answer.
     """
     asked = [edge.job for edge in child.definition.after if edge.which is Which.ALL]
-    above = read_above(jobs, child.key.tenant, asked)
+    above = read_above(one_by_one(jobs), child.key.tenant, asked)
     return [
         each
         for wanted in awaited(child, at, above)
@@ -55,30 +57,40 @@ def read_parents(
     ]
 
 
-def read_above(
-    jobs: JobStore, tenant: str, names: Collection[str], *, at_most: int | None = None
-) -> Above:
-    """Return the jobs *names*, and the parents of those that have no schedule, by id. Jobs that do
-    not exist are left out, and those above `MAX_ABOVE` others; see `check_above`. *at_most*: jobs
-    after which no other is read.
+def one_by_one(jobs: JobStore) -> ReadJobs:
+    """Read jobs one by one: executors have no permission to read batches of jobs."""
+    return lambda keys: (job for key in keys if (job := jobs.get(key)) is not None)
+
+
+def in_batches(jobs: JobStore) -> ReadJobs:
+    """Read jobs in batches, by consistent reads and without payloads. Raises as `JobStore.get`."""
+
+    def read(keys: Sequence[JobKey]) -> Iterator[Job]:
+        found = jobs.get_many(keys, consistent=True)
+        for key in keys:
+            job = found.get(key)
+            if isinstance(job, Exception):
+                raise job
+            if job is not None:
+                yield job
+
+    return read
+
+
+def read_above(read: ReadJobs, tenant: str, names: Collection[str]) -> Above:
+    """Return the jobs *names*, and the parents of those that have no schedule, by id. At most
+    `MAX_ABOVE` ids are read, the nearest ones; see `check_above`. Jobs that do not exist are left
+    out.
     """
     found: dict[str, Job] = {}
-    level = [*names]
-    while level and len(found) < MAX_ABOVE:
-        there: list[Job] = []
-        for name in dict.fromkeys(level):
-            if at_most is not None and len(found) >= at_most:
-                break
-            if (job := jobs.get(JobKey(tenant, name))) is not None:
-                there.append(job)
-                found[name] = job
-        level = [
-            edge.job
-            for job in there
-            if job.definition.type is ScheduleType.AFTER
-            for edge in job.definition.after
-            if edge.job not in found
-        ]
+    known: set[str] = set()
+    level = [*dict.fromkeys(names)][:MAX_ABOVE]
+    while level:
+        known.update(level)
+        there = [*read([JobKey(tenant, name) for name in level])]
+        found |= {job.key.job_id: job for job in there}
+        above = dict.fromkeys(name for name in _named(there) if name not in known)
+        level = [*islice(above, MAX_ABOVE - len(known))]
     return found
 
 
@@ -88,19 +100,23 @@ def check_above(above: Above) -> None:
     Raises:
         InvalidInputError: There were too many.
     """
-    named = {
-        edge.job
-        for job in above.values()
-        if job.definition.type is ScheduleType.AFTER
-        for edge in job.definition.after
-    }
-    if len(above) >= MAX_ABOVE and named - above.keys():
+    if len({*above, *_named(above.values())}) > MAX_ABOVE:
         raise InvalidInputError(
             "after",
             next(iter(above)),
             f"the times of parents without a schedule need more than {MAX_ABOVE:,} jobs above",
             'Use `"which": "latest"`, or split the sequence.',
         )
+
+
+def _named(jobs: Iterable[Job]) -> Iterator[str]:
+    """The parents of those *jobs* that have no schedule."""
+    return (
+        edge.job
+        for job in jobs
+        if job.definition.type is ScheduleType.AFTER
+        for edge in job.definition.after
+    )
 
 
 def _read(

@@ -47,7 +47,12 @@ from nextfire.domain.trigger_rules import (
     missing,
 )
 from nextfire.usecases.earlier_runs import earlier_runs
-from nextfire.usecases.read_parents import read_above, read_parents, records_near
+from nextfire.usecases.read_parents import (
+    one_by_one,
+    read_above,
+    read_parents,
+    records_near,
+)
 from nextfire.usecases.start_child import JoinEnd, StartChild
 
 JOIN_END_DISPATCH = 1_000_000
@@ -166,7 +171,7 @@ class TimedRuns:
         alone = {"this": ParentState.of(ended.state), "other": ParentState.WAITING}
         if decide_start(child.definition.trigger_rule, alone).action is not RuleAction.WAIT:
             return False
-        above = read_above(self.jobs, child.key.tenant, [other.job])
+        above = read_above(one_by_one(self.jobs), child.key.tenant, [other.job])
         parent = above.get(other.job)
         if parent is None or at not in logical_times(parent, above, at - MOMENT, at):
             return False  # its job was paused, or changed

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from nextfire.adapters.s3.audit_log import key_of, number_of
 from nextfire.domain.chain import START, Batch, Event, chain
-from nextfire_cli.audit_bucket import Stored
+from nextfire_cli import audit_bucket
+from nextfire_cli.audit_bucket import AuditBucket, Stored
 from nextfire_cli.aws import Account
 from nextfire_cli.main import app
 
@@ -38,6 +41,9 @@ class Bucket:
 
     def objects(self, _since: object) -> Sequence[Stored]:
         return [Stored(1, datetime(2026, 5, 24, 10, tzinfo=UTC))]
+
+    def newest(self, _since: object) -> Iterator[int]:
+        return iter([1])
 
     def batches(self, _numbers: object) -> Sequence[Batch]:
         return [Batch(1, self._events)]
@@ -147,8 +153,7 @@ def test_list_reads_the_newest_batches_only(
             read.append(number)
             yield Batch(number, events[2 * number - 2 : 2 * number])
 
-    at = datetime(2026, 5, 24, 10, tzinfo=UTC)
-    monkeypatch.setattr(Bucket, "objects", lambda *_: [Stored(n, at) for n in (1, 2, 3)])
+    monkeypatch.setattr(Bucket, "newest", lambda *_: iter([3, 2, 1]))
     monkeypatch.setattr(Bucket, "batches", batches)
     holds()
 
@@ -156,3 +161,65 @@ def test_list_reads_the_newest_batches_only(
 
     assert [each["number"] for each in json.loads(result.stdout)["items"]] == [4, 5, 6]
     assert read == [3, 2]
+
+
+class Listed:
+    """S3 with a chain of six batches, one an hour until 06:00, two on each page of its list."""
+
+    def __init__(self) -> None:
+        self.pages = 0
+        self.read: list[str] = []
+
+    def get_paginator(self, name: str) -> Listed:
+        assert name == "list_object_versions"
+        return self
+
+    def paginate(self, **_: str) -> Iterator[dict[str, Any]]:
+        for newest in (6, 4, 2):
+            self.pages += 1
+            yield {
+                "Versions": [
+                    {"Key": key_of(number), "LastModified": hour(number)}
+                    for number in (newest, newest - 1)
+                ]
+            }
+
+    def get_object(self, *, Bucket: str, Key: str) -> dict[str, Any]:  # noqa: N803 — boto3's
+        assert Bucket == "audit"
+        self.read.append(Key)
+        number = number_of(Key)
+        body = json.dumps({"batch": number, "events": [event(job_id=f"job{number}")]})
+        return {"Body": BytesIO(body.encode())}
+
+
+def hour(number: int) -> datetime:
+    return datetime(2026, 5, 24, number, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("since", "numbers", "pages"),
+    [
+        (hour(6), [6], 1),
+        (hour(5), [6, 5], 2),
+        (hour(4), [6, 5, 4], 2),
+        (None, [*range(6, 0, -1)], 3),
+    ],
+)
+def test_the_newest_batches_are_listed_as_far_as_needed(
+    since: datetime | None, numbers: list[int], pages: int
+) -> None:
+    s3 = Listed()
+
+    assert [*AuditBucket(cast("Any", s3), "audit").newest(since)] == numbers
+    assert s3.pages == pages
+
+
+def test_batches_are_listed_as_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_bucket, "_CONCURRENT_READS", 2)
+    s3 = Listed()
+    bucket = AuditBucket(cast("Any", s3), "audit")
+
+    first = next(bucket.batches(bucket.newest(None)))
+
+    assert first.number == 6
+    assert (s3.pages, sorted(map(number_of, s3.read))) == (1, [5, 6])

@@ -7,7 +7,9 @@ from typer.testing import CliRunner, Result
 
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.job_store import SqliteJobStore
+from nextfire.adapters.sqlite.key_store import SqliteKeyStore
 from nextfire_cli import main
+from nextfire_cli.local.api_key import provide_key
 from tests.builders import NOON, a_job
 
 
@@ -39,6 +41,23 @@ def test_what_was_backed_up_is_restored(here: Path, data: Path) -> None:
     assert restored.exit_code == 0
     assert "nextfire up" in restored.output
     assert SqliteJobStore(Database(data / "nextfire.db")).get(a_job().key) == a_job()
+
+
+def test_the_api_key_of_the_stack_stays_valid_and_the_only_one(here: Path, data: Path) -> None:
+    file = data / "api-key"
+    provide_key(SqliteKeyStore(Database(data / "nextfire.db")), file, tenant="local")
+    key = file.read_text()
+    for number in range(2):
+        assert nextfire("backup", "copy").exit_code == 0
+        data.rename(here / f"old-{number}")
+        assert nextfire("restore", "copy").exit_code == 0
+
+        keys = SqliteKeyStore(Database(data / "nextfire.db"))
+        provide_key(keys, file, tenant="local")
+
+    assert file.read_text() == key
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert len(keys.list("local", cursor=None, limit=10).items) == 1
 
 
 def test_a_stack_is_not_overwritten(data: Path) -> None:

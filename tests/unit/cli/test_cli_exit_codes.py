@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -44,6 +45,23 @@ def test_the_exit_code_names_the_kind_of_error(call: Call, api: Api, status: int
 def test_without_a_response_it_is_unavailable() -> None:
     assert exit_code(UnreachableError("p", "r", maybe_done=False)) == 6
     assert exit_code(CliError("anything else")) == 1
+
+
+def test_what_the_command_itself_does_not_find_is_reported_as_by_the_api(
+    call: Call, api: Api
+) -> None:
+    api.routes["GET /v1/scripts"] = {"items": []}
+
+    result = call("scripts", "delete", "absent", "--yes", "--json")
+
+    assert result.exit_code == 3
+    assert json.loads(result.stderr) == {
+        "status": 404,
+        "type": "about:blank",
+        "title": "Not Found",
+        "detail": "The pool default has no script 'absent'. See nextfire scripts list --pool "
+        "default. The name of an archive ends in .zip.",
+    }
 
 
 def test_the_error_that_caused_another_decides() -> None:

@@ -57,7 +57,7 @@ def test_help_imports_no_command_and_no_client() -> None:
         check=True,
     )
 
-    expected = ["main", "errors", "extras", "lazy", "output", "slow_imports"]
+    expected = ["main", "errors", "extras", "global_options", "lazy", "output", "slow_imports"]
     found = done.stderr.replace("nextfire_cli.", "").strip()
     assert sorted(eval(found)) == sorted(expected)  # noqa: S307 — our own list
     assert "Print jobs as the file of their pipeline" in done.stdout

@@ -246,7 +246,7 @@ def test_a_script_is_deleted_with_the_credentials_of_the_caller(call: Call, api:
 
         asked = call("scripts", "delete", "report", AWS_REGION="us-east-1")
         missing = call("scripts", "delete", "absent", "--yes", AWS_REGION="us-east-1")
-        assert (asked.exit_code, missing.exit_code) == (1, 1)
+        assert (asked.exit_code, missing.exit_code) == (1, 3)
         assert "add --yes" in asked.stderr
         assert "The pool default has no script 'absent'." in missing.stderr
         assert s3.list_objects_v2(Bucket="scripts-bucket")["KeyCount"] == 1

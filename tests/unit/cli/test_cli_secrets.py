@@ -169,7 +169,7 @@ def test_names_are_listed_and_deleted_on_the_embedded_stack(call: Call, tmp_path
     assert call("delete", "billing/key", "--yes").exit_code == 0
     assert call("list", "-o", "name").stdout == "@db\n"
     again = call("delete", "billing/key", "--yes")
-    assert again.exit_code == 1
+    assert again.exit_code == 3
     assert "The pool default has no secret billing/key." in again.stderr
     assert "hunter2" not in listed.output + again.output
     assert call("list", "--pool", "absent").exit_code == 2
@@ -199,7 +199,7 @@ def test_names_are_listed_and_deleted_on_aws(call: Call, monkeypatch: pytest.Mon
         manager.restore_secret(SecretId=f"{place}key")  # for 30 days
         for args in (["absent"], ["--parameter", "url"]):
             missing = call("delete", "--yes", *args)
-            assert missing.exit_code == 1
+            assert missing.exit_code == 3
             assert "The pool default has no " in missing.stderr
 
 

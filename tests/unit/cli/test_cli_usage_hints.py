@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from tests.unit.cli.conftest import Api, Call
@@ -57,3 +60,52 @@ def test_wrong_usage_gets_a_hint(call: Call, api: Api, typed: str, hint: str) ->
 @pytest.mark.parametrize(("group", "word"), [("jobs", "get"), ("runs", "logs"), ("keys", "rotate")])
 def test_a_hint_is_never_a_command_that_exists(call: Call, group: str, word: str) -> None:
     assert "Try:" not in call(group, word).stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "detail"),
+    [
+        (
+            "--json jobs list --limit abc",
+            "Invalid value for '--limit': not a whole number. See nextfire jobs list --help",
+        ),
+        ("jobs list --output=json --frob", "No such option: --frob. See nextfire jobs list --help"),
+        (
+            "jobs delete -o json",
+            "Invalid value for JOB_ID: give a JOB_ID, or --label for many jobs.",
+        ),
+        ("frobnicate --json", "No such command 'frobnicate'. See nextfire --help"),
+        (
+            "jobs create --in 5s --secret TOKEN -o json",
+            "Invalid value for --secret: 'TOKEN' is not NAME=SECRET[#KEY]",
+        ),
+        ("--json -o csv jobs list", "Invalid value for '--output' / '-o': 'csv' is not one of"),
+        ("jobs --json", "Missing command. See nextfire jobs --help"),
+        ("--json --region", "Option '--region' requires an argument."),
+    ],
+)
+def test_wrong_usage_is_a_problem_document_for_a_call_that_asks_for_json(
+    call: Call, api: Api, typed: str, detail: str
+) -> None:
+    result = call(*typed.split(" "))
+
+    document: dict[str, Any] = json.loads(result.stderr)
+    assert result.exit_code == 2
+    assert document["detail"].startswith(detail)
+    assert {**document, "detail": ""} == {
+        "status": 400,
+        "type": "about:blank",
+        "title": "Bad Request",
+        "detail": "",
+    }
+    assert not api.requests
+
+
+@pytest.mark.parametrize(
+    "typed", ["jobs list --limit abc -o yaml", "jobs list --limit abc", "jobs list -o csv"]
+)
+def test_wrong_usage_is_for_people_otherwise(call: Call, typed: str) -> None:
+    result = call(*typed.split(" "))
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Usage: ")

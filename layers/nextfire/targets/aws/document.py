@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue
 
-from nextfire.domain.document import Document
+from nextfire.domain.document import MAX_PAYLOAD_BYTES, Document
 
 
 class AwsCall(Document):
@@ -22,7 +22,11 @@ class AwsCall(Document):
     action: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]{0,127}$")] = Field(
         description="Operation of the service.", examples=["StartExecution"]
     )
-    input: dict[str, JsonValue] = Field(default_factory=dict)
+    input: dict[str, JsonValue] = Field(
+        default_factory=dict,
+        description="Parameters of the operation, a template, at most "
+        f"{MAX_PAYLOAD_BYTES:,} bytes as JSON.",
+    )
     region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$", max_length=32)] | None = (
         None
     )

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, JsonValue, Tag, field_validator
 from pydantic_core import PydanticCustomError
 
-from nextfire.domain.document import Document
+from nextfire.domain.document import MAX_PAYLOAD_BYTES, Document
 from nextfire.domain.references import ParameterReference, SecretReference
 
 MAX_HEADERS = 50
@@ -209,7 +209,11 @@ class HttpCall(Document):
     )
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"] = "POST"
     headers: Annotated[dict[str, str], Field(max_length=MAX_HEADERS)] = Field(default_factory=dict)
-    body: JsonValue | None = None
+    body: JsonValue | None = Field(
+        default=None,
+        description=f"Body of the request, a template: any JSON value, at most "
+        f"{MAX_PAYLOAD_BYTES:,} bytes. Without it, the payload is sent.",
+    )
     auth: Auth | None = None
     sign: Annotated[tuple[Reference, ...], Field(max_length=2)] = ()
     success: Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_SUCCESS)] = ("2xx",)

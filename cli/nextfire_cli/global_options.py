@@ -1,0 +1,53 @@
+"""The global options of the command, which can be anywhere in it."""
+
+GLOBAL = {
+    "--json": 0,
+    "--debug": 0,
+    "--output": 1,
+    "-o": 1,
+    "--endpoint": 1,
+    "--profile": 1,
+    "--region": 1,
+    "--context": 1,
+    "--auth": 1,
+}
+"""The global options and their number of values."""
+_OUTPUT = {"-o", "--output"}
+_FORMATS_OF_EXPORT = {"mermaid", "dot"}
+"""Values of --output that only `nextfire export` has."""
+
+
+def globals_first(args: list[str]) -> list[str]:
+    """Return the words of a command with its global options in front of the others."""
+    head, tail = _parted(args)
+    return head + tail
+
+
+def asks_for_json(args: list[str]) -> bool:
+    """Whether the words of a command ask for JSON, even if others of them are wrong."""
+    head, _ = _parted(args)
+    words = iter(head)
+    output = ""
+    for word in words:
+        name, _, value = word.partition("=")
+        if name in _OUTPUT:
+            output = value or next(words, "")
+    return "--json" in head or output == "json"
+
+
+def _parted(args: list[str]) -> tuple[list[str], list[str]]:
+    """The global options among *args* with their values, and the other words."""
+    head: list[str] = []
+    tail: list[str] = []
+    rest = iter(args)
+    for arg in rest:
+        if arg == "--":
+            tail += [arg, *rest]
+        elif (name := arg.partition("=")[0]) in GLOBAL:
+            values = 0 if name != arg else GLOBAL[name]
+            words = [arg, *(value for _, value in zip(range(values), rest, strict=False))]
+            of_export = name in _OUTPUT and _FORMATS_OF_EXPORT & {words[-1].rpartition("=")[2]}
+            (tail if of_export else head).extend(words)
+        else:
+            tail.append(arg)
+    return head, tail
