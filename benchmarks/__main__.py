@@ -98,8 +98,8 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measure the figures of docs/internals/benchmarks.md, one benchmark after the "
-        "other. Without NAME, list the benchmarks.",
+        description="Measure the figures of docs/internals/benchmarks.md.\nWithout NAME, list the "
+        "benchmarks.",
         epilog=_table(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

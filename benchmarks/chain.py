@@ -254,7 +254,8 @@ def _worker_of(
         while outcomes.succeeded < done and time.monotonic() < until:
             received = inbox.receive(10, wait=timedelta(seconds=1), hidden_for=settings.lease)
             batch.carry_out(received, stopping=lambda: False)
-            inbox.acknowledge(received)
+            if received:
+                inbox.acknowledge(received)
         if outcomes.succeeded != done:
             raise RuntimeError(f"{done - outcomes.succeeded} runs did not succeed")
         return meter.take()
