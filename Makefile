@@ -79,7 +79,7 @@ site: .nextfire/docs/.installed ## Build the searchable documentation into site/
 .nextfire/docs/.installed: pyproject.toml uv.lock | .nextfire/uv/bin/uv
 	UV_PROJECT_ENVIRONMENT=.nextfire/docs .nextfire/uv/bin/uv sync --frozen --only-group docs --python $(PYTHON) && touch $@
 
-bench: install ## Measure what is promised; NAME=… says what, without it they are listed
+bench: install ## Run a benchmark (NAME=…); without NAME, list them
 	$(BIN)/python -m benchmarks $(NAME)
 
 synth: $(BIN)/.infra ## Write the CloudFormation template to cdk.out; needs no credentials

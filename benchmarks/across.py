@@ -53,6 +53,10 @@ _CALLS = 100
 _PAGE = 50
 _LONG = 5000
 """Of this many runs one has not ended."""
+RECORDS_AT_12 = 50_000
+HELPS = 9
+_FILLED = 10_000
+"""Records of a transaction."""
 
 
 def _job(number: int) -> tuple[JobKey, str]:
@@ -209,7 +213,7 @@ def measure() -> Result:
         f"is the CPU time of the call and, for each of its requests, {_CALL_S * 1000:.0f} ms and "
         f"{_MEGABYTE_S * 1000:.0f} ms per MB; on the embedded stack, it is the time that passed. "
         "Units are computed by DynamoDB's rules. A page has 50 runs. `status` counts 15 minutes. "
-        "The help is the median of 9."
+        f"The help is the median of {HELPS}."
     )
     return result
 
@@ -252,7 +256,7 @@ def _measure_aws(result: Result) -> _History:
 
 def _measure_rate(result: Result) -> None:
     """The cost at the rate of a million runs a day."""
-    _, units = _fill(_History(12, 50_000))
+    _, units = _fill(_History(12, RECORDS_AT_12))
     result.add(
         "projector_write_units_per_run_at_12",
         "write units that the projector adds per run, at 12 runs a second",
@@ -264,10 +268,10 @@ def _measure_rate(result: Result) -> None:
 def _measure_embedded(result: Result, history: _History) -> None:
     with tempfile.TemporaryDirectory() as folder:
         database = Database(Path(folder) / "nextfire.db")
-        for start in progress(range(0, RECORDS, 10_000), "filling SQLite"):
+        for start in progress(range(0, RECORDS, _FILLED), "filling SQLite"):
             with database.writing("fill") as connection:
                 RUNS.put(
-                    connection, *(stored_item(history.run(start + each)) for each in range(10_000))
+                    connection, *(stored_item(history.run(start + each)) for each in range(_FILLED))
                 )
         for name, ask in _questions(SqliteRunOverview(database), history).items():
             took = [_lasted(ask) for _ in range(_CALLS)]
@@ -292,7 +296,7 @@ def _questions(overview: RunOverview, history: _History) -> dict[str, Callable[[
 def _help_cpu() -> float:
     """The CPU time of `nextfire --help`, in seconds."""
     took = []
-    for _ in range(9):
+    for _ in range(HELPS):
         before = os.times()
         subprocess.run(
             [sys.executable, "-m", "nextfire_cli.main", "--help"],

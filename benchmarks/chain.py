@@ -20,6 +20,7 @@ from nextfire import Client
 from nextfire.client.bearer import Bearer
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.message import RunMessage
+from nextfire.responses.executions import ExecutionResponse
 from nextfire.usecases.hand_over import MAX_SENT
 from nextfire_cli.local.embedded import EmbeddedStack
 
@@ -117,7 +118,7 @@ class _Load:
         starts = self.started()
         return self._created - len(starts), sum(count > 1 for count in starts.values())
 
-    def run_of(self, job_id: str) -> Any:  # noqa: ANN401 — fields of a document
+    def run_of(self, job_id: str) -> ExecutionResponse:
         """The only execution of a job, once it has ended."""
 
         def ended() -> bool:
@@ -173,6 +174,8 @@ def _fan(result: Result, load: _Load) -> None:
     load.client.run_job("fan")
     load.await_all()
     ended, joined = load.run_of("fan").finished_at, load.run_of("join").started_at
+    if ended is None or joined is None:
+        raise RuntimeError("the join did not run")
     what = f"end of the job → {WIDTH:,} children have run and their join starts"
     result.add("fan_s", what, (joined - ended).total_seconds(), unit="s")
 
@@ -251,7 +254,8 @@ def _worker_of(
         while outcomes.succeeded < done and time.monotonic() < until:
             received = inbox.receive(10, wait=timedelta(seconds=1), hidden_for=settings.lease)
             batch.carry_out(received, stopping=lambda: False)
-            inbox.acknowledge(received)
+            if received:
+                inbox.acknowledge(received)
         if outcomes.succeeded != done:
             raise RuntimeError(f"{done - outcomes.succeeded} runs did not succeed")
         return meter.take()

@@ -11,6 +11,7 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import boto3
 
@@ -52,8 +53,8 @@ def main(received: Path) -> None:
 
         events.register("provide-client-params.sqs.ReceiveMessage", ask_when)
         events.register("after-call.sqs.ReceiveMessage", note)
-        vars(wiring)["ProcessScriptRunner"] = _AtOnce
-        worker.main(WorkerJournal())
+        with patch.object(wiring, "ProcessScriptRunner", _AtOnce):
+            worker.main(WorkerJournal())
 
 
 if __name__ == "__main__":

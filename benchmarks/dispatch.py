@@ -23,7 +23,7 @@ from benchmarks.simulated import (
     new_watch,
     next_hour,
     slot_of,
-    watcher_function,
+    watcher_telemetry,
 )
 from benchmarks.stack import POOL, Stack
 from benchmarks.stack import stack as running_stack
@@ -177,7 +177,7 @@ def _passes(stack: Stack, recorder: Recorder) -> Iterator[Pass]:
 
 def _dispatch(watch: Watch, clock: SimulatedClock) -> tuple[float, float]:
     """Poll and release until all runs are dispatched. CPU seconds: total, and of reporting."""
-    telemetry = watcher_function().telemetry
+    telemetry = watcher_telemetry()
     dispatched, reporting = 0, 0.0
     gc.collect()
     with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):

@@ -9,12 +9,21 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from benchmarks.execute import tree_cpu
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+    from nextfire.adapters.sqs.run_queue import SqsDelivery
+
+Execute: TypeAlias = "Callable[[Sequence[SqsDelivery]], Sequence[object]]"
+"""Executes messages. Returns those that must stay in the queue."""
 
 WARM_UP = 10
 _AT_ONCE = 10
@@ -53,14 +62,16 @@ class Host:
             runs -= len(received)
 
 
-def _function() -> Any:  # noqa: ANN401 — a function
+def _function() -> Execute:
     """The function with an invocation for each message, as the event source invokes it."""
     from functions.executor import handler  # noqa: PLC0415
 
-    context = cast("Any", SimpleNamespace(get_remaining_time_in_millis=lambda: _PLENTY_MS))
+    context = cast(
+        "LambdaContext", SimpleNamespace(get_remaining_time_in_millis=lambda: _PLENTY_MS)
+    )
 
-    def invoke(received: list[Any]) -> list[Any]:
-        stay: list[Any] = []
+    def invoke(received: Sequence[SqsDelivery]) -> Sequence[object]:
+        stay: list[object] = []
         for each in received:
             record = {
                 "body": each.body,
@@ -74,7 +85,7 @@ def _function() -> Any:  # noqa: ANN401 — a function
     return invoke
 
 
-def _worker() -> Any:  # noqa: ANN401 — a function
+def _worker() -> Execute:
     """The parts of a worker, in one thread."""
     from nextfire.settings import ExecutorSettings  # noqa: PLC0415
     from nextfire.usecases.message_batch import MessageBatch  # noqa: PLC0415
@@ -89,7 +100,7 @@ def _worker() -> Any:  # noqa: ANN401 — a function
     execute_run = execute_run_of(
         executor_ports(settings, telemetry), executor_config(settings, worker="benchmark")
     )
-    batch: MessageBatch[Any] = MessageBatch(execute_run, telemetry)
+    batch: MessageBatch[SqsDelivery] = MessageBatch(execute_run, telemetry)
     return lambda received: batch.carry_out(received, stopping=lambda: False)
 
 

@@ -9,7 +9,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 from benchmarks.figures import worst
-from benchmarks.load import Load, interval
+from benchmarks.load import Load, Planned, interval
 from benchmarks.report import Result, tell
 from benchmarks.stack import Child, Stack, wait_until
 from benchmarks.stack import stack as running_stack
@@ -72,16 +72,7 @@ def measure() -> Result:
     span = SETTLE * (KILLS + 1) + INVOKED_EVERY + SETTLE + _AFTER
     with running_stack(watcher=False) as stack:
         first_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=20)
-        plan = [
-            interval(
-                f"failover-{number}",
-                first_at + timedelta(seconds=EVERY * number / JOBS),
-                EVERY,
-                int(span.total_seconds()) // EVERY,
-            )
-            for number in range(JOBS)
-        ]
-        load = Load(stack, plan)
+        load = Load(stack, plan(first_at, span))
         load.store()
         load.consume()
         watchers = Watchers(stack)
@@ -120,6 +111,13 @@ def measure() -> Result:
         "has to see the lease of the dead holder unrenewed for 3 s."
     )
     return result
+
+
+def plan(first_at: datetime, span: timedelta) -> list[Planned]:
+    """`JOBS` jobs, whose runs are spread evenly over *span*."""
+    times = int(span.total_seconds()) // EVERY
+    starts = [first_at + timedelta(seconds=EVERY * number / JOBS) for number in range(JOBS)]
+    return [interval(f"failover-{n}", at, EVERY, times) for n, at in enumerate(starts)]
 
 
 def _kill_holder(watchers: Watchers, number: int) -> datetime:

@@ -25,6 +25,7 @@ from nextfire.domain.instants import floor_minute, to_ms
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.control import Lease
+from nextfire.domain.ports.queues import RunQueue
 from nextfire.testing.kernel import Actor, Kernel, SimulatedFuture
 from nextfire.usecases.dispatch.tick import Dispatch
 from nextfire.usecases.hold_lease import HoldLease
@@ -300,7 +301,8 @@ class Watcher:
         self.queue = CountingQueue(self.kernel.clock.now)
         self.world = world = World(clock=self.kernel.clock, stores=stores, shards=shards)
         self.due, self.jobs, self.runs = due, jobs, stores.runs
-        world.queue = cast("Any", self.queue)
+        queue: RunQueue = self.queue
+        world.queue = cast("Any", queue)
         world.faults = cast("Any", CostedPorts(self.core))
         self._lives = 0
 

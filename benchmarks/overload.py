@@ -104,10 +104,10 @@ class Overload:
     calls: str
 
 
-def overload(capacity: float, load: float, policy: str, scale: float = SCALE) -> Overload:
+def overload(capacity: float, load: float, policy: str) -> Overload:
     """Simulate minutely jobs with a load of *load* times *capacity*, for `FOR`."""
     count = round(capacity * load)
-    watcher = with_jobs(count, MINUTE, policy, outage=timedelta(), scale=scale)
+    watcher = with_jobs(count, MINUTE, policy, outage=timedelta(), scale=SCALE)
     watcher.watch(START + FOR)
     began = START + FOR - LAST
     runs = sum(at >= began for at, _, _ in watcher.queue.sent)
@@ -141,10 +141,10 @@ class Recovery:
         return self.took / self.ideal
 
 
-def recover(capacity: float, outage: timedelta, policy: str, scale: float = SCALE) -> Recovery:
+def recover(capacity: float, outage: timedelta, policy: str) -> Recovery:
     """Simulate minutely jobs with a load of `NORMAL_LOAD` times *capacity* after *outage*."""
     count = round(capacity * NORMAL_LOAD)
-    watcher = with_jobs(count, MINUTE, policy, outage=outage, scale=scale)
+    watcher = with_jobs(count, MINUTE, policy, outage=outage, scale=SCALE)
     spare = capacity * (1 - NORMAL_LOAD)
     backlog = count * (outage / MINUTE if policy == "RUN_ALL" else 1)
     ideal = backlog / spare * MINUTE
@@ -165,10 +165,10 @@ def recover(capacity: float, outage: timedelta, policy: str, scale: float = SCAL
     return Recovery(now - START, ideal, given_up=True)
 
 
-def drain(capacity: float, outage: timedelta, policy: str, scale: float = SCALE) -> Recovery:
+def drain(capacity: float, outage: timedelta, policy: str) -> Recovery:
     """`recover`, extrapolated from the shrinking of the backlog during `SAMPLE`."""
     count = round(capacity * NORMAL_LOAD)
-    watcher = with_jobs(count, MINUTE, policy, outage=outage, scale=scale)
+    watcher = with_jobs(count, MINUTE, policy, outage=outage, scale=SCALE)
     watcher.watch(START + MINUTE)
     before = len(watcher.queue.sent)
     watcher.watch(START + MINUTE + SAMPLE)
@@ -181,11 +181,11 @@ def drain(capacity: float, outage: timedelta, policy: str, scale: float = SCALE)
     return Recovery(backlog / shrinks * MINUTE, ideal)
 
 
-def hourly(scale: float = HOURLY_SCALE) -> Overload:
+def hourly() -> Overload:
     """Simulate hourly jobs of twice the capacity under SKIP, for some hours."""
-    capacity = measure_capacity(scale)
+    capacity = measure_capacity(HOURLY_SCALE)
     count = round(capacity * 2 * 60)
-    watcher = with_jobs(count, timedelta(hours=1), "SKIP", outage=timedelta(), scale=scale)
+    watcher = with_jobs(count, timedelta(hours=1), "SKIP", outage=timedelta(), scale=HOURLY_SCALE)
     watcher.watch(START + HOURLY_FOR)
     began = START + HOURLY_FOR - timedelta(hours=1)
     runs = sum(at >= began for at, _, _ in watcher.queue.sent)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -160,7 +159,8 @@ class _Load:
             wait_until(lambda: self._marked() >= len(self.due), most=most, what="the runs")
 
     def _marked(self) -> int:
-        return len(Counter(line.partition(b" ")[0] for line in self._marks.open("rb")))
+        lines = self._marks.read_bytes().splitlines()
+        return len({line.partition(b" ")[0] for line in lines})
 
 
 def _idle(roots: Sequence[int]) -> tuple[float, float]:

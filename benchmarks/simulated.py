@@ -6,13 +6,14 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from nextfire.domain.due import DueEntry, Slot
 from nextfire.settings import WatcherSettings
 from nextfire.usecases.watch import Watch
 from nextfire.usecases.watcher_life import WatcherLife
+from nextfire.wiring.telemetry import Telemetry
 from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watch, build_watcher
+from nextfire.wiring.watcher_ports import watcher_ports
 
 
 class SimulatedClock:
@@ -28,29 +29,31 @@ class SimulatedClock:
         self.at += duration
 
 
-def watcher_function() -> Any:  # noqa: ANN401 — a module
-    """The module of the watcher's function; importing it reads the environment."""
-    from functions.watcher import handler  # noqa: PLC0415
+def watcher_telemetry() -> Telemetry:
+    """The telemetry of the watcher's function; importing it reads the environment."""
+    from functions.watcher.handler import telemetry  # noqa: PLC0415
 
-    return handler
+    return telemetry
 
 
 def new_watch(clock: SimulatedClock) -> Watch:
     """The steps of a watcher of group 0 on *clock*, with the adapters of its function."""
     ports, config = _watcher_parts(clock)
-    return build_watch(ports, config, watcher_function().telemetry)
+    return build_watch(ports, config, watcher_telemetry())
 
 
 def new_watcher(clock: SimulatedClock) -> WatcherLife:
     """A watcher of group 0 on *clock*, with the adapters of its function."""
     ports, config = _watcher_parts(clock)
-    return build_watcher(ports, config, watcher_function().telemetry)
+    return build_watcher(ports, config, watcher_telemetry())
 
 
 def _watcher_parts(clock: SimulatedClock) -> tuple[WatcherPorts, WatcherConfig]:
-    function, settings = watcher_function(), WatcherSettings.read()
-    ports = replace(function.watcher_ports(settings), clock=clock)
-    return ports, function.config_of(settings, 0)
+    from functions.watcher.handler import config_of  # noqa: PLC0415 — reads the environment
+
+    settings = WatcherSettings.read()
+    ports = replace(watcher_ports(settings), clock=clock)
+    return ports, config_of(settings, 0)
 
 
 def drive(watches: Sequence[Watch], clock: SimulatedClock, until: datetime) -> int:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -76,30 +76,33 @@ def group(*, entries: int, shards: int) -> Iterator[Group]:
         "PATH": os.environ["PATH"],
         "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("layers", "cli", "")),
     }
-    server = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.aws_double", serving.model_dump_json()],
-        env=environment,
-        cwd=ROOT,
+    with _process(
+        "benchmarks.aws_double",
+        serving.model_dump_json(),
+        environment=environment,
         stdout=subprocess.PIPE,
-    )
-    watcher: subprocess.Popen[bytes] | None = None
-    try:
+    ) as server:
         assert server.stdout is not None  # noqa: S101 — requested above
-        port = int(server.stdout.readline())
-        endpoint = f"http://127.0.0.1:{port}"
+        endpoint = f"http://127.0.0.1:{int(server.stdout.readline())}"
         tell(f"started a server with {entries:,} entries in {shards} shards")
-        watcher = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.invoke"],
-            env=environment | _environment(endpoint, shards),
-            cwd=ROOT,
-            stdout=subprocess.DEVNULL,
-        )
-        yield Group(watcher, endpoint)
-    finally:
-        for process in (watcher, server):
-            if process is not None and process.poll() is None:
-                process.kill()
-                process.wait()
+        environment |= _environment(endpoint, shards)
+        with _process(
+            "benchmarks.invoke", environment=environment, stdout=subprocess.DEVNULL
+        ) as watcher:
+            yield Group(watcher, endpoint)
+
+
+@contextmanager
+def _process(
+    module: str, *arguments: str, environment: Mapping[str, str], stdout: int
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a module in a separate process, which is killed at the end."""
+    command = [sys.executable, "-m", module, *arguments]
+    with subprocess.Popen(command, env=environment, cwd=ROOT, stdout=stdout) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def _environment(endpoint: str, shards: int) -> dict[str, str]:

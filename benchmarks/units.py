@@ -18,6 +18,7 @@ _BATCH = 10
 _MINUTE = timedelta(minutes=1)
 _HALF = timedelta(seconds=30)
 _WARM_UP = timedelta(seconds=10)
+_APART = timedelta(hours=1)
 SCRIPT = b"print('hello')\n"
 _BOUNDS = {"write_units": 4.0, "read_units": 2.0, "sqs_sends": 0.1}
 
@@ -32,7 +33,7 @@ def measure() -> Result:
         for runs, prefix in ((TOGETHER, ""), (1, "lonely_")):
             stack.become_watcher()
             meter = Meter()
-            due_at = next_hour() + timedelta(hours=runs == 1)
+            due_at = next_hour() + (runs == 1) * _APART
             idle, busy = minutes(stack, meter, due_at, runs)
             stack.become_worker()
             executed = _carry_out(Meter(), runs)
@@ -62,7 +63,7 @@ def minutes(stack: Stack, meter: Meter, due_at: datetime, runs: int) -> tuple[Ta
     cron = f"{due_at.minute} {due_at.hour} * * *"
     for number in range(runs):
         document = {"type": "CRON", "schedule": cron}
-        registrar.register(f"units-{due_at:%H}-{number}", document, due_at - timedelta(hours=1))
+        registrar.register(f"units-{due_at:%H%M}-{number}", document, due_at - timedelta(hours=1))
     tell(f"simulating two minutes, {runs} runs due")
     clock = SimulatedClock(idle_from - _WARM_UP)
     watch = new_watch(clock)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import benchmarks
+from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.embedded import add_own
 from benchmarks.figures import (
     Account,
@@ -22,8 +27,11 @@ from benchmarks.figures import (
 )
 from benchmarks.report import Result
 from benchmarks.side_by_side import Figures
+from nextfire.wiring import execution
+from nextfire_cli.local import LocalStack
 from tests.builders import NOON
 
+FOLDER = Path(str(benchmarks.__file__)).parent
 SECOND = timedelta(seconds=1)
 
 
@@ -163,3 +171,65 @@ def test_without_peers_there_are_no_ratios() -> None:
 
     assert not [name for name in result.values if name.endswith("_ratio")]
     assert result.values["lost"] == 1
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_can_be_measured_and_starts_the_stack_that_it_says(name: str) -> None:
+    module = vars(import_module(f"benchmarks.{name}"))
+
+    emulated = bool(module.keys() & {"running_stack", "measure_paused"})
+    embedded = "EmbeddedStack" in module
+    assert callable(module["measure"])
+    assert BENCHMARKS[name].stack == _STACKS[emulated, embedded]
+
+
+_STACKS: Mapping[tuple[bool, bool], str] = {
+    (False, False): "none",
+    (True, False): "emulated",
+    (False, True): "embedded",
+    (True, True): "both",
+}
+
+
+def test_no_benchmark_is_missing_from_the_list() -> None:
+    measure = {
+        path.stem for path in FOLDER.glob("*.py") if "\ndef measure() ->" in path.read_text()
+    }
+
+    assert measure == BENCHMARKS.keys()
+
+
+@pytest.mark.parametrize("module", [path.stem for path in sorted(FOLDER.glob("*.py"))])
+def test_every_module_can_be_imported(module: str) -> None:
+    import_module(f"benchmarks.{module}")
+
+
+def test_what_benchmarks_replace_exists() -> None:
+    assert "ProcessScriptRunner" in vars(execution)
+    assert "_wake_watcher" in vars(LocalStack)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], []])
+def test_help_lists_each_benchmark(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    if arguments:
+        with pytest.raises(SystemExit, match="0"):
+            main(arguments)
+    else:
+        assert main(arguments) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    for name, of in BENCHMARKS.items():
+        [line] = [line for line in lines if line.startswith(f"{name} ")]
+        assert line.split(maxsplit=3)[1:] == [str(of.minutes), of.stack, of.what]
+    assert max(map(len, lines)) <= 100
+
+
+def test_an_unknown_name_is_refused_with_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["units", "unit"])
+
+    error = capsys.readouterr().err
+    assert error.startswith("Unknown benchmark 'unit'.")
+    assert all(f"\n{name} " in error for name in BENCHMARKS)
