@@ -51,12 +51,11 @@ def test_the_api_key_of_the_stack_stays_valid_and_the_only_one(here: Path, data:
         assert nextfire("backup", "copy").exit_code == 0
         data.rename(here / f"old-{number}")
         assert nextfire("restore", "copy").exit_code == 0
-
-        keys = SqliteKeyStore(Database(data / "nextfire.db"))
-        provide_key(keys, file, tenant="local")
+        provide_key(SqliteKeyStore(Database(data / "nextfire.db")), file, tenant="local")
 
     assert file.read_text() == key
     assert file.stat().st_mode & 0o777 == 0o600
+    keys = SqliteKeyStore(Database(data / "nextfire.db"))
     assert len(keys.list("local", cursor=None, limit=10).items) == 1
 
 
