@@ -13,7 +13,7 @@ from tests.integration.backends import MINISTACK
 from tests.integration.watcher.conftest import Stand, minutely, run_ids
 from tests.strict.in_thread import StandInThread, stand_in
 
-JOBS = 6
+JOBS = 4
 PLENTY = 1_000
 
 
@@ -61,7 +61,7 @@ def test_too_few_writes_delay_successors_and_no_run(stand: Stand, strict: StandI
     stand.store(*jobs)
     _provision(stand, strict, writes=2, reads=PLENTY)
 
-    stand.go_to(at("12:00:12"))
+    stand.go_to(at("12:00:08"))
 
     assert strict.acted("throughput") > 0
     runs = [run for job in jobs for run in run_ids(job, "12:00")]
@@ -79,11 +79,11 @@ def test_reads_of_others_that_use_up_the_capacity_delay_runs(
     stand.go_to(at("11:59:57.9"))
     database, table = stand.system.database, stand.system.due_table
     key: Any = {"bucket": {"S": "of another"}, "entry": {"S": "0"}}
-    database.put_item(TableName=table, Item=key | {"job_id": {"S": "x" * 300_000}})
+    database.put_item(TableName=table, Item=key | {"job_id": {"S": "x" * 200_000}})
     _provision(stand, strict, writes=PLENTY, reads=10)
-    database.get_item(TableName=table, Key=key, ConsistentRead=True)  # 74 units
+    database.get_item(TableName=table, Key=key, ConsistentRead=True)  # 49 units
 
-    stand.go_to(at("12:00:12"))
+    stand.go_to(at("12:00:08"))
 
     [run] = run_ids(job, "12:00")
     assert stand.errors
