@@ -53,7 +53,7 @@ def request_of(
     auth: Mapping[str, str],
     now: datetime,
 ) -> Request:
-    """The request of an attempt; that of a replay is the earlier one with a trace of its own run.
+    """The request of an attempt. A replay sends the earlier one, with a new trace.
 
     *secrets*: the resolved `sign`; *auth*: headers of `auth`.
 
