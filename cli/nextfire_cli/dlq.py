@@ -136,6 +136,8 @@ def redrive(
                 for looked_at in _clearing(client, queue, tenant, done):
                     tell(looked_at)
     except CliError as error:
+        if not done.redriven:
+            raise
         so_far = f"{len(done.redriven)} redriven so far: repeat the command to continue."
         raise CliError(error.problem, f"{error.remedy}\n{so_far}".strip()) from error
     caller.show(done.document(), done.view())

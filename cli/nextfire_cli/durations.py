@@ -62,8 +62,9 @@ def ahead(text: str, flag: str, now: datetime) -> datetime:
         ) from error
 
 
-def iso_duration(text: str, flag: str) -> str:
-    """Return ``5s``, ``1h30m`` or ``2d`` in ISO 8601, and ISO 8601 in upper case.
+def iso_duration(text: str, flag: str, least: str = "0.001 s") -> str:
+    """Return ``5s``, ``1h30m`` or ``2d`` in ISO 8601, and ISO 8601 in upper case. The API checks
+    that it is at least *least*.
 
     Raises:
         typer.BadParameter: *text* is neither.
@@ -73,7 +74,7 @@ def iso_duration(text: str, flag: str) -> str:
         parse_duration(duration, flag)
     except InvalidInputError as error:
         raise typer.BadParameter(
-            f"{text!r} is not a duration from 0.001 s to {MAX_DELAY.days} days. "
+            f"{text!r} is not a duration from {least} to {MAX_DELAY.days} days. "
             f"Write 5s, 90m, 1h30m, 2d or PT5S.{_capital(text)}",
             param_hint=flag,
         ) from error

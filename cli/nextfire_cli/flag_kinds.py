@@ -176,6 +176,7 @@ def _aws_action(text: str, flag: Flag) -> dict[str, str]:
 
 
 DURATION = Kind(lambda text, flag: iso_duration(text, flag.name), "DURATION")
+PERIOD = Kind(lambda text, flag: iso_duration(text, flag.name, "1 s"), "DURATION")
 SECONDS = Kind(_seconds, "DURATION")
 SECONDS_OR_NONE = Kind(_seconds_or_none, "DURATION")
 MILLISECONDS = Kind(_milliseconds, "DURATION", show=as_typed)

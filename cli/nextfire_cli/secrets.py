@@ -81,7 +81,7 @@ def put(
         where = caller.account().secrets(pool=pool, tenant=stack.account_id).store(reference, value)
     example = f'{{"{noun}": "{name}"}}'
     caller.show({"name": name, "pool": pool, "storedAs": where}, Text(f"Stored {noun} {name}."))
-    caller.say(f"Jobs refer to it in target.env: {example}")
+    caller.say(f"Jobs of the pool {pool} refer to it as {example}")
 
 
 @app.command("list")

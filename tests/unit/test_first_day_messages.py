@@ -82,7 +82,7 @@ TYPED = [
         f"{CREATE} --every 1M",
         "next run",  # it was read as one minute
         (
-            "--every: '1M' is not a duration from 0.001 s to 1830 days. Write 5s, 90m, 1h30m, 2d "
+            "--every: '1M' is not a duration from 1 s to 1830 days. Write 5s, 90m, 1h30m, 2d "
             "or PT5S. A minute is a small m."
         ),
     ),

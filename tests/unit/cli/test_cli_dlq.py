@@ -224,6 +224,15 @@ def test_a_redrive_that_is_cut_short_says_how_far_it_came(call: Call, api: Api) 
     assert "1 redriven so far: repeat the command to continue." in result.stderr
 
 
+def test_a_redrive_of_no_run_is_not_to_be_repeated(call: Call, api: Api) -> None:
+    api.redrives = [httpx2.Response(404, json={"title": "Not Found", "status": 404, "detail": "-"})]
+
+    result = call("redrive")
+
+    assert result.exit_code == 3
+    assert "repeat" not in result.stderr
+
+
 def test_the_embedded_stack_redrives_without_a_queue(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

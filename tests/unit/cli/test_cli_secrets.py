@@ -49,7 +49,7 @@ def test_a_secret_is_stored_for_its_owner_and_found_by_jobs(call: Call, tmp_path
     again = call("put", "billing/key", "-f", "-", stdin="hunter3")
 
     assert again.exit_code == 0, again.output
-    assert 'target.env: {"secret": "billing/key"}' in again.stderr
+    assert 'Jobs of the pool default refer to it as {"secret": "billing/key"}' in again.stderr
     assert held.resolve("local", SECRET) == "hunter3"
     assert held.resolve("local", PARAMETER) == "https://example.org"
     files = [each for each in tmp_path.glob(".nextfire/embedded/secrets/**/*") if each.is_file()]

@@ -71,7 +71,7 @@ def test_a_replay_sends_the_same_request_again(callbacks: Callbacks) -> None:
     assert first.digest is not None
     of = Replay(a_running_run().key.run_id, 1, first.digest)
     later = RunKey(job.key, a_running_run().key.run_id.replace("T12", "T13"))
-    run = replace(a_running_run(), fence=7, key=later, attempt=2, replay_of=of)
+    run = replace(a_running_run(), key=later, attempt=2, replay_of=of)
 
     found = callbacks.target.attempt(job, run, Control(), LONGEST)
 
@@ -84,6 +84,8 @@ def test_a_replay_sends_the_same_request_again(callbacks: Callbacks) -> None:
     }
     assert again.headers["webhook-id"] == first.headers["webhook-id"]
     assert json.loads(found.result.call or "")["digest"] == first.digest
+    traces = [each.headers["traceparent"].split("-")[1] for each in (first, again)]
+    assert traces[0] != traces[1]
 
 
 @pytest.mark.parametrize(

@@ -53,14 +53,17 @@ def request_of(
     auth: Mapping[str, str],
     now: datetime,
 ) -> Request:
-    """The request of an attempt. *secrets*: the resolved `sign`; *auth*: headers of `auth`.
+    """The request of an attempt. A replay sends the earlier one, with a new trace.
+
+    *secrets*: the resolved `sign`; *auth*: headers of `auth`.
 
     Raises:
         TemplateError: As for `body_of`.
         InvalidInputError: A signing secret is invalid.
     """
-    body = body_of(call, job, run)
-    execution_id = run.key.execution_id
+    shown = run.shown
+    body = body_of(call, job, shown)
+    execution_id = shown.key.execution_id
     headers = {"User-Agent": USER_AGENT}
     if body:
         headers["Content-Type"] = "application/json"
@@ -68,8 +71,8 @@ def request_of(
     headers |= {
         "Idempotency-Key": execution_id,
         "Nextfire-Execution-Id": execution_id,
-        "Nextfire-Attempt": str(run.attempt),
-        "Nextfire-Scheduled-At": isoformat(run.key.scheduled_at),
+        "Nextfire-Attempt": str(shown.attempt),
+        "Nextfire-Scheduled-At": isoformat(shown.key.scheduled_at),
         "Nextfire-Job-Id": job.key.job_id,
     }
     digest = _digest(call, headers, body)

@@ -144,7 +144,7 @@ class HttpTarget:
         secrets = [self._secret(job, each, masker) for each in call.sign]
         tls = self._tls(job, call, masker)
         now = self._clock.now()
-        request = request_of(call, job, run.shown, secrets=secrets, auth=auth, now=now)
+        request = request_of(call, job, run, secrets=secrets, auth=auth, now=now)
         if run.replay_of is not None and request.digest != run.replay_of.digest:
             return _failed(_NOT_THE_SAME, permanent=True)
         request = self._authentication.sign(call.auth, request, job.key, masker)
