@@ -10,14 +10,17 @@ from typing import Any
 
 import pytest
 
-from nextfire.domain.due import PARKED_AT_MOST, DueEntry, StoredEntry
+from nextfire.domain.due import PARKED_AT_MOST, DueEntry, Slot, StoredEntry, bucket_name
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.usecases.dispatch import waiting
 from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.dispatch.parked import ParkedEntries
 from nextfire.usecases.find_unsent import FindUnsent
 from tests.accounting import assert_all_accounted_for, settle
-from tests.builders import at
+from tests.builders import a_fire, a_job, at
 from tests.crons import LONG
+from tests.fakes import MemoryDueStore
 from tests.unit.auditing import audit
 from tests.world import World
 
@@ -283,3 +286,28 @@ def test_the_auditor_does_not_call_a_parked_entry_lost() -> None:
 
     assert (report.jobs, report.repaired) == (3, 0), report
     assert set(world.due.items) == slots
+
+
+def test_entries_that_were_read_before_a_throttled_read_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are not read again: their place was passed."""
+    due, noon = MemoryDueStore(), at("12:00")
+    entry = a_fire(a_job(), noon)
+    due.items[Slot(bucket_name(at("12:01"), 0), entry.sort_key)] = entry
+    read = due.read
+
+    def throttled(minute: datetime, shard: int, **bounds: Any) -> Any:
+        if minute > at("12:03"):
+            raise UnavailableError("read due entries: throttled. Try again.")
+        return read(minute, shard, **bounds)
+
+    monkeypatch.setattr(due, "read", throttled)
+    parked = ParkedEntries(due)
+
+    [found] = parked.read(0, noon)
+    with pytest.raises(UnavailableError):
+        parked.read(0, noon)
+
+    assert isinstance(found, StoredEntry)
+    assert found.entry == entry

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from nextfire.domain.due import PARKED_AT_MOST, BrokenEntry, Slot, StoredEntry
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports.due import DueStore
 
@@ -75,29 +76,37 @@ class ParkedEntries:
             self._wanted = wanted
 
     def read(self, shard: int, now: datetime) -> list[StoredEntry | BrokenEntry]:
-        """The next parked entries of *shard*, including other tenants'; each poll reads further."""
+        """The next parked entries of *shard*, including other tenants'; each poll reads further.
+
+        Raises:
+            UnavailableError: A read failed, and none before it has found entries.
+        """
         found: list[StoredEntry | BrokenEntry] = []
         for _ in range(READS_AT_MOST):
             place = self._next(shard, now)
             if place is None or len(found) >= ENTRIES_AT_MOST:
                 break
             rest = ENTRIES_AT_MOST - len(found)
-            page = [
-                *islice(
-                    self._due.read(
-                        place.minute,
-                        shard,
-                        before=place.minute,
-                        after=place.after,
-                        consistent=True,
-                        page=rest,
-                    ),
-                    rest,
-                )
-            ]
+            try:
+                page = self._page(place, shard, rest)
+            except UnavailableError:
+                if not found:
+                    raise
+                break  # the next poll continues there
             found += page
             self._advance(shard, place, page, ended=len(page) < rest)
         return found
+
+    def _page(self, place: _Place, shard: int, most: int) -> list[StoredEntry | BrokenEntry]:
+        entries = self._due.read(
+            place.minute,
+            shard,
+            before=place.minute,
+            after=place.after,
+            consistent=True,
+            page=most,
+        )
+        return [*islice(entries, most)]
 
     def _next(self, shard: int, now: datetime) -> _Place | None:
         """The bucket to read next: partly read, not yet known, or of a wanted tenant."""
