@@ -25,6 +25,7 @@ from benchmarks.__main__ import main
 from benchmarks.simulated import next_hour
 from benchmarks.stack import POOL, Child, Stack
 from nextfire.adapters.aws.lean.json_client import JsonClient
+from nextfire.usecases.dispatch import parked, reader
 from nextfire.wiring import watcher_ports
 from nextfire_cli.local.processes import ProcessRecord
 from nextfire_cli.local.stack_info import PoolInfo, StackInfo
@@ -136,7 +137,11 @@ def stack(
     # Inline: simulated time does not wait for threads.
     monkeypatch.setattr(watcher_ports, "ThreadPoolExecutor", lambda _: InlineExecutor())
     boto3.setup_default_session()
-    system.forget_due(next_hour() - timedelta(minutes=2))  # nothing to catch up with
+    # Each bucket that a new watcher reads costs a call.
+    system.forget_due(next_hour() - timedelta(minutes=2))
+    monkeypatch.setattr(reader, "STRAGGLER_BUCKETS", 1)
+    monkeypatch.setattr(parked, "PARKED_AT_MOST", timedelta())
+    monkeypatch.setattr("atexit.register", lambda _: None)  # the metrics of an executor
     with patch.dict(os.environ):
         yield StackOnMoto(system, tmp_path)
 
