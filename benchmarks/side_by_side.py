@@ -176,13 +176,14 @@ def _cpu(roots: Sequence[int]) -> float:
 
 
 def _memory(pid: int) -> float:
-    """Megabytes of a process and its descendants; shared pages count once."""
+    """Megabytes of a process and its descendants that live; shared pages count once."""
     family = [pid]
     for each in family:
         family += children_of(each)
     total = 0
     for each in family:
-        rollup = Path(f"/proc/{each}/smaps_rollup").read_text()
-        [line] = [line for line in rollup.splitlines() if line.startswith("Pss:")]
-        total += int(line.split()[1])
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            rollup = Path(f"/proc/{each}/smaps_rollup").read_text()
+            [line] = [line for line in rollup.splitlines() if line.startswith("Pss:")]
+            total += int(line.split()[1])
     return total / 1000

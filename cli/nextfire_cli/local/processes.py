@@ -223,7 +223,8 @@ class Processes:
             environment = (process / "environ").read_bytes().split(b"\0")
         except OSError:
             return False
-        return territory in cwd.parents or f"TMPDIR={territory}".encode() in environment
+        # A new process may have no environment yet, but has its folder.
+        return territory in (cwd, *cwd.parents) or f"TMPDIR={territory}".encode() in environment
 
     def _write(self, records: Sequence[ProcessRecord]) -> None:
         if not records:

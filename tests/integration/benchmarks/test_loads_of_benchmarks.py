@@ -18,7 +18,7 @@ from nextfire_cli.local.processes import ProcessRecord
 from tests.integration.benchmarks.conftest import StackOnMoto, shrink
 from tests.integration.deployment import Deployment
 
-AT = datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=5)
+AT = datetime(2099, 1, 1, 12, tzinfo=UTC)
 NO_PROCESS = Child(ProcessRecord(name="worker", pid=2**30, started=""), Path())
 
 

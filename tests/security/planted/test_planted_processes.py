@@ -158,7 +158,7 @@ def test_what_a_killed_up_left_is_still_ended(tmp_path: Path) -> None:
     left = Processes(record, territory=territory).spawn(
         "worker",
         [sys.executable, "-c", SLEEP],
-        environment={"TMPDIR": str(territory)},
+        environment={},
         cwd=territory,
         log=tmp_path / "log",
     )
