@@ -5,21 +5,20 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, cast
 
-from moto.backends import get_backend
 from moto.core.model_instances import model_data
-from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.core.utils import unix_time
 
 from nextfire.adapters.dynamodb.items import Item, from_item
 from nextfire.domain.instants import from_ms
 from tests.crashes.fates import Call, Fate, Point, State
 from tests.crashes.process import PooledClient, Process
-from tests.integration.conftest import REGION
+from tests.integration import moto_content
+from tests.integration.moto_content import backend
 
 C = TypeVar("C")
 
@@ -92,33 +91,30 @@ class Cloud:
         return [from_item(item) for item in self.raw(table)]
 
     def raw(self, table: str) -> list[Item]:
-        rows = _backend("dynamodb").tables[table].items.values()
-        found = [i for row in rows for i in (row.values() if isinstance(row, dict) else [row])]
-        return [item.to_json()["Attributes"] for item in found]
+        return moto_content.items(table)
 
     def messages(self, queue: str) -> list[Any]:
         """The messages in *queue* as moto stores them, including those in flight."""
-        return list(_backend("sqs").queues[queue]._messages)  # noqa: SLF001 — without receiving them
+        return list(backend("sqs").queues[queue]._messages)  # noqa: SLF001 — without receiving them
 
     def sent(self, queue: str) -> list[datetime]:
         """The arrival time of each message that *queue* did not drop as a repetition."""
-        seen = _backend("sqs").queues[queue].__dict__.get("seen", {})
+        seen = backend("sqs").queues[queue].__dict__.get("seen", {})
         return [from_ms(since // timedelta(milliseconds=1)) for since in seen.values()]
 
     def purge(self, queue: str) -> None:
         """Delete all messages in *queue*."""
-        there = _backend("sqs").queues[queue]
+        there = backend("sqs").queues[queue]
         there._messages.clear()  # noqa: SLF001 — without SQS's limit of one purge a minute
         there._pending_messages.clear()  # noqa: SLF001 — or moto keeps their groups forever
 
     def state(self) -> State:
         """The whole state: AWS without generated ids, `memory`, and the moment."""
-        tables, queues = _backend("dynamodb"), _backend("sqs")
-        items = [(name, dict(item)) for name in tables.tables for item in self.raw(name)]
+        queues = backend("sqs")
+        items = [(name, dict(item)) for name in moto_content.tables() for item in self.raw(name)]
         beats = sorted(str(item.pop("beat")) for _, item in items if "beat" in item)
         lines = [f"{name} {sorted(item.items())}" for name, item in items]
-        buckets = _backend("s3", "aws").buckets
-        lines += [f"{name} {key} {buckets[name].keys[key].etag}" for name, key in _files()]
+        lines += map(" ".join, moto_content.objects())
         lines += [
             f"{name} {m.body} {m.visible_at} {m.approximate_receive_count} {m.deduplication_id}"
             for name in queues.queues
@@ -130,18 +126,18 @@ class Cloud:
 
     def snapshot(self) -> Callable[[], None]:
         """Returns a function that restores the present state of AWS, any number of times."""
-        backends = [_backend(service) for service in _COPIED]
+        backends = [backend(service) for service in _COPIED]
         kept = [copy.deepcopy(vars(b), _uncopied(backends)) for b in backends]
-        files = set(_files())
+        files = _files()
 
         def restore() -> None:
             self._taken.clear()  # those processes have ended
-            for backend, values in zip(backends, kept, strict=True):
+            for each, values in zip(backends, kept, strict=True):
                 fresh = copy.deepcopy(values, _uncopied(backends, values))
-                vars(backend).clear()
-                vars(backend).update(fresh)
-            for bucket, key in set(_files()) - files:
-                keys = _backend("s3", "aws").buckets[bucket].keys
+                vars(each).clear()
+                vars(each).update(fresh)
+            for bucket, key in _files() - files:
+                keys = backend("s3", "aws").buckets[bucket].keys
                 keys[key].dispose()
                 del keys[key]
             for models in model_data.values():
@@ -155,13 +151,8 @@ _clients: dict[Callable[[], Any], list[PooledClient]] = defaultdict(list)
 """The clients of all tests: creating one takes longer than hundreds of calls."""
 
 
-def _backend(service: Any, region: str = REGION) -> Any:
-    return get_backend(service)[DEFAULT_ACCOUNT_ID][region]
-
-
-def _files() -> Iterator[tuple[str, str]]:
-    for name, bucket in _backend("s3", "aws").buckets.items():
-        yield from ((name, key) for key in bucket.keys)
+def _files() -> set[tuple[str, str]]:
+    return {(bucket, key) for bucket, key, _ in moto_content.objects()}
 
 
 def _uncopied(backends: list[Any], *values: dict[str, Any]) -> dict[int, Any]:

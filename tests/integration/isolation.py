@@ -13,7 +13,7 @@ from typing import Any
 from functions.api.openapi import description
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.run import RunState
-from tests.integration import resources
+from tests.integration import moto_content, resources
 from tests.integration.conftest import REGION
 from tests.integration.deployment import Answer, Deployment, message_for
 
@@ -237,13 +237,12 @@ class Owner:
             *(system.jobs_table, system.due_table, system.runs_table),
             *(system.keys_table, system.requests_table, system.endpoints_table),
         )
-        found = []
-        for table in tables:
-            for page in system.database.get_paginator("scan").paginate(TableName=table):
-                found += [f"{table} {json.dumps(item, sort_keys=True)}" for item in page["Items"]]
-        for bucket in (system.bucket, system.outputs_bucket):
-            for each in system.objects.list_objects_v2(Bucket=bucket).get("Contents", []):
-                found.append(f"{bucket} {each['Key']} {each['ETag']}")
+        found = [
+            f"{table} {json.dumps(item, sort_keys=True)}"
+            for table in tables
+            for item in moto_content.items(table)
+        ]
+        found += map(" ".join, moto_content.objects())
         return sorted(each for each in found if tenant in each)
 
 
