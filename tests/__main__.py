@@ -36,14 +36,8 @@ _TWO_STACKS = ["-n", "2", "--dist", "loadfile"]
 """Each process has its own stack. End-to-end tests mostly wait, but one after the other they take
 longer than all other tests.
 """
-_SCRIPTS = (
-    "tests/unit/launcher",
-    "tests/unit/script_runner",
-    "tests/security/test_hostile_script.py",
-    "tests/security/test_isolation.py",
-    "tests/security/test_survivors.py",
-)
-"""Tests that mostly wait for the processes of scripts."""
+_PROCESSES = ("tests/unit/launcher", "tests/unit/script_runner", "tests/security")
+"""Tests that mostly wait for processes, many of them of scripts."""
 _CACHES = Path(".pytest_cache", "plan").absolute()
 """A folder for each command of the plan, in which pytest records the tests that failed."""
 _PATIENT = ["--timeout", "1800"]
@@ -91,18 +85,18 @@ class _Plan:
 
 def _short() -> _Plan:
     """All tests except the long ones. The timing-sensitive ones start first."""
-    histories = [*_PYTHON, "tests.simulation", "--seeds", "200"]
+    histories = [*_PYTHON, "tests.simulation", "--seeds", "100"]
     return _Plan(
         {
             "tests": [
                 *_PYTEST,
                 *_SLOWEST,
                 *_SIDE_BY_SIDE,
-                *(f"--ignore={each}" for each in ("tests/e2e", "tests/embedded", *_SCRIPTS)),
+                *(f"--ignore={each}" for each in ("tests/e2e", "tests/embedded", *_PROCESSES)),
             ]
         },
         [
-            _Background("scripts", [*_PYTEST, *_SLOWEST, *_SCRIPTS]),
+            _Background("processes", [*_PYTEST, *_SLOWEST, *_PROCESSES]),
             _Background("end to end", [*_PYTEST, *_SLOWEST, *_TWO_STACKS, "tests/e2e"]),
             _Background("embedded", [*_PYTEST, "tests/embedded"]),
             _Background("histories", ["nice", "-n", "15", *histories]),

@@ -4,12 +4,15 @@ import gc
 from functools import cache
 from typing import Any
 
-import pytest
 from botocore import hooks, session  # noqa: TID251 — to read and compute data once
 from hypothesis import settings
 
+from tests.crons import LONG
+
 # Timings are never asserted: a busy machine must not fail a test.
-settings.register_profile("nextfire", deadline=None, print_blob=True)
+settings.register_profile(
+    "nextfire", deadline=None, print_blob=True, max_examples=500 if LONG else 50
+)
 settings.load_profile("nextfire")
 
 # The descriptions of services, which each session reads again.
@@ -26,22 +29,12 @@ def _handler_accepts_kwargs(handler: Any) -> Any:
 # Checked for each of the hundred handlers of each session.
 hooks.accepts_kwargs = _handler_accepts_kwargs  # type: ignore[assignment] # the stub is wrong
 
-_WAITING = ("tests/unit/script_runner/", "tests/security/")
-"""Most of their time, these tests wait for processes."""
-
 gc.disable()  # until all tests are collected: nothing of that is garbage
 
 
 def pytest_collectreport() -> None:
     """Keep it disabled: the functions' handlers enable it when they are imported."""
     gc.disable()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run tests that wait first: in `make test`, other commands use the CPU meanwhile, but not in
-    its last minutes.
-    """
-    items.sort(key=lambda item: not item.nodeid.startswith(_WAITING))
 
 
 def pytest_collection_finish() -> None:

@@ -118,8 +118,10 @@ LOOPS = {
 
 RARE: dict[Callable[[pytest.MonkeyPatch], None], range] = {
     name_only_the_first: range(498, 800),
-    end_any_lease: range(280, 540),
+    end_any_lease: range(288, 540),
     continue_group: range(58, 300),
+    skip_hand_back: range(17, 300),
+    delete_before_handling: range(9, 300),
 }
 """The seeds to try for defects that few histories reveal."""
 

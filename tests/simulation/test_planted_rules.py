@@ -212,7 +212,7 @@ _FIRST_SEED: dict[Callable[..., None], int] = {
     reset_taken_runs: 220,
     ungroup_retries: 97,
     skip_again_without_record: 621,
-    leave_gaps: 85,
+    leave_gaps: 90,
     skip_without_record: 8,
     undo_and_keep_the_record: 22,
     free_ids_early: 639,

@@ -87,7 +87,7 @@ def test_seeds_that_once_failed_pass(seed: int) -> None:
 def test_a_seed_replays_exactly_in_any_process() -> None:
     # In seed 33 a process with several threads dies; seed 1774 depends on the order of a set, which
     # differs between the hash seeds 1 and 5.
-    seeds = [0, 1, 2, 33, 1774]
+    seeds = [0, 33, 1774]
     script = (
         "from tests.simulation.history import History\n"
         f"print([History(seed).play().digest for seed in {seeds}])"
