@@ -2,10 +2,10 @@
 
 ``python -m tests histories "end to end"`` runs these commands of the plan only.
 
-Commands in the foreground run one after the other, and those in the background next to them. The
-end of each command is reported with its minutes. The output of background commands is shown when
-all have ended, and the names of the tests that failed come last. The exit status is 1 if anything
-failed.
+CPU-bound commands run one after the other; commands that mostly wait run next to them in the
+background. The end of each command is reported with its minutes. The output of background commands
+is shown when all have ended, and the names of the tests that failed come last. The exit status is 1
+if anything failed.
 """
 
 from __future__ import annotations
@@ -36,11 +36,8 @@ _TWO_STACKS = ["-n", "2", "--dist", "loadfile"]
 """Each process has its own stack. End-to-end tests mostly wait, but one after the other they take
 longer than all other tests.
 """
-_INTEGRATION = ("tests/integration", "tests/crashes")
 _PROCESSES = ("tests/unit/launcher", "tests/unit/script_runner", "tests/security")
 """Tests that mostly wait for processes, many of them of scripts."""
-_POLITE = ["nice", "-n", "10"]
-"""Tests that use the CPU let those that wait go first."""
 _CACHES = Path(".pytest_cache", "plan").absolute()
 """A folder for each command of the plan, in which pytest records the tests that failed."""
 _PATIENT = ["--timeout", "1800"]
@@ -69,7 +66,7 @@ class _Background:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """`foreground`: commands that run in sequence; `background`: commands next to them."""
+    """`foreground`: CPU-bound commands, run in sequence; `background`: commands next to them."""
 
     foreground: dict[str, list[str]]
     background: list[_Background]
@@ -87,16 +84,18 @@ class _Plan:
 
 
 def _short() -> _Plan:
-    """All tests except the long ones. The two commands of CPU-bound tests take equally long; as
-    processes of one command, each would collect the tests of both, and report to a third.
-    """
+    """All tests except the long ones. The timing-sensitive ones start first."""
     histories = [*_PYTHON, "tests.simulation", "--seeds", "100"]
-    others = ("tests/e2e", "tests/embedded", *_INTEGRATION, *_PROCESSES)
-    units = [*_PYTEST, *_SLOWEST, *(f"--ignore={each}" for each in others)]
     return _Plan(
-        {"integration": [*_PYTEST, *_SLOWEST, *_INTEGRATION]},
+        {
+            "tests": [
+                *_PYTEST,
+                *_SLOWEST,
+                *_SIDE_BY_SIDE,
+                *(f"--ignore={each}" for each in ("tests/e2e", "tests/embedded", *_PROCESSES)),
+            ]
+        },
         [
-            _Background("units", [*_POLITE, *units]),
             _Background("processes", [*_PYTEST, *_SLOWEST, *_PROCESSES]),
             _Background("end to end", [*_PYTEST, *_SLOWEST, *_TWO_STACKS, "tests/e2e"]),
             _Background("embedded", [*_PYTEST, "tests/embedded"]),
@@ -214,7 +213,7 @@ def main(names: Collection[str]) -> int:
     try:
         for name, command in plan.foreground.items():
             began = report.minutes()
-            polite = [*_POLITE, *_recording(name, command)]
+            polite = ["nice", "-n", "10", *_recording(name, command)]
             report.ended(name, subprocess.run(polite, check=False).returncode, began)
     finally:
         for thread in waiting:
