@@ -177,10 +177,10 @@ class TestDetail:
 
     def test_a_former_jobs_run_is_not_shown_as_the_new_jobs(self, system: Deployment) -> None:
         system.upload("print('hi')")
-        job = system.register(jobId="a")
+        job = system.register(jobId="a", schedule="0 0 1 1 *")
         system.send(message_for(job, job.created_at).encode(), group="g", dedup="d")
         system.execute(system.receive())
         system.call("DELETE", "/v1/jobs/a")
-        system.register(jobId="a")
+        system.register(jobId="a", schedule="0 0 1 1 *")
 
         assert "lastRun" not in system.call("GET", "/v1/jobs/a").document
