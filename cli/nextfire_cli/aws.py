@@ -27,7 +27,7 @@ from nextfire.client.signing import REGIONS, Signature, callers_session, session
 from nextfire.domain.keys import ApiKey
 from nextfire_cli.audit_bucket import AuditBucket
 from nextfire_cli.aws_secrets import AccountSecrets
-from nextfire_cli.errors import CliError
+from nextfire_cli.errors import CliError, MissingError
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -225,14 +225,15 @@ class Account:
         """The outputs of the CloudFormation stack *stack*.
 
         Raises:
-            CliError: Stack not found, or AWS refused or did not respond.
+            MissingError: The stack does not exist.
+            CliError: AWS refused or did not respond.
         """
         try:
             formation = self._session.client("cloudformation", endpoint_url=self._endpoint)
             [found] = formation.describe_stacks(StackName=stack)["Stacks"]
         except ClientError as error:
             if error.response["Error"]["Code"] == "ValidationError":
-                raise CliError(
+                raise MissingError(
                     f"No stack {stack!r} in {self._session.region_name}.",
                     "Check --stack, --region (AWS_REGION) and --profile, or `make deploy`.",
                 ) from error

@@ -25,7 +25,7 @@ from nextfire_cli import render, session
 from nextfire_cli.confirmation import confirm
 from nextfire_cli.documents import Document
 from nextfire_cli.durations import moment
-from nextfire_cli.errors import ApiError, CliError
+from nextfire_cli.errors import ApiError, CliError, MissingError
 from nextfire_cli.progress import progress
 from nextfire_cli.run_redrive import Reason
 from nextfire_cli.session import Session
@@ -311,7 +311,8 @@ def _queue(
     """The dead-letter queue of *pool*.
 
     Raises:
-        CliError: The URL of the queue is unknown.
+        CliError: The stack has no dead-letter queues, or cannot be read.
+        MissingError: It has no such pool, or does not exist.
     """
     if stack is None and queue_url is None and _is_embedded(caller):
         raise CliError(
@@ -337,7 +338,7 @@ def _queue(
         }
         pool = "".join(part.capitalize() for part in pool.split("-"))
     if pool not in urls:
-        raise CliError(
+        raise MissingError(
             f"The stack has no pool {pool!r}.", f"Its pools: {', '.join(sorted(urls)) or 'none'}."
         )
     return account.dead_letters(urls[pool])

@@ -1,9 +1,9 @@
 """Errors of the command: those of the client, and their exit codes. `main` prints them."""
 
 from http import HTTPStatus
-from typing import Any
 
 from nextfire.client import ApiError, ClientError, UnreachableError
+from nextfire.client.errors import MissingError, problem_document
 
 CliError = ClientError
 """A problem and its remedy."""
@@ -29,18 +29,6 @@ _BY_STATUS: dict[int, int] = {
     HTTPStatus.PRECONDITION_FAILED: CONFLICT,
     HTTPStatus.TOO_MANY_REQUESTS: UNAVAILABLE,
 }
-
-
-class MissingError(CliError):
-    """Something that the command looked up without the API does not exist."""
-
-    def document(self) -> dict[str, Any]:
-        return problem_document(HTTPStatus.NOT_FOUND, str(self))
-
-
-def problem_document(status: HTTPStatus, detail: str) -> dict[str, Any]:
-    """The problem document with which the API would report an error of the command."""
-    return {"status": status, "type": "about:blank", "title": status.phrase, "detail": detail}
 
 
 def exit_code(error: BaseException | None) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nextfire.client.auth import Auth
-from nextfire.client.errors import ClientError
+from nextfire.client.errors import ClientError, MissingError
 
 CONTEXT = "NEXTFIRE_CONTEXT"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -43,11 +43,11 @@ class Contexts:
         """Return the context *name*.
 
         Raises:
-            ClientError: It does not exist.
+            MissingError: It does not exist.
         """
         if name not in self.by_name:
             known = ", ".join(self.by_name) or "none"
-            raise ClientError(
+            raise MissingError(
                 f"Context {name!r} was not found. Known: {known}.",
                 "Create it: nextfire login URL --name NAME",
             )
@@ -61,7 +61,7 @@ class Contexts:
         """The same contexts with *name* as the current one.
 
         Raises:
-            ClientError: It does not exist.
+            MissingError: It does not exist.
         """
         self.find(name)
         return replace(self, current=name)
@@ -74,7 +74,7 @@ class Contexts:
         """The contexts without *name*.
 
         Raises:
-            ClientError: It does not exist.
+            MissingError: It does not exist.
         """
         self.find(name)
         rest = {each: found for each, found in self.by_name.items() if each != name}

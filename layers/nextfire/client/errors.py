@@ -1,6 +1,7 @@
 """Errors of calls, with a problem and a remedy.
 
 ClientError               base class
+├── MissingError          what was looked up without the API does not exist
 ├── UnreachableError      no response was received
 └── ApiError              the API or the gateway rejected the request
     ├── Unauthorized        401
@@ -25,6 +26,11 @@ _VALUE_ERROR = "Value error, "
 """Prefix that pydantic adds to the messages of validators."""
 
 
+def problem_document(status: HTTPStatus, detail: str) -> dict[str, Any]:
+    """Return the problem document with which the API would report an error of a caller."""
+    return {"status": status, "type": "about:blank", "title": status.phrase, "detail": detail}
+
+
 class ClientError(Exception):
     """An error of a call, with its problem and a remedy."""
 
@@ -42,6 +48,13 @@ class ClientError(Exception):
     def document(self) -> dict[str, Any]:
         """Return the error as JSON, in the form of the API's problem documents."""
         return {"title": self.problem, "detail": self.remedy}
+
+
+class MissingError(ClientError):
+    """Something that was looked up without the API does not exist."""
+
+    def document(self) -> dict[str, Any]:
+        return problem_document(HTTPStatus.NOT_FOUND, str(self))
 
 
 class UnreachableError(ClientError):

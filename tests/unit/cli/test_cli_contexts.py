@@ -167,7 +167,7 @@ def test_an_unknown_context_is_answered_with_the_known_ones(call: Call) -> None:
     call("login", PROD, stdin=KEY)
     for args in (["jobs", "list", "--context", "x"], ["context", "use", "x"]):
         result = call(*args)
-        assert result.exit_code == 1
+        assert result.exit_code == 3
         assert "Context 'x' was not found. Known: prod." in result.stderr
     both = call("jobs", "list", "--context", "prod", "--endpoint", STAGE)
     assert both.exit_code == 2

@@ -311,7 +311,7 @@ def test_the_queue_is_found_by_the_stacks_outputs(
 
     assert execution("a") in call("list", "--stack", "Mine").stdout
     other = call("list", "--stack", "Mine", "--pool", "gpu")
-    assert other.exit_code == 1
+    assert other.exit_code == 3
     assert "Its pools: Batch, Default." in other.stderr
     missing = call("list", "--stack", "Missing")
     assert (missing.exit_code, missing.stderr) == (1, "Error: Stack 'Missing' not found.\n")
