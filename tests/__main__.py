@@ -106,7 +106,7 @@ def _short() -> _Plan:
 
 def _long() -> _Plan:
     """The tests that the short plan skips, and its own with more cases. Those whose cases another
-    command has are left out. Attacks on the sandbox run alone.
+    command has are left out. Attacks on the sandbox, and benchmarks, run alone.
     """
     attacks = ("tests/security/test_hostile_script.py", "tests/security/test_cpu_per_byte.py")
     crashes = "tests/crashes/test_crashes.py"
@@ -131,11 +131,9 @@ def _long() -> _Plan:
             "fuzzing": [*_PYTHON, "tests.fuzz"],
             "histories": [*_PYTHON, "tests.simulation", "--seeds", "10000"],
             "security": [*_PYTEST, *_PATIENT, *attacks],
+            "benchmarks": [*_PYTHON, "benchmarks", "--strict", "paused", "fairness"],
         },
-        [
-            _Background("local stack", [*_PYTEST, *_PATIENT, *of_stack]),
-            _Background("benchmarks", [*_PYTHON, "benchmarks", "--strict", "paused", "fairness"]),
-        ],
+        [_Background("local stack", [*_PYTEST, *_PATIENT, *of_stack])],
     )
 
 
