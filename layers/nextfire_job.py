@@ -25,6 +25,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,6 +46,8 @@ LOCAL_CHECKPOINT = ".nextfire-checkpoint.json"
 """File that holds the checkpoint of a script that runs outside nextfire."""
 
 _MAX_BYTES = 1024 * 1024
+_SAVE_AGAIN_AFTER, _SAVE_AGAIN_FOR = 1.0, 60.0
+"""Seconds after and for which a checkpoint is sent again while the database does not answer."""
 _lock = threading.RLock()
 _channel: socket.socket | None = None
 _unread = b""
@@ -53,6 +56,10 @@ _payload: list[Any] = []
 
 class NotKeptError(Exception):
     """A checkpoint or a result was not stored, or not read. The message contains the reason."""
+
+
+class _NotKeptYetError(NotKeptError):
+    """The database did not answer; the request may be sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +148,12 @@ def save_checkpoint(value: object) -> None:
     """Store *value*, JSON of up to 1 MiB, as the checkpoint of the run. Replaces the previous one.
 
     The checkpoint is durable when this function returns: the next attempt reads it, even if this
-    attempt crashes. More than 10 calls per second are throttled.
+    attempt crashes. More than 10 calls per second are throttled. While the database does not
+    answer, it tries again for a minute.
 
     Raises:
-        NotKeptError: The checkpoint was not stored: it is too large, or this attempt lost its run.
+        NotKeptError: The checkpoint was not stored: it is too large, this attempt lost its run, or
+            the database did not answer for a minute.
         TypeError, ValueError: *value* cannot be encoded as JSON.
     """
     text = _json(value)
@@ -153,8 +162,17 @@ def save_checkpoint(value: object) -> None:
         new_file = Path(f"{LOCAL_CHECKPOINT}.new")
         new_file.write_text(text, encoding="utf-8")
         new_file.replace(LOCAL_CHECKPOINT)
-    else:
-        _ask({"op": "checkpoint.save", "value": value})
+        return
+    until = time.monotonic() + _SAVE_AGAIN_FOR
+    while True:
+        try:
+            _ask({"op": "checkpoint.save", "value": value})
+        except _NotKeptYetError as error:
+            if time.monotonic() >= until:
+                raise NotKeptError(str(error)) from None
+            time.sleep(_SAVE_AGAIN_AFTER)
+        else:
+            return
 
 
 def result(value: object) -> None:
@@ -212,5 +230,6 @@ def _ask(request: dict[str, object]) -> Any:  # noqa: ANN401
         line, _, _unread = _unread.partition(b"\n")
     answer = json.loads(line)
     if not answer.get("ok"):
-        raise NotKeptError(str(answer.get("error")))
+        kind = _NotKeptYetError if answer.get("again") else NotKeptError
+        raise kind(str(answer.get("error")))
     return answer.get("value")

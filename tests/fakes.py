@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 from nextfire.domain.chain import Batch
-from nextfire.domain.instants import parse_instant
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.instants import MINUTE, parse_instant
 from nextfire.domain.masking import Masker
 from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit, Supervisor
 from nextfire.testing.memory.clock import Clock
@@ -208,6 +209,18 @@ class MemoryScriptRunner:
     found: list[bytes | None] = field(default_factory=list)
     refused: list[str | None] = field(default_factory=list)
 
+    def _save(self, checkpoint: bytes, supervisor: Supervisor) -> str | None:
+        """As `nextfire_job` does it: again for a minute while the store does not answer."""
+        until = self.clock.now() + MINUTE
+        while True:
+            try:
+                return supervisor.save(checkpoint)
+            except UnavailableError as error:
+                if self.clock.now() >= until:
+                    return str(error)
+                supervisor.ask()
+                self.clock.advance(seconds=1)
+
     def run(self, call: ScriptCall, supervisor: Supervisor) -> ScriptExit:
         script = (self.scripts.popleft() if self.scripts else Script()).masked(call.masker)
         ask = supervisor.ask
@@ -218,7 +231,7 @@ class MemoryScriptRunner:
         if script.stdout:
             supervisor.output("stdout", script.stdout.encode())
         if script.saves is not None:
-            self.refused.append(supervisor.save(script.saves))
+            self.refused.append(self._save(script.saves, supervisor))
         started_at = self.clock.now()
         if script.frozen:
             self.clock.advance(script.lasts)

@@ -62,6 +62,18 @@ def test_a_worker_that_lost_its_run_keeps_no_checkpoint(world: World) -> None:
     assert (run.checkpoint, run.worker, run.state) == (None, "b", RunState.RUNNING)
 
 
+def test_a_throttled_checkpoint_does_not_fail_the_attempt(world: World) -> None:
+    job = dispatched(world)
+    world.faults.refuse("runs.save", times=20)
+    world.script(saves=b"1")
+    world.worker("a").work_one()
+
+    run = world.run(job, "12:00")
+    assert world.runner.refused == [None]
+    assert (run.state, run.attempt) == (RunState.SUCCEEDED, 1)
+    assert run.checkpoint is not None
+
+
 def test_a_checkpoint_that_is_too_large_is_refused(world: World) -> None:
     dispatched(world)
     world.script(saves=b"1" * (MAX_VALUE_BYTES + 1))

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
-from nextfire.domain.instants import parse_instant
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.instants import MINUTE, parse_instant
 from nextfire.domain.ports.scripts import Directive, ScriptCall, Supervisor
 from nextfire.testing.kernel import Actor
 from nextfire.testing.memory.faults import Killed
@@ -100,15 +101,25 @@ class ScriptRun:
         return None if found is None else json.loads(found)
 
     def save_checkpoint(self, value: object) -> None:
-        """Store *value*, JSON of up to 1 MiB, for the next attempt.
+        """Store *value*, JSON of up to 1 MiB, for the next attempt. As in a script, it is tried
+        again for a minute while the database does not answer.
 
         Raises:
             ValueError: It was not stored; the message says why.
         """
-        self._actor.raise_if_killed()
-        refused = self._supervisor.save(_json(value))
-        if refused is not None:
-            raise ValueError(f"The checkpoint was not stored: {refused}")
+        until = self.now + MINUTE
+        while True:
+            self._actor.raise_if_killed()
+            try:
+                refused = self._supervisor.save(_json(value))
+            except UnavailableError as error:
+                refused = str(error)
+                if self.now < until:
+                    self.sleep(seconds=1)
+                    continue
+            if refused is not None:
+                raise ValueError(f"The checkpoint was not stored: {refused}")
+            return
 
     def log(self, text: str) -> None:
         """Print a line, as a script does to standard output."""

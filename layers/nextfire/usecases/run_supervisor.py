@@ -157,11 +157,7 @@ class RunSupervisor:
             return too_large("checkpoint", checkpoint)
         self._saved += 1
         name = f"checkpoint/{self._run.fence:06d}-{self._saved:06d}.json"
-        try:
-            value = self.keep(checkpoint, name)
-            there = self._runs.save(self._run, value)
-        except UnavailableError as error:
-            return f"the checkpoint was not stored: {error}"
+        there = self._runs.save(self._run, self.keep(checkpoint, name))
         if there is None:
             self._lost = True
             return "the checkpoint was not stored: this worker has lost the run"

@@ -6,6 +6,7 @@ from textwrap import dedent
 
 import pytest
 
+from nextfire.domain.errors import UnavailableError
 from tests.supervisors import Watch
 from tests.unit.script_runner.conftest import Runner
 from tests.unit.script_runner.scripts import ENDLESS
@@ -62,6 +63,29 @@ def test_refused_values_are_reported(run: Runner) -> None:
         "the value has 1048578 bytes; the maximum is 1048576",
         "the value has 1048578 bytes; the maximum is 1048576",
     ]
+
+
+def test_a_checkpoint_is_saved_again_until_the_database_answers(run: Runner) -> None:
+    class Throttled(Watch):
+        refused = 0
+
+        def save(self, checkpoint: bytes) -> str | None:
+            if self.refused < 2:
+                self.refused += 1
+                raise UnavailableError("throttled")
+            return super().save(checkpoint)
+
+    watch = Throttled()
+    fast = "import nextfire_job as n; n._SAVE_AGAIN_AFTER = 0.01\n"
+    end = run(f"{fast}n.save_checkpoint(1)", watch=watch)
+
+    assert (end.exit_code, watch.saved, watch.refused) == (0, b"1", 2)
+
+    watch.refused = -(10**6)
+    end = run(f"{fast}n._SAVE_AGAIN_FOR = 0.05\nn.save_checkpoint(2)", watch=watch)
+
+    assert (end.exit_code, watch.saved) == (1, b"1")
+    assert end.stderr.endswith("NotKeptError: the checkpoint was not stored: throttled\n")
 
 
 ASK = """

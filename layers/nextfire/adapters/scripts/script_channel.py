@@ -2,7 +2,8 @@
 
     request                                 response
     {"op": "checkpoint.load"}               {"ok": true, "value": …}; null if none was saved
-    {"op": "checkpoint.save", "value": …}   {"ok": true} after it was stored
+    {"op": "checkpoint.save", "value": …}   {"ok": true} after it was stored; with "again": true in
+                                            an error, the script may send it again
     {"op": "upstream"}                      {"ok": true, "value": {…}}
     {"op": "result", "value": …}            {"ok": true}; the last result counts
     anything else                           {"ok": false, "error": "…"}
@@ -19,6 +20,7 @@ import time
 from typing import Any, Never
 
 from nextfire.domain.attempt import MAX_VALUE_BYTES
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.masking import Masker
 from nextfire.domain.ports.scripts import Supervisor
 
@@ -120,12 +122,19 @@ class Channel:
             case {"op": "checkpoint.save", "value": value}:
                 data = _bounded(_encode(value))
                 self._slow_down()
-                problem = self._supervisor.save(data)
-                return {"ok": True} if problem is None else {"ok": False, "error": problem}
+                return self._saved(data)
             case {"op": "result", "value": value}:
                 self.result = _bounded(self._masker.json(_encode(value)))
                 return {"ok": True}
         raise ValueError("unknown request")
+
+    def _saved(self, checkpoint: bytes) -> dict[str, Any]:
+        try:
+            problem = self._supervisor.save(checkpoint)
+        except UnavailableError as error:
+            why = f"the checkpoint was not stored: {error}"
+            return {"ok": False, "error": why, "again": True}
+        return {"ok": True} if problem is None else {"ok": False, "error": problem}
 
     def _slow_down(self) -> None:
         now = time.monotonic()

@@ -106,7 +106,11 @@ class Supervisor(Protocol):
         """Return the latest checkpoint of this or an earlier attempt, as JSON, or None."""
 
     def save(self, checkpoint: bytes) -> str | None:
-        """Store the JSON *checkpoint*. Returns None if stored, else the reason."""
+        """Store the JSON *checkpoint*. Returns None if stored, else the reason.
+
+        Raises:
+            UnavailableError: The store did not answer. A repetition does no harm.
+        """
 
 
 @dataclass(frozen=True, slots=True)
