@@ -20,11 +20,11 @@ _TARGETS = {"dynamodb": "DynamoDB_20120810", "sqs": "AmazonSQS"}
 @dataclass
 class FakeUpstream:
     """`units`: what each call of DynamoDB consumes. `provisioned`: units of reads and of writes per
-    second of the table, if it is not on demand. Time passes only where a rule sleeps.
+    second of the table; None: it is on demand. Time passes only where a rule sleeps.
     """
 
     units: float = 1.0
-    provisioned: tuple[int, int] = (0, 0)
+    provisioned: tuple[int, int] | None = None
     high_throughput: bool = True
     items: dict[str, Document] = field(default_factory=dict)
     sent: list[Call] = field(default_factory=list)
@@ -50,13 +50,15 @@ class FakeUpstream:
             schema = [{"AttributeName": "job", "KeyType": "HASH"}]
             index = [{"AttributeName": "attention", "KeyType": "HASH"}]
             indexes = [{"IndexName": INDEX, "KeySchema": index}]
-            reads, writes = self.provisioned
+            mode = "PAY_PER_REQUEST" if self.provisioned is None else "PROVISIONED"
+            reads, writes = self.provisioned or (5, 5)  # as the emulator for tables on demand
             capacity = {"ReadCapacityUnits": reads, "WriteCapacityUnits": writes}
             return {
                 "Table": {
                     "KeySchema": schema,
                     "GlobalSecondaryIndexes": indexes,
                     "ProvisionedThroughput": capacity,
+                    "BillingModeSummary": {"BillingMode": mode},
                 }
             }
         if operation == "GetItem":

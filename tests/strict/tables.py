@@ -76,10 +76,12 @@ def _schema(table: Document) -> Schema:
         each["IndexName"]: names(each["KeySchema"])["HASH"]
         for each in table.get("GlobalSecondaryIndexes", [])
     }
-    units = table.get("ProvisionedThroughput", {})
+    billing = table.get("BillingModeSummary", {}).get("BillingMode", "PROVISIONED")
+    # The emulator reports a capacity for tables on demand too.
+    units = table["ProvisionedThroughput"] if billing == "PROVISIONED" else {}
     provisioned = {
         kind: units[name]
         for kind, name in (("read", "ReadCapacityUnits"), ("write", "WriteCapacityUnits"))
-        if units.get(name)  # zero if it is on demand
+        if name in units
     }
     return Schema(key["HASH"], key.get("RANGE"), indexes, provisioned)
