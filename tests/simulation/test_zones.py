@@ -9,7 +9,8 @@ from nextfire.domain.audit_pass import OVERLAP, Audit
 from tests.crons import LONG
 from tests.simulation.zones import ZoneHistory
 
-SEEDS = range(300) if LONG else range(8)
+SEEDS = range(300) if LONG else (*range(6), 26, 39)
+"""In 26 and 39 a watcher dies while it moves an entry, and one with the earlier release goes on."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -16,7 +16,6 @@ from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
 from nextfire.domain.zones import ZoneReading
 from tests.builders import at
-from tests.fakes import Killed
 from tests.unit.auditing import audit
 from tests.world import World
 from tests.zone_releases import EARLIER, LATER, MOVED, OLD, disagree
@@ -217,52 +216,35 @@ def test_a_run_that_the_old_release_started_does_not_run_again(
     assert world.sent == ["report 12:00", "report 13:40"]
 
 
-def test_a_moved_entry_stays_until_it_is_stored_and_is_reported_once(
+def test_a_move_whose_answer_is_lost_is_repeated_without_harm(
     world: World, release: Release
 ) -> None:
-    world.register("other", **ONCE)
-    job = world.register(**ONCE)
+    world.register(**ONCE)
     release.current = LATER
-    world.due.refuses = lambda entry: entry.job == job.key
+    world.faults.lose_answer("runs.request")
 
-    report = world.tick_at("12:00")
-    assert [run.key.job.job_id for run in report.skipped] == ["other"]
+    world.tick_at("12:00")
     assert sorted(fires(world)) == ["24 12:00", "24 12:30"]
-    world.due.refuses = lambda _: False
-    report = world.tick_at("12:01")
+    world.tick_at("12:01")
 
-    assert report.skipped == [], "its record was there"
-    assert fires(world) == ["24 12:30"] * 2
+    assert fires(world) == ["24 12:30"]
 
 
-@pytest.mark.parametrize(
-    ("rules", "expected"), [(LATER, ["12:30", "13:40"]), (EARLIER, ["11:30", "12:40"])]
-)
-def test_a_watcher_that_dies_anywhere_runs_each_time_once(
-    release: Release, rules: str, expected: list[str]
+def test_a_watcher_with_the_old_release_continues_after_one_that_died_while_moving(
+    world: World, release: Release
 ) -> None:
-    for calls in range(60):
-        release.current = OLD
-        world = started()
-        world.register(**TWICE)
-        world.tick_at("11:59:58")
-        release.current = rules
-        world.at("12:00")
-        world.faults.kill_after(calls)
-        try:
-            world.tick()
-        except Killed:
-            pass
-        else:
-            assert calls > 5
-            return
-        finally:
-            world.faults.clear()
-        world.new_watcher()
-        work(world, "12:00:30", "12:01", "12:30", "12:40", "13:40")
-        ran = sorted(f"{r.key.scheduled_at:%H:%M}" for r in world.runs.all.values() if r.attempts)
-        assert ran == expected, (calls, world.sent)
-    raise AssertionError("the watcher never finished")
+    job = world.register(**TWICE)
+    release.current = LATER
+    world.faults.lose_answer("runs.request")
+    world.tick_at("12:00")
+
+    release.current = OLD
+    work(world, "12:00:10")
+    release.current = LATER
+    work(world, "12:30", "13:40")
+
+    assert states(world, job, "12:00", "12:30") == [SKIPPED, SUCCEEDED]
+    assert world.sent == ["report 12:00", "report 12:30", "report 13:40"]
 
 
 def test_an_entry_knows_how_it_was_computed(world: World, release: Release) -> None:

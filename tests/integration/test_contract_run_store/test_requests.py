@@ -50,6 +50,15 @@ def test_a_request_takes_the_place_of_no_record(dead: Dead) -> None:
     assert not dead.entries()
 
 
+def test_a_skipped_run_is_stored_with_an_entry_once(dead: Dead) -> None:
+    run = Run.skipped(run_key(), "now at 12:30, by the time zone rules of 2026b", NOON)
+
+    assert ask_for(dead, run) == Claim(run, taken=True)
+    assert ask_for(dead, run) == Claim(run, taken=False)
+    assert dead.store.get(run.key) == run
+    assert len(dead.entries()) == 1
+
+
 def test_of_ten_concurrent_requests_for_one_instant_one_makes_an_entry(dead: Dead) -> None:
     with ThreadPoolExecutor(10) as threads:
         claims = list(threads.map(lambda n: ask_for(dead, asked_for(str(n))), range(10)))

@@ -49,9 +49,11 @@ class RunRequests:
         self._shards = shards
 
     def request(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
+        expires_at = expiry(now)  # of a run that has not ended
         put = {
             "TableName": self._table,
-            "Item": encode_run(run) | to_item({"expires_at": expiry(now)}),
+            "Item": encode_run(run)
+            | ({} if run.finished_at else to_item({"expires_at": expires_at})),
             "ConditionExpression": "attribute_not_exists(run_id)",
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }

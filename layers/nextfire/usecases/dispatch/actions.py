@@ -148,15 +148,21 @@ class Actions:
 
     def _move(self, decision: Move, now: datetime, report: TickReport) -> bool:
         skipped = Run.skipped(decision.run, decision.reason, cut(now))
-        there = self.runs.skip(skipped)
+        if decision.to is None:
+            there = self.runs.skip(skipped)
+        else:
+            # In one transaction: between the two, a watcher with the earlier release would find the
+            # old entry, store its successor by the earlier rules and delete it.
+            there = self.runs.request(skipped, decision.to, self.clock.now()).run
+        is_new = there == skipped
         has_not_run = there.state is RunState.SKIPPED and not there.skip_requested
         entry = decision.to if has_not_run else decision.following
         if entry is not None:
-            if not self.due.put([entry], self.clock.now()):
+            if not is_new and not self.due.put([entry], self.clock.now()):
                 return False
         elif decision.is_current:
             self.jobs.complete(decision.owner, now)
-        report.skipped += [skipped] if there == skipped else []
+        report.skipped += [skipped] if is_new else []
         report.notes.append(f"{decision.run.execution_id}: {decision.reason}")
         return True
 
