@@ -91,6 +91,15 @@ BROKEN: dict[str, Broken] = {
     "a renewal counted from its last attempt": Broken(
         a_lease(lease.Protocol(counts_from_first_try=False), slow=1, ends=0), ONE_HOLDER
     ),
+    "a successor stored before its message was accepted": Broken(
+        a_dispatch(
+            dispatch_state.Protocol(accepted_before_successor=False),
+            occurrences=2,
+            lost=0,
+            windows=0,
+        ),
+        ENTRY_GOES,
+    ),
     "an entry deleted before its successor is stored": Broken(
         a_dispatch(dispatch_state.Protocol(successor_before_delete=False)), ENTRY_GOES
     ),
@@ -213,9 +222,6 @@ OPEN: dict[str, Broken] = {
 """Violations that the current protocol does not exclude; see `dispatch`."""
 
 NOT_NEEDED: dict[str, Model[Any]] = {
-    "a successor stored after its message was accepted": a_dispatch(
-        dispatch_state.Protocol(accepted_before_successor=False), occurrences=2, lost=0, windows=0
-    ),
     "a cancel checked before PENDING, if the claim checks it": a_run(
         run_state.Protocol(retries_no_cancelled=False), cancels=1
     ),

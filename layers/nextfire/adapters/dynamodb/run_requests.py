@@ -49,11 +49,12 @@ class RunRequests:
         self._shards = shards
 
     def request(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
-        expires_at = expiry(now)  # of a run that has not ended
+        item = encode_run(run)
+        if run.finished_at is None:
+            item |= to_item({"expires_at": expiry(now)})
         put = {
             "TableName": self._table,
-            "Item": encode_run(run)
-            | ({} if run.finished_at else to_item({"expires_at": expires_at})),
+            "Item": item,
             "ConditionExpression": "attribute_not_exists(run_id)",
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }

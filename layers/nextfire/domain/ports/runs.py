@@ -117,10 +117,10 @@ class RunStore(Protocol):
         """
 
     def request(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
-        """Store *run* and a due entry in one transaction, unless a record exists: a PENDING run that
-        a user requested, and the entry of its dispatch; or the SKIPPED one of an occurrence that
-        time zone rules have moved, and the entry of its new instant. A repeated call with the same
-        `request` returns the record that it wrote.
+        """Store *run* and a due entry in one transaction, unless a record exists: a PENDING run
+        that a user requested, and the entry of its dispatch; or the SKIPPED one of an occurrence
+        that time zone rules have moved, and the entry of its new instant. A repeated call with the
+        same `request` returns the record that it wrote.
         """
 
     def skip(self, run: Run) -> Run:
