@@ -102,8 +102,8 @@ class Dispatch:
         self._error: UnavailableError | None = None
         self._holding = holding = HeldEntries(shares.weights, budget)
         self._parked = parked = ParkedEntries(due, none=nothing_parked)
-        self._waiting = waiting = Postponer(due, holding, parked, clock, shares.quotas)
-        self._deletions = Deletions(due, holding, clock, lanes)
+        self._deletions = deletions = Deletions(due, holding, clock, lanes)
+        self._waiting = waiting = Postponer(due, holding, parked, deletions, clock, shares.quotas)
         self._quarantine = Quarantine(jobs, due)
         self._pools = pools
         self._deciding = Decider(jobs, executor, holding, waiting, pools)
