@@ -65,6 +65,8 @@ class Dispatch:
 
     Args:
         executor: Runs single calls concurrently.
+        readers: Reads buckets concurrently; None: `executor`. With an executor of their own, reads
+            do not wait for calls that are slow, for example records on a throttled table.
         lanes: Runs up to `at_once` batches concurrently; the calls of a batch are sequential.
         budget: Maximum number of entries in memory.
         pools: The pools that exist.
@@ -81,6 +83,7 @@ class Dispatch:
         control: ControlStore,
         clock: Clock,
         executor: Executor,
+        readers: Executor | None = None,
         lanes: Executor,
         shards: Collection[int],
         epoch: int,
@@ -114,7 +117,7 @@ class Dispatch:
             due,
             control,
             clock,
-            executor,
+            readers or executor,
             shards=shards,
             epoch=epoch,
             room=lambda: holding.room,
