@@ -34,7 +34,13 @@ def test_credentials_that_have_expired_are_unavailable(
 
 @pytest.mark.usefixtures("lean")
 @pytest.mark.parametrize(
-    "code", ["InvalidSignatureException", "RequestExpired", "RequestTimeTooSkewed"]
+    "code",
+    [
+        "InvalidSignatureException",
+        "RequestExpired",
+        "RequestTimeTooSkewed",
+        "SignatureDoesNotMatch",
+    ],
 )
 def test_the_time_of_aws_is_taken_if_the_clock_is_wrong(server: FaultyServer, code: str) -> None:
     ahead = formatdate(time.time() + HOUR, usegmt=True)

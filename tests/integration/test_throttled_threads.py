@@ -13,7 +13,10 @@ import pytest
 from nextfire.adapters.aws import clients
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.sqs.run_queue import SqsRunQueue
+from nextfire.domain.instants import floor_minute, isoformat
 from nextfire.settings import WatcherSettings
+from nextfire.usecases.dispatch.gates import Shares
+from nextfire.wiring.watcher import build_dispatcher
 from nextfire.wiring.watcher_ports import watcher_ports
 from tests.builders import a_message, a_retry, at, run_key
 from tests.integration.faulty_server import Answer, FaultyServer, Request, answer
@@ -63,6 +66,36 @@ def test_runs_are_sent_while_writes_to_the_table_wait(
         finally:
             throttled.set()
         assert len(writing.result(_LONG)) == 1000
+
+
+@pytest.mark.usefixtures("lean")
+def test_due_entries_are_read_while_records_of_skipped_occurrences_wait(
+    server: FaultyServer, settings: WatcherSettings
+) -> None:
+    throttled, waits, reads = threading.Event(), threading.Event(), threading.Event()
+
+    def reply(request: Request) -> Answer:
+        table = json.loads(request.body).get("TableName")
+        if table == settings.runs_table:
+            waits.set()
+            throttled.wait(_LONG)
+        elif table == settings.due_table:
+            reads.set()
+        cursor = {"minute": {"S": isoformat(floor_minute(now))}, "epoch": {"N": "1"}}
+        found = {settings.control_table: [{"id": {"S": "cursor#0"}} | cursor]}
+        return answer({"Items": [], "Responses": found})
+
+    server.script = [reply]
+    ports = watcher_ports(settings)
+    now = ports.clock.now()
+    for _ in range(_WRITES):
+        ports.executor.submit(ports.runs.get, run_key())
+    assert waits.wait(_LONG)
+    try:
+        build_dispatcher(ports, [0], Shares(), 1).poll(ports.clock.now())
+        assert reads.wait(_LONG / 2)
+    finally:
+        throttled.set()
 
 
 def put(number: int) -> Callable[[], object]:

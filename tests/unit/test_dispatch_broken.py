@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -148,3 +149,44 @@ def test_a_job_whose_schedule_can_no_longer_be_read_stops_no_other(world: World)
     assert world.sent == ["good 12:00"]
     assert "Mars/Olympus" in joined_notes(report)
     assert a_fire(bad, at("12:00")) in world.entries
+
+
+@pytest.mark.parametrize("trouble", ["jobs.get", "due.keep", "due.quarantine"])
+def test_a_broken_entry_that_cannot_be_set_aside_holds_nothing_back(
+    world: World, trouble: str
+) -> None:
+    world.tick()
+    world.register()
+    slot = Slot("2026-05-24T12:00Z#000", a_fire(world.register("bad"), at("12:00")).sort_key)
+    world.due.spoil(slot, tenant="acme", job_id="bad")
+    world.faults.refuse(trouble, times=1000)
+    world.at("11:59:59")
+
+    report = world.watcher.poll(world.now)
+
+    assert f"{slot.sort_key} waits" in joined_notes(report)
+    world.at("12:00")
+    world.watcher.release(world.now)
+    assert world.sent == ["report 12:00"]
+    world.faults.clear()
+    world.tick_at("12:00:02")
+    world.tick_at("12:00:03")
+    assert len(world.due.quarantined) == 1
+    assert sorted(world.sent) == ["bad 12:00", "report 12:00"]
+
+
+def test_many_broken_entries_delay_the_others_by_half_a_second(world: World) -> None:
+    world.tick()
+    for n in range(100):
+        slot = a_broken_slot("12:00:01")
+        world.due.spoil(slot._replace(sort_key=f"{slot.sort_key}{n:03d}"))
+    world.faults.call_before_each("due.quarantine", lambda: world.advance(seconds=0.04))
+    world.at("12:00")
+
+    polls = 0
+    while len(world.due.quarantined) < 100:
+        began_at, polls = world.now, polls + 1
+        world.watcher.poll(world.now)
+        assert world.now - began_at < timedelta(seconds=0.6)
+
+    assert polls < 10

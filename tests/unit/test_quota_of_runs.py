@@ -98,6 +98,36 @@ def test_runs_above_the_quota_are_not_read_again_within_the_minute() -> None:
     assert not {"jobs.get_many", "control.take_runs"} & {*world.faults.calls}
 
 
+def test_a_run_that_a_throttled_table_does_not_delete_is_not_moved_again() -> None:
+    """Each copy would take from the quota of its minute."""
+    world = a_world(runsPerMinute=5)
+    for number in range(12):
+        world.register(f"job{number:02d}", **ONCE)
+    world.due.deletes = False
+    for second in range(0, 20, 2):
+        world.tick_at(f"12:00:{second:02d}")
+
+    minutes = Counter(slot.minute for slot in world.due.items)
+    assert minutes == {at("12:00"): 12, at("12:01"): 6, at("12:02"): 1}
+    world.due.deletes = True
+    for minute in (0, 1, 2):
+        world.tick_at(f"12:0{minute}:30")
+    assert by_tenant(world) == {"acme": 12}
+    assert not world.entries
+
+
+def test_a_run_that_was_moved_is_not_moved_again_by_a_stale_read() -> None:
+    world = a_world(runsPerMinute=5)
+    for number in range(12):
+        world.register(f"job{number:02d}", **ONCE)
+    world.due.freeze()
+    for second in range(3):
+        world.tick_at(f"12:00:0{second}")
+
+    minutes = Counter(slot.minute for slot in world.due.items)
+    assert minutes == {at("12:01"): 6, at("12:02"): 1}
+
+
 def test_retries_count_and_wait_like_the_others() -> None:
     world = a_world(runsPerMinute=1)
     job = world.register(retryPolicy={"initialDelayMs": 1_000}, **ONCE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from nextfire.domain.due import DispatchEntry
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.run import Run, RunState
 from tests.accounting import assert_all_accounted_for, covered, ran, settle
-from tests.builders import MINUTELY, RUN_ALL, RUN_LATEST, SKIP, at
+from tests.builders import MINUTELY, RUN_ALL, RUN_LATEST, SKIP, a_message, at
 from tests.unit.auditing import audit, delete_due_entries, purge
 from tests.unit.requested import MANUAL, run_now, stored
 from tests.world import World
@@ -118,6 +119,52 @@ def test_the_chain_is_restored_after_what_was_due_not_after_what_was_asked_for(
     assert report.restored == 1
     assert covered(world, job) == ["12:00-12:35 (8)"]
     assert_all_accounted_for(world, job)
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_late_ones_do_not_read_the_records_of_all_before_them(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, deleted: bool
+) -> None:
+    """Otherwise a pool that is a minute behind with many of a job would only get further behind."""
+    job = world.register(**MANUAL)
+    for second in range(40):
+        world.advance(seconds=1)
+        run_now(world, job, f"r{second}")
+    world.tick()
+    world.advance(minutes=2)
+    if deleted:
+        world.delete(job)
+    between, read = world.runs.between, 0
+
+    def counted(*args: Any, **named: Any) -> Iterator[Run]:
+        nonlocal read
+        for run in between(*args, **named):
+            read += 1
+            yield run
+
+    monkeypatch.setattr(world.runs, "between", counted)
+    world.worker().work()
+
+    state = RunState.CANCELLED if deleted else RunState.SUCCEEDED
+    assert [run.state for run in world.runs.all.values()] == [state] * 40
+    assert read <= 5 * 40
+
+
+def test_many_of_them_hide_no_range_from_a_message_that_comes_late(world: World) -> None:
+    job = world.register(schedule="*/2 * * * *", misfire=SKIP)
+    world.at("12:11:30")
+    world.tick()
+    for number in range(7):
+        run_now(world, job, f"r{number}", asked_at=at(f"12:03:3{number}.5"))
+    settle(world)
+    assert covered(world, job) == ["12:00-12:10 (6)"]
+    of_late = RunKey(job.key, run_id(job.uid, at("12:04")))
+    world.queue.send([("default", a_message(of_late))])
+
+    handled = world.worker().work_one()
+
+    assert not handled.started
+    assert of_late not in world.runs.all
 
 
 def test_one_whose_message_is_lost_is_sent_again(world: World) -> None:

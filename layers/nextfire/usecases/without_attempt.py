@@ -15,13 +15,16 @@ from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.queues import Delivery
 from nextfire.domain.ports.runs import RunStore
-from nextfire.domain.run import Run, RunState
+from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.usecases.earlier_runs import earlier_runs
 from nextfire.usecases.hand_over import HandOver
 from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.past_deadline import past_deadline
 from nextfire.usecases.record_outcome import RecordOutcome
 from nextfire.usecases.timed_runs import JOIN_END_DISPATCH
+
+_ON_REQUEST = 5
+"""After as many records of runs on request it is checked whether the run in hand is one too."""
 
 
 class WithoutAttempt:
@@ -58,7 +61,7 @@ class WithoutAttempt:
         if message.dispatch in (JOIN_END_DISPATCH, HAND_OVER_DISPATCH):
             return Handled(Disposition.ACKNOWLEDGE, "its job was deleted")
         now = self._clock.now()
-        covered = range_over(message.key, self._before(message.key)())
+        covered = range_over(message.key, self._near_ranges(message.key))
         if covered is not None and self._runs.get(message.key) is None:
             return Handled(Disposition.ACKNOWLEDGE, covered.reason or "", covered)
         first = message.model_copy(update={"dispatch": 1})
@@ -82,7 +85,7 @@ class WithoutAttempt:
         key, now = message.key, self._clock.now()
         if message.dispatch > 1 and self._was_claimed(key):
             return None
-        covered = decide_covered(job, key, now, self._before(key))
+        covered = decide_covered(job, key, now, lambda: self._near_ranges(key))
         # A run that was claimed keeps its record, and this message continues it.
         if covered is not None and self._runs.get(key) is None:
             # The writer of the range may have died before it completed the job.
@@ -120,7 +123,7 @@ class WithoutAttempt:
         if message.dispatch != TIME_DISPATCH:
             return None
         key = message.key
-        covered = decide_covered(job, key, self._clock.now(), self._before(key))
+        covered = decide_covered(job, key, self._clock.now(), lambda: self._near_ranges(key))
         if covered is not None and self._runs.get(key) is None:
             return self._outcomes.settled(job, covered, covered.reason or "")
         begun = self._hand_over.begin_timed(job, message)
@@ -138,6 +141,20 @@ class WithoutAttempt:
         """
         run = self._runs.get(key)
         return run is not None and run.fence > 0
+
+    def _near_ranges(self, key: RunKey) -> Iterator[Run]:
+        """The records before *key*, the latest first, as far as one of them may be a range over it.
+
+        No range is over a run on request, which has a record from the start. So of a job that runs
+        on request a thousand times, its late runs do not read a thousand records each.
+        """
+        on_request = 0
+        for run in earlier_runs(self._runs, key):
+            if run.trigger is Trigger.MANUAL:
+                on_request += 1
+                if on_request == _ON_REQUEST and self._runs.get(key) is not None:
+                    return
+            yield run
 
     def _before(self, key: RunKey) -> Callable[[], Iterator[Run]]:
         """The records of the job's runs before *key*, the latest first. Each call reads again."""

@@ -24,7 +24,7 @@ from nextfire.usecases.watcher_life import WatcherLife, WatcherNotices
 @dataclass(frozen=True, slots=True)
 class WatcherPorts:
     """The ports of a watcher. `executor` makes single calls concurrently; `lanes` runs up to
-    `at_once` batches concurrently.
+    `at_once` batches concurrently; `readers`: see `Dispatch`.
     """
 
     jobs: JobStore
@@ -36,6 +36,7 @@ class WatcherPorts:
     executor: Executor
     lanes: Executor
     at_once: int = 1
+    readers: Executor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ def build_dispatcher(
         control=ports.control,
         clock=ports.clock,
         executor=ports.executor,
+        readers=ports.readers,
         lanes=ports.lanes,
         at_once=ports.at_once,
         budget=budget,

@@ -28,7 +28,8 @@ def watcher_ports(settings: WatcherSettings) -> WatcherPorts:
     database, shards = dynamodb(), settings.write_shards
     # Several thread pools, so that no task waits for a task of the same pool (deadlock): batches in
     # flight submit single calls, and both submit concurrent requests. Writes, which wait while the
-    # table is throttled, do not delay messages.
+    # table is throttled, do not delay messages; and records of skipped occurrences, two calls each,
+    # do not delay the reads of what is due.
     writes, sends = ThreadPoolExecutor(_REQUESTS), ThreadPoolExecutor(_REQUESTS)
     queues = {name: pool.queue_url for name, pool in settings.pools.items()}
     return WatcherPorts(
@@ -45,4 +46,5 @@ def watcher_ports(settings: WatcherSettings) -> WatcherPorts:
         executor=ThreadPoolExecutor(_THREADS),
         lanes=ThreadPoolExecutor(_BATCHES),
         at_once=_BATCHES,
+        readers=ThreadPoolExecutor(_THREADS),
     )

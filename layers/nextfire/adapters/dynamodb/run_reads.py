@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _RUN_ID = re.compile(r"[0-9]{8}T[0-9]{9}Z-[a-z0-9]{8,32}")
 _INDEX = "dead"
+_PAGES_GROW_TO = 64
 _ATTENTION_AT = re.compile(rf"[0-9]{{13}}#{JOB_ID.pattern}\.{_RUN_ID.pattern}")
 
 
@@ -128,6 +129,9 @@ class RunReads:
             if "LastEvaluatedKey" not in answer:
                 return
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+            # A caller that reads past a small page may have to pass over many records, of runs on
+            # request or outstanding ones: not with a request for each.
+            request["Limit"] = max(page, min(2 * request["Limit"], _PAGES_GROW_TO))
 
     def find(self, keys: Sequence[RunKey], *, consistent: bool) -> Page[Run]:
         """See `RunStore.find`."""

@@ -135,9 +135,8 @@ class HeldEntries:
         return batch
 
     def _take_spare(self, most: int) -> list[StoredEntry]:
-        slots = [s for s, each in self._spare.items() if each.entry.job not in self._busy_jobs][
-            :most
-        ]
+        free = (s for s, each in self._spare.items() if each.entry.job not in self._busy_jobs)
+        slots = [*islice(free, most)]
         self._was_spare.update(slots)
         return [self._spare.pop(slot) for slot in slots]
 

@@ -30,9 +30,6 @@ class Quarantine:
 
         Returns:
             How long to ignore it if that failed; None if it is done.
-
-        Raises:
-            UnavailableError: A store did not answer.
         """
         if broken.foreign and now < broken.slot.minute + _FOREIGN_FOR:
             # During a deployment a newer version may run at the same time as this one.
@@ -42,8 +39,9 @@ class Quarantine:
             if not self._restore_chain(broken, now, report):
                 return _CHAIN_RETRY_AFTER
             self.due.quarantine(broken, now)
-        except UnavailableError:
-            raise
+        except UnavailableError as error:
+            report.notes.append(f"{broken.slot.sort_key} waits: {error}")
+            return _CHAIN_RETRY_AFTER
         except Exception as error:  # noqa: BLE001 — one entry must not stop the others
             report.quarantined += 1
             report.notes.append(f"not quarantined, stays: {broken.slot}: {error}")

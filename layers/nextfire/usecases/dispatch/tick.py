@@ -52,6 +52,8 @@ _LANES_AT_LEAST = 2
 _GATHER_FOR = timedelta(milliseconds=100)
 ALL_POOLS = Pools()
 _WAIT_SECONDS = 0.05  # seconds to wait for a batch in flight if no other can begin
+_SET_ASIDE_FOR = timedelta(milliseconds=500)
+"""How long a poll sets undecodable entries aside, however many: nothing is released meanwhile."""
 
 
 class Dispatch:
@@ -63,6 +65,8 @@ class Dispatch:
 
     Args:
         executor: Runs single calls concurrently.
+        readers: Reads buckets concurrently; None: `executor`. With an executor of their own, reads
+            do not wait for calls that are slow, for example records on a throttled table.
         lanes: Runs up to `at_once` batches concurrently; the calls of a batch are sequential.
         budget: Maximum number of entries in memory.
         pools: The pools that exist.
@@ -79,6 +83,7 @@ class Dispatch:
         control: ControlStore,
         clock: Clock,
         executor: Executor,
+        readers: Executor | None = None,
         lanes: Executor,
         shards: Collection[int],
         epoch: int,
@@ -102,16 +107,17 @@ class Dispatch:
         self._error: UnavailableError | None = None
         self._holding = holding = HeldEntries(shares.weights, budget)
         self._parked = parked = ParkedEntries(due, none=nothing_parked)
-        self._waiting = waiting = Postponer(due, holding, parked, clock, shares.quotas)
-        self._deletions = Deletions(due, holding, clock, lanes)
+        self._deletions = deletions = Deletions(due, holding, clock, lanes)
+        self._waiting = waiting = Postponer(due, holding, parked, deletions, clock, shares.quotas)
         self._quarantine = Quarantine(jobs, due)
+        self._set_aside_until: datetime | None = None
         self._pools = pools
         self._deciding = Decider(jobs, executor, holding, waiting, pools)
         self._reader = BucketReader(
             due,
             control,
             clock,
-            executor,
+            readers or executor,
             shards=shards,
             epoch=epoch,
             room=lambda: holding.room,
@@ -155,11 +161,13 @@ class Dispatch:
         report = TickReport()
         self._holding.forget(now, self._reader.reads_since(now))
         self._parked.look_for(self._waiting.wanted(now))
+        self._set_aside_until = None
         self._reader.read(now, lambda found: self._hold(found, now, report), report.notes)
         report.polled = True
         return report
 
     def _hold(self, found: Found, now: datetime, report: TickReport) -> None:
+        broken: list[BrokenEntry] = []
         for stored in found:
             if self._holding.knows(stored.slot):
                 continue  # most entries of a poll are known from an earlier one
@@ -168,9 +176,15 @@ class Dispatch:
                     self._holding.hold(stored, now)
             # A broken entry among parked ones is set aside when its minute comes.
             elif stored.slot.minute <= now + LOOK_AHEAD:
-                again = self._quarantine.set_aside(stored, now, report)
-                if again is not None:
-                    self._holding.ignore([stored.slot], now + again)
+                broken.append(stored)
+        for entry in broken:
+            began_at = self._clock.now()
+            self._set_aside_until = self._set_aside_until or began_at + _SET_ASIDE_FOR
+            if began_at > self._set_aside_until:
+                break  # the next poll reads the others again
+            again = self._quarantine.set_aside(entry, now, report)
+            if again is not None:
+                self._holding.ignore([entry.slot], now + again)
 
     def release(self, now: datetime) -> TickReport:
         """Start to dispatch due entries, in batches, up to the number allowed in flight.

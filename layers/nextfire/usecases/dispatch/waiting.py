@@ -16,6 +16,7 @@ from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.due import DueStore
 from nextfire.domain.quotas import TenantQuotas
+from nextfire.usecases.dispatch.deletions import Deletions
 from nextfire.usecases.dispatch.holding import HeldEntries
 from nextfire.usecases.dispatch.parked import ParkedEntries, QuotaSpread
 
@@ -64,12 +65,14 @@ class Postponer:
         due: DueStore,
         holding: HeldEntries,
         parked: ParkedEntries,
+        deletions: Deletions,
         clock: Clock,
         quotas: TenantQuotas,
     ) -> None:
         self._due = due
         self._holding = holding
         self._parked = parked
+        self._deletions = deletions
         self._clock = clock
         self._quotas = quotas
         self._lock = threading.Lock()
@@ -190,12 +193,14 @@ class Postponer:
         return floor_minute(now + min(max(late, MINUTE), PARKED_AT_MOST))
 
     def _move(self, entries: list[StoredEntry], at: datetime, why: WaitReason) -> None:
-        """Move *entries* to the bucket for writes at *at*, which differs from their bucket."""
+        """Move *entries* to the bucket for writes at *at*, which differs from their bucket. What a
+        throttled table does not delete is deleted later: it is not moved again to yet another one.
+        """
         if entries:
             moving = dict.fromkeys(_mark_held(s.entry) if why.held else s.entry for s in entries)
             moved = self._due.put(moving, at)
             left = [stored.slot for stored in entries if stored.entry in moved]
-            self._due.delete(left)
+            self._deletions.delete(left)
             with self._lock:
                 for slot in left:
                     self._near.pop(slot, None)  # its copy waits in another slot

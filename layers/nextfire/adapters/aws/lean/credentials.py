@@ -49,38 +49,48 @@ class FixedCredentials:
 
 
 class BotocoreCredentials:
-    """Credentials of a task role, a profile or an instance. botocore refreshes them in time."""
+    """Credentials of a task role, a profile or an instance. botocore refreshes them in time.
+
+    A thread that refreshes them early does not keep others from using the current ones.
+    """
 
     def __init__(self, found: Any = None) -> None:
         self._found = found
         self._lock = threading.Lock()
 
     def get(self) -> Credentials:
-        with self._lock:
-            return self._frozen()
+        return _frozen(self._source())
 
     def refresh(self, expired: Credentials) -> bool:
+        source = self._source()
+        if _frozen(source) == expired:
+            with self._lock:
+                self._found = None if self._found is source else self._found
+        return _frozen(self._source()) != expired
+
+    def _source(self) -> Any:
         with self._lock:
-            if self._frozen() == expired:
-                self._found = None
-            return self._frozen() != expired
-
-    def _frozen(self) -> Credentials:
-        from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - the import takes a second
-
-        try:
             if self._found is None:
                 self._found = _from_botocore()
-            frozen = self._found.get_frozen_credentials()
-        except BotoCoreError as error:
-            raise NoCredentialsError(f"{type(error).__name__}: {error}") from error
-        return Credentials(frozen.access_key, frozen.secret_key, frozen.token)
+            return self._found
+
+
+def _frozen(source: Any) -> Credentials:
+    try:
+        frozen = source.get_frozen_credentials()
+    except Exception as error:  # a refresh may fail in any way, such as a refusal of STS
+        raise NoCredentialsError(f"{type(error).__name__}: {error}") from error
+    return Credentials(frozen.access_key, frozen.secret_key, frozen.token)
 
 
 def _from_botocore() -> Any:
-    from botocore.session import Session  # noqa: PLC0415 - the import takes a second
+    from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - the import takes a second
+    from botocore.session import Session  # noqa: PLC0415 - the same
 
-    found = Session().get_credentials()
+    try:
+        found = Session().get_credentials()
+    except BotoCoreError as error:
+        raise NoCredentialsError(f"{type(error).__name__}: {error}") from error
     if found is None:
         raise NoCredentialsError(
             "No AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."

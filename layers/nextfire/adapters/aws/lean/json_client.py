@@ -29,7 +29,14 @@ from nextfire.adapters.aws.lean.retries import FailureCause, RetryBudget, backof
 from nextfire.adapters.aws.lean.signing import Signer
 from nextfire.adapters.aws.lean.transport import TimedOutError, Transport
 
-_SKEW = frozenset({"InvalidSignatureException", "RequestExpired", "RequestTimeTooSkewed"})
+_SKEW = frozenset(
+    {
+        "InvalidSignatureException",
+        "RequestExpired",
+        "RequestTimeTooSkewed",
+        "SignatureDoesNotMatch",  # SQS: "Signature expired: … is now earlier than …"
+    }
+)
 _SKEW_AT_LEAST = 60.0  # seconds; AWS accepts five minutes
 _OK = 200
 _UNSIGNED = {"accept-encoding": "identity", "user-agent": "nextfire"}
