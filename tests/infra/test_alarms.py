@@ -16,6 +16,7 @@ from nextfire_cli.cost.model import ALARMS, DUE_ALARMS, monitoring
 from nextfire_cli.cost.prices import costs
 from nextfire_cli.main import whole_command
 from tests.infra.conftest import Template, synthesize
+from tests.infra.resources import properties
 
 _RUNBOOK = (ROOT / RUNBOOK).read_text()
 _SECTIONS = {
@@ -134,6 +135,21 @@ def test_an_address_gets_mails(mailed: Template) -> None:
     ]
 
     assert (subscription["Protocol"], subscription["Endpoint"]) == ("email", "ops@example.com")
+
+
+def test_cloudwatch_may_publish_to_the_topic(mailed: Template) -> None:
+    """A policy replaces the default one of a topic, which lets the owner's alarms publish."""
+    [policy] = properties(mailed, "SNS::TopicPolicy")
+    [allowed] = [
+        statement
+        for statement in policy["PolicyDocument"]["Statement"]
+        if statement["Effect"] == "Allow"
+    ]
+
+    assert allowed["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
+    assert allowed["Action"] == "sns:Publish"
+    of_account = {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
+    assert allowed["Condition"] == {"StringEquals": of_account}
 
 
 def test_a_users_failing_script_notifies_only_if_enabled(
