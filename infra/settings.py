@@ -217,7 +217,12 @@ class Settings(StrictSettings):
             ValueError: It does not suffice.
         """
         pools = sum(pool.executor == "lambda" for pool in self.pools.values())
-        return share(self.account_concurrency, groups=self.groups, pools=pools)
+        return share(
+            self.account_concurrency,
+            groups=self.groups,
+            pools=pools,
+            auditors=self.audit_segments,
+        )
 
     @property
     def watcher_timeout(self) -> timedelta:

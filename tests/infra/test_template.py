@@ -82,7 +82,7 @@ def test_auditor_is_woken_without_retries_and_may_take_all_the_time_there_is(
 
 
 def test_each_segment_of_the_audit_is_woken(tmp_path: Path) -> None:
-    template = synthesize(tmp_path, {"auditSegments": 7})[2]
+    template = synthesize(tmp_path, {"auditSegments": 7, "accountConcurrency": 1000})[2]
     name, auditor = function_of(template, "auditor")
     targets = [
         target
