@@ -12,7 +12,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.settings import Settings
-from infra.store_settings import AuditLockSettings, DueCapacity
+from infra.store_settings import EXPIRES_BY, AuditLockSettings, DueCapacity
 
 DEAD_INDEX = "dead"
 _TEXT = dynamodb.AttributeType.STRING
@@ -76,7 +76,7 @@ class Stores(Construct):
             adopt.runs,
             partition="job",
             sort="run_id",
-            expires_at="expires_at",
+            expires_at=EXPIRES_BY["runs"],
             stream=_Stream(adopt.streams.runs),
             recovery=settings.runs_recovery,
         )
@@ -95,14 +95,14 @@ class Stores(Construct):
             adopt.keys,
             partition="tenant",
             sort="key_id",
-            expires_at="forget_at",
+            expires_at=EXPIRES_BY["keys"],
             stream=_Stream(adopt.streams.keys),
         )
         self.requests = self._table(
             "Requests",
             adopt.requests,
             partition="request",
-            expires_at="expires_at",
+            expires_at=EXPIRES_BY["requests"],
             stream=_Stream(adopt.streams.requests),
         )
         self.endpoints = self._table(
@@ -110,14 +110,14 @@ class Stores(Construct):
             adopt.endpoints,
             partition="owner",
             sort="destination",
-            expires_at="expires_at",
+            expires_at=EXPIRES_BY["endpoints"],
         )
         self.overview = self._table(
             "Overview",
             adopt.overview,
             partition="log",
             sort="place",
-            expires_at="expires_at",
+            expires_at=EXPIRES_BY["overview"],
         )
         self.scripts = self._bucket("Scripts", adopt.scripts, versioned=True)
         # Logs are rewritten under the same name as they grow: versioning would keep each state.
