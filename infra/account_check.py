@@ -45,6 +45,9 @@ class Account(Protocol):
     def table(self, name: str) -> Table | None:
         """The table called *name*; None if it does not exist."""
 
+    def has_stack(self, name: str) -> bool:
+        """Whether the stack called *name* was once created completely."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:

@@ -9,6 +9,8 @@ from botocore.exceptions import ClientError
 from infra.account_check import Table
 
 _BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
+_NEVER_CREATED = {"REVIEW_IN_PROGRESS", "CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
+"""States of a stack whose creation has not succeeded."""
 _QUICK = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
 
 
@@ -54,3 +56,15 @@ class AwsAccount:
             recovery=recovery["PointInTimeRecoveryStatus"] == "ENABLED",
             protected=described.get("DeletionProtectionEnabled", False),
         )
+
+    def has_stack(self, name: str) -> bool:
+        """See `Account.has_stack`."""
+        try:
+            found = self._session.client("cloudformation", config=_QUICK).describe_stacks(
+                StackName=name
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ValidationError":
+                return False
+            raise
+        return found["Stacks"][0]["StackStatus"] not in _NEVER_CREATED

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from infra import __main__ as command
 from infra.account_check import Table, check, given_context, settings_of
 from infra.aws_account import AwsAccount
+from infra.constructs.stores import FIRST_DEPLOYMENT
 from infra.settings import Settings
 
 POOLS = {"default": {"executor": "lambda"}, "large": {"executor": "worker"}}
@@ -43,6 +45,9 @@ class Stub:
 
     def table(self, name: str) -> Table | None:
         return self.tables.get(name)
+
+    def has_stack(self, name: str) -> bool:
+        raise NotImplementedError(name)
 
 
 class NoCredentials(Stub):
@@ -216,3 +221,78 @@ def test_deploy_stops_before_the_cdk_if_the_account_is_not_ready(
 
     assert command.main(["deploy"]) == 1
     assert "error: it is not bootstrapped" in capsys.readouterr().err
+
+
+@dataclass
+class Cdk:
+    """The CDK, whose deployments end with *code*. `calls`: their arguments."""
+
+    code: int = 0
+    calls: list[list[str]] = field(default_factory=list)
+
+    def __call__(self, arguments: Sequence[str]) -> int:
+        self.calls.append([*arguments])
+        return self.code
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """CloudFormation with the stack in *state*; None: it does not exist."""
+
+    state: str | None
+
+    def describe_stacks(self, **_: str) -> Any:
+        if self.state is None:
+            error: Any = {"Error": {"Code": "ValidationError", "Message": "does not exist"}}
+            raise ClientError(error, "DescribeStacks")
+        return {"Stacks": [{"StackStatus": self.state}]}
+
+
+FIRST = ["-c", f"{FIRST_DEPLOYMENT}=true"]
+
+
+def deploy(monkeypatch: pytest.MonkeyPatch, cdk: Cdk, state: str | None, *more: str) -> int:
+    """`make deploy` with the stack in *state*, in an account that is ready."""
+    monkeypatch.setattr(command, "_check", lambda _: 0)
+    monkeypatch.setattr(command, "_cdk", cdk)
+    monkeypatch.setattr(boto3.Session, "client", lambda *_, **__: Stacks(state))
+    return command.main(["deploy", *more])
+
+
+@pytest.mark.parametrize("state", [None, "ROLLBACK_COMPLETE", "REVIEW_IN_PROGRESS"])
+def test_a_first_deployment_protects_the_tables_in_a_second_step(
+    monkeypatch: pytest.MonkeyPatch, state: str | None
+) -> None:
+    cdk = Cdk()
+
+    assert deploy(monkeypatch, cdk, state, "-c", "groups=2") == 0
+    assert cdk.calls == [["deploy", "-c", "groups=2", *FIRST], ["deploy", "-c", "groups=2"]]
+
+
+def test_a_first_deployment_that_fails_has_no_second_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    cdk = Cdk(code=1)
+
+    assert deploy(monkeypatch, cdk, None) == 1
+    assert cdk.calls == [["deploy", *FIRST]]
+
+
+@pytest.mark.parametrize("state", ["CREATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"])
+def test_later_deployments_have_one_step(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+    cdk = Cdk()
+
+    assert deploy(monkeypatch, cdk, state) == 0
+    assert cdk.calls == [["deploy"]]
+
+
+def test_a_deployment_of_an_account_that_does_not_say_has_one_step(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_: Stacks, **__: str) -> None:
+        raise PermissionError("AccessDenied: cloudformation:DescribeStacks")
+
+    monkeypatch.setattr(Stacks, "describe_stacks", refuse)
+    cdk = Cdk()
+
+    assert deploy(monkeypatch, cdk, None) == 0
+    assert cdk.calls == [["deploy"]]
+    assert "not known whether the stack exists: AccessDenied" in capsys.readouterr().err

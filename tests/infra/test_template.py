@@ -138,7 +138,8 @@ def test_every_function_logs_to_its_own_group_and_every_group_forgets(template: 
     assert len(audits) == 2
     for name, group in groups.items():
         assert kept[name] == (365 if name in audits else 30)
-        assert group["DeletionPolicy"] == ("Retain" if name in audits else "Delete")
+        kept_after = "RetainExceptOnCreate" if name in audits else "Delete"
+        assert group["DeletionPolicy"] == kept_after
 
 
 @pytest.mark.parametrize(
