@@ -240,6 +240,12 @@ class Monitoring(Construct):
             "Dispatch lateness (ms)": lateness,
             "Dispatched": [_metric(Metric.DISPATCHED, "watcher")],
             "Ticks": [_metric(Metric.TICKS, "watcher", group=group) for group in range(groups)],
+            "Oldest cursor of a group that is behind (ms)": [
+                _metric(Metric.BEHIND, "watcher", "Maximum", group) for group in range(groups)
+            ],
+            "Due entries not sent by a group that is behind": [
+                _metric(Metric.DUE_BACKLOG, "watcher", "Maximum", group) for group in range(groups)
+            ],
             "Undelivered": [_metric(Metric.UNDELIVERED, "watcher")],
             "Held back": [_metric(Metric.HELD_BACK, "watcher")],
             "Held back for (ms)": [
