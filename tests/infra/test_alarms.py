@@ -169,6 +169,15 @@ def test_alarms_and_dashboard_of_a_default_stack_cost_at_most_5_usd(tmp_path: Pa
     assert round(sum(cost.usd for cost in costs(monitoring(busy=False))), 6) <= 5
 
 
+def test_the_gateway_publishes_no_metrics_of_routes(template: Template) -> None:
+    """Each is charged as a custom metric, and nothing reads them. Those of the API are free."""
+    [stage] = properties(template, "ApiGatewayV2::Stage")
+    [alarm] = [each for name, each in alarms(template).items() if name == "apiservererrors"]
+
+    assert not stage["DefaultRouteSettings"].get("DetailedMetricsEnabled")
+    assert [each["Name"] for each in alarm["Dimensions"]] == ["ApiId"]
+
+
 def test_throttles_of_a_provisioned_due_table_are_an_alarm(
     mailed: Template, template: Template
 ) -> None:
