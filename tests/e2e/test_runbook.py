@@ -61,7 +61,7 @@ def _commands() -> Iterator[str]:
 
 
 class Operator:
-    """Carries out commands on *stack* as an admin of its own tenant, with *user* in that tenant."""
+    """Carries out commands on *stack* as an admin of *tenant*, in which *user* creates jobs."""
 
     def __init__(self, stack: Stack, user: User, tenant: str, key: Minted, tools: Path) -> None:
         self._stack = stack
