@@ -1,6 +1,7 @@
 """`python -m infra <command>`: runs the CDK CLI on this app, with the caller's credentials.
 
-Before `deploy` it checks the account. `check` does only that.
+Before `deploy` it checks the account. `check` does only that. A first `deploy` has two steps: the
+second one protects the tables from deletion, so that nothing is left if the first one fails.
 """
 
 import os
@@ -22,8 +23,39 @@ def main(arguments: Sequence[str]) -> int:
         prevented = _check(arguments)
         if prevented or command == "check":
             return prevented
+    if command == "deploy" and _is_first(arguments):
+        created = _cdk([*arguments, "-c", f"{_first_deployment()}=true"])
+        if created:
+            return created
+        sys.stderr.write("The stack is created. Next: its tables are protected from deletion.\n")
+    return _cdk(arguments)
+
+
+def _cdk(arguments: Sequence[str]) -> int:
     cdk = [str(installed_cdk(ROOT / ".nextfire")), *arguments]
     return subprocess.run(cdk, cwd=ROOT, check=False).returncode
+
+
+def _profile(arguments: Sequence[str]) -> str | None:
+    return dict(pairwise(arguments)).get("--profile")
+
+
+def _is_first(arguments: Sequence[str]) -> bool:
+    """Whether the deployment creates the stack. False if the account does not say."""
+    from infra.app import STACK_NAME  # noqa: PLC0415 - as below
+    from infra.aws_account import AwsAccount  # noqa: PLC0415
+
+    try:
+        return not AwsAccount(_profile(arguments)).has_stack(STACK_NAME)
+    except Exception as error:  # noqa: BLE001 — the SDK has many
+        sys.stderr.write(f"not known whether the stack exists: {error}\n")
+        return False
+
+
+def _first_deployment() -> str:
+    from infra.constructs.stores import FIRST_DEPLOYMENT  # noqa: PLC0415 - as below
+
+    return FIRST_DEPLOYMENT
 
 
 def _check(arguments: Sequence[str]) -> int:
@@ -34,9 +66,8 @@ def _check(arguments: Sequence[str]) -> int:
     from infra.account_check import check, settings_of  # noqa: PLC0415
     from infra.aws_account import AwsAccount  # noqa: PLC0415
 
-    profile = dict(pairwise(arguments)).get("--profile")
     try:
-        findings = check(settings_of(arguments, ROOT), AwsAccount(profile))
+        findings = check(settings_of(arguments, ROOT), AwsAccount(_profile(arguments)))
     except ValidationError as error:
         sys.stderr.write(f"Invalid settings in cdk.json (or in -c options):\n{error}\n")
         return 1

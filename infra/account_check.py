@@ -1,17 +1,31 @@
-"""Checks the AWS account before a deployment: credentials, bootstrap, concurrency of Lambda."""
+"""Checks the AWS account before a deployment: credentials, bootstrap, concurrency of Lambda, and
+the tables that the stack adopts.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
 from infra.settings import Settings
+from infra.store_settings import EXPIRES_BY
 
 _CONTEXT_FLAGS = ("-c", "--context")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What a restored table lacks. `expires_by`: the attribute of its time to live, if that is
+    enabled; `recovery`: point-in-time recovery; `protected`: from deletion.
+    """
+
+    expires_by: str | None
+    recovery: bool
+    protected: bool
 
 
 class Account(Protocol):
@@ -27,6 +41,12 @@ class Account(Protocol):
 
     def concurrent_executions(self) -> int:
         """The quota "Concurrent executions" of Lambda."""
+
+    def table(self, name: str) -> Table | None:
+        """The table called *name*; None if it does not exist."""
+
+    def has_stack(self, name: str) -> bool:
+        """Whether the stack called *name* was once created completely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +66,7 @@ def check(settings: Settings, account: Account) -> list[Finding]:
     checks: Sequence[Callable[[], list[Finding]]] = (
         lambda: _bootstrap(account),
         lambda: _concurrency(settings, account.concurrent_executions()),
+        lambda: _adopted_tables(settings, account),
     )
     for each in checks:
         try:
@@ -82,6 +103,38 @@ def _concurrency(settings: Settings, quota: int) -> list[Finding]:
         )
         return [Finding(text)]
     return []
+
+
+def _adopted_tables(settings: Settings, account: Account) -> list[Finding]:
+    """What adopted tables lack. The stack does not change them."""
+    found: list[Finding] = []
+    for name, table in settings.adopt.tables.items():
+        state = account.table(table)
+        if state is None:
+            text = f"adopt.{name}: table {table} not found: check its name and the region"
+            found.append(Finding(text, prevents=True))
+        elif commands := [*_missing(settings, name, state)]:
+            lines = [f"  aws dynamodb {each.format(table=table)}" for each in commands]
+            text = "\n".join([f"adopt.{name}: a restored table lacks settings. Run:", *lines])
+            found.append(Finding(text, prevents=True))
+    return found
+
+
+def _missing(settings: Settings, name: str, state: Table) -> Iterator[str]:
+    """The commands that add what the table *name* lacks."""
+    attribute = EXPIRES_BY.get(name)
+    if attribute is not None and state.expires_by != attribute:
+        yield (
+            "update-time-to-live --table-name {table} --time-to-live-specification "
+            f"Enabled=true,AttributeName={attribute}"
+        )
+    if not state.recovery and (name != "runs" or settings.runs_recovery):
+        yield (
+            "update-continuous-backups --table-name {table} "
+            "--point-in-time-recovery-specification PointInTimeRecoveryEnabled=true"
+        )
+    if not state.protected and not settings.remove_data:
+        yield "update-table --table-name {table} --deletion-protection-enabled"
 
 
 def _lambda_pools(settings: Settings) -> list[str]:

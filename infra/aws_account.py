@@ -6,7 +6,11 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from infra.account_check import Table
+
 _BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
+_NEVER_CREATED = {"REVIEW_IN_PROGRESS", "CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
+"""States of a stack whose creation has not succeeded."""
 _QUICK = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
 
 
@@ -35,3 +39,32 @@ class AwsAccount:
         """See `Account.concurrent_executions`."""
         answer = self._session.client("lambda", config=_QUICK).get_account_settings()
         return answer["AccountLimit"]["ConcurrentExecutions"]
+
+    def table(self, name: str) -> Table | None:
+        """See `Account.table`."""
+        dynamodb = self._session.client("dynamodb", config=_QUICK)
+        try:
+            described = dynamodb.describe_table(TableName=name)["Table"]
+        except dynamodb.exceptions.ResourceNotFoundException:
+            return None
+        expiry = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+        expires = expiry.get("TimeToLiveStatus") in {"ENABLED", "ENABLING"}
+        backups = dynamodb.describe_continuous_backups(TableName=name)
+        recovery = backups["ContinuousBackupsDescription"]["PointInTimeRecoveryDescription"]
+        return Table(
+            expires_by=expiry.get("AttributeName") if expires else None,
+            recovery=recovery["PointInTimeRecoveryStatus"] == "ENABLED",
+            protected=described.get("DeletionProtectionEnabled", False),
+        )
+
+    def has_stack(self, name: str) -> bool:
+        """See `Account.has_stack`."""
+        try:
+            found = self._session.client("cloudformation", config=_QUICK).describe_stacks(
+                StackName=name
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ValidationError":
+                return False
+            raise
+        return found["Stacks"][0]["StackStatus"] not in _NEVER_CREATED

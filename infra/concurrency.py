@@ -31,28 +31,29 @@ class Shares:
     pool: int
 
 
-def share(account: int, *, groups: int, pools: int) -> Shares:
+def share(account: int, *, groups: int, pools: int, auditors: int = 1) -> Shares:
     """Divide *account*, its concurrent executions, among the functions of a stack with *groups*
-    watcher groups and *pools* pools on Lambda, so that executors and the projector never stop the
-    watcher or the API.
+    watcher groups, *pools* pools on Lambda and *auditors* segments of the audit, so that executors,
+    auditors and the projector never stop the watcher or the API.
 
     Raises:
         ValueError: It does not suffice.
     """
     watcher = WATCHERS_PER_GROUP * groups
+    others = _OTHERS + auditors - 1
     api = max(_API, account // _API_SHARE)
     projector = max(_PROJECTOR, account // _PROJECTOR_SHARE)
     if account >= watcher + api + projector + MIN_UNRESERVED:
-        left = account - watcher - api - projector - _OTHERS
+        left = account - watcher - api - projector - others
         return Shares(watcher, api, projector, max(left // max(pools, 1), _MIN_POOL))
-    left = account - watcher - _API - _SMALL_PROJECTOR - _OTHERS
+    left = account - watcher - _API - _SMALL_PROJECTOR - others
     each = max(left // max(pools, 1), _MIN_POOL)
-    needed = watcher + 1 + _MIN_POOL * pools
+    needed = watcher + 1 + _MIN_POOL * pools + auditors - 1
     if needed > account:
         raise ValueError(
             f"accountConcurrency is {account}, and {groups} watcher groups with {pools} pools on "
-            f'Lambda need {needed} at least: request a higher quota "Concurrent executions" of '
-            "Lambda (code L-B99A9384) and set accountConcurrency to it, or use fewer groups, or "
-            'pools with "executor": "worker"'
+            f"Lambda and {auditors} auditSegments need {needed} at least: request a higher quota "
+            '"Concurrent executions" of Lambda (code L-B99A9384) and set accountConcurrency to it, '
+            'or lower auditSegments, or use fewer groups, or pools with "executor": "worker"'
         )
     return Shares(None, None, None, each)

@@ -4,10 +4,13 @@ import json
 from datetime import timedelta
 from typing import Annotated
 
+from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
 from pydantic.alias_generators import to_camel
 
+KEEP = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
+"""The policy of what outlives the stack, unless the deployment that creates it fails."""
 LOG_RETENTIONS = {
     timedelta(days=days): retention
     for days, retention in {

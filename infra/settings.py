@@ -22,6 +22,7 @@ from infra.concurrency import Shares, share
 from infra.limits import MAX_GROUPS
 from infra.pool_settings import LAMBDA_LIMIT, PoolSettings
 from infra.setting_types import (
+    KEEP,
     LOG_RETENTIONS,
     Duration,
     Lease,
@@ -202,7 +203,7 @@ class Settings(StrictSettings):
     @property
     def audit_removal(self) -> RemovalPolicy:
         """The removal policy of audit events, which by default outlive the stack."""
-        return RemovalPolicy.DESTROY if self.remove_data else RemovalPolicy.RETAIN
+        return RemovalPolicy.DESTROY if self.remove_data else KEEP
 
     @property
     def enforce_ssl(self) -> bool:
@@ -217,7 +218,12 @@ class Settings(StrictSettings):
             ValueError: It does not suffice.
         """
         pools = sum(pool.executor == "lambda" for pool in self.pools.values())
-        return share(self.account_concurrency, groups=self.groups, pools=pools)
+        return share(
+            self.account_concurrency,
+            groups=self.groups,
+            pools=pools,
+            auditors=self.audit_segments,
+        )
 
     @property
     def watcher_timeout(self) -> timedelta:

@@ -10,6 +10,14 @@ from infra.setting_types import Duration, StrictSettings, whole_days
 _KEY_ARN = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$"
 _STREAM_ARN = r"^arn:aws[a-z-]*:dynamodb:[a-z0-9-]+:[0-9]{12}:table/[\w.-]+/stream/[0-9T:.-]+$"
 StreamArn = Annotated[str, StringConstraints(pattern=_STREAM_ARN)]
+EXPIRES_BY = {
+    "runs": "expires_at",
+    "keys": "forget_at",
+    "requests": "expires_at",
+    "endpoints": "expires_at",
+    "overview": "expires_at",
+}
+"""By table, the attribute after whose instant DynamoDB deletes an item."""
 READS_PER_SHARD = 2
 """Minimum of `DueCapacity.reads` for each shard: polls of awake watchers use 1.8 a second."""
 _TABLE_QUOTA = 40_000
@@ -87,3 +95,9 @@ class Adopted(StrictSettings):
     """The bucket of an existing audit chain, which the stack continues."""
     streams: AdoptedStreams = AdoptedStreams()
     """ARNs of the streams of adopted tables."""
+
+    @property
+    def tables(self) -> dict[str, str]:
+        """The physical names of the adopted tables."""
+        names = ("jobs", "due", "runs", "control", "keys", "requests", "endpoints", "overview")
+        return {name: found for name in names if (found := getattr(self, name)) is not None}

@@ -17,8 +17,13 @@ from nextfire.wiring.telemetry import Telemetry
 
 _STOP_BEFORE = timedelta(minutes=1)
 """Time reserved at the end of an invocation for the jobs that are being checked."""
+_NOT_COUNTS = ("notes", "overdue")
 
 telemetry = Telemetry("auditor")
+
+
+class AuditOverdueError(Exception):
+    """The audit has not ended when the next one is due. The next invocation continues it."""
 
 
 @cache
@@ -37,6 +42,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     Returns:
         The counts of this invocation as JSON: jobs, restored, resent, covered, revived, completed,
         waiting, behind, quarantined, removed, done.
+
+    Raises:
+        AuditOverdueError: After its work, so that Lambda counts an error and an alarm notifies.
     """
     left = timedelta(milliseconds=context.get_remaining_time_in_millis())
     until = SystemClock().now() + left - _STOP_BEFORE
@@ -46,6 +54,11 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         total += report
         telemetry.audited(report)
         telemetry.flush()
-    counts = {name: count for name, count in asdict(total).items() if name != "notes"}
+    counts = {name: count for name, count in asdict(total).items() if name not in _NOT_COUNTS}
     telemetry.logger.info("audited", **counts)
+    if total.overdue:
+        raise AuditOverdueError(
+            "An audit takes longer than auditEvery: raise auditSegments or auditEvery, or look in "
+            "this log for a table that does not answer."
+        )
     return counts

@@ -4,6 +4,7 @@ from enum import Enum
 
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
@@ -84,6 +85,16 @@ class Alarms:
             summary.add_alarm_action(self._action)
 
 
+def _by_alarms(topic: sns.Topic) -> iam.PolicyStatement:
+    account = {"StringEquals": {"aws:SourceAccount": topic.stack.account}}
+    return iam.PolicyStatement(
+        principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+        actions=["sns:Publish"],
+        resources=[topic.topic_arn],
+        conditions=account,
+    )
+
+
 def _described(text: str, section: str) -> str:
     return f"{text} Runbook: {RUNBOOK}#{section}"
 
@@ -95,6 +106,8 @@ def _topic(scope: Construct, settings: Settings) -> sns.ITopic | None:
         topic = sns.Topic.from_topic_arn(scope, "Topic", arn)
     elif address:
         topic = sns.Topic(scope, "Topic", enforce_ssl=True)
+        # The policy that requires TLS replaces the default one, by which alarms may publish.
+        topic.add_to_resource_policy(_by_alarms(topic))
     if topic and address:
         topic.add_subscription(subscriptions.EmailSubscription(address))
     return topic

@@ -111,7 +111,6 @@ class Api(Construct):
             default_route_settings=apigateway.CfnStage.RouteSettingsProperty(
                 throttling_rate_limit=settings.throttle_rate,
                 throttling_burst_limit=settings.throttle_burst,
-                detailed_metrics_enabled=True,
             ),
             access_log_settings=apigateway.CfnStage.AccessLogSettingsProperty(
                 destination_arn=access_logs.log_group_arn,

@@ -8,6 +8,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from infra.constructs.grants import allow
+from infra.setting_types import KEEP
 from infra.settings import Settings, StackTarget
 from infra.store_settings import KmsSettings
 
@@ -58,7 +59,7 @@ class Encryption(Construct):
             description="nextfire: tables, queues, buckets and logs",
             enable_key_rotation=True,
             # Retained data cannot be read without the key.
-            removal_policy=RemovalPolicy.RETAIN if stays else RemovalPolicy.DESTROY,
+            removal_policy=KEEP if stays else RemovalPolicy.DESTROY,
         )
         stack = Stack.of(self)
         groups = stack.format_arn(

@@ -141,8 +141,8 @@ class Monitoring(Construct):
                 )
 
     def _alarm_on_auditor(self, function: Function, every: timedelta) -> None:
-        """An alarm on failures, and on the absence of invocations, which come once per *every*:
-        Lambda has no count of errors then.
+        """An alarm on failures, of which an audit that is overdue is one, and on the absence of
+        invocations, which come once per *every*: Lambda has no count of errors then.
         """
         period = min(max(_AUDITOR_SILENCE, 2 * every), timedelta(days=1))
         self._alarms.add(
@@ -150,8 +150,8 @@ class Monitoring(Construct):
             function.function.metric_errors(
                 period=Duration.minutes(period // timedelta(minutes=1))
             ),
-            "The function auditor failed, was killed, or is not invoked any more: see its log "
-            "group.",
+            "The function auditor failed, was killed, is not invoked any more, or has not ended "
+            "an audit when the next one is due: see its log group.",
             runbook="function-errors",
             treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
         )
@@ -240,6 +240,12 @@ class Monitoring(Construct):
             "Dispatch lateness (ms)": lateness,
             "Dispatched": [_metric(Metric.DISPATCHED, "watcher")],
             "Ticks": [_metric(Metric.TICKS, "watcher", group=group) for group in range(groups)],
+            "Oldest cursor of a group that is behind (ms)": [
+                _metric(Metric.BEHIND, "watcher", "Maximum", group) for group in range(groups)
+            ],
+            "Due entries not sent by a group that is behind": [
+                _metric(Metric.DUE_BACKLOG, "watcher", "Maximum", group) for group in range(groups)
+            ],
             "Undelivered": [_metric(Metric.UNDELIVERED, "watcher")],
             "Held back": [_metric(Metric.HELD_BACK, "watcher")],
             "Held back for (ms)": [

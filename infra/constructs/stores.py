@@ -11,10 +11,15 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from infra.setting_types import KEEP
 from infra.settings import Settings
-from infra.store_settings import AuditLockSettings, DueCapacity
+from infra.store_settings import EXPIRES_BY, AuditLockSettings, DueCapacity
 
 DEAD_INDEX = "dead"
+FIRST_DEPLOYMENT = "nextfire:firstDeployment"
+"""Key of the context: the deployment creates the stack. If it fails, CloudFormation removes its
+tables, which it cannot do if they are protected from deletion.
+"""
 _TEXT = dynamodb.AttributeType.STRING
 
 
@@ -60,6 +65,7 @@ class Stores(Construct):
         self._key = key
         self._remove_data = settings.remove_data
         self._enforce_ssl = settings.enforce_ssl
+        self._is_first = self.node.try_get_context(FIRST_DEPLOYMENT) is not None
         adopt = settings.adopt
         self.jobs = self._table(
             "Jobs",
@@ -76,7 +82,7 @@ class Stores(Construct):
             adopt.runs,
             partition="job",
             sort="run_id",
-            expires_at="expires_at",
+            expires_at=EXPIRES_BY["runs"],
             stream=_Stream(adopt.streams.runs),
             recovery=settings.runs_recovery,
         )
@@ -95,14 +101,14 @@ class Stores(Construct):
             adopt.keys,
             partition="tenant",
             sort="key_id",
-            expires_at="forget_at",
+            expires_at=EXPIRES_BY["keys"],
             stream=_Stream(adopt.streams.keys),
         )
         self.requests = self._table(
             "Requests",
             adopt.requests,
             partition="request",
-            expires_at="expires_at",
+            expires_at=EXPIRES_BY["requests"],
             stream=_Stream(adopt.streams.requests),
         )
         self.endpoints = self._table(
@@ -110,14 +116,14 @@ class Stores(Construct):
             adopt.endpoints,
             partition="owner",
             sort="destination",
-            expires_at="expires_at",
+            expires_at=EXPIRES_BY["endpoints"],
         )
         self.overview = self._table(
             "Overview",
             adopt.overview,
             partition="log",
             sort="place",
-            expires_at="expires_at",
+            expires_at=EXPIRES_BY["overview"],
         )
         self.scripts = self._bucket("Scripts", adopt.scripts, versioned=True)
         # Logs are rewritten under the same name as they grow: versioning would keep each state.
@@ -157,7 +163,7 @@ class Stores(Construct):
             # Enabled from the start, so that a lock can be set later without a new bucket.
             object_lock_enabled=True,
             object_lock_default_retention=_retention(lock) if lock else None,
-            removal_policy=RemovalPolicy.RETAIN if retained else RemovalPolicy.DESTROY,
+            removal_policy=KEEP if retained else RemovalPolicy.DESTROY,
             auto_delete_objects=not retained,
         )
         if self._enforce_ssl:
@@ -207,7 +213,7 @@ class Stores(Construct):
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=recovery
             ),
-            deletion_protection=not self._remove_data,
+            deletion_protection=not (self._remove_data or self._is_first),
             removal_policy=self._removal_policy,
         )
         if capacity:
@@ -243,4 +249,4 @@ class Stores(Construct):
 
     @property
     def _removal_policy(self) -> RemovalPolicy:
-        return RemovalPolicy.DESTROY if self._remove_data else RemovalPolicy.RETAIN
+        return RemovalPolicy.DESTROY if self._remove_data else KEEP

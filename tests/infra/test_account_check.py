@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from infra import __main__ as command
-from infra.account_check import check, given_context, settings_of
+from infra.account_check import Table, check, given_context, settings_of
 from infra.aws_account import AwsAccount
+from infra.constructs.stores import FIRST_DEPLOYMENT
 from infra.settings import Settings
 
 POOLS = {"default": {"executor": "lambda"}, "large": {"executor": "worker"}}
@@ -25,6 +28,7 @@ class Stub:
 
     bootstrapped: bool | None = True
     quota: int | None = 1000
+    tables: Mapping[str, Table] = field(default_factory=dict)
 
     def name(self) -> str:
         return "111122223333 in eu-central-1"
@@ -38,6 +42,12 @@ class Stub:
         if self.quota is None:
             raise PermissionError("AccessDenied: lambda:GetAccountSettings")
         return self.quota
+
+    def table(self, name: str) -> Table | None:
+        return self.tables.get(name)
+
+    def has_stack(self, name: str) -> bool:
+        raise NotImplementedError(name)
 
 
 class NoCredentials(Stub):
@@ -105,6 +115,46 @@ def test_what_the_caller_may_not_ask_is_named_and_prevents_nothing() -> None:
     assert "not checked: AccessDenied: lambda:GetAccountSettings" in text
 
 
+RESTORED = Table(expires_by=None, recovery=False, protected=False)
+
+
+def test_an_adopted_table_that_lacks_what_a_restored_one_lacks_prevents_the_deployment() -> None:
+    settings = a_deployment(adopt={"runs": "old-runs", "jobs": "old-jobs"})
+    text, prevents = found(Stub(tables={"old-runs": RESTORED, "old-jobs": RESTORED}), settings)
+
+    assert prevents
+    runs = text[text.index("adopt.runs") :]
+    assert "update-time-to-live --table-name old-runs" in runs
+    assert "Enabled=true,AttributeName=expires_at" in runs
+    assert "update-continuous-backups --table-name old-runs" in runs
+    assert "update-table --table-name old-runs --deletion-protection-enabled" in runs
+    assert "update-table --table-name old-jobs --deletion-protection-enabled" in text
+    assert "update-time-to-live --table-name old-jobs" not in text
+
+
+def test_an_adopted_table_that_has_everything_is_not_mentioned() -> None:
+    runs = Table(expires_by="expires_at", recovery=True, protected=True)
+    text, prevents = found(
+        Stub(tables={"old-runs": runs}), a_deployment(adopt={"runs": "old-runs"})
+    )
+
+    assert (text, prevents) == ("account 111122223333 in eu-central-1", False)
+
+
+def test_an_adopted_table_may_lack_what_the_settings_do_without() -> None:
+    runs = Table(expires_by="expires_at", recovery=False, protected=False)
+    without = a_deployment(adopt={"runs": "old-runs"}, runsRecovery=False, removeData=True)
+
+    assert not found(Stub(tables={"old-runs": runs}), without)[1]
+
+
+def test_an_adopted_table_that_does_not_exist_prevents_the_deployment() -> None:
+    text, prevents = found(Stub(), a_deployment(adopt={"keys": "old-keys"}))
+
+    assert prevents
+    assert "adopt.keys: table old-keys not found" in text
+
+
 def test_settings_of_the_command_line_override_those_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "cdk.json").write_text(json.dumps({"context": {"pools": POOLS, "groups": 1}}))
     arguments = ["deploy", "-c", "accountConcurrency=1000", "--context=life=PT3M"]
@@ -138,6 +188,29 @@ def test_the_bootstrap_is_recognized_by_its_parameter() -> None:
 
 
 @pytest.mark.usefixtures("aws")
+def test_what_a_table_has_is_read_from_aws() -> None:
+    dynamodb, account = boto3.client("dynamodb"), AwsAccount()
+    assert account.table("old-runs") is None
+    dynamodb.create_table(
+        TableName="old-runs",
+        KeySchema=[{"AttributeName": "job", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "job", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    assert account.table("old-runs") == RESTORED
+
+    expiry: Any = {"Enabled": True, "AttributeName": "expires_at"}
+    dynamodb.update_time_to_live(TableName="old-runs", TimeToLiveSpecification=expiry)
+    dynamodb.update_continuous_backups(
+        TableName="old-runs",
+        PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},
+    )
+    dynamodb.update_table(TableName="old-runs", DeletionProtectionEnabled=True)
+
+    assert account.table("old-runs") == Table("expires_at", recovery=True, protected=True)
+
+
+@pytest.mark.usefixtures("aws")
 def test_deploy_stops_before_the_cdk_if_the_account_is_not_ready(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,3 +221,78 @@ def test_deploy_stops_before_the_cdk_if_the_account_is_not_ready(
 
     assert command.main(["deploy"]) == 1
     assert "error: it is not bootstrapped" in capsys.readouterr().err
+
+
+@dataclass
+class Cdk:
+    """The CDK, whose deployments end with *code*. `calls`: their arguments."""
+
+    code: int = 0
+    calls: list[list[str]] = field(default_factory=list)
+
+    def __call__(self, arguments: Sequence[str]) -> int:
+        self.calls.append([*arguments])
+        return self.code
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """CloudFormation with the stack in *state*; None: it does not exist."""
+
+    state: str | None
+
+    def describe_stacks(self, **_: str) -> Any:
+        if self.state is None:
+            error: Any = {"Error": {"Code": "ValidationError", "Message": "does not exist"}}
+            raise ClientError(error, "DescribeStacks")
+        return {"Stacks": [{"StackStatus": self.state}]}
+
+
+FIRST = ["-c", f"{FIRST_DEPLOYMENT}=true"]
+
+
+def deploy(monkeypatch: pytest.MonkeyPatch, cdk: Cdk, state: str | None, *more: str) -> int:
+    """`make deploy` with the stack in *state*, in an account that is ready."""
+    monkeypatch.setattr(command, "_check", lambda _: 0)
+    monkeypatch.setattr(command, "_cdk", cdk)
+    monkeypatch.setattr(boto3.Session, "client", lambda *_, **__: Stacks(state))
+    return command.main(["deploy", *more])
+
+
+@pytest.mark.parametrize("state", [None, "ROLLBACK_COMPLETE", "REVIEW_IN_PROGRESS"])
+def test_a_first_deployment_protects_the_tables_in_a_second_step(
+    monkeypatch: pytest.MonkeyPatch, state: str | None
+) -> None:
+    cdk = Cdk()
+
+    assert deploy(monkeypatch, cdk, state, "-c", "groups=2") == 0
+    assert cdk.calls == [["deploy", "-c", "groups=2", *FIRST], ["deploy", "-c", "groups=2"]]
+
+
+def test_a_first_deployment_that_fails_has_no_second_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    cdk = Cdk(code=1)
+
+    assert deploy(monkeypatch, cdk, None) == 1
+    assert cdk.calls == [["deploy", *FIRST]]
+
+
+@pytest.mark.parametrize("state", ["CREATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"])
+def test_later_deployments_have_one_step(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+    cdk = Cdk()
+
+    assert deploy(monkeypatch, cdk, state) == 0
+    assert cdk.calls == [["deploy"]]
+
+
+def test_a_deployment_of_an_account_that_does_not_say_has_one_step(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_: Stacks, **__: str) -> None:
+        raise PermissionError("AccessDenied: cloudformation:DescribeStacks")
+
+    monkeypatch.setattr(Stacks, "describe_stacks", refuse)
+    cdk = Cdk()
+
+    assert deploy(monkeypatch, cdk, None) == 0
+    assert cdk.calls == [["deploy"]]
+    assert "not known whether the stack exists: AccessDenied" in capsys.readouterr().err

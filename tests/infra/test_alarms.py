@@ -16,6 +16,7 @@ from nextfire_cli.cost.model import ALARMS, DUE_ALARMS, monitoring
 from nextfire_cli.cost.prices import costs
 from nextfire_cli.main import whole_command
 from tests.infra.conftest import Template, synthesize
+from tests.infra.resources import properties
 
 _RUNBOOK = (ROOT / RUNBOOK).read_text()
 _SECTIONS = {
@@ -136,6 +137,21 @@ def test_an_address_gets_mails(mailed: Template) -> None:
     assert (subscription["Protocol"], subscription["Endpoint"]) == ("email", "ops@example.com")
 
 
+def test_cloudwatch_may_publish_to_the_topic(mailed: Template) -> None:
+    """A policy replaces the default one of a topic, which lets the owner's alarms publish."""
+    [policy] = properties(mailed, "SNS::TopicPolicy")
+    [allowed] = [
+        statement
+        for statement in policy["PolicyDocument"]["Statement"]
+        if statement["Effect"] == "Allow"
+    ]
+
+    assert allowed["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
+    assert allowed["Action"] == "sns:Publish"
+    of_account = {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
+    assert allowed["Condition"] == {"StringEquals": of_account}
+
+
 def test_a_users_failing_script_notifies_only_if_enabled(
     mailed: Template, template: Template
 ) -> None:
@@ -151,6 +167,15 @@ def test_alarms_and_dashboard_of_a_default_stack_cost_at_most_5_usd(tmp_path: Pa
     assert len(single) == ALARMS
     assert len(found) == ALARMS + 1, "and the composite alarm"
     assert round(sum(cost.usd for cost in costs(monitoring(busy=False))), 6) <= 5
+
+
+def test_the_gateway_publishes_no_metrics_of_routes(template: Template) -> None:
+    """Each is charged as a custom metric, and nothing reads them. Those of the API are free."""
+    [stage] = properties(template, "ApiGatewayV2::Stage")
+    [alarm] = [each for name, each in alarms(template).items() if name == "apiservererrors"]
+
+    assert not stage["DefaultRouteSettings"].get("DetailedMetricsEnabled")
+    assert [each["Name"] for each in alarm["Dimensions"]] == ["ApiId"]
 
 
 def test_throttles_of_a_provisioned_due_table_are_an_alarm(

@@ -94,5 +94,5 @@ def test_object_lock_is_set_by_setting_and_then_outlives_the_stack(
     assert bucket["ObjectLockEnabled"] is unlocked["ObjectLockEnabled"] is True
     retention = bucket["ObjectLockConfiguration"]["Rule"]["DefaultRetention"]
     assert retention == {"Mode": mode, "Days": 400}
-    assert locked["Resources"][name]["DeletionPolicy"] == "Retain"
+    assert locked["Resources"][name]["DeletionPolicy"] == "RetainExceptOnCreate"
     assert "ObjectLockConfiguration" not in unlocked

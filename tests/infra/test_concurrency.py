@@ -69,5 +69,22 @@ def test_an_account_that_is_too_small_is_rejected_with_the_setting_to_change() -
         Settings.from_context({"groups": 4})
 
 
+@pytest.mark.parametrize("account", [16, 40, 99, 150, 1000])
+@pytest.mark.parametrize("auditors", [2, 7, 40])
+def test_auditors_do_not_use_it_up_either(account: int, auditors: int) -> None:
+    try:
+        shares = share(account, groups=1, pools=1, auditors=auditors)
+    except ValueError:
+        assert 3 + 1 + 2 + auditors > account
+        return
+    assert account - shares.pool - auditors > 3, "the watchers and one request"
+
+
+def test_too_many_segments_of_the_audit_are_rejected() -> None:
+    """They would stop the watcher of a new account for minutes."""
+    with pytest.raises(ValidationError, match="or lower auditSegments"):
+        Settings.from_context({"auditSegments": 7})
+
+
 def test_the_local_stack_has_no_limit() -> None:
     assert Settings.from_context({"groups": 4, "target": "local"}).groups == 4

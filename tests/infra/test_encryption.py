@@ -114,7 +114,7 @@ def test_the_keys_policy_lets_logs_of_this_account_use_it(created: Template) -> 
         if "Service" in statement["Principal"]
     ]
 
-    assert key["DeletionPolicy"] == "Retain"
+    assert key["DeletionPolicy"] == "RetainExceptOnCreate"
     assert key["Properties"]["EnableKeyRotation"] is True
     assert "logs." in json.dumps(of_logs["Principal"])
     assert "*" not in json.dumps(of_logs["Action"])

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from infra.constructs.stores import FIRST_DEPLOYMENT
 from tests.infra.conftest import synthesize
 
 _STREAM = "arn:aws:dynamodb:us-east-1:123456789012:table/old-jobs/stream"
@@ -16,6 +17,22 @@ def test_data_are_removed_only_on_request(tmp_path: Path) -> None:
         }:
             assert resource["DeletionPolicy"] == "Delete"
             assert not resource["Properties"].get("DeletionProtectionEnabled")
+
+
+def test_a_first_deployment_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    """CloudFormation removes what it created, unless a policy or a protection keeps it."""
+    lock = {"mode": "GOVERNANCE", "period": "P30D"}
+    context = {"kms": "create", "auditLock": lock, FIRST_DEPLOYMENT: "true"}
+    first = synthesize(tmp_path, context)[2]["Resources"].values()
+
+    assert {each.get("DeletionPolicy") for each in first} <= {
+        None,
+        "Delete",
+        "RetainExceptOnCreate",
+    }
+    tables = [each["Properties"] for each in first if each["Type"] == "AWS::DynamoDB::Table"]
+    assert tables
+    assert not any(each["DeletionProtectionEnabled"] for each in tables)
 
 
 def test_adopted_stores_are_used_and_not_created(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from tests.infra.resources import as_list, bucket_of, of_type, properties, queue
 
 def test_tables_outlive_the_stack_and_can_be_restored(template: Template) -> None:
     for table in of_type(template, "DynamoDB::Table").values():
-        assert table["DeletionPolicy"] == table["UpdateReplacePolicy"] == "Retain"
+        assert table["DeletionPolicy"] == "RetainExceptOnCreate"
+        assert table["UpdateReplacePolicy"] == "Retain"
         assert table["Properties"]["DeletionProtectionEnabled"] is True
         assert table["Properties"]["BillingMode"] == "PAY_PER_REQUEST"
         assert table["Properties"]["SSESpecification"]["SSEEnabled"] is True
@@ -34,7 +35,8 @@ def test_runs_expire_and_an_index_has_the_keys_of_dead_ones(template: Template) 
 
 def test_buckets_are_private_encrypted_and_retained(template: Template) -> None:
     for bucket in of_type(template, "S3::Bucket").values():
-        assert bucket["DeletionPolicy"] == bucket["UpdateReplacePolicy"] == "Retain"
+        assert bucket["DeletionPolicy"] == "RetainExceptOnCreate"
+        assert bucket["UpdateReplacePolicy"] == "Retain"
         assert set(bucket["Properties"]["PublicAccessBlockConfiguration"].values()) == {True}
         assert "BucketEncryption" in bucket["Properties"]
 
@@ -134,4 +136,4 @@ def test_the_due_table_has_a_provisioned_capacity_only_by_setting(tmp_path: Path
     assert capacity == {"WriteCapacityUnits": 30, "ReadCapacityUnits": 10}
     assert not {"GlobalSecondaryIndexes", "StreamSpecification"} & {*due["Properties"]}
     assert {capacity for _, capacity in by_mode["PAY_PER_REQUEST"]} == {None}
-    assert due["DeletionPolicy"] == "Retain"
+    assert due["DeletionPolicy"] == "RetainExceptOnCreate"

@@ -82,7 +82,7 @@ def test_auditor_is_woken_without_retries_and_may_take_all_the_time_there_is(
 
 
 def test_each_segment_of_the_audit_is_woken(tmp_path: Path) -> None:
-    template = synthesize(tmp_path, {"auditSegments": 7})[2]
+    template = synthesize(tmp_path, {"auditSegments": 7, "accountConcurrency": 1000})[2]
     name, auditor = function_of(template, "auditor")
     targets = [
         target
@@ -138,7 +138,8 @@ def test_every_function_logs_to_its_own_group_and_every_group_forgets(template: 
     assert len(audits) == 2
     for name, group in groups.items():
         assert kept[name] == (365 if name in audits else 30)
-        assert group["DeletionPolicy"] == ("Retain" if name in audits else "Delete")
+        kept_after = "RetainExceptOnCreate" if name in audits else "Delete"
+        assert group["DeletionPolicy"] == kept_after
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,21 @@ def test_an_audit_that_runs_out_of_time_continues_later(
     assert audit()["jobs"] == 5
 
 
+def test_an_audit_that_is_overdue_is_an_error_of_the_function(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has an alarm: auditor-errors."""
+    monkeypatch.setattr(audit_jobs, "PAGE", 2)
+    for n in range(3):
+        system.register(jobId=f"job{n}")
+    system.configure(monkeypatch, audit_every="PT0S")
+
+    with pytest.raises(auditor.AuditOverdueError, match="auditSegments"):
+        audit({}, Context(remaining_ms=60_000))
+
+    assert audit({})["done"]
+
+
 def test_segments_continue_their_parts_of_an_audit(
     system: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,12 +14,13 @@ import pytest
 from functions.auditor import handler as auditor
 from functions.watcher import handler as watcher
 from nextfire.adapters.aws.clients import SystemClock
+from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.adapters.sqs.run_queue import SqsDelivery, SqsInbox
 from nextfire.domain.due import Slot
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import cut, floor_minute
 from nextfire.domain.message import RunMessage
-from nextfire.domain.metrics import NAMESPACE, Metric
+from nextfire.domain.metrics import NAMESPACE, OF_GROUPS, Metric
 from nextfire.settings import ExecutorSettings
 from nextfire.usecases.dispatch.report import Dispatched, TickReport
 from nextfire.usecases.message_batch import MessageBatch
@@ -28,7 +29,7 @@ from nextfire.wiring.executor import execute_run_of
 from nextfire.wiring.telemetry import Telemetry, WorkerTelemetry
 from tests.builders import SKIP, a_fire, a_retry, run_key
 from tests.infra.conftest import Template, synthesize
-from tests.integration.deployment import LIMIT, Context, Deployment, message_for
+from tests.integration.deployment import LIMIT, SHARDS, Context, Deployment, message_for
 
 Series = tuple[str, frozenset[tuple[str, str]]]
 """A metric of our namespace: its name and its dimensions."""
@@ -100,11 +101,11 @@ def emitted(output: str) -> Iterator[tuple[Series, str, list[float]]]:
 
 
 def service_of(series: Iterable[Series]) -> dict[str, set[str]]:
-    """The names of *series* by their service, the only dimension except for the ticks of groups."""
+    """The names of *series* by their service, the only dimension except for those of groups."""
     found: dict[str, set[str]] = {}
     for name, dimensions in series:
         assert {dimension for dimension, _ in dimensions} == (
-            {"service", "group"} if name == Metric.TICKS else {"service"}
+            {"service", "group"} if name in OF_GROUPS else {"service"}
         )
         found.setdefault(dict(dimensions)["service"], set()).add(name)
     return found
@@ -112,7 +113,8 @@ def service_of(series: Iterable[Series]) -> dict[str, set[str]]:
 
 def watch(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a watcher. It dispatches a run, dispatches a run that was held back, skips one, finds the
-    queue of one full, and quarantines a broken entry.
+    queue of one full, and quarantines a broken entry. An entry of a pool that does not exist keeps
+    its group behind.
     """
     pool = {"queueUrl": system.queue_url, "maxTimeout": LIMIT, "maxBacklog": 2}
     system.configure(monkeypatch, pools=json.dumps({"default": pool, "gone": pool}))
@@ -124,10 +126,15 @@ def watch(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = a_fire(job, now)
     missed = a_fire(job, now - timedelta(minutes=2))
     crowd = a_retry(message_for(job, now - timedelta(minutes=3)).key, now)
-    nowhere = a_retry(message_for(homeless, now).key, now, pool="gone")
+    before = now - timedelta(minutes=5)
+    nowhere = a_retry(message_for(homeless, now).key, before, pool="gone")
     earlier = message_for(job, now - timedelta(minutes=4)).key
     waited = replace(a_retry(earlier, now - timedelta(seconds=1)), held=True)
-    system.due.put([entry, missed, crowd, nowhere, waited], now)
+    system.due.put([entry, missed, crowd, waited], now)
+    system.due.put([nowhere], before)
+    control = DynamoDbControlStore(system.database, table=system.control_table)
+    for shard in range(SHARDS):
+        control.move_cursor(shard, floor_minute(before), epoch=1)
     broken = Slot(entry.bucket(now, 1), "0000000000000#broken")
     item: Any = {"bucket": {"S": broken.bucket}, "entry": {"S": broken.sort_key}}
     system.database.put_item(TableName=system.due_table, Item=item)
@@ -230,7 +237,7 @@ def test_numbers_and_units_are_as_the_alarms_read_them(
 ) -> None:
     totals: dict[str, dict[str, float]] = {}
     for (name, dimensions), unit, values in lines:
-        durations = {Metric.DISPATCH_LATENESS, Metric.HELD_BACK_FOR}
+        durations = {Metric.DISPATCH_LATENESS, Metric.HELD_BACK_FOR, Metric.BEHIND}
         assert unit == ("Milliseconds" if name in durations else "Count")
         of_service = totals.setdefault(dict(dimensions)["service"], {})
         of_service[name] = of_service.get(name, 0) + sum(values)
@@ -246,6 +253,8 @@ def test_numbers_and_units_are_as_the_alarms_read_them(
     assert (totals["auditor"]["Repaired"], totals["auditor"]["Quarantined"]) == (1, 1)
     assert totals["watcher"]["HeldBack"] >= 1
     assert totals["watcher"]["Ticks"] >= 2
+    assert totals["watcher"]["Behind"] >= 5 * 60_000
+    assert totals["watcher"]["DueBacklog"] >= 1
     assert totals["watcher"]["DispatchLateness"] >= 0
 
 

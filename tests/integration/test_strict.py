@@ -16,8 +16,9 @@ from botocore.exceptions import ClientError, ConnectionClosedError  # noqa: TID2
 from functions.executor import handler as executor
 from infra.concurrency import Shares, share
 from nextfire.adapters.aws.clients import chunks
-from nextfire.adapters.dynamodb import job_store
+from nextfire.adapters.dynamodb import job_store, run_items
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.dynamodb.run_items import encode_run
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.errors import UnavailableError
@@ -27,11 +28,11 @@ from nextfire.domain.run import RunState
 from nextfire.targets.script import runner
 from nextfire.usecases import message_batch
 from nextfire.wiring.worker_ports import sqs_inbox
-from tests.builders import NOON, a_job
+from tests.builders import NOON, a_job, a_run, run_key
 from tests.integration.backends import LEAN_MINISTACK, MINISTACK
 from tests.integration.deployment import Deployment, Proxy
 from tests.integration.executor.conftest import hidings, send
-from tests.strict.fake_upstream import bench
+from tests.strict.fake_upstream import bench, put
 from tests.strict.in_thread import StandInThread, stand_in
 from tests.strict.limits import limit
 
@@ -287,3 +288,23 @@ def test_executors_that_use_up_the_account(shared: Callable[[], Shares], *, stop
     others += [("lambda", "RequestResponse", {"projector": 0})]
     answers = tested.calls(*executors, *others)
     assert any(answer.status == 429 for answer in answers[len(executors) :]) == stops
+
+
+@as_is
+def test_a_mass_failure_of_a_tenant(monkeypatch: pytest.MonkeyPatch, *, planted: bool) -> None:
+    """The index of dead runs has several partitions for each tenant: one that is throttled refuses
+    the outcomes of runs.
+    """
+    if planted:
+        monkeypatch.setattr(run_items, "DEAD_SHARDS", 1)
+    tested = bench("throughput", scale=0.1)
+    keys = [run_key(job_id=f"job{number}") for number in range(200)]
+    died = [replace(a_run(RunState.DEAD, finished_at=NOON), key=key) for key in keys]
+    outcomes: list[Any] = [
+        ("dynamodb", "PutItem", put(run.key.job.job_id, attention=encode_run(run)["attention"]))
+        for run in died
+    ]
+
+    answers = tested.calls(*outcomes)
+
+    assert any(not answer.ok for answer in answers) == planted

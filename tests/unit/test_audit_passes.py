@@ -13,6 +13,7 @@ from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.zones import release
 from nextfire.usecases.audit import PAGE
+from nextfire.usecases.audit_report import AuditReport
 from tests.accounting import assert_all_accounted_for, settle
 from tests.builders import (
     NOON,
@@ -70,6 +71,27 @@ def test_audits_follow_each_other_and_know_when_the_last_one_began() -> None:
     assert next_audit(over, NOON + DAY, DAY, restart=False) == _begun(NOON + DAY, since=NOON)
     assert next_audit(over, NOON + MINUTE, DAY, restart=True) == _begun(NOON + MINUTE, since=NOON)
     assert next_audit(over, NOON - DAY, DAY, restart=False) == _begun(NOON - DAY, since=NOON - DAY)
+
+
+def test_an_audit_that_has_not_ended_when_the_next_one_is_due_is_overdue() -> None:
+    world = World("11:59")
+    for n in range(PAGE + 1):
+        world.register(f"job{n:03d}")
+    world.tick()
+
+    def page() -> AuditReport:
+        return next(iter(auditor(world).continue_audit(world.now)))
+
+    def fails() -> None:
+        raise UnavailableError("jobs.scan")
+
+    assert not page().overdue
+    world.advance(hours=24)
+    world.faults.call_before_each("jobs.scan", fails)
+    assert page().overdue
+    world.faults.clear()
+    ended = audit(world, restart=False)
+    assert (ended.done, ended.overdue) == (True, False)
 
 
 def test_an_audit_continues_where_time_ran_out() -> None:

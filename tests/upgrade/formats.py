@@ -13,11 +13,22 @@ from nextfire.adapters.dynamodb.endpoint_items import decode_endpoint, encode_en
 from nextfire.adapters.dynamodb.job_items import decode_job, encode_job
 from nextfire.adapters.dynamodb.run_items import decode_run, encode_run
 from nextfire.domain.attempt import Attempt, AttemptOutcome
-from nextfire.domain.due import StoredEntry
+from nextfire.domain.due import BackfillEntry, ResumeEntry, StoredEntry
 from nextfire.domain.endpoints import Endpoint, EndpointKey
 from nextfire.domain.message import SkippedRange, decode_message
 from nextfire.domain.run import RunState
-from tests.builders import NOON, a_fire, a_job, a_message, a_retry, a_run, at, run_key
+from tests.builders import (
+    NOON,
+    UID,
+    a_fire,
+    a_job,
+    a_message,
+    a_retry,
+    a_run,
+    at,
+    job_key,
+    run_key,
+)
 
 FROZEN = Path(__file__).with_name("release-0.json")
 """The formats of this release, one document for each name in `FORMATS`. Do not change a document:
@@ -76,6 +87,8 @@ FORMATS = {
     "job of a callback": Format(_CALL, *_JOBS),
     "FIRE entry": Format(a_fire(a_job(), NOON), *_ENTRIES),
     "RETRY entry": Format(a_retry(run_key(), NOON), *_ENTRIES),
+    "RESUME entry": Format(ResumeEntry(job_key(), UID, NOON), *_ENTRIES),
+    "BACKFILL entry": Format(BackfillEntry(job_key(), UID, NOON, request="b1"), *_ENTRIES),
     "run": Format(_RUN, encode_run, decode_run),
     "endpoint": Format(
         Endpoint(EndpointKey("calls", "acme", "example.com:443"), changed_at=NOON, version=1),

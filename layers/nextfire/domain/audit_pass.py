@@ -50,6 +50,10 @@ class Audit:
             return since
         return max(since, self.zones_since + ZONES_SETTLE_IN)
 
+    def is_overdue(self, now: datetime, every: timedelta) -> bool:
+        """Whether the next pass would be due, and this one has not ended."""
+        return not self.done and now - self.started_at >= every
+
     def with_release(self, before: Audit, now: datetime) -> Audit:
         """This pass, by the time zone rules of this process; *before*: the audit before it."""
         if before.zones == release():

@@ -10,8 +10,8 @@ ANY_SERVICE = "any"
 
 
 class Metric(StrEnum):
-    """A CloudWatch metric in the namespace ``nextfire``, with the dimension ``service``; TICKS also
-    has ``group``.
+    """A CloudWatch metric in the namespace ``nextfire``, with the dimension ``service``; those of
+    `OF_GROUPS` also have ``group``.
     """
 
     DISPATCH_LATENESS = (
@@ -20,6 +20,8 @@ class Metric(StrEnum):
     HELD_BACK_FOR = "HeldBackFor"  # as DispatchLateness, for held-back runs only, which it excludes
     DISPATCHED = "Dispatched"  # runs sent to a queue
     TICKS = "Ticks"  # polls of the due table by a watcher that holds its group's lease
+    BEHIND = "Behind"  # ms by which a group's oldest cursor is behind, while that is over 3 minutes
+    DUE_BACKLOG = "DueBacklog"  # entries that it has read and not sent meanwhile
     UNDELIVERED = "Undelivered"  # due runs that a queue did not accept, and steps of a watcher that
     # a table or queue did not answer; both are retried
     HELD_BACK = "HeldBack"  # due runs that wait for a queue, the job's turn or a quota
@@ -33,3 +35,7 @@ class Metric(StrEnum):
     AUDITED = "Audited"  # jobs that the auditor visited
     DEFECTS = "Defects"  # what QUARANTINED and REPAIRED count, of all services together
     REPAIRED = "Repaired"  # chains, records and runs that the auditor repaired; normally 0
+
+
+OF_GROUPS = frozenset({Metric.TICKS, Metric.BEHIND, Metric.DUE_BACKLOG})
+"""The metrics of a watcher group."""

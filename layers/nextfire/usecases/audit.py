@@ -128,6 +128,7 @@ class AuditJobs:
         self, audit: Audit, until: datetime, report: AuditReport, part: int | None
     ) -> Audit | None:
         """Process a page. Returns the audit to continue; None: nothing is left for now."""
+        report.overdue = audit.is_overdue(self._clock.now(), self._every)
         try:
             reached = self._page(audit, until, report)
             if reached == audit:
@@ -139,6 +140,7 @@ class AuditJobs:
             report.notes.append(str(error))
             return None
         report.done = reached.done
+        report.overdue = reached.is_overdue(self._clock.now(), self._every)
         return None if reached.done or self._clock.now() >= until else reached
 
     def _page(self, audit: Audit, until: datetime, report: AuditReport) -> Audit:

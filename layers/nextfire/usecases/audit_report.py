@@ -23,7 +23,7 @@ class AuditReport:
     `waiting`: runs without a record or without a worker that may still be in a queue. `behind`:
     jobs that were not judged because their shard's watcher is behind. `quarantined`: undecodable
     jobs and records. `removed`: jobs in a final state whose retention had ended; not a repair.
-    `done`: no audit is unfinished.
+    `done`: no audit is unfinished. `overdue`: the audit has not ended, and the next one is due.
     """
 
     jobs: int = 0
@@ -37,6 +37,7 @@ class AuditReport:
     quarantined: int = 0
     removed: int = 0
     done: bool = False
+    overdue: bool = False
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -55,6 +56,7 @@ class AuditReport:
         self.quarantined += other.quarantined
         self.removed += other.removed
         self.done = other.done
+        self.overdue = other.overdue
         self.notes += other.notes
         return self
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -22,7 +22,7 @@ from nextfire.domain.run import Run, RunState
 
 if TYPE_CHECKING:  # each function imports only the use cases that it needs
     from nextfire.usecases.audit_report import AuditReport
-    from nextfire.usecases.dispatch.report import Dispatched, TickReport
+    from nextfire.usecases.dispatch.report import Behind, Dispatched, TickReport
     from nextfire.usecases.handled import Handled
 
 _NOTES = 20
@@ -60,14 +60,19 @@ def _details(why: Exception | str) -> dict[str, Any]:
     return {"error": str(why)} if expected else {"exc_info": why}
 
 
-def _publish(metric: Metric, value: int, **dimensions: str) -> None:
+def _publish(
+    metric: Metric,
+    value: float,
+    dimensions: Mapping[str, str],
+    unit: MetricUnit = MetricUnit.Count,
+) -> None:
     """Write one metric with its own *dimensions*, unless metrics are disabled. Powertools'
     `single_metric` writes it always.
     """
     line = EphemeralMetrics(namespace=NAMESPACE)
     for name, of in dimensions.items():
         line.add_dimension(name=name, value=of)
-    line.add_metric(name=metric.value, unit=MetricUnit.Count, value=value)
+    line.add_metric(name=metric.value, unit=unit, value=value)
     line.flush_metrics()
 
 
@@ -81,7 +86,8 @@ class Telemetry:
         self._log_sample = 1.0
         self._lateness: dict[Metric, list[timedelta]] = defaultdict(list)
         self._group: int | None = None
-        self._ticks = 0  # of the watcher of `_group`
+        self._ticks = 0  # of the watcher of `_group`, and:
+        self._behind: Behind | None = None
         self._turn = threading.RLock()  # executors of calls handle messages concurrently
 
     def count(self, metric: Metric, value: int = 1) -> None:
@@ -107,7 +113,7 @@ class Telemetry:
         self.warn("a watcher was not woken: what is due waits for the next tick", why)
 
     def took_lease(self, group: int, lease: Lease) -> None:
-        self._flush_ticks()  # a process can serve several groups, one after the other
+        self._flush_group()  # a process can serve several groups, one after the other
         self._group = group
         lost = lease.takeover and isoformat(lease.takeover.lost_at)
         self.logger.info("holds the lease", group=group, epoch=lease.epoch, last_lost_at=lost)
@@ -121,6 +127,7 @@ class Telemetry:
             self._log_dispatched(report.dispatched)
         self.count(Metric.DISPATCHED, len(report.dispatched))
         self._ticks += report.polled
+        self._behind = report.behind or self._behind
         self.count(Metric.UNDELIVERED, report.undelivered)
         self.count(Metric.HELD_BACK, report.held_back)
         self._count_skipped(report.skipped)
@@ -212,17 +219,26 @@ class Telemetry:
                 )
                 pending = True
         self._lateness.clear()
-        self._flush_ticks()
+        self._flush_group()
         if pending:
             self._metrics.flush_metrics()
         if defects := counts[Metric.QUARANTINED] + counts[Metric.REPAIRED]:
-            _publish(Metric.DEFECTS, defects, service=ANY_SERVICE)
+            _publish(Metric.DEFECTS, defects, {"service": ANY_SERVICE})
 
-    def _flush_ticks(self) -> None:
-        """Write the ticks of the watcher's group, which has its own alarm."""
+    def _flush_group(self) -> None:
+        """Write the ticks of the watcher's group, which has its own alarm, and whether it is
+        behind.
+        """
         ticks, self._ticks = self._ticks, 0
-        if ticks and self._group is not None:
-            _publish(Metric.TICKS, ticks, service="watcher", group=str(self._group))
+        behind, self._behind = self._behind, None
+        if self._group is None:
+            return
+        group = {"service": "watcher", "group": str(self._group)}
+        if ticks:
+            _publish(Metric.TICKS, ticks, group)
+        if behind is not None:
+            _publish(Metric.BEHIND, _milliseconds(behind.by), group, MetricUnit.Milliseconds)
+            _publish(Metric.DUE_BACKLOG, behind.backlog, group)
 
 
 _ROUTINE = frozenset({Metric.STARTED, Metric.SUCCEEDED})

@@ -54,6 +54,12 @@ class HeldEntries:
         return len(self._held) + len(self._spare) + len(self._undeleted)
 
     @property
+    def known(self) -> int:
+        """Number of entries held, in flight or ignored for now."""
+        with self._lock:
+            return len(self) + len(self._in_flight | self._ignored.keys())
+
+    @property
     def room(self) -> int:
         """How many more entries to read."""
         return max(self._budget - len(self), 0)

@@ -112,6 +112,10 @@ class BucketReader:
         """When the oldest unanswered read began; *now* if no read is unanswered."""
         return min((self._began[part] for part in self._reading), default=now)
 
+    def behind(self, now: datetime) -> timedelta:
+        """How far the oldest cursor is behind *now*; zero before the first read."""
+        return now - min(self._cursors.values(), default=now)
+
     def read(self, now: datetime, hold: Hold, notes: list[str]) -> None:
         """Read every bucket from the cursors on; move the cursors past closed, empty buckets.
 

@@ -44,10 +44,21 @@ class Dispatched:
     held_back: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """A group that does not keep up: its oldest cursor is behind by `by`, and its watcher knows
+    `backlog` entries that it has not sent.
+    """
+
+    by: timedelta
+    backlog: int
+
+
 @dataclass(slots=True)
 class TickReport:
     """What one step did. `skipped`: the new records of skipped occurrences; `held_back`: how often
-    a due run had to wait in the table; `notes`: entries that were not simply dispatched, and why.
+    a due run had to wait in the table; `notes`: entries that were not simply dispatched, and why;
+    `behind`: None if the group keeps up.
     """
 
     dispatched: list[Dispatched] = field(default_factory=list)
@@ -57,6 +68,7 @@ class TickReport:
     held_back: int = 0
     quarantined: int = 0
     notes: list[str] = field(default_factory=list)
+    behind: Behind | None = None
 
     def cannot_decide(self, stored: StoredEntry, error: Exception) -> None:
         self.quarantined += 1
@@ -71,4 +83,5 @@ class TickReport:
         self.undelivered += other.undelivered
         self.quarantined += other.quarantined
         self.notes += other.notes
+        self.behind = other.behind or self.behind
         return self

@@ -41,7 +41,7 @@ from nextfire.usecases.dispatch.holding import HeldEntries
 from nextfire.usecases.dispatch.parked import ParkedEntries
 from nextfire.usecases.dispatch.quarantine import Quarantine
 from nextfire.usecases.dispatch.reader import LOOK_AHEAD, BucketReader, Found
-from nextfire.usecases.dispatch.report import DecidedEntry, Dispatched, TickReport
+from nextfire.usecases.dispatch.report import Behind, DecidedEntry, Dispatched, TickReport
 from nextfire.usecases.dispatch.waiting import Postponer, WaitReason
 
 POLL_EVERY = timedelta(milliseconds=500)
@@ -51,6 +51,7 @@ _SLOW = timedelta(seconds=1)
 _LANES_AT_LEAST = 2
 _GATHER_FOR = timedelta(milliseconds=100)
 ALL_POOLS = Pools()
+_BEHIND = timedelta(minutes=3)  # a cursor that keeps up is at most 90 s old
 _WAIT_SECONDS = 0.05  # seconds to wait for a batch in flight if no other can begin
 _SET_ASIDE_FOR = timedelta(milliseconds=500)
 """How long a poll sets undecodable entries aside, however many: nothing is released meanwhile."""
@@ -213,7 +214,10 @@ class Dispatch:
             with suppress(Exception):  # reported below; the oldest is likely to end next
                 next(iter(self._in_flight)).result(_WAIT_SECONDS)
         self._collect()
-        return self._take_report()
+        report = self._take_report()
+        by = self._reader.behind(now)
+        report.behind = Behind(by, self._holding.known) if by > _BEHIND else None
+        return report
 
     def finish(self) -> TickReport:
         """Wait for the batches in flight, before the lease is released."""
