@@ -26,7 +26,7 @@ from tests.simulation.history import History
 from tests.simulation.sqlite_processes import PORTS, Answer, SqliteProcesses, answer_of
 from tests.simulation.wire import LAZY
 
-_UNSEEN = {"spoil a job", "junk entry", "vandal"}
+_UNSEEN = {"spoil a job", "spoil a link", "junk entry", "vandal"}
 """Flows that change the memory of the stores without a call."""
 
 
