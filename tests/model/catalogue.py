@@ -47,7 +47,7 @@ LARGE: dict[str, Model[Any]] = {
     "join, crashes": a_join(items=2),
     "join, a redrive": a_join(crashes=1, doubles=0, redrives=1),
     "time and parents, a crash": timed_join(),
-    "time and parents, crashes and a redrive": timed_join(crashes=2, redrives=1),
+    "time and parents, a crash and a redrive": timed_join(redrives=1),
     "time and parents, doubled messages": timed_join(doubles=1),
 }
 """Explored in minutes."""

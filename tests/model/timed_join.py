@@ -3,7 +3,8 @@
 The executor that receives the time reads the parents' records and decides; if it has to wait, it
 stores the end of the join, notes the time, and reads them again. The executor of a parent has
 written its record; it reads whether the time is noted, and if so the records. Both may die
-between any two calls; then the message is delivered again. The records are read one by one.
+between any two calls; then the message is delivered again. The records are read one by one. The
+executor that ends the join notes the time too, if that was not done.
 
 An executor that has to wait notes a parent that has not ended. The executor of the other parent
 reads only the record of that one, and waits too if it has not ended.
@@ -29,6 +30,7 @@ class Protocol(join.Protocol):
     notes_time_before_reading: bool = True
     looks_when_a_parent_ended: bool = True
     reads_who_is_left: bool = True
+    end_notes_time: bool = True
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,8 @@ class _TimedSteps(join.Steps):
         if not self.protocol.entry_before_mark:
             return join.with_hand(noted, number, hand._replace(step="put entry"))
         step = "decide" if hand.ended == "read" else _READ[0]
-        return join.with_hand(noted, number, hand._replace(step=step, ended="noted"))
+        ended = hand.ended if hand.message == END else "noted"
+        return join.with_hand(noted, number, hand._replace(step=step, ended=ended))
 
     def _look_again(self, state: State, number: int, hand: Hand) -> State:
         marks = _ended(state, 0) | _ended(state, 1)
@@ -120,7 +123,9 @@ class _TimedSteps(join.Steps):
         return join.with_hand(state, number, hand._replace(marks=marks, step=step))
 
     def _read_marks(self, state: State, number: int, hand: Hand) -> State:
-        return join.with_hand(state, number, hand._replace(step=_READ[0], marks=frozenset()))
+        notes = self.protocol.end_notes_time and not state.noted
+        step = "note time" if notes else _READ[0]
+        return join.with_hand(state, number, hand._replace(step=step, marks=frozenset()))
 
     def _end(self, state: State, number: int, hand: Hand) -> State:
         step = "send" if decide(hand.marks) == "RUN" else "skip"

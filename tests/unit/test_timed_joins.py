@@ -145,6 +145,26 @@ def test_a_skipped_run_whose_executor_was_overtaken_by_a_redrive_starts(world: W
     assert [state(world, job, "12:00") for job in (a, b)] == [RunState.SUCCEEDED] * 2
 
 
+def test_a_run_whose_time_was_not_noted_follows_its_redriven_parent(world: World) -> None:
+    """The executor that received its time died, and the message is in the dead-letter queue."""
+    a = world.register("a", **ONE_ATTEMPT)
+    b = world.register("b", joinTimeoutSec=60, **cron(HOURLY))
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+    world.faults.call_before_next("joins.add", _die)
+    with pytest.raises(Killed):
+        world.worker("first").work()
+    assert state(world, a, "12:00") is RunState.DEAD
+    purge(world)
+    go(world, "12:01:10")
+    assert state(world, b, "12:00") is RunState.SKIPPED
+
+    world.manage_runs.redrive(world.run(a, "12:00").key, "fixed")
+    go(world, "12:02", "12:02:01")
+
+    assert [state(world, job, "12:00") for job in (a, b)] == [RunState.SUCCEEDED] * 2
+
+
 def test_a_join_that_ends_names_the_missing_parents(world: World) -> None:
     world.register("a", retryPolicy={"maxAttempts": 2, "initialDelayMs": 600_000})
     b = world.register("b", joinTimeoutSec=60, **cron(HOURLY))

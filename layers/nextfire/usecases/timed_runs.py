@@ -114,6 +114,11 @@ class TimedRuns:
 
     def end(self, job: Job, message: RunMessage) -> JoinEnd:
         """The join of the run of *message*, which has no record, ends."""
+        key, now = message.key, self.start.clock.now()
+        if time_of(self.joins.read(key, [0])) is None:
+            # The executor that received the time died before it noted it. Without the note, the
+            # executor of a parent that is redriven later would not look at this run.
+            self.joins.add(key, 0, time_mark(now), now)
         decided = self._decide(job, message.key)
         if decided.action is not RuleAction.WAIT:
             return self._act(job, message.key, decided, message)
