@@ -30,7 +30,6 @@ class Protocol(join.Protocol):
     notes_time_before_reading: bool = True
     looks_when_a_parent_ended: bool = True
     reads_who_is_left: bool = True
-    end_notes_time: bool = True
 
 
 @dataclass(frozen=True)
@@ -57,10 +56,10 @@ class _TimedSteps(join.Steps):
             yield Step(name, join.with_hand(state, number, hand), fault)
         elif message == TIME:
             there = state.record != "" or (not self.protocol.entry_before_mark and state.noted)
-            first = "acknowledge" if there else _READ[0]
+            hand = Hand(message, "acknowledge" if there else _READ[0])
             if state.record == BY_RULE and self.protocol.looks_again_after_skip:
-                first = "look again"
-            yield Step(name, join.with_hand(state, number, Hand(message, first)), fault)
+                hand = Hand(message, "look again", there=BY_RULE)
+            yield Step(name, join.with_hand(state, number, hand), fault)
         else:
             yield from super().take(state, number, message, name, fault=fault)
 
@@ -123,8 +122,7 @@ class _TimedSteps(join.Steps):
         return join.with_hand(state, number, hand._replace(marks=marks, step=step))
 
     def _read_marks(self, state: State, number: int, hand: Hand) -> State:
-        notes = self.protocol.end_notes_time and not state.noted
-        step = "note time" if notes else _READ[0]
+        step = _READ[0] if state.noted else "note time"
         return join.with_hand(state, number, hand._replace(step=step, marks=frozenset()))
 
     def _end(self, state: State, number: int, hand: Hand) -> State:
