@@ -1,4 +1,4 @@
-"""The contract of `AuditLog`, on the fake, in SQLite and on every emulator of S3."""
+"""The contract of `AuditLog`, on the fake and on every emulator of S3."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nextfire.adapters.s3.audit_log import S3AuditLog, key_of
-from nextfire.adapters.sqlite.events import SqliteAuditLog
 from nextfire.domain.chain import START, Batch, Link, chain
 from nextfire.domain.instants import isoformat
 from nextfire.domain.ports.events import AuditLog
 from tests.builders import NOON
 from tests.fakes import MemoryAuditLog
-from tests.integration.backends import AWS, MEMORY, SQLITE, on_aws
-from tests.integration.sqlite_file import another_process
+from tests.integration.backends import AWS, MEMORY, on_aws
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -30,7 +28,7 @@ def batch(number: int, *ids: str, after: Link = START, minutes: int = 0) -> Batc
     return Batch(number, chain([{"id": each, "recordedAt": recorded_at} for each in ids], after))
 
 
-@pytest.fixture(params=(MEMORY, SQLITE, *AWS))
+@pytest.fixture(params=(MEMORY, *AWS))
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -41,9 +39,6 @@ def process(backend: str, request: pytest.FixtureRequest) -> Callable[[], AuditL
     if backend == MEMORY:
         log = MemoryAuditLog()
         return lambda: log
-    if backend == SQLITE:
-        database = request.getfixturevalue("database")
-        return lambda: SqliteAuditLog(another_process(database))
     bucket, s3 = request.getfixturevalue("bucket"), request.getfixturevalue("s3")
     return lambda: S3AuditLog(s3, bucket=bucket)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from itertools import islice
 
 from nextfire.domain.instants import isoformat, parse_instant
-from nextfire.domain.recurrence import next_occurrences
-from nextfire.domain.schedule import Dst, Schedule, ScheduleType
+from nextfire.domain.recurrence import occurrences
+from nextfire.domain.schedule import Dst, Occurrence, Schedule, ScheduleType
 
 BERLIN = "Europe/Berlin"
 LONG_AGO = parse_instant("1990-01-01T00:00:00Z")
@@ -27,6 +29,10 @@ def schedule(
     return Schedule(
         ScheduleType(kind), expression, timezone, effective_from, dst=Dst(dst), **bounds
     )
+
+
+def next_occurrences(of: Schedule, after: datetime, count: int) -> list[Occurrence]:
+    return [*islice(occurrences(of, after), count)]
 
 
 def local(of: Schedule, after: str, count: int) -> list[str]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nextfire.domain.instants import parse_instant
-from nextfire.domain.recurrence import next_occurrences
 from nextfire.domain.schedule import Dst, Schedule
-from tests.unit.schedules import AUTUMN, BERLIN, SPRING, local, schedule, utc
+from tests.unit.schedules import AUTUMN, BERLIN, SPRING, local, next_occurrences, schedule, utc
 
 
 def notes(of: Schedule, after: str, count: int) -> list[str]:

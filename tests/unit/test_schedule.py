@@ -18,11 +18,11 @@ from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.domain.jitter import jitter
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.preview import upcoming
-from nextfire.domain.recurrence import check, next_instant, next_occurrences, occurrences
+from nextfire.domain.recurrence import check, next_instant, occurrences
 from nextfire.domain.schedule import Dst, Schedule, ScheduleType
 from nextfire.domain.stretch import count_occurrences
 from tests.builders import NOON, a_definition, a_job
-from tests.unit.schedules import BERLIN, LONG_AGO, schedule
+from tests.unit.schedules import BERLIN, LONG_AGO, next_occurrences, schedule
 
 
 class TestCheck:

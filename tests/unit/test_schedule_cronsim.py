@@ -15,10 +15,10 @@ from itertools import islice
 import pytest
 from cronsim import CronSim
 
-from nextfire.domain.recurrence import next_occurrences
 from nextfire.domain.schedule import Schedule, ScheduleType
 from nextfire.domain.zones import Change, changes, zone
 from tests.crons import Expression, cases
+from tests.unit.schedules import next_occurrences
 
 FIRST = 15
 NEAR = timedelta(hours=26)

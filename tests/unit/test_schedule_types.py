@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from nextfire.domain.instants import parse_instant
-from nextfire.domain.recurrence import check, next_instant, next_occurrences
+from nextfire.domain.recurrence import check, next_instant
 from nextfire.domain.zones import HORIZON
 from tests.builders import NOON, a_job
-from tests.unit.schedules import AUTUMN, BERLIN, local, schedule, utc
+from tests.unit.schedules import AUTUMN, BERLIN, local, next_occurrences, schedule, utc
 
 
 class TestTypes:

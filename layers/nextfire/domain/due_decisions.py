@@ -132,7 +132,6 @@ class Leave:
     reason: str
 
 
-Sends = Fire | Resend
 Decision = Fire | Resend | Cover | Move | Resume | ContinueDecision | Drop | Leave
 
 

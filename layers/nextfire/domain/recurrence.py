@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from heapq import merge
-from itertools import islice
 
 from nextfire.domain.cron import read_cron
 from nextfire.domain.errors import InvalidInputError
@@ -56,15 +55,6 @@ def occurrences(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
         if occurrence.at > span.until:
             return
         yield occurrence
-
-
-def next_occurrences(schedule: Schedule, after: datetime, count: int) -> list[Occurrence]:
-    """The first *count* of `occurrences`.
-
-    Raises:
-        InvalidInputError: The schedule is invalid.
-    """
-    return list(islice(occurrences(schedule, after), count))
 
 
 def check(schedule: Schedule) -> datetime | None:

@@ -60,9 +60,6 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         """CREATE TABLE events (
             number INTEGER PRIMARY KEY AUTOINCREMENT,
             kind TEXT NOT NULL, at INTEGER NOT NULL, detail TEXT NOT NULL) STRICT""",
-        """CREATE TABLE audit_batches (
-            number INTEGER PRIMARY KEY, recorded_at INTEGER NOT NULL,
-            events TEXT NOT NULL) STRICT""",
     ),
     (
         """ALTER TABLE runs ADD COLUMN tenant TEXT

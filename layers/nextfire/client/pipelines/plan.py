@@ -193,10 +193,6 @@ def check_schedules(changes: Plan, now: datetime) -> None:
         raise PipelineError("The pipelines cannot be applied. Nothing was changed.", faults)
 
 
-def _when(definition: JobDefinition) -> list[object]:
-    return [getattr(definition, name) for name in sorted(SCHEDULE_FIELDS)]
-
-
 def _change(
     job_id: str, definition: JobDefinition, owner: str | None, was: Existing | None
 ) -> Change:

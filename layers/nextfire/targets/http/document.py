@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, JsonValue, Tag, field_validator
@@ -264,20 +263,6 @@ class HttpCall(Document):
     def succeeds(self, status: int) -> bool:
         """Whether a response with *status* is a success."""
         return any(_covers(text, status) for text in self.success)
-
-    @property
-    def names_exactly(self) -> frozenset[int]:
-        """The status codes that `success` lists one by one."""
-        return frozenset(int(text) for text in self.success if text.isdigit())
-
-    def references(self) -> Iterator[SecretReference | ParameterReference]:
-        """All references to secrets."""
-        yield from self.sign
-        for part in (self.auth, self.tls):
-            for name in type(part).model_fields if part is not None else ():
-                value = getattr(part, name)
-                if isinstance(value, SecretReference | ParameterReference):
-                    yield value
 
 
 def _covers(text: str, status: int) -> bool:

@@ -41,9 +41,6 @@ class MemoryDueStore:
         """From now on, eventually consistent reads see the current state."""
         self._frozen = dict(self.items)
 
-    def thaw(self) -> None:
-        self._frozen = None
-
     def spoil(self, slot: Slot, **values: str) -> None:
         """Put an item into *slot* that does not decode as an entry."""
         self.items[slot] = values

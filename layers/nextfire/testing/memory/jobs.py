@@ -41,9 +41,6 @@ class MemoryJobStore:
         """From now on, eventually consistent `get_many` sees the current state."""
         self._frozen = dict(self.items)
 
-    def thaw(self) -> None:
-        self._frozen = None
-
     def spoil(self, key: JobKey) -> None:
         """Make the item of *key* undecodable; `repair` restores it."""
         self._broken.add(key)

@@ -22,9 +22,6 @@ class LeanSqs:
     def change_message_visibility_batch(self, **request: Any) -> dict[str, Any]:
         return self._client.call("ChangeMessageVisibilityBatch", request)
 
-    def delete_message(self, **request: Any) -> dict[str, Any]:
-        return self._client.call("DeleteMessage", request)
-
     def delete_message_batch(self, **request: Any) -> dict[str, Any]:
         return self._client.call("DeleteMessageBatch", request)
 
