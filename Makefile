@@ -11,7 +11,7 @@ PROVE := PYTHONPATH=layers:cli:. $(BIN)/python -m tests
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-install: $(BIN)/.installed ## Make the virtual environment (every target does it when needed)
+install: $(BIN)/.installed ## Create the virtual environment (other targets do this when needed)
 
 .nextfire/uv/bin/uv: requirements-uv.txt
 	$(PYTHON) -m venv .nextfire/uv && .nextfire/uv/bin/pip install --quiet --require-hashes -r $<

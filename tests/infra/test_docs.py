@@ -1,5 +1,6 @@
 """The documents are true: make targets, commands, links, generated pages and tests."""
 
+import ast
 import io
 import re
 from pathlib import Path
@@ -25,6 +26,11 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 _GENERATED = {"api.md", "cli.md", "job.md", "settings.md", "python-client.md", "tour.md"}
 _WIDTH = 100
+CODE_FILES = {
+    f"/{path.relative_to(ROOT)}"
+    for folder in ("benchmarks", "cli", "docs", "functions", "infra", "layers", "tests")
+    for path in (ROOT / folder).rglob("*.py")
+}
 
 
 @pytest.mark.parametrize(
@@ -158,13 +164,47 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=path_of)
 def test_named_tests_exist(page: Path) -> None:
-    """Tests as `tests/FILE.py::[CLASS::]NAME`, and test files."""
+    """Tests as `[tests/FOLDER/]FILE.py::[CLASS::]NAME`, by default in `tests/security`; and files
+    of tests.
+    """
     text = page.read_text()
 
-    for path, name in re.findall(r"(tests/[\w/]+\.py)::(?:\w+::)?(\w+)", text):
-        assert f"def {name}(" in (ROOT / path).read_text(), f"{path}::{name}"
+    for name, test in re.findall(r"\b((?:tests/[\w/]+/)?test_\w+\.py)::([\w:]+)", text):
+        files = [ROOT / name] if "/" in name else [*(ROOT / "tests" / "security").rglob(name)]
+        assert any(test in names_in(file) for file in files), f"{name}::{test}"
     for path in re.findall(r"`(tests/[\w/.-]+)`", text):
         assert (ROOT / path).exists(), path
+
+
+def names_in(file: Path) -> set[str]:
+    """The tests of *file*; tests of a class as ``Class::test``."""
+    found: set[str] = set()
+    for node in ast.parse(file.read_text()).body:
+        inner = node.body if isinstance(node, ast.ClassDef) else [node]
+        prefix = f"{node.name}::" if isinstance(node, ast.ClassDef) else ""
+        found |= {prefix + each.name for each in inner if isinstance(each, ast.FunctionDef)}
+    return found
+
+
+def test_each_section_on_identity_names_tests_and_none_twice() -> None:
+    text = (ROOT / "docs" / "operate" / "identity.md").read_text()
+    named = re.findall(r"^- `(tests/[^`]+)`$", text, re.MULTILINE)
+    sections = re.split(r"^##+ ", text, flags=re.MULTILINE)
+
+    assert [each.splitlines()[0] for each in sections if "- `tests/" not in each] == []
+    assert len(named) == len(set(named))
+
+
+@pytest.mark.parametrize(
+    "page",
+    [each for each in PAGES if "internals" in each.parts or each.parent == ROOT],
+    ids=path_of,
+)
+def test_named_files_of_the_code_exist(page: Path) -> None:
+    """Files as `[FOLDER/]NAME.py`; without history, which names files that are gone."""
+    if page.name != "CHANGELOG.md":
+        for name in re.findall(r"`([a-z_/]+\.py)`", page.read_text()):
+            assert any(path.endswith(f"/{name}") for path in CODE_FILES), name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=path_of)
