@@ -16,14 +16,13 @@ from nextfire_cli import session
 from nextfire_cli.durations import moment
 from nextfire_cli.errors import CliError
 from nextfire_cli.session import Session
+from nextfire_cli.shared_options import STACK
 
 if TYPE_CHECKING:
     from nextfire_cli.audit_bucket import AuditBucket
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
-STACK = "Nextfire"
-"""Name of the stack in the CDK app."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 _EXAMPLE = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
 

@@ -11,6 +11,7 @@ from nextfire.client.folder import FOLDER, STACK_FILE
 from nextfire_cli import render, session
 from nextfire_cli.confirmation import confirm
 from nextfire_cli.documents import Document
+from nextfire_cli.shared_options import Yes
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
@@ -65,7 +66,7 @@ def use(context: typer.Context, name: Name) -> None:
 def delete(
     context: typer.Context,
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete a context and its key from this machine. The key itself stays valid.
 

@@ -27,16 +27,14 @@ from nextfire_cli.documents import Document
 from nextfire_cli.durations import moment
 from nextfire_cli.errors import ApiError, CliError, MissingError
 from nextfire_cli.progress import progress
-from nextfire_cli.run_redrive import Reason
 from nextfire_cli.session import Session
+from nextfire_cli.shared_options import STACK, Limit, Reason, Yes
 
 if TYPE_CHECKING:
     from nextfire_cli.aws import DeadLetterQueue, Letter
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
-STACK = "Nextfire"
-"""Name of the stack in the CDK app."""
 AT_ONCE = 50
 """Number of executions that one request redrives."""
 _SIDE_BY_SIDE = 5
@@ -61,7 +59,7 @@ QueueUrl = Annotated[
 def list_(
     context: typer.Context,
     pool: Pool = "default",
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of results.")] = 100,
+    limit: Limit = 100,
     stack: Stack = None,
     queue_url: QueueUrl = None,
 ) -> None:
@@ -147,7 +145,7 @@ def redrive(
 def purge(
     context: typer.Context,
     pool: Pool = "default",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
+    yes: Yes = False,
     stack: Stack = None,
     queue_url: QueueUrl = None,
 ) -> None:

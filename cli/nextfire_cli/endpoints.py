@@ -14,7 +14,7 @@ from nextfire_cli.documents import Document, first
 from nextfire_cli.endpoint_test import EndpointTest, attempt_of, job_of
 from nextfire_cli.flags import CALL_FLAGS
 from nextfire_cli.options import takes
-from nextfire_cli.run_redrive import Reason
+from nextfire_cli.shared_options import Limit, Reason
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -42,7 +42,7 @@ Pool = Annotated[str, typer.Option(help="The pool whose jobs call it.")]
 def list_(
     context: typer.Context,
     pool: Annotated[str | None, typer.Option(help="Of one pool.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of results.")] = 100,
+    limit: Limit = 100,
 ) -> None:
     """List the endpoints that failed or changed in the last 30 days, are paused or have a limit.
 

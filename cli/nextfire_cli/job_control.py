@@ -13,8 +13,8 @@ from nextfire_cli.confirmation import confirm
 from nextfire_cli.documents import Document
 from nextfire_cli.errors import CliError
 from nextfire_cli.job_files import read_labels
-from nextfire_cli.run_redrive import Reason
 from nextfire_cli.session import Session
+from nextfire_cli.shared_options import Reason, Yes
 
 JobId = Annotated[str, typer.Argument(metavar="JOB_ID", show_default=False)]
 OneJob = Annotated[
@@ -36,7 +36,7 @@ All = Annotated[
     bool,
     typer.Option("--all", help="All jobs; asks first. Exit code 1: some failed."),
 ]
-Yes = Annotated[
+YesToAll = Annotated[
     bool, typer.Option("--yes", "-y", help="Skip the confirmation, which --all asks for.")
 ]
 
@@ -51,7 +51,7 @@ def pause(
         str | None,
         typer.Option(metavar="INSTANT", help="When to resume it automatically; ISO 8601, UTC."),
     ] = None,
-    yes: Yes = False,
+    yes: YesToAll = False,
 ) -> None:
     """Pause a job, all jobs with given labels, or all jobs: nothing due later is dispatched until
     it is resumed.
@@ -110,7 +110,7 @@ def resume(
     job_id: OneJob = None,
     label: Labels = None,
     every: All = False,
-    yes: Yes = False,
+    yes: YesToAll = False,
 ) -> None:
     """Resume a paused job, all jobs with given labels, or all jobs. The misfire policy decides
     which missed occurrences run.
@@ -156,7 +156,7 @@ def delete(
     context: typer.Context,
     job_id: OneJob = None,
     label: Labels = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Cancel a job, or all jobs with given labels: they never run again. Past runs remain visible.
 

@@ -10,7 +10,7 @@ from nextfire_cli import render, session, waiting
 from nextfire_cli.documents import Document
 from nextfire_cli.job_control import JobId
 from nextfire_cli.job_files import read_payload
-from nextfire_cli.run_redrive import Reason
+from nextfire_cli.shared_options import Reason
 from nextfire_cli.waiting import ended, exit_by_outcome
 
 

@@ -17,6 +17,7 @@ from nextfire_cli.job_files import SEVERAL, read_jobs, read_labels
 from nextfire_cli.job_runs import backfill, run
 from nextfire_cli.missing_scripts import Strict, checked_scripts
 from nextfire_cli.options import takes
+from nextfire_cli.shared_options import Limit
 from nextfire_cli.upcoming import upcoming
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -130,7 +131,7 @@ def list_(
     name: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Only jobs whose name starts with this.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of results.")] = 50,
+    limit: Limit = 50,
     every: Annotated[
         bool, typer.Option("--all", "-a", help="Also jobs that are COMPLETED or CANCELLED.")
     ] = False,

@@ -30,7 +30,7 @@ from nextfire_cli.durations import whole_seconds
 from nextfire_cli.errors import CliError
 from nextfire_cli.job_files import read_labels
 from nextfire_cli.session import Session
-from nextfire_cli.worker import DEPLOYED
+from nextfire_cli.shared_options import STACK, Limit
 
 if TYPE_CHECKING:
     from nextfire_cli.aws import Account
@@ -140,7 +140,7 @@ def create(
 @app.command("list")
 def list_(
     context: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of results.")] = 100,
+    limit: Limit = 100,
 ) -> None:
     """List your tenant's API keys, including expired and revoked ones.
 
@@ -231,7 +231,7 @@ def _first(
     from nextfire.usecases.manage_keys import ManageKeys, new_key_id
 
     account = _account(caller, stack)
-    outputs = account.outputs(stack or DEPLOYED)
+    outputs = account.outputs(stack or STACK)
     if outputs.get("Auth") != "keys" or "KeysTable" not in outputs:
         raise CliError(
             "The stack's API takes no API keys.",
@@ -275,7 +275,7 @@ def _account(caller: Session, stack: str | None) -> "Account":
     if caller.stack() is None:
         raise CliError(
             "No local stack is up here.",
-            f"Start one with `nextfire up`, or name a deployed one: --stack {DEPLOYED}.",
+            f"Start one with `nextfire up`, or name a deployed one: --stack {STACK}.",
         )
     return caller.account()
 

@@ -15,6 +15,7 @@ from nextfire.client.folder import FOLDER
 from nextfire_cli import session
 from nextfire_cli.confirmation import confirm
 from nextfire_cli.errors import CliError
+from nextfire_cli.shared_options import Yes
 
 if TYPE_CHECKING:
     from nextfire_cli.local.embedded import EmbeddedStack
@@ -96,7 +97,7 @@ def _ended(casualties: list[str], *, emulator: bool) -> CliError:
 
 def down(
     context: typer.Context,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Stop the local stack and remove its jobs, runs, scripts and logs.
 

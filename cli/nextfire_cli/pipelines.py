@@ -18,6 +18,7 @@ from nextfire_cli.missing_scripts import Strict, check_scripts
 from nextfire_cli.output import Output
 from nextfire_cli.render.pipelines import plan as shown_plan
 from nextfire_cli.render.pipelines import summary
+from nextfire_cli.shared_options import Yes
 from nextfire_cli.yaml_text import write_yaml
 
 
@@ -49,7 +50,7 @@ def apply(
         bool,
         typer.Option("--adopt", help="Take over jobs that belong to another pipeline, or to none."),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
+    yes: Yes = False,
     strict: Strict = False,
 ) -> None:
     """Create, change and remove jobs until they are as declared in the files of pipelines.

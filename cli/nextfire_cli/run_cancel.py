@@ -8,8 +8,8 @@ import typer
 from nextfire.domain.cancel_plan import CancelAction
 from nextfire.domain.run import RunState
 from nextfire_cli import render, session
-from nextfire_cli.run_redrive import Reason
 from nextfire_cli.sequence_plan import change_sequence
+from nextfire_cli.shared_options import Reason
 from nextfire_cli.waiting import ended
 
 

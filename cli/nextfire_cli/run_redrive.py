@@ -11,11 +11,7 @@ from nextfire_cli.documents import Document
 from nextfire_cli.errors import FAILED, ApiError, CliError, exit_code
 from nextfire_cli.sequence_plan import change_sequence
 from nextfire_cli.session import Session
-
-Reason = Annotated[
-    str | None,
-    typer.Option(metavar="TEXT", help="Reason, stored with the change; at most 256 characters."),
-]
+from nextfire_cli.shared_options import Reason
 
 
 def redrive(

@@ -6,9 +6,7 @@ import typer
 
 from nextfire_cli import session
 from nextfire_cli.errors import CliError
-
-_STACK = "Nextfire"
-"""Name of the stack in the CDK app."""
+from nextfire_cli.shared_options import STACK
 
 INCOMPLETE = "Add the older ones: nextfire runs reindex"
 """What to do if an overview has a `beginsAt`."""
@@ -18,7 +16,7 @@ def reindex(
     context: typer.Context,
     stack: Annotated[
         str, typer.Option(metavar="NAME", help="The CloudFormation stack of the API.")
-    ] = _STACK,
+    ] = STACK,
 ) -> None:
     """Rebuild the overview, from which `nextfire runs list` and `status` find runs across jobs.
 

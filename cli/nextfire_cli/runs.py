@@ -18,10 +18,11 @@ from nextfire_cli.documents import Document, first
 from nextfire_cli.durations import moment
 from nextfire_cli.flag_kinds import completing, one_of
 from nextfire_cli.run_cancel import cancel
-from nextfire_cli.run_redrive import Reason, redrive
+from nextfire_cli.run_redrive import redrive
 from nextfire_cli.run_reindex import INCOMPLETE, reindex
 from nextfire_cli.run_tree import tree
 from nextfire_cli.session import Session
+from nextfire_cli.shared_options import Limit, Reason
 from nextfire_cli.waiting import UNDER_WAY, ended, exit_by_outcome
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -39,7 +40,7 @@ ExecutionId = Annotated[str, typer.Argument(metavar="EXECUTION_ID", show_default
 def list_(
     context: typer.Context,
     job_id: Annotated[str | None, typer.Argument(metavar="JOB_ID", show_default=False)] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of results.")] = 20,
+    limit: Limit = 20,
     follow: Annotated[
         bool,
         typer.Option(

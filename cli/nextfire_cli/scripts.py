@@ -22,6 +22,7 @@ from nextfire_cli import render, session
 from nextfire_cli.confirmation import confirm
 from nextfire_cli.documents import first
 from nextfire_cli.errors import CliError, MissingError
+from nextfire_cli.shared_options import Limit, Yes
 
 _SCRIPT, _ARCHIVE = ".py", ".zip"
 _MAIN = "__main__.py"
@@ -145,7 +146,7 @@ def lock(
 def list_(
     context: typer.Context,
     pool: Annotated[str | None, typer.Option(help="Of one pool.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of results.")] = 100,
+    limit: Limit = 100,
 ) -> None:
     """List the uploaded scripts.
 
@@ -164,7 +165,7 @@ def versions(
     context: typer.Context,
     handler: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
     pool: Pool = "default",
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of results.")] = 20,
+    limit: Limit = 20,
 ) -> None:
     """List the versions of a script, newest first.
 
@@ -184,7 +185,7 @@ def delete(
     context: typer.Context,
     handler: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
     pool: Pool = "default",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete a script of a pool. Runs of jobs that name it end DEAD until it is pushed again.
 

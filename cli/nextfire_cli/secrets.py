@@ -19,6 +19,7 @@ from nextfire.domain.references import ParameterReference, Reference, SecretRefe
 from nextfire_cli import render, session
 from nextfire_cli.confirmation import confirm, in_terminal
 from nextfire_cli.errors import CliError, MissingError
+from nextfire_cli.shared_options import Yes
 
 if TYPE_CHECKING:
     from nextfire.adapters.files.secrets import FileSecrets
@@ -116,7 +117,7 @@ def delete(
         bool, typer.Option("--parameter", help="Delete a parameter instead of a secret.")
     ] = False,
     pool: Pool = "default",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete a secret or a parameter of a pool. Runs that need it fail, at most a minute later.
 

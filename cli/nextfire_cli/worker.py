@@ -16,12 +16,10 @@ from nextfire.client.access import is_local
 from nextfire_cli import session
 from nextfire_cli.errors import CliError
 from nextfire_cli.session import Session
+from nextfire_cli.shared_options import STACK
 
 if TYPE_CHECKING:
     from nextfire_cli.aws import Account
-
-DEPLOYED = "Nextfire"
-"""Name of the stack in the CDK app."""
 
 
 def worker(
@@ -65,7 +63,7 @@ def worker(
             "functions/worker needs none: see docs/operate/deploy.md.",
         ) from error
     account = _account(caller, stack)
-    outputs = account.outputs(stack or DEPLOYED)
+    outputs = account.outputs(stack or STACK)
     os.environ.update(environment(outputs, pool, concurrency))
     os.environ.update(account.environment())
     account.act_as(outputs[f"WorkerRoleArn{_pascal(pool)}"], f"worker-{pool}")
@@ -127,7 +125,7 @@ def _account(caller: Session, stack: str | None) -> "Account":
     if caller.stack() is None:
         raise CliError(
             "No local stack is up here.",
-            f"Start one with `nextfire up`, or name a deployed one: --stack {DEPLOYED}.",
+            f"Start one with `nextfire up`, or name a deployed one: --stack {STACK}.",
         )
     return caller.account()
 

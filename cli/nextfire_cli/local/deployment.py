@@ -15,8 +15,8 @@ from nextfire_cli.local.cdk import inherited_environment, installed_cdk
 from nextfire_cli.local.emulator import ACCOUNT, REGION, ROOT_KEY, Emulator
 from nextfire_cli.local.processes import Processes
 from nextfire_cli.local.state import LocalStackError, Report, tail
+from nextfire_cli.shared_options import STACK
 
-_STACK_NAME = "Nextfire"
 _ASSETS_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
 _DEPLOYED_KEY = "nextfire/deployed"
 _DEPLOYED_FROM = ("cdk.json", "uv.lock", "functions", "infra", "layers")
@@ -58,7 +58,7 @@ class Deployment:
         Raises:
             ClientError: The stack does not exist.
         """
-        found = self._emulator.client("cloudformation").describe_stacks(StackName=_STACK_NAME)
+        found = self._emulator.client("cloudformation").describe_stacks(StackName=STACK)
         return {
             str(output["OutputKey"]): str(output["OutputValue"])
             for output in found["Stacks"][0].get("Outputs", [])

@@ -1,0 +1,15 @@
+"""Options that several commands have."""
+
+from typing import Annotated
+
+import typer
+
+STACK = "Nextfire"
+"""Name of the stack in the CDK app."""
+
+Limit = Annotated[int, typer.Option(min=1, help="Maximum number of results.")]
+Reason = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Reason, stored with the change; at most 256 characters."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")]
