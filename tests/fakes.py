@@ -31,7 +31,6 @@ from nextfire.testing.memory.keys import MemoryKeyStore
 from nextfire.testing.memory.notices import MemoryNotices
 from nextfire.testing.memory.overview import MemoryRunOverview, MemoryRunScan, MemorySegmentStore
 from nextfire.testing.memory.queues import (
-    DEDUP_WINDOW,
     MemoryDeadLetters,
     MemoryDelivery,
     MemoryFifo,
@@ -44,7 +43,6 @@ from nextfire.testing.memory.stores import Stores, memory_stores
 from nextfire.testing.memory.values import MemorySecrets
 
 __all__ = [
-    "DEDUP_WINDOW",
     "Clock",
     "Faults",
     "InlineExecutor",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
 
@@ -22,6 +23,9 @@ NOT_STORED = "x-nextfire-not-stored"
 """OpenAPI extension: the response of a route holds a secret and is never stored."""
 PROBLEMS = "x-nextfire-problems"
 """OpenAPI extension: statuses of errors that are specific to a route."""
+
+WORKS_FOR = timedelta(seconds=15)
+"""How long a route begins further parts of its work: API Gateway gives up on the API after 30 s."""
 
 _ETAG = {
     "ETag": {"description": "Version of the job in this response.", "schema": {"type": "string"}}

@@ -14,10 +14,7 @@ from infra.constructs import grants
 from infra.constructs.function import Function
 from infra.pool_settings import PoolSettings
 from infra.settings import StackTarget
-
-MAX_RECEIVES = 1000
-"""The maximum of SQS: the run record ends a run, not the number of receives of its message."""
-
+from nextfire.domain.ports.queues import MAX_RECEIVES
 
 DATA_KEY_REUSE = Duration.hours(1)
 """How long SQS reuses a data key: a revoked KMS key stays effective for up to that long."""

@@ -12,12 +12,12 @@ from botocore.retries.standard import ExponentialBackoff  # noqa: TID251 — pat
 from moto.sqs.models import Message, Queue
 
 from nextfire.adapters.aws import clients
+from nextfire.domain.ports.queues import DEDUP_WINDOW
 from tests.builders import at
 from tests.crashes.explorer import BEGINNING
 from tests.crashes.names import GONE, LISTENER, POOL
 from tests.crashes.report import rows, totals
 from tests.crashes.stack_records import TravelClock
-from tests.fakes import DEDUP_WINDOW
 from tests.integration.conftest import (  # noqa: F401 — fixtures are found by name
     aws,
     backend,

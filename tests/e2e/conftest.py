@@ -25,7 +25,8 @@ from nextfire.usecases.manage_keys import ManageKeys, new_key_id
 from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.emulator import ACCOUNT
-from nextfire_cli.worker import DEPLOYED, environment
+from nextfire_cli.shared_options import STACK
+from nextfire_cli.worker import environment
 from tests.places import host_folder
 from tests.process_tree import children_of
 from tests.worker_image import Image
@@ -123,7 +124,7 @@ class Stack:
 
     def outputs(self) -> dict[str, str]:
         """The outputs of the deployed stack."""
-        [found] = self.client("cloudformation").describe_stacks(StackName=DEPLOYED)["Stacks"]
+        [found] = self.client("cloudformation").describe_stacks(StackName=STACK)["Stacks"]
         return {each["OutputKey"]: each["OutputValue"] for each in found["Outputs"]}
 
     def start_worker(

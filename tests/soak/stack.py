@@ -24,7 +24,8 @@ from nextfire import Client
 from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.processes import Processes
-from nextfire_cli.worker import DEPLOYED, environment
+from nextfire_cli.shared_options import STACK
+from nextfire_cli.worker import environment
 from tests.process_tree import children_of
 from tests.soak.marks import HANDLER, SOURCE
 from tests.soak.target import LEASE, ROOT, WORKERS, Kill, Log, now
@@ -227,7 +228,7 @@ class SoakStack:
         return sorted(found)
 
     def _worker_environment(self) -> dict[str, str]:
-        [stack] = self.client("cloudformation").describe_stacks(StackName=DEPLOYED)["Stacks"]
+        [stack] = self.client("cloudformation").describe_stacks(StackName=STACK)["Stacks"]
         outputs = {each["OutputKey"]: each["OutputValue"] for each in stack["Outputs"]}
         aws = self._folder / "stack" / "aws"
         return {

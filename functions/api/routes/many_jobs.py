@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, Wit
 from functions.api.app import log_unreadable, tenant, undecodable, unexpected
 from functions.api.idempotency import once, skip_storing_response
 from functions.api.job_requests import CRON_JOB_EXAMPLE, SHORT_JOB_EXAMPLE, JobRequest, read_job
-from functions.api.operation import area, operation
+from functions.api.operation import WORKS_FOR, area, operation
 from functions.api.problems import from_validation, problem_of
 from functions.api.requests import UTC_NOTE, Reason, body_example, invalid, read_utc, reading
 from functions.api.respond import respond
@@ -143,8 +143,6 @@ CancelManyBody = Annotated[
 
 
 routes = area()
-_WORKS_FOR = timedelta(seconds=15)
-"""API Gateway gives up on the API after 30 s."""
 _DONE = {HTTPStatus.OK: ("The result.", ManyResponse)}
 _MORE = (
     "A call processes up to 1,000 jobs in the order of their ids, for up to 15 s. If the response "
@@ -172,7 +170,7 @@ def create_jobs(request: BatchBody) -> Response[str]:
     new = [each for each in read if isinstance(each, tuple)]
     done = iter(
         services().many_jobs.register(
-            [job for job, _ in new], asked=asked, stop_at=now() + _WORKS_FOR
+            [job for job, _ in new], asked=asked, stop_at=now() + WORKS_FOR
         )
     )
     results = []
@@ -252,7 +250,7 @@ def _answer(
     request: LabelledRequest | SelectingRequest, act: Callable[[LabelSelection], BulkResult]
 ) -> Response[str]:
     labels, token = request.labels or {}, request.progress_token
-    where = LabelSelection(tenant(), labels, token, now() + _WORKS_FOR)
+    where = LabelSelection(tenant(), labels, token, now() + WORKS_FOR)
     try:
         done = act(where)
     except InvalidInputError as error:

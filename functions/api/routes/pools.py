@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from http import HTTPStatus
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from pydantic import Field
 
 from functions.api.app import log_unreadable, tenant
 from functions.api.idempotency import once
-from functions.api.operation import area, operation
+from functions.api.operation import WORKS_FOR, area, operation
 from functions.api.requests import UTC_NOTE, PoolName, Reason, body_example, reading, span
 from functions.api.respond import respond
 from functions.api.services import now, services
@@ -43,8 +42,6 @@ RedrivePoolBody = Annotated[
 
 
 routes = area()
-_REDRIVE_FOR = timedelta(seconds=15)
-"""API Gateway gives up on the API after 30 s."""
 
 
 @routes.post(
@@ -72,7 +69,7 @@ def redrive_pool(
         cursor=request.cursor,
         limit=request.limit,
         reason=request.reason,
-        until=now() + _REDRIVE_FOR,
+        until=now() + WORKS_FOR,
     )
     log_unreadable(done.unreadable)
     return respond(RedrivenResponse.of(done))

@@ -123,6 +123,12 @@ class UnavailableError(NextfireError):
     """A store or queue rejected the request or did not answer. It may have taken effect: retry."""
 
 
+def invalid_cursor(cursor: str) -> InvalidInputError:
+    """The error for a *cursor* that the listing did not return."""
+    problem, remedy = "not a cursor of this listing", "Use a cursor that a listing returned."
+    return InvalidInputError("cursor", cursor, problem, remedy)
+
+
 def shorten(value: object, limit: int = 120) -> str:
     """Return *value*, strings quoted and other values as JSON, truncated to *limit* characters."""
     if isinstance(value, str):

@@ -21,6 +21,8 @@ TENANT = re.compile(r"[^/#]{1,64}")
 UID = re.compile(r"[a-z0-9]{8,32}")
 RUN_ID = re.compile(rf"([0-9]{{8}}T[0-9]{{9}})Z-({UID.pattern})")
 """Groups: the scheduled instant to the millisecond, and the job's uid."""
+AFTER_ALL_RUNS = "9"
+"""Sorts after all run ids."""
 
 
 class JobKey(NamedTuple):

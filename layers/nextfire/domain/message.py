@@ -25,6 +25,13 @@ MAX_RANGES = 3
 """Maximum number of ranges of missed occurrences in a message."""
 
 
+def recordable(reason: str) -> str:
+    """*reason*, cut to `MAX_RECORDED_REASON` characters: a run keeps up to a hundred reasons."""
+    if len(reason) <= MAX_RECORDED_REASON:
+        return reason
+    return f"{reason[: MAX_RECORDED_REASON - 1]}…"
+
+
 class SkippedRange(Document):
     """A range of `count` skipped occurrences of a job, from `first` to `last`, both included.
     `version`: their schedule version. `ordinal`: number of the first occurrence in that version,

@@ -8,11 +8,12 @@ moves `spent` forward.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+
+from nextfire.domain.instants import EPOCH
 
 _SECOND = 1_000_000
 _MICROSECOND = timedelta(microseconds=1)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_AT_ONCE = 20
 
 
@@ -74,4 +75,4 @@ def take(spent: int | None, now: int, limit: RequestLimit, wanted: int) -> Taken
 
 def to_us(at: datetime) -> int:
     """*at* in microseconds since 1970."""
-    return (at - _EPOCH) // _MICROSECOND
+    return (at - EPOCH) // _MICROSECOND

@@ -14,7 +14,7 @@ from nextfire.domain.instants import cut
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run, RunState
 
-_TRIED_AGAIN = frozenset({RunState.PENDING, RunState.RUNNING, RunState.DEAD})
+TRIED_AGAIN = frozenset({RunState.PENDING, RunState.RUNNING, RunState.DEAD})
 """States that a run with a cancel request must not enter: it would be retried."""
 
 
@@ -67,7 +67,7 @@ def _is_free(run: Run, message: RunMessage, now: datetime) -> bool:
 
 def advanced(there: Run, was: Run, to: Run, *, lapsed: bool) -> Run | None:
     """The run *to*, if *there* is still *was*; see `RunStore.advance`."""
-    stopped = there.cancel_requested and to.state in _TRIED_AGAIN
+    stopped = there.cancel_requested and to.state in TRIED_AGAIN
     extended = lapsed and there.lease_until != was.lease_until
     if not is_held(there, was) or stopped or extended:
         return None

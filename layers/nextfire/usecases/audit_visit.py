@@ -22,12 +22,12 @@ from nextfire.domain.awaited import longest_wait
 from nextfire.domain.due import BackfillEntry, DispatchEntry, DueEntry, FireEntry, ResumeEntry
 from nextfire.domain.due_decisions import Cover
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ids import RunKey, first_run_id, run_id
+from nextfire.domain.ids import AFTER_ALL_RUNS, RunKey, first_run_id, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.message import TIME_DISPATCH
 from nextfire.domain.misfire import decide_misfire
-from nextfire.domain.occurrences import JobState, owned
+from nextfire.domain.occurrences import owned
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.jobs import JobStore
@@ -45,7 +45,6 @@ SENT_AT_MOST = 1_000
 _BEFORE = 5  # records before the look-back that may be ranges that extend into it
 _RECORDS_LAST = timedelta(days=80)
 """Records of sequences expire after 90 days, and the clocks and the audit need some."""
-_EVER = "9"  # sorts after all run ids
 
 
 class JobVisits:
@@ -145,7 +144,7 @@ class JobVisits:
             )
             due_by -= longest_wait(job)
         looked_from = min(since, max(since - longest_run(job), now - RUNS_AT_MOST))
-        over = job.state in (JobState.COMPLETED, JobState.CANCELLED)
+        over = job.state.ended
         if over and job.updated_at < looked_from:
             return Comparison(now)
         earlier: list[Run] = []
@@ -156,7 +155,7 @@ class JobVisits:
             mine = runs_of_uid(before, job.uid, job.created_at)
             occurrences = (run for run in mine if run.trigger is not Trigger.MANUAL)
             earlier = [*islice(occurrences, _BEFORE)]
-        records = self._runs.between(job.key, first_run_id(looked_from), _EVER, page=1_000)
+        records = self._runs.between(job.key, first_run_id(looked_from), AFTER_ALL_RUNS, page=1_000)
         return compare(
             job,
             spans(job, since, due_by, entries),

@@ -9,12 +9,12 @@ from datetime import datetime
 from nextfire.domain.alignment import check_alignment
 from nextfire.domain.definition import SCHEDULE_FIELDS, JobDefinition
 from nextfire.domain.edges import Which
-from nextfire.domain.errors import ConflictError, InvalidInputError, UnavailableError
+from nextfire.domain.errors import ConflictError, InvalidInputError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import MAX_CHILDREN, Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore
-from nextfire.usecases.job_revisions import revised
+from nextfire.usecases.job_revisions import contended, revised
 from nextfire.usecases.read_parents import check_above, in_batches, read_above
 
 _TRIES = 10  # of a change that races with other changes of the same parent
@@ -157,7 +157,7 @@ class JobEdges:
             changed = replace(revised(parent, now), children=(*children, child))
             if self._jobs.update(changed, None, changed.updated_at):
                 return
-        raise UnavailableError(f"Job {key.job_id!r} is being changed by other requests. Try again.")
+        raise contended(key)
 
 
 def _times_differ(definition: JobDefinition, was: JobDefinition) -> bool:

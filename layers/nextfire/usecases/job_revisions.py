@@ -8,7 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from nextfire.domain.definition import JobDefinition
-from nextfire.domain.errors import ChangedError
+from nextfire.domain.errors import ChangedError, UnavailableError
+from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job
 
@@ -36,6 +37,11 @@ def revised(job: Job, now: datetime, *, definition: JobDefinition | None = None)
         defined_in=job.defined_in if definition.runs_like(job.definition) else revision,
         updated_at=max(cut(now), job.updated_at),
     )
+
+
+def contended(key: JobKey) -> UnavailableError:
+    """The error of a change that lost the race with other changes of the job several times."""
+    return UnavailableError(f"Job {key.job_id!r} is being changed by other requests. Try again.")
 
 
 def is_equal(one: JobDefinition, other: JobDefinition) -> bool:

@@ -25,6 +25,7 @@ from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.joins import JoinStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.targets import Hold
+from nextfire.domain.retention import RETENTION
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.schedule import ScheduleType
 
@@ -33,7 +34,6 @@ LOOK_EVERY = timedelta(seconds=5)
 LOOK_AT_LEAST_EVERY = timedelta(seconds=30)
 _LONGER = 1.1  # factor from one look to the next
 _SPREAD = 5  # runs that wait together look within this part of the interval
-_RECORDS_LAST = timedelta(days=90)
 _PAGE = 5
 _NAMED = 3  # sequences that a reason names
 _REMEMBERED = 1_000  # sequences
@@ -158,7 +158,7 @@ class LimitParallel:
         before = self.runs.between(
             key.job, "0", first_run_id(at), newest_first=True, page=_PAGE, lenient=True
         )
-        return at > now - _RECORDS_LAST and range_over(key, before) is None
+        return at > now - RETENTION and range_over(key, before) is None
 
     def _children(self, level: list[Job], ended: dict[str, Run]) -> Iterator[tuple[Job, _Above]]:
         """The children of the jobs *level* that have a run at this logical time and are not among

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.errors import invalid_cursor
 from nextfire.domain.ids import JOB_ID, JobKey
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.pages import Unreadable
@@ -104,9 +104,7 @@ def _read(cursor: str, wanted: RunFilter) -> tuple[str, str | None]:
     """The job that *cursor* names, and the store's cursor within it; None: the job is finished."""
     job_id, dot, within = cursor.partition(".")
     if not dot or not JOB_ID.fullmatch(job_id) or wanted.job_id not in {None, job_id}:
-        raise InvalidInputError(
-            "cursor", cursor, "not a cursor of this listing", "Use a cursor that it returned."
-        )
+        raise invalid_cursor(cursor)
     return job_id, within or None
 
 

@@ -11,7 +11,6 @@ from nextfire.domain.errors import (
     ConflictError,
     InvalidInputError,
     NotFoundError,
-    UnavailableError,
 )
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import MOMENT, cut, isoformat
@@ -22,7 +21,7 @@ from nextfire.domain.recurrence import next_instant
 from nextfire.domain.schedule import UNTIMED
 from nextfire.domain.stretch import stretch
 from nextfire.usecases.find_unsent import FindUnsent
-from nextfire.usecases.job_revisions import check_version, revised
+from nextfire.usecases.job_revisions import check_version, contended, revised
 
 _TRIES = 5  # of a change that races with other changes of the same job
 _NO_LIMIT = 10**12
@@ -103,7 +102,7 @@ class ManageBackfills:
             begun = revised(replace(job, backfill=asked), now)
             if self._jobs.update(begun, begun.backfill_entry(1), now):
                 return begun, asked
-        raise UnavailableError(f"Job {key.job_id!r} is being changed by other requests. Try again.")
+        raise contended(key)
 
     def stop(self, key: JobKey, *, now: datetime, expected: Collection[str] | None = None) -> Job:
         """Stop the job's backfill: no further occurrence starts. Started runs are not affected.
@@ -121,7 +120,7 @@ class ManageBackfills:
             stopped = revised(replace(job, backfill=replace(asked, version=0)), now)
             if self._jobs.update(stopped, None, now):
                 return stopped
-        raise UnavailableError(f"Job {key.job_id!r} is being changed by other requests. Try again.")
+        raise contended(key)
 
     def _living(self, key: JobKey) -> Job:
         job = self._jobs.get(key)

@@ -10,7 +10,12 @@ from datetime import datetime
 from nextfire.domain import endpoints
 from nextfire.domain.call_limit import CallLimit
 from nextfire.domain.endpoints import Endpoint, EndpointKey
-from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
+from nextfire.domain.errors import (
+    InvalidInputError,
+    NotFoundError,
+    UnavailableError,
+    invalid_cursor,
+)
 from nextfire.domain.ports.endpoints import EndpointStore
 from nextfire.domain.ports.pages import Page
 
@@ -108,10 +113,5 @@ def _read_cursor(cursor: str, pools: Sequence[str]) -> tuple[int, str | None]:
     """The index of the pool in *cursor*, and the cursor of the store; None: start of the pool."""
     match = _CURSOR.fullmatch(cursor)
     if match is None or match[1] not in pools:
-        raise InvalidInputError(
-            "cursor",
-            cursor,
-            "not a cursor of this listing",
-            "Use a cursor that a listing returned.",
-        )
+        raise invalid_cursor(cursor)
     return pools.index(match[1]), match[2] or None

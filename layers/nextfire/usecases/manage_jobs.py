@@ -13,7 +13,6 @@ from nextfire.domain.errors import (
     ConflictError,
     InvalidInputError,
     NotFoundError,
-    UnavailableError,
 )
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import MOMENT, cut, isoformat, to_ms
@@ -26,7 +25,7 @@ from nextfire.usecases.check_definition import Limits, check_definition, check_i
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.idempotent_requests import IdempotentRequest
 from nextfire.usecases.job_edges import JobEdges
-from nextfire.usecases.job_revisions import check_version, is_equal, revised
+from nextfire.usecases.job_revisions import check_version, contended, is_equal, revised
 from nextfire.usecases.reuse_id import check_all_sent, check_made_before
 from nextfire.usecases.revise_job import TRIES, ReviseJob
 
@@ -168,7 +167,7 @@ class ManageJobs:
                 return self.change(key, lambda _: definition, now=now, expected=expected), False
             except NotFoundError:
                 continue  # another request deleted it concurrently
-        raise UnavailableError(f"Job {key.job_id!r} is being changed by other requests. Try again.")
+        raise contended(key)
 
     def change(
         self,

@@ -29,6 +29,7 @@ from nextfire.domain.overview import (
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.overview import SegmentStore
 from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.retention import RETENTION
 
 FOLD_EVERY = timedelta(minutes=10)
 """Maximum age of a snapshot when a batch arrives: readers of open runs read what follows the
@@ -40,10 +41,6 @@ END_MS = 10**13 - 1
 """After all windows, in the year 2286: the last instant of 13 digits."""
 _PART_BYTES = 40 * 1024
 """Usual size of a part of a snapshot."""
-_OLD = timedelta(days=90)
-"""Records of runs that have not ended are kept this long at least: the record of an open run
-without a step for longer may have expired.
-"""
 _TRIES = 20
 
 
@@ -164,7 +161,8 @@ class ProjectRuns:
             if there is None:
                 continue
             now = self._clock.now()
-            old = [step for step in still_open(there.steps) if step.at_ms < to_ms(now - _OLD)]
+            # The record of an open run without a step for that long may have expired.
+            old = [step for step in still_open(there.steps) if step.at_ms < to_ms(now - RETENTION)]
             checked = {step.run for step in (*more, *old)}
             steps = [step for step in there.steps if step.run not in checked]
             steps += self._current(tenant, [*more, *old])

@@ -11,7 +11,7 @@ from heapq import merge
 from itertools import groupby, islice
 from operator import attrgetter
 
-from nextfire.domain.errors import InvalidInputError, UnavailableError
+from nextfire.domain.errors import UnavailableError, invalid_cursor
 from nextfire.domain.ids import JOB_ID, RUN_ID, RunKey
 from nextfire.domain.instants import MINUTE, MOMENT, floor_minute, from_ms, to_ms
 from nextfire.domain.overview import (
@@ -215,7 +215,5 @@ class SegmentedOverview:
 def _read(cursor: str) -> Position:
     found = _CURSOR.fullmatch(cursor)
     if found is None:
-        raise InvalidInputError(
-            "cursor", cursor, "not a cursor of this listing", "Use a cursor that it returned."
-        )
+        raise invalid_cursor(cursor)
     return int(found[1]), found[2], cursor.rpartition(".")[2]

@@ -18,7 +18,7 @@ from nextfire.domain.awaited import (
 )
 from nextfire.domain.edges import Which
 from nextfire.domain.errors import InvalidInputError
-from nextfire.domain.ids import JobKey, first_run_id
+from nextfire.domain.ids import AFTER_ALL_RUNS, JobKey, first_run_id
 from nextfire.domain.instants import MOMENT
 from nextfire.domain.job import Job
 from nextfire.domain.ports.jobs import JobStore
@@ -33,7 +33,6 @@ MAX_ABOVE = 1_000
 """Maximum number of jobs that are read to find the logical times of AFTER parents."""
 ReadJobs = Callable[[Sequence[JobKey]], Iterable[Job]]
 """Reads those of some jobs that exist, in their order."""
-_EVER = "9"  # sorts after all run ids
 
 
 def read_parents(
@@ -127,7 +126,7 @@ def _read(
 ) -> Iterator[ParentRun]:
     edge = wanted.edge
     if wanted.since is not None:
-        newest = runs.between(parent, "0", _EVER, newest_first=True, page=10, lenient=True)
+        newest = runs.between(parent, "0", AFTER_ALL_RUNS, newest_first=True, page=10, lenient=True)
         found = latest_success(islice(newest, LATEST_AMONG), wanted.since)
         yield ParentRun(edge, None, found and _small(found, results))
         return

@@ -7,15 +7,13 @@ from datetime import datetime, timedelta
 
 from nextfire.domain.audit import RECORDS_AT_MOST
 from nextfire.domain.errors import UnavailableError
-from nextfire.domain.ids import JobKey
+from nextfire.domain.ids import AFTER_ALL_RUNS, JobKey
 from nextfire.domain.job import Job
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.usecases.audit_report import AuditReport, label
 from nextfire.usecases.audit_snapshot import SnapshotReader
-
-_EVER = "9"  # sorts after all run ids
 
 
 class RemoveEnded:
@@ -91,7 +89,7 @@ class RemoveEnded:
         """Whether a run of *job* has not ended. A job with more records than a visit may read
         counts as one that has such a run, until records have expired.
         """
-        records = self._runs.between(job.key, "0", _EVER, page=1_000)
+        records = self._runs.between(job.key, "0", AFTER_ALL_RUNS, page=1_000)
         return any(
             number >= RECORDS_AT_MOST or (run.key.uid == job.uid and not run.state.ended)
             for number, run in enumerate(records)

@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from nextfire.domain.due import DueEntry
-from nextfire.domain.errors import ConflictError, NotFoundError, UnavailableError
+from nextfire.domain.errors import ConflictError, NotFoundError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import MAX_REPLACED, MAX_REPLACED_BYTES, Job, Replaced, bytes_of
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.usecases.check_definition import Limits
 from nextfire.usecases.find_unsent import FindUnsent
-from nextfire.usecases.job_revisions import check_version
+from nextfire.usecases.job_revisions import check_version, contended
 
 TRIES = 5
 """Of a change that races with other changes of the same job."""
@@ -79,7 +79,7 @@ class ReviseJob:
             )
             if written:
                 return changed
-        raise UnavailableError(f"Job {key.job_id!r} is being changed by other requests. Try again.")
+        raise contended(key)
 
     def _pruned(self, job: Job) -> Job:
         """*job*, ready to be stored. If it remembers many versions, those whose occurrences are all

@@ -11,7 +11,7 @@ from nextfire.domain.attempt import MAX_INLINE_BYTES, MAX_VALUE_BYTES, Result, V
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.log import Stream
-from nextfire.domain.message import MAX_RECORDED_REASON
+from nextfire.domain.message import recordable
 from nextfire.domain.places import run_place
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.queues import Delivery
@@ -189,7 +189,7 @@ class RunSupervisor:
             raise
         except Exception as error:  # noqa: BLE001 — the target did its work
             why = f"{result.reason}; its result could not be stored: {error}"
-            return replace(result, reason=why[:MAX_RECORDED_REASON])
+            return replace(result, reason=recordable(why))
         return replace(result, value=kept)
 
     def close_log(self, *, followed: bool, at_once: bool) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from nextfire.domain.errors import ConflictError, NotFoundError, UnavailableError
+from nextfire.domain.errors import ConflictError, NotFoundError
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import cut, isoformat
 from nextfire.domain.job import MAX_SKIPS, Job
@@ -15,7 +15,7 @@ from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore, Written
 from nextfire.domain.run import Run
-from nextfire.usecases.job_revisions import check_version, revised
+from nextfire.usecases.job_revisions import check_version, contended, revised
 
 SKIPPED = "skipped on request"
 """Default reason."""
@@ -84,7 +84,7 @@ class SkipNext:
                     f"Its occurrence at {isoformat(at)} already has a record",
                     f"See {run.key.execution_id}, and cancel it if it runs.",
                 )
-        raise UnavailableError(f"Job {key.job_id!r} is being changed by other requests. Try again.")
+        raise contended(key)
 
     def unskip(self, key: JobKey, *, expected: Collection[str] | None = None) -> Job:
         """Undo `skip_next`, so that the occurrence runs.
@@ -120,7 +120,7 @@ class SkipNext:
                     f"The record of the occurrence at {isoformat(at)} is not a requested skip",
                     "See the job's executions.",
                 )
-        raise UnavailableError(f"Job {key.job_id!r} is being changed by other requests. Try again.")
+        raise contended(key)
 
     def _living(self, key: JobKey, expected: Collection[str] | None) -> Job:
         job = self._jobs.get(key)

@@ -51,6 +51,9 @@ TRANSIENT_CODES = EXPIRED_CREDENTIALS | {
 }
 """Error codes after which the same request may succeed later."""
 
+CONDITION_FAILED = "ConditionalCheckFailedException"
+"""The error code of a write whose condition does not hold."""
+
 
 class RefusedError(Exception):
     """AWS returned an error. `response` has the shape of botocore's `ClientError.response`."""

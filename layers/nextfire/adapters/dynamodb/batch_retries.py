@@ -9,6 +9,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+WRITE_LIMIT = 25  # requests of one BatchWriteItem, a limit of DynamoDB
 _TRIES = 5  # requests in a row that process nothing
 _FIRST_WAIT = 0.05  # maximum seconds before the second request; doubled before each further one
 _PATIENCE = 5.0  # seconds after which nothing is sent again, even if some of it was processed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.adapters.aws.errors import CONDITION_FAILED, error_code, refused, translated
 from nextfire.adapters.dynamodb.items import to_item
 from nextfire.adapters.dynamodb.request_items import encode_key
 from nextfire.domain.errors import UnavailableError
@@ -14,7 +14,6 @@ from nextfire.domain.request_limits import RequestLimit, Taken, take, to_us
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_REFUSED = "ConditionalCheckFailedException"
 _TRIES = 4
 _MAX_CACHED = 10_000
 _KEPT = timedelta(hours=1)
@@ -78,7 +77,7 @@ class DynamoDbBucketStore:
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
         except refused() as error:
-            if error_code(error) != _REFUSED:
+            if error_code(error) != CONDITION_FAILED:
                 raise
             item: Any = error.response.get("Item") or {}
             return None, int(item["spent"]["N"]) if "spent" in item else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -13,12 +13,11 @@ from nextfire.adapters.dynamodb.items import Item, from_item
 from nextfire.domain.audit_pass import Audit
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import floor_minute, isoformat, to_ms
-from nextfire.domain.ports.control import Lease, Takeover
+from nextfire.domain.ports.control import CLOCK_AHEAD, Lease, Takeover
 
 MIN_INSTANT, _END = datetime(1970, 1, 2, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 LAST_EPOCH = to_ms(_END)
 """Upper bound of epochs. No watcher writes a higher number."""
-CLOCK_SKEW = timedelta(minutes=1)
 
 _INVALID = (ArithmeticError, LookupError, TypeError, ValueError)
 
@@ -173,7 +172,7 @@ def decode_taken(item: Mapping[str, Any], minute: datetime) -> int | None:
         return None
     # The condition compares the texts.
     sound = values["minute"] == isoformat(there.minute)
-    return there.taken if sound and minute <= there.minute <= minute + CLOCK_SKEW else None
+    return there.taken if sound and minute <= there.minute <= minute + CLOCK_AHEAD else None
 
 
 def decode_audit(item: Mapping[str, Any]) -> Audit:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.adapters.aws.errors import CONDITION_FAILED, error_code, refused, translated
 from nextfire.adapters.dynamodb.batch_reads import read_all
 from nextfire.adapters.dynamodb.control_items import (
     AUDIT,
-    CLOCK_SKEW,
     CURSOR,
     LAST_EPOCH,
     LEASE,
@@ -36,15 +35,12 @@ from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.domain.audit_pass import Audit
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import isoformat
-from nextfire.domain.ports.control import Lease
+from nextfire.domain.ports.control import CLOCK_AHEAD, CURSOR_AHEAD, CURSOR_SET_BACK, Lease
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_REFUSED = "ConditionalCheckFailedException"
 _TRIES = 8  # attempts of a write that conflicts with other watchers' writes for the same tenant
-_SET_BACK = timedelta(days=1)
-_AHEAD = timedelta(hours=1)
 
 
 class DynamoDbControlStore:
@@ -83,7 +79,7 @@ class DynamoDbControlStore:
             with translated("replace lease"):
                 self._client.put_item(**request)
         except refused() as error:
-            if error_code(error) != _REFUSED:
+            if error_code(error) != CONDITION_FAILED:
                 raise
             there: Item = error.response.get("Item", {})
             # The SDK may have sent the request twice: then the first one succeeded.
@@ -106,9 +102,9 @@ class DynamoDbControlStore:
         sound = {
             shard: cursor
             for shard, cursor in decoded.items()
-            if cursor is not None and cursor <= minute + _AHEAD
+            if cursor is not None and cursor <= minute + CURSOR_AHEAD
         }
-        back = max(min([minute, *sound.values()]) - _SET_BACK, MIN_INSTANT)
+        back = max(min([minute, *sound.values()]) - CURSOR_SET_BACK, MIN_INSTANT)
         for shard in set(range(shards)) - sound.keys():
             if shard in items:
                 self._set_cursor(shard, back, 0, _unchanged(items[shard], CURSOR))
@@ -179,7 +175,7 @@ class DynamoDbControlStore:
                         {
                             ":granted": granted,
                             ":minute": isoformat(minute),
-                            ":ahead": isoformat(minute + CLOCK_SKEW),
+                            ":ahead": isoformat(minute + CLOCK_AHEAD),
                             ":none": 0,
                             ":text": "S",
                             ":number": "N",
@@ -189,7 +185,7 @@ class DynamoDbControlStore:
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
         except refused() as error:
-            if error_code(error) != _REFUSED:
+            if error_code(error) != CONDITION_FAILED:
                 raise
             return dict(error.response.get("Item", {}))
         return None
@@ -208,7 +204,7 @@ class DynamoDbControlStore:
             with translated("take runs"):
                 self._client.put_item(TableName=self._table, Item=item, **condition)
         except refused() as error:
-            if error_code(error) == _REFUSED:
+            if error_code(error) == CONDITION_FAILED:
                 return False
             raise
         return True
@@ -234,7 +230,7 @@ class DynamoDbControlStore:
             with translated("replace audit"):
                 self._client.put_item(**request)
         except refused() as error:
-            if error_code(error) != _REFUSED:
+            if error_code(error) != CONDITION_FAILED:
                 raise
             # The SDK may have sent the request twice: then the first one succeeded.
             return bool(error.response.get("Item") == request["Item"])
@@ -255,7 +251,7 @@ class DynamoDbControlStore:
             with translated("set cursor"):
                 self._client.put_item(TableName=self._table, Item=item, **condition)
         except refused() as error:
-            if error_code(error) == _REFUSED:
+            if error_code(error) == CONDITION_FAILED:
                 return False
             raise
         return True

@@ -6,7 +6,7 @@ import base64
 import binascii
 import re
 
-from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.errors import invalid_cursor
 
 
 def encode_cursor(text: str) -> str:
@@ -24,10 +24,5 @@ def decode_cursor(cursor: str, pattern: re.Pattern[str]) -> str:
     except (binascii.Error, ValueError):
         text = ""
     if not pattern.fullmatch(text):
-        raise InvalidInputError(
-            "cursor",
-            cursor,
-            "not a cursor of this listing",
-            "Use a cursor that a listing returned.",
-        )
+        raise invalid_cursor(cursor)
     return text

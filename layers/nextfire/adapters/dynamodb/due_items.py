@@ -43,6 +43,8 @@ KEY: tuple[Field[Slot], ...] = (
     Field("bucket", TEXT, EXECUTORS),
     Field("entry", TEXT, EXECUTORS, part="sort_key"),
 )
+QUARANTINE_BUCKET = "quarantine"
+"""The bucket of quarantined items."""
 _KIND: Field[Any] = Field("kind", TEXT, EXECUTORS)
 _COMMON: tuple[Field[Any], ...] = (
     Field("tenant", TEXT, EXECUTORS, part=_TENANT, required=True),

@@ -9,10 +9,19 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.clients import chunks, concurrently, one_by_one
-from nextfire.adapters.aws.errors import error_code, is_transient, refused, translated, unanswered
+from nextfire.adapters.aws.errors import (
+    CONDITION_FAILED,
+    error_code,
+    is_transient,
+    refused,
+    translated,
+    unanswered,
+)
 from nextfire.adapters.dynamodb.batch_reads import read_all
+from nextfire.adapters.dynamodb.batch_retries import WRITE_LIMIT
 from nextfire.adapters.dynamodb.due_items import (
     ENTRY,
+    QUARANTINE_BUCKET,
     decode_entry,
     encode_entry,
     encode_key,
@@ -32,9 +41,7 @@ from nextfire.domain.instants import isoformat, to_ms
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_WRITE_LIMIT = 25  # requests of one BatchWriteItem, a limit of DynamoDB
 _MAX_SORT_KEY = 1024  # bytes, a limit of DynamoDB
-_QUARANTINE = "quarantine"
 
 
 class DynamoDbDueStore:
@@ -132,7 +139,7 @@ class DynamoDbDueStore:
         item: Item = dict(entry.raw) if isinstance(entry.raw, Mapping) else {}
         item |= to_item(
             {
-                "bucket": _QUARANTINE,
+                "bucket": QUARANTINE_BUCKET,
                 "entry": _quarantine_key(entry.slot),
                 "error": entry.error,
                 "quarantined_at": isoformat(now),
@@ -165,7 +172,7 @@ class DynamoDbDueStore:
                     **request,
                 )
         except refused() as error:
-            if error_code(error) != "ConditionalCheckFailedException":
+            if error_code(error) != CONDITION_FAILED:
                 raise
 
     def _write(self, requests: Mapping[Slot, Any], single: Any) -> list[Slot]:
@@ -190,7 +197,7 @@ class DynamoDbDueStore:
             }
             return [slot for slot in slots if slot not in left]
 
-        written = concurrently(self._executor, batch, chunks([*requests], _WRITE_LIMIT))
+        written = concurrently(self._executor, batch, chunks([*requests], WRITE_LIMIT))
         return [slot for slots in written for slot in slots]
 
 

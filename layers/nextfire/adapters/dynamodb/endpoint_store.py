@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.adapters.aws.errors import CONDITION_FAILED, error_code, refused, translated
 from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
 from nextfire.adapters.dynamodb.endpoint_items import (
     decode_endpoint,
@@ -21,8 +21,6 @@ from nextfire.domain.ports.pages import Page, Unreadable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
-_REFUSED = "ConditionalCheckFailedException"
 
 
 class DynamoDbEndpointStore:
@@ -64,7 +62,7 @@ class DynamoDbEndpointStore:
             with translated(what):
                 self._client.put_item(TableName=self._table, Item=item, **condition)
         except refused() as error:
-            if error_code(error) != _REFUSED:
+            if error_code(error) != CONDITION_FAILED:
                 raise
             return False
         return True

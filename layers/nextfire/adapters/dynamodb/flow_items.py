@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from nextfire.adapters.dynamodb.endpoint_items import decode_limit
@@ -22,11 +22,10 @@ from nextfire.domain.call_flow import CallFlow
 from nextfire.domain.call_limit import MAX_PARALLEL
 from nextfire.domain.endpoints import EndpointKey
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.instants import from_ms, to_ms
+from nextfire.domain.instants import EPOCH, from_ms, to_ms
 
 KEPT = timedelta(days=1)
 """How long a flow is kept after the last call that it counted."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _PLACE = re.compile(r"([0-9a-f]{1,16}) ([0-9]{1,15})")
 
@@ -44,8 +43,8 @@ def _decode_places(text: str) -> dict[str, datetime]:
 
 _MICROSECONDS = Codec(
     "N",
-    lambda at: str((at - _EPOCH) // _MICROSECOND),
-    lambda number: _EPOCH + int(number) * _MICROSECOND,
+    lambda at: str((at - EPOCH) // _MICROSECOND),
+    lambda number: EPOCH + int(number) * _MICROSECOND,
 )
 """An instant: of 5,999 calls in a minute, each takes 10.0017 ms."""
 _DURATION = Codec(

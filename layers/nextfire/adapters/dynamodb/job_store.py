@@ -9,7 +9,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.clients import transact, transact_all
-from nextfire.adapters.aws.errors import TransactionConflictError, error_code, refused, translated
+from nextfire.adapters.aws.errors import (
+    CONDITION_FAILED,
+    TransactionConflictError,
+    error_code,
+    refused,
+    translated,
+)
 from nextfire.adapters.dynamodb.batch_reads import read_batches, throttled
 from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
 from nextfire.adapters.dynamodb.due_items import entry_item
@@ -171,7 +177,7 @@ class DynamoDbJobStore:
             with translated("pause job"):
                 self._client.update_item(**pause_update(self._table, job, reason, now))
         except refused() as error:
-            if error_code(error) != "ConditionalCheckFailedException":
+            if error_code(error) != CONDITION_FAILED:
                 raise
             return False
         return True
@@ -222,7 +228,7 @@ class DynamoDbJobStore:
             with translated("complete job"):
                 self._client.update_item(**update)
         except refused() as error:
-            if error_code(error) != "ConditionalCheckFailedException":
+            if error_code(error) != CONDITION_FAILED:
                 raise
             return dict(error.response.get("Item", {}))
         return None
@@ -232,7 +238,7 @@ class DynamoDbJobStore:
             with translated("remove job"):
                 self._client.delete_item(**removal(self._table, job))
         except refused() as error:
-            if error_code(error) != "ConditionalCheckFailedException":
+            if error_code(error) != CONDITION_FAILED:
                 raise
             return False
         return True

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.adapters.aws.errors import CONDITION_FAILED, error_code, refused, translated
 from nextfire.adapters.dynamodb.fields import INTEGER, TEXT
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.adapters.dynamodb.run_items import MARKS, expiry, partition
@@ -64,7 +64,7 @@ class DynamoDbJoinStore:
                     },
                 )
         except refused() as error:
-            if error_code(error) != "ConditionalCheckFailedException":
+            if error_code(error) != CONDITION_FAILED:
                 raise
             return False
         return True

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.adapters.aws.errors import CONDITION_FAILED, error_code, refused, translated
 from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.key_items import (
@@ -23,8 +23,6 @@ from nextfire.domain.ports.pages import Page, Unreadable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
-_REFUSED = "ConditionalCheckFailedException"
 
 
 class DynamoDbKeyStore:
@@ -45,7 +43,7 @@ class DynamoDbKeyStore:
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
         except refused() as error:
-            if error_code(error) != _REFUSED:
+            if error_code(error) != CONDITION_FAILED:
                 raise
             # The SDK may have sent the request twice: then the first one succeeded.
             return bool(error.response.get("Item") == item)
@@ -110,7 +108,7 @@ class DynamoDbKeyStore:
                     ExpressionAttributeValues={":day": {"S": day.isoformat()}},
                 )
         except refused() as error:
-            if error_code(error) != _REFUSED:
+            if error_code(error) != CONDITION_FAILED:
                 raise
 
     def _update(
@@ -128,7 +126,7 @@ class DynamoDbKeyStore:
                     ReturnValues="ALL_NEW",
                 )
         except refused() as error:
-            if error_code(error) != _REFUSED:
+            if error_code(error) != CONDITION_FAILED:
                 raise
             return None
         return decode_api_key(answer["Attributes"])

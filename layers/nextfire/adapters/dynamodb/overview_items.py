@@ -30,9 +30,6 @@ OVERVIEW_TABLE: tuple[Field[Any], ...] = (
     *(Field(name, INTEGER, decoded=False) for name in ("begins_ms", "folded_ms")),
 )
 """All attributes of the table."""
-RETENTION = timedelta(days=90)
-"""How long an item is kept after its last write or, for segments, after its window, by default: as
-long as the records."""
 HEAD = "head"
 _FORMAT = 1
 _MAX_BYTES = 16 * 1024 * 1024

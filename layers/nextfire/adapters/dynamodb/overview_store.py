@@ -8,14 +8,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.clients import chunks
-from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.adapters.aws.errors import CONDITION_FAILED, error_code, refused, translated
 from nextfire.adapters.dynamodb.batch_reads import throttled
-from nextfire.adapters.dynamodb.batch_retries import retried
+from nextfire.adapters.dynamodb.batch_retries import WRITE_LIMIT, retried
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.overview_items import (
     HEAD,
     OVERVIEW_TABLE,
-    RETENTION,
     decode_head,
     decode_segment,
     encode_head,
@@ -29,11 +28,11 @@ from nextfire.adapters.dynamodb.overview_items import (
 )
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.overview import MAX_STEPS, BrokenHead, Head, Segment, Step
+from nextfire.domain.retention import RETENTION
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_WRITE_LIMIT = 25  # requests of one BatchWriteItem, a limit of DynamoDB
 _FIRST_PAGE = 10
 """Items of the first page of a read: most callers need only the newest."""
 _AFTER = "~"
@@ -41,7 +40,9 @@ _AFTER = "~"
 
 
 class DynamoDbSegmentStore:
-    """`SegmentStore` on the table `overview`. *kept*: how long items are kept."""
+    """`SegmentStore` on the table `overview`. *kept*: how long an item is kept after its last
+    write or, for segments, after its window.
+    """
 
     def __init__(self, client: DynamoDBClient, *, table: str, kept: timedelta = RETENTION) -> None:
         self._client = client
@@ -139,7 +140,7 @@ class DynamoDbSegmentStore:
                     **_is_stored(was),
                 )
         except refused() as error:
-            if error_code(error) != "ConditionalCheckFailedException":
+            if error_code(error) != CONDITION_FAILED:
                 raise
             # The SDK may have sent the request twice: then the first one succeeded.
             return bool(error.response.get("Item") == item)
@@ -161,7 +162,7 @@ class DynamoDbSegmentStore:
             answer = self._client.batch_write_item(RequestItems={self._table: left})
             return answer.get("UnprocessedItems", {}).get(self._table, [])
 
-        for chunk in chunks(requests, _WRITE_LIMIT):
+        for chunk in chunks(requests, WRITE_LIMIT):
             with translated("write the overview"):
                 left = retried(write, chunk)
             if left:

@@ -6,7 +6,7 @@ import secrets
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.adapters.aws.errors import CONDITION_FAILED, error_code, refused, translated
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.request_items import (
     decode_request,
@@ -25,7 +25,6 @@ _NOTE = "#note#"
 """Prefix of the id of a note. Tenant names are never empty, so request ids cannot have it."""
 _NOTE_RETENTION = timedelta(days=1)
 """As long as the table's stream keeps the write."""
-_REFUSED = "ConditionalCheckFailedException"
 
 
 class DynamoDbRequestStore:
@@ -48,7 +47,7 @@ class DynamoDbRequestStore:
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
         except refused() as error:
-            if error_code(error) != _REFUSED:
+            if error_code(error) != CONDITION_FAILED:
                 raise
             return decode_request(error.response["Item"])  # requested by ALL_OLD
         return None
@@ -68,7 +67,7 @@ class DynamoDbRequestStore:
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
         except refused() as error:
-            if error_code(error) != _REFUSED:
+            if error_code(error) != CONDITION_FAILED:
                 raise
             item: Any = error.response.get("Item")
             kept = decode_request(item) if item else None
@@ -88,7 +87,7 @@ class DynamoDbRequestStore:
                     ExpressionAttributeValues=to_item({":yes": True, ":at": isoformat(began_at)}),
                 )
         except refused() as error:
-            if error_code(error) != _REFUSED:
+            if error_code(error) != CONDITION_FAILED:
                 raise
 
     def note(self, request_id: str, changed_by: str, now: datetime) -> None:

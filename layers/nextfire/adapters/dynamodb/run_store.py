@@ -30,6 +30,7 @@ from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.pages import Page
 from nextfire.domain.ports.runs import Claim, Written
 from nextfire.domain.run import Run, RunState
+from nextfire.domain.run_writes import TRIED_AGAIN
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -51,8 +52,6 @@ _FREE = (
     "attribute_not_exists(cancel_requested))"
 )
 _HELD = "fence = :fence AND #state = :running"
-_RETRYABLE = frozenset({RunState.PENDING, RunState.RUNNING, RunState.DEAD})
-"""States that a run with a cancel request must not enter: it would be retried."""
 
 
 class DynamoDbRunStore:
@@ -127,7 +126,7 @@ class DynamoDbRunStore:
             ":was_running": RunState.RUNNING.value,
         }
         condition = "#fence = :was_fence AND #state = :was_running"
-        if to.state in _RETRYABLE:
+        if to.state in TRIED_AGAIN:
             condition += " AND attribute_not_exists(cancel_requested)"
         if lapsed and was.lease_until is not None:
             condition += " AND lease_until = :was_lease"

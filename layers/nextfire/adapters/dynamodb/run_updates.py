@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.adapters.aws.errors import CONDITION_FAILED, error_code, refused, translated
 from nextfire.adapters.dynamodb.fields import Field, names
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.run_items import decode_run, encode_key
@@ -69,7 +69,7 @@ class RunUpdates:
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
         except refused() as error:
-            if error_code(error) != "ConditionalCheckFailedException":
+            if error_code(error) != CONDITION_FAILED:
                 raise
             item: Item = error.response.get("Item", {})
             if not item:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nextfire.adapters.aws.errors import error_code, refused, translated
 from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
 from nextfire.adapters.s3.script_store import SIGNATURE_METADATA
-from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.errors import invalid_cursor
 from nextfire.domain.instants import cut
 from nextfire.domain.places import POOLS, tenant_place
 from nextfire.domain.ports.pages import Page
@@ -126,12 +126,7 @@ class S3ScriptShelf:
                 answer = self._client.list_object_versions(**request)
         except refused() as error:
             if cursor is not None and error_code(error) == "InvalidArgument":
-                raise InvalidInputError(
-                    "cursor",
-                    cursor,
-                    "not a cursor of this listing",
-                    "Use a cursor that a listing returned.",
-                ) from error
+                raise invalid_cursor(cursor) from error
             raise
         # Objects whose names only start with this name come later; ignore them.
         items: list[Any] = [*answer.get("Versions", []), *answer.get("DeleteMarkers", [])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from nextfire.adapters.dynamodb.control_items import (
@@ -32,10 +32,7 @@ from nextfire.adapters.dynamodb.items import Item
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.table import CONTROL
 from nextfire.domain.audit_pass import Audit
-from nextfire.domain.ports.control import Lease
-
-_SET_BACK = timedelta(days=1)
-_AHEAD = timedelta(hours=1)
+from nextfire.domain.ports.control import CURSOR_AHEAD, CURSOR_SET_BACK, Lease
 
 
 class SqliteControlStore:
@@ -66,9 +63,9 @@ class SqliteControlStore:
             sound = {
                 shard: cursor
                 for shard, cursor in decoded.items()
-                if cursor is not None and cursor <= minute + _AHEAD
+                if cursor is not None and cursor <= minute + CURSOR_AHEAD
             }
-            back = max(min([minute, *sound.values()]) - _SET_BACK, MIN_INSTANT)
+            back = max(min([minute, *sound.values()]) - CURSOR_SET_BACK, MIN_INSTANT)
             for shard in set(range(shards)) - sound.keys():
                 _set_cursor(connection, shard, Cursor(back if shard in items else minute, 0))
 

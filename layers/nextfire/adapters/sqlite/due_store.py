@@ -7,7 +7,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from nextfire.adapters.dynamodb.due_items import ENTRY, decode_entry, encode_entry, entry_item
+from nextfire.adapters.dynamodb.due_items import (
+    ENTRY,
+    QUARANTINE_BUCKET,
+    decode_entry,
+    encode_entry,
+    entry_item,
+)
 from nextfire.adapters.dynamodb.fields import names
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.sqlite.database import Database
@@ -17,7 +23,6 @@ from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry, bucket
 from nextfire.domain.instants import isoformat, to_ms
 
 _PAGE = 1_000
-_QUARANTINE = "quarantine"
 
 
 class SqliteDueStore:
@@ -94,7 +99,7 @@ def _kept(entry: BrokenEntry, now: datetime) -> Item:
     """The quarantined copy of *entry*."""
     return dict(_attributes(entry.raw)) | to_item(
         {
-            "bucket": _QUARANTINE,
+            "bucket": QUARANTINE_BUCKET,
             "entry": f"{entry.slot.bucket}/{entry.slot.sort_key}",
             "error": entry.error,
             "quarantined_at": isoformat(now),

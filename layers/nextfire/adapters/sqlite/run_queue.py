@@ -17,16 +17,13 @@ from nextfire.adapters.sqlite.database import Database
 from nextfire.domain.instants import to_ms
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.clocks import Clock
+from nextfire.domain.ports.queues import DEDUP_WINDOW, MAX_FAILURE, MAX_RECEIVES
 
-DEDUP_WINDOW = timedelta(minutes=5)
-MAX_RECEIVES = 1_000
-"""After this number of receives, a message goes to the dead-letter queue: as on AWS."""
 RECEIVED_TOO_OFTEN = "received too often"
 _POLL = timedelta(milliseconds=40)
 """How often a waiting worker looks for messages. These wake-ups are most of an idle stack's CPU."""
 _LOOK_AGAIN = timedelta(milliseconds=250)
 """How often a waiting receive looks for messages that became visible again."""
-_MAX_FAILURE = 1000
 _DLQ = "#dead"
 """Suffix of the name of a pool's dead-letter queue. Names of pools do not contain it."""
 
@@ -78,7 +75,7 @@ class SqliteDeadLetters:
         self._queue = pool + _DLQ
 
     def put(self, body: str, failure: str, *, dedup: str) -> None:
-        row = (self._queue, dedup, dedup, body, failure[:_MAX_FAILURE] or "-")
+        row = (self._queue, dedup, dedup, body, failure[:MAX_FAILURE] or "-")
         with self._database.writing("put dead letter") as connection:
             _send(connection, to_ms(self._clock.now()), [row])
 

@@ -22,6 +22,7 @@ from nextfire.adapters.aws.errors import (
     unanswered,
 )
 from nextfire.domain.message import RunMessage
+from nextfire.domain.ports.queues import MAX_FAILURE
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -36,7 +37,6 @@ _GONE = frozenset(
     }
 )
 _MAX_HIDE = timedelta(hours=11, minutes=59)  # SQS counts its 12 h from the receive
-_MAX_FAILURE = 1000
 _REFUSED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """Characters that SQS rejects in messages and attributes: all but those of XML 1.0."""
 
@@ -104,7 +104,7 @@ class SqsRunQueue:
 
 def _text(text: str) -> str:
     """*text*, truncated and without the characters that SQS rejects."""
-    return _REFUSED.sub("?", text[:_MAX_FAILURE])
+    return _REFUSED.sub("?", text[:MAX_FAILURE])
 
 
 def _parameters(message: RunMessage) -> Any:

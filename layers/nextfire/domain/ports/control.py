@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from nextfire.domain.audit_pass import Audit
@@ -43,6 +43,14 @@ class Lease:
     takeover: Takeover | None = field(default=None, compare=False)
 
 
+CURSOR_AHEAD = timedelta(hours=1)
+"""A cursor that is further ahead of the clock is broken: new entries would never be read."""
+CURSOR_SET_BACK = timedelta(days=1)
+"""How far before the others a broken cursor is set."""
+CLOCK_AHEAD = timedelta(minutes=1)
+"""How far the clock of a caller that counts runs may be ahead of the others'."""
+
+
 class ControlStore(Protocol):
     """Stores the watchers' leases and cursors, the progress of the audit, and the runs dispatched
     per minute for tenants with a quota.
@@ -61,8 +69,8 @@ class ControlStore(Protocol):
 
     def seed_cursors(self, shards: int, minute: datetime) -> None:
         """Create missing cursors of the shards below *shards*, at *minute*. A cursor that does not
-        decode, or is an hour after *minute*, is reset to a day before the earliest of *minute* and
-        the other cursors.
+        decode, or is `CURSOR_AHEAD` of *minute*, is reset to `CURSOR_SET_BACK` before the earliest
+        of *minute* and the other cursors.
         """
 
     def cursors(self, shards: Collection[int]) -> Mapping[int, datetime]:
@@ -75,8 +83,8 @@ class ControlStore(Protocol):
         """Take up to *wanted* (≥ 1) of the *most* runs that *tenant* may have in *minute*.
 
         Concurrent callers never take more than *most* together. If a response is lost, the runs it
-        took stay unused. If a caller's clock is up to a minute ahead, other callers count in its
-        minute. A stored count that does not decode counts as 0.
+        took stay unused. If a caller's clock is up to `CLOCK_AHEAD` ahead, other callers count in
+        its minute. A stored count that does not decode counts as 0.
 
         Returns:
             The number of runs taken; 0 if none are left.

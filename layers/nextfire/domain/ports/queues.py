@@ -8,6 +8,14 @@ from typing import Protocol, TypeVar
 
 from nextfire.domain.message import RunMessage
 
+DEDUP_WINDOW = timedelta(minutes=5)
+"""How long a queue drops repetitions of a message, by SQS."""
+MAX_RECEIVES = 1_000
+"""After this number of receives, a message goes to the dead-letter queue: the maximum of SQS. The
+run record ends a run, not the number of receives of its message."""
+MAX_FAILURE = 1_000
+"""Characters of a failure that a dead-letter queue keeps."""
+
 
 class RunQueue(Protocol):
     """The sending side of the pools' FIFO queues."""
@@ -86,6 +94,6 @@ class DeadLetters(Protocol):
     """The pool's dead-letter queue."""
 
     def put(self, body: str, failure: str, *, dedup: str) -> None:
-        """Send *body* with its *failure*. Messages with the same *dedup* within five minutes are
-        merged.
+        """Send *body* with its *failure*. Messages with the same *dedup* within `DEDUP_WINDOW`
+        are merged.
         """

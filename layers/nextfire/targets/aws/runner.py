@@ -23,7 +23,7 @@ from nextfire.domain.errors import InvalidInputError, NotFoundError, Unavailable
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.masking import Masker
-from nextfire.domain.message import MAX_RECORDED_REASON
+from nextfire.domain.message import recordable
 from nextfire.domain.ports.scripts import Directive
 from nextfire.domain.ports.targets import AttemptResult, RunControl
 from nextfire.domain.run import Run
@@ -81,9 +81,7 @@ class AwsTarget:
             attempted = _failed(str(error), unavailable=True)
         except Exception as error:  # noqa: BLE001 — it is recorded; the executor continues
             attempted = _failed(f"could not be made: {type(error).__name__}: {error}")
-        reason = masker.text(attempted.result.reason)
-        if len(reason) > MAX_RECORDED_REASON:
-            reason = f"{reason[: MAX_RECORDED_REASON - 1]}…"
+        reason = recordable(masker.text(attempted.result.reason))
         return replace(attempted, result=replace(attempted.result, reason=reason))
 
     def _call(

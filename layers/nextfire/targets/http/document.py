@@ -17,7 +17,7 @@ MAX_SUCCESS = 20
 MAX_URL = 2048
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
-_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _STATUS = re.compile(r"([1-5])xx|([1-5][0-9]{2})(?:-([1-5][0-9]{2}))?")
 _CONNECTION = {
     *("connection", "content-length", "expect", "host", "keep-alive", "proxy-authorization"),
@@ -231,7 +231,7 @@ class HttpCall(Document):
                     f"{name} usually has a credential, which must not be part of a job",
                     f"Use `auth` with a reference. {STORE_IT}",
                 )
-            if not _VALUE.fullmatch(value):
+            if not HEADER_VALUE.fullmatch(value):
                 raise _error(
                     "header_value",
                     f"the value of {name} has control characters",

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from nextfire.domain.errors import InvalidInputError
+from nextfire.targets.http.document import HEADER_VALUE
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class CallFailedError(Exception):
 def check_headers(headers: Mapping[str, str]) -> None:
     """Raises InvalidInputError, which names the header only, if one is not a single line."""
     for name, value in headers.items():
-        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+        if not _HEADER_NAME.fullmatch(name) or not HEADER_VALUE.fullmatch(value):
             raise InvalidInputError(
                 "target.http.headers",
                 name,

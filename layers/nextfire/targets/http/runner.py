@@ -10,14 +10,15 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Literal, Protocol
+from typing import Protocol
 
 from nextfire.domain.attempt import AttemptOutcome, Result
+from nextfire.domain.endpoints import Outcome
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.masking import Masker
-from nextfire.domain.message import MAX_RECORDED_REASON
+from nextfire.domain.message import recordable
 from nextfire.domain.ports.access import Secrets
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.scripts import Directive
@@ -46,7 +47,6 @@ _NOT_THE_SAME = (
     "nothing was sent: the request would not be the same, because the job has changed since then. "
     "Run the job now instead."
 )
-Report = Literal["ok", "throttled", "down"]
 
 
 class Gate(Protocol):
@@ -70,7 +70,7 @@ class Gate(Protocol):
         """Give back what *run* took when it was admitted. Never raises."""
 
     def report(
-        self, tenant: str, destination: str, outcome: Report, retry_at: datetime | None
+        self, tenant: str, destination: str, outcome: Outcome, retry_at: datetime | None
     ) -> None:
         """Report the outcome of a call. Never raises."""
 
@@ -131,9 +131,7 @@ class HttpTarget:
             attempted = _failed(f"could not be made: {type(error).__name__}: {error}")
         if line.stopped is not Directive.CONTINUE:
             attempted = _stopped(attempted, line.stopped, supervisor)
-        reason = masker.text(attempted.result.reason)
-        if len(reason) > MAX_RECORDED_REASON:
-            reason = f"{reason[: MAX_RECORDED_REASON - 1]}…"
+        reason = recordable(masker.text(attempted.result.reason))
         return replace(attempted, result=replace(attempted.result, reason=reason))
 
     def _call(self, job: Job, run: Run, masker: Masker, line: _Line) -> AttemptResult:
@@ -176,7 +174,9 @@ class HttpTarget:
         masker.add(value)
         return value
 
-    def _report(self, job: Job, call: HttpCall, outcome: Report, retry_at: datetime | None) -> None:
+    def _report(
+        self, job: Job, call: HttpCall, outcome: Outcome, retry_at: datetime | None
+    ) -> None:
         if self._gate is not None:
             self._gate.report(job.key.tenant, destination_of(call.url), outcome, retry_at)
 
@@ -218,7 +218,7 @@ def _stopped(attempted: AttemptResult, verdict: Directive, supervisor: RunContro
     return AttemptResult(Result(outcome, reason, call=attempted.result.call), verdict)
 
 
-def _report_of(status: int) -> Report:
+def _report_of(status: int) -> Outcome:
     if status in _DOWN:
         return "down"
     return "throttled" if status in UNAVAILABLE else "ok"

@@ -15,7 +15,7 @@ from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.last_line import explained, last_line
 from nextfire.domain.masking import Masker
-from nextfire.domain.message import MAX_RECORDED_REASON
+from nextfire.domain.message import recordable
 from nextfire.domain.ports.access import JobRole, Secrets
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.scripts import (
@@ -66,9 +66,7 @@ class ScriptTarget:
         if fetched:
             result = replace(attempted.result, script_sha256=fetched[0])
             attempted = replace(attempted, result=result)
-        reason = masker.text(attempted.result.reason)
-        if len(reason) > MAX_RECORDED_REASON:  # the history of a run keeps up to a hundred reasons
-            reason = f"{reason[: MAX_RECORDED_REASON - 1]}…"
+        reason = recordable(masker.text(attempted.result.reason))
         return replace(attempted, result=replace(attempted.result, reason=reason))
 
     def _attempt(

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from nextfire.domain.audit_pass import Audit
 from nextfire.domain.instants import from_ms
-from nextfire.domain.ports.control import Lease
-
-_CLOCKS_DIFFER = timedelta(minutes=1)
+from nextfire.domain.ports.control import CLOCK_AHEAD, CURSOR_AHEAD, CURSOR_SET_BACK, Lease
 
 
 class MemoryControlStore:
@@ -53,9 +51,9 @@ class MemoryControlStore:
             sound = {
                 shard: cursor
                 for shard, cursor in there.items()
-                if shard not in self._lost and cursor <= minute + timedelta(hours=1)
+                if shard not in self._lost and cursor <= minute + CURSOR_AHEAD
             }
-            back = min([minute, *sound.values()]) - timedelta(days=1)
+            back = min([minute, *sound.values()]) - CURSOR_SET_BACK
             for shard in set(range(shards)) - sound.keys():
                 self.moved[shard] = (back if shard in there else minute, 0)
                 self._lost.discard(shard)
@@ -79,7 +77,7 @@ class MemoryControlStore:
     def take_runs(self, tenant: str, minute: datetime, wanted: int, most: int) -> int:
         with self._lock:
             there, taken = self.taken.get(tenant, (minute, 0))
-            if not minute <= there <= minute + _CLOCKS_DIFFER:
+            if not minute <= there <= minute + CLOCK_AHEAD:
                 there, taken = minute, 0
             granted = max(min(wanted, most - taken), 0)
             self.taken[tenant] = (there, taken + granted)
@@ -87,7 +85,7 @@ class MemoryControlStore:
 
     def taken_runs(self, tenant: str, minute: datetime) -> int:
         there, taken = self.taken.get(tenant, (minute, 0))
-        return taken if minute <= there <= minute + _CLOCKS_DIFFER else 0
+        return taken if minute <= there <= minute + CLOCK_AHEAD else 0
 
     def spoil_taken(self, tenant: str) -> None:
         """Make the item of *tenant* undecodable."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from nextfire.domain.errors import (
-    InvalidInputError,
-)
+from nextfire.domain.errors import invalid_cursor
 
 CURSOR = "after:"
 
 
 def after_cursor(cursor: str) -> str:
     if not cursor.startswith(CURSOR):
-        raise InvalidInputError("cursor", cursor, "not a cursor of this listing", "Use one of it.")
+        raise invalid_cursor(cursor)
     return cursor.removeprefix(CURSOR)

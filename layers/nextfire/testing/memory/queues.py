@@ -9,12 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from nextfire.domain.message import RunMessage
+from nextfire.domain.ports.queues import DEDUP_WINDOW, MAX_FAILURE
 from nextfire.testing.memory.clock import Clock
-
-DEDUP_WINDOW = timedelta(minutes=5)
-
-
-_MAX_FAILURE = 1000
 
 
 @dataclass(slots=True)
@@ -177,4 +173,4 @@ class MemoryDeadLetters:
         now = self._clock.now()
         if now - self._sent.get(dedup, now - DEDUP_WINDOW) >= DEDUP_WINDOW:
             self._sent[dedup] = now
-            self.letters.append((body, failure[:_MAX_FAILURE] or "-"))
+            self.letters.append((body, failure[:MAX_FAILURE] or "-"))
