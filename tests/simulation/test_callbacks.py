@@ -110,10 +110,12 @@ PLANTS: dict[str, tuple[Plant, str]] = {
     "another idempotency key for each attempt": (number_the_keys, "is the key of"),
 }
 _FIRST_SEED: dict[Plant, int] = {
+    call_while_down: 123,
     overwrite: 283,
     trust_no_other_clock: 2103,
     ignore_places: 4563,
     repair_held_runs: 2243,
+    believe_in_lost_responses: 103,
 }
 """The first seed that reveals the defect, for defects that few histories reveal."""
 _MOST_SEEDS = 40

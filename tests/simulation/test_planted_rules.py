@@ -209,8 +209,8 @@ PLANTS = {
 }
 _MOST_SEEDS = 300
 _FIRST_SEED: dict[Callable[..., None], int] = {
-    reset_taken_runs: 220,
-    ungroup_retries: 97,
+    reset_taken_runs: 225,
+    ungroup_retries: 146,
     skip_again_without_record: 621,
     leave_gaps: 90,
     skip_without_record: 8,

@@ -257,20 +257,22 @@ PLANTS: dict[str, tuple[Plant, str]] = {
     "a time that is not noted": (forget_the_time, "audit repaired|no record"),
 }
 _FIRST_SEED: dict[Plant, int] = {
-    forget_children: 47,
+    forget_children: 87,
     start_at_once: 47,
-    pass_another_run: 47,
-    reopen_nothing: 487,
+    pass_another_run: 67,
+    reopen_nothing: 767,
     reopen_everything: 127,
-    forget_deadlines: 1687,
+    forget_deadlines: 1727,
     forget_the_last_run: 407,
-    skip_too_early: 587,
+    skip_too_early: 687,
     end_sequences_at_once: 1247,
-    let_all_begin: 247,
+    let_all_begin: 467,
     forget_the_time: 87,
     come_too_early: 4967,
     excuse_what_is_late: 467,
     forget_what_does_not_decode: 1067,
+    take_any_success: 247,
+    ignore_setups: 27,
 }
 """The first seed that reveals the defect, for defects that few histories reveal."""
 _MOST_SEEDS = 40
