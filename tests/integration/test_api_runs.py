@@ -268,7 +268,7 @@ class TestRedrivePool:
         self, system: Deployment, job: Job, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(manage_runs, "TOGETHER", 2)
-        monkeypatch.setattr(pools, "_REDRIVE_FOR", timedelta())
+        monkeypatch.setattr(pools, "WORKS_FOR", timedelta())
         for minutes in range(5, 10):
             dead(system, job, clock, minutes)
 
