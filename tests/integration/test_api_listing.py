@@ -64,11 +64,9 @@ class TestFilters:
             ({"name": "daily", "state": "ACTIVE", "label": "env:prod"}, "a"),
         ],
     )
-    @pytest.mark.parametrize("limit", ["1", "2", "100"])
-    def test_what_is_found(
-        self, system: Deployment, query: dict[str, str], ids: str, limit: str
-    ) -> None:
-        assert found(system, **query, limit=limit) == ids
+    def test_what_is_found(self, system: Deployment, query: dict[str, str], ids: str) -> None:
+        for limit in ("1", "2", "100"):
+            assert found(system, **query, limit=limit) == ids
 
     def test_label_given_twice(self, system: Deployment) -> None:
         # As API Gateway joins repeated parameters.
