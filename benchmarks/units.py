@@ -107,8 +107,8 @@ def _carry_out(meter: Meter, runs: int) -> Tally:
     from nextfire.wiring.executor import execute_run_of  # noqa: PLC0415
 
     settings = ExecutorSettings.read()
-    terms, outcomes = executor_config(settings, worker="benchmark"), Outcomes()
-    execute_run = execute_run_of(executor_ports(settings, outcomes), terms)
+    config, outcomes = executor_config(settings, worker="benchmark"), Outcomes()
+    execute_run = execute_run_of(executor_ports(settings, outcomes), config)
     batch: MessageBatch[SqsDelivery] = MessageBatch(execute_run, outcomes)
     inbox = SqsInbox(sqs(), queue_url=settings.queue_url)
     meter.take()

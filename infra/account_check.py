@@ -28,7 +28,7 @@ class Table:
     protected: bool
 
 
-class Account(Protocol):
+class CallersAccount(Protocol):
     """The account and region of the caller's credentials. Each method raises an error with a text
     for the user if it gets no answer.
     """
@@ -57,7 +57,7 @@ class Finding:
     prevents: bool = False
 
 
-def check(settings: Settings, account: Account) -> list[Finding]:
+def check(settings: Settings, account: CallersAccount) -> list[Finding]:
     """The findings for a deployment of *settings* to *account*."""
     try:
         findings = [Finding(f"account {account.name()}")]
@@ -79,7 +79,7 @@ def check(settings: Settings, account: Account) -> list[Finding]:
 _CREDENTIALS = "Set AWS_PROFILE, or keys and AWS_REGION; `aws sts get-caller-identity` shows them."
 
 
-def _bootstrap(account: Account) -> list[Finding]:
+def _bootstrap(account: CallersAccount) -> list[Finding]:
     if account.is_bootstrapped():
         return []
     text = "it is not bootstrapped for the CDK: run `make bootstrap` once, as an administrator"
@@ -105,7 +105,7 @@ def _concurrency(settings: Settings, quota: int) -> list[Finding]:
     return []
 
 
-def _adopted_tables(settings: Settings, account: Account) -> list[Finding]:
+def _adopted_tables(settings: Settings, account: CallersAccount) -> list[Finding]:
     """What adopted tables lack. The stack does not change them."""
     found: list[Finding] = []
     for name, table in settings.adopt.tables.items():

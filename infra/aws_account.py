@@ -15,18 +15,18 @@ _QUICK = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts
 
 
 class AwsAccount:
-    """`Account` of the session's credentials and region. *profile*: None for the default one."""
+    """`CallersAccount` by the credentials and region of *profile*. None: of the default one."""
 
     def __init__(self, profile: str | None = None) -> None:
         self._session = boto3.Session(profile_name=profile)
 
     def name(self) -> str:
-        """See `Account.name`."""
+        """See `CallersAccount.name`."""
         number = self._session.client("sts", config=_QUICK).get_caller_identity()["Account"]
         return f"{number} in {self._session.region_name}"
 
     def is_bootstrapped(self) -> bool:
-        """See `Account.is_bootstrapped`."""
+        """See `CallersAccount.is_bootstrapped`."""
         try:
             self._session.client("ssm", config=_QUICK).get_parameter(Name=_BOOTSTRAP)
         except ClientError as error:
@@ -36,12 +36,12 @@ class AwsAccount:
         return True
 
     def concurrent_executions(self) -> int:
-        """See `Account.concurrent_executions`."""
+        """See `CallersAccount.concurrent_executions`."""
         answer = self._session.client("lambda", config=_QUICK).get_account_settings()
         return answer["AccountLimit"]["ConcurrentExecutions"]
 
     def table(self, name: str) -> Table | None:
-        """See `Account.table`."""
+        """See `CallersAccount.table`."""
         dynamodb = self._session.client("dynamodb", config=_QUICK)
         try:
             described = dynamodb.describe_table(TableName=name)["Table"]
@@ -58,7 +58,7 @@ class AwsAccount:
         )
 
     def has_stack(self, name: str) -> bool:
-        """See `Account.has_stack`."""
+        """See `CallersAccount.has_stack`."""
         try:
             found = self._session.client("cloudformation", config=_QUICK).describe_stacks(
                 StackName=name

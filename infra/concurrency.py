@@ -19,7 +19,7 @@ _PROJECTOR_SHARE = 50
 
 
 @dataclass(frozen=True)
-class Shares:
+class ConcurrencyShares:
     """`watcher`, `api` and `projector`: reserved concurrency, which is also their limit; None: the
     account is too small to reserve any. `pool`: maximum concurrency of each Lambda pool; its own
     setting may be lower.
@@ -31,7 +31,7 @@ class Shares:
     pool: int
 
 
-def share(account: int, *, groups: int, pools: int, auditors: int = 1) -> Shares:
+def share(account: int, *, groups: int, pools: int, auditors: int = 1) -> ConcurrencyShares:
     """Divide *account*, its concurrent executions, among the functions of a stack with *groups*
     watcher groups, *pools* pools on Lambda and *auditors* segments of the audit, so that executors,
     auditors and the projector never stop the watcher or the API.
@@ -45,7 +45,7 @@ def share(account: int, *, groups: int, pools: int, auditors: int = 1) -> Shares
     projector = max(_PROJECTOR, account // _PROJECTOR_SHARE)
     if account >= watcher + api + projector + MIN_UNRESERVED:
         left = account - watcher - api - projector - others
-        return Shares(watcher, api, projector, max(left // max(pools, 1), _MIN_POOL))
+        return ConcurrencyShares(watcher, api, projector, max(left // max(pools, 1), _MIN_POOL))
     left = account - watcher - _API - _SMALL_PROJECTOR - others
     each = max(left // max(pools, 1), _MIN_POOL)
     needed = watcher + 1 + _MIN_POOL * pools + auditors - 1
@@ -56,4 +56,4 @@ def share(account: int, *, groups: int, pools: int, auditors: int = 1) -> Shares
             '"Concurrent executions" of Lambda (code L-B99A9384) and set accountConcurrency to it, '
             'or lower auditSegments, or use fewer groups, or pools with "executor": "worker"'
         )
-    return Shares(None, None, None, each)
+    return ConcurrencyShares(None, None, None, each)

@@ -8,7 +8,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
 from infra.auth_settings import Auth
-from infra.concurrency import Shares
+from infra.concurrency import ConcurrencyShares
 from infra.constructs.auditor import AuditorRules
 from infra.constructs.code import Code
 from infra.constructs.encryption import READ, TABLES, WRITE, Encryption
@@ -44,7 +44,7 @@ class Functions:
         encryption: Encryption,
         environment: Environment,
         pools: Sequence[Pool],
-        shares: Shares | None,
+        shares: ConcurrencyShares | None,
     ) -> None:
         self._stack = stack
         self._settings = settings

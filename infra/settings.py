@@ -18,7 +18,7 @@ from aws_cdk import aws_logs as logs
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from infra.auth_settings import Auth, JwtSettings, checked_rules
-from infra.concurrency import Shares, share
+from infra.concurrency import ConcurrencyShares, share
 from infra.limits import MAX_GROUPS
 from infra.pool_settings import LAMBDA_LIMIT, PoolSettings
 from infra.setting_types import (
@@ -211,7 +211,7 @@ class Settings(StrictSettings):
         return self.target is StackTarget.AWS
 
     @property
-    def concurrency(self) -> Shares:
+    def concurrency(self) -> ConcurrencyShares:
         """How the functions share `account_concurrency`.
 
         Raises:

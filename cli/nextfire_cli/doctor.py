@@ -39,7 +39,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """The result of a check."""
 
     check: str
@@ -68,20 +68,20 @@ def doctor(context: typer.Context) -> None:
         raise typer.Exit(1)
 
 
-def _installation() -> Iterator[Finding]:
-    yield Finding(
+def _installation() -> Iterator[CheckResult]:
+    yield CheckResult(
         "installation", Verdict.OK, f"nextfire {version()}, Python {platform.python_version()}"
     )
     for package, (extra, what) in _OPTIONAL.items():
         if find_spec(package) is None:
-            yield Finding(
+            yield CheckResult(
                 "installation",
                 Verdict.NOTE,
                 f"{package} is missing, for {what}",
                 f"pip install 'nextfire[{extra}]'",
             )
     if shutil.which("node") is None:
-        yield Finding(
+        yield CheckResult(
             "installation",
             Verdict.NOTE,
             "Node.js is missing, for nextfire up --emulator and for deployments",
@@ -89,14 +89,14 @@ def _installation() -> Iterator[Finding]:
         )
 
 
-def _connection(caller: Session) -> Iterator[Finding]:
+def _connection(caller: Session) -> Iterator[CheckResult]:
     try:
         stack, endpoint = caller.stack(), caller.api_endpoint()
     except CliError as error:
         yield _problem("local stack", error)
         return
     if stack is not None:
-        yield Finding("local stack", Verdict.OK, f"the {stack.kind} stack runs")
+        yield CheckResult("local stack", Verdict.OK, f"the {stack.kind} stack runs")
     if stack is not None and stack.kind == "embedded":
         yield from _parts(stack.parts())
     try:
@@ -104,39 +104,39 @@ def _connection(caller: Session) -> Iterator[Finding]:
     except CliError as error:
         yield _problem("credentials" if endpoint else "endpoint", error)
         return
-    yield Finding("endpoint", Verdict.OK, endpoint)
+    yield CheckResult("endpoint", Verdict.OK, endpoint)
     try:
         before = datetime.now(UTC)  # noqa: TID251 — compared with the API's
         health = client.get_health()
-        yield Finding("API", Verdict.OK, f"responds: {health.status}")
+        yield CheckResult("API", Verdict.OK, f"responds: {health.status}")
         yield _clock(health.time, before)
     except CliError as error:
         yield _problem("API", error)
         return
     try:
         client.get_quotas()
-        yield Finding("credentials", Verdict.OK, "accepted")
+        yield CheckResult("credentials", Verdict.OK, "accepted")
     except ApiError as error:
         yield _problem("credentials", error)
         return
     yield from _overview(client)
 
 
-def _overview(client: Client) -> Iterator[Finding]:
+def _overview(client: Client) -> Iterator[CheckResult]:
     """Nothing if the key may not read it."""
     try:
         overview = client.get_overview(minutes=1)
     except ApiError:
         return
     for name, state in lost_watchers(overview.document):
-        yield Finding(
+        yield CheckResult(
             name.removeprefix("the "),
             Verdict.PROBLEM,
             state,
             f"Wait: {TAKEOVER.removeprefix('and ')}. If none does, read the watcher's log.",
         )
     if (begins_at := overview.overview.begins_at) is not None:
-        yield Finding(
+        yield CheckResult(
             "overview",
             Verdict.NOTE,
             f"lacks runs that have not changed since {isoformat(begins_at)}",
@@ -144,10 +144,10 @@ def _overview(client: Client) -> Iterator[Finding]:
         )
 
 
-def _parts(parts: dict[str, dict[str, object]]) -> Iterator[Finding]:
+def _parts(parts: dict[str, dict[str, object]]) -> Iterator[CheckResult]:
     for name, part in parts.items():
         if part["pid"] is None:
-            yield Finding(
+            yield CheckResult(
                 name,
                 Verdict.PROBLEM,
                 f"does not run; it died {part['deaths']} times, last {part['lastDeath']}",
@@ -155,11 +155,11 @@ def _parts(parts: dict[str, dict[str, object]]) -> Iterator[Finding]:
             )
 
 
-def _clock(theirs: datetime, before: datetime) -> Finding:
+def _clock(theirs: datetime, before: datetime) -> CheckResult:
     skew = max(theirs - datetime.now(UTC), before - theirs, timedelta())  # noqa: TID251 — as above
     if skew <= _MOST_SKEW:
-        return Finding("clock", Verdict.OK, "agrees with the API's")
-    return Finding(
+        return CheckResult("clock", Verdict.OK, "agrees with the API's")
+    return CheckResult(
         "clock",
         Verdict.PROBLEM,
         f"differs from the API's by {skew.total_seconds():.0f} s",
@@ -167,5 +167,5 @@ def _clock(theirs: datetime, before: datetime) -> Finding:
     )
 
 
-def _problem(check: str, error: CliError) -> Finding:
-    return Finding(check, Verdict.PROBLEM, error.problem, error.remedy)
+def _problem(check: str, error: CliError) -> CheckResult:
+    return CheckResult(check, Verdict.PROBLEM, error.problem, error.remedy)

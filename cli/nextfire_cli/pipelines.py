@@ -10,7 +10,7 @@ from nextfire.client.pipelines.apply import apply_plan, make_plan
 from nextfire.client.pipelines.diagram import dot, mermaid
 from nextfire.client.pipelines.document import Pipeline, read
 from nextfire.client.pipelines.export import export as export_jobs
-from nextfire.client.pipelines.plan import Action, Change
+from nextfire.client.pipelines.plan import Action, JobChange
 from nextfire_cli import session
 from nextfire_cli.confirmation import confirm
 from nextfire_cli.job_files import read_documents, read_labels
@@ -75,7 +75,7 @@ def apply(
         caller.out.print(shown_plan(changes), crop=False, soft_wrap=True)
     confirm(caller, "Apply these changes?", yes=yes)
 
-    def report(change: Change) -> None:
+    def report(change: JobChange) -> None:
         caller.say(f"{change.job_id}: {change.action}")
 
     apply_plan(client, changes, report=report)

@@ -13,8 +13,7 @@ from pydantic import BaseModel, Field, create_model
 from pydantic.json_schema import models_json_schema
 
 from nextfire.domain.document import Document
-from nextfire.responses.base import AllFields, ApiResponse
-from nextfire.responses.base import Field as ResponseField
+from nextfire.responses.base import AllFields, ApiResponse, ResponseField
 from nextfire.responses.reading import field_types, rebuilt
 
 _MODELS: dict[type[ApiResponse], type[BaseModel]] = {}

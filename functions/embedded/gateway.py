@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any
 
-from functions.embedded.gateway_event import HttpRequest, HttpResponse, event_of, response_of
+from functions.embedded.gateway_event import GatewayRequest, GatewayResponse, event_of, response_of
 from nextfire.adapters.files.script_shelf import UPLOADS
 from nextfire.domain.errors import UnavailableError
 
@@ -62,7 +62,7 @@ class Gateway:
         start(f"{response.status} {HTTPStatus(response.status).phrase}", headers)
         return [response.body]
 
-    def answer(self, request: HttpRequest) -> HttpResponse:
+    def answer(self, request: GatewayRequest) -> GatewayResponse:
         """Answer *request*: 401 without the header `Authorization`, 403 if the authorizer rejects
         it, 500 if a function fails.
         """
@@ -101,7 +101,7 @@ class Gateway:
             self._verdicts[authorization] = (now + _CACHED_FOR, verdict)
         return verdict
 
-    def _upload(self, request: HttpRequest, request_id: str) -> HttpResponse:
+    def _upload(self, request: GatewayRequest, request_id: str) -> GatewayResponse:
         try:
             stored = request.method == "PUT" and self._accept(request.target, request.body)
         except UnavailableError as error:
@@ -112,16 +112,16 @@ class Gateway:
                 "script. Request a new one with POST /v1/scripts, and PUT the same bytes to it."
             )
             return _message(HTTPStatus.FORBIDDEN, text, request_id)
-        return HttpResponse(HTTPStatus.OK, [("apigw-requestid", request_id)], b"")
+        return GatewayResponse(HTTPStatus.OK, [("apigw-requestid", request_id)], b"")
 
 
-def _request_of(environ: Mapping[str, Any]) -> HttpRequest:
+def _request_of(environ: Mapping[str, Any]) -> GatewayRequest:
     headers = [
         (name.removeprefix("HTTP_").replace("_", "-"), value)
         for name, value in environ.items()
         if name.startswith("HTTP_") or name in {"CONTENT_TYPE", "CONTENT_LENGTH"}
     ]
-    return HttpRequest(
+    return GatewayRequest(
         environ["REQUEST_METHOD"],
         environ["REQUEST_URI"],
         headers,
@@ -130,5 +130,5 @@ def _request_of(environ: Mapping[str, Any]) -> HttpRequest:
     )
 
 
-def _message(status: HTTPStatus, text: str, request_id: str) -> HttpResponse:
+def _message(status: HTTPStatus, text: str, request_id: str) -> GatewayResponse:
     return response_of({"statusCode": status, "body": json.dumps({"message": text})}, request_id)

@@ -18,7 +18,7 @@ _TEXTUAL = ("application/json", "application/javascript", "application/xml")
 
 
 @dataclass(frozen=True, slots=True)
-class HttpRequest:
+class GatewayRequest:
     """`target`: path and query as sent, percent-encoded. `headers`: names in any case."""
 
     method: str
@@ -29,14 +29,14 @@ class HttpRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpResponse:
+class GatewayResponse:
     status: int
     headers: Sequence[tuple[str, str]]
     body: bytes
 
 
 def event_of(
-    request: HttpRequest, *, now: datetime, request_id: str, route_key: str = "$default"
+    request: GatewayRequest, *, now: datetime, request_id: str, route_key: str = "$default"
 ) -> dict[str, Any]:
     """The event of *request*, received at *now*, without an authorizer's context.
 
@@ -83,7 +83,7 @@ def event_of(
     return event
 
 
-def response_of(answer: Mapping[str, Any], request_id: str) -> HttpResponse:
+def response_of(answer: Mapping[str, Any], request_id: str) -> GatewayResponse:
     """The HTTP response for the *answer* of the function: its status, headers, cookies and body."""
     headers = {str(n).lower(): str(v) for n, v in (answer.get("headers") or {}).items()}
     headers.setdefault("content-type", "application/json")
@@ -91,7 +91,7 @@ def response_of(answer: Mapping[str, Any], request_id: str) -> HttpResponse:
     cookies = [("set-cookie", str(each)) for each in answer.get("cookies") or ()]
     text = answer.get("body") or ""
     body = base64.b64decode(text) if answer.get("isBase64Encoded") else str(text).encode()
-    return HttpResponse(int(answer["statusCode"]), [*headers.items(), *cookies], body)
+    return GatewayResponse(int(answer["statusCode"]), [*headers.items(), *cookies], body)
 
 
 def _decoded(path: str) -> str:

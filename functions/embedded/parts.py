@@ -21,7 +21,7 @@ from functions.api import handler as api
 from functions.auditor import handler as auditor
 from functions.authorizer import handler as authorizer
 from functions.embedded.gateway import MAX_REQUEST_BYTES, Gateway
-from functions.embedded.supervisor import Part, Supervisor
+from functions.embedded.supervisor import Part, PartsSupervisor
 from functions.watcher.handler import config_of, telemetry
 from functions.worker import return_held as _return_held  # noqa: F401 — imported once, for all
 from functions.worker import supervisor as workers
@@ -71,7 +71,7 @@ def main() -> int:
         ]
         folder = EmbeddedSettings.read().embedded_folder
         report = partial(_report, folder / "parts.json")
-        return Supervisor(parts, logs=server.server_logs, report=report).run()
+        return PartsSupervisor(parts, logs=server.server_logs, report=report).run()
 
 
 def _report(file: Path, parts: Mapping[str, object]) -> None:

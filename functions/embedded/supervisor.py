@@ -48,7 +48,7 @@ class _State:
     last_death: str | None = None
 
 
-class Supervisor:
+class PartsSupervisor:
     """Runs *parts* until SIGTERM or SIGINT, or until one of them dies too often.
 
     Args:

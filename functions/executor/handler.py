@@ -37,8 +37,8 @@ telemetry = Telemetry("executor")
 def _executor() -> MessageBatch[SqsDelivery] | ConcurrentBatch[SqsDelivery]:
     settings = ExecutorSettings.read()
     telemetry.sample(settings.log_sample)
-    terms = executor_config(settings, worker=f"lambda-{uuid.uuid4().hex[:12]}")
-    batch = build_executor(executor_ports(settings, telemetry), terms, telemetry)
+    config = executor_config(settings, worker=f"lambda-{uuid.uuid4().hex[:12]}")
+    batch = build_executor(executor_ports(settings, telemetry), config, telemetry)
     if settings.targets == "scripts":
         return batch
     return ConcurrentBatch(batch, ThreadPoolExecutor(_MAX_BATCH, thread_name_prefix="call"))

@@ -10,7 +10,7 @@ from nextfire.domain.call_limit import CallLimit
 from nextfire.domain.endpoints import PROBE_AFTER, EndpointKey, EndpointState
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
-from nextfire.targets.http.messages import CallFailedError, Problem, Request, Response
+from nextfire.targets.http.messages import CallFailedError, Failure, Request, Response
 from nextfire.usecases.breaker import Breaker
 from tests.builders import at
 from tests.callbacks import response
@@ -53,7 +53,7 @@ class LostResponse(Call):
 
     def respond(self, request: Request, number: int) -> Response:  # noqa: ARG002
         if number == 1:
-            raise CallFailedError(Problem.TIMEOUT, "no response", sent=True)
+            raise CallFailedError(Failure.TIMEOUT, "no response", sent=True)
         return response()
 
     def check(self, stack: Stack) -> None:

@@ -158,7 +158,7 @@ class Worker:
     def __init__(self, has: Adapters) -> None:
         self._has = has
         self._executor = has.executor()
-        self._terms = ExecutorConfig(
+        self._config = ExecutorConfig(
             has.stack.new_name("worker"), has.stack.pool, LEASE, output_cap=1000
         )
         self.journal = WorkerJournal()
@@ -191,7 +191,7 @@ class Worker:
                 monotonic=lambda: 0.0,
             ),
         )
-        self._pool = build_worker(ports, self._terms, notices)
+        self._pool = build_worker(ports, self._config, notices)
         self._pool.serve()
         notices.assert_no_defect()
         assert inbox.left or most < STEPS, "the same messages are received again and again"
@@ -240,9 +240,11 @@ class Invoked:
     """A Lambda executor's process, with the event source that receives and deletes its messages."""
 
     def __init__(self, has: Adapters, source: Adapters) -> None:
-        terms = ExecutorConfig(has.stack.new_name("worker"), has.stack.pool, LEASE, output_cap=1000)
+        config = ExecutorConfig(
+            has.stack.new_name("worker"), has.stack.pool, LEASE, output_cap=1000
+        )
         self._notices = MemoryNotices()
-        self._batch = build_executor(has.executor(), terms, self._notices)
+        self._batch = build_executor(has.executor(), config, self._notices)
         self._client = has.process.sqs
         self._inbox = source.inbox()
 

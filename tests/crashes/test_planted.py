@@ -241,10 +241,10 @@ def test_a_worker_that_deletes_messages_before_handling_them(
 ) -> None:
     carry_out = MessageBatch.carry_out
 
-    def delete_first(batch: Any, messages: Any, **terms: Any) -> Any:
+    def delete_first(batch: Any, messages: Any, **more: Any) -> Any:
         for message in messages:
             batch._done(message)  # noqa: SLF001
-        return carry_out(batch, messages, **terms)
+        return carry_out(batch, messages, **more)
 
     monkeypatch.setattr(MessageBatch, "carry_out", delete_first)
     assert explorer(Succeed()).first_lost(at="DeleteMessageBatch") is Fate.AFTER
@@ -255,8 +255,8 @@ def test_a_batch_that_names_only_the_first_failed_message(
 ) -> None:
     carry_out = MessageBatch.carry_out
 
-    def name_first(batch: Any, messages: Any, **terms: Any) -> Any:
-        return carry_out(batch, messages, **terms)[:1]
+    def name_first(batch: Any, messages: Any, **more: Any) -> Any:
+        return carry_out(batch, messages, **more)[:1]
 
     monkeypatch.setattr(MessageBatch, "carry_out", name_first)
     assert explorer(InTurn()).finds_a_fault()

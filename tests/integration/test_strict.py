@@ -14,7 +14,7 @@ import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError  # noqa: TID251 — of the SDK
 
 from functions.executor import handler as executor
-from infra.concurrency import Shares, share
+from infra.concurrency import ConcurrencyShares, share
 from nextfire.adapters.aws.clients import chunks
 from nextfire.adapters.dynamodb import job_store, run_items
 from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
@@ -274,10 +274,12 @@ def _use_up_partition(system: Deployment, message: RunMessage) -> None:
     ("shared", "stops"),
     [
         pytest.param(lambda: share(10, groups=1, pools=1), False, id="as-is"),
-        pytest.param(lambda: Shares(None, None, None, pool=50), True, id="planted"),
+        pytest.param(lambda: ConcurrencyShares(None, None, None, pool=50), True, id="planted"),
     ],
 )
-def test_executors_that_use_up_the_account(shared: Callable[[], Shares], *, stops: bool) -> None:
+def test_executors_that_use_up_the_account(
+    shared: Callable[[], ConcurrencyShares], *, stops: bool
+) -> None:
     """In an account with 10 executions, executors leave enough for watchers, the API and a batch
     of the projector.
     """

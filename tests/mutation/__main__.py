@@ -24,7 +24,7 @@ from tests.mutation.ledger import Ledger
 from tests.mutation.meeting import CoverageCache
 from tests.mutation.running import FOLDERS
 from tests.mutation.source import Mutant, Product
-from tests.mutation.trial import Plan, Verdict, format_verdict, tried
+from tests.mutation.trial import MutantVerdict, Plan, format_verdict, tried
 
 ROOT = Path(__file__).parents[2]
 WORK = ROOT / ".nextfire" / "mutation"
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
     if asked.again:
         wanted = [each for each in wanted if ledger.survived(each)]
     before = {
-        number: Verdict(killer, before=True)
+        number: MutantVerdict(killer, before=True)
         for number, each in enumerate(wanted)
         if asked.resume and (killer := ledger.still(each)) is not None
     }
@@ -107,7 +107,7 @@ def _alone() -> TextIO:
     return lock
 
 
-def _print_table(verdicts: list[tuple[Mutant, Verdict]]) -> None:
+def _print_table(verdicts: list[tuple[Mutant, MutantVerdict]]) -> None:
     for mutant, verdict in verdicts:
         print(format_verdict(mutant, verdict))
     print()

@@ -49,7 +49,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(slots=True)
-class Verdict:
+class MutantVerdict:
     """`killer`: the test that failed, or another way in which the mutant was killed; None if it
     survived. `ran`, `met_by`: number of tests that were run, and of those that execute it.
     `before`: from an earlier run.
@@ -77,7 +77,7 @@ class Plan:
     say: Say
     thorough: bool = False
     distrusted: set[str] = field(default_factory=set)
-    verdicts: dict[int, Verdict] = field(default_factory=dict)
+    verdicts: dict[int, MutantVerdict] = field(default_factory=dict)
 
     def tests_of(self, meeting: LineCoverage, mutant: Mutant) -> list[str]:
         """The tests for *mutant*, in order."""
@@ -121,14 +121,14 @@ class Plan:
         tests = self.tests_of(meeting, self.mutants[number])
         return _LIMIT + _SLOWER * min(at_most, sum(meeting.seconds[each] for each in tests))
 
-    def judge(self, number: int, verdict: Verdict) -> None:
+    def judge(self, number: int, verdict: MutantVerdict) -> None:
         self.verdicts[number] = verdict
         self.ledger.keep(self.mutants[number], verdict.killer)
         text = format_verdict(self.mutants[number], verdict)
         self.say(f"{len(self.verdicts)}/{len(self.mutants)} {text}")
 
 
-def format_verdict(mutant: Mutant, verdict: Verdict) -> str:
+def format_verdict(mutant: Mutant, verdict: MutantVerdict) -> str:
     """Format *verdict* in one line."""
     outcome = verdict.killer or f"SURVIVED ({verdict.ran} of {verdict.met_by} tests)"
     change = mutant.change if len(mutant.change) <= 100 else mutant.change[:99] + "…"
@@ -168,7 +168,7 @@ def within(tests: list[str], seconds: dict[str, float], at_most: float) -> list[
     return tests[: max(1, bisect_right(sums, at_most))]
 
 
-def tried(plan: Plan) -> dict[int, Verdict]:
+def tried(plan: Plan) -> dict[int, MutantVerdict]:
     """The verdicts on the mutants of *plan*, by number."""
     root = plan.folders[0]
     while True:
@@ -176,7 +176,7 @@ def tried(plan: Plan) -> dict[int, Verdict]:
             if outcome.answer is None:
                 raise ChildError(f"The tests' process was killed: see {root / LOG}")
             answered = outcome.answer["verdicts"].items()
-            plan.verdicts = {int(number): Verdict(**values) for number, values in answered}
+            plan.verdicts = {int(number): MutantVerdict(**values) for number, values in answered}
             plan.distrusted.update(outcome.answer["distrusted"])
         _try_by_import(plan)
         doubtful = [n for n, v in plan.verdicts.items() if v.killer in plan.distrusted]
@@ -320,10 +320,10 @@ def _try_by_import(plan: Plan) -> None:
                 plan.judge(outcome.task, verdict)
 
 
-def _verdict(answer: dict[str, Any] | None, met_by: int, seconds: float) -> Verdict:
+def _verdict(answer: dict[str, Any] | None, met_by: int, seconds: float) -> MutantVerdict:
     if answer is None:
-        return Verdict("killed by a signal or time limit", 0, met_by, seconds)
-    return Verdict(next(iter(answer["red"]), None), answer["ran"], met_by, seconds)
+        return MutantVerdict("killed by a signal or time limit", 0, met_by, seconds)
+    return MutantVerdict(next(iter(answer["red"]), None), answer["ran"], met_by, seconds)
 
 
 def _write(file: Path, source: bytes) -> None:

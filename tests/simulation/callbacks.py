@@ -18,7 +18,7 @@ from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.targets import AttemptResult, Hold, RunControl
 from nextfire.domain.run import Run
 from nextfire.targets.http.authentication import Authentication
-from nextfire.targets.http.messages import CallFailedError, Problem, Request, Response
+from nextfire.targets.http.messages import CallFailedError, Failure, Request, Response
 from nextfire.targets.http.outcome import UNAVAILABLE, destination_of
 from nextfire.targets.http.runner import HttpTarget
 from nextfire.targets.http.tls import TlsSettings
@@ -79,15 +79,15 @@ class Receiver:
             self._down_until[host] = kernel.at + dice.choice([20, 100, 400, 1_500]) * SECOND
         if kernel.at < self._down_until[host]:
             if dice.random() < 0.5:
-                return CallFailedError(Problem.CONNECT, "connection refused"), 0
+                return CallFailedError(Failure.CONNECT, "connection refused"), 0
             return self.answer(request, dice.choice([502, 503, 504])), 0
         lasts = dice.choice([0, 0, 0, 0.1, 1, 3, 25, 90])
         answer = self.answer(request, dice.choice([*[_SUCCESS] * 8, 500, 500, 409, 429, 410]))
         lost = dice.random()
         if lost < 0.1:
-            return CallFailedError(Problem.TIMEOUT, "no response", sent=True), lasts
+            return CallFailedError(Failure.TIMEOUT, "no response", sent=True), lasts
         if lost < 0.15:
-            return CallFailedError(Problem.PROTOCOL, "connection reset", sent=True), lasts
+            return CallFailedError(Failure.PROTOCOL, "connection reset", sent=True), lasts
         return answer, lasts
 
     def answer(self, request: Request, status: int) -> Response:
@@ -147,9 +147,9 @@ class _Transport:
             system.began(actor, self.run.execution_id, attempt, request.body.decode())
             while lasts > 0:
                 if ask():
-                    raise CallFailedError(Problem.STOPPED, "stopped", sent=True)
+                    raise CallFailedError(Failure.STOPPED, "stopped", sent=True)
                 if timeout <= 0:
-                    raise CallFailedError(Problem.TIMEOUT, "no response in time", sent=True)
+                    raise CallFailedError(Failure.TIMEOUT, "no response in time", sent=True)
                 step = min(lasts, timeout, 1)
                 actor.advance(seconds=step)
                 lasts, timeout = lasts - step, timeout - step

@@ -44,8 +44,8 @@ def skip_hand_back(patch: pytest.MonkeyPatch) -> None:
 def name_only_the_first(patch: pytest.MonkeyPatch) -> None:
     """The messages of a group after one that stays are missing from the answer and so deleted."""
 
-    def carry_out(batch: Any, messages: Any, **terms: Any) -> Any:
-        stay = whole(batch, messages, **terms)
+    def carry_out(batch: Any, messages: Any, **more: Any) -> Any:
+        stay = whole(batch, messages, **more)
         firsts = {message.group: message for message in reversed(stay)}
         return [message for message in stay if firsts[message.group] is message]
 
@@ -56,10 +56,10 @@ def name_only_the_first(patch: pytest.MonkeyPatch) -> None:
 def delete_before_handling(patch: pytest.MonkeyPatch) -> None:
     """A worker's messages are deleted when they begin."""
 
-    def carry_out(batch: Any, messages: Any, **terms: Any) -> Any:
+    def carry_out(batch: Any, messages: Any, **more: Any) -> Any:
         for message in messages:
             batch._done(message)  # noqa: SLF001
-        return whole(batch, messages, **terms)
+        return whole(batch, messages, **more)
 
     whole = MessageBatch.carry_out
     patch.setattr(MessageBatch, "carry_out", carry_out)

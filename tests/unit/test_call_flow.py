@@ -14,8 +14,8 @@ import pytest
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.domain.call_flow import (
     WAIT_AT_MOST,
-    Caller,
     CallFlow,
+    WaitingRun,
     enter,
     leave,
 )
@@ -33,8 +33,8 @@ SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 
 
-def caller(name: str = "a", *, first: bool = True, lasts: timedelta = MINUTE) -> Caller:
-    return Caller(name, NOON + lasts, first)
+def caller(name: str = "a", *, first: bool = True, lasts: timedelta = MINUTE) -> WaitingRun:
+    return WaitingRun(name, NOON + lasts, first)
 
 
 def simulate(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from nextfire.domain.errors import InvalidInputError
 from nextfire.targets.http.addresses import AddressRules, allows, check_url
-from nextfire.targets.http.messages import CallFailedError, Problem, Request
+from nextfire.targets.http.messages import CallFailedError, Failure, Request
 from nextfire.targets.http.transport import Transport
 
 RULES = AddressRules(http=True, any_port=True)
@@ -114,7 +114,7 @@ def test_a_forbidden_url_is_not_connected_to(url: str, connections: list[Any]) -
     failed = call(url, Transport(RULES))
 
     assert connections == []
-    assert (failed.problem, failed.sent) == (Problem.FORBIDDEN, False)
+    assert (failed.problem, failed.sent) == (Failure.FORBIDDEN, False)
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +178,7 @@ def test_a_name_that_resolves_to_a_forbidden_address_is_not_connected_to(
     failed = call("http://example.com/", Transport(RULES, resolve=rebinding))
 
     assert connections == []
-    assert (failed.problem, failed.sent) == (Problem.FORBIDDEN, False)
+    assert (failed.problem, failed.sent) == (Failure.FORBIDDEN, False)
     assert failed.text == "the destination is not allowed"
 
 
@@ -193,7 +193,7 @@ def test_a_name_is_resolved_once_so_it_cannot_change_after_the_check(
     failed = call("http://example.com/", Transport(RULES, resolve=rebinding))
 
     assert connections == [("93.184.216.34", 80)]
-    assert failed.problem is Problem.CONNECT
+    assert failed.problem is Failure.CONNECT
 
 
 def test_the_connected_address_is_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +206,7 @@ def test_the_connected_address_is_checked_too(monkeypatch: pytest.MonkeyPatch) -
 
     failed = call("http://example.com/", Transport(RULES, resolve=public))
 
-    assert (failed.problem, failed.sent) == (Problem.FORBIDDEN, False)
+    assert (failed.problem, failed.sent) == (Failure.FORBIDDEN, False)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from functions.embedded.gateway import Gateway
-from functions.embedded.gateway_event import HttpRequest, HttpResponse
+from functions.embedded.gateway_event import GatewayRequest, GatewayResponse
 
 NOON = datetime(2026, 5, 24, 12, tzinfo=UTC)
 KEY = ("Authorization", "Bearer good")
@@ -49,8 +49,8 @@ class Parts:
         self.uploads.append((url, body))
         return "mac=good" in url
 
-    def send(self, method: str, target: str, *headers: tuple[str, str]) -> HttpResponse:
-        return self.gateway.answer(HttpRequest(method, target, headers, b"body", "127.0.0.1"))
+    def send(self, method: str, target: str, *headers: tuple[str, str]) -> GatewayResponse:
+        return self.gateway.answer(GatewayRequest(method, target, headers, b"body", "127.0.0.1"))
 
 
 def test_a_known_caller_reaches_the_api_with_its_identity() -> None:

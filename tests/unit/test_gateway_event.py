@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from functions.embedded.gateway_event import HttpRequest, event_of, response_of
+from functions.embedded.gateway_event import GatewayRequest, event_of, response_of
 
 # The example of payload format 2.0 in "Create AWS Lambda proxy integrations for HTTP APIs in API
 # Gateway" of the AWS documentation, without stage variables, path parameters and authentication,
@@ -42,7 +42,7 @@ AT = datetime(2020, 3, 12, 19, 3, 58, 390_000, tzinfo=UTC)
 def request(
     target: str = "/v1/jobs", body: bytes = b"", *headers: tuple[str, str]
 ) -> dict[str, Any]:
-    sent = HttpRequest("POST", target, headers, body, "192.0.2.1")
+    sent = GatewayRequest("POST", target, headers, body, "192.0.2.1")
     return event_of(sent, now=AT, request_id="id")
 
 

@@ -14,7 +14,7 @@ from nextfire.domain.attempt import MAX_CALL_BYTES, AttemptOutcome
 from nextfire.domain.masking import Masker
 from nextfire.domain.ports.targets import AttemptResult
 from nextfire.targets.http.document import HttpCall
-from nextfire.targets.http.messages import CallFailedError, Problem, Request
+from nextfire.targets.http.messages import CallFailedError, Failure, Request
 from nextfire.targets.http.outcome import destination_of, result_of, result_without_response
 from nextfire.targets.http.retry_after import retry_at
 from tests.builders import NOON
@@ -98,19 +98,19 @@ def test_a_redirect_says_that_it_is_not_followed() -> None:
 @pytest.mark.parametrize(
     ("problem", "outcome", "unavailable", "permanent"),
     [
-        (Problem.FORBIDDEN, AttemptOutcome.FAILED, False, True),
-        (Problem.NAME, AttemptOutcome.FAILED, True, False),
-        (Problem.CONNECT, AttemptOutcome.FAILED, True, False),
-        (Problem.BUSY, AttemptOutcome.FAILED, True, False),
-        (Problem.TLS, AttemptOutcome.FAILED, False, False),
-        (Problem.TIMEOUT, AttemptOutcome.TIMED_OUT, False, False),
-        (Problem.PROTOCOL, AttemptOutcome.FAILED, False, False),
+        (Failure.FORBIDDEN, AttemptOutcome.FAILED, False, True),
+        (Failure.NAME, AttemptOutcome.FAILED, True, False),
+        (Failure.CONNECT, AttemptOutcome.FAILED, True, False),
+        (Failure.BUSY, AttemptOutcome.FAILED, True, False),
+        (Failure.TLS, AttemptOutcome.FAILED, False, False),
+        (Failure.TIMEOUT, AttemptOutcome.TIMED_OUT, False, False),
+        (Failure.PROTOCOL, AttemptOutcome.FAILED, False, False),
     ],
 )
 def test_a_call_without_a_response(
-    problem: Problem, outcome: AttemptOutcome, *, unavailable: bool, permanent: bool
+    problem: Failure, outcome: AttemptOutcome, *, unavailable: bool, permanent: bool
 ) -> None:
-    error = CallFailedError(problem, "why", sent=problem is Problem.TIMEOUT)
+    error = CallFailedError(problem, "why", sent=problem is Failure.TIMEOUT)
 
     result = result_without_response(HttpCall(url=URL), REQUEST, error, Masker()).result
 
@@ -268,7 +268,7 @@ def test_a_part_of_a_secret_is_not_recorded() -> None:
 
 
 def test_a_connection_that_timed_out_uses_up_no_attempt() -> None:
-    error = CallFailedError(Problem.TIMEOUT, "no connection in time", sent=False)
+    error = CallFailedError(Failure.TIMEOUT, "no connection in time", sent=False)
 
     result = result_without_response(HttpCall(url=URL), REQUEST, error, Masker()).result
 

@@ -12,7 +12,7 @@ from aws_lambda_powertools.event_handler.middlewares.openapi_validation import (
 )
 
 from functions.api.resolver_parts import check_requests_with, path_of, routes_of
-from functions.embedded.gateway_event import HttpRequest, event_of
+from functions.embedded.gateway_event import GatewayRequest, event_of
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_own_checks_run_before_the_route(app: APIGatewayHttpResolver) -> None:
             return super().handler(app, next_middleware)
 
     check_requests_with(app, Checks())  # type: ignore[no-untyped-call]
-    request = HttpRequest("GET", "/things/a", [], b"", "127.0.0.1")
+    request = GatewayRequest("GET", "/things/a", [], b"", "127.0.0.1")
     event = event_of(request, now=datetime(2026, 5, 24, tzinfo=UTC), request_id="r")
 
     assert app.resolve(event, None)["statusCode"] == 200  # type: ignore[arg-type]

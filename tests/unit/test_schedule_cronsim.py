@@ -16,7 +16,7 @@ import pytest
 from cronsim import CronSim
 
 from nextfire.domain.schedule import Schedule, ScheduleType
-from nextfire.domain.zones import Change, changes, zone
+from nextfire.domain.zones import OffsetChange, changes, zone
 from tests.crons import Expression, cases
 from tests.unit.schedules import next_occurrences
 
@@ -48,7 +48,7 @@ class Case:
         both = min(ours[-1], theirs[-1]) if theirs else self.after
         return {at for at in set(ours) ^ set(theirs) if at <= both}
 
-    def only_near(self, kind: Callable[[Change], bool]) -> bool:
+    def only_near(self, kind: Callable[[OffsetChange], bool]) -> bool:
         """Whether they differ, and only near changes of this kind."""
         turns = [
             change

@@ -10,14 +10,14 @@ from importlib import resources
 import pytest
 
 from nextfire.domain.errors import InvalidInputError
-from nextfire.domain.zones import FIRST, Change, changes, zone
+from nextfire.domain.zones import FIRST, OffsetChange, changes, zone
 from tests.crons import LONG, ZONES
 
 DATABASE = resources.files("tzdata")
 NAMES = DATABASE.joinpath("zones").read_text("utf-8").split()
 
 
-def listed_changes(name: str) -> list[Change]:
+def listed_changes(name: str) -> list[OffsetChange]:
     """The changes of the UTC offset that the zone's file lists (RFC 9636, version 2)."""
     data = DATABASE.joinpath("zoneinfo", *name.split("/")).read_bytes()
     first = struct.unpack(">6l", data[20:44])
@@ -36,7 +36,9 @@ def listed_changes(name: str) -> list[Change]:
         after = offsets[index]
         if after != before:
             found.append(
-                Change(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=second), before, after)
+                OffsetChange(
+                    datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=second), before, after
+                )
             )
         before = after
     return [change for change in found if change.at > FIRST]

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from nextfire.client.pipelines.diff import ABSENT, FieldChange
 from nextfire.client.pipelines.document import compact
-from nextfire.client.pipelines.plan import Action, Change, Plan
+from nextfire.client.pipelines.plan import Action, JobChange, Plan
 from nextfire_cli.escaping import escaped
 
 _SIGNS = {
@@ -50,7 +50,7 @@ def summary(changes: Plan, *, done: bool) -> str:
     return f"{', '.join(parts)}."
 
 
-def _add(text: Text, change: Change) -> None:
+def _add(text: Text, change: JobChange) -> None:
     sign, style = _SIGNS[change.action]
     line = f"  {sign} {escaped(change.job_id)}  {change.action}"
     text.append(f"{line}{', adopted' if change.adopted else ''}\n", style)

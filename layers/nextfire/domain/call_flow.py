@@ -55,7 +55,7 @@ class CallFlow:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class WaitingRun:
     """A run that wants to call. `name`: of its place; `until`: when its place is given up at the
     latest; `first`: it has not been in the line yet.
     """
@@ -66,7 +66,7 @@ class Caller:
 
 
 def enter(
-    flow: CallFlow, limit: CallLimit, caller: Caller, now: datetime
+    flow: CallFlow, limit: CallLimit, caller: WaitingRun, now: datetime
 ) -> tuple[CallFlow, datetime | None]:
     """Decide whether *caller* may call at *now*.
 

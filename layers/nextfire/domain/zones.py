@@ -34,7 +34,7 @@ _MOMENT = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class OffsetChange:
     """A change of the UTC offset of a zone at `at`, from `before` to `after`."""
 
     at: datetime
@@ -130,7 +130,7 @@ def wall(at: datetime, by: timedelta) -> datetime:
     return at.replace(tzinfo=None) + by
 
 
-def changes(name: str, after: datetime, until: datetime) -> Iterator[Change]:
+def changes(name: str, after: datetime, until: datetime) -> Iterator[OffsetChange]:
     """The offset changes of the zone *name* in (*after*, *until*], ascending."""
     for year in range(after.year, until.year + 1):
         for change in _changes_of(name, year):
@@ -141,17 +141,17 @@ def changes(name: str, after: datetime, until: datetime) -> Iterator[Change]:
 
 
 @lru_cache(maxsize=4096)
-def _changes_of(name: str, year: int) -> tuple[Change, ...]:
+def _changes_of(name: str, year: int) -> tuple[OffsetChange, ...]:
     """The offset changes in (1 January of *year*, 1 January of the next year]."""
     local = zone(name)
     low, end = datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)
     before = offset(low, local)
-    found: list[Change] = []
+    found: list[OffsetChange] = []
     while low < end:
         high = min(low + _LOOK, end)
         after = offset(high, local)
         if after != before:
-            found.append(Change(_bisected(low, high, before, local), before, after))
+            found.append(OffsetChange(_bisected(low, high, before, local), before, after))
         low, before = high, after
     return tuple(found)
 

@@ -43,7 +43,7 @@ Sources = tuple[Any, ...]
 """Arguments of `ApiResponse.of`."""
 
 
-class Field:
+class ResponseField:
     """A field of a response. `name`: in Python; `alias`: in JSON; for the others see `field`."""
 
     __slots__ = ("alias", "description", "name", "schema", "secret", "value")
@@ -99,7 +99,7 @@ def field(
         schema: The type in the OpenAPI document, if it differs from the annotation.
         secret: Never shown by `repr`.
     """
-    return Field(value, description, schema, secret=secret)
+    return ResponseField(value, description, schema, secret=secret)
 
 
 class AllFields:
@@ -130,7 +130,7 @@ class ApiResponse:
     if its type allows that; otherwise reading it raises AttributeError.
     """
 
-    parts: ClassVar[tuple[Field | AllFields, ...]] = ()
+    parts: ClassVar[tuple[ResponseField | AllFields, ...]] = ()
     """What the class lists, in the order of the JSON document."""
 
     def __init__(self, document: Mapping[str, Any], etag: str | None = None) -> None:
@@ -139,15 +139,15 @@ class ApiResponse:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        own: list[Field | AllFields] = []
+        own: list[ResponseField | AllFields] = []
         for name in cls.__annotations__:
             if name not in vars(cls):
-                _add(cls, name, Field())
+                _add(cls, name, ResponseField())
             own.append(vars(cls)[name])
         for each in [value for value in vars(cls).values() if isinstance(value, AllFields)]:
             own.append(each)
             for name in each.model.model_fields:
-                _add(cls, name, Field())
+                _add(cls, name, ResponseField())
         cls.parts = (*cls.parts, *own)
 
     @classmethod
@@ -163,7 +163,9 @@ class ApiResponse:
         return cls(document)
 
     def __repr__(self) -> str:
-        hidden = {each.alias for each in self.parts if isinstance(each, Field) and each.secret}
+        hidden = {
+            each.alias for each in self.parts if isinstance(each, ResponseField) and each.secret
+        }
         shown = {name: value for name, value in self.document.items() if name not in hidden}
         return f"{type(self).__name__}({shown!r})"
 
@@ -180,7 +182,7 @@ def one_line(problem: str) -> str:
     return line if len(line) <= _MAX_PROBLEM_CHARS else line[: _MAX_PROBLEM_CHARS - 1] + "…"
 
 
-def _add(cls: type[ApiResponse], name: str, added: Field) -> None:
+def _add(cls: type[ApiResponse], name: str, added: ResponseField) -> None:
     added.__set_name__(cls, name)
     setattr(cls, name, added)
 

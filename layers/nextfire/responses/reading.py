@@ -7,11 +7,10 @@ from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from pydantic import Field as PydanticField
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from nextfire.domain.document import Document
-from nextfire.responses.base import AllFields, ApiResponse, Field
+from nextfire.responses.base import AllFields, ApiResponse, ResponseField
 
 _UNIONS = {Union, UnionType}
 
@@ -26,7 +25,7 @@ class Reader(NamedTuple):
 _READERS: dict[type[ApiResponse], dict[str, Reader]] = {}
 
 
-def read(response: ApiResponse, field: Field) -> object:
+def read(response: ApiResponse, field: ResponseField) -> object:
     """The value of *field* in the document of *response*.
 
     Raises:
@@ -42,7 +41,9 @@ def read(response: ApiResponse, field: Field) -> object:
 def field_types(response: type[ApiResponse]) -> dict[str, Any]:
     """The types of the fields of a response class, by name."""
     hints = get_type_hints(response, include_extras=True)
-    found = {each.name: hints[each.name] for each in response.parts if isinstance(each, Field)}
+    found = {
+        each.name: hints[each.name] for each in response.parts if isinstance(each, ResponseField)
+    }
     for each in response.parts:
         if isinstance(each, AllFields):
             fields = each.model.model_fields.items()
@@ -75,7 +76,7 @@ def _lenient(annotation: Any) -> Any:  # noqa: ANN401 — any type
         return Any
     if any(_is_a(each, Enum) for each in kinds):
         # The first that fits: a member of the enum rather than its text.
-        return Annotated[Union[(*kinds, str)], PydanticField(union_mode="left_to_right")]
+        return Annotated[Union[(*kinds, str)], Field(union_mode="left_to_right")]
     return Union[tuple(kinds)]  # noqa: UP007
 
 

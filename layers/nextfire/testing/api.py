@@ -15,7 +15,7 @@ from functions.api.app import app
 from functions.api.areas import include_for
 from functions.api.request_record import noting
 from functions.api.services import Services, serving
-from functions.embedded.gateway_event import HttpRequest, event_of, response_of
+from functions.embedded.gateway_event import GatewayRequest, event_of, response_of
 from nextfire.client import Client
 from nextfire.domain.quotas import TenantQuotas
 from nextfire.settings import ApiSettings, DeployedPool
@@ -99,7 +99,7 @@ class _InProcess(httpx2.BaseTransport):
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         target = request.url.raw_path.decode()
-        given = HttpRequest(
+        given = GatewayRequest(
             request.method, target, request.headers.multi_items(), request.read(), "127.0.0.1"
         )
         request_id = f"request-{next(self._numbers)}"

@@ -20,7 +20,7 @@ from nextfire.targets.http.addresses import AddressRules
 from nextfire.targets.http.authentication import Authentication
 from nextfire.targets.http.messages import (
     CallFailedError,
-    Problem,
+    Failure,
     Request,
     Response,
     Timings,
@@ -133,9 +133,9 @@ class _Answers(Transport):
         try:
             found = function(given)
         except TimeoutError as error:
-            raise CallFailedError(Problem.TIMEOUT, str(error) or "timed out", sent=True) from error
+            raise CallFailedError(Failure.TIMEOUT, str(error) or "timed out", sent=True) from error
         except ConnectionError as error:
-            raise CallFailedError(Problem.CONNECT, str(error) or "not connected") from error
+            raise CallFailedError(Failure.CONNECT, str(error) or "not connected") from error
         answer = found if isinstance(found, HttpAnswer) else HttpAnswer(found or 200)
         body = _bytes(answer.body)
         headers = {"Content-Type": "application/json"} if body else {}

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from nextfire.domain import call_flow
-from nextfire.domain.call_flow import Caller, CallFlow
+from nextfire.domain.call_flow import CallFlow, WaitingRun
 from nextfire.domain.call_limit import CallLimit
 from nextfire.domain.endpoints import EndpointKey
 from nextfire.domain.errors import UndecodableError
@@ -105,7 +105,7 @@ class CallFlows:
             until: When the call has ended, even if its executor dies.
             first: It is the first time that the run is here.
         """
-        caller = Caller(secrets.token_hex(4), until, first)
+        caller = WaitingRun(secrets.token_hex(4), until, first)
         known = self._of(key)
         now = self._clock.now()
         with known.lock:
@@ -177,7 +177,7 @@ class CallFlows:
         self._clock.sleep(timedelta(milliseconds=milliseconds))
 
     def _without_flow(
-        self, key: EndpointKey, known: _Known, caller: Caller, now: datetime
+        self, key: EndpointKey, known: _Known, caller: WaitingRun, now: datetime
     ) -> Hold | None:
         """Decide without the flow: the store did not answer, or the flow does not decode."""
         if isinstance(known.failure, UndecodableError):
@@ -215,7 +215,7 @@ class CallFlows:
         self._on_error(error)
 
 
-def _soon(now: datetime, caller: Caller, within: timedelta) -> datetime:
+def _soon(now: datetime, caller: WaitingRun, within: timedelta) -> datetime:
     """An instant in the second half of *within* after *now*, other for each caller."""
     return cut(now + within / 2 + spread(caller.name, within / 2))
 

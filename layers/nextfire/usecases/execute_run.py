@@ -56,7 +56,7 @@ class ExecuteRun:
         dead_letters: DeadLetters,
         events: Events,
         clock: Clock,
-        terms: ExecutorConfig,
+        config: ExecutorConfig,
         background: Executor,
         hand_over: HandOver,
     ) -> None:
@@ -68,7 +68,7 @@ class ExecuteRun:
         self._dead_letters = dead_letters
         self._events = events
         self._clock = clock
-        self._terms = terms
+        self._config = config
         self._outcomes = RecordOutcome(
             jobs=jobs,
             runs=runs,
@@ -77,13 +77,13 @@ class ExecuteRun:
             events=events,
             clock=clock,
             hand_over=hand_over,
-            retention=terms.retention,
+            retention=config.retention,
         )
         self._without_attempt = WithoutAttempt(
             jobs=jobs,
             runs=runs,
             clock=clock,
-            pool=terms.pool,
+            pool=config.pool,
             hand_over=hand_over,
             outcomes=self._outcomes,
         )
@@ -93,7 +93,7 @@ class ExecuteRun:
             files=files,
             target=target,
             clock=clock,
-            terms=terms,
+            config=config,
             background=background,
             outcomes=self._outcomes,
         )
@@ -128,7 +128,7 @@ class ExecuteRun:
             failure = shorten(str(error), 500)
             self._dead_letters.put(delivery.body, failure, dedup=content_id(delivery.body))
             self._events.put(
-                message_undecodable(delivery.body, failure, self._terms.pool, self._clock.now())
+                message_undecodable(delivery.body, failure, self._config.pool, self._clock.now())
             )
             return Handled(Disposition.ACKNOWLEDGE, failure, quarantined=True)
         if stopping():
@@ -153,7 +153,7 @@ class ExecuteRun:
         if handled is not None:
             return handled
         pool = job.definition.target.pool
-        if pool != self._terms.pool:
+        if pool != self._config.pool:
             run = self._runs.get(message.key)
             if run is not None and run.state.ended:
                 return self._outcomes.settled(job, run, f"has ended {run.state}")
@@ -257,11 +257,11 @@ class ExecuteRun:
             return self._runs.claim(
                 message,
                 token=host.delivery.token,
-                worker=self._terms.worker,
+                worker=self._config.worker,
                 pool=job.definition.target.pool,
                 job_revision=job.revision,
                 now=now,
-                lease_until=now + self._terms.lease,
+                lease_until=now + self._config.lease,
             )
         run = self._runs.get(message.key)
         free = run is None or (run.state is RunState.PENDING and not run.cancel_requested)
@@ -285,9 +285,9 @@ class ExecuteRun:
         to = run.taken_over(
             dispatch=message.dispatch,
             token=host.delivery.token,
-            worker=self._terms.worker,
+            worker=self._config.worker,
             now=now,
-            lease_until=now + self._terms.lease,
+            lease_until=now + self._config.lease,
             pool=job.definition.target.pool,
         )
         claim = self._runs.advance(run, to, lapsed=True)

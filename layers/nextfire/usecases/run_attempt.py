@@ -35,7 +35,7 @@ class RunAttempt:
         files: RunFiles,
         target: TargetRunner,
         clock: Clock,
-        terms: ExecutorConfig,
+        config: ExecutorConfig,
         background: Executor,
         outcomes: RecordOutcome,
     ) -> None:
@@ -44,7 +44,7 @@ class RunAttempt:
         self._files = files
         self._target = target
         self._clock = clock
-        self._terms = terms
+        self._config = config
         self._background = background
         self._outcomes = outcomes
 
@@ -59,7 +59,7 @@ class RunAttempt:
             )
         elif too_late is not None:
             attempted = AttemptResult(Result(AttemptOutcome.FAILED, too_late, unavailable=True))
-        elif job.definition.target.pool == self._terms.pool:
+        elif job.definition.target.pool == self._config.pool:
             informed = with_upstream(self._jobs, self._runs, job, run, supervisor)
             attempted = self._target.attempt(job, informed, supervisor, host.longest)
         else:
@@ -98,15 +98,15 @@ class RunAttempt:
         )
 
     def _supervisor(self, run: Run, host: Host) -> RunSupervisor:
-        folder = RunFolder(run.key, self._terms.pool)
+        folder = RunFolder(run.key, self._config.pool)
         log = RunLog(
             self._files,
             folder,
             run.fence,
             clock=self._clock,
             background=self._background,
-            cap=self._terms.log_cap,
-            inline_cap=self._terms.output_cap,
+            cap=self._config.log_cap,
+            inline_cap=self._config.output_cap,
         )
         return RunSupervisor(
             self._runs,
@@ -114,7 +114,7 @@ class RunAttempt:
             run,
             host,
             clock=self._clock,
-            lease=self._terms.lease,
+            lease=self._config.lease,
             log=log,
             folder=folder,
         )

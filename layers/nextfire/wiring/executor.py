@@ -47,7 +47,7 @@ class ExecutorPorts:
     quotas: TenantQuotas | None = None
 
 
-def execute_run_of(ports: ExecutorPorts, terms: ExecutorConfig) -> ExecuteRun:
+def execute_run_of(ports: ExecutorPorts, config: ExecutorConfig) -> ExecuteRun:
     """The use case that processes one message."""
     return ExecuteRun(
         jobs=ports.jobs,
@@ -58,7 +58,7 @@ def execute_run_of(ports: ExecutorPorts, terms: ExecutorConfig) -> ExecuteRun:
         dead_letters=ports.dead_letters,
         events=ports.events,
         clock=ports.clock,
-        terms=terms,
+        config=config,
         background=ports.background,
         hand_over=HandOver(
             jobs=ports.jobs,
@@ -74,9 +74,9 @@ def execute_run_of(ports: ExecutorPorts, terms: ExecutorConfig) -> ExecuteRun:
 
 
 def build_executor(
-    ports: ExecutorPorts, terms: ExecutorConfig, notices: MessageNotices
+    ports: ExecutorPorts, config: ExecutorConfig, notices: MessageNotices
 ) -> MessageBatch[Any]:
     """The process of the Lambda executor. Each invocation processes a batch, which Lambda receives
     with the queue's visibility timeout and deletes.
     """
-    return MessageBatch(execute_run_of(ports, terms), notices, lease=terms.lease)
+    return MessageBatch(execute_run_of(ports, config), notices, lease=config.lease)

@@ -28,20 +28,20 @@ class WorkerPorts(Generic[D]):
 
 
 def build_worker(
-    ports: WorkerPorts[D], terms: ExecutorConfig, notices: MessageNotices, *, one_run: bool = False
+    ports: WorkerPorts[D], config: ExecutorConfig, notices: MessageNotices, *, one_run: bool = False
 ) -> ServePool[D]:
     """A worker's process. It serves its pool until it is stopped; with *one_run*, one message."""
     clock = ports.executor.clock
     acknowledger = Acknowledger(
         ports.inbox, ports.threads.background, clock, notices, ports.journal
     )
-    execute_run = execute_run_of(ports.executor, terms)
+    execute_run = execute_run_of(ports.executor, config)
     return ServePool(
         ports.inbox,
         MessageBatch(execute_run, notices, done=acknowledger.put),
         acknowledger,
         ports.journal,
-        lease=terms.lease,
+        lease=config.lease,
         threads=ports.threads,
         clock=clock,
         service_clock=ports.service_clock,

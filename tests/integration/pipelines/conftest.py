@@ -13,7 +13,7 @@ from nextfire import Client
 from nextfire.client.pipelines.apply import apply_plan, make_plan
 from nextfire.client.pipelines.document import Pipeline, read
 from nextfire.client.pipelines.export import export
-from nextfire.client.pipelines.plan import Change
+from nextfire.client.pipelines.plan import JobChange
 from tests.integration.deployment import Deployment
 from tests.integration.test_client import Handler
 
@@ -71,7 +71,7 @@ def pipelines(name: str | None = "etl", /, **jobs: Any) -> Sequence[Pipeline]:
 
 def applied(client: Client, declared: Sequence[Pipeline], *, adopt: bool = False) -> list[str]:
     found = make_plan(client, declared, adopt=adopt)
-    made: list[Change] = []
+    made: list[JobChange] = []
     apply_plan(client, found, report=made.append)
     return [f"{each.action} {each.job_id}" for each in made]
 

@@ -9,7 +9,7 @@ import nextfire
 from nextfire import ApplyError, Client, PipelineError
 from nextfire.client.pipelines.apply import apply_plan, make_plan
 from nextfire.client.pipelines.document import OWNER
-from nextfire.client.pipelines.plan import Change
+from nextfire.client.pipelines.plan import JobChange
 from tests.integration.pipelines.conftest import MANUAL, Dying, applied, job, pipelines, stored
 
 BEFORE = {"a": job(), "b": job("a"), "gone": job("b"), "gone-too": job("gone")}
@@ -142,7 +142,7 @@ def test_python(client: Client) -> None:
     with nextfire.pipeline("etl") as p:
         a, b = (p.job(each, type=None, target={"handler": each}) for each in "ab")
         a.body["type"] = b.body["type"] = "MANUAL"
-    made: list[Change] = []
+    made: list[JobChange] = []
 
     assert [each.job_id for each in p.plan(client).changes] == ["a", "b"]
     assert p.apply(client, report=made.append)

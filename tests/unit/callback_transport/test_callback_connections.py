@@ -12,7 +12,7 @@ import pytest
 
 from nextfire.targets.http import transport as module
 from nextfire.targets.http.addresses import AddressRules
-from nextfire.targets.http.messages import CallFailedError, Problem, Request
+from nextfire.targets.http.messages import CallFailedError, Failure, Request
 from nextfire.targets.http.transport import Transport
 from tests.unit.callback_transport.conftest import OK, answering, failure, read, send, server
 
@@ -31,7 +31,7 @@ def test_a_server_that_trickles_does_not_take_longer_than_the_timeout(beginning:
     with server(trickle) as place:
         failed = failure(place, timeout=1)
 
-    assert failed.problem is Problem.TIMEOUT
+    assert failed.problem is Failure.TIMEOUT
 
 
 def test_name_resolution_counts_toward_the_timeout() -> None:
@@ -44,14 +44,14 @@ def test_name_resolution_counts_toward_the_timeout() -> None:
     failed = failure("example.com", timeout=0.3, resolve=hang)
     released.set()
 
-    assert (failed.problem, failed.sent) == (Problem.TIMEOUT, False)
+    assert (failed.problem, failed.sent) == (Failure.TIMEOUT, False)
 
 
 def test_a_call_ends_when_it_is_asked_to() -> None:
     with server(lambda wire: time.sleep(20) if read(wire) else None) as place:
         failed = failure(place, timeout=30, ask=lambda: True)
 
-    assert (failed.problem, failed.sent) == (Problem.STOPPED, True)
+    assert (failed.problem, failed.sent) == (Failure.STOPPED, True)
 
 
 def test_what_the_supervisor_raises_is_raised() -> None:
@@ -71,7 +71,7 @@ def test_a_refused_connection_was_not_sent() -> None:
 
     failed = failure(f"127.0.0.1:{port}")
 
-    assert (failed.problem, failed.sent) == (Problem.CONNECT, False)
+    assert (failed.problem, failed.sent) == (Failure.CONNECT, False)
 
 
 def test_the_next_address_is_tried() -> None:
@@ -147,16 +147,16 @@ def test_an_address_that_does_not_answer_leaves_time_for_the_next(
     assert found.status == 200
 
 
-@pytest.mark.parametrize("problem", [Problem.STOPPED, Problem.TIMEOUT])
+@pytest.mark.parametrize("problem", [Failure.STOPPED, Failure.TIMEOUT])
 def test_nothing_is_sent_after_a_call_was_reported_as_not_sent(
-    problem: Problem, monkeypatch: pytest.MonkeyPatch
+    problem: Failure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The call ends in the moment in which the name is resolved."""
     kept: list[bytes] = []
     resolved = threading.Event()
     failed = module._Call.failed  # noqa: SLF001
 
-    def slowly(self: Any, problem: Problem, text: str) -> CallFailedError:
+    def slowly(self: Any, problem: Failure, text: str) -> CallFailedError:
         error = failed(self, problem, text)
         resolved.set()
         time.sleep(0.3)
@@ -174,8 +174,8 @@ def test_nothing_is_sent_after_a_call_was_reported_as_not_sent(
         error = failure(
             "example.com",
             resolve=hang,
-            timeout=0.5 if problem is Problem.TIMEOUT else 30,
-            ask=lambda: problem is Problem.STOPPED,
+            timeout=0.5 if problem is Failure.TIMEOUT else 30,
+            ask=lambda: problem is Failure.STOPPED,
         )
 
     assert (error.problem, error.sent, kept) == (problem, False, [])
@@ -187,8 +187,8 @@ def test_a_call_that_waits_for_a_thread_is_asked_too(monkeypatch: pytest.MonkeyP
 
     failed = failure("127.0.0.1:1", timeout=30, ask=lambda: True)
 
-    assert (failed.problem, failed.sent) == (Problem.STOPPED, False)
-    assert failure("127.0.0.1:1", timeout=0.3).problem is Problem.BUSY
+    assert (failed.problem, failed.sent) == (Failure.STOPPED, False)
+    assert failure("127.0.0.1:1", timeout=0.3).problem is Failure.BUSY
 
 
 def test_a_name_that_is_not_found() -> None:
@@ -197,7 +197,7 @@ def test_a_name_that_is_not_found() -> None:
 
     failed = failure("example.com", resolve=none)
 
-    assert (failed.problem, failed.sent) == (Problem.NAME, False)
+    assert (failed.problem, failed.sent) == (Failure.NAME, False)
 
 
 def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from nextfire.domain.errors import InvalidInputError
 from nextfire.targets.http import transport as module
-from nextfire.targets.http.messages import Problem, Request
+from nextfire.targets.http.messages import Failure, Request
 from nextfire.targets.http.transport import Transport
 from tests.unit.callback_transport.conftest import OK, RULES, answering, failure, read, send, server
 
@@ -63,14 +63,14 @@ def test_an_invalid_response_is_a_problem_of_the_protocol(data: bytes) -> None:
     with server(answering(data)) as place:
         failed = failure(place)
 
-    assert (failed.problem, failed.sent) == (Problem.PROTOCOL, True)
+    assert (failed.problem, failed.sent) == (Failure.PROTOCOL, True)
 
 
 def test_a_connection_that_is_closed_without_a_response_is_a_problem_of_its_own() -> None:
     with server(answering(b"")) as place:
         failed = failure(place)
 
-    assert (failed.problem, failed.sent) == (Problem.CLOSED, True)
+    assert (failed.problem, failed.sent) == (Failure.CLOSED, True)
 
 
 @pytest.mark.parametrize("status", [b"100 Continue", b"102 Processing", b"103 Early Hints"])

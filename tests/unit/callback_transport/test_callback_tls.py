@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nextfire.targets.http.messages import Problem
+from nextfire.targets.http.messages import Failure
 from nextfire.targets.http.tls import TlsSettings
 from tests.integration.certificates import Authority
 from tests.unit.callback_transport.conftest import OK, answering, failure, send, server
@@ -21,7 +21,7 @@ def test_a_stopped_handshake_leaves_no_thread_behind() -> None:
     with server(lambda wire: time.sleep(20) if wire.recv(1) else None) as place:
         failed = failure(place, scheme="https", timeout=30, ask=lambda: True)
 
-    assert (failed.problem, failed.sent) == (Problem.STOPPED, False)
+    assert (failed.problem, failed.sent) == (Failure.STOPPED, False)
     assert not [each for each in threading.enumerate() if each.name == "call"]
 
 
@@ -38,7 +38,7 @@ def test_certificates_of_the_given_authority_are_trusted(authority: Authority) -
         assert found.status == 200
         assert found.timings.tls is not None
         failed = failure(place, scheme="https")
-        assert (failed.problem, failed.sent) == (Problem.TLS, False)
+        assert (failed.problem, failed.sent) == (Failure.TLS, False)
         assert "certificate" in failed.text
 
 
@@ -54,7 +54,7 @@ def test_a_certificate_of_another_name_or_an_expired_one_is_rejected(
     with server(answering(OK), context) as place:
         failed = failure(place, scheme="https", tls=tls)
 
-    assert (failed.problem, failed.sent) == (Problem.TLS, False)
+    assert (failed.problem, failed.sent) == (Failure.TLS, False)
 
 
 def test_a_balancer_that_ends_the_handshake_counts_as_no_connection(authority: Authority) -> None:
@@ -63,22 +63,22 @@ def test_a_balancer_that_ends_the_handshake_counts_as_no_connection(authority: A
         failed = failure(place, scheme="https")
         with_settings = failure(place, scheme="https", tls=tls)
 
-    assert (failed.problem, failed.sent) == (Problem.CONNECT, False)
-    assert with_settings.problem is Problem.TLS, "the settings of one job do not stop the others"
+    assert (failed.problem, failed.sent) == (Failure.CONNECT, False)
+    assert with_settings.problem is Failure.TLS, "the settings of one job do not stop the others"
 
 
 def test_a_server_without_tls_is_a_problem_of_tls() -> None:
     with server(lambda wire: wire.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as place:
         failed = failure(place, scheme="https")
 
-    assert (failed.problem, failed.sent) == (Problem.TLS, False)
+    assert (failed.problem, failed.sent) == (Failure.TLS, False)
 
 
 def test_an_invalid_certificate_setting_is_a_problem_of_tls() -> None:
     with server(answering(OK)) as place:
-        assert failure(place, scheme="https", tls=TlsSettings(ca="x")).problem is Problem.TLS
+        assert failure(place, scheme="https", tls=TlsSettings(ca="x")).problem is Failure.TLS
         tls = TlsSettings(certificate="x", key="hunter2")
-        assert failure(place, scheme="https", tls=tls).problem is Problem.TLS
+        assert failure(place, scheme="https", tls=tls).problem is Failure.TLS
 
 
 def test_keys_of_calls_are_not_logged(
@@ -104,7 +104,7 @@ def test_a_client_certificate_is_shown(authority: Authority, tmp_path: Path) -> 
         assert send(place, scheme="https", tls=mutual).status == 200
         failed = failure(place, scheme="https", tls=TlsSettings(ca=ca))
 
-    assert failed.problem in {Problem.TLS, Problem.PROTOCOL}
+    assert failed.problem in {Failure.TLS, Failure.PROTOCOL}
 
 
 @pytest.mark.parametrize(

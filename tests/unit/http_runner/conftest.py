@@ -53,7 +53,7 @@ class Identity:
 
 @dataclass
 class MemoryGate:
-    """`Gate`."""
+    """`DestinationGate`."""
 
     hold: Hold | None = None
     reports: list[tuple[object, ...]] = field(default_factory=list)

@@ -15,7 +15,7 @@ from nextfire.domain.message import MAX_RECORDED_REASON
 from nextfire.domain.ports.scripts import Directive
 from nextfire.domain.ports.targets import Hold
 from nextfire.domain.replay import Replay
-from nextfire.targets.http.messages import CallFailedError, Problem
+from nextfire.targets.http.messages import CallFailedError, Failure
 from tests.builders import NOON, run_key
 from tests.callbacks import (
     LONGEST,
@@ -117,10 +117,10 @@ def test_a_replay_of_a_job_that_changed_sends_nothing(
         (response(502), "down"),
         (response(503), "down"),
         (response(504), "down"),
-        (CallFailedError(Problem.CONNECT, ""), "down"),
-        (CallFailedError(Problem.NAME, ""), "down"),
-        (CallFailedError(Problem.TIMEOUT, ""), "down"),
-        (CallFailedError(Problem.CLOSED, "", sent=True), "down"),
+        (CallFailedError(Failure.CONNECT, ""), "down"),
+        (CallFailedError(Failure.NAME, ""), "down"),
+        (CallFailedError(Failure.TIMEOUT, ""), "down"),
+        (CallFailedError(Failure.CLOSED, "", sent=True), "down"),
     ],
 )
 def test_the_gate_learns_how_each_call_ended(
@@ -135,10 +135,16 @@ def test_the_gate_learns_how_each_call_ended(
 
 @pytest.mark.parametrize(
     "problem",
-    [Problem.FORBIDDEN, Problem.TLS, Problem.PROTOCOL, Problem.STOPPED, Problem.BUSY],
+    [
+        Failure.FORBIDDEN,
+        Failure.TLS,
+        Failure.PROTOCOL,
+        Failure.STOPPED,
+        Failure.BUSY,
+    ],
 )
 def test_other_problems_say_nothing_about_the_destination(
-    callbacks: Callbacks, problem: Problem
+    callbacks: Callbacks, problem: Failure
 ) -> None:
     callbacks.transport.answers = [CallFailedError(problem, "")]
 
@@ -175,7 +181,7 @@ def test_a_call_can_be_stopped(
             self.asked += 1
             return directive if self.asked > 1 else Directive.CONTINUE
 
-    callbacks.transport.answers = [CallFailedError(Problem.STOPPED, "stopped", sent=True)]
+    callbacks.transport.answers = [CallFailedError(Failure.STOPPED, "stopped", sent=True)]
 
     found = callbacks.attempt(control=Stopped())
 

@@ -14,7 +14,7 @@ from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.masking import Masker
 from nextfire.targets.http import authentication as module
 from nextfire.targets.http.authentication import Authentication
-from nextfire.targets.http.messages import CallFailedError, Problem, Request, Response
+from nextfire.targets.http.messages import CallFailedError, Failure, Request, Response
 from tests.builders import job_key
 from tests.callbacks import (
     a_callback,
@@ -67,9 +67,9 @@ def test_a_rejected_token_is_not_used_again(callbacks: Callbacks) -> None:
     assert len(callbacks.transport.sent) == 4
 
 
-@pytest.mark.parametrize("problem", [Problem.TIMEOUT, Problem.CLOSED, Problem.CONNECT])
+@pytest.mark.parametrize("problem", [Failure.TIMEOUT, Failure.CLOSED, Failure.CONNECT])
 def test_a_token_server_that_does_not_answer_defers_the_call(
-    callbacks: Callbacks, problem: Problem
+    callbacks: Callbacks, problem: Failure
 ) -> None:
     """The callback was not sent, although the request for the token may have been."""
     callbacks.transport.answers = [CallFailedError(problem, "no response", sent=True)]
@@ -166,8 +166,8 @@ def test_a_token_server_that_hangs_delays_the_other_calls_only(
         (response(200, b'{"access_token": "a\\nb"}'), True),
         (response(503), False),
         (response(429), False),
-        (CallFailedError(Problem.CONNECT, "cannot connect"), False),
-        (CallFailedError(Problem.FORBIDDEN, "the destination is not allowed"), True),
+        (CallFailedError(Failure.CONNECT, "cannot connect"), False),
+        (CallFailedError(Failure.FORBIDDEN, "the destination is not allowed"), True),
     ],
 )
 def test_without_a_token_nothing_is_called(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters.scripts.keeper import Request
+from nextfire.adapters.scripts.keeper import ProgramRequest
 from nextfire.adapters.scripts.kept_program import SupervisedProgram
 from nextfire.adapters.scripts.launching import LauncherClient, StandardStreams
 
@@ -51,15 +51,15 @@ def request(*program: str) -> dict[str, Any]:
     """*program*: the source of a Python program, or a path and arguments."""
     [first, *more] = program
     return {
-        Request.PROGRAM: [*program] if more else [sys.executable, "-I", "-S", "-c", first],
-        Request.ENVIRONMENT: {"LC_ALL": "C.UTF-8"},
-        Request.FOLDER: "/",
-        Request.USER: None,
-        Request.PROCESSES: 1000,
-        Request.VIEW: None,
-        Request.CHANNEL: "",
-        Request.FILTER: b"",
-        Request.LIMITS: [],
+        ProgramRequest.PROGRAM: [*program] if more else [sys.executable, "-I", "-S", "-c", first],
+        ProgramRequest.ENVIRONMENT: {"LC_ALL": "C.UTF-8"},
+        ProgramRequest.FOLDER: "/",
+        ProgramRequest.USER: None,
+        ProgramRequest.PROCESSES: 1000,
+        ProgramRequest.VIEW: None,
+        ProgramRequest.CHANNEL: "",
+        ProgramRequest.FILTER: b"",
+        ProgramRequest.LIMITS: [],
     }
 
 

@@ -52,11 +52,11 @@ class FileScriptShelf:
         life: timedelta,
     ) -> Upload:
         expires_at = cut(now + life)
-        terms = {"size": str(size), "sha256": sha256.hex(), "expires": str(to_ms(expires_at))}
+        parameters = {"size": str(size), "sha256": sha256.hex(), "expires": str(to_ms(expires_at))}
         if signature is not None:
-            terms["signature"] = signature
-        terms["mac"] = self._mac(key.path, terms)
-        url = f"{self._address}{UPLOADS}{quote(key.path)}?{urlencode(terms)}"
+            parameters["signature"] = signature
+        parameters["mac"] = self._mac(key.path, parameters)
+        url = f"{self._address}{UPLOADS}{quote(key.path)}?{urlencode(parameters)}"
         kind = "application/zip" if key.name.endswith(".zip") else "text/x-python"
         return Upload(key, url, {"Content-Length": str(size), "Content-Type": kind}, expires_at)
 
@@ -71,17 +71,17 @@ class FileScriptShelf:
             UnavailableError: The disk is full or the folder is not writable.
         """
         parts = urlsplit(url)
-        terms = dict(parse_qsl(parts.query))
+        parameters = dict(parse_qsl(parts.query))
         path = unquote(parts.path).removeprefix(UPLOADS)
-        mac = terms.pop("mac", "")
-        if not hmac.compare_digest(mac.encode(), self._mac(path, terms).encode()):
+        mac = parameters.pop("mac", "")
+        if not hmac.compare_digest(mac.encode(), self._mac(path, parameters).encode()):
             return False
         digest = hashlib.sha256(body).hexdigest()
-        if (len(body), digest) != (int(terms["size"]), terms["sha256"]):
+        if (len(body), digest) != (int(parameters["size"]), parameters["sha256"]):
             return False
-        if self._clock.now() > from_ms(int(terms["expires"])):
+        if self._clock.now() > from_ms(int(parameters["expires"])):
             return False
-        self._versions.add(f"{self._bucket}/{path}", body, digest, terms.get("signature"))
+        self._versions.add(f"{self._bucket}/{path}", body, digest, parameters.get("signature"))
         return True
 
     def list(
@@ -134,8 +134,8 @@ class FileScriptShelf:
     def _place(self, key: ScriptKey) -> str:
         return f"{self._bucket}/{key.path}"
 
-    def _mac(self, path: str, terms: Mapping[str, str]) -> str:
-        text = json.dumps([path, sorted(terms.items())])
+    def _mac(self, path: str, parameters: Mapping[str, str]) -> str:
+        text = json.dumps([path, sorted(parameters.items())])
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 
 

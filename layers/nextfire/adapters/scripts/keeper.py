@@ -1,8 +1,8 @@
 """The keeper: a small process that starts one program of a script and supervises it to its end.
 
 The keeper is a fork of the `launcher`, which passes it descriptors: REQUEST, a file with a
-marshalled `Request`; CHANNEL, which the program inherits; and CONTROL, a socket to the executor.
-The keeper writes these lines to CONTROL:
+marshalled `ProgramRequest`; CHANNEL, which the program inherits; and CONTROL, a socket to the
+executor. The keeper writes these lines to CONTROL:
 
     S            the program has started
     E <reason>   the program could not be started; the last line
@@ -60,7 +60,7 @@ _IGNORED = [
 """Signals that a program would ignore too, for example SIGPIPE: Python ignores it."""
 
 
-class Request:
+class ProgramRequest:
     """Keys of a marshalled dict that describes the program to start.
 
     `program`: path and arguments. `environment`: environment variables. `folder`: working folder.
@@ -89,8 +89,8 @@ class _Keeper:
         self._control = control
         self._request = request
         self._network = network
-        self._user = request[Request.USER]
-        self._namespaces = request[Request.VIEW] is not None
+        self._user = request[ProgramRequest.USER]
+        self._namespaces = request[ProgramRequest.VIEW] is not None
         self._child = -1
         self._exit_code: int | None = None
         self._has_children = True
@@ -104,7 +104,7 @@ class _Keeper:
 
     def keep(self, channel: int) -> None:
         if self._user is None and not (self._namespaces and counts_tasks_per_namespace()):
-            self._request[Request.PROCESSES] += tasks_of(os.getuid())
+            self._request[ProgramRequest.PROCESSES] += tasks_of(os.getuid())
         problem = self._start(channel)
         try:
             if channel >= 0:
@@ -128,7 +128,7 @@ class _Keeper:
             if self._network >= 0:
                 enter_network(self._network)
             if self._namespaces:
-                enter_file_namespace(self._request[Request.VIEW])
+                enter_file_namespace(self._request[ProgramRequest.VIEW])
             self._child = os.fork()
         except OSError as error:
             os.close(reader)
@@ -218,15 +218,15 @@ def _become(request: dict, channel: int, parent: int) -> None:  # type: ignore[t
     Raises:
         ForkedScript: The program is a script that this process itself must run.
     """
-    forks = request[Request.FORK]
+    forks = request[ProgramRequest.FORK]
     for number in () if forks else _IGNORED:
         _signal.signal(number, _signal.SIG_DFL)
     os.setsid()
     prctl(PR_SET_DUMPABLE, 1)  # otherwise root owns its files in /proc, which are written below
     os.nice(_NICE)  # the executor gets its share of the CPU, however many scripts run
     _prefer_for_oom_kill()
-    if request[Request.USER] is not None:
-        become_user(request[Request.USER])
+    if request[ProgramRequest.USER] is not None:
+        become_user(request[ProgramRequest.USER])
     drop_capabilities(executes=not forks)
     if forks:
         prctl(PR_SET_DUMPABLE, 1)  # as after an exec: the change of user cleared it
@@ -237,21 +237,21 @@ def _become(request: dict, channel: int, parent: int) -> None:  # type: ignore[t
         [
             # No core dumps. Where the host pipes them to a program, the kernel ignores 0, not 1.
             (resource.RLIMIT_CORE, 1),
-            (resource.RLIMIT_NPROC, request[Request.PROCESSES]),
-            *request[Request.LIMITS],
+            (resource.RLIMIT_NPROC, request[ProgramRequest.PROCESSES]),
+            *request[ProgramRequest.LIMITS],
         ]
     )
     os.umask(0o077)
     try:
-        os.chdir(request[Request.FOLDER])
+        os.chdir(request[ProgramRequest.FOLDER])
     except OSError as error:
         raise OSError(f"folder: {error}") from error
-    environment = request[Request.ENVIRONMENT]
+    environment = request[ProgramRequest.ENVIRONMENT]
     if channel >= 0:
         os.set_inheritable(channel, True)
-        environment[request[Request.CHANNEL]] = str(channel)
-    install_filter(request[Request.FILTER])
-    program = request[Request.PROGRAM]
+        environment[request[ProgramRequest.CHANNEL]] = str(channel)
+    install_filter(request[ProgramRequest.FILTER])
+    program = request[ProgramRequest.PROGRAM]
     if forks:
         replace_environment(environment)
         raise ForkedScript(program, channel)
@@ -301,7 +301,7 @@ def keep(control: int, request: int, channel: int, network: int, *, namespaces: 
 
     Args:
         control: The socket to the executor.
-        request: Descriptor of the file with the marshalled `Request`.
+        request: Descriptor of the file with the marshalled `ProgramRequest`.
         channel: Descriptor of CHANNEL; or -1.
         network: Descriptor of the network namespace to enter; -1 to stay in the executor's.
         namespaces: Whether the program gets namespaces. Must be known before the request is read:

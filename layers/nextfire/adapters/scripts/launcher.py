@@ -54,9 +54,9 @@ _INT = struct.calcsize("=i")
 class Launch:
     """A message of two bytes, version and flags, with descriptors.
 
-    The first `FIXED` descriptors: control socket, marshalled `keeper.Request`, standard input,
-    output and error. Then the descriptors that the flags `CHANNEL` and `NETWORK` announce, then
-    locks, which the keeper holds while it lives.
+    The first `FIXED` descriptors: control socket, marshalled `keeper.ProgramRequest`, standard
+    input, output and error. Then the descriptors that the flags `CHANNEL` and `NETWORK` announce,
+    then locks, which the keeper holds while it lives.
     """
 
     VERSION = 1

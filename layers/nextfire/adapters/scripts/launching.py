@@ -27,7 +27,7 @@ from nextfire.adapters.scripts import (
     launcher,
     process_table,
 )
-from nextfire.adapters.scripts.keeper import Request
+from nextfire.adapters.scripts.keeper import ProgramRequest
 from nextfire.adapters.scripts.kept_program import SupervisedProgram, in_memory
 from nextfire.adapters.scripts.launcher import Launch
 
@@ -122,7 +122,7 @@ class LauncherClient:
         """Start a program under a new keeper.
 
         Args:
-            request: The program to start (`keeper.Request`), without `fork`.
+            request: The program to start (`keeper.ProgramRequest`), without `fork`.
             standard: Its standard streams. The caller closes its own copies of all descriptors.
             namespaces: Whether the request has a view.
             channel: A socket that the program inherits; -1 for none.
@@ -145,7 +145,7 @@ class LauncherClient:
             unless_launched.enter_context(near)
             descriptors = [
                 far.fileno(),
-                in_memory(marshal.dumps({**request, Request.FORK: self.forks}), stack),
+                in_memory(marshal.dumps({**request, ProgramRequest.FORK: self.forks}), stack),
                 *(standard.stdin, standard.stdout, standard.stderr),
                 *(each for each in (channel, network) if each >= 0),
                 *locks,

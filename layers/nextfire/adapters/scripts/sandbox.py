@@ -20,7 +20,7 @@ from nextfire.adapters.scripts.covered import CoveredFolders
 from nextfire.adapters.scripts.folders import (
     LockedFolder,
 )
-from nextfire.adapters.scripts.keeper import Request
+from nextfire.adapters.scripts.keeper import ProgramRequest
 from nextfire.adapters.scripts.kept_program import SupervisedProgram, in_memory, supervise
 from nextfire.adapters.scripts.launchers import Launchers
 from nextfire.adapters.scripts.launching import LauncherClient, StandardStreams
@@ -231,17 +231,17 @@ class Sandbox:
         user = self._user
         seconds = int(timeout.total_seconds()) + 1
         request = {
-            Request.PROGRAM: list(program),
-            Request.ENVIRONMENT: dict(environment),
-            Request.FOLDER: str(self.folder),
-            Request.USER: user and (user.number, user.warden, user.number, self._groups),
-            Request.PROCESSES: limits.processes,
-            Request.VIEW: self._view(
+            ProgramRequest.PROGRAM: list(program),
+            ProgramRequest.ENVIRONMENT: dict(environment),
+            ProgramRequest.FOLDER: str(self.folder),
+            ProgramRequest.USER: user and (user.number, user.warden, user.number, self._groups),
+            ProgramRequest.PROCESSES: limits.processes,
+            ProgramRequest.VIEW: self._view(
                 program[0], offline=not network.internet or network.namespace >= 0
             ),
-            Request.CHANNEL: _CHANNEL,
-            Request.FILTER: self._filter(internet=network.internet),
-            Request.LIMITS: [
+            ProgramRequest.CHANNEL: _CHANNEL,
+            ProgramRequest.FILTER: self._filter(internet=network.internet),
+            ProgramRequest.LIMITS: [
                 (resource.RLIMIT_DATA, limits.memory_bytes),
                 (resource.RLIMIT_FSIZE, limits.file_bytes),
                 (resource.RLIMIT_CPU, seconds * (os.cpu_count() or 1) + _MORE_CPU),

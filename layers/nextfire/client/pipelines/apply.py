@@ -24,9 +24,9 @@ from nextfire.client.errors import (
 from nextfire.client.pipelines.document import OWNER, Pipeline, owned, split, unreadable
 from nextfire.client.pipelines.plan import (
     Action,
-    Change,
     Declared,
     Existing,
+    JobChange,
     Plan,
     check_schedules,
     declare,
@@ -44,7 +44,7 @@ class ApplyError(ClientError):
     The error of the call is the cause.
     """
 
-    def __init__(self, change: Change, error: ClientError, done: int, total: int) -> None:
+    def __init__(self, change: JobChange, error: ClientError, done: int, total: int) -> None:
         self.change = change
         self.done = done
         progress = f"{done} of {total} changes are done. Apply again: it continues with the rest."
@@ -70,7 +70,7 @@ def make_plan(client: Client, pipelines: Iterable[Pipeline], *, adopt: bool = Fa
 
 
 def apply_plan(
-    client: Client, changes: Plan, *, report: Callable[[Change], None] = lambda _: None
+    client: Client, changes: Plan, *, report: Callable[[JobChange], None] = lambda _: None
 ) -> None:
     """Make *changes*, in order. *report* is called after each of them.
 
@@ -86,7 +86,7 @@ def apply_plan(
         report(change)
 
 
-def _apply(client: Client, change: Change) -> None:
+def _apply(client: Client, change: JobChange) -> None:
     etag = None if change.was is None else change.was.etag
     try:
         if change.action is Action.CREATE:
@@ -101,7 +101,7 @@ def _apply(client: Client, change: Change) -> None:
             raise
 
 
-def _is_done(change: Change, now: Existing | None) -> bool:
+def _is_done(change: JobChange, now: Existing | None) -> bool:
     """Whether the job is *now* as *change* makes it."""
     if change.definition is None or now is None or now.definition is None:
         return change.definition is None and (now is None or now.definition is None)

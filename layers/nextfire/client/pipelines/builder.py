@@ -21,7 +21,7 @@ from pydantic.alias_generators import to_camel
 from nextfire.client.api import Client
 from nextfire.client.pipelines.apply import apply_plan, make_plan
 from nextfire.client.pipelines.document import Pipeline, read
-from nextfire.client.pipelines.plan import Change, Plan, declare
+from nextfire.client.pipelines.plan import JobChange, Plan, declare
 from nextfire.client.pipelines.what_if import WhatIf, foresee
 from nextfire.domain.schedule import ScheduleType
 
@@ -171,7 +171,7 @@ class PipelineBuilder:
         client: Client,
         *,
         adopt: bool = False,
-        report: Callable[[Change], None] = lambda _: None,
+        report: Callable[[JobChange], None] = lambda _: None,
     ) -> Plan:
         """Create, update and remove jobs until they are as declared. May be repeated, also after
         an interruption.

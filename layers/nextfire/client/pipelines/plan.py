@@ -40,7 +40,7 @@ class Existing:
 
 
 @dataclass(frozen=True)
-class Change:
+class JobChange:
     """What happens to the job `job_id` of the pipeline `owner`. `definition`: the new one; None if
     it is removed. `was`: the stored job; None if it never existed. `fields`: what an update
     changes. `adopted`: the job gets its owner by this.
@@ -86,12 +86,12 @@ class Plan:
     children, then children are removed before their parents.
     """
 
-    changes: Sequence[Change]
+    changes: Sequence[JobChange]
 
     def __bool__(self) -> bool:
         return any(each.action is not Action.UNCHANGED for each in self.changes)
 
-    def of(self, action: Action) -> list[Change]:
+    def of(self, action: Action) -> list[JobChange]:
         """The changes of one kind, in order."""
         return [each for each in self.changes if each.action is action]
 
@@ -165,7 +165,7 @@ def plan(declared: Declared, existing: Mapping[str, Existing], *, adopt: bool = 
         for job_id in parents_first(declared.jobs)
     ]
     gone = [
-        Change(Action.REMOVE, job_id, living[job_id].owner, None, living[job_id])
+        JobChange(Action.REMOVE, job_id, living[job_id].owner, None, living[job_id])
         for job_id in reversed(parents_first(removed))
     ]
     return Plan([*kept, *gone])
@@ -195,13 +195,13 @@ def check_schedules(changes: Plan, now: datetime) -> None:
 
 def _change(
     job_id: str, definition: JobDefinition, owner: str | None, was: Existing | None
-) -> Change:
+) -> JobChange:
     if was is None or was.definition is None:
-        return Change(Action.CREATE, job_id, owner, definition, was)
+        return JobChange(Action.CREATE, job_id, owner, definition, was)
     old, new = owned(was.definition, was.owner), owned(definition, owner)
     fields = changed_fields(old, new)
     action = Action.UPDATE if fields else Action.UNCHANGED
-    return Change(action, job_id, owner, definition, was, fields, was.owner != owner)
+    return JobChange(action, job_id, owner, definition, was, fields, was.owner != owner)
 
 
 def _foreign(declared: Declared, living: Mapping[str, Existing], *, adopt: bool) -> Iterator[Fault]:

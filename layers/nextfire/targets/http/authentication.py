@@ -25,7 +25,7 @@ from nextfire.targets.http.document import (
     OidcAuth,
     SigV4Auth,
 )
-from nextfire.targets.http.messages import CallFailedError, Problem, Request, Response
+from nextfire.targets.http.messages import CallFailedError, Failure, Request, Response
 from nextfire.targets.role import RoleCredentials
 
 _EARLY = 60.0
@@ -40,7 +40,13 @@ _OK = 200
 _THROTTLED = 429
 _SERVER_ERROR = 500
 _NO_ANSWER = frozenset(
-    {Problem.NAME, Problem.CONNECT, Problem.TIMEOUT, Problem.CLOSED, Problem.BUSY}
+    {
+        Failure.NAME,
+        Failure.CONNECT,
+        Failure.TIMEOUT,
+        Failure.CLOSED,
+        Failure.BUSY,
+    }
 )
 """Failures of the token server's: the callback itself was not sent."""
 
@@ -214,7 +220,7 @@ class Authentication:
         if token is None:
             # Not permanent: the secret may have been rotated a moment ago.
             raise CallFailedError(
-                Problem.PROTOCOL,
+                Failure.PROTOCOL,
                 f"the token server responded {response.status} without an access token. Check"
                 " tokenUrl, clientId, clientSecret and scope.",
                 sent=True,

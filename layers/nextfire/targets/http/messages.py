@@ -49,7 +49,7 @@ class Response:
     timings: Timings
 
 
-class Problem(Enum):
+class Failure(Enum):
     """Why a call failed. CLOSED: the receiver closed the connection before the end of its response.
     BUSY: this executor has no thread for it.
     """
@@ -72,7 +72,7 @@ class CallFailedError(Exception):
 
     def __init__(
         self,
-        problem: Problem,
+        problem: Failure,
         text: str,
         *,
         sent: bool = False,

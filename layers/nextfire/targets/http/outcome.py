@@ -17,7 +17,7 @@ from nextfire.targets.http.addresses import DEFAULT_PORTS
 from nextfire.targets.http.document import ApiKeyAuth, HttpCall
 from nextfire.targets.http.messages import (
     CallFailedError,
-    Problem,
+    Failure,
     Request,
     Response,
     Timings,
@@ -35,7 +35,7 @@ _SHOWN = frozenset(
 )
 _MAX_HEADER = 128
 _MAX_BODY = 512
-_NO_CONNECTION = frozenset({Problem.NAME, Problem.CONNECT, Problem.BUSY})
+_NO_CONNECTION = frozenset({Failure.NAME, Failure.CONNECT, Failure.BUSY})
 _CREDENTIALS = frozenset({"authorization", "x-amz-security-token"})
 """Headers of requests whose values are never recorded: a signature can be used by others, too."""
 _CUT: tuple[tuple[tuple[str, ...], int], ...] = (
@@ -85,7 +85,7 @@ def result_without_response(
 ) -> AttemptResult:
     """The result of a call without a response."""
     outcome = (
-        AttemptOutcome.TIMED_OUT if error.problem is Problem.TIMEOUT else AttemptOutcome.FAILED
+        AttemptOutcome.TIMED_OUT if error.problem is Failure.TIMEOUT else AttemptOutcome.FAILED
     )
     record = _encode(
         {
@@ -100,7 +100,7 @@ def result_without_response(
         outcome,
         masker.text(error.text),
         call=record,
-        permanent=error.problem is Problem.FORBIDDEN,
+        permanent=error.problem is Failure.FORBIDDEN,
         unavailable=is_unavailable(error),
     )
     return AttemptResult(failed)
@@ -108,7 +108,7 @@ def result_without_response(
 
 def is_unavailable(error: CallFailedError) -> bool:
     """Whether nothing was sent because the destination could not be reached."""
-    in_vain = error.problem is Problem.TIMEOUT and not error.sent
+    in_vain = error.problem is Failure.TIMEOUT and not error.sent
     return in_vain or error.problem in _NO_CONNECTION
 
 

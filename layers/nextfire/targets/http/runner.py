@@ -27,7 +27,7 @@ from nextfire.domain.references import ParameterReference, SecretReference
 from nextfire.domain.run import Run
 from nextfire.targets.http.authentication import Authentication
 from nextfire.targets.http.document import HttpCall
-from nextfire.targets.http.messages import CallFailedError, Problem, Request, Response
+from nextfire.targets.http.messages import CallFailedError, Failure, Request, Response
 from nextfire.targets.http.outcome import (
     UNAVAILABLE,
     destination_of,
@@ -41,7 +41,7 @@ from nextfire.targets.template import TemplateError
 
 _UNAUTHORIZED = 401
 _DOWN = frozenset({502, 503, 504})
-_UNREACHABLE = frozenset({Problem.NAME, Problem.CONNECT, Problem.TIMEOUT, Problem.CLOSED})
+_UNREACHABLE = frozenset({Failure.NAME, Failure.CONNECT, Failure.TIMEOUT, Failure.CLOSED})
 """Not TLS: the settings of one job may be wrong, and must not hold up the others."""
 _NOT_THE_SAME = (
     "nothing was sent: the request would not be the same, because the job has changed since then. "
@@ -49,7 +49,7 @@ _NOT_THE_SAME = (
 )
 
 
-class Gate(Protocol):
+class DestinationGate(Protocol):
     """Knows which destinations are available, from the reports of all executors."""
 
     def admit(
@@ -85,7 +85,7 @@ class HttpTarget:
         secrets: Secrets,
         authentication: Authentication,
         clock: Clock,
-        gate: Gate | None = None,
+        gate: DestinationGate | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._transport = transport
@@ -121,7 +121,7 @@ class HttpTarget:
         try:
             attempted = self._call(job, run, masker, line)
         except CallFailedError as error:  # of the token server
-            permanent = error.problem is Problem.FORBIDDEN
+            permanent = error.problem is Failure.FORBIDDEN
             attempted = _failed(f"no token: {error.text}", permanent=permanent)
         except (InvalidInputError, NotFoundError, TemplateError) as error:
             attempted = _failed(str(error), permanent=True)
@@ -193,10 +193,10 @@ class _Line:
 
     def send(self, request: Request, tls: TlsSettings | None = None) -> Response:
         if self._ask():  # what came before may have taken as long as the lease
-            raise CallFailedError(Problem.STOPPED, "stopped before the call")
+            raise CallFailedError(Failure.STOPPED, "stopped before the call")
         left = self.until - self._monotonic()
         if left <= 0:
-            raise CallFailedError(Problem.TIMEOUT, "no time left for the call")
+            raise CallFailedError(Failure.TIMEOUT, "no time left for the call")
         return self._transport.send(request, tls=tls, timeout=left, ask=self._ask)
 
     def _ask(self) -> bool:

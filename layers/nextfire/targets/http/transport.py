@@ -33,7 +33,7 @@ from nextfire.targets.http.addresses import (
 )
 from nextfire.targets.http.messages import (
     CallFailedError,
-    Problem,
+    Failure,
     Request,
     Response,
     Timings,
@@ -93,20 +93,20 @@ class Transport:
         call = _Call(request, tls, self.rules, self._resolve, time.monotonic() + timeout, cap)
         while not _threads.acquire(timeout=max(min(_ASK_EVERY, call.left()), 0)):
             if ask():
-                raise call.failed(Problem.STOPPED, "the call was stopped")
+                raise call.failed(Failure.STOPPED, "the call was stopped")
             if call.left() <= 0:
-                raise call.failed(Problem.BUSY, "too many calls wait for name servers")
+                raise call.failed(Failure.BUSY, "too many calls wait for name servers")
         try:
             threading.Thread(target=call.run, name="call", daemon=True).start()
         except RuntimeError:  # no more threads
             _threads.release()
-            raise call.failed(Problem.BUSY, "the executor has no thread for the call") from None
+            raise call.failed(Failure.BUSY, "the executor has no thread for the call") from None
         try:
             while not call.done.wait(min(_ASK_EVERY, call.left())):
                 if ask():
-                    raise call.abandoned(Problem.STOPPED, "the call was stopped")
+                    raise call.abandoned(Failure.STOPPED, "the call was stopped")
                 if call.left() <= 0:
-                    raise call.abandoned(Problem.TIMEOUT, f"no response within {timeout:g} s")
+                    raise call.abandoned(Failure.TIMEOUT, f"no response within {timeout:g} s")
         finally:
             call.hang_up()
             call.done.wait(_ENDS_WITHIN)
@@ -142,11 +142,11 @@ class _Call:
         """Seconds until the deadline."""
         return self._until - time.monotonic()
 
-    def failed(self, problem: Problem, text: str) -> CallFailedError:
+    def failed(self, problem: Failure, text: str) -> CallFailedError:
         timings = replace(self.timings, total=time.monotonic() - self._began)
         return CallFailedError(problem, text, sent=self.sent, address=self.address, timings=timings)
 
-    def abandoned(self, problem: Problem, text: str) -> CallFailedError:
+    def abandoned(self, problem: Failure, text: str) -> CallFailedError:
         """End the connection, and only then say whether anything was sent."""
         self.hang_up()
         return self.failed(problem, text)
@@ -162,7 +162,7 @@ class _Call:
     def result(self) -> Response:
         if self._response is not None:
             return self._response
-        raise self._error or self.failed(Problem.TIMEOUT, "no response in time")
+        raise self._error or self.failed(Failure.TIMEOUT, "no response in time")
 
     def run(self) -> None:
         """Make the call."""
@@ -171,11 +171,11 @@ class _Call:
         except CallFailedError as error:
             self._error = error
         except TimeoutError:
-            self._error = self.failed(Problem.TIMEOUT, "no response in time")
+            self._error = self.failed(Failure.TIMEOUT, "no response in time")
         except ConnectionError as error:
-            self._error = self.failed(Problem.CLOSED, _text(error))
+            self._error = self.failed(Failure.CLOSED, _text(error))
         except (OSError, http.client.HTTPException, ValueError) as error:
-            self._error = self.failed(Problem.PROTOCOL, _text(error))
+            self._error = self.failed(Failure.PROTOCOL, _text(error))
         except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
             self._error = error
         finally:
@@ -186,7 +186,7 @@ class _Call:
         try:
             parts = check_url(self._request.url, self._rules)
         except InvalidInputError as error:
-            raise self.failed(Problem.FORBIDDEN, error.problem) from error
+            raise self.failed(Failure.FORBIDDEN, error.problem) from error
         host, port = parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme]
         with self._connected(host, port) as plain, self._secured(plain, parts.scheme, host) as wire:
             target = parts.path or "/"
@@ -225,7 +225,7 @@ class _Call:
                 self.timings = replace(self.timings, connect=time.monotonic() - began)
                 yield connection
                 return
-        raise self.failed(Problem.CONNECT, refusal or "cannot connect: no address")
+        raise self.failed(Failure.CONNECT, refusal or "cannot connect: no address")
 
     def _resolved(self, host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:
         """The socket addresses of *host*, if all of them are allowed."""
@@ -233,7 +233,7 @@ class _Call:
         try:
             found = self._resolve(host, port)
         except (OSError, UnicodeError) as error:
-            raise self.failed(Problem.NAME, "the host name was not found") from error
+            raise self.failed(Failure.NAME, "the host name was not found") from error
         self.timings = replace(self.timings, dns=time.monotonic() - began)
         addresses: list[tuple[int, tuple[Any, ...]]] = []
         for family, _, _, _, sockaddr in found:
@@ -247,7 +247,7 @@ class _Call:
             check_address(ip_address(address), self._rules)
         except (ForbiddenAddressError, ValueError) as error:
             self.address = None
-            raise self.failed(Problem.FORBIDDEN, NEUTRAL) from error
+            raise self.failed(Failure.FORBIDDEN, NEUTRAL) from error
 
     @contextmanager
     def _secured(self, plain: socket.socket, scheme: str, host: str) -> Iterator[socket.socket]:
@@ -265,7 +265,7 @@ class _Call:
         except TimeoutError:
             raise
         except (ssl.SSLError, OSError, ValueError) as error:
-            raise self.failed(Problem.TLS, f"TLS failed: {_text(error)}") from error
+            raise self.failed(Failure.TLS, f"TLS failed: {_text(error)}") from error
         with secured:
             self._watch(secured)
             try:
@@ -276,7 +276,7 @@ class _Call:
             except (OSError, ValueError) as error:
                 ended = isinstance(error, ConnectionError | ssl.SSLEOFError)
                 # A balancer without servers. With TLS settings of the job, they may be the cause.
-                problem = Problem.CONNECT if ended and self._tls is None else Problem.TLS
+                problem = Failure.CONNECT if ended and self._tls is None else Failure.TLS
                 raise self.failed(problem, f"TLS failed: {_text(error)}") from error
             self.timings = replace(self.timings, tls=time.monotonic() - began)
             yield secured
