@@ -113,7 +113,7 @@ _FIRST_SEED: dict[Plant, int] = {
     call_while_down: 123,
     overwrite: 283,
     trust_no_other_clock: 2103,
-    ignore_places: 4563,
+    ignore_places: 5023,
     repair_held_runs: 2243,
     believe_in_lost_responses: 103,
 }
