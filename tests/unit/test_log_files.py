@@ -29,7 +29,7 @@ def write():
         time.sleep(0.001)
 
 parts = [supervisor.Part("watcher", write)]
-sys.exit(supervisor.Supervisor(parts, logs=Path(sys.argv[1]), report=lambda _: None).run())
+sys.exit(supervisor.PartsSupervisor(parts, logs=Path(sys.argv[1]), report=lambda _: None).run())
 """
 
 
