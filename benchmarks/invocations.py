@@ -17,7 +17,6 @@ from nextfire.adapters.sqlite.control_store import SqliteControlStore
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.due_store import SqliteDueStore
 from nextfire.adapters.sqlite.job_store import SqliteJobStore
-from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.queues import RunQueue
 from nextfire.settings import EmbeddedSettings, ExecutorSettings
@@ -127,7 +126,7 @@ class _Runs:
         messages = []
         for _ in range(count):
             self._at = max(self._at + timedelta(milliseconds=1), now)
-            key = RunKey(self._job.key, run_id(self._job.uid, self._at))
+            key = self._job.run_key(self._at)
             messages.append(
                 RunMessage(
                     tenant=key.job.tenant,

@@ -11,7 +11,7 @@ from benchmarks.load import Load, Planned, dates, interval, once
 from benchmarks.report import Result, tell
 from benchmarks.stack import POOL, Stack, wait_until
 from benchmarks.stack import stack as running_stack
-from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import isoformat
 from nextfire.domain.run import RunState
 
@@ -112,7 +112,7 @@ def _scripts(stack: Stack) -> list[float]:
             "target": {"pool": POOL, "handler": "line"},
         }
         job = registrar.register(f"line-{number}", document, datetime.now(UTC))
-        return RunKey(job.key, run_id(job.uid, at))
+        return job.run_key(at)
 
     with ThreadPoolExecutor(4) as threads:
         keys = list(threads.map(store, range(SCRIPTS)))

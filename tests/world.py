@@ -20,7 +20,7 @@ from nextfire.domain.ports.targets import TargetRunner
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.removed_pools import Pools
 from nextfire.domain.retention import DEFAULT_RETENTION
-from nextfire.domain.run import Run
+from nextfire.domain.run import Run, RunState
 from nextfire.domain.target import TargetKind
 from nextfire.usecases.cancel_sequence import CancelSequence
 from nextfire.usecases.check_definition import Limits
@@ -255,16 +255,24 @@ class World:
         """Set the behaviour of the next script; see `Script`."""
         self.runner.scripts.append(Script(**behaviour))
 
+    def tick_and_work(self, *times: str) -> None:
+        """Let watcher and worker work at *times*."""
+        for time in times:
+            self.tick_at(time)
+            self.worker().work()
+
     def run(self, job: Job, time: str) -> Run:
         """The record of *job*'s run scheduled for *time*."""
-        scheduled_at = at(time)
-        found = [
-            run
-            for key, run in self.runs.all.items()
-            if (key.job, key.uid, key.scheduled_at) == (job.key, job.uid, scheduled_at)
-        ]
-        (run,) = found
-        return run
+        return self.runs.all[job.run_key(at(time))]
+
+    def record(self, job: Job, time: str) -> Run | None:
+        """The record of *job*'s run scheduled for *time*, if it has one."""
+        return self.runs.get(job.run_key(at(time)))
+
+    def state(self, job: Job, time: str) -> RunState | None:
+        """The state of *job*'s run scheduled for *time*. None: it has no record."""
+        run = self.record(job, time)
+        return None if run is None else run.state
 
 
 def started(now: str) -> World:

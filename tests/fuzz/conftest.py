@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.conftest import (
+from tests.integration.conftest import (  # noqa: F401 — fixtures are found by name
     aws,
     backend,
     bucket,
@@ -19,22 +19,6 @@ from tests.integration.conftest import (
     system,
     tables,
 )
-
-__all__ = [
-    "aws",
-    "backend",
-    "bucket",
-    "dlq_url",
-    "dynamodb",
-    "event_bus",
-    "outputs_bucket",
-    "queue_maker",
-    "queue_url",
-    "s3",
-    "sqs",
-    "system",
-    "tables",
-]
 
 
 @pytest.fixture(autouse=True)

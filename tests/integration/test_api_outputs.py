@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nextfire.domain.attempt import Value
-from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import cut, isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.log import LogLine, encode_line, part_name
@@ -63,7 +63,7 @@ class TestLogs:
         assert "logs" not in get(system, run.key)["attempts"][0]
 
     def test_before_it_has_a_record(self, system: Deployment, job: Job, clock: Clock) -> None:
-        key = RunKey(job.key, run_id(job.uid, due(clock)))
+        key = job.run_key(due(clock))
 
         document = self.logs(system, key)
 

@@ -11,7 +11,6 @@ import pytest
 from functions.api.routes import pools
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.due import DispatchEntry, StoredEntry
-from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
@@ -91,10 +90,10 @@ class TestCancel:
     def test_what_a_range_record_covers_is_refused(
         self, system: Deployment, job: Job, clock: Clock
     ) -> None:
-        key = RunKey(job.key, run_id(job.uid, due(clock, 5)))
+        key = job.run_key(due(clock, 5))
         system.runs.skip(Run.skipped(key, "late", clock.now(), covered_to=due(clock, 2), covered=4))
 
-        answer = act(system, RunKey(job.key, run_id(job.uid, due(clock, 3))), "cancel")
+        answer = act(system, job.run_key(due(clock, 3)), "cancel")
 
         assert_problem(answer, 409)
         assert "is SKIPPED" in answer.document["detail"]
@@ -102,7 +101,7 @@ class TestCancel:
     def test_what_is_not_due_yet_cannot_be_cancelled(
         self, system: Deployment, job: Job, clock: Clock
     ) -> None:
-        key = RunKey(job.key, run_id(job.uid, due(clock, -5)))
+        key = job.run_key(due(clock, -5))
 
         answer = act(system, key, "cancel")
 
@@ -113,7 +112,7 @@ class TestCancel:
     def test_no_record_is_made_without_an_occurrence(
         self, system: Deployment, job: Job, clock: Clock
     ) -> None:
-        key = RunKey(job.key, run_id(job.uid, due(clock) + timedelta(seconds=7)))
+        key = job.run_key(due(clock) + timedelta(seconds=7))
 
         assert_problem(act(system, key, "cancel"), 404)
         assert system.runs.get(key) is None
@@ -167,7 +166,7 @@ class TestRedrive:
 
     def test_only_the_dead_are_redriven(self, system: Deployment, job: Job, clock: Clock) -> None:
         run = started(system, job, due(clock, 5))
-        waiting = RunKey(job.key, run_id(job.uid, due(clock)))
+        waiting = job.run_key(due(clock))
 
         for key, state in ((run.key, "RUNNING"), (waiting, "PENDING")):
             answer = act(system, key, "redrive")

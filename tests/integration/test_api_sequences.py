@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nextfire.domain.attempt import AttemptOutcome, Result
-from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
@@ -32,7 +32,7 @@ def jobs(system: Deployment) -> list[Job]:
 
 
 def key(job: Job, at: Job) -> RunKey:
-    return RunKey(job.key, run_id(job.uid, cut(at.created_at)))
+    return job.run_key(cut(at.created_at))
 
 
 def end(system: Deployment, job: Job, state: RunState, *, at: Job) -> None:

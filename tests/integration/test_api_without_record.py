@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from nextfire.domain.attempt import AttemptOutcome, Result
-from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run
@@ -25,14 +24,14 @@ class TestWithoutARecord:
     """The state of an occurrence that has no separate record."""
 
     def execution(self, job: Job, at: str) -> str:
-        return f"/v1/executions/{RunKey(job.key, run_id(job.uid, parse_instant(at))).execution_id}"
+        return f"/v1/executions/{job.run_key(parse_instant(at)).execution_id}"
 
     def test_occurrence_inside_a_range_record_answers_with_that(
         self, system: Deployment, clock: Clock
     ) -> None:
         job = system.register(jobId="a")
         first = parse_instant("2026-05-24T10:01:00Z")
-        key = RunKey(job.key, run_id(job.uid, first))
+        key = job.run_key(first)
         last = first + timedelta(minutes=59)
         clock.advance(hours=2)
         reason = "3600 s late; misfire policy SKIP"
@@ -69,7 +68,7 @@ class TestWithoutARecord:
     ) -> None:
         before = system.register(jobId="a")
         first = parse_instant("2026-05-24T10:01:00Z")
-        key = RunKey(before.key, run_id(before.uid, first))
+        key = before.run_key(first)
         last = first + timedelta(hours=9)
         system.runs.skip(Run.skipped(key, "r", clock.now(), covered_to=last, covered=540))
         system.call("DELETE", "/v1/jobs/a")
@@ -186,7 +185,7 @@ class TestWithoutARecord:
     ) -> None:
         job = system.register(jobId="a", schedule="*/10 * * * *")
         first = parse_instant("2026-05-24T10:10:00Z")
-        key = RunKey(job.key, run_id(job.uid, first))
+        key = job.run_key(first)
         last = first + timedelta(minutes=50)
         clock.advance(hours=2)
         system.runs.skip(Run.skipped(key, "r", clock.now(), covered_to=last, covered=6))

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from functions.api import services as api
-from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.domain.jitter import jitter
 from tests.fakes import Clock
@@ -35,8 +34,7 @@ class TestUpcoming:
         items = system.call("GET", f"/v1/jobs/{job.key.job_id}/upcoming").document["items"]
 
         assert [each["executionId"] for each in items] == [
-            RunKey(job.key, run_id(job.uid, parse_instant(each["at"]))).execution_id
-            for each in items
+            job.run_key(parse_instant(each["at"])).execution_id for each in items
         ]
 
     def test_count_runs_and_jitter(self, system: Deployment) -> None:

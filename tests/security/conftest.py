@@ -16,7 +16,7 @@ from functions.authorizer import handler as authorizer
 from nextfire.adapters.aws.clients import s3 as s3_client
 from tests.builders import NOON
 from tests.fakes import Clock
-from tests.integration.conftest import (
+from tests.integration.conftest import (  # noqa: F401 — fixtures are found by name
     aws,
     backend,
     bucket,
@@ -36,22 +36,6 @@ from tests.world import BUCKET
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-
-__all__ = [
-    "aws",
-    "backend",
-    "bucket",
-    "dlq_url",
-    "dynamodb",
-    "event_bus",
-    "outputs_bucket",
-    "queue_maker",
-    "queue_url",
-    "s3",
-    "sqs",
-    "system",
-    "tables",
-]
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from nextfire.domain.ids import RunKey, parse_execution_id, run_id
+from nextfire.domain.ids import RunKey, parse_execution_id
 from nextfire.domain.job import Job
 from nextfire.domain.recurrence import occurrences
 from nextfire.domain.run import Run, RunState, Trigger
@@ -157,5 +157,5 @@ def check_backfilled(history: History) -> None:
             if each.at > asked.last:
                 break
             covered = any(first <= each.at <= last for first, last in spans)
-            key = RunKey(job.key, run_id(job.uid, each.at))
+            key = job.run_key(each.at)
             assert covered, f"{key.execution_id} is not covered by {name}"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from greenlet import getcurrent
 
-from nextfire.domain.ids import JobKey, RunKey, run_id
+from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
 from nextfire.domain.recurrence import occurrences
 from nextfire.domain.run import Run
@@ -128,4 +128,4 @@ class ZoneHistory(History):
                 assert len(ran) == 1, f"{job.key.job_id}: of {text}, {ran} ran"
 
     def _run(self, job: Job, scheduled_at: Any) -> Run | None:
-        return self.stores.runs.items.get(RunKey(job.key, run_id(job.uid, scheduled_at)))
+        return self.stores.runs.items.get(job.run_key(scheduled_at))

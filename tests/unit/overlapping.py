@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run
 from tests.builders import MINUTELY, RUN_LATEST, at
@@ -30,7 +29,7 @@ def recreated(world: World, overlap: str, *, skipped: str) -> Job:
     """Recreate a deleted job under its id. The old one has a SKIPPED record of *skipped*."""
     former = world.register(**MINUTELY)
     world.delete(former)
-    key = RunKey(former.key, run_id(former.uid, at(skipped)))
+    key = former.run_key(at(skipped))
     world.runs.items[key] = Run.skipped(key, "skipped on request", world.now)
     return world.register(**MINUTELY, overlap=overlap, misfire=RUN_LATEST)
 

@@ -18,7 +18,7 @@ from nextfire.domain.audit import (
     spans,
 )
 from nextfire.domain.audit_repairs import next_entry
-from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.ids import run_id
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.audit import RECHECK_AFTER
@@ -54,7 +54,7 @@ def test_the_next_entry_is_where_the_chain_comes_to(
 
 
 def a_record(job: Job, occurrence: datetime, **fields: Any) -> Run:
-    key = RunKey(job.key, run_id(job.uid, occurrence))
+    key = job.run_key(occurrence)
     return Run(key, RunState.SUCCEEDED, pool="default", **fields)
 
 

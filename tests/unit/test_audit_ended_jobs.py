@@ -10,7 +10,6 @@ from nextfire.domain.audit import (
     GRACE,
 )
 from nextfire.domain.due import DispatchEntry, FireEntry
-from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
 from nextfire.usecases.audit_report import AuditReport
@@ -60,7 +59,7 @@ def test_a_job_whose_last_run_has_ended_is_completed(world: World) -> None:
     the last occurrence.
     """
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
-    key = RunKey(job.key, run_id(job.uid, at("12:00")))
+    key = job.run_key(at("12:00"))
     world.runs.cancel(a_message(key), reason="enough", now=world.now)
     delete_due_entries(world, FireEntry)
     advance_until(world, "12:10")
@@ -80,7 +79,7 @@ def test_a_job_whose_last_run_was_cancelled_in_the_queue_is_left_to_its_message(
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
     world.tick_at("12:00")
     world.at("12:10")
-    world.manage_runs.cancel(RunKey(job.key, run_id(job.uid, at("12:00"))), "enough")
+    world.manage_runs.cancel(job.run_key(at("12:00")), "enough")
     world.tick_at("12:40")
 
     assert audit(world).repaired == 0
@@ -91,7 +90,7 @@ def test_a_job_whose_last_run_was_cancelled_in_the_queue_is_left_to_its_message(
 
 def test_a_job_whose_run_was_cancelled_days_early_is_left_to_its_message(world: World) -> None:
     job = world.register(type="ONCE", schedule="2026-05-27T12:00:00Z")
-    key = RunKey(job.key, run_id(job.uid, at("12:00") + 3 * DAY))
+    key = job.run_key(at("12:00") + 3 * DAY)
     world.runs.cancel(a_message(key), reason="enough", now=world.now)
     world.advance(seconds=(3 * DAY + timedelta(minutes=1)).total_seconds())
     world.tick()
@@ -111,7 +110,7 @@ def test_the_message_that_completes_a_job_counts_as_lost_after_a_day(
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
     world.tick_at("12:00")
     world.at("12:30")
-    world.manage_runs.cancel(RunKey(job.key, run_id(job.uid, at("12:00"))), "enough")
+    world.manage_runs.cancel(job.run_key(at("12:00")), "enough")
     world.advance(seconds=later.total_seconds())
     world.tick()
 
@@ -126,7 +125,7 @@ def test_a_job_whose_last_run_was_cancelled_long_after_it_was_due_is_completed_a
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
     world.tick_at("12:00")
     reports = [audited_a_day_later(world) for _ in range(3)]
-    world.manage_runs.cancel(RunKey(job.key, run_id(job.uid, at("12:00"))), "enough")
+    world.manage_runs.cancel(job.run_key(at("12:00")), "enough")
     purge(world)
     if busy:
         world.queue.send([("default", a_message(run_key(at("13:00"))))])
@@ -142,7 +141,7 @@ def test_a_job_whose_last_run_has_not_ended_is_not_completed(world: World, *, lo
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
     world.tick_at("12:00")
     world.runs.claim(
-        a_message(RunKey(job.key, run_id(job.uid, at("12:00")))),
+        a_message(job.run_key(at("12:00"))),
         token="t",
         worker="a",
         pool="default",

@@ -116,7 +116,7 @@ def test_an_occurrence_recorded_during_the_audit_is_not_covered_again(world: Wor
     world.tick_at("12:00")
     purge(world)
     world.tick_at("12:16")
-    there = Run.skipped(RunKey(job.key, run_id(job.uid, NOON)), "another was first", NOON)
+    there = Run.skipped(job.run_key(NOON), "another was first", NOON)
     world.faults.call_before_next("runs.skip", lambda: world.runs.skip(there))
 
     report = audit(world)

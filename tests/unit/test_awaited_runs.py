@@ -24,7 +24,6 @@ from nextfire.domain.awaited import (
 from nextfire.domain.due import FireEntry
 from nextfire.domain.edges import Edge, Which
 from nextfire.domain.errors import InvalidInputError
-from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run
@@ -156,7 +155,7 @@ def test_a_run_with_too_many_parents_does_not_start_without_the_last_ones() -> N
     world.jobs.items[parent.key] = parent
     first = utc(5, 0) + timedelta(minutes=1)
     for number in range(MAX_AWAITED + 100):
-        key = RunKey(parent.key, run_id(parent.uid, first + number * timedelta(minutes=1)))
+        key = parent.run_key(first + number * timedelta(minutes=1))
         world.runs.skip(Run.skipped(key, "late", utc(6, 0)))
 
     found = read_parents(world.jobs, world.runs, child, utc(6, 0))
@@ -170,7 +169,7 @@ def test_a_range_record_is_that_of_the_runs_it_covers_only() -> None:
     a = world.register("a", schedule="*/20 * * * *")
     b = world.register("b", **cron("0 * * * *", which="all"))
     first, last = at("12:20"), at("12:40")
-    key = RunKey(a.key, run_id(a.uid, first))
+    key = a.run_key(first)
     world.runs.skip(Run.skipped(key, "late", last, covered_to=last, covered=2))
 
     found = read_parents(world.jobs, world.runs, b, at("13:00"))
@@ -183,7 +182,7 @@ def test_a_range_that_covers_the_run_of_a_parent_stands_for_it() -> None:
     world = World("12:00")
     parent = world.register("a", schedule="0 * * * *")
     child = replace(job("b", **cron("0 * * * *")), created_at=MARCH, effective_from=MARCH)
-    key = RunKey(parent.key, run_id(parent.uid, utc(5, 6)))
+    key = parent.run_key(utc(5, 6))
     row = Run.skipped(key, "late", utc(5, 9), covered_to=utc(5, 8), covered=3)
     world.runs.skip(row)
 

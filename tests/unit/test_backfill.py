@@ -11,7 +11,6 @@ import pytest
 from nextfire.domain.backfill import AT_ONCE, MOST, Order
 from nextfire.domain.due import FireEntry
 from nextfire.domain.errors import ChangedError, ConflictError, InvalidInputError, NotFoundError
-from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
 from nextfire.usecases.manage_backfills import BackfillRange
@@ -84,7 +83,7 @@ def test_recorded_and_covered_occurrences_do_not_run_again(world: World) -> None
     settle(world)
 
     assert {r.key for r in world.runs.all.values()} - before == {
-        RunKey(job.key, run_id(job.uid, at(time))) for time in ("11:57", "11:58", "11:59")
+        job.run_key(at(time)) for time in ("11:57", "11:58", "11:59")
     }
     world.tick()
     assert_all_accounted_for(world, job)

@@ -9,7 +9,6 @@ import pytest
 
 from nextfire.domain.backfill import AT_ONCE
 from nextfire.domain.due import BackfillEntry
-from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.run import RunState
 from nextfire.usecases.manage_backfills import BackfillRange
 from tests.accounting import settle
@@ -109,7 +108,7 @@ def test_a_record_that_does_not_decode_stops_nothing(world: World) -> None:
     job = world.register(**MINUTELY)
     begin(world, job, "11:00", "11:15")
     world.tick()
-    first = RunKey(job.key, run_id(job.uid, at("11:00")))
+    first = job.run_key(at("11:00"))
     world.runs.spoil(first)
     world.queue.queues["default"].purge()
     for _ in range(40):

@@ -12,7 +12,7 @@ import pytest
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import UnavailableError
-from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.targets import AttemptResult, Hold, RunControl
@@ -83,7 +83,7 @@ def dispatched(world: World, **fields: Any) -> Job:
 
 
 def key(job: Job) -> RunKey:
-    return RunKey(job.key, run_id(job.uid, at("12:00")))
+    return job.run_key(at("12:00"))
 
 
 def retries(world: World) -> list[DispatchEntry]:

@@ -9,7 +9,7 @@ import pytest
 from nextfire.domain.cancel_plan import CancelAction, CancelStep
 from nextfire.domain.edges import MAX_PARENTS
 from nextfire.domain.errors import ConflictError, NotFoundError, UnavailableError
-from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.ids import RunKey
 from nextfire.domain.job import MAX_CHILDREN, Job
 from nextfire.domain.run import RunState
 from nextfire.usecases import read_sequence
@@ -25,7 +25,7 @@ CANCELLED, SUCCEEDED = RunState.CANCELLED, RunState.SUCCEEDED
 
 
 def key(job: Job, time: str = "12:00") -> RunKey:
-    return RunKey(job.key, run_id(job.uid, at(time)))
+    return job.run_key(at(time))
 
 
 def plan_of(steps: list[CancelStep]) -> dict[str, tuple[CancelAction, str]]:

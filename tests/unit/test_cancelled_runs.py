@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from nextfire.domain.attempt import Attempt, AttemptOutcome
-from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.message import decode_message
 from nextfire.domain.ports.runs import Claim
 from nextfire.domain.run import Run, RunState
@@ -155,7 +154,7 @@ def test_the_run_of_a_deleted_job_that_a_range_covers_has_no_separate_record(
 ) -> None:
     """Found by simulation seed 921: a watcher covered a run that another watcher had sent."""
     job = dispatched(world)
-    key = RunKey(job.key, run_id(job.uid, at("11:00")))
+    key = job.run_key(at("11:00"))
     world.runs.skip(Run.skipped(key, "missed", world.now, covered_to=at("12:00"), covered=2))
     world.delete(job)
 
@@ -189,7 +188,7 @@ def test_a_run_that_was_claimed_keeps_its_message_whatever_covers_it(world: Worl
         world.worker("a").work_one()
     world.faults.clear()
     assert world.run(job, "12:00").state is RunState.RUNNING
-    key = RunKey(job.key, run_id(job.uid, at("11:59")))
+    key = job.run_key(at("11:59"))
     world.runs.skip(Run.skipped(key, "missed", world.now, covered_to=at("12:00"), covered=2))
 
     world.advance(seconds=LEASE.total_seconds() + 1)

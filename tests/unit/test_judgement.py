@@ -47,7 +47,7 @@ def job_with_outage(world: World, **fields: Any) -> Job:
 
 
 def key(job: Job, time: str) -> RunKey:
-    return RunKey(job.key, run_id(job.uid, at(time)))
+    return job.run_key(at(time))
 
 
 def put(world: World, run: Run) -> None:

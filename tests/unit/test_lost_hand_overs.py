@@ -10,8 +10,6 @@ import pytest
 
 from nextfire.domain.attempt import Attempt
 from nextfire.domain.audit_repairs import sending
-from nextfire.domain.ids import RunKey, run_id
-from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.lost_hand_overs import _is_handed_over
 from tests.builders import a_job, at, run_key
@@ -23,11 +21,6 @@ from tests.world import World
 BEGINNING = "11:58:30"
 
 ONCE: dict[str, Any] = {"type": "ONCE", "schedule": "2026-05-24T12:00:00Z"}
-
-
-def state(world: World, job: Job) -> RunState | None:
-    run = world.runs.items.get(RunKey(job.key, run_id(job.uid, at("12:00"))))
-    return None if run is None else run.state
 
 
 def work(world: World) -> None:
@@ -69,7 +62,7 @@ def test_a_lost_hand_over_is_repeated_a_day_later(world: World) -> None:
 
     assert report.resent == 1
     assert report.notes == ["acme/b: 1 runs of its parents were not handed over; sent again"]
-    assert [state(world, job) for job in (b, c)] == [RunState.SUCCEEDED] * 2
+    assert [world.state(job, "12:00") for job in (b, c)] == [RunState.SUCCEEDED] * 2
     assert later(world, days=0.5).repaired == 0
 
 
@@ -105,13 +98,13 @@ def test_what_was_skipped_down_the_chain_is_repeated(world: World) -> None:
     world.tick_at("12:00")
     world.faults.refuse("runs.skip")
     world.worker().work()
-    world.runs.items.pop(RunKey(c.key, run_id(c.uid, at("12:00"))), None)
+    world.runs.items.pop(c.run_key(at("12:00")), None)
     purge(world)
 
     later(world, days=1.2)
     work(world)
 
-    assert [state(world, job) for job in (b, c)] == [RunState.SKIPPED] * 2
+    assert [world.state(job, "12:00") for job in (b, c)] == [RunState.SKIPPED] * 2
 
 
 @pytest.mark.parametrize(("change", "days"), [("child", 1.2), ("edge", 2.2)])
@@ -131,7 +124,7 @@ def test_a_run_that_ended_before_the_edge_existed_is_not_handed_over(
 
     assert later(world, days=days).resent == 0
     work(world)
-    assert state(world, b) is None
+    assert world.state(b, "12:00") is None
 
 
 def test_what_a_watcher_skipped_is_not_handed_over(world: World) -> None:
@@ -139,10 +132,10 @@ def test_what_a_watcher_skipped_is_not_handed_over(world: World) -> None:
     b = world.register("b", **after("a"))
     world.tick_at("12:30")
     work(world)
-    assert (state(world, a), world.run(a, "12:00").pool) == (RunState.SKIPPED, None)
+    assert (world.state(a, "12:00"), world.run(a, "12:00").pool) == (RunState.SKIPPED, None)
 
     assert later(world, days=1.2).resent == 0
-    assert state(world, b) is None
+    assert world.state(b, "12:00") is None
 
 
 def test_a_run_of_a_parent_that_was_created_again_is_not_handed_over(world: World) -> None:
@@ -157,7 +150,7 @@ def test_a_run_of_a_parent_that_was_created_again_is_not_handed_over(world: Worl
 
     world.faults.call_before_next("runs.advance", create_again)
     world.worker().work()
-    assert state(world, former) is RunState.SUCCEEDED
+    assert world.state(former, "12:00") is RunState.SUCCEEDED
 
     assert later(world, days=1.2).resent == 0
 
@@ -179,7 +172,7 @@ def test_a_run_that_waits_is_not_handed_over_again(world: World) -> None:
     b = world.register("b", **after("a"))
     lose_hand_over(world, "queue.send")
     world.advance(days=1.5)
-    key = RunKey(b.key, run_id(b.uid, at("12:00")))
+    key = b.run_key(at("12:00"))
     world.tick()
     waits = sending(b, key, pool="default", dispatch=1, now=world.now + timedelta(seconds=30))
     world.due.put([waits], world.now)
@@ -187,7 +180,7 @@ def test_a_run_that_waits_is_not_handed_over_again(world: World) -> None:
     report = audit(world)
 
     assert report.resent == 0
-    assert state(world, a) is RunState.SUCCEEDED
+    assert world.state(a, "12:00") is RunState.SUCCEEDED
 
 
 SUCCESS = replace(Run(run_key(), RunState.SUCCEEDED), attempts=(Attempt(1, "w", at("12:00")),))

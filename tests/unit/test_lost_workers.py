@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 
 from nextfire.domain.attempt import AttemptOutcome
+from nextfire.domain.job import Job
 from nextfire.domain.message import decode_message
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
@@ -33,20 +34,19 @@ def test_the_run_of_a_vanished_worker_goes_to_the_next_one(world: World) -> None
     assert world.queued == []
 
 
+def take_over(world: World, job: Job) -> None:
+    """Worker b takes the run over."""
+    run = world.run(job, "12:00")
+    until = world.now + LEASE
+    taken = run.taken_over(dispatch=1, token="b", worker="b", now=world.now, lease_until=until)
+    world.runs.advance(run, taken)
+
+
 def test_a_worker_that_finds_itself_replaced_records_nothing(world: World) -> None:
     job = dispatched(world)
 
-    def take_over() -> None:
-        run = world.run(job, "12:00")
-        world.runs.advance(
-            run,
-            run.taken_over(
-                dispatch=1, token="b", worker="b", now=world.now, lease_until=world.now + LEASE
-            ),
-        )
-
     world.script(lasts=timedelta(seconds=30))
-    world.faults.call_before_next("runs.extend", take_over)
+    world.faults.call_before_next("runs.extend", lambda: take_over(world, job))
     handled = world.worker("a").work_one()
 
     run = world.run(job, "12:00")
@@ -60,17 +60,8 @@ def test_an_outcome_that_comes_after_a_take_over_is_not_recorded(
 ) -> None:
     job = dispatched(world)
 
-    def take_over() -> None:
-        run = world.run(job, "12:00")
-        world.runs.advance(
-            run,
-            run.taken_over(
-                dispatch=1, token="b", worker="b", now=world.now, lease_until=world.now + LEASE
-            ),
-        )
-
     world.script(**script)
-    world.faults.call_before_next("runs.advance", take_over)
+    world.faults.call_before_next("runs.advance", lambda: take_over(world, job))
     handled = world.worker("a").work_one()
 
     assert handled.disposition is Disposition.LEAVE

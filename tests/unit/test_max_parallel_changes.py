@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.usecases.limit_parallel import LimitParallel
 from tests.builders import at
 from tests.unit.sequencing import after
-from tests.unit.test_max_parallel import SUCCEEDED, occupied, root, state, work
+from tests.unit.test_max_parallel import SUCCEEDED, occupied, root
 from tests.world import World
 
 BEGINNING = "11:58:30"
@@ -21,27 +20,27 @@ def test_a_child_that_got_its_edge_later_is_awaited_for_a_short_time(world: Worl
     a = root(world)
     world.register("x", type="MANUAL", schedule=None)
     b = world.register("b", **after("x"))
-    work(world, "12:00")
+    world.tick_and_work("12:00")
     world.at("12:00:30")
     world.change(b, after=[{"job": "x"}, {"job": "a"}])
-    work(world, "12:01")
-    assert state(world, a, "12:01") is None
-    work(world, "12:15:31")
+    world.tick_and_work("12:01")
+    assert world.state(a, "12:01") is None
+    world.tick_and_work("12:15:31")
 
-    assert state(world, a, "12:01") is SUCCEEDED
+    assert world.state(a, "12:01") is SUCCEEDED
 
 
 def test_a_join_that_has_begun_is_awaited_although_its_job_was_changed(world: World) -> None:
     a = root(world)
     world.register("x", type="MANUAL", schedule=None)
     d = world.register("d", **after("a", "x"))
-    work(world, "12:00")
+    world.tick_and_work("12:00")
     world.at("12:00:30")
     world.change(d, priority="HIGH")
-    work(world, "12:01")
-    work(world, "12:15:31")
+    world.tick_and_work("12:01")
+    world.tick_and_work("12:15:31")
 
-    assert state(world, a, "12:01") is None
+    assert world.state(a, "12:01") is None
 
 
 def wide(world: World, width: int = 30) -> tuple[Job, Callable[[str], int]]:
@@ -55,15 +54,15 @@ def wide(world: World, width: int = 30) -> tuple[Job, Callable[[str], int]]:
     slow = {"after": [{"job": names[-2], "delaySec": 3_600}]}
     world.register("slow", **after() | slow)
     for time in ("12:00", "12:01"):
-        work(world, time)
-        work(world, f"{time}:01")
+        world.tick_and_work(time)
+        world.tick_and_work(f"{time}:01")
     through = world.faults.through
     limit = LimitParallel(
         through(world.jobs, "jobs"), through(world.runs, "runs"), through(world.joins, "joins")
     )
 
     def look(time: str) -> int:
-        job, key = world.job(a.key), RunKey(a.key, run_id(a.uid, at(time)))
+        job, key = world.job(a.key), a.run_key(at(time))
         world.faults.calls.clear()
         held = limit.hold(job, key, world.now)
         calls = Counter(world.faults.calls)
@@ -86,7 +85,7 @@ def test_a_look_reads_only_the_run_that_was_left_before(world: World) -> None:
 def test_a_look_ends_when_a_place_is_found(world: World) -> None:
     a, look = wide(world)
     look("12:02")
-    work(world, "13:02:03")  # both sequences end
+    world.tick_and_work("13:02:03")  # both sequences end
     assert look("12:02") < 2 * 2 * 30
     assert look("12:03") < 2 * 2 * 30
     assert [first[9:13] for first in sorted(world.joins.begun_sequences(a.key))] == ["1202", "1203"]
@@ -114,7 +113,7 @@ def test_of_children_that_run_the_last_one_is_read_first(world: World) -> None:
         world.worker().work_one()
     limit = LimitParallel(world.jobs, world.runs, world.joins)
 
-    key = RunKey(a.key, run_id(a.uid, at("12:01")))
+    key = a.run_key(at("12:01"))
     assert limit.hold(world.job(a.key), key, world.now) is not None
 
     ((child, _),) = limit.left.values()
@@ -123,8 +122,8 @@ def test_of_children_that_run_the_last_one_is_read_first(world: World) -> None:
 
 def test_a_place_that_another_run_takes_first_is_waited_for(world: World) -> None:
     a = root(world)
-    work(world, "12:00")
-    key, other = (RunKey(a.key, run_id(a.uid, at(time))) for time in ("12:02", "12:01"))
+    world.tick_and_work("12:00")
+    key, other = (a.run_key(at(time)) for time in ("12:02", "12:01"))
     through = world.faults.through
     limit = LimitParallel(world.jobs, world.runs, through(world.joins, "joins"))
 
@@ -142,22 +141,22 @@ def test_a_place_that_another_run_takes_first_is_waited_for(world: World) -> Non
 def test_a_first_run_that_waits_for_its_retry_keeps_its_place(world: World) -> None:
     a = root(world, retryPolicy={"maxAttempts": 2, "initialDelayMs": 600_000})
     world.script(exit_code=1)
-    work(world, "12:00")
-    work(world, "12:01")
+    world.tick_and_work("12:00")
+    world.tick_and_work("12:01")
 
-    assert state(world, a, "12:01") is None
+    assert world.state(a, "12:01") is None
 
 
 def test_a_run_with_a_short_and_a_long_way_to_it_is_read_once(world: World) -> None:
     a = root(world)
     world.register("b", **after("a"))
     world.register("c", **after("a", "b"))
-    work(world, "12:00")
+    world.tick_and_work("12:00")
     runs = world.faults.through(world.runs, "runs")
     limit = LimitParallel(world.jobs, runs, world.joins)
     world.faults.calls.clear()
 
-    key = RunKey(a.key, run_id(a.uid, at("12:01")))
+    key = a.run_key(at("12:01"))
     assert limit.hold(world.job(a.key), key, world.now) is None
 
     assert world.faults.calls.count("runs.get") == 1 + 3, "it, and the runs of a, b and c"
@@ -166,7 +165,7 @@ def test_a_run_with_a_short_and_a_long_way_to_it_is_read_once(world: World) -> N
 def test_a_run_looks_after_different_intervals(world: World) -> None:
     """Otherwise, of the runs that wait together, some would always look later than others."""
     a, limit = occupied(world)
-    key = RunKey(a.key, run_id(a.uid, at("13:00")))
+    key = a.run_key(at("13:00"))
 
     holds = [limit.hold(a, key, world.now, dispatch=dispatch) for dispatch in range(101, 111)]
 

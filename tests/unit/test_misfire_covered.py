@@ -98,9 +98,9 @@ def test_a_covered_occurrence_does_not_run_even_if_it_is_not_late(
     found the first one 62 s late and recorded all but the latest as skipped.
     """
     job = a_job(**TEN_SECONDS, since=at("11:00"))
-    first = RunKey(job.key, run_id(job.uid, at("12:00")))
+    first = job.run_key(at("12:00"))
     covering = Run.skipped(first, "late", at("12:01:02"), covered_to=at("12:00:50"), covered=6)
-    key = RunKey(job.key, run_id(job.uid, at(occurrence)))
+    key = job.run_key(at(occurrence))
 
     assert decide_covered(job, key, at("12:01:04"), lambda: [covering]) == covering
 
@@ -109,9 +109,9 @@ def test_an_occurrence_covered_under_a_replaced_schedule_does_not_run() -> None:
     """The current schedule says nothing about the interval of the former one."""
     before = a_job(**TEN_SECONDS, since=at("11:00"))
     job = replace(before.with_new_version(at("12:00:55")), definition=a_definition(**MINUTELY))
-    first = RunKey(job.key, run_id(job.uid, at("12:00")))
+    first = job.run_key(at("12:00"))
     covering = Run.skipped(first, "late", at("12:01:02"), covered_to=at("12:00:50"), covered=6)
-    key = RunKey(job.key, run_id(job.uid, at("12:00:50")))
+    key = job.run_key(at("12:00:50"))
 
     assert decide_covered(job, key, at("12:01:04"), lambda: [covering]) == covering
 
@@ -121,9 +121,9 @@ def test_an_occurrence_covered_by_the_relevancy_window_does_not_run() -> None:
     So the entry of 11:58 was decided again, when 12:01 was outside its window as well.
     """
     job = a_job(**MINUTELY, misfire=SKIP | {"relevancyWindowSec": 10}, since=at("11:00"))
-    first = RunKey(job.key, run_id(job.uid, at("11:58")))
+    first = job.run_key(at("11:58"))
     covering = Run.skipped(first, "late", at("12:01:13"), covered_to=at("12:01"), covered=4)
-    key = RunKey(job.key, run_id(job.uid, at("12:01")))
+    key = job.run_key(at("12:01"))
 
     assert decide_covered(job, key, at("12:01:14"), lambda: [covering]) == covering
 
@@ -149,7 +149,7 @@ def test_a_range_of_a_former_creation_covers_no_run_of_this_one() -> None:
     job = a_job(**TEN_SECONDS, since=at("11:00"))
     first = RunKey(job.key, run_id("former01", at("12:00")))
     former = Run.skipped(first, "late", at("12:01:02"), covered_to=at("12:00:50"), covered=6)
-    key = RunKey(job.key, run_id(job.uid, at("12:00:20")))
+    key = job.run_key(at("12:00:20"))
 
     assert decide_covered(job, key, at("12:01:04"), lambda: [former]) is None
 
@@ -161,5 +161,5 @@ def test_no_records_are_read_for_an_occurrence_that_cannot_be_covered() -> None:
     often = a_job(**TEN_SECONDS, since=at("11:00"))
     minutely = a_job(**MINUTELY, since=at("11:00"))
     for job, late in ((often, 4), (minutely, 50)):
-        key = RunKey(job.key, run_id(job.uid, at("12:00")))
+        key = job.run_key(at("12:00"))
         assert decide_covered(job, key, at("12:00") + timedelta(seconds=late), before) is None

@@ -7,7 +7,6 @@ from itertools import count
 import pytest
 
 from nextfire.domain.errors import UnavailableError
-from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Run, RunState
@@ -109,7 +108,7 @@ def test_what_a_deleted_job_missed_is_recorded(world: World) -> None:
 
 def test_a_record_that_does_not_decode_before_a_run_does_not_stop_it(world: World) -> None:
     job = sent_late(world)
-    key = RunKey(job.key, run_id(job.uid, at("12:00")))
+    key = job.run_key(at("12:00"))
 
     def spoil() -> None:
         world.runs.items[key] = Run(key, RunState.RUNNING)

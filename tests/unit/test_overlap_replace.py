@@ -7,7 +7,6 @@ from itertools import count
 import pytest
 
 from nextfire.domain.decisions import decide_overlap
-from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import Run, RunState
@@ -151,16 +150,14 @@ def test_a_run_that_waits_is_not_replaced_by_one_that_is_itself_skipped(world: W
 
 
 def cancel(world: World, job: Job, time: str) -> None:
-    world.manage_runs.cancel(RunKey(job.key, run_id(job.uid, at(time))), None)
+    world.manage_runs.cancel(job.run_key(at(time)), None)
 
 
 def test_a_cancelled_run_between_does_not_keep_the_newest_from_replacing(world: World) -> None:
     job = world.register(**MINUTELY, overlap="REPLACE", misfire=RUN_ALL)
     world.tick_at("12:00")
     running = claimed(world, job, "12:00")
-    cancelled = Run(
-        RunKey(job.key, run_id(job.uid, at("12:01"))), RunState.CANCELLED, finished_at=at("12:01")
-    )
+    cancelled = Run(job.run_key(at("12:01")), RunState.CANCELLED, finished_at=at("12:01"))
 
     decision = decide_overlap(job, at("12:02"), [cancelled, running])
 
@@ -170,7 +167,7 @@ def test_a_cancelled_run_between_does_not_keep_the_newest_from_replacing(world: 
 def claimed(world: World, job: Job, time: str) -> Run:
     """The record of a run that a worker has just claimed."""
     return world.runs.claim(
-        a_message(RunKey(job.key, run_id(job.uid, at(time)))),
+        a_message(job.run_key(at(time))),
         token="t",
         worker="a",
         pool="default",

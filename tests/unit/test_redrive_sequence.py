@@ -13,7 +13,7 @@ from nextfire.domain.errors import (
     NotFoundError,
     UnavailableError,
 )
-from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.redrive_plan import Definition, RedriveAction, RedriveStep
 from nextfire.domain.run import RunState
@@ -344,7 +344,7 @@ def test_a_job_of_an_earlier_version_has_perhaps_changed(world: World) -> None:
 
 
 def run_key(job: Job) -> RunKey:
-    return RunKey(job.key, run_id(job.uid, at("12:00")))
+    return job.run_key(at("12:00"))
 
 
 OTHER_UID = "20260524T120000000Z-uid99999"

@@ -9,7 +9,6 @@ import pytest
 
 from nextfire.domain.audit import compare, spans
 from nextfire.domain.due import DispatchEntry
-from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.run import Run, RunState
 from tests.accounting import assert_all_accounted_for, covered, ran, settle
 from tests.builders import MINUTELY, RUN_ALL, RUN_LATEST, SKIP, a_message, at
@@ -55,7 +54,7 @@ def test_it_hides_no_range_from_a_message_that_comes_late(world: World) -> None:
     world.tick()
     before = dict(world.runs.all)
     run_now(world, job, asked_at=at("12:03:30.5"))
-    found = world.find_run.find(RunKey(job.key, run_id(job.uid, at("12:04"))))
+    found = world.find_run.find(job.run_key(at("12:04")))
     assert isinstance(found, Run)
     assert found.key in before
 
@@ -158,7 +157,7 @@ def test_many_of_them_hide_no_range_from_a_message_that_comes_late(world: World)
         run_now(world, job, f"r{number}", asked_at=at(f"12:03:3{number}.5"))
     settle(world)
     assert covered(world, job) == ["12:00-12:10 (6)"]
-    of_late = RunKey(job.key, run_id(job.uid, at("12:04")))
+    of_late = job.run_key(at("12:04"))
     world.queue.send([("default", a_message(of_late))])
 
     handled = world.worker().work_one()

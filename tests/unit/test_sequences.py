@@ -15,7 +15,6 @@ from nextfire.domain.errors import (
     UnavailableError,
     UndecodableError,
 )
-from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases import job_edges
@@ -164,7 +163,7 @@ def test_a_sequence_is_read_in_batches(world: World, monkeypatch: pytest.MonkeyP
     jobs, runs = world.faults.through(world.jobs, "jobs"), world.faults.through(world.runs, "runs")
     world.faults.calls.clear()
 
-    nodes = read_sequence(jobs, runs, RunKey(a.key, run_id(a.uid, at("12:00"))), world.clock)
+    nodes = read_sequence(jobs, runs, a.run_key(at("12:00")), world.clock)
 
     assert [node.key.job.job_id for node in nodes] == [*"abcdef"]
     assert world.faults.calls == ["jobs.get", *["jobs.get_many"] * 2, *["runs.find"] * 2]
@@ -179,7 +178,7 @@ def test_a_sequence_that_is_not_read_in_time_is_unavailable(
     world.tick_at("12:00")
     world.worker().work_one()
     jobs, runs = world.faults.through(world.jobs, "jobs"), world.faults.through(world.runs, "runs")
-    key = RunKey(a.key, run_id(a.uid, at("12:00")))
+    key = a.run_key(at("12:00"))
     world.faults.call_before_each(slow, lambda: world.advance(seconds=8))
     world.faults.calls.clear()
 
@@ -266,7 +265,7 @@ def test_the_runs_of_a_sequence_are_read_from_any_of_them(world: World) -> None:
     world.worker("slow").handle(delivery)
 
     for job in jobs:
-        key = RunKey(job.key, run_id(job.uid, at("12:00")))
+        key = job.run_key(at("12:00"))
         nodes = read_sequence(world.jobs, world.runs, key, world.clock)
         assert [node.key.job.job_id for node in nodes] == ["a", "b", "c", "d"]
         assert [node.run and node.run.state for node in nodes] == [
@@ -301,7 +300,7 @@ def test_a_run_that_was_sent_and_not_taken_is_pending(world: World) -> None:
 
     def pending(job: Job) -> str | None:
         try:
-            found = world.find_run.find(RunKey(job.key, run_id(job.uid, at("12:00"))))
+            found = world.find_run.find(job.run_key(at("12:00")))
         except NotFoundError:
             return None
         return found.reason if isinstance(found, PendingOccurrence) else found.state.value
@@ -325,7 +324,7 @@ def test_a_run_that_is_cancelled_while_it_waits_is_handed_over_with_its_parents(
     e = world.register("e", **after("d", triggerRule="ALL_DONE"))
     world.tick_at("12:00")
     world.worker().work()
-    waiting = RunKey(d.key, run_id(d.uid, at("12:00")))
+    waiting = d.run_key(at("12:00"))
 
     world.manage_runs.cancel(waiting, "wrong input")
     world.worker(pool="batch").work()

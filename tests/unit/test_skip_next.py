@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from nextfire.domain.errors import ChangedError, ConflictError, NotFoundError
-from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import MAX_SKIPS, Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState, Trigger
@@ -23,17 +22,11 @@ def skip(world: World, job: Job, reason: str | None = None, **more: Any) -> Job:
     return world.skips.skip_next(job.key, reason, **more)
 
 
-def tick_and_work(world: World, *times: str) -> None:
-    for time in times:
-        world.tick_at(time)
-        world.worker().work()
-
-
 def test_the_next_occurrence_does_not_run_and_the_one_after_does(world: World) -> None:
     job = world.register(**MINUTELY)
 
     skipping = skip(world, job, "the ledger is closed")
-    tick_and_work(world, "11:59", "12:00")
+    world.tick_and_work("11:59", "12:00")
 
     assert skipping == world.job(job.key)
     assert (skipping.skips, skipping.revision) == ((at("11:59"),), job.revision + 1)
@@ -54,7 +47,7 @@ def test_asked_twice_it_is_the_same_occurrence(world: World) -> None:
     once = skip(world, job)
     assert skip(world, job) == once
     assert world.job(job.key).next_to_run(world.now) == at("12:00")
-    tick_and_work(world, "11:59")
+    world.tick_and_work("11:59")
     assert skip(world, job).skips == (at("11:59"), at("12:00"))
 
 
@@ -63,7 +56,7 @@ def test_an_undone_skip_runs(world: World) -> None:
     skip(world, job)
 
     undone = world.skips.unskip(job.key)
-    tick_and_work(world, "12:00")
+    world.tick_and_work("12:00")
 
     assert undone.skips == ()
     assert undone == world.job(job.key)
@@ -83,7 +76,7 @@ def test_an_undoing_comes_a_minute_before_or_not_at_all(world: World, now: str, 
         return
     with pytest.raises(ConflictError, match="too late"):
         world.skips.unskip(job.key)
-    tick_and_work(world, "12:00")
+    world.tick_and_work("12:00")
     assert world.run(job, "12:00").state is RunState.SKIPPED
 
 
@@ -102,7 +95,7 @@ def test_a_skip_without_its_record_cannot_be_undone_and_says_so(world: World) ->
 def test_what_has_been_taken_is_not_skipped(world: World) -> None:
     """The watcher's clock is ahead: the occurrence ran, but for the caller it is in the future."""
     job = world.register(**MINUTELY)
-    tick_and_work(world, "11:59")
+    world.tick_and_work("11:59")
     world.at("11:58:59.9")
 
     with pytest.raises(ConflictError, match="already has a record"):
@@ -162,7 +155,7 @@ def test_a_change_that_comes_between_is_met_again(world: World) -> None:
 def test_the_last_occurrence_is_skipped_and_the_job_is_completed(world: World) -> None:
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
     skip(world, job)
-    tick_and_work(world, "12:00")
+    world.tick_and_work("12:00")
     assert world.job(job.key).state is JobState.COMPLETED
     assert_all_accounted_for(world, job)
 
@@ -211,14 +204,14 @@ def test_replace_passes_over_no_run_for_two_that_are_skipped(world: World) -> No
 def test_overlap_skip_looks_past_it(world: World) -> None:
     job = world.register(overlap="SKIP", **MINUTELY)
     skip(world, job)
-    tick_and_work(world, "11:59", "12:00")
+    world.tick_and_work("11:59", "12:00")
     assert ran(world, job) == ["12:00"]
 
 
 @pytest.mark.parametrize("policy", [RUN_ALL, RUN_LATEST])
 def test_a_range_goes_around_it(world: World, policy: dict[str, Any]) -> None:
     job = world.register(**MINUTELY, misfire=policy)
-    tick_and_work(world, "11:59")
+    world.tick_and_work("11:59")
     skip(world, job)
     world.at("12:05:30")
     settle(world)
@@ -244,7 +237,7 @@ def test_a_change_of_the_schedule_leaves_it_to_what_comes_then(world: World) -> 
     job = world.register()
     skip(world, job)
     world.change(job, schedule="*/30 * * * *")
-    tick_and_work(world, "12:00", "12:30")
+    world.tick_and_work("12:00", "12:30")
     assert ran(world, job) == ["12:30"]
     assert_all_accounted_for(world, job)
 
@@ -253,7 +246,7 @@ def test_a_skip_that_matches_no_occurrence_owes_nothing(world: World) -> None:
     job = world.register()
     skip(world, job)
     world.change(job, schedule="30 * * * *")
-    tick_and_work(world, "12:00", "12:30")
+    world.tick_and_work("12:00", "12:30")
     assert ran(world, job) == ["12:30"]
     assert_all_accounted_for(world, job)
 
@@ -280,4 +273,4 @@ def test_a_job_remembers_the_latest_only(world: World) -> None:
         world.clock.move_to(at(f"12:{minute:02}:30"))
         skip(world, job)
     assert len(world.job(job.key).skips) == MAX_SKIPS
-    assert RunKey(job.key, run_id(job.uid, at("12:01"))) in world.runs.all
+    assert job.run_key(at("12:01")) in world.runs.all

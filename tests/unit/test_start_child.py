@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from nextfire.domain.errors import UnavailableError
-from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.usecases.start_child import StartChild
 from tests.builders import at
 from tests.unit.sequencing import ONE_ATTEMPT, after, states
-from tests.unit.timed import go
 from tests.world import World
 
 BEGINNING = "11:58:30"
@@ -33,7 +32,7 @@ def starting(world: World) -> StartChild:
 
 
 def key_of(child: Job) -> RunKey:
-    return RunKey(child.key, run_id(child.uid, at("12:00")))
+    return child.run_key(at("12:00"))
 
 
 @pytest.mark.parametrize(
@@ -67,15 +66,15 @@ def test_a_dispatch_that_is_not_stored_is_an_error(
 
 def test_a_run_that_is_reopened_waits_for_the_delay_of_its_edge(world: World, child: Job) -> None:
     world.script(exit_code=1)
-    go(world, "12:00")
+    world.tick_and_work("12:00")
     assert states(world, child) == [RunState.SKIPPED]
     (parent,) = (key for key in world.runs.all if key.job != child.key)
 
     world.at("12:00:20")
     world.manage_runs.redrive(parent, "fixed")
-    go(world, "12:00:30", "12:01:59")
+    world.tick_and_work("12:00:30", "12:01:59")
     assert states(world, child) == [RunState.PENDING]
     assert world.sent == ["a 12:00", "a 12:00 #3"]
-    go(world, "12:02:01")
+    world.tick_and_work("12:02:01")
 
     assert states(world, child) == [RunState.SUCCEEDED]

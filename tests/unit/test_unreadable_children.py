@@ -6,11 +6,8 @@ import pytest
 
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import InvalidInputError
-from nextfire.domain.ids import RunKey, run_id
-from nextfire.domain.job import Job
 from nextfire.domain.run import RunState
 from nextfire.usecases.timed_runs import TimedRuns
-from tests.builders import at
 from tests.fakes import Killed
 from tests.unit.sequencing import ONE_ATTEMPT, after
 from tests.world import World
@@ -18,17 +15,6 @@ from tests.world import World
 BEGINNING = "11:58:30"
 
 LATEST = [{"job": "a", "which": "latest", "withinSec": 86_400}]
-
-
-def state(world: World, job: Job, time: str = "12:00") -> RunState | None:
-    run = world.runs.items.get(RunKey(job.key, run_id(job.uid, at(time))))
-    return None if run is None else run.state
-
-
-def later(world: World, *times: str) -> None:
-    for time in times:
-        world.tick_at(time)
-        world.worker().work()
 
 
 def test_the_parent_and_the_other_children_continue(world: World) -> None:
@@ -42,21 +28,21 @@ def test_the_parent_and_the_other_children_continue(world: World) -> None:
     assert first.quarantined
     assert first.reason.startswith("not handed over: ")
     assert world.queued == []
-    assert [state(world, job) for job in (a, c)] == [RunState.SUCCEEDED] * 2
-    later(world, "13:00")
-    assert state(world, a, "13:00") is RunState.SUCCEEDED
+    assert [world.state(job, "12:00") for job in (a, c)] == [RunState.SUCCEEDED] * 2
+    world.tick_and_work("13:00")
+    assert world.state(a, "13:00") is RunState.SUCCEEDED
 
 
 def test_a_child_that_decodes_again_gets_all_its_runs(world: World) -> None:
     world.register("a")
     b = world.register("b", **after("a"), overlap="QUEUE")
     world.jobs.spoil(b.key)
-    later(world, "12:00", "12:15", "12:45", "13:00", "13:15")
+    world.tick_and_work("12:00", "12:15", "12:45", "13:00", "13:15")
 
     world.jobs.repair(b.key)
-    later(world, "14:00", "14:00:01", "14:15", "14:15:01")
+    world.tick_and_work("14:00", "14:00:01", "14:15", "14:15:01")
 
-    assert [state(world, b, f"{hour}:00") for hour in (12, 13, 14)] == [RunState.SUCCEEDED] * 3
+    assert [world.state(b, f"{hour}:00") for hour in (12, 13, 14)] == [RunState.SUCCEEDED] * 3
     assert not any(isinstance(entry, DispatchEntry) for entry in world.entries)
 
 
@@ -65,15 +51,15 @@ def test_a_repeated_hand_over_does_not_start_a_run_that_was_redriven(world: Worl
     b = world.register("b", **after("a"), triggerRule="ALL_DONE")
     world.jobs.spoil(b.key)
     world.script(exit_code=1)
-    later(world, "12:00")
+    world.tick_and_work("12:00")
 
     world.at("12:15:01")
     world.manage_runs.redrive(world.run(a, "12:00").key, "fixed")
     world.jobs.repair(b.key)
-    later(world, "12:15:02", "12:15:03")
+    world.tick_and_work("12:15:02", "12:15:03")
 
     assert world.run(a, "12:00").dispatch == 3
-    assert [state(world, job) for job in (a, b)] == [RunState.SUCCEEDED] * 2
+    assert [world.state(job, "12:00") for job in (a, b)] == [RunState.SUCCEEDED] * 2
 
 
 @pytest.mark.parametrize(("delay", "outcome"), [(300, "SUCCEEDED"), (7_200, "SKIPPED")])
@@ -86,15 +72,15 @@ def test_a_join_that_is_handed_over_late_waits_for_late_parents(
     world.register("c", **after() | {"after": [{"job": "a", "delaySec": delay}]})
     d = world.register("d", **after("b", "c", joinTimeoutSec=600))
     world.jobs.spoil(d.key)
-    later(world, "12:00", "12:00:02", "12:05", "12:05:02")
+    world.tick_and_work("12:00", "12:00:02", "12:05", "12:05:02")
     world.at("12:12")
     world.jobs.repair(d.key)
-    later(world, "12:15:03", "12:15:05")
-    assert state(world, d) is None
+    world.tick_and_work("12:15:03", "12:15:05")
+    assert world.state(d, "12:00") is None
 
-    later(world, "12:20:05", "12:20:10", "13:16", "13:16:05")
+    world.tick_and_work("12:20:05", "12:20:10", "13:16", "13:16:05")
 
-    assert (state(world, d) or "") == outcome
+    assert (world.state(d, "12:00") or "") == outcome
     assert outcome == "SUCCEEDED" or world.run(d, "12:00").reason == (
         "joinTimeoutSec is 600 s; missing: c"
     )
@@ -106,26 +92,26 @@ def test_a_descendant_that_does_not_decode_gets_its_run_too(world: World) -> Non
     c = world.register("c", **after("b"))
     world.jobs.spoil(c.key)
     world.script(exit_code=1)
-    later(world, "12:00")
+    world.tick_and_work("12:00")
 
     world.jobs.repair(c.key)
-    later(world, "12:15")
+    world.tick_and_work("12:15")
 
-    assert state(world, c) is RunState.SKIPPED
+    assert world.state(c, "12:00") is RunState.SKIPPED
 
 
 def test_the_hand_over_of_a_deleted_job_is_not_repeated(world: World) -> None:
     a = world.register("a")
     b = world.register("b", **after("a"))
     world.jobs.spoil(b.key)
-    later(world, "12:00")
+    world.tick_and_work("12:00")
 
     world.jobs.repair(b.key)
     world.delete(b)
     world.delete(a)
-    later(world, "12:15")
+    world.tick_and_work("12:15")
 
-    assert state(world, a) is RunState.SUCCEEDED
+    assert world.state(a, "12:00") is RunState.SUCCEEDED
     assert world.queued == []
     assert not any(isinstance(entry, DispatchEntry) for entry in world.entries)
 
@@ -147,10 +133,10 @@ def test_an_executor_that_dies_anywhere_loses_nothing() -> None:
         except Killed:
             calls += 1
         world.faults.clear()
-        later(world, "12:01", "12:02")
+        world.tick_and_work("12:01", "12:02")
         world.jobs.repair(jobs[0].key)
-        later(world, "12:15", "12:16", "12:17", "12:18")
-        assert [state(world, job) for job in jobs] == [RunState.SKIPPED] * 2, calls
+        world.tick_and_work("12:15", "12:16", "12:17", "12:18")
+        assert [world.state(job, "12:00") for job in jobs] == [RunState.SKIPPED] * 2, calls
     assert calls > 8
 
 
@@ -160,7 +146,7 @@ def test_each_repetition_waits_longer(world: World) -> None:
     world.jobs.spoil(b.key)
     waits = []
 
-    later(world, "12:00")
+    world.tick_and_work("12:00")
     for _ in range(5):
         (entry,) = world.entries
         waits.append((entry.at - world.now).total_seconds() // 60)
@@ -188,5 +174,5 @@ def test_a_child_that_this_process_cannot_decide_about_is_handed_over_later(
 
     assert first.reason.startswith("not handed over: b: timezone")
     assert world.queued == []
-    assert state(world, a) is RunState.SUCCEEDED
-    assert state(world, b) is None
+    assert world.state(a, "12:00") is RunState.SUCCEEDED
+    assert world.state(b, "12:00") is None

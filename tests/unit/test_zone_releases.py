@@ -10,7 +10,6 @@ import pytest
 
 from nextfire.domain.due import FireEntry
 from nextfire.domain.errors import UnavailableError
-from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState
@@ -70,7 +69,7 @@ def work(world: World, *times: str) -> None:
 
 
 def states(world: World, job: Job, *times: str) -> list[RunState | None]:
-    runs = [world.runs.get(RunKey(job.key, run_id(job.uid, at(time)))) for time in times]
+    runs = [world.runs.get(job.run_key(at(time))) for time in times]
     return [None if run is None else run.state for run in runs]
 
 
@@ -79,7 +78,7 @@ def fires(world: World) -> list[str]:
 
 
 def reason(world: World, job: Job, time: str) -> str | None:
-    run = world.runs.get(RunKey(job.key, run_id(job.uid, at(time))))
+    run = world.runs.get(job.run_key(at(time)))
     return None if run is None else run.reason
 
 

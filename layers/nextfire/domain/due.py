@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
-from nextfire.domain.ids import JobKey
+from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import cut, floor_minute, to_ms
 from nextfire.domain.run import Trigger
 from nextfire.domain.zones import ZoneReading
@@ -70,6 +70,11 @@ class FireEntry(_Entry):
     def occurs_at(self) -> datetime:
         """The scheduled instant: `at` or, with jitter, an earlier instant."""
         return self.occurrence or self.at
+
+    @property
+    def run_key(self) -> RunKey:
+        """The key of the run of this occurrence."""
+        return RunKey(self.job, run_id(self.uid, self.occurs_at))
 
     @property
     def sort_key(self) -> str:

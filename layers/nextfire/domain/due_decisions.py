@@ -207,7 +207,7 @@ def _decide_fire(entry: FireEntry, job: Job | None, now: datetime) -> Decision:
 
 def _alone(entry: FireEntry, job: Job, reason: str) -> Fire:
     """Send the occurrence of *entry*, whose version *job* no longer remembers."""
-    key = RunKey(entry.job, run_id(entry.uid, entry.occurs_at))
+    key = entry.run_key
     waits = bool(job.definition.after)
     return Fire(
         key,
@@ -254,7 +254,7 @@ def _of_version(
             reason,
             owner,
             owned_until,
-            RunKey(entry.job, run_id(entry.uid, entry.occurs_at)),
+            entry.run_key,
             pool,
             exclusive=owner.exclusive and not deleted,
         )

@@ -10,7 +10,7 @@ from typing import Any
 from nextfire.domain.backfill import Backfill
 from nextfire.domain.definition import JobDefinition, WhenDocument
 from nextfire.domain.due import BackfillEntry, FireEntry, ResumeEntry
-from nextfire.domain.ids import JobKey
+from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import cut, to_ms
 from nextfire.domain.occurrences import JobState, Occurrences
 from nextfire.domain.policies import Overlap
@@ -212,6 +212,10 @@ class Job(Occurrences):
 
     def _next_version(self, now: datetime) -> int:
         return max(self.schedule_version + 1, to_ms(now))
+
+    def run_key(self, scheduled_at: datetime) -> RunKey:
+        """The key of its run that is scheduled for *scheduled_at*."""
+        return RunKey(self.key, run_id(self.uid, scheduled_at))
 
     @property
     def version(self) -> str:

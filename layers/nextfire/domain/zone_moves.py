@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from nextfire.domain.due import FireEntry
-from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState, owned
@@ -45,7 +45,7 @@ def decide_move(entry: FireEntry, owner: Job, owned_until: datetime | None) -> M
         return None
     now_at = f"at {isoformat(moved.to.occurs_at)}" if moved.to else "after the end of its schedule"
     return Move(
-        RunKey(entry.job, run_id(entry.uid, entry.occurs_at)),
+        entry.run_key,
         owned(moved.to, owned_until),
         owned(moved.following, owned_until),
         owner,

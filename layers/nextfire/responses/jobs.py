@@ -11,7 +11,6 @@ from nextfire.domain.backfill import Order
 from nextfire.domain.definition import JobDefinition, WhenDocument
 from nextfire.domain.edges import Which
 from nextfire.domain.errors import InvalidInputError
-from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.pages import Page
@@ -170,9 +169,7 @@ class UpcomingResponse(ApiResponse):
 
     # of(upcoming, schedule, job or None, what it waits for or None)
     execution_id: str | None = field(
-        lambda found, _, job, *__: (
-            job and RunKey(job.key, run_id(job.uid, found.occurrence.at)).execution_id
-        )
+        lambda found, _, job, *__: job and job.run_key(found.occurrence.at).execution_id
     )
     at: datetime = field(lambda found, *_: found.occurrence.at)
     local: str = field(_local)

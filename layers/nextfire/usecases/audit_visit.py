@@ -22,7 +22,7 @@ from nextfire.domain.awaited import longest_wait
 from nextfire.domain.due import BackfillEntry, DispatchEntry, DueEntry, FireEntry, ResumeEntry
 from nextfire.domain.due_decisions import Cover
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ids import AFTER_ALL_RUNS, RunKey, first_run_id, run_id
+from nextfire.domain.ids import AFTER_ALL_RUNS, first_run_id, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.message import TIME_DISPATCH
@@ -198,7 +198,7 @@ class JobVisits:
         entry: FireEntry | None = first_of(lost)
         while entry is not None and len(sends) < SENT_AT_MOST - report.resent:
             successor = owned(owner.successor(entry), lost.last)
-            key = RunKey(owner.key, run_id(owner.uid, entry.occurs_at))
+            key = owner.run_key(entry.occurs_at)
             if owner.definition.after:
                 if not waits_for_parents(self._joins, key, now):
                     sends.append(sending(owner, key, pool=pool, dispatch=TIME_DISPATCH, now=now))

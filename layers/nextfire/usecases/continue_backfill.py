@@ -11,7 +11,6 @@ from nextfire.domain.backfill import Backfill
 from nextfire.domain.decisions import range_over
 from nextfire.domain.due import BackfillEntry
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job
 from nextfire.domain.ports.clocks import Clock
@@ -77,7 +76,7 @@ class ContinueBackfill:
         """The record of the run at *at*, new or existing; None if a range covers it or if it does
         not decode.
         """
-        key = RunKey(job.key, run_id(job.uid, at))
+        key = job.run_key(at)
         try:
             there = self.runs.get(key)
         except UndecodableError:

@@ -13,7 +13,7 @@ from nextfire.domain.deadlines import limits, no_later
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.edges import Edge
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
-from nextfire.domain.ids import JobKey, RunKey, run_id
+from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.instants import CLOCKS_DIFFER, cut
 from nextfire.domain.job import Job
 from nextfire.domain.joins import (
@@ -244,7 +244,7 @@ class HandOver:
             return []  # a repeated call: the job did not exist when the run ended
         if child.definition.is_timed_join:
             return [(child, skipped) for skipped in self._timed.parent_ended(child, edge, ended)]
-        run = RunKey(key, run_id(child.uid, ended.key.scheduled_at))
+        run = child.run_key(ended.key.scheduled_at)
         ends = self._ends(child, edge, run, ParentState.of(ended.state), ended_at)
         rule, setups = child.definition.trigger_rule, child.definition.setups
         decision = decide_start(rule, ends.states, setups)

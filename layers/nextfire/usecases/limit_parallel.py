@@ -15,7 +15,7 @@ from nextfire.domain.audit import GRACE
 from nextfire.domain.decisions import range_over
 from nextfire.domain.edges import Which
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ids import JobKey, RunKey, first_run_id, run_id
+from nextfire.domain.ids import JobKey, RunKey, first_run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.jitter import spread
 from nextfire.domain.job import Job
@@ -194,7 +194,7 @@ class LimitParallel:
 
 
 def _run_of(child: Job, first: RunKey) -> RunKey:
-    return RunKey(child.key, run_id(child.uid, first.scheduled_at))
+    return child.run_key(first.scheduled_at)
 
 
 def why_held(job: Job, begun: Collection[str]) -> str:

@@ -14,7 +14,7 @@ from nextfire.domain.audit_repairs import sending
 from nextfire.domain.awaited import longest_wait
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ids import JobKey, RunKey, first_run_id, run_id
+from nextfire.domain.ids import JobKey, first_run_id
 from nextfire.domain.job import Job
 from nextfire.domain.message import HAND_OVER_DISPATCH
 from nextfire.domain.occurrences import JobState
@@ -79,7 +79,7 @@ def join_ends(child: Job, lost: Iterable[tuple[Job, Run]], now: datetime) -> lis
     """The entries that end the joins of *child*, if marks of other parents were lost as well."""
     if len(child.definition.after) == 1:
         return []
-    keys = {RunKey(child.key, run_id(child.uid, run.key.scheduled_at)) for _, run in lost}
+    keys = {child.run_key(run.key.scheduled_at) for _, run in lost}
     pool, end, at = child.definition.target.pool, JOIN_END_DISPATCH, now + GRACE
     return [sending(child, key, pool=pool, dispatch=end, now=at) for key in sorted(keys, key=str)]
 

@@ -14,7 +14,7 @@ from nextfire.domain.errors import (
     UnavailableError,
     UndecodableError,
 )
-from nextfire.domain.ids import JobKey, RunKey, run_id
+from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.job_versions import has_occurrence, version_at
 from nextfire.domain.occurrences import JobState
@@ -70,7 +70,7 @@ def read_sequence(jobs: JobStore, runs: RunStore, key: RunKey, clock: Clock) -> 
         raise NotFoundError("execution", key.execution_id)
     reader = _Reader(jobs, runs, clock)
     found = _connected(reader, first, key.scheduled_at)
-    keys = {name: RunKey(job.key, run_id(job.uid, key.scheduled_at)) for name, job in found.items()}
+    keys = {name: job.run_key(key.scheduled_at) for name, job in found.items()}
     records = reader.runs([*keys.values()])
     nodes: dict[str, RunNode] = {}
     for name, job in found.items():

@@ -11,7 +11,7 @@ from nextfire.domain.errors import (
     NotFoundError,
     UnavailableError,
 )
-from nextfire.domain.ids import JobKey, RunKey, first_run_id, run_id
+from nextfire.domain.ids import JobKey, RunKey, first_run_id
 from nextfire.domain.instants import MOMENT, cut
 from nextfire.domain.job import Job
 from nextfire.domain.job_versions import has_occurrence, version_at
@@ -104,7 +104,7 @@ class RequestRuns:
                 at += MOMENT
                 continue
             run = Run(
-                RunKey(key, run_id(job.uid, at)),
+                job.run_key(at),
                 RunState.PENDING,
                 reason=reason or REQUESTED,
                 trigger=Trigger.MANUAL,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from nextfire.domain.errors import ConflictError, NotFoundError
-from nextfire.domain.ids import JobKey, RunKey, run_id
+from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut, isoformat
 from nextfire.domain.job import MAX_SKIPS, Job
 from nextfire.domain.occurrences import JobState
@@ -70,7 +70,7 @@ class SkipNext:
             if at in job.skips:
                 return job
             run = replace(
-                Run.skipped(RunKey(key, run_id(job.uid, at)), reason or SKIPPED, cut(now)),
+                Run.skipped(job.run_key(at), reason or SKIPPED, cut(now)),
                 request=_SKIP,
                 request_reason=reason,
             )
@@ -112,7 +112,7 @@ class SkipNext:
                 )
             skips = tuple(each for each in job.skips if each != at)
             skipping = revised(replace(job, skips=skips), now)
-            written = self._runs.unskip(RunKey(key, run_id(job.uid, at)), skipping)
+            written = self._runs.unskip(job.run_key(at), skipping)
             if written is Written.DONE:
                 return skipping
             if written is Written.REFUSED:

@@ -30,7 +30,7 @@ from nextfire.domain.awaited import (
 from nextfire.domain.deadlines import limits, no_later
 from nextfire.domain.decisions import decide_covered, is_last
 from nextfire.domain.edges import Edge, Which
-from nextfire.domain.ids import RunKey, first_run_id, run_id
+from nextfire.domain.ids import RunKey, first_run_id
 from nextfire.domain.instants import CLOCKS_DIFFER, MOMENT, cut
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
@@ -100,7 +100,7 @@ class TimedRuns:
         Yields those that ended without an executor.
         """
         for at in self._fed(child, edge, ended):
-            key = RunKey(child.key, run_id(child.uid, at))
+            key = child.run_key(at)
             marks = self.joins.read(key, [0])
             if time_of(marks) is None:
                 continue  # its message reads the record of this parent
