@@ -1,11 +1,12 @@
-"""Limits of the calls of an endpoint: which runs may call now, and when the others come.
+"""Limits of the calls of an endpoint: which runs may call now, and when the others ask again.
 
-Each endpoint with a limit has a flow, which all executors share. Runs that must wait join its line:
-each comes one step after the run before it. A step is what the rate, or the usual duration of a
-call with all places taken, allows, and with a limit of places at most 30 s: calls may have become
-quicker. A run that comes from the line needs a place and a free moment like all others; if it gets
-none, it joins the end of the line. New runs wait behind the line, unless more than one place is
-free. A change of the limit ends the line; runs that wait already come at their time.
+Each endpoint with a limit has a flow, which all executors share. A call needs its turn in the rate
+and, if calls at the same time are limited, a place: one for each call in progress. A run that has
+to wait joins the end of a line and asks again one step after the run before it; if it must still
+wait, it joins the end again. A step is the longer of two times: between two calls of the rate, and
+between two ends of calls with all places taken, at most 30 s, since calls may have become quicker.
+New runs wait behind the line, unless more than one place is free. A change of the limit ends the
+line; runs that already wait keep their times.
 
 All functions are pure. The clock may go backwards: no stored instant delays a run for longer than
 the longest wait.
@@ -24,7 +25,7 @@ from nextfire.domain.jitter import spread
 
 WAIT_AT_LEAST = timedelta(seconds=1)
 WAIT_AT_MOST = timedelta(hours=1)
-"""A run that would wait longer comes in the second half of this wait, and joins the line again."""
+"""A run that would wait longer asks in the second half of this time, and joins the line again."""
 _MINUTE = timedelta(minutes=1)
 _AT_FIRST = timedelta(seconds=1)
 _LONGEST_PLACE = timedelta(days=1)
@@ -38,7 +39,7 @@ class CallFlow:
     """The calls of an endpoint. One that is not stored has version 0.
 
     - `free_at`: when the calls that started would be spread at the rate; later starts move it.
-    - `line_at`: when the last run of the line comes.
+    - `line_at`: when the last run of the line asks again.
     - `places`: the calls in progress, and when each is given up if its executor died.
     - `usual`: the usual duration of a call.
     - `limit`: the limit that `line_at` and `usual` are for.
@@ -72,7 +73,7 @@ def enter(
 
     Returns:
         *flow* as it must be stored first, if its version is a new one; and None if the caller may
-        call, or when it comes again.
+        call, else when it asks again.
     """
     interval = _MINUTE / limit.per_minute if limit.per_minute else timedelta()
     places = {name: end for name, end in flow.places.items() if now < end <= now + _LONGEST_PLACE}

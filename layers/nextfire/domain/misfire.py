@@ -75,8 +75,8 @@ def _due_by(job: Job, until: datetime) -> datetime:
 
 
 def held_too_long(job: Job, key: RunKey, since: datetime | None, now: datetime) -> bool:
-    """Whether the run has waited for its destination for a day, which has not been available since
-    *since*. None: it is available, and others are first.
+    """Whether the run has waited for its destination for a day. *since*: from when the destination
+    has been unavailable; None: it is available, and others are first.
     """
     return since is not None and now - max(since, job.due_at(key.scheduled_at)) > HELD_AT_MOST
 

@@ -38,8 +38,8 @@ _PAGE = 5
 _NAMED = 3  # sequences that a reason names
 _REMEMBERED = 1_000  # sequences
 _FRESH = timedelta(seconds=1)
-"""A process does not look again at a sequence that was under way so lately: many runs can wait, and
-each look at a sequence reads the table."""
+"""For this time a process does not look again at a sequence that is under way: many runs can wait,
+and each look at a sequence reads the table."""
 _Above = list[tuple[datetime, timedelta]]
 
 

@@ -147,7 +147,7 @@ class DynamoDbSegmentStore:
         return True
 
     def _forget(self, tenant: str, head: Head) -> None:
-        """Delete the snapshot of *head*, which nothing names."""
+        """Delete the snapshot of *head*, which is not the stored head."""
         keys = [snapshot_key(tenant, head.snapshot, number) for number in range(head.parts)]
         self._write([{"DeleteRequest": {"Key": key}} for key in keys])
 

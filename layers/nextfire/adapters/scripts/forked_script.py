@@ -239,7 +239,7 @@ def _clear(namespace: dict[str, Any]) -> None:
 
 
 def _flush_files() -> bool:
-    """Write what files hold that something else refers to. False if that fails."""
+    """Flush the files that are still open. False if that fails."""
     try:
         for each in gc.get_objects():  # without those that the launcher had
             if isinstance(each, _WRITERS) and not each.closed:

@@ -128,5 +128,5 @@ class SegmentStore(Protocol):
         head, then delete the snapshot of *was*. Of concurrent callers exactly one succeeds. If the
         caller dies in between, *was* stays complete, or parts are left over, which expire.
 
-        The number of parts of *to* is that of *steps*, whatever it says.
+        The stored head has the number of parts of *steps*; `to.parts` is ignored.
         """
