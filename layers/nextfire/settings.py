@@ -1,4 +1,4 @@
-"""Settings from the environment, read once per function. Only this module uses `os.environ`."""
+"""Settings from the environment, read once per function."""
 
 from __future__ import annotations
 
