@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nextfire.domain.activity import counted
-from nextfire.domain.occurrences import JobState
+from nextfire.domain.occurrences import ENDED_STATES, JobState
 from nextfire_cli import render, session
 from nextfire_cli.documents import Document
 from nextfire_cli.flag_kinds import completing, one_of
@@ -24,7 +24,6 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
 AT_ONCE = 25
 """Number of jobs in a request, which has at most 256 KiB."""
-_FINISHED = {JobState.COMPLETED, JobState.CANCELLED}
 Count = Annotated[int, typer.Option(min=1, max=100, help="Maximum number of results.")]
 
 
@@ -149,7 +148,7 @@ def list_(
         raise typer.BadParameter(problem, param_hint="--label")
     caller = session.of(context)
     pairs = [":".join(pair) for pair in labels.items()]
-    hidden = set() if every or state else _FINISHED
+    hidden = set() if every or state else ENDED_STATES
     found = caller.client().jobs(state=state, label=pairs or None, name=name)
     items: list[Document] = []
     not_shown = more = 0

@@ -10,7 +10,7 @@ import typer
 
 from nextfire import Client
 from nextfire.domain.instants import isoformat
-from nextfire.domain.occurrences import JobState
+from nextfire.domain.occurrences import ENDED_STATES, JobState
 from nextfire.domain.run import RunState
 from nextfire.responses.executions import ExecutionPage
 from nextfire_cli import render, session, waiting
@@ -26,7 +26,6 @@ from nextfire_cli.shared_options import Limit, Reason
 from nextfire_cli.waiting import UNDER_WAY, ended, exit_by_outcome
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
-_OVER = {JobState.COMPLETED, JobState.CANCELLED}
 _DAY = timedelta(days=1)
 """Default of the span of a listing."""
 _SPAN = {"--from": "--since (--from)", "--to": "--until (--to)"}
@@ -283,7 +282,7 @@ def changes(
         if job["state"] != state:
             state = job["state"]
             on_state(job)
-        over = state in _OVER
+        over = state in ENDED_STATES
         runs, _ = first(limit, partial(client.list_executions, job_id))
         for run in reversed(runs):
             key = run["executionId"]

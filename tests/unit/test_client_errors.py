@@ -94,16 +94,6 @@ def test_an_endpoint_that_is_not_there_says_what_to_do(endpoint: str, expected: 
         client(refuse, endpoint).get_health()
 
 
-def test_pydantics_own_words_are_left_out() -> None:
-    fault = {"field": "target", "problem": "Value error, give either handler or script"}
-    problem = {"title": "Unprocessable Content", "status": 422, "errors": [fault]}
-
-    with pytest.raises(ApiError) as refused:
-        client(lambda _: httpx2.Response(422, json=problem)).create_job({})
-
-    assert refused.value.remedy == "target: give either handler or script."
-
-
 def test_after_a_timeout_no_caller_learns_that_nothing_happened() -> None:
     def hang(request: httpx2.Request) -> httpx2.Response:
         raise httpx2.ReadTimeout("slow", request=request)

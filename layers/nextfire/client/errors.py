@@ -22,7 +22,6 @@ from http import HTTPStatus
 from typing import Any
 
 MAYBE_DONE = "The request may have been carried out: look before you repeat it."
-_VALUE_ERROR = "Value error, "
 """Prefix that pydantic adds to the messages of validators."""
 
 
@@ -252,6 +251,6 @@ def _fault(error: Mapping[str, Any]) -> Fault:
     return Fault(
         str(error.get("field", "")),
         str(error["value"]) if "value" in error else None,
-        str(error.get("problem", "")).removeprefix(_VALUE_ERROR),
+        str(error.get("problem", "")),
         str(error.get("remedy", "")),
     )

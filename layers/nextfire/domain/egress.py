@@ -23,7 +23,7 @@ _ENTRY = re.compile(
     r"(?:\[(?P<v6>[^\[\]/]*)\]|(?P<host>[^\[\]:/]+))(?::(?P<port>[^/]*))?(?P<mark>/.*)?"
 )
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*")
 """A host whose last label matches is parsed as an IPv4 address by many clients, such as 0x7f.1."""
 
 _LOCAL_SERVICES = (
@@ -249,7 +249,7 @@ def _parse_port(text: str, port: str | None) -> int:
 
 
 def _looks_numeric(host: str) -> bool:
-    return _NUMBER.fullmatch(host.removesuffix(".").rpartition(".")[2]) is not None
+    return NUMERIC.fullmatch(host.removesuffix(".").rpartition(".")[2]) is not None
 
 
 def _is_name(host: str) -> bool:

@@ -30,8 +30,10 @@ class JobState(StrEnum):
 
     @property
     def ended(self) -> bool:
-        return self in {JobState.COMPLETED, JobState.CANCELLED}
+        return self in ENDED_STATES
 
+
+ENDED_STATES = frozenset({JobState.COMPLETED, JobState.CANCELLED})
 
 _ZONED = frozenset(
     {ScheduleType.ONCE, ScheduleType.CRON, ScheduleType.INTERVAL, ScheduleType.DATES}

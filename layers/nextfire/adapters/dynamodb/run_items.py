@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -27,7 +28,7 @@ from nextfire.adapters.dynamodb.fields import (
 from nextfire.adapters.dynamodb.items import Item, from_item
 from nextfire.domain.attempt import Attempt, AttemptOutcome, Value
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.ids import JOB_ID, RUN_ID, JobKey, RunKey
 from nextfire.domain.instants import to_ms
 from nextfire.domain.replay import Replay
 from nextfire.domain.retention import RETENTION
@@ -166,6 +167,10 @@ def attention_at(run: Run) -> str | None:
     if run.state is not RunState.DEAD:
         return None
     return f"{to_ms(_changed_at(run)):013d}#{run.key.execution_id}"
+
+
+ATTENTION_AT = re.compile(rf"[0-9]{{13}}#{JOB_ID.pattern}\.{RUN_ID.pattern}")
+"""The result of `attention_at`."""
 
 
 def partition(job: JobKey) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from nextfire.adapters.dynamodb.batch_reads import read_all
 from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.run_items import (
+    ATTENTION_AT,
     DEAD_SHARDS,
     dead_shard,
     decode_run,
@@ -19,7 +19,7 @@ from nextfire.adapters.dynamodb.run_items import (
     partition,
 )
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ids import JOB_ID, JobKey, RunKey, first_run_id
+from nextfire.domain.ids import RUN_ID, JobKey, RunKey, first_run_id
 from nextfire.domain.instants import to_ms
 from nextfire.domain.ports.pages import Page, Unreadable
 from nextfire.domain.run import Run, RunState
@@ -27,10 +27,8 @@ from nextfire.domain.run import Run, RunState
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_RUN_ID = re.compile(r"[0-9]{8}T[0-9]{9}Z-[a-z0-9]{8,32}")
 _INDEX = "dead"
 _PAGES_GROW_TO = 64
-_ATTENTION_AT = re.compile(rf"[0-9]{{13}}#{JOB_ID.pattern}\.{_RUN_ID.pattern}")
 
 
 class RunReads:
@@ -49,7 +47,7 @@ class RunReads:
         """
         low, high = f"{to_ms(first):013d}", f"{to_ms(last):013d}~"
         if cursor is not None:
-            high = min(high, _just_before(decode_cursor(cursor, _ATTENTION_AT)))
+            high = min(high, _just_before(decode_cursor(cursor, ATTENTION_AT)))
         if high < low:  # which DynamoDB rejects
             return Page([], None)
         found: list[Item] = []
@@ -124,7 +122,7 @@ class RunReads:
                     run_id = item["run_id"]["S"]
                     if not lenient:
                         raise
-                    if _RUN_ID.fullmatch(run_id):
+                    if RUN_ID.fullmatch(run_id):
                         yield Run(RunKey(job, run_id), RunState.DEAD)
             if "LastEvaluatedKey" not in answer:
                 return
@@ -165,7 +163,7 @@ class RunReads:
             request["KeyConditionExpression"] += " AND run_id BETWEEN :low AND :high"
             request["ExpressionAttributeValues"] |= to_item({":low": low, ":high": high})
         if cursor is not None:
-            last_id = decode_cursor(cursor, _RUN_ID)
+            last_id = decode_cursor(cursor, RUN_ID)
             # DynamoDB rejects a start key outside the range.
             if low is not None and last_id < low:
                 return Page([], None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
@@ -10,6 +9,7 @@ from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
 from nextfire.adapters.dynamodb.fields import INSTANT, TEXT, Field, encoder, names
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.adapters.dynamodb.run_items import (
+    ATTENTION_AT,
     KEY,
     MARKS,
     RUNS_TABLE,
@@ -22,12 +22,11 @@ from nextfire.adapters.dynamodb.run_reads import decode_all, execution_id
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.table import END, RUNS, after
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ids import JOB_ID, RUN_ID, JobKey, RunKey, first_run_id
+from nextfire.domain.ids import RUN_ID, JobKey, RunKey, first_run_id
 from nextfire.domain.instants import to_ms
 from nextfire.domain.ports.pages import Page
 from nextfire.domain.run import Run, RunState
 
-_ATTENTION_AT = re.compile(rf"[0-9]{{13}}#{JOB_ID.pattern}\.{RUN_ID.pattern}")
 _OTHERWISE: dict[str, Field[Run]] = {
     # The list of the table says that only SKIPPED records write these two: on DynamoDB the claim
     # sets them on others.
@@ -125,7 +124,7 @@ class RunReads:
         """See `RunStore.list_dead`."""
         low, high = f"{to_ms(first):013d}", f"{to_ms(last):013d}~"
         if cursor is not None:
-            high = min(high, decode_cursor(cursor, _ATTENTION_AT))
+            high = min(high, decode_cursor(cursor, ATTENTION_AT))
         with self._database.reading("list dead runs") as connection:
             items = RUNS.select(
                 connection,

@@ -9,7 +9,7 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_netw
 from typing import Self
 from urllib.parse import SplitResult, urlsplit
 
-from nextfire.domain.egress import Address, meanings
+from nextfire.domain.egress import NUMERIC, Address, meanings
 from nextfire.domain.errors import InvalidInputError
 
 Network = IPv4Network | IPv6Network
@@ -54,8 +54,6 @@ _REMEDY = "Use a public host name with https, or open the network with callNetwo
 _HOST = re.compile(
     r"(?=.{1,253}\Z)([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 )
-_NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*")
-"""A last label that makes many clients read a host as an IPv4 address."""
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]]*)(:[0-9]*)?")
 _UNSAFE = re.compile(r"[^\x21-\x5b\x5d-\x7e]")  # anything but printable ASCII without a backslash
 
@@ -141,7 +139,7 @@ def check_url(url: str, rules: AddressRules, field: str = "target.http.url") -> 
     if not rules.allows_port(parts.scheme, port or DEFAULT_PORTS[parts.scheme]):
         raise invalid(f"port {port} is not allowed", "Use 443, or open it with callPorts.")
     host = parts.hostname or ""
-    if "[" in parts.netloc or ":" in host or _NUMERIC.fullmatch(host.rpartition(".")[2]):
+    if "[" in parts.netloc or ":" in host or NUMERIC.fullmatch(host.rpartition(".")[2]):
         _check_literal(host, rules, invalid(NEUTRAL))
     elif not _HOST.fullmatch(host):
         raise invalid("its host is not a valid name", "For example https://api.example.com/hooks.")
