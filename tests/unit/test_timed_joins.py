@@ -153,15 +153,15 @@ def test_a_run_whose_time_was_not_noted_follows_its_redriven_parent(world: World
     world.faults.call_before_next("joins.add", _die)
     with pytest.raises(Killed):
         world.worker("first").work()
-    assert state(world, a, "12:00") is RunState.DEAD
+    assert world.state(a, "12:00") is RunState.DEAD
     purge(world)
-    go(world, "12:01:10")
-    assert state(world, b, "12:00") is RunState.SKIPPED
+    world.tick_and_work("12:01:10")
+    assert world.state(b, "12:00") is RunState.SKIPPED
 
     world.manage_runs.redrive(world.run(a, "12:00").key, "fixed")
-    go(world, "12:02", "12:02:01")
+    world.tick_and_work("12:02", "12:02:01")
 
-    assert [state(world, job, "12:00") for job in (a, b)] == [RunState.SUCCEEDED] * 2
+    assert [world.state(job, "12:00") for job in (a, b)] == [RunState.SUCCEEDED] * 2
 
 
 def test_a_join_that_ends_names_the_missing_parents(world: World) -> None:
