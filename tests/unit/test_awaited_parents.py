@@ -43,8 +43,7 @@ def test_a_run_waits_for_all_runs_of_its_parent_since_the_previous_occurrence(
     assert world.state(b, "13:00") is None
     world.tick_and_work("13:10:05")
 
-    run = world.record(b, "13:00")
-    assert run is not None
+    run = world.run(b, "13:00")
     assert run.state is RunState.SUCCEEDED
     upstream = upstream_of(world)
     assert [each["scheduledAt"] for each in upstream["a"]["runs"]] == [
@@ -62,8 +61,7 @@ def test_each_awaited_run_counts_as_a_separate_parent(world: World) -> None:
 
     world.tick_and_work("12:20", "12:40", "13:00")
 
-    run = world.record(b, "13:00")
-    assert run is not None
+    run = world.run(b, "13:00")
     assert run.state is RunState.SKIPPED
     assert run.reason == "trigger rule ALL_SUCCEEDED: a at 2026-05-24T12:20:00Z FAILED"
 
@@ -130,8 +128,7 @@ def test_a_run_that_fails_while_others_are_left_decides(
     world.script(exit_code=1)
     batch.work_one()
 
-    run = world.record(b, "13:00")
-    assert run is not None
+    run = world.run(b, "13:00")
     assert run.reason == "trigger rule ALL_SUCCEEDED: a at 2026-05-24T12:02:00Z FAILED"
 
 

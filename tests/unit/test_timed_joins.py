@@ -20,8 +20,6 @@ from tests.world import World
 
 BEGINNING = "11:58:30"
 
-# same
-
 
 def test_a_run_starts_when_its_time_has_come_and_its_parent_has_succeeded(world: World) -> None:
     world.register("a")
@@ -29,8 +27,7 @@ def test_a_run_starts_when_its_time_has_come_and_its_parent_has_succeeded(world:
 
     world.tick_and_work("12:00")
 
-    run = world.record(b, "12:00")
-    assert run is not None
+    run = world.run(b, "12:00")
     assert (run.state, run.dispatch) == (RunState.SUCCEEDED, 1)
     assert run.dispatch_reason == "ALL_SUCCEEDED: a SUCCEEDED"
     assert not [each for each in world.entries if isinstance(each, DispatchEntry)], "has no end"
@@ -80,8 +77,7 @@ def test_a_run_whose_parent_failed_is_skipped_and_redriven_with_it(world: World)
     world.script(exit_code=1)
 
     world.tick_and_work("12:00")
-    run = world.record(b, "12:00")
-    assert run is not None
+    run = world.run(b, "12:00")
     assert (run.state, run.reason) == (RunState.SKIPPED, "trigger rule ALL_SUCCEEDED: a FAILED")
     assert world.state(c, "12:00") is RunState.SKIPPED
 
@@ -171,8 +167,7 @@ def test_a_join_that_ends_names_the_missing_parents(world: World) -> None:
 
     world.tick_and_work("12:00", "12:00:59", "12:01:05")
 
-    run = world.record(b, "12:00")
-    assert run is not None
+    run = world.run(b, "12:00")
     assert (run.state, run.reason) == (RunState.SKIPPED, "joinTimeoutSec is 60 s; missing: a")
     world.tick_and_work("12:10:30")
     assert world.record(b, "12:00") == run, "a parent that ends later does not start it"
@@ -209,9 +204,7 @@ def test_an_occurrence_of_a_job_that_lost_its_schedule_is_accounted_for(world: W
     world.change(b, type="AFTER", schedule=None)
     world.tick_and_work("12:01:05")
 
-    run = world.record(b, "12:00")
-    assert run is not None
-    assert run.reason == "joinTimeoutSec is 60 s; missing: a"
+    assert world.run(b, "12:00").reason == "joinTimeoutSec is 60 s; missing: a"
 
 
 def test_a_delay_counts_from_the_end_of_the_parent(world: World) -> None:
@@ -232,8 +225,7 @@ def test_the_time_of_a_deleted_job_is_recorded_as_cancelled(world: World) -> Non
     world.delete(b)
     world.worker().work()
 
-    run = world.record(b, "12:00")
-    assert run is not None
+    run = world.run(b, "12:00")
     assert (run.state, run.dispatch) == (RunState.CANCELLED, 1)
 
 
@@ -308,8 +300,7 @@ def test_the_run_of_a_job_that_was_paused_meanwhile_is_skipped(world: World) -> 
     world.worker(pool="batch").work()
     world.worker().work()
 
-    run = world.record(b, "12:00")
-    assert run is not None
+    run = world.run(b, "12:00")
     assert (run.state, run.reason) == (RunState.SKIPPED, "its job was paused")
 
 
@@ -355,7 +346,5 @@ def test_an_executor_that_dies_anywhere_loses_nothing(which: dict[str, Any]) -> 
             world.advance(seconds=61)
             world.tick()
             world.worker("y").work()
-        run = world.record(b, "12:00")
-        assert run is not None, calls
-        assert run.state is RunState.SUCCEEDED, (calls, run.reason)
+        assert world.state(b, "12:00") is RunState.SUCCEEDED, calls
     assert calls > 10
