@@ -20,7 +20,6 @@ SMALL: dict[str, Model[Any]] = {
     "lease": a_lease(slow=4, crashes=0, ends=0),
     "lease, a death": a_lease(slow=1),
     "dispatch, an outage": a_dispatch(occurrences=2, lost=0, windows=0),
-    "dispatch, three occurrences": a_dispatch(outages=0, windows=0, lost=0),
     "run, slow workers": a_run(slow=2),
     "run, a cancel": a_run(cancels=1),
     "run, a hand-back": a_run(hand_backs=1, cancels=1, lost=0),
@@ -34,6 +33,7 @@ SMALL: dict[str, Model[Any]] = {
 LARGE: dict[str, Model[Any]] = {
     "lease, large": a_lease(),
     "dispatch, a row of missed occurrences": a_dispatch(crashes=0, lost=0, windows=0),
+    "dispatch, three occurrences": a_dispatch(outages=0, windows=0, lost=0),
     "lease, three watchers": a_lease(watchers=3, slow=1, lost=0, ends=0),
     "dispatch, lost answers": a_dispatch(outages=0),
     "dispatch, a message that is dropped": a_dispatch(occurrences=2, lost=0),

@@ -19,6 +19,7 @@ from nextfire.usecases.dispatch.report import Dispatched
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.watch import Watch
 from tests.builders import a_definition, a_job, at
+from tests.crons import LONG
 from tests.world import World
 
 MANY = 10_000
@@ -109,7 +110,7 @@ class Midnight:
         return max(each.lateness for each in self.sent["minnow"])
 
 
-@pytest.mark.parametrize("shards", [1, 4])
+@pytest.mark.parametrize("shards", [1, 4] if LONG else [4])
 def test_ten_thousand_jobs_at_midnight_delay_another_tenants_by_two_seconds_at_most(
     shards: int,
 ) -> None:
