@@ -57,7 +57,9 @@ def using(state: Path, sources: Path) -> Iterator[EmbeddedUser]:
 
 
 @contextmanager
-def beside(user: EmbeddedUser, sources: Path, call: str) -> Iterator[subprocess.Popen[bytes]]:
+def another_process(
+    user: EmbeddedUser, sources: Path, call: str
+) -> Iterator[subprocess.Popen[bytes]]:
     """A further process of the stack, with the code of *sources*."""
     [supervisor] = user.stack.info.processes
     own = Path(f"/proc/{supervisor.pid}/environ").read_bytes().decode().split("\0")
@@ -120,7 +122,7 @@ def check_that_nothing_is_lost(user: EmbeddedUser, jobs: list[Document]) -> list
 
     runs: list[Document] = until(ended, f"the success of {wanted}")
     until(user.queue_is_empty, "an empty queue")
-    assert len(runs) == sum(wanted.values()), "none was skipped, and none has an instant of its own"
+    assert len(runs) == sum(wanted.values()), "no run was skipped or added"
     assert {run["executionId"] for run in runs} == {*user.marked()}
     states = {job["type"]: user.call("GET", f"/v1/jobs/{job['jobId']}")["state"] for job in jobs}
     assert states == {job["type"]: "COMPLETED" for job in jobs} | {"AFTER": "ACTIVE"}
@@ -154,11 +156,11 @@ def test_two_versions_at_once_lose_nothing(
 ) -> None:
     with (
         using(state, versions[of_stack]) as user,
-        beside(user, versions[other], "_work('default')") as worker,
-        beside(user, versions[other], "_watch()"),
+        another_process(user, versions[other], "_work('default')") as worker,
+        another_process(user, versions[other], "_watch()"),
     ):
         jobs = jobs_of_all_types(user)
-        for _ in range(2):  # the other watcher goes on, then the stack's new one or the other
+        for _ in range(2):  # another watcher takes over, of either version
             time.sleep(PHASE)
             watcher = user.stack.pid_of("watcher")
             assert watcher is not None

@@ -10,7 +10,7 @@ from tests.crons import LONG
 from tests.simulation.zones import ZoneHistory
 
 SEEDS = range(300) if LONG else (*range(6), 26, 39)
-"""In 26 and 39 a watcher dies while it moves an entry, and one with the earlier release goes on."""
+"""In 26 and 39 a watcher dies while it moves an entry; one with the earlier release takes over."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
