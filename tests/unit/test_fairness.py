@@ -70,6 +70,23 @@ def test_a_tenant_who_is_due_later_does_not_wait_for_one_with_many(world: World)
     assert "minnow" in {run.run.job.tenant for run in report.dispatched}
 
 
+def test_with_a_backlog_a_poll_reads_the_next_four_seconds(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next poll begins two seconds later, and a slow table answers it later still."""
+    monkeypatch.setattr(reader, "READ_AT_MOST", 3)
+    monkeypatch.setattr(reader, "READ_AT_LEAST", 1)
+    register_jobs(world, "whale", 10)
+    world.register("minnow", tenant="minnow", type="ONCE", schedule="2026-05-24T12:00:03.5Z")
+    world.at("12:00:00")
+    world.watcher.poll(world.now)
+    world.at("12:00:03.5")
+
+    report = world.watcher.release(world.now)
+
+    assert "minnow" in {run.run.job.tenant for run in report.dispatched}
+
+
 def test_high_priority_runs_go_first_if_a_batch_is_full(world: World) -> None:
     register_jobs(world, "acme", 250, priority="LOW")
     for number in range(30):

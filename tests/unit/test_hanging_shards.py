@@ -46,8 +46,8 @@ class Hanging(InlineExecutor):
     def answer(self) -> None:
         """Complete the reads that hang."""
         self.hang.clear()
-        for do in self.left:
-            do()
+        while self.left:
+            self.left.pop(0)()
 
 
 class _Waited(Future[T]):
@@ -159,6 +159,35 @@ def test_a_hung_shard_is_caught_up_when_it_answers(hanging: tuple[World, Hanging
     assert Counter(message.key.scheduled_at for message in world.queue.log) == {NOON: 4}
     for key in {entry.job for entry in world.entries}:
         assert_all_accounted_for(world, world.job(key))
+
+
+def test_a_late_answer_is_taken_before_the_next_poll(hanging: tuple[World, Hanging]) -> None:
+    world, executor = hanging
+    world.tick()
+    executor.hang = {1}
+    world.at("12:00")
+    world.watcher.poll(world.now)
+    executor.answer()
+
+    world.watcher.release(world.now)
+
+    assert len(world.sent) == 4
+
+
+def test_the_cursor_follows_late_answers(hanging: tuple[World, Hanging]) -> None:
+    world, executor = hanging
+    world.tick()
+    executor.hang = {1}
+    world.at("12:05")
+    before = world.control.cursors([1])[1]
+    for _ in range(3):
+        world.watcher.poll(world.now)
+        executor.answer()
+        executor.hang = {1}
+        world.watcher.release(world.now)
+        world.advance(seconds=30)
+
+    assert world.control.cursors([1])[1] > before
 
 
 def test_a_late_answer_of_a_slow_shard_causes_no_duplicate_runs(

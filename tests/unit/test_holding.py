@@ -71,14 +71,33 @@ def test_take_full_returns_a_full_batch_or_nothing() -> None:
     assert len(holding.take(NOON, full=True)) == BATCH
 
 
-def test_late_entries_fill_the_budget_and_fresh_ones_a_quarter_more() -> None:
+def test_fresh_entries_and_those_of_small_tenants_have_room_beyond_the_budget() -> None:
     now = NOON + HOUR
-    holding = a_holding(*many(200), budget=100, now=now)
-    assert (len(holding), holding.room) == (100, 0)
+    holding = a_holding(*many(200), budget=160, now=now)
+    assert (len(holding), holding.room) == (160, 0)
 
     for stored in many(200, now, "fresh"):
         holding.hold(stored, now)
-    assert len(holding) == 125
+    assert len(holding) == 180
+
+    for number in range(200):
+        holding.hold(an_entry(f"small{number}", NOON, tenant="small"), now)
+    assert len(holding) == 180, "late entries have no room beyond the budget"
+    for number in range(200):
+        holding.hold(an_entry(f"small{number}", now, tenant="small"), now)
+    assert len(holding) == 200
+
+
+def test_a_tenant_is_small_again_once_its_entries_were_taken() -> None:
+    small = [an_entry(f"small{number}", tenant="small") for number in range(120)]
+    holding = a_holding(*small[:100], budget=160)
+    holding.done(holding.take(NOON))
+    holding.forget(NOON, NOON)
+
+    for stored in [*many(200), *small[100:]]:
+        holding.hold(stored, NOON)
+
+    assert len(holding) == 200
 
 
 def test_set_aside_entries_go_when_nothing_else_is_ready() -> None:

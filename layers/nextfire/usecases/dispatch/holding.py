@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import threading
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from itertools import islice
@@ -31,13 +32,16 @@ class HeldEntries:
 
     Args:
         weights: Weights of the tenants' turns.
-        budget: Maximum number of entries in memory; a quarter more for those that just became due.
+        budget: Maximum number of entries in memory; an eighth more for those that just became due,
+            and a quarter more for those of tenants with fewer than `BATCH` entries, which a
+            backlog of others must not delay.
     """
 
     def __init__(self, weights: Mapping[str, int], budget: int) -> None:
         self._budget = budget
         self._lock = threading.RLock()
         self._held: dict[Slot, StoredEntry] = {}
+        self._tenants: Counter[str] = Counter()
         self._heap: list[tuple[datetime, Slot]] = []
         self._ready = FairQueue(weights)
         self._spare: dict[Slot, StoredEntry] = {}
@@ -95,11 +99,18 @@ class HeldEntries:
         with self._lock:
             if self.knows(stored.slot):
                 return
-            over = self._budget // 4 if stored.entry.at >= now - _FRESH else 0
-            if len(self) >= self._budget + over:
+            if len(self) >= self._budget + self._extra_room(stored, now):
                 return
             self._held[stored.slot] = stored
+            self._tenants[stored.entry.job.tenant] += 1
             heapq.heappush(self._heap, (stored.entry.at, stored.slot))
+
+    def _extra_room(self, stored: StoredEntry, now: datetime) -> int:
+        """Entries beyond the budget that make room for *stored*."""
+        if stored.entry.at < now - _FRESH:
+            return 0
+        few = self._tenants[stored.entry.job.tenant] < BATCH
+        return self._budget // 4 if few else self._budget // 8
 
     def take(self, now: datetime, *, full: bool = False) -> list[StoredEntry]:
         """Take up to `BATCH` entries that are due; they are in flight until `done`. *full*: take a
@@ -204,5 +215,6 @@ class HeldEntries:
         began at or after *reads_since* can still show. Call this before each poll.
         """
         with self._lock:
+            self._tenants = Counter(each.entry.job.tenant for each in self._held.values())
             self._ignored = {slot: until for slot, until in self._ignored.items() if until > now}
             self._deleted = {slot: at for slot, at in self._deleted.items() if at > reads_since}

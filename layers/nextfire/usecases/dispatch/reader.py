@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
@@ -119,7 +120,8 @@ class BucketReader:
     def read(self, now: datetime, hold: Hold, notes: list[str]) -> None:
         """Read every bucket from the cursors on; move the cursors past closed, empty buckets.
 
-        A slow shard does not delay the others: a later poll takes its answer once it has arrived.
+        A slow shard does not delay the others: `take_answers` and later polls take its answer once
+        it has arrived.
 
         Raises:
             UnavailableError: A read failed. Entries that were read are held, also of other shards.
@@ -134,6 +136,15 @@ class BucketReader:
             trouble = self._read_stragglers(hold, notes) or trouble
         if trouble is not None:
             raise trouble
+
+    def take_answers(self, hold: Hold) -> None:
+        """Hold what unanswered reads have returned meanwhile. The next poll reports failed ones."""
+        for part, reading in [*self._reading.items()]:
+            if reading.done() and reading.exception() is None:
+                found, cursor = self._reading.pop(part).result()
+                hold(found)
+                with suppress(UnavailableError):  # a later read moves it
+                    self._move_cursor(part.shard, cursor)
 
     def _seed(self, now: datetime) -> None:
         if len(self._cursors) == len(self._shards):
@@ -297,8 +308,8 @@ class BucketReader:
         last: StoredEntry | BrokenEntry,
         known_until: datetime,
     ) -> Found:
-        """Entries behind *last* that became due since the last poll."""
-        until, found = now + LOOK_AHEAD, []
+        """Entries behind *last* that became due since the last poll, or will until the next one."""
+        until, found = now + 2 * LOOK_AHEAD, []  # the next poll may be slow
         # Entries that were moved into this bucket were due before its minute. Entries due at the
         # same instant as the last one, however many, are left to the parts in between.
         at = last.entry.at if isinstance(last, StoredEntry) else minute

@@ -188,14 +188,13 @@ class Dispatch:
                 self._holding.ignore([entry.slot], now + again)
 
     def release(self, now: datetime) -> TickReport:
-        """Start to dispatch due entries, in batches, up to the number allowed in flight.
-
-        Returns:
-            The results of the batches that have ended.
+        """Start to dispatch due entries, in batches, up to the number allowed in flight. Returns
+        the results of the batches that have ended.
 
         Raises:
             UnavailableError: A batch could not be decided at all. Its entries are read again.
         """
+        self._reader.take_answers(lambda found: self._hold(found, now, self._report))
         self._collect()
         self._deletions.retry(now)
         begun = 0
