@@ -32,8 +32,8 @@ class HeldEntries:
 
     Args:
         weights: Weights of the tenants' turns.
-        budget: Maximum number of entries in memory; an eighth more for those that just became due,
-            and a quarter more for those of tenants with fewer than `BATCH` entries, which a
+        budget: Maximum number of entries in memory; a quarter more for those that just became due,
+            three eighths more for those of tenants with fewer than `BATCH` entries, which a
             backlog of others must not delay.
     """
 
@@ -110,7 +110,7 @@ class HeldEntries:
         if stored.entry.at < now - _FRESH:
             return 0
         few = self._tenants[stored.entry.job.tenant] < BATCH
-        return self._budget // 4 if few else self._budget // 8
+        return self._budget * (3 if few else 2) // 8
 
     def take(self, now: datetime, *, full: bool = False) -> list[StoredEntry]:
         """Take up to `BATCH` entries that are due; they are in flight until `done`. *full*: take a
