@@ -12,22 +12,21 @@ from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar, cast
 
+from benchmarks.counting_queue import CountingQueue
 from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry, bucket_name
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import floor_minute, to_ms
 from nextfire.domain.job import Job
-from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.control import Lease
 from nextfire.domain.ports.queues import RunQueue
 from nextfire.testing.kernel import Actor, Kernel, SimulatedFuture
-from nextfire.usecases.dispatch.tick import Dispatch
+from nextfire.usecases.dispatch.tick import BUDGET, Dispatch
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.watch import Watch
 from tests.fakes import MemoryDueStore, MemoryJobStore, MemoryRunStore, Stores, memory_stores
@@ -71,7 +70,7 @@ SINGLE_CPU = 300
 BACKGROUND = ("control.", "due.read", "queue.backlog")
 """Calls at a fixed rate, independent of the number of runs: their CPU cost is not scaled."""
 _AFTER_TROUBLE = timedelta(milliseconds=250)
-_LIFE = timedelta(minutes=1)
+LIFE = timedelta(minutes=1)
 _US = timedelta(microseconds=1)
 
 
@@ -261,37 +260,22 @@ class _Jobs(MemoryJobStore):
         return {key: self.items[key] for key in keys if key in self.items}
 
 
-@dataclass(slots=True)
-class CountingQueue:
-    """`RunQueue` that only counts messages, each run once. `sent`: instant, job, occurrence.
-    `takes`: whether it accepts a message.
+class Watcher:
+    """The real dispatcher of one group in the model, starting at *now*.
+
+    *life*: after that, the next watcher takes over. *budget*: maximum of entries in its memory.
     """
 
-    now: Callable[[], datetime]
-    sent: list[tuple[datetime, JobKey, datetime]] = field(default_factory=list)
-    takes: Callable[[RunMessage], bool] = lambda _: True
-    _seen: set[tuple[str, int]] = field(default_factory=set)
-
-    def send(self, messages: Sequence[tuple[str, RunMessage]]) -> set[int]:
-        now = self.now()
-        taken = {i for i, (_, message) in enumerate(messages) if self.takes(message)}
-        for index in sorted(taken):
-            _, message = messages[index]
-            of = (f"{message.job_id} {message.run_id}", message.dispatch)
-            if of not in self._seen:
-                self._seen.add(of)
-                key = message.key
-                self.sent.append((now, key.job, key.scheduled_at))
-        return taken
-
-    def backlog(self, pool: str) -> int:  # noqa: ARG002
-        return 0
-
-
-class Watcher:
-    """The real dispatcher of one group in the model, starting at *now*."""
-
-    def __init__(self, now: datetime, *, scale: float, shards: int = 4) -> None:
+    def __init__(
+        self,
+        now: datetime,
+        *,
+        scale: float,
+        shards: int = 4,
+        life: timedelta = LIFE,
+        budget: int = BUDGET,
+    ) -> None:
+        self._life, self._budget = life, budget
         self.kernel = Kernel("one core", now)
         self.core = Core(self.kernel, scale=scale)
         due = SortedDueStore(shards=shards)
@@ -319,7 +303,7 @@ class Watcher:
         kernel = self.kernel
         while (now := kernel.clock.now()) < until:
             kernel.steps = 0  # its limit is for shorter simulations
-            end_at = min(now + _LIFE, until)
+            end_at = min(now + LIFE, until)
             kernel.run(partial(self._is_past, end_at))
 
     def _is_past(self, at: datetime) -> bool:
@@ -331,7 +315,7 @@ class Watcher:
             lease = HoldLease(control, group=0, holder=f"watcher-{self._lives}")
             watch = Watch(lease, self._dispatcher)
             self._lives += 1
-            end_at = core.now() + _LIFE
+            end_at = core.now() + self._life
             while (now := core.now()) < end_at:
                 try:
                     _, again_at = watch.step(now)
@@ -344,5 +328,9 @@ class Watcher:
 
     def _dispatcher(self, lease: Lease) -> Dispatch:
         return self.world.dispatcher(
-            lease.epoch, executor=self.core, lanes=_Lanes(self.core), at_once=LANES
+            lease.epoch,
+            executor=self.core,
+            lanes=_Lanes(self.core),
+            at_once=LANES,
+            budget=self._budget,
         )

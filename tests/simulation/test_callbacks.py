@@ -112,9 +112,9 @@ PLANTS: dict[str, tuple[Plant, str]] = {
 _FIRST_SEED: dict[Plant, int] = {
     call_while_down: 123,
     overwrite: 283,
-    trust_no_other_clock: 2103,
-    ignore_places: 5023,
-    repair_held_runs: 2243,
+    trust_no_other_clock: 703,
+    ignore_places: 9103,
+    repair_held_runs: 663,
     believe_in_lost_responses: 103,
 }
 """The first seed that reveals the defect, for defects that few histories reveal."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.one_core import Watcher
-from benchmarks.overload import MINUTE, POLICIES, measure_capacity
+from benchmarks.overload import MINUTE, POLICIES, SELDOM, START, measure_capacity, seldom_jobs
 from nextfire.domain.due_decisions import Decision, Fire, decide_due
 from nextfire.usecases.dispatch import deciding
 from nextfire.usecases.dispatch.holding import HeldEntries
@@ -39,6 +39,18 @@ def _play(case: Case, plant: Callable[[Watcher], None] = lambda _: None) -> list
 @pytest.mark.parametrize("case", CASES if LONG else ALWAYS, ids=str)
 def test_the_dispatcher_stays_live_under_overload_and_after_outages(case: Case) -> None:
     assert not _play(case)
+
+
+def test_jobs_that_run_seldom_and_skip_do_not_end_dispatch() -> None:
+    """A missed occurrence of such a job has no later one near that its record could go with. At
+    twice the capacity the records of all would take longer than the runs.
+    """
+    watcher = seldom_jobs(_capacity(), 2, SCALE)
+    watcher.watch(START + 2 * SELDOM)
+
+    runs = sum(at >= START + SELDOM for at, _, _ in watcher.queue.sent)
+    assert runs >= 0.85 * _capacity() * (SELDOM / MINUTE)
+    assert len(watcher.runs.items) > 0, "records of skipped occurrences are written too"
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ LOOPS = {
 
 
 RARE: dict[Callable[[pytest.MonkeyPatch], None], range] = {
-    name_only_the_first: range(779, 1080),
+    name_only_the_first: range(127, 430),
     end_any_lease: range(288, 540),
     continue_group: range(58, 300),
     skip_hand_back: range(17, 300),

@@ -265,7 +265,7 @@ _FIRST_SEED: dict[Plant, int] = {
     forget_deadlines: 1727,
     forget_the_last_run: 407,
     skip_too_early: 687,
-    end_sequences_at_once: 1247,
+    end_sequences_at_once: 627,
     let_all_begin: 467,
     forget_the_time: 87,
     come_too_early: 4967,

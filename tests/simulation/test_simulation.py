@@ -116,7 +116,7 @@ def test_a_history_can_be_read() -> None:
 
 
 _MANY_SCRIPTS = 40
-REMOVALS = [9, 449, 489]
+REMOVALS = [9, 129, 1969]
 """Seeds in which runs wait for a pool that was removed for longer than its grace."""
 _RICH = [14, 283, 121, 127, 99, 326, 223, 230]
 """Seeds in which much happens. They are played first; others follow if something was not seen."""

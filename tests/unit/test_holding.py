@@ -35,7 +35,7 @@ def set_aside_until(
     """Take a batch and set *spare* aside as an entry that can wait."""
     batch = holding.take(NOON)
     assert spare in batch
-    assert holding.set_aside(spare, until)
+    assert holding.set_aside(spare, until, NOON)
     holding.done(batch)
 
 
@@ -101,24 +101,32 @@ def test_a_tenant_is_small_again_once_its_entries_were_taken() -> None:
 
 
 def test_set_aside_entries_go_when_nothing_else_is_ready() -> None:
-    spare, other = an_entry("spare"), an_entry("other")
-    holding = a_holding(spare)
-    set_aside_until(holding, spare, until=NOON + HOUR)
-    holding.hold(other, NOON)
+    spares = many(30, prefix="spare")
+    holding = a_holding(*spares)
+    batch = holding.take(NOON)
+    for spare in spares:
+        assert holding.set_aside(spare, NOON + HOUR, NOON)
+    holding.done(batch)
 
-    assert holding.take(NOON) == [other]
-    assert holding.take(NOON) == [spare]
+    assert holding.take(NOON) == spares
 
 
-def test_what_is_spare_goes_after_ten_seconds_though_every_batch_is_full() -> None:
-    spare = an_entry("spare", at("11:59:59"))
-    holding = a_holding(spare, *many(5 * BATCH))
-    set_aside_until(holding, spare, until=NOON + HOUR)
+def test_a_few_spare_entries_go_with_each_batch() -> None:
+    spares = many(60, at("11:59:59"), "spare")
+    holding = a_holding(*spares)
+    batch = holding.take(NOON)
+    for spare in spares:
+        assert holding.set_aside(spare, NOON + HOUR, NOON)
+    holding.done(batch)
+    for stored in many(BATCH + 10):
+        holding.hold(stored, NOON)
 
-    assert spare not in holding.take(NOON + SPARE_AFTER - timedelta(milliseconds=1))
-    batch = holding.take(NOON + SPARE_AFTER)
-    assert spare in batch
-    assert len(batch) == BATCH
+    full, incomplete = holding.take(NOON), holding.take(NOON)
+
+    assert len(full) == BATCH
+    assert [stored for stored in full if stored in spares] == spares[:2]
+    assert [stored for stored in incomplete if stored in spares] == spares[2:27]
+    assert len(incomplete) == 10 + 2 + 25
 
 
 def test_an_entry_is_set_aside_once() -> None:
@@ -127,29 +135,52 @@ def test_an_entry_is_set_aside_once() -> None:
     set_aside_until(holding, spare)
 
     assert holding.take(NOON) == [spare]
-    assert not holding.set_aside(spare, None)
+    assert not holding.set_aside(spare, None, NOON)
 
     holding.done([spare])
     holding.hold(spare, NOON)
     assert holding.take(NOON) == [spare]
-    assert holding.set_aside(spare, None), "it was read from the table again"
+    assert holding.set_aside(spare, None, NOON), "it was read from the table again"
 
 
-def test_nothing_is_set_aside_where_the_memory_is_used_up() -> None:
-    spare = an_entry("spare")
-    holding = a_holding(spare, *many(99), budget=100)
+def test_spare_entries_use_half_of_the_memory_and_the_others_are_left_for_a_minute() -> None:
+    entries = many(60)
+    holding = a_holding(*entries, budget=100)
     batch = holding.take(NOON)
-    for stored in many(99, prefix="next"):
-        holding.hold(stored, NOON)
-    assert spare in batch
-    assert holding.set_aside(spare, None)
-    assert not holding.set_aside(batch[-1], None)
+    for stored in entries:
+        assert holding.set_aside(stored, None, NOON)
+    holding.done(batch)
+    left = entries[-1]
+
+    assert len(holding) == 50
+    assert (holding.room, holding.room_for_late) == (50, 0)
+    holding.hold(left, NOON)
+    assert len(holding) == 50
+    holding.forget(NOON + timedelta(minutes=1), NOON)
+    holding.hold(left, NOON)
+    assert len(holding) == 51
+
+
+def test_a_left_entry_is_read_again_when_the_next_occurrence_of_its_job_is_due() -> None:
+    entries = many(60)
+    holding = a_holding(*entries, budget=100)
+    batch = holding.take(NOON)
+    for stored in entries:
+        holding.set_aside(stored, at("12:00:20"), NOON)
+    holding.done(batch)
+
+    holding.forget(at("12:00:20"), NOON)
+
+    assert not holding.knows(entries[-1].slot)
 
 
 def test_what_is_spare_is_ready_when_its_job_s_next_occurrence_is_due() -> None:
-    spare = an_entry("spare", at("11:59:59"))
-    holding = a_holding(spare, *many(5 * BATCH))
-    set_aside_until(holding, spare, until=at("12:00:02"))
+    spares = many(3, at("11:59:59"), "spare")
+    holding = a_holding(*spares, *many(5 * BATCH))
+    batch = holding.take(NOON)
+    for spare in spares:
+        assert holding.set_aside(spare, at("12:00:02"), NOON)
+    holding.done(batch)
 
     assert spare not in holding.take(at("12:00:01"))
     assert spare in [*holding.take(at("12:00:02")), *holding.take(at("12:00:02"))]

@@ -15,8 +15,9 @@ from nextfire.domain.ids import JobKey
 
 BATCH = 100
 """Entries that are handled together: the maximum number of keys of one BatchGetItem."""
-_SPARE_EVERY = timedelta(seconds=10)
-_SPARE_PART = BATCH // 4  # share of a batch for spare entries when more is ready than fits
+_SPARE_PART = BATCH // 4  # share of an incomplete batch for spare entries
+_SPARE_OF_FULL = BATCH // 50  # a record of a skipped occurrence costs as much as three runs
+_LEFT_FOR = timedelta(minutes=1)
 _FRESH = timedelta(seconds=5)
 _SEEN_AGAIN = timedelta(seconds=5)  # a deleted entry may still show in eventually consistent reads
 
@@ -27,7 +28,8 @@ class HeldEntries:
     An entry is held until it is due, then it is ready: tenants take turns. The entries of a batch
     are *in flight*; other due entries of their jobs wait until those are done, so each job has at
     most one entry in flight. An entry that can wait is *spare*: it is taken when nothing else is
-    ready, and every ten seconds in any case. An ignored slot is not held again until its time. The
+    ready, and a few are taken with each other batch. Spare entries use half of the memory at most;
+    more of them are left in the table. An ignored slot is not held again until its time. The
     slots of handled entries that could not be deleted count as entries.
 
     Args:
@@ -45,7 +47,6 @@ class HeldEntries:
         self._heap: list[tuple[datetime, Slot]] = []
         self._ready = FairQueue(weights)
         self._spare: dict[Slot, StoredEntry] = {}
-        self._spare_at: datetime | None = None
         self._ignored: dict[Slot, datetime] = {}
         self._deleted: dict[Slot, datetime] = {}
         self._undeleted: dict[Slot, None] = {}
@@ -67,6 +68,11 @@ class HeldEntries:
     def room(self) -> int:
         """How many more entries to read."""
         return max(self._budget - len(self), 0)
+
+    @property
+    def room_for_late(self) -> int:
+        """How many more entries to read that are late; 0 with as many spare entries as are kept."""
+        return 0 if len(self._spare) >= self._budget // 2 else self.room
 
     @property
     def busy(self) -> bool:
@@ -125,14 +131,11 @@ class HeldEntries:
                     self._ready.push(self._held[slot])
             if full and len(self._ready) < BATCH:
                 return []
-            self._spare_at = self._spare_at or now
-            overdue = now - self._spare_at >= _SPARE_EVERY
-            spare = self._take_spare(_SPARE_PART) if overdue else []
+            is_full = len(self._ready) >= BATCH
+            spare = self._take_spare(_SPARE_OF_FULL if is_full else _SPARE_PART)
             batch = self._take_ready(BATCH - len(spare))
             if not batch:
                 spare += self._take_spare(BATCH - len(spare))
-            if spare:
-                self._spare_at = now
             batch += spare
             self._in_flight.update(stored.slot for stored in batch)
             self._busy_jobs.update(stored.entry.job for stored in batch)
@@ -167,16 +170,21 @@ class HeldEntries:
                 for behind in self._blocked.pop(stored.entry.job, ()):
                     self._ready.push(behind)
 
-    def set_aside(self, stored: StoredEntry, until: datetime | None) -> bool:
-        """Keep *stored*, an entry of a batch, as spare, until *until* at the latest.
+    def set_aside(self, stored: StoredEntry, until: datetime | None, now: datetime) -> bool:
+        """Keep *stored*, an entry of a batch, as spare, until *until* at the latest; or leave it in
+        the table for a minute, if there are too many.
 
-        Returns False if it was spare when the batch was taken, so it has waited already, or if the
-        memory is used up.
+        Returns False if it was spare when the batch was taken, so it has waited already.
         """
         slot = stored.slot
         with self._lock:
-            if slot in self._was_spare or len(self) >= self._budget:
+            if slot in self._was_spare:
                 return False
+            if len(self._spare) >= self._budget // 2:
+                if len(self._ignored) < self._budget:
+                    again_at = now + _LEFT_FOR
+                    self._ignored[slot] = again_at if until is None else min(until, again_at)
+                return True
             self._spare[slot] = stored
             if until is not None:
                 heapq.heappush(self._heap, (until, slot))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from itertools import islice
+from operator import attrgetter
 
 from nextfire.domain.due import BrokenEntry, Slot, StoredEntry, bucket_name
 from nextfire.domain.errors import UnavailableError
@@ -36,7 +37,6 @@ _WRITTEN_LATE = 2 * LOOK_AHEAD  # how long after it is due an entry may still be
 _UNSEEDED = timedelta(minutes=10)  # a shard without a cursor was never written to before that
 _READ_FOR = timedelta(milliseconds=300)
 """Maximum wait for the shards in one poll: no other work begins meanwhile."""
-_NO_TIME = timedelta()
 
 Found = list[StoredEntry | BrokenEntry]
 Hold = Callable[[Found], None]
@@ -70,7 +70,8 @@ class BucketReader:
         executor: Reads the shards concurrently.
         shards: The shards of the group.
         epoch: The epoch of the lease. It never moves back a cursor that a later holder has moved.
-        room: How many more entries can be held. All shards together read about that many.
+        room: How many more entries can be held, and how many from closed buckets, which are late.
+            All shards together read about that many.
         parked: Finds entries parked in future buckets; each poll reads some of them.
     """
 
@@ -83,7 +84,7 @@ class BucketReader:
         *,
         shards: Collection[int],
         epoch: int,
-        room: Callable[[], int],
+        room: Callable[[], tuple[int, int]],
         parked: ParkedEntries,
     ) -> None:
         self._due = due
@@ -94,7 +95,7 @@ class BucketReader:
         self._epoch = epoch
         self._room = room
         self._parked = parked
-        self._most = READ_AT_MOST
+        self._most = self._most_late = READ_AT_MOST
         self._full = False
         self._cursors: dict[int, datetime] = {}
         self._reading: dict[_Part, Future[tuple[Found, datetime]]] = {}
@@ -127,9 +128,9 @@ class BucketReader:
             UnavailableError: A read failed. Entries that were read are held, also of other shards.
         """
         self._seed(now)
-        room = self._room()
+        room, room_for_late = self._room()
         self._full = not room
-        self._most = max(READ_AT_LEAST, min(READ_AT_MOST, room // max(len(self._shards), 1)))
+        self._most, self._most_late = self._share(room), self._share(room_for_late)
         trouble = self._read_shards(now, hold, notes)
         if self._stragglers_at is None or now - self._stragglers_at >= MINUTE:
             self._stragglers_at = now
@@ -145,6 +146,10 @@ class BucketReader:
                 hold(found)
                 with suppress(UnavailableError):  # a later read moves it
                     self._move_cursor(part.shard, cursor)
+
+    def _share(self, room: int) -> int:
+        """The entries to read of one shard."""
+        return max(READ_AT_LEAST, min(READ_AT_MOST, room // max(len(self._shards), 1)))
 
     def _seed(self, now: datetime) -> None:
         if len(self._cursors) == len(self._shards):
@@ -167,10 +172,10 @@ class BucketReader:
         # The past is held first: in memory, fresh entries have room that others have not.
         for part in sorted(self._reading, key=lambda part: (part.shard, part.when.value)):
             reading = self._reading[part]
-            left = _NO_TIME if part in slow else now + _READ_FOR - self._clock.now()
+            left = timedelta() if part in slow else now + _READ_FOR - self._clock.now()
             del self._reading[part]
             try:
-                found, cursor = reading.result(max(left, _NO_TIME).total_seconds())
+                found, cursor = reading.result(max(left, timedelta()).total_seconds())
                 hold(found)
                 self._move_cursor(part.shard, cursor)
             except TimeoutError:
@@ -206,7 +211,7 @@ class BucketReader:
         trouble: UnavailableError | None = None
         for late in [self._executor.submit(self._stragglers, shard) for shard in answering]:
             try:
-                left = max(until - self._clock.now(), _NO_TIME)
+                left = max(until - self._clock.now(), timedelta())
                 hold(late.result(left.total_seconds()))
             except TimeoutError:
                 notes.append("a shard's last minutes are not read again: no answer")
@@ -236,7 +241,7 @@ class BucketReader:
         cursor = minute = self._cursors[shard]
         present = _first_of_present(now)
         for _ in range(BUCKETS_AT_MOST):
-            if minute >= present or len(found) >= self._most:
+            if minute >= present or len(found) >= self._most_late:
                 break
             try:
                 found += self._read_closed(minute, shard)
@@ -276,8 +281,8 @@ class BucketReader:
         return self._parked.read(shard, now), self._cursors[shard]
 
     def _read_closed(self, minute: datetime, shard: int) -> Found:
-        whole = self._due.read(minute, shard, before=None, consistent=True, page=self._most)
-        return [*islice(whole, self._most)]
+        whole = self._due.read(minute, shard, before=None, consistent=True, page=self._most_late)
+        return [*islice(whole, self._most_late)]
 
     def _read_open(self, minute: datetime, shard: int, now: datetime) -> Found:
         """Due entries of a bucket that writers still use.
@@ -328,7 +333,7 @@ class BucketReader:
     def _read_between(self, minute: datetime, shard: int, until: datetime, end: Slot) -> Found:
         """The next part of the entries behind *end*."""
         bucket, most = bucket_name(minute, shard), 2 * self._most
-        reached = max(self._reached.get(bucket, end), end, key=_by_key)
+        reached = max(self._reached.get(bucket, end), end, key=attrgetter("sort_key"))
         behind = self._due.read(
             minute, shard, after=reached, before=until, consistent=False, page=most
         )
@@ -338,10 +343,6 @@ class BucketReader:
         else:
             self._reached.pop(bucket, None)
         return between
-
-
-def _by_key(slot: Slot) -> str:
-    return slot.sort_key
 
 
 def _first_of_present(now: datetime) -> datetime:

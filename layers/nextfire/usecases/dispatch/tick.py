@@ -121,7 +121,7 @@ class Dispatch:
             readers or executor,
             shards=shards,
             epoch=epoch,
-            room=lambda: holding.room,
+            room=lambda: (holding.room, holding.room_for_late),
             parked=parked,
         )
         self._room: Gate = QueueRoomGate(queue, shares.backlogs, waiting)
@@ -317,12 +317,12 @@ class Dispatch:
         """Write records of skipped occurrences: now if *at_once*; otherwise when there is nothing
         else to do, or together with the next run of the job.
         """
-        covering = missed if at_once else [due for due in missed if not self._may_wait(due)]
+        covering = missed if at_once else [due for due in missed if not self._may_wait(due, now)]
         return self._actions.cover(covering, now, report) if covering else []
 
-    def _may_wait(self, due: DecidedEntry) -> bool:
+    def _may_wait(self, due: DecidedEntry, now: datetime) -> bool:
         assert isinstance(due.decision, Cover)  # noqa: S101 — for the type checker
-        return self._holding.set_aside(due.stored, due.decision.next_at)
+        return self._holding.set_aside(due.stored, due.decision.next_at, now)
 
     def _follow(self, followed: list[Followed], now: datetime, report: TickReport) -> list[Slot]:
         """Store successors and stop replaced runs. Returns the slots of entries that are done."""
