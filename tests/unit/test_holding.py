@@ -92,7 +92,6 @@ def test_a_tenant_is_small_again_once_its_entries_were_taken() -> None:
     small = [an_entry(f"small{number}", tenant="small") for number in range(120)]
     holding = a_holding(*small[:100], budget=160)
     holding.done(holding.take(NOON))
-    holding.forget(NOON, NOON)
 
     for stored in [*many(300), *small[100:]]:
         holding.hold(stored, NOON)

@@ -60,9 +60,10 @@ class HeldEntries:
 
     @property
     def known(self) -> int:
-        """Number of entries held, in flight or ignored for now."""
-        with self._lock:
-            return len(self) + len(self._in_flight | self._ignored.keys())
+        """Number of entries held, in flight or ignored for now; an entry that is being left counts
+        twice. Called with each release, so the slots are not compared.
+        """
+        return len(self) + len(self._in_flight) + len(self._ignored)
 
     @property
     def room(self) -> int:
@@ -107,9 +108,12 @@ class HeldEntries:
                 return
             if len(self) >= self._budget + self._extra_room(stored, now):
                 return
-            self._held[stored.slot] = stored
-            self._tenants[stored.entry.job.tenant] += 1
+            self._hold(stored)
             heapq.heappush(self._heap, (stored.entry.at, stored.slot))
+
+    def _hold(self, stored: StoredEntry) -> None:
+        self._held[stored.slot] = stored
+        self._tenants[stored.entry.job.tenant] += 1
 
     def _extra_room(self, stored: StoredEntry, now: datetime) -> int:
         """Entries beyond the budget that make room for *stored*."""
@@ -126,7 +130,7 @@ class HeldEntries:
             while self._heap and self._heap[0][0] <= now:
                 _, slot = heapq.heappop(self._heap)
                 if slot in self._spare:
-                    self._held[slot] = self._spare.pop(slot)
+                    self._hold(self._spare.pop(slot))
                 if slot in self._held:
                     self._ready.push(self._held[slot])
             if full and len(self._ready) < BATCH:
@@ -151,6 +155,7 @@ class HeldEntries:
                 self._blocked.setdefault(stored.entry.job, []).append(stored)
                 continue
             del self._held[stored.slot]
+            self._tenants[stored.entry.job.tenant] -= 1
             batch.append(stored)
         return batch
 
@@ -223,6 +228,5 @@ class HeldEntries:
         began at or after *reads_since* can still show. Call this before each poll.
         """
         with self._lock:
-            self._tenants = Counter(each.entry.job.tenant for each in self._held.values())
             self._ignored = {slot: until for slot, until in self._ignored.items() if until > now}
             self._deleted = {slot: at for slot, at in self._deleted.items() if at > reads_since}
