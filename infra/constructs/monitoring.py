@@ -127,8 +127,10 @@ class Monitoring(Construct):
                 self._alarms.add(
                     f"{name}-errors",
                     function.function.metric_errors(period=_MINUTE),
-                    f"The function {name} failed or was killed: see its log group.",
+                    f"The function {name} failed or was killed in each of three minutes: see its "
+                    "log group.",
                     runbook="function-errors",
+                    evaluation_periods=3,  # not for a script that kills its function once
                 )
                 self._alarms.add(
                     f"{name}-throttled",

@@ -159,6 +159,12 @@ def test_a_users_failing_script_notifies_only_if_enabled(
     assert "pooldefaultdeadletters" not in alarms(template)
 
 
+def test_a_script_that_kills_its_function_once_notifies_no_one(template: Template) -> None:
+    [errors] = [each for name, each in alarms(template).items() if name.endswith("defaulterrors")]
+
+    assert errors["EvaluationPeriods"] == 3
+
+
 def test_alarms_and_dashboard_of_a_default_stack_cost_at_most_5_usd(tmp_path: Path) -> None:
     """The bill counts the alarms of the template. Each of them reads one metric."""
     found = alarms(synthesize(tmp_path, {})[2])
