@@ -9,6 +9,7 @@ from datetime import timedelta
 from functools import partial
 from hashlib import blake2s
 from typing import Any
+from unittest.mock import patch
 
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import MINUTE, floor_minute
@@ -16,7 +17,9 @@ from nextfire.domain.ports.runs import Written
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run, RunState
 from nextfire.testing.kernel import SECOND, Actor, Kernel, current
+from nextfire.usecases.dispatch import holding
 from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.dispatch.tick import BUDGET
 from tests.builders import a_definition, at
 from tests.evidence import Stored
 from tests.fakes import memory_stores
@@ -59,6 +62,10 @@ CALLING = 20
 REMOVING = 9
 """One history of twenty, those of this remainder, has a pool that is removed for a while."""
 SEQUENCED = 7
+CROWDED = 5
+"""One history of ten, those of this remainder, has watchers with batches of two entries, and memory
+for two or three: more is due than they can hold.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,7 @@ class History(Requested):
                 backlogs=dice.choice([{}, {}, {"default": 3}, {"default": 1, "batch": 2}]),
                 quotas=dice.choice([NO_QUOTAS, NO_QUOTAS, *QUOTAS]),
             ),
+            memory=2 + seed // _WIDE % 2 if seed % _WIDE == CROWDED else BUDGET,
         )
         self.stores = memory_stores(self.kernel.clock, POOLS, shards=shards)
         self._observe_stores()
@@ -254,6 +262,12 @@ class History(Requested):
 
     def play(self) -> Outcome:
         """Play the flows, let the system come to rest, and check it."""
+        if self.setting.memory == BUDGET:
+            return self._play()
+        with patch.multiple(holding, BATCH=2, _SPARE_PART=1, _SPARE_OF_FULL=1):
+            return self._play()
+
+    def _play(self) -> Outcome:
         kernel, aws = self.kernel, self.system.aws
         self.patience = timedelta()
         self.stores.control.seed_cursors(self.setting.shards, floor_minute(kernel.clock.now()))

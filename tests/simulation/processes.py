@@ -25,7 +25,8 @@ have.
 @dataclass(frozen=True, slots=True)
 class Setting:
     """The configuration of a history's stack. `drag`: the longest delay of a watcher's loop, in µs;
-    `doomed`: the probability that a process dies by itself, within `dies_within` half steps.
+    `doomed`: the probability that a process dies by itself, within `dies_within` half steps;
+    `memory`: the entries that a watcher may hold.
     """
 
     shards: int
@@ -37,6 +38,7 @@ class Setting:
     doomed: float
     dies_within: int
     shares: Shares
+    memory: int
 
 
 @dataclass(slots=True)

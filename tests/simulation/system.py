@@ -142,7 +142,9 @@ class System(Processes):
             lanes=Lanes(actor),
         )
         shards = range(group, setting.shards, setting.groups)
-        config = WatcherConfig(group, actor.name, shards, setting.shares, pools=self.pools)
+        config = WatcherConfig(
+            group, actor.name, shards, setting.shares, setting.memory, self.pools
+        )
         life = build_watcher(ports, config, RecordedNotices(self, actor))
         turn = life.turn
 

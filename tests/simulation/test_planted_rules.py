@@ -215,7 +215,7 @@ _FIRST_SEED: dict[Callable[..., None], int] = {
     leave_gaps: 90,
     skip_without_record: 8,
     undo_and_keep_the_record: 22,
-    free_ids_early: 37,
+    free_ids_early: 449,
     consider_queues_empty: 743,
 }
 """The first seed that reveals the defect, for defects that few histories reveal."""
