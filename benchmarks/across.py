@@ -169,20 +169,20 @@ class _Tables:
         values = {name: value["S"] for name, value in request["ExpressionAttributeValues"].items()}
         places = self._places[values[":log"]]
         first, last = bisect_left(places, values[":first"]), bisect_right(places, values[":last"])
-        there = places[first:last]
+        matching = places[first:last]
         if not request["ScanIndexForward"]:
-            there = there[::-1]
+            matching = matching[::-1]
         if start := request.get("ExclusiveStartKey"):
-            there = there[there.index(start["place"]["S"]) + 1 :]
+            matching = matching[matching.index(start["place"]["S"]) + 1 :]
         found: list[Any] = []
         size = 0
-        for place in there[: request.get("Limit")]:
+        for place in matching[: request.get("Limit")]:
             found.append(self._items[values[":log"]][place])
             size += item_bytes(found[-1])
             if size > 1024 * 1024:
                 break
         self._read(found)
-        more = len(found) < len(there)
+        more = len(found) < len(matching)
         return {"Items": found, **({"LastEvaluatedKey": found[-1]} if more and found else {})}
 
     def batch_get_item(self, *, RequestItems: Any) -> dict[str, Any]:  # noqa: ANN401, N803

@@ -134,9 +134,9 @@ def assert_all_accounted_for(
     takes effect at the instant of its request. *evidence*: what to judge by; default: that of the
     `World`. *purged*: a queue was purged, so the end of the last run may have gone unnoticed.
     """
-    there = _stored(world, job)
-    former = there.uid != job.uid
-    job = job if former else there
+    stored = _stored(world, job)
+    former = stored.uid != job.uid
+    job = job if former else stored
     if evidence is None and isinstance(world, World):
         evidence = evidence_of(world, job)
     now = world.now

@@ -73,8 +73,8 @@ def verify_(
             param_hint="--expect",
         )
     caller = session.of(context)
-    found, expected_there = _verified(caller, stack, since, expect)
-    if not expected_there:
+    found, has_expected = _verified(caller, stack, since, expect)
+    if not has_expected:
         raise CliError(
             f"The audit chain is broken: no event has the expected hash {expect}.",
             "Events after it were removed or replaced. If --since is given, the event may be older:"

@@ -34,7 +34,7 @@ def check_scripts(
     if caller.for_programs and not strict:
         return
     for pool, handler in dict.fromkeys(filter(None, map(_script, jobs))):
-        if _is_there(client, pool, handler):
+        if _exists(client, pool, handler):
             continue
         problem = f"The script {handler!r} was not found in the pool {pool}: runs will fail."
         remedy = _remedy(pool, handler)
@@ -75,7 +75,7 @@ def _script(job: dict[str, Any]) -> tuple[str, str] | None:
     return str(target.get("pool") or "default"), target["handler"].partition("@")[0]
 
 
-def _is_there(client: Client, pool: str, handler: str) -> bool:
+def _exists(client: Client, pool: str, handler: str) -> bool:
     """Also true if the caller may not list scripts, or the job is invalid: the API says so then."""
     try:
         return bool(client.list_script_versions(pool, handler, limit=1).document["items"])

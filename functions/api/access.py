@@ -146,19 +146,19 @@ class AccessibleJobs(RecordingJobStore):
         reach = _now()
         reach.check_labels(job.definition)
         _check_free(reach, named.get("former"))
-        there = super().create(job, *given, **named)
-        _check_free(reach, there)
-        return there
+        existing = super().create(job, *given, **named)
+        _check_free(reach, existing)
+        return existing
 
     def update(self, job: Job, *given: Any, **named: Any) -> bool:  # noqa: ANN401 — as given
         _now().check_labels(job.definition)
         return super().update(job, *given, **named)
 
 
-def _check_free(reach: CallerAccess, there: Job | None) -> None:
-    if there is not None and not reach.has(there):
+def _check_free(reach: CallerAccess, job: Job | None) -> None:
+    if job is not None and not reach.has(job):
         raise ConflictError(
-            f"The id {there.key.job_id!r} belongs to a job that your key does not reach",
+            f"The id {job.key.job_id!r} belongs to a job that your key does not reach",
             "Choose another id.",
         )
 

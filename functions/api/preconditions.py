@@ -68,6 +68,6 @@ def is_any(if_none_match: str | None) -> bool:
     return if_none_match is not None
 
 
-def is_there(if_match: str | None) -> bool:
+def must_exist(if_match: str | None) -> bool:
     """Whether the job must exist in any version (`If-Match: *`)."""
     return if_match is not None and if_match.strip() == "*"

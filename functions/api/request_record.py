@@ -80,10 +80,10 @@ class RecordingJobStore(_Wrapper):
         return job
 
     def create(self, job: Job, *given: Any, **named: Any) -> Job | None:  # noqa: ANN401 — as is given
-        there, seen = self._store.create(job, *given, **named), _seen.get()
-        if seen is not None and (there is None or there.uid == job.uid):
+        existing, seen = self._store.create(job, *given, **named), _seen.get()
+        if seen is not None and (existing is None or existing.uid == job.uid):
             seen.written.add(job.key.job_id)
-        return there
+        return existing
 
     def update(self, job: Job, *given: Any, **named: Any) -> bool:  # noqa: ANN401 — as is given
         done, seen = self._store.update(job, *given, **named), _seen.get()

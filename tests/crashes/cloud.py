@@ -104,9 +104,9 @@ class Cloud:
 
     def purge(self, queue: str) -> None:
         """Delete all messages in *queue*."""
-        there = backend("sqs").queues[queue]
-        there._messages.clear()  # noqa: SLF001 — without SQS's limit of one purge a minute
-        there._pending_messages.clear()  # noqa: SLF001 — or moto keeps their groups forever
+        purged = backend("sqs").queues[queue]
+        purged._messages.clear()  # noqa: SLF001 — without SQS's limit of one purge a minute
+        purged._pending_messages.clear()  # noqa: SLF001 — or moto keeps their groups forever
 
     def state(self) -> State:
         """The whole state: AWS without generated ids, `memory`, and the moment."""
@@ -121,8 +121,8 @@ class Cloud:
             for m in self.messages(name)
         ]
         text = "\n".join([repr(self.memory()), *sorted(lines)])
-        there = hashlib.blake2s(text.encode()).hexdigest()
-        return State(there, f"{unix_time()} {beats}")
+        content = hashlib.blake2s(text.encode()).hexdigest()
+        return State(content, f"{unix_time()} {beats}")
 
     def snapshot(self) -> Callable[[], None]:
         """Returns a function that restores the present state of AWS, any number of times."""

@@ -210,7 +210,7 @@ def _distinct(
     """The kills that leave AWS in a state not in *tried*; adds them to *tried*."""
     for number, call in enumerate(calls):
         for fate, state in ((Fate.BEFORE, call.before), (Fate.AFTER, call.after)):
-            left = state.there if state and at_any_time else state
+            left = state.content if state and at_any_time else state
             if (call.process, left) not in tried:
                 tried.add((call.process, left))
                 yield Point(number, fate)

@@ -38,7 +38,7 @@ class State:
     which are all that an idle system changes.
     """
 
-    there: str
+    content: str
     moment: str
 
 

@@ -193,8 +193,8 @@ def _parts(name: str, body: Any) -> tuple[dict[str, Any], list[tuple[list[Any], 
 
 def _leave_out(part: int, name: str, request: AWSPreparedRequest) -> None:
     document, parts = _parts(name, request.body)
-    there, index = parts[part]
-    del there[index]
+    items, index = parts[part]
+    del items[index]
     if isinstance(batch := document[_PARTS[name]], dict):
         document[_PARTS[name]] = {table: writes for table, writes in batch.items() if writes}
     request.body = json.dumps(document).encode()

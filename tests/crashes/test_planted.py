@@ -196,8 +196,8 @@ def test_an_idempotency_record_that_is_written_after_the_effect(
         self: DynamoDbRequestStore, tenant: str, key: str, fingerprint: str, now: datetime
     ) -> KeptRequest | None:
         self.__dict__["began"] = fingerprint
-        there = self._client.get_item(TableName="requests", Key={"request": {"S": f"acme#{key}"}})
-        return begin(self, tenant, key, fingerprint, now) if "Item" in there else None
+        stored = self._client.get_item(TableName="requests", Key={"request": {"S": f"acme#{key}"}})
+        return begin(self, tenant, key, fingerprint, now) if "Item" in stored else None
 
     def finish_and_begin(
         self: DynamoDbRequestStore, tenant: str, key: str, at: datetime, answer: str

@@ -165,5 +165,5 @@ def test_a_script_acts_in_its_pool_s_role(user: User, borrowed: Document, site: 
         "me": f"arn:aws:sts::{account}:assumed-role/{borrowed['role']}/{job['jobId']}@{account}",
         "refused": "AccessDenied",
     }
-    there = user.stack.client("s3").get_object(Bucket=borrowed["bucket"], Key="from-script")
-    assert there["Body"].read() == b"hello"
+    written = user.stack.client("s3").get_object(Bucket=borrowed["bucket"], Key="from-script")
+    assert written["Body"].read() == b"hello"

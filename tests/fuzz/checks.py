@@ -112,9 +112,9 @@ def check_due_item(item: Item) -> None:
     assert decode_entry(again) == found
     version = entry.version if isinstance(entry, FireEntry) else 0
     job = a_job(entry.job.job_id, tenant=entry.job.tenant, uid=entry.uid, version=version)
-    for there in (None, job):
+    for current in (None, job):
         for late in (timedelta(), timedelta(days=1)):
-            decision = decide_due(entry, there, entry.at + late)
+            decision = decide_due(entry, current, entry.at + late)
             if isinstance(decision, Fire | Resend):
                 key = decision.run
                 RunMessage(
@@ -233,9 +233,9 @@ def check_round_trip_of_a_job(job: Job) -> None:
 
 
 def check_round_trip_of_a_run(run: Run, item: Item) -> None:
-    there = decode_run(item)
-    assert isinstance(there.key, RunKey)
-    assert there == run
+    decoded = decode_run(item)
+    assert isinstance(decoded.key, RunKey)
+    assert decoded == run
 
 
 IN_MEMORY: dict[str, Callable[[Any], None]] = {

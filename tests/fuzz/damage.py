@@ -73,17 +73,17 @@ def damaged(draw: st.DrawFn, items: st.SearchStrategy[Item], *keys: str) -> Item
 @st.composite
 def _within(draw: st.DrawFn, value: dict[str, Any]) -> dict[str, Any]:
     """*value* with another content of the same type."""
-    ((kind, there),) = value.items()
+    ((kind, content),) = value.items()
     if kind == "S":
-        return {"S": draw(_json_within(there) | _cut(there) | odd_texts)}
+        return {"S": draw(_json_within(content) | _cut(content) | odd_texts)}
     if kind == "N":
         return {"N": draw(numbers)}
-    if kind == "L" and there:
-        at = draw(st.integers(0, len(there) - 1))
-        return {"L": [*there[:at], draw(_within(there[at]) | attributes), *there[at + 1 :]]}
-    if kind == "M" and there:
-        name = draw(st.sampled_from(sorted(there)))
-        return {"M": there | {name: draw(_within(there[name]) | attributes)}}
+    if kind == "L" and content:
+        at = draw(st.integers(0, len(content) - 1))
+        return {"L": [*content[:at], draw(_within(content[at]) | attributes), *content[at + 1 :]]}
+    if kind == "M" and content:
+        name = draw(st.sampled_from(sorted(content)))
+        return {"M": content | {name: draw(_within(content[name]) | attributes)}}
     return draw(attributes)
 
 

@@ -283,11 +283,11 @@ def stored(item: Item) -> Item:
 
 
 def _stored(value: dict[str, Any]) -> dict[str, Any]:
-    ((kind, there),) = value.items()
+    ((kind, content),) = value.items()
     if kind == "B64":
-        return {"B": base64.b64decode(there)}
+        return {"B": base64.b64decode(content)}
     if kind == "L":
-        return {"L": [_stored(each) for each in there]}
+        return {"L": [_stored(each) for each in content]}
     if kind == "M":
-        return {"M": {name: _stored(each) for name, each in there.items()}}
+        return {"M": {name: _stored(each) for name, each in content.items()}}
     return value

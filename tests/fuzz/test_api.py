@@ -136,8 +136,8 @@ def test_created_resources_can_be_followed_along_links(
             created = case.operation.definition.raw["operationId"] == "createJob"
             if created and response.status_code == 201:
                 made = json.loads(response.content)
-                there = answer_to(event_of("GET", f"/v1/jobs/{made['jobId']}"))
-                assert json.loads(there["body"]).items() >= made.items()
+                answer = answer_to(event_of("GET", f"/v1/jobs/{made['jobId']}"))
+                assert json.loads(answer["body"]).items() >= made.items()
             return response
 
         def validate_response(self, response: schemathesis.Response, case: Case, **_: Any) -> None:
@@ -223,7 +223,7 @@ def raw(draw: st.DrawFn) -> dict[str, Any]:
 @fuzzed()
 @given(raw())
 def test_no_request_causes_a_server_error(system: Deployment, case: dict[str, Any]) -> None:
-    there = system.jobs.get(JobKey(TENANT, "living"))
-    if there is None or there.state is JobState.CANCELLED:
+    job = system.jobs.get(JobKey(TENANT, "living"))
+    if job is None or job.state is JobState.CANCELLED:
         system.register(jobId="living")
     check_request(case)

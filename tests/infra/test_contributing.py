@@ -100,9 +100,9 @@ def paths(text: str) -> set[str]:
         if "*" in name or "AREA" in name:
             continue
         folders = [*FOLDERS, *sorted({str(Path(path).parent) for path in found})]
-        there = [folder for folder in folders if (ROOT / folder / name).is_file()]
-        assert there, f"CONTRIBUTING.md names {name}, which does not exist"
-        found.add(str(Path(there[0]) / name))
+        matching = [folder for folder in folders if (ROOT / folder / name).is_file()]
+        assert matching, f"CONTRIBUTING.md names {name}, which does not exist"
+        found.add(str(Path(matching[0]) / name))
     return found
 
 

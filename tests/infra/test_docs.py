@@ -98,9 +98,9 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
         if "://" in target:
             continue
         path, _, anchor = target.partition("#")
-        there = (page.parent / path).resolve() if path else page
-        assert there.exists(), f"{page.name}: {target}"
-        assert not anchor or anchor in anchors(there), f"{page.name}: {target}"
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), f"{page.name}: {target}"
+        assert not anchor or anchor in anchors(linked), f"{page.name}: {target}"
 
 
 def test_the_readme_is_short() -> None:

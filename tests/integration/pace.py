@@ -153,8 +153,8 @@ def _make_once(expression: str) -> Any:
 
 
 def _copied(thing: Any) -> Any:
-    there = _dumped.get(id(thing))
-    return copy.deepcopy(thing) if there is None else pickle.loads(there)  # noqa: S301 — our own
+    dumped = _dumped.get(id(thing))
+    return copy.deepcopy(thing) if dumped is None else pickle.loads(dumped)  # noqa: S301 — our own
 
 
 def _is_instance(thing: Any, kind: Any) -> bool:

@@ -61,14 +61,14 @@ def snapshot(region: str) -> Callable[[], None]:
 def _take(
     form: tuple[str, ...],
     name: str,
-    there: dict[str, Any],
+    existing: dict[str, Any],
     create: Callable[[], Any],
     copied: Callable[[Any], Any],
 ) -> Any:
-    if form in _created and name not in there:
+    if form in _created and name not in existing:
         made, answer = _created[form]
-        there[name] = copied(made)
+        existing[name] = copied(made)
         return answer
     answer = create()  # also if there is one: moto decides
-    _created[form] = copied(there[name]), answer
+    _created[form] = copied(existing[name]), answer
     return answer

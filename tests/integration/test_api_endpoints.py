@@ -256,10 +256,10 @@ def test_a_pause_prevails_over_failures_at_the_same_time(
 
     def replace_late(self: DynamoDbEndpointStore, was: Endpoint, to: Endpoint) -> bool:
         if (number := next(failures, None)) is not None:
-            there = store.get(key, consistent=True) or Endpoint(key)
+            stored = store.get(key, consistent=True) or Endpoint(key)
             state = EndpointState.OPEN if number == 5 else EndpointState.CLOSED
-            failed = replace(there, state=state, failures=number, version=number, changed_at=NOON)
-            assert real(store, there, failed)
+            failed = replace(stored, state=state, failures=number, version=number, changed_at=NOON)
+            assert real(store, stored, failed)
         return real(self, was, to)
 
     monkeypatch.setattr(DynamoDbEndpointStore, "replace", replace_late)

@@ -43,8 +43,8 @@ class TestBatch:
         assert [result["job"]["jobId"] for result in results[:2]] == ["b", "short"]
         for result in results:
             job = result["job"]
-            there = system.call("GET", f"/v1/jobs/{job['jobId']}").document
-            assert there.items() >= job.items()
+            stored = system.call("GET", f"/v1/jobs/{job['jobId']}").document
+            assert stored.items() >= job.items()
 
     def test_parents_are_created_before_their_children(self, system: Deployment) -> None:
         def child(name: str, parent: str) -> dict[str, Any]:

@@ -50,8 +50,10 @@ def test_what_is_uploaded_is_what_a_job_runs(system: Deployment) -> None:
     document = push(system, "report")
 
     assert document["url"] == f"s3://{system.bucket}/pools/default/{TENANT}/report.py"
-    there = system.objects.get_object(Bucket=system.bucket, Key=f"pools/default/{TENANT}/report.py")
-    assert there["Body"].read() == SOURCE
+    uploaded = system.objects.get_object(
+        Bucket=system.bucket, Key=f"pools/default/{TENANT}/report.py"
+    )
+    assert uploaded["Body"].read() == SOURCE
     [item] = system.call("GET", "/v1/scripts").document["items"]
     assert (
         item.items()
@@ -187,8 +189,8 @@ def test_a_signature_is_part_of_the_upload_and_stored_with_the_script(system: De
     assert put.ok
     assert document["headers"]["x-amz-meta-nextfire-signature"] == signature
     assert "x-amz-meta-nextfire-signature" in signed.split(";")
-    there = system.objects.get_object(Bucket=system.bucket, Key=document["objectKey"])
-    assert there["Metadata"] == {"nextfire-signature": signature}
+    uploaded = system.objects.get_object(Bucket=system.bucket, Key=document["objectKey"])
+    assert uploaded["Metadata"] == {"nextfire-signature": signature}
     for malformed in ("x", "A" * 88, "A" * 86 + "=\n"):
         answer = system.call("POST", "/v1/scripts/uploads", asked() | {"signature": malformed})
         assert (answer.status, answer.fault["field"]) == (422, "signature")

@@ -78,15 +78,15 @@ def test_the_link_starts_again_and_repeating_it_changes_nothing(
     system: Deployment, jobs: list[Job]
 ) -> None:
     first = redrive(system, jobs, {"from": "b", "reason": "the disk is repaired"})
-    there = system.runs.get(key(jobs[1], jobs[0]))
+    stored = system.runs.get(key(jobs[1], jobs[0]))
     again = redrive(system, jobs, {"from": "b"})
 
     assert (first.status, first.document["dryRun"]) == (200, False)
     assert states(system, jobs) == [RunState.SUCCEEDED, RunState.PENDING, RunState.SKIPPED]
-    assert there is not None
-    assert (there.dispatch, there.reason) == (3, "the disk is repaired")
+    assert stored is not None
+    assert (stored.dispatch, stored.reason) == (3, "the disk is repaired")
     assert again.document["items"][1]["reason"] == "has not ended: PENDING"
-    assert system.runs.get(there.key) == there
+    assert system.runs.get(stored.key) == stored
 
 
 def test_downstream_makes_dead_runs_await_their_parents(
@@ -104,9 +104,9 @@ def test_downstream_makes_dead_runs_await_their_parents(
         "FOLLOW",
         "FOLLOW",
     ]
-    there = system.runs.get(key(d, jobs[0]))
-    assert there is not None
-    assert there.skipped_by_parents
+    stored = system.runs.get(key(d, jobs[0]))
+    assert stored is not None
+    assert stored.skipped_by_parents
 
 
 def test_with_the_runs_definition_a_changed_job_is_a_conflict(
@@ -163,9 +163,9 @@ def test_a_cancel_shows_its_plan_and_ends_what_has_not_ended(system: Deployment)
     assert shown == [("a", "SUCCEEDED", "KEEP"), ("b", "WAITING", "CANCEL")]
     assert planned.document["items"] == done.document["items"]
     assert {each["action"] for each in again.document["items"]} == {"KEEP"}
-    there = system.runs.get(key(b, a))
-    assert there is not None
-    assert (there.state, there.reason) == (RunState.CANCELLED, "wrong input")
+    stored = system.runs.get(key(b, a))
+    assert stored is not None
+    assert (stored.state, stored.reason) == (RunState.CANCELLED, "wrong input")
     unknown = "/v1/executions/unknown.20260524T100000000Z-k3x9m2ab/chain/cancel"
     assert_problem(system.call("POST", unknown), 404)
 

@@ -191,9 +191,9 @@ def test_an_audit_that_runs_out_of_time_continues_later(
     while not done:
         report = audit({}, Context(remaining_ms=60_000))
         jobs, invocations, done = jobs + report["jobs"], invocations + 1, report["done"]
-        there = control.audit()
-        assert there is not None
-        assert there.done is done
+        stored = control.audit()
+        assert stored is not None
+        assert stored.done is done
 
     assert (jobs, invocations) == (5, 5)
     assert audit()["jobs"] == 5

@@ -67,8 +67,8 @@ def test_a_transaction_that_is_sent_twice_is_done_once(
 
     dynamodb.transact_write_items(TransactItems=writes, ClientRequestToken=token(tables))
 
-    there = dynamodb.scan(TableName=tables.control, ConsistentRead=True)["Items"]
-    assert there == [item(1)]
+    items = dynamodb.scan(TableName=tables.control, ConsistentRead=True)["Items"]
+    assert items == [item(1)]
 
 
 @REQUEST_TOKENS.mark

@@ -16,8 +16,8 @@ CONTRACT_OF = (clocks.Clock,)
 
 @pytest.fixture(params=[Clock(NOON), SystemClock()], ids=["memory", "system"])
 def clock(request: pytest.FixtureRequest) -> clocks.Clock:
-    there: clocks.Clock = request.param
-    return there
+    tested: clocks.Clock = request.param
+    return tested
 
 
 def test_now_is_in_utc(clock: clocks.Clock) -> None:

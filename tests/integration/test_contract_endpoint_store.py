@@ -140,11 +140,11 @@ def test_an_endpoint_with_defaults_is_kept(store: EndpointStore) -> None:
 
 
 def test_attributes_of_an_earlier_state_are_removed(store: EndpointStore) -> None:
-    there = paused(NEW, "maintenance", NOON)
-    store.replace(NEW, there)
-    closed = resumed(there, at("13:00"))
+    stored = paused(NEW, "maintenance", NOON)
+    store.replace(NEW, stored)
+    closed = resumed(stored, at("13:00"))
 
-    assert store.replace(there, closed)
+    assert store.replace(stored, closed)
 
     assert store.get(KEY, consistent=True) == closed
 
@@ -305,8 +305,8 @@ def test_an_item_expires_unless_it_is_paused(table: Table) -> None:
     table.store.replace(NEW, FIRST)
     assert expiry() == {"N": str(int((NOON + KEPT).timestamp()))}
     assert timedelta(days=30) == KEPT
-    there = paused(FIRST, "maintenance", NOON)
-    table.store.replace(FIRST, there)
+    stored = paused(FIRST, "maintenance", NOON)
+    table.store.replace(FIRST, stored)
     assert expiry() is None
-    table.store.replace(there, resumed(there, NOON))
+    table.store.replace(stored, resumed(stored, NOON))
     assert expiry() is not None

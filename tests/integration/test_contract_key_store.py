@@ -203,10 +203,10 @@ def test_the_day_of_use_only_moves_on(store: KeyStore) -> None:
     today, tomorrow = NOON.date(), NOON.date() + DAY
 
     def noted() -> date | None:
-        there = store.get("acme", key.key_id)
-        assert there is not None
-        assert there == replace(key, last_used_on=there.last_used_on)
-        return there.last_used_on
+        stored = store.get("acme", key.key_id)
+        assert stored is not None
+        assert stored == replace(key, last_used_on=stored.last_used_on)
+        return stored.last_used_on
 
     store.note_use("acme", key.key_id, today)
     assert noted() == today

@@ -75,8 +75,8 @@ def test_each_name_of_each_run_is_a_separate_file(files: RunFiles) -> None:
 def test_a_runs_files_are_under_its_pool_tenant_and_job(s3: S3Client, bucket: str) -> None:
     S3RunFiles(s3, bucket=bucket).put(FOLDER, "log/000001/000000.jsonl", b"line")
 
-    [there] = s3.list_objects_v2(Bucket=bucket)["Contents"]
-    assert there["Key"] == f"pools/default/acme/report/{RUN.run_id}/log/000001/000000.jsonl"
+    [listed] = s3.list_objects_v2(Bucket=bucket)["Contents"]
+    assert listed["Key"] == f"pools/default/acme/report/{RUN.run_id}/log/000001/000000.jsonl"
 
 
 @on_aws

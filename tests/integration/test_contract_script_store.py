@@ -75,7 +75,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def there(s3: S3Client, bucket: str) -> Bucket:
+def s3_bucket(s3: S3Client, bucket: str) -> Bucket:
     return Bucket(s3, bucket)
 
 
@@ -92,14 +92,14 @@ def held(backend: str, request: pytest.FixtureRequest) -> Held:
         )
     if backend == FILES:
         return kept_in_files(request.getfixturevalue("tmp_path"))
-    there: Bucket = request.getfixturevalue("there")
-    client: Any = there
+    s3_bucket: Bucket = request.getfixturevalue("s3_bucket")
+    client: Any = s3_bucket
     return Held(
         S3ScriptStore(client),
-        there.name,
-        lambda url: there.put(split_url(url)[1], b"\x00\xff" + url.encode()),
+        s3_bucket.name,
+        lambda url: s3_bucket.put(split_url(url)[1], b"\x00\xff" + url.encode()),
         lambda _: None,
-        lambda url: there.forbidden.add(split_url(url)[1]),
+        lambda url: s3_bucket.forbidden.add(split_url(url)[1]),
     )
 
 
@@ -163,15 +163,15 @@ def test_a_pinned_script_is_the_version_with_its_digest(tmp_path: Path) -> None:
 
 @on_aws
 def test_a_new_upload_is_in_use_after_two_seconds_at_the_latest(
-    there: Bucket, monkeypatch: pytest.MonkeyPatch
+    s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
     monkeypatch.setattr("nextfire.adapters.s3.script_store.time.monotonic", lambda: now)
-    client: Any = there
-    store, url = S3ScriptStore(client), f"s3://{there.name}/report.py"
-    there.put("report.py", b"old")
+    client: Any = s3_bucket
+    store, url = S3ScriptStore(client), f"s3://{s3_bucket.name}/report.py"
+    s3_bucket.put("report.py", b"old")
     assert fetched(store, url) == b"old"
-    there.put("report.py", b"new")
+    s3_bucket.put("report.py", b"new")
 
     now += 1.9
     assert fetched(store, url) == b"old", "the store does not read S3 for each run"
@@ -180,22 +180,22 @@ def test_a_new_upload_is_in_use_after_two_seconds_at_the_latest(
 
 
 @on_aws
-def test_a_script_that_has_not_changed_is_not_sent_again(there: Bucket) -> None:
-    client: Any = there
-    store, url = S3ScriptStore(client, fresh=timedelta()), f"s3://{there.name}/report.py"
-    there.put("report.py", b"same")
+def test_a_script_that_has_not_changed_is_not_sent_again(s3_bucket: Bucket) -> None:
+    client: Any = s3_bucket
+    store, url = S3ScriptStore(client, fresh=timedelta()), f"s3://{s3_bucket.name}/report.py"
+    s3_bucket.put("report.py", b"same")
 
     assert [fetched(store, url) for _ in range(3)] == [b"same"] * 3
-    assert there.sent == 1
+    assert s3_bucket.sent == 1
 
 
 @on_aws
-def test_a_script_that_was_deleted_is_not_found_any_more(there: Bucket, s3: S3Client) -> None:
-    client: Any = there
-    store, url = S3ScriptStore(client, fresh=timedelta()), f"s3://{there.name}/report.py"
-    there.put("report.py", b"x")
+def test_a_script_that_was_deleted_is_not_found_any_more(s3_bucket: Bucket, s3: S3Client) -> None:
+    client: Any = s3_bucket
+    store, url = S3ScriptStore(client, fresh=timedelta()), f"s3://{s3_bucket.name}/report.py"
+    s3_bucket.put("report.py", b"x")
     fetched(store, url)
-    s3.delete_object(Bucket=there.name, Key="report.py")
+    s3.delete_object(Bucket=s3_bucket.name, Key="report.py")
 
     with pytest.raises(NotFoundError):
         fetched(store, url)
@@ -203,14 +203,14 @@ def test_a_script_that_was_deleted_is_not_found_any_more(there: Bucket, s3: S3Cl
 
 @on_aws
 def test_a_script_that_is_too_large_is_refused(
-    there: Bucket, monkeypatch: pytest.MonkeyPatch
+    s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(script_store, "MAX_SCRIPT_BYTES", 10)
-    client: Any = there
+    client: Any = s3_bucket
     store = S3ScriptStore(client)
-    there.put("fits.py", b"x" * 10)
-    there.put("large.py", b"x" * 11)
+    s3_bucket.put("fits.py", b"x" * 10)
+    s3_bucket.put("large.py", b"x" * 11)
 
-    assert fetched(store, f"s3://{there.name}/fits.py") == b"x" * 10
+    assert fetched(store, f"s3://{s3_bucket.name}/fits.py") == b"x" * 10
     with pytest.raises(InvalidInputError, match="11 bytes, more than 10"):
-        fetched(store, f"s3://{there.name}/large.py")
+        fetched(store, f"s3://{s3_bucket.name}/large.py")

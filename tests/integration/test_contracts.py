@@ -134,8 +134,8 @@ class Case:
     @property
     def passes_on(self) -> set[str]:
         deviating = {deviation.backend for deviation in self.deviations}
-        there = {each for each in self.backends if server_of(each) not in deviating}
-        return there - {MEMORY} - LOCAL
+        passing = {each for each in self.backends if server_of(each) not in deviating}
+        return passing - {MEMORY} - LOCAL
 
 
 @pytest.fixture

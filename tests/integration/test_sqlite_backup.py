@@ -163,9 +163,9 @@ def test_what_has_expired_is_removed_and_nothing_else(database: Database) -> Non
     key = a_key()
     keys.create(replace(key, expires_at=NOON))
     for name, limit in (("a", None), ("b", 5)):
-        there = EndpointKey("calls", "acme", f"{name}.example.com:443")
-        to = Endpoint(there, changed_at=NOON, version=1, limit=CallLimit(limit, None))
-        endpoints.replace(Endpoint(there), to)
+        endpoint_key = EndpointKey("calls", "acme", f"{name}.example.com:443")
+        to = Endpoint(endpoint_key, changed_at=NOON, version=1, limit=CallLimit(limit, None))
+        endpoints.replace(Endpoint(endpoint_key), to)
     letters = SqliteDeadLetters(database, clock=(clock := Clock(NOON)), pool="default")
     letters.put("old", "a failure", dedup="old")
     clock.move_to(NOON + 99 * day)

@@ -127,11 +127,11 @@ class _Steps:
                     with_watcher(sent(state, number, entry), w, self._then(watcher)),
                 )
             case Doing.COVER:
-                there = state.records[entry]
-                if there == NO_RECORD or not self.protocol.covers_only_without_record:
-                    there = watcher.last
-                    state = recorded(state, entry, there)
-                following = max(entry, there) + 1
+                until = state.records[entry]
+                if until == NO_RECORD or not self.protocol.covers_only_without_record:
+                    until = watcher.last
+                    state = recorded(state, entry, until)
+                following = max(entry, until) + 1
                 to = watcher._replace(doing=Doing.STORE, next=following)
                 yield Step(f"{name} covers {entry} to {watcher.last}", with_watcher(state, w, to))
             case Doing.STORE:
@@ -189,11 +189,11 @@ class _Steps:
                 to = self._row(state, number, hand)
                 yield Step(f"{name} reads the records from {hand.at}", to)
             case Handling.RECORD_ROW:
-                there = state.records[hand.at]
-                if there == NO_RECORD or not self.protocol.row_only_without_record:
-                    there = hand.last
-                    state = recorded(state, hand.at, there)
-                to = self._row_from(state, number, hand, max(hand.at, there) + 1)
+                until = state.records[hand.at]
+                if until == NO_RECORD or not self.protocol.row_only_without_record:
+                    until = hand.last
+                    state = recorded(state, hand.at, until)
+                to = self._row_from(state, number, hand, max(hand.at, until) + 1)
                 yield Step(f"{name} covers {hand.at} to {hand.last}", to)
             case Handling.LOOK_OWN:
                 if self.alone and covering(state):

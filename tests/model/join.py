@@ -26,14 +26,14 @@ Marks = frozenset[tuple[int, str]]
 
 class Hand(NamedTuple):
     """An executor that has received *message*. `step`: its next call; `ended`: how the parent had
-    ended when it read it; `marks` and `there`: what it has read.
+    ended when it read it; `marks` and `seen`: what it has read.
     """
 
     message: str
     step: str
     ended: str = ""
     marks: Marks = frozenset()
-    there: str = ""
+    seen: str = ""
 
 
 class State(NamedTuple):
@@ -152,11 +152,11 @@ class Steps:
 
     def _read_item(self, state: State, number: int, hand: Hand) -> State:
         item = self._item(state, hand)
-        hand = hand._replace(there="" if state.items[item] else "empty")
+        hand = hand._replace(seen="" if state.items[item] else "empty")
         if not self.protocol.marks_before_reading_others:
             others = [marks for each, marks in enumerate(state.items) if each != item]
             hand = hand._replace(marks=frozenset().union(*others))
-        put = hand.there == "empty" and self.protocol.entry_before_mark
+        put = hand.seen == "empty" and self.protocol.entry_before_mark
         return with_hand(state, number, hand._replace(step="put entry" if put else "add mark"))
 
     def _put_entry(self, state: State, number: int, hand: Hand) -> State:
@@ -168,7 +168,7 @@ class Steps:
         marks = (state.items[item] | own) if self.protocol.adds_marks else own
         items = tuple(marks if each == item else had for each, had in enumerate(state.items))
         step = "read others" if self.protocol.marks_before_reading_others else "decide"
-        if hand.there == "empty" and not self.protocol.entry_before_mark:
+        if hand.seen == "empty" and not self.protocol.entry_before_mark:
             step = "put entry"
         read = hand._replace(step=step, marks=marks | hand.marks)
         return with_hand(state._replace(items=items), number, read)
@@ -182,22 +182,22 @@ class Steps:
     def _decide(self, state: State, number: int, hand: Hand) -> State:
         """Read the record, unless it is not needed."""
         step = {"RUN": "reopen", "SKIP": "skip", "WAIT": "acknowledge"}[decide(hand.marks)]
-        return with_hand(state, number, hand._replace(step=step, there=state.record))
+        return with_hand(state, number, hand._replace(step=step, seen=state.record))
 
     def _reopen(self, state: State, number: int, hand: Hand) -> State:
         allowed = (BY_RULE,) if self.protocol.reopens_only_by_rule else (BY_RULE, BY_END)
-        if hand.there in allowed and state.record == hand.there:
+        if hand.seen in allowed and state.record == hand.seen:
             state = state._replace(record=REOPENED)
             if self.protocol.reopens_with_dispatch:  # in one transaction
                 sent = send(state, RESTART)
                 return with_hand(sent, number, hand._replace(step="acknowledge"))
-            hand = hand._replace(there=REOPENED)
-        elif hand.there != "":
-            hand = hand._replace(there=RUNS)
+            hand = hand._replace(seen=REOPENED)
+        elif hand.seen != "":
+            hand = hand._replace(seen=RUNS)
         return with_hand(state, number, hand._replace(step="send"))
 
     def _send(self, state: State, number: int, hand: Hand) -> State:
-        message = {"": START, REOPENED: RESTART}.get(hand.there)
+        message = {"": START, REOPENED: RESTART}.get(hand.seen)
         sent = send(state, message) if message else state
         return with_hand(sent, number, hand._replace(step="acknowledge"))
 
@@ -206,7 +206,7 @@ class Steps:
             return with_hand(state, number, hand._replace(step="acknowledge"))
         by = BY_RULE if decide(hand.marks) == "SKIP" else BY_END
         again = by == BY_RULE and self.protocol.looks_again_after_skip
-        hand = hand._replace(step="look again" if again else "acknowledge", there=by)
+        hand = hand._replace(step="look again" if again else "acknowledge", seen=by)
         return with_hand(state._replace(record=by), number, hand)
 
     def _look_again(self, state: State, number: int, hand: Hand) -> State:
@@ -221,9 +221,9 @@ class Steps:
 
     def _read_record(self, state: State, number: int, hand: Hand) -> State:
         if state.record == BY_RULE and self.protocol.looks_again_after_skip:
-            return with_hand(state, number, hand._replace(there=BY_RULE, step="look again"))
+            return with_hand(state, number, hand._replace(seen=BY_RULE, step="look again"))
         step = "acknowledge" if state.record else "read marks"
-        return with_hand(state, number, hand._replace(there=state.record, step=step))
+        return with_hand(state, number, hand._replace(seen=state.record, step=step))
 
     def _read_marks(self, state: State, number: int, hand: Hand) -> State:
         marks: Marks = frozenset().union(*state.items)

@@ -105,21 +105,21 @@ class _Steps:
                 ending = _with(state, w, watcher._replace(next_write=to, late=0))
                 yield Step(f"{name} decides to release", ending._replace(ends=state.ends - 1))
             return
-        there = state.item
-        known = watcher.looked and there == watcher.seen
+        item = state.item
+        known = watcher.looked and item == watcher.seen
         still = watcher.still if known else 0
-        watcher = watcher._replace(looked=True, seen=there, still=still)
-        if there is None or there.released or self._lapsed(there, w, still):
-            to = Item(w, there.epoch + 1 if there else 1, 0)
+        watcher = watcher._replace(looked=True, seen=item, still=still)
+        if item is None or item.released or self._lapsed(item, w, still):
+            to = Item(w, item.epoch + 1 if item else 1, 0)
             yield Step(
                 f"{name} decides to take over", _with(state, w, watcher._replace(next_write=to))
             )
         else:
             yield Step(f"{name} reads the lease", _with(state, w, watcher._replace(done=True)))
 
-    def _lapsed(self, there: Item, w: int, still: int) -> bool:
+    def _lapsed(self, item: Item, w: int, still: int) -> bool:
         if self.protocol.compares_clocks:
-            return there.left <= self.protocol.ahead[w]
+            return item.left <= self.protocol.ahead[w]
         return still >= LIFE
 
     def _write(self, state: State, w: int, name: str) -> Iterator[Step[State]]:

@@ -56,12 +56,12 @@ def run(
         yield from requests(protocol, state)
 
     def accounted(state: State) -> bool:
-        there = state.record
-        published = there.state is not RecordState.DEAD or bool(
-            state.published >> there.dispatch & 1
+        record = state.record
+        published = record.state is not RecordState.DEAD or bool(
+            state.published >> record.dispatch & 1
         )
         idle = all(worker == IDLE for worker in state.workers)
-        return there.state.ended and published and idle and not state.queue and not state.entries
+        return record.state.ended and published and idle and not state.queue and not state.entries
 
     return Model(
         name="run",
@@ -135,12 +135,12 @@ def _leased(state: State, w: int) -> bool:
 
 
 def _script_steps(protocol: Protocol, state: State, w: int, name: str) -> Iterator[Step[State]]:
-    worker, there = state.workers[w], state.record
-    ours = there.state is RecordState.RUNNING and there.fence == worker.fence
+    worker, record = state.workers[w], state.record
+    ours = record.state is RecordState.RUNNING and record.fence == worker.fence
     again = worker.tries < MAX_ATTEMPTS
     retry = Doing.STORE_RETRY if protocol.entry_before_retry else Doing.RETRY
     ways = {"fails": retry if again else Doing.DIE, "succeeds": Doing.SUCCEED}
-    if ours and there.cancel:
+    if ours and record.cancel:
         ways["is stopped for a cancel"] = Doing.CANCEL
     for how, doing in ways.items():
         to = with_worker(state, w, worker._replace(doing=doing))
@@ -151,16 +151,16 @@ def _script_steps(protocol: Protocol, state: State, w: int, name: str) -> Iterat
         to = with_worker(state, w, worker._replace(doing=Doing.HAND_BACK))
         left = state.left._replace(hand_backs=state.left.hand_backs - 1)
         yield Step(f"{name} gets SIGTERM", to._replace(left=left))
-    if ours and not there.live:
+    if ours and not record.live:
         # The heartbeat may have been in flight since before the expiry; a worker that read the
         # expired lease read another one.
         others = tuple(
             other._replace(same=False) if other.doing in OF_LOST else other
             for other in state.workers
         )
-        beaten = state._replace(record=there._replace(live=True), workers=others)
+        beaten = state._replace(record=record._replace(live=True), workers=others)
         yield Step(f"{name}'s heartbeat arrives", beaten)
-    if not ours or not there.live:
+    if not ours or not record.live:
         yield Step(f"{name} stops its script: the lease is lost", with_worker(state, w, IDLE))
 
 
@@ -168,42 +168,44 @@ def _done(  # noqa: C901, PLR0912 — a list of calls, each with its own effect
     protocol: Protocol, state: State, w: int
 ) -> State:
     """The state after worker *w*'s next call."""
-    worker, there = state.workers[w], state.record
+    worker, record = state.workers[w], state.record
     match worker.doing:
         case Doing.CLAIM:
             return _claim(protocol, state, w)
         case Doing.TAKE_OVER:
-            taken = there._replace(
-                dispatch=max(there.dispatch, worker.message),
-                tries=there.tries + 1,
-                fence=there.fence + 1,
+            taken = record._replace(
+                dispatch=max(record.dispatch, worker.message),
+                tries=record.tries + 1,
+                fence=record.fence + 1,
                 live=True,
             )
             return _write(protocol, state, w, taken, Doing.SCRIPT)
         case Doing.BURY_LOST | Doing.DIE:
-            return _write(protocol, state, w, _ended(there, RecordState.DEAD), Doing.PUBLISH)
+            return _write(protocol, state, w, _ended(record, RecordState.DEAD), Doing.PUBLISH)
         case Doing.CANCEL_LOST | Doing.CANCEL:
             return _write(
-                protocol, state, w, _ended(there, RecordState.CANCELLED), Doing.ACKNOWLEDGE
+                protocol, state, w, _ended(record, RecordState.CANCELLED), Doing.ACKNOWLEDGE
             )
         case Doing.CANCEL_WAITING:
-            if there.state is RecordState.PENDING:
-                state = state._replace(record=_ended(there, RecordState.CANCELLED))
+            if record.state is RecordState.PENDING:
+                state = state._replace(record=_ended(record, RecordState.CANCELLED))
             return with_worker(state, w, worker._replace(doing=Doing.CLAIM))
         case Doing.SUCCEED:
             return _write(
-                protocol, state, w, _ended(there, RecordState.SUCCEEDED), Doing.ACKNOWLEDGE
+                protocol, state, w, _ended(record, RecordState.SUCCEEDED), Doing.ACKNOWLEDGE
             )
         case Doing.STORE_RETRY:
             state = numbered(state, worker.dispatch + 1)
             after = Doing.RETRY if protocol.entry_before_retry else Doing.ACKNOWLEDGE
             return with_worker(state, w, worker._replace(doing=after))
         case Doing.RETRY:
-            to = there._replace(state=RecordState.PENDING, dispatch=worker.dispatch + 1, live=False)
+            to = record._replace(
+                state=RecordState.PENDING, dispatch=worker.dispatch + 1, live=False
+            )
             after = Doing.ACKNOWLEDGE if protocol.entry_before_retry else Doing.STORE_RETRY
             return _write(protocol, state, w, to, after)
         case Doing.HAND_BACK:
-            to = there._replace(state=RecordState.PENDING, tries=there.tries - 1, live=False)
+            to = record._replace(state=RecordState.PENDING, tries=record.tries - 1, live=False)
             state = _write(protocol, state, w, to, Doing.RECEIVE)
             return state._replace(holder=0) if state.holder == w + 1 else state
         case Doing.PUBLISH:
@@ -211,8 +213,8 @@ def _done(  # noqa: C901, PLR0912 — a list of calls, each with its own effect
             state = state._replace(published=state.published | 1 << worker.dispatch)
             return with_worker(state, w, worker._replace(doing=after))
         case Doing.MARK:
-            if there.state is RecordState.DEAD and there.dispatch == worker.dispatch:
-                state = state._replace(record=there._replace(buried=worker.dispatch))
+            if record.state is RecordState.DEAD and record.dispatch == worker.dispatch:
+                state = state._replace(record=record._replace(buried=worker.dispatch))
             after = Doing.ACKNOWLEDGE if protocol.publishes_before_mark else Doing.PUBLISH
             return with_worker(state, w, worker._replace(doing=after))
         case _:
@@ -221,36 +223,36 @@ def _done(  # noqa: C901, PLR0912 — a list of calls, each with its own effect
 
 def _claim(protocol: Protocol, state: State, w: int) -> State:
     """One conditional write; if it is refused, the record decides."""
-    worker, there = state.workers[w], state.record
-    older = worker.message < there.dispatch
-    pending = there.state is RecordState.PENDING
-    stopped = there.cancel and protocol.claims_no_cancelled
-    free = there.state is RecordState.ABSENT or (pending and not older and not stopped)
+    worker, record = state.workers[w], state.record
+    older = worker.message < record.dispatch
+    pending = record.state is RecordState.PENDING
+    stopped = record.cancel and protocol.claims_no_cancelled
+    free = record.state is RecordState.ABSENT or (pending and not older and not stopped)
     if free or not protocol.claims_only_what_is_free:
-        taken = there._replace(
+        taken = record._replace(
             state=RecordState.RUNNING,
             dispatch=worker.message,
-            tries=there.tries + 1,
-            fence=there.fence + 1,
+            tries=record.tries + 1,
+            fence=record.fence + 1,
             live=True,
         )
         return _knowing(state._replace(record=taken), w, Doing.SCRIPT)
-    if there.state.ended:
-        return _knowing(state, w, _settling(protocol, there))
+    if record.state.ended:
+        return _knowing(state, w, _settling(protocol, record))
     if older:
         return _knowing(state, w, Doing.ACKNOWLEDGE)
-    if there.live and not pending:
+    if record.live and not pending:
         waits = with_worker(state, w, IDLE)
         return waits._replace(holder=0) if state.holder == w + 1 else waits
-    if there.cancel:
+    if record.cancel:
         return _knowing(state, w, Doing.CANCEL_WAITING if pending else Doing.CANCEL_LOST)
-    if there.tries >= MAX_ATTEMPTS:
+    if record.tries >= MAX_ATTEMPTS:
         return _knowing(state, w, Doing.BURY_LOST)
     return _knowing(state, w, Doing.TAKE_OVER)
 
 
-def _settling(protocol: Protocol, there: Record) -> Doing:
-    if there.state is not RecordState.DEAD or there.buried == there.dispatch:
+def _settling(protocol: Protocol, record: Record) -> Doing:
+    if record.state is not RecordState.DEAD or record.buried == record.dispatch:
         return Doing.ACKNOWLEDGE
     return Doing.PUBLISH if protocol.publishes_before_mark else Doing.MARK
 
@@ -259,22 +261,22 @@ def _write(protocol: Protocol, state: State, w: int, to: Record, after: Doing) -
     """Write the outcome *to* if the record is still the worker's (or the lost one that it read).
     Returns the state with the worker's next step in either case.
     """
-    worker, there = state.workers[w], state.record
+    worker, record = state.workers[w], state.record
     lapsed = worker.doing in OF_LOST
-    ours = there.fence == worker.fence or not protocol.records_under_its_fence
-    if there.state is RecordState.RUNNING and ours:
-        if lapsed and protocol.takes_the_lease_it_saw and (there.live or not worker.same):
+    ours = record.fence == worker.fence or not protocol.records_under_its_fence
+    if record.state is RecordState.RUNNING and ours:
+        if lapsed and protocol.takes_the_lease_it_saw and (record.live or not worker.same):
             return with_worker(state, w, worker._replace(doing=Doing.CLAIM))
-        if worker.doing is Doing.TAKE_OVER and there.cancel and protocol.takes_over_no_cancelled:
+        if worker.doing is Doing.TAKE_OVER and record.cancel and protocol.takes_over_no_cancelled:
             return with_worker(state, w, worker._replace(doing=Doing.CLAIM))
         again = worker.doing in (Doing.RETRY, Doing.DIE, Doing.BURY_LOST, Doing.HAND_BACK)
-        if again and there.cancel and protocol.retries_no_cancelled:
+        if again and record.cancel and protocol.retries_no_cancelled:
             cancel = Doing.CANCEL_LOST if lapsed else Doing.CANCEL
             return with_worker(state, w, worker._replace(doing=cancel))
         if after is Doing.PUBLISH and not protocol.publishes_before_mark:
             after = Doing.MARK
         return _knowing(state._replace(record=to), w, after)
-    wrote = there.fence == worker.fence and there.state is _leads_to(worker.doing)
+    wrote = record.fence == worker.fence and record.state is _leads_to(worker.doing)
     if wrote and not lapsed:
         # It wrote this before, and the answer was lost.
         return _knowing(state, w, after)
@@ -297,11 +299,13 @@ def _knowing(state: State, w: int, doing: Doing) -> State:
     """Worker *w* continues with *doing*, and knows the record as it is."""
     if doing is Doing.RECEIVE:
         return with_worker(state, w, IDLE)
-    there, message = state.record, state.workers[w].message
+    record, message = state.record, state.workers[w].message
     if doing is Doing.ACKNOWLEDGE:
         return with_worker(state, w, Worker(doing, message))
-    return with_worker(state, w, Worker(doing, message, there.fence, there.dispatch, there.tries))
+    return with_worker(
+        state, w, Worker(doing, message, record.fence, record.dispatch, record.tries)
+    )
 
 
-def _ended(there: Record, state: RecordState) -> Record:
-    return there._replace(state=state, live=False)
+def _ended(record: Record, state: RecordState) -> Record:
+    return record._replace(state=state, live=False)

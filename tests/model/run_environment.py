@@ -19,11 +19,11 @@ from tests.model.run_state import (
 
 def time_steps(state: State) -> Iterator[Step[State]]:
     """Expiries: free if no worker holds the lease or message, otherwise counted as slowness."""
-    there, left = state.record, state.left
+    record, left = state.record, state.left
     slower = left._replace(slow=left.slow - 1)
-    if there.state is RecordState.RUNNING and there.live:
-        lapsed = state._replace(record=there._replace(live=False))
-        held = any(w.fence == there.fence and w.doing in _WORKING for w in state.workers)
+    if record.state is RecordState.RUNNING and record.live:
+        lapsed = state._replace(record=record._replace(live=False))
+        held = any(w.fence == record.fence and w.doing in _WORKING for w in state.workers)
         if not held:
             yield Step("the lease expires", lapsed)
         elif left.slow:
@@ -66,17 +66,17 @@ def watcher_steps(state: State) -> Iterator[Step[State]]:
 
 
 def requests(protocol: Protocol, state: State) -> Iterator[Step[State]]:
-    there, left = state.record, state.left
-    if left.cancels and not there.state.ended:
-        if there.state is RecordState.RUNNING:
-            cancelled = there._replace(cancel=True)
+    record, left = state.record, state.left
+    if left.cancels and not record.state.ended:
+        if record.state is RecordState.RUNNING:
+            cancelled = record._replace(cancel=True)
         else:
-            cancelled = there._replace(state=RecordState.CANCELLED)
+            cancelled = record._replace(state=RecordState.CANCELLED)
         less = left._replace(cancels=left.cancels - 1)
         yield Step("cancel", state._replace(record=cancelled, left=less, answered=True))
-    if left.redrives and there.state is RecordState.DEAD:
-        number = there.dispatch + protocol.redrive_adds
-        again = there._replace(state=RecordState.PENDING, dispatch=number, tries=0, cancel=False)
+    if left.redrives and record.state is RecordState.DEAD:
+        number = record.dispatch + protocol.redrive_adds
+        again = record._replace(state=RecordState.PENDING, dispatch=number, tries=0, cancel=False)
         redriven = state._replace(
             record=again,
             left=left._replace(redrives=left.redrives - 1),

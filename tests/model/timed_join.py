@@ -52,20 +52,20 @@ class _TimedSteps(join.Steps):
                 return
             looks = self.protocol.looks_when_a_parent_ended
             first = "look for time" if looks else "acknowledge"
-            hand = Hand(message, first, there=state.parents[int(message[-1])])
+            hand = Hand(message, first, seen=state.parents[int(message[-1])])
             yield Step(name, join.with_hand(state, number, hand), fault)
         elif message == TIME:
-            there = state.record != "" or (not self.protocol.entry_before_mark and state.noted)
-            hand = Hand(message, "acknowledge" if there else _READ[0])
+            handled = state.record != "" or (not self.protocol.entry_before_mark and state.noted)
+            hand = Hand(message, "acknowledge" if handled else _READ[0])
             if state.record == BY_RULE and self.protocol.looks_again_after_skip:
-                hand = Hand(message, "look again", there=BY_RULE)
+                hand = Hand(message, "look again", seen=BY_RULE)
             yield Step(name, join.with_hand(state, number, hand), fault)
         else:
             yield from super().take(state, number, message, name, fault=fault)
 
     def _look_for_time(self, state: State, number: int, hand: Hand) -> State:
         step = _READ[0] if state.noted else "acknowledge"
-        if state.noted and state.left not in (-1, self._parent(hand)) and hand.there != "F":
+        if state.noted and state.left not in (-1, self._parent(hand)) and hand.seen != "F":
             step = "read who is left" if self.protocol.reads_who_is_left else "acknowledge"
         return join.with_hand(state, number, hand._replace(step=step, marks=frozenset()))
 

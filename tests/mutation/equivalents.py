@@ -128,7 +128,7 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
     Equivalent(
         "layers/nextfire/usecases/cover_missed.py",
         "cover_missed",
-        "True for there is not None and there.key.scheduled_at > first (number 2)",
+        "True for record is not None and record.key.scheduled_at > first (number 2)",
         "A record exists, as a latest one does; if it is that of *first*, the result is not used.",
     ),
     Equivalent(

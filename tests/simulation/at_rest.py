@@ -96,8 +96,8 @@ def come_to_rest(history: History) -> int:
         resumes_at = job.resumes_at if job.state is JobState.PAUSED else None
         assert resumes_at is None or resumes_at > world.now, f"{job.key.job_id} was not resumed"
         tampered = history.vandalised or job.key in history.monitor.tampered
-        there = history.stores.jobs.items.get(job.key)
-        removed = there is None or there.uid != job.uid
+        current = history.stores.jobs.items.get(job.key)
+        removed = current is None or current.uid != job.uid
         if job.definition.after or (tampered and (removed or job.state is JobState.CANCELLED)):
             continue  # the judge of sequences handles those with parents;
             # the auditor handles only jobs that are stored and were not deleted

@@ -93,11 +93,11 @@ class Effects:
         if run.state is not RunState.RUNNING or run.worker != actor.name:
             return
         assert run.lease_until is not None
-        there = held.get(run.fence)
-        if there is None:
+        claim = held.get(run.fence)
+        if claim is None:
             held[run.fence] = HeldClaim(actor, run.pool, run.attempt, run.fence, run.lease_until)
         else:
-            there.until = max(there.until, run.lease_until)
+            claim.until = max(claim.until, run.lease_until)
 
     @contextmanager
     def of(self, actor: Actor, key: RunKey, attempt: int, *, frozen: bool) -> Iterator[None]:

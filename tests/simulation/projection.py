@@ -116,8 +116,8 @@ def _differences(store: MemorySegmentStore, runs: MemoryRunStore, what: str) -> 
                 break
         if len({*found}) != len(found):
             yield f"{what} lists a run twice"
-        there = {key.execution_id for key in runs.items if key.job.tenant == tenant}
-        if missing := sorted(there - {*found}):
+        expected = {key.execution_id for key in runs.items if key.job.tenant == tenant}
+        if missing := sorted(expected - {*found}):
             yield f"{what} does not list {missing[:3]}"
         states = Counter(run.state for key, run in runs.items.items() if key.job.tenant == tenant)
         counted, _ = overview.counts(tenant, _END)

@@ -78,17 +78,17 @@ class SequenceJudge:
                     continue
                 if run.finished_at is None or run.finished_at < child.created_at:
                     continue  # by the clock of a process that was behind
-                there = [
+                keys = [
                     key
                     for key in self.sequences.seen[child.key][parent.scheduled_at]
                     if key.uid == child.uid
                 ]
-                if not there:
+                if not keys:
                     yield f"{parent.execution_id} is {run.state}; {child.key.job_id} has no record"
                     continue
-                marks = {mark.split(":")[0] for mark in self.marks(there[0])}
+                marks = {mark.split(":")[0] for mark in self.marks(keys[0])}
                 if len(child.definition.after) > 1 and parent.job.job_id not in marks:
-                    yield f"{there[0].execution_id}: its join has no mark of {parent.job.job_id}"
+                    yield f"{keys[0].execution_id}: its join has no mark of {parent.job.job_id}"
 
     def _unchanged(self) -> Iterator[Job]:
         """The jobs whose edges never changed."""

@@ -34,12 +34,12 @@ def count_later(history: History) -> None:
 
     def create(job: Job, *args: Any, **kwargs: Any) -> Any:
         before = jobs.counts[job.key.tenant]
-        there = MemoryJobStore.create(jobs, job, *args, **kwargs)
+        existing = MemoryJobStore.create(jobs, job, *args, **kwargs)
         counts = jobs.counts[job.key.tenant] - before
         jobs.counts[job.key.tenant] -= counts
         kernel.step(SECOND // 10)
         jobs.counts[job.key.tenant] += counts
-        return there
+        return existing
 
     jobs.create = create  # type: ignore[method-assign]
 

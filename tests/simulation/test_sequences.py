@@ -60,10 +60,10 @@ def start_at_the_end(patch: pytest.MonkeyPatch) -> None:
     """The end of a join is taken for the dispatch of its run."""
 
     def end(over: HandOver, job: Any, message: RunMessage) -> JoinEnd:
-        there = over.runs.get(message.key)
-        if there is None:
+        run = over.runs.get(message.key)
+        if run is None:
             over._starting.start(job, message.key, None, over.clock.now(), "")  # noqa: SLF001
-        return JoinEnd("", there)
+        return JoinEnd("", run)
 
     patch.setattr(HandOver, "end_join", end)
 
@@ -110,8 +110,8 @@ def start_at_once(patch: pytest.MonkeyPatch) -> None:
     """Delays of edges are ignored."""
     whole = StartChild.start
 
-    def start(over: StartChild, child: Any, key: Any, there: Any, at: Any, reason: str) -> None:
-        whole(over, child, key, there, at - timedelta(days=1), reason)
+    def start(over: StartChild, child: Any, key: Any, stored: Any, at: Any, reason: str) -> None:
+        whole(over, child, key, stored, at - timedelta(days=1), reason)
 
     patch.setattr(StartChild, "start", start)
 

@@ -79,9 +79,9 @@ class ApiUser:
             return False
 
         def changed() -> Document:
-            there = api.get_job(history.job_id).document
-            if there["schedule"] == patch["schedule"]:
-                return there  # the answer to an earlier request was lost
+            current = api.get_job(history.job_id).document
+            if current["schedule"] == patch["schedule"]:
+                return current  # the answer to an earlier request was lost
             return api.change_job(history.job_id, patch).document
 
         document = {**history.document, **patch}
@@ -106,9 +106,9 @@ class ApiUser:
 
     def _delete(self, api: Client, history: History, _ends_at: datetime) -> bool:
         def deleted() -> Document:
-            there = api.get_job(history.job_id).document
-            if there["state"] == "CANCELLED":
-                return there
+            current = api.get_job(history.job_id).document
+            if current["state"] == "CANCELLED":
+                return current
             return api.delete_job(history.job_id).document
 
         job = self._retry(deleted)

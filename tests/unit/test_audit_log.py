@@ -82,7 +82,7 @@ def test_a_process_reads_no_batch_that_it_wrote() -> None:
 
 def test_a_new_process_reads_the_batches_of_the_window_once(stack: Stack) -> None:
     """Each invocation reads a bounded number of batches; a failed invocation is retried."""
-    process, there = stack.process(), len(stack.bucket.objects)
+    process, batches = stack.process(), len(stack.bucket.objects)
     failures = 0
     while True:
         before = stack.bucket.gets
@@ -93,7 +93,7 @@ def test_a_new_process_reads_the_batches_of_the_window_once(stack: Stack) -> Non
             failures += 1
         assert stack.bucket.gets - before <= audit_log._MAX_READS + 1  # noqa: SLF001
     assert failures <= RETRIES
-    assert there - 1 <= stack.bucket.gets <= there
+    assert batches - 1 <= stack.bucket.gets <= batches
 
     stack.bucket.gets = 0
     for _ in range(50):

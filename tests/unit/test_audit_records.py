@@ -116,13 +116,13 @@ def test_an_occurrence_recorded_during_the_audit_is_not_covered_again(world: Wor
     world.tick_at("12:00")
     purge(world)
     world.tick_at("12:16")
-    there = Run.skipped(job.run_key(NOON), "another was first", NOON)
-    world.faults.call_before_next("runs.skip", lambda: world.runs.skip(there))
+    recorded = Run.skipped(job.run_key(NOON), "another was first", NOON)
+    world.faults.call_before_next("runs.skip", lambda: world.runs.skip(recorded))
 
     report = audit(world)
 
     assert (report.covered, report.repaired, report.quarantined) == (0, 0, 0)
-    assert records(world, job) == [there]
+    assert records(world, job) == [recorded]
 
 
 def test_a_range_that_began_before_the_look_back_covers_what_comes_after(world: World) -> None:

@@ -332,8 +332,8 @@ def test_a_target_can_pause_its_job(world: World, calls: Calls) -> None:
 
     world.worker("a").work_one()
 
-    there = world.job(job.key)
-    assert (there.state, there.pause_reason) == (JobState.PAUSED, "410 Gone")
+    stored = world.job(job.key)
+    assert (stored.state, stored.pause_reason) == (JobState.PAUSED, "410 Gone")
     assert world.run(job, "12:00").state is RunState.DEAD
 
 

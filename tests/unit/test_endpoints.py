@@ -159,12 +159,12 @@ def test_no_result_ends_a_pause(outcome: Outcome) -> None:
 
 
 def test_a_pause_ends_an_outage_and_its_end_closes_the_endpoint() -> None:
-    there = paused(DOWN, "moving", NOON)
-    assert (there.state, there.opened_at, there.probe_at) == (EndpointState.PAUSED, None, None)
+    result = paused(DOWN, "moving", NOON)
+    assert (result.state, result.opened_at, result.probe_at) == (EndpointState.PAUSED, None, None)
 
-    closed = resumed(there, at("13:00"))
+    closed = resumed(result, at("13:00"))
 
-    assert closed == Endpoint(KEY, changed_at=at("13:00"), version=there.version + 1)
+    assert closed == Endpoint(KEY, changed_at=at("13:00"), version=result.version + 1)
 
 
 def test_a_repeated_pause_or_resume_changes_nothing() -> None:

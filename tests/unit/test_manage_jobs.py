@@ -212,8 +212,8 @@ def test_a_change_that_never_wins_gives_up_and_changes_nothing(world: World) -> 
 
     def competing_change() -> None:
         world.faults.call_before_next("jobs.update", competing_change)
-        there = world.job(job.key)
-        world.jobs.put(replace(there, revision=there.revision + 1))
+        current = world.job(job.key)
+        world.jobs.put(replace(current, revision=current.revision + 1))
 
     world.faults.call_before_next("jobs.update", competing_change)
     with pytest.raises(UnavailableError, match="being changed by other requests"):

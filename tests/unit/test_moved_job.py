@@ -190,9 +190,9 @@ def test_a_large_checkpoint_that_the_old_pool_has_is_not_silently_lost(world: Wo
     assert f"{run_place(missing)}{run.checkpoint.file}" in (run.reason or "")
     assert "then redrive the run" in (run.reason or "")
 
-    there = world.files.get(RunFolder(run.key, "default"), run.checkpoint.file)
-    assert there == LARGE
-    world.files.put(missing, run.checkpoint.file, there)  # the remedy that the reason gives
+    content = world.files.get(RunFolder(run.key, "default"), run.checkpoint.file)
+    assert content == LARGE
+    world.files.put(missing, run.checkpoint.file, content)  # the remedy that the reason gives
     world.manage_runs.redrive(run.key, reason="copied")
     world.tick()
     world.worker("b", pool="batch").work_one()

@@ -174,9 +174,9 @@ def test_a_run_that_ends_during_a_rebuild_is_not_open_after_it(stream: Stream) -
 
 
 def test_a_rebuild_forgets_open_runs_without_a_record(stream: Stream) -> None:
-    gone, there = keys(2)
+    gone, kept = keys(2)
     stream.write(started(gone, NOON))
-    stream.write(started(there, NOON))
+    stream.write(started(kept, NOON))
     stream.deliver()
     del stream.runs.items[gone]
     for each in keys(5)[2:]:  # snapshots pass its step
@@ -189,9 +189,9 @@ def test_a_rebuild_forgets_open_runs_without_a_record(stream: Stream) -> None:
 
 
 def test_an_open_run_is_kept_as_long_as_its_record(stream: Stream) -> None:
-    gone, there = keys(2)
+    gone, kept = keys(2)
     stream.write(started(gone, NOON))
-    stream.write(started(there, NOON))
+    stream.write(started(kept, NOON))
     stream.deliver()
     del stream.runs.items[gone]
     for days in (50, 50, 500):
@@ -201,7 +201,7 @@ def test_an_open_run_is_kept_as_long_as_its_record(stream: Stream) -> None:
         stream.deliver()
 
     assert stream.overview.counts(TENANT, NOON)[0].open[RunState.RUNNING] == 1
-    assert [run.key for run in stream.listed(RunState.RUNNING)] == [there]
+    assert [run.key for run in stream.listed(RunState.RUNNING)] == [kept]
 
 
 @pytest.mark.parametrize("step", [timedelta(hours=1), timedelta()])

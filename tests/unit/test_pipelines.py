@@ -30,9 +30,9 @@ def existing(owner: str | None = "etl", **jobs: dict[str, Any]) -> dict[str, Exi
 
 
 def planned(
-    declared: Pipeline, there: dict[str, Existing] | None = None, *, adopt: bool = False
+    declared: Pipeline, stored: dict[str, Existing] | None = None, *, adopt: bool = False
 ) -> Plan:
-    return plan(declare([declared]), there or {}, adopt=adopt)
+    return plan(declare([declared]), stored or {}, adopt=adopt)
 
 
 def steps(found: Plan) -> list[str]:
@@ -54,9 +54,9 @@ def test_parents_are_created_before_their_children() -> None:
 
 
 def test_children_are_removed_before_their_parents_and_after_everything_else() -> None:
-    there = existing(a=job(), b=job("a"), c=job("b"), d=job("c"))
+    stored = existing(a=job(), b=job("a"), c=job("b"), d=job("c"))
 
-    found = planned(pipeline(d=job()), there)
+    found = planned(pipeline(d=job()), stored)
 
     assert steps(found) == ["update d", "remove c", "remove b", "remove a"]
 
@@ -153,7 +153,7 @@ def test_a_file_without_a_pipeline_removes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("jobs", "there", "message"),
+    ("jobs", "stored", "message"),
     [
         (
             {"a": job("x")},
@@ -182,10 +182,10 @@ def test_a_file_without_a_pipeline_removes_nothing() -> None:
     ],
 )
 def test_an_edge_that_would_lead_nowhere_is_refused(
-    jobs: dict[str, Any], there: dict[str, Existing], message: str
+    jobs: dict[str, Any], stored: dict[str, Existing], message: str
 ) -> None:
     with pytest.raises(PipelineError) as error:
-        planned(pipeline(**jobs), there)
+        planned(pipeline(**jobs), stored)
 
     assert error.value.remedy == message
 

@@ -118,10 +118,10 @@ def test_a_clock_that_is_set_back_stops_no_beat() -> None:
 
     harness.after(timedelta(hours=-1))
 
-    there = harness.runs.get(harness.run.key)
-    assert there is not None
-    assert there.lease_until == harness.clock.now() + LEASE
-    harness.store(replace(there, cancel_requested=True))
+    stored = harness.runs.get(harness.run.key)
+    assert stored is not None
+    assert stored.lease_until == harness.clock.now() + LEASE
+    harness.store(replace(stored, cancel_requested=True))
     assert harness.after(CANCEL_CHECK_EVERY) is Directive.CANCEL
 
 

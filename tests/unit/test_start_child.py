@@ -48,9 +48,9 @@ def key_of(child: Job) -> RunKey:
 def test_a_run_that_an_executor_has_or_that_has_ended_is_not_sent_again(
     world: World, child: Job, starting: StartChild, fields: dict[str, Any], sent: list[str]
 ) -> None:
-    there = replace(Run(key_of(child), RunState.PENDING, dispatch=3), **fields)
+    stored = replace(Run(key_of(child), RunState.PENDING, dispatch=3), **fields)
 
-    starting.start(child, there.key, there, world.now, "ALL_SUCCEEDED: a SUCCEEDED")
+    starting.start(child, stored.key, stored, world.now, "ALL_SUCCEEDED: a SUCCEEDED")
 
     assert world.sent == sent
 

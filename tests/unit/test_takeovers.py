@@ -117,8 +117,8 @@ def test_a_group_is_lost_until_another_watcher_takes_its_lease(
     second = HoldLease(control, group=0, holder="b")
     run(second, first=10, last=13)
     takeover = Takeover(NOON, NOON + 13 * SECOND)
-    there = only_group(control, 13)
-    assert there == WatcherGroup(0, WatcherState.WATCHING, NOON + 13 * SECOND, takeover)
+    group = only_group(control, 13)
+    assert group == WatcherGroup(0, WatcherState.WATCHING, NOON + 13 * SECOND, takeover)
     second.release()
     assert only_group(control, 20) == WatcherGroup(0, WatcherState.ASLEEP, None, takeover)
     later = 13 + 15 * MINUTE / SECOND

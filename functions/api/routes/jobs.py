@@ -18,7 +18,7 @@ from functions.api.idempotency import once
 from functions.api.job_filters import Count, JobStateFilter, Labels, NamePrefix, labels
 from functions.api.job_requests import JobBody, JobPatchBody, JobPutBody, JobRequest
 from functions.api.operation import area, operation
-from functions.api.preconditions import IfMatch, IfNoneMatch, is_any, is_there, versions
+from functions.api.preconditions import IfMatch, IfNoneMatch, is_any, must_exist, versions
 from functions.api.requests import (
     REASON_EXAMPLE,
     UTC_NOTE,
@@ -176,7 +176,7 @@ def put_job(
             now=now(),
             expected=versions(if_match),
             only_new=is_any(if_none_match),
-            only_there=is_there(if_match),
+            only_existing=must_exist(if_match),
         )
     return respond_job(job, HTTPStatus.CREATED if new else HTTPStatus.OK)
 

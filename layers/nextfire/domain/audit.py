@@ -72,8 +72,8 @@ def spans(
     positions: dict[int, datetime] = {}
     for entry in entries:
         if isinstance(entry, FireEntry) and entry.uid == job.uid:
-            there = positions.get(entry.version, entry.occurs_at)
-            positions[entry.version] = min(there, entry.occurs_at)
+            earliest = positions.get(entry.version, entry.occurs_at)
+            positions[entry.version] = min(earliest, entry.occurs_at)
     versions = [(job.as_of(past), past.until) for past in job.replaced]
     if job.state is not JobState.PAUSED:
         versions.append((job, until))

@@ -83,8 +83,8 @@ def newest(steps: Iterable[Step]) -> dict[tuple[str, str], Step]:
     """The latest of *steps* for each run."""
     found: dict[tuple[str, str], Step] = {}
     for step in steps:
-        there = found.get(step.run)
-        if there is None or there.order < step.order:
+        latest = found.get(step.run)
+        if latest is None or latest.order < step.order:
             found[step.run] = step
     return found
 

@@ -19,7 +19,7 @@ TRIED_AGAIN = frozenset({RunState.PENDING, RunState.RUNNING, RunState.DEAD})
 
 
 def claimed(
-    there: Run | None,
+    stored: Run | None,
     message: RunMessage,
     *,
     token: str,
@@ -30,9 +30,9 @@ def claimed(
     lease_until: datetime,
 ) -> Run | None:
     """The run leased to *worker*, if it is free; see `RunStore.claim`."""
-    if there is not None and not _is_free(there, message, cut(now)):
+    if stored is not None and not _is_free(stored, message, cut(now)):
         return None
-    was = there or Run(message.key, RunState.PENDING)
+    was = stored or Run(message.key, RunState.PENDING)
     return replace(
         was,
         state=RunState.RUNNING,
@@ -65,35 +65,35 @@ def _is_free(run: Run, message: RunMessage, now: datetime) -> bool:
     )
 
 
-def advanced(there: Run, was: Run, to: Run, *, lapsed: bool) -> Run | None:
-    """The run *to*, if *there* is still *was*; see `RunStore.advance`."""
-    stopped = there.cancel_requested and to.state in TRIED_AGAIN
-    extended = lapsed and there.lease_until != was.lease_until
-    if not is_held(there, was) or stopped or extended:
+def advanced(stored: Run, was: Run, to: Run, *, lapsed: bool) -> Run | None:
+    """The run *to*, if *stored* is still *was*; see `RunStore.advance`."""
+    stopped = stored.cancel_requested and to.state in TRIED_AGAIN
+    extended = lapsed and stored.lease_until != was.lease_until
+    if not is_held(stored, was) or stopped or extended:
         return None
     return replace(
         to,
-        cancel_requested=there.cancel_requested,
-        cancel_reason=there.cancel_reason,
-        checkpoint=there.checkpoint,
-        pool=there.pool,
-        job_revision=there.job_revision,
-        dispatched_at=there.dispatched_at,
-        dispatch_reason=there.dispatch_reason,
+        cancel_requested=stored.cancel_requested,
+        cancel_reason=stored.cancel_reason,
+        checkpoint=stored.checkpoint,
+        pool=stored.pool,
+        job_revision=stored.job_revision,
+        dispatched_at=stored.dispatched_at,
+        dispatch_reason=stored.dispatch_reason,
     )
 
 
-def is_held(there: Run, run: Run) -> bool:
-    """Whether *there* is RUNNING under the fence of *run*."""
-    return (there.fence, there.state) == (run.fence, RunState.RUNNING)
+def is_held(stored: Run, run: Run) -> bool:
+    """Whether *stored* is RUNNING under the fence of *run*."""
+    return (stored.fence, stored.state) == (run.fence, RunState.RUNNING)
 
 
-def cancelled(there: Run | None, message: RunMessage, reason: str, now: datetime) -> Run | None:
+def cancelled(stored: Run | None, message: RunMessage, reason: str, now: datetime) -> Run | None:
     """The run CANCELLED, if it is absent or PENDING."""
-    if there is not None and there.state is not RunState.PENDING:
+    if stored is not None and stored.state is not RunState.PENDING:
         return None
     return replace(
-        there or Run(message.key, RunState.PENDING, dispatch=message.dispatch),
+        stored or Run(message.key, RunState.PENDING, dispatch=message.dispatch),
         state=RunState.CANCELLED,
         reason=reason,
         finished_at=now,
@@ -101,37 +101,37 @@ def cancelled(there: Run | None, message: RunMessage, reason: str, now: datetime
     )
 
 
-def stopped(there: Run, reason: str, now: datetime) -> Run | None:
+def stopped(stored: Run, reason: str, now: datetime) -> Run | None:
     """The run CANCELLED if it is PENDING, or with a cancel request if it is RUNNING."""
-    if there.state is RunState.PENDING:
+    if stored.state is RunState.PENDING:
         return replace(
-            there, state=RunState.CANCELLED, reason=reason, finished_at=now, not_before=None
+            stored, state=RunState.CANCELLED, reason=reason, finished_at=now, not_before=None
         )
-    if there.state is RunState.RUNNING:
-        return replace(there, cancel_requested=True, cancel_reason=reason)
+    if stored.state is RunState.RUNNING:
+        return replace(stored, cancel_requested=True, cancel_reason=reason)
     return None
 
 
-def skipped(there: Run | None, run: Run) -> Run | None:
+def skipped(stored: Run | None, run: Run) -> Run | None:
     """The SKIPPED record *run*, if no record exists or, for a requested run, if it was never
     claimed.
     """
-    if there is None:
+    if stored is None:
         return run
-    never_claimed = there.state is RunState.PENDING and not there.claim_token
+    never_claimed = stored.state is RunState.PENDING and not stored.claim_token
     return run if run.on_request and never_claimed else None
 
 
-def may_redrive(there: Run, run: Run, was: RunState) -> bool:
-    """Whether *there* is in the state *was* and of the dispatch before that of *run*."""
-    same = there.attempt == run.attempt_base and there.dispatch < run.dispatch
-    return there.state is was and there.covered == 1 and same
+def may_redrive(stored: Run, run: Run, was: RunState) -> bool:
+    """Whether *stored* is in the state *was* and of the dispatch before that of *run*."""
+    same = stored.attempt == run.attempt_base and stored.dispatch < run.dispatch
+    return stored.state is was and stored.covered == 1 and same
 
 
-def may_await_parents(there: Run, was: Run) -> bool:
-    """Whether *there* is still *was*, a DEAD or SKIPPED run."""
-    same = (there.state, there.dispatch, there.attempt) == (was.state, was.dispatch, was.attempt)
-    return there.state in {RunState.DEAD, RunState.SKIPPED} and there.covered == 1 and same
+def may_await_parents(stored: Run, was: Run) -> bool:
+    """Whether *stored* is still *was*, a DEAD or SKIPPED run."""
+    same = (stored.state, stored.dispatch, stored.attempt) == (was.state, was.dispatch, was.attempt)
+    return stored.state in {RunState.DEAD, RunState.SKIPPED} and stored.covered == 1 and same
 
 
 def as_stored(run: Run) -> Run:

@@ -160,7 +160,7 @@ class AuditJobs:
             self._ended.remove(expired, until, report)
         following = visited.of(self._submit_all(lambda job: next_entry(job, now), audited))
         slots = {key: self._snapshots.slot(entry, now) for key, entry in following.items() if entry}
-        there = self._due.occupied(set(slots.values()))
+        occupied = self._due.occupied(set(slots.values()))
 
         def looks_sound(job: Job) -> bool | None:
             if self._clock.now() >= until and job is not audited[0]:
@@ -168,7 +168,7 @@ class AuditJobs:
             if job.backfilling is not None:
                 return False  # the place of its entry is known to the entry only
             entry = following.get(job.key)
-            if entry is not None and slots[job.key] not in there:
+            if entry is not None and slots[job.key] not in occupied:
                 return False
             # For a job that may be over, its last record decides, however old it is.
             scheduled = job.definition.type not in UNTIMED

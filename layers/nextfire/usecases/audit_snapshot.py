@@ -37,14 +37,14 @@ AHEAD = 2 * MINUTE
 @dataclass(slots=True)
 class DueSnapshot:
     """What the due table holds of some jobs. `following`: the entry that each job would have if
-    everything due had been sent; `there`: those of them that exist; `entries`: by uid, the entries
-    that are due or will be soon; `backlogs`: what the pools' queues held after that. `behind`:
-    those of the `shards` that were not read, because their watcher is behind.
+    everything due had been sent; `existing`: those of them that exist; `entries`: by uid, the
+    entries that are due or will be soon; `backlogs`: what the pools' queues held after that.
+    `behind`: those of the `shards` that were not read, because their watcher is behind.
     """
 
     shards: int
     following: dict[JobKey, ChainEntry] = field(default_factory=dict)
-    there: set[DueEntry] = field(default_factory=set)
+    existing: set[DueEntry] = field(default_factory=set)
     entries: dict[str, list[DueEntry]] = field(default_factory=dict)
     broken: set[JobKey] = field(default_factory=set)
     behind: set[int] = field(default_factory=set)
@@ -96,7 +96,7 @@ class SnapshotReader:
         slots = {
             slot: entry for entry in table.following.values() for slot in self._slots(entry, now)
         }
-        table.there = {slots[slot] for slot in self.due.occupied(slots)}
+        table.existing = {slots[slot] for slot in self.due.occupied(slots)}
         for pool in self.pools:
             try:
                 table.backlogs[pool] = self.queue.backlog(pool)

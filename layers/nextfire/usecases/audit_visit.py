@@ -80,14 +80,14 @@ class JobVisits:
             return
         following = table.following.get(job.key)
         entries = table.entries.get(job.uid, [])
-        chained = following is None or job.key in table.broken or following in table.there
+        chained = following is None or job.key in table.broken or following in table.existing
         chained = chained or any(
             entry == following
             if isinstance(entry, ResumeEntry)
             else isinstance(entry, FireEntry) and entry.version == job.schedule_version
             for entry in entries
         )
-        if following is not None and following in table.there:
+        if following is not None and following in table.existing:
             entries = [*entries, following]
         empty = table.is_empty(job, since)
         try:

@@ -52,8 +52,8 @@ class _Known:
         return self.read_at is not None and timedelta() <= now - self.read_at < longest
 
     def keep(self, endpoint: Endpoint | None, now: datetime) -> None:
-        there = self.endpoint
-        if endpoint and there and endpoint.version < there.version and self.is_fresh(now):
+        known = self.endpoint
+        if endpoint and known and endpoint.version < known.version and self.is_fresh(now):
             return  # an eventually consistent read has not seen the latest write yet
         self.endpoint, self.read_at = endpoint, now
 
@@ -105,8 +105,8 @@ class Breaker:
             if taken is not False:
                 return None
             # Another process is the probe.
-            there = self._read(key, known, now, again=True) or endpoint
-            return endpoints.hold(there, now, seed)
+            latest = self._read(key, known, now, again=True) or endpoint
+            return endpoints.hold(latest, now, seed)
 
     def report(
         self,

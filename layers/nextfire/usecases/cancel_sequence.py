@@ -60,8 +60,8 @@ class CancelSequence:
         chosen = [step.node for step in steps if step.action is CancelAction.CANCEL]
         absent = [node.key for node in chosen if node.run is None]
         started = list(self._executor.map(lambda each: self._prevent(each, because), absent))
-        there = [*(node.run for node in chosen), *started]
-        left = [run for run in there if run is not None and not run.state.ended]
+        runs = [*(node.run for node in chosen), *started]
+        left = [run for run in runs if run is not None and not run.state.ended]
         list(self._executor.map(lambda run: self._stop(run, because), left))
         return steps
 

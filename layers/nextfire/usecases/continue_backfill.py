@@ -78,11 +78,11 @@ class ContinueBackfill:
         """
         key = job.run_key(at)
         try:
-            there = self.runs.get(key)
+            stored = self.runs.get(key)
         except UndecodableError:
             return None  # it has a record, which blocks nothing
-        if there is not None:
-            return there
+        if stored is not None:
+            return stored
         # Before the job was created nothing was due, and records may belong to a previous job.
         if at > job.created_at and range_over(key, earlier_runs(self.runs, key)) is not None:
             return None

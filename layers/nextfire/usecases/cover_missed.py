@@ -56,24 +56,24 @@ def cover_missed(runs: RunStore, entry: FireEntry, decision: Cover, now: datetim
     """
     job, first = decision.owner, entry.occurs_at
     last, count = missed_from(entry, job, decision.missed, decision.owned_until)
-    there = _newest(runs, job, last)
-    if there is not None and there.key.scheduled_at > first:
+    record = _newest(runs, job, last)
+    if record is not None and record.key.scheduled_at > first:
         # There are runs in the range: cover up to the earliest of them.
         between = runs.between(job.key, first_run_id(first), _after(last), page=1, lenient=True)
-        there = next((run for run in between if _is_of(run, job)), None)
-        if there is not None and there.key.scheduled_at > first:
-            stretch = job.stretch(entry, there.key.scheduled_at - MOMENT)
+        record = next((run for run in between if _is_of(run, job)), None)
+        if record is not None and record.key.scheduled_at > first:
+            stretch = job.stretch(entry, record.key.scheduled_at - MOMENT)
             last, count = stretch.last, stretch.count
             # Occurrences before it may already be covered by a range that began earlier.
-            there = _newest(runs, job, first)
-    if there is None or there.covers_until < first:
+            record = _newest(runs, job, first)
+    if record is None or record.covers_until < first:
         key = RunKey(entry.job, run_id(entry.uid, first))
         skipped = Run.skipped(key, decision.reason, cut(now), covered_to=last, covered=count)
-        there = runs.skip(skipped)
-        if there == skipped:
+        record = runs.skip(skipped)
+        if record == skipped:
             successor = job.following(last, entry.ordinal + count - 1)
-            return CoverResult(there, owned(successor, decision.owned_until))
-    until = there.covers_until
+            return CoverResult(record, owned(successor, decision.owned_until))
+    until = record.covers_until
     ordinal = entry.ordinal + job.stretch(entry, until).count - 1
     return CoverResult(None, owned(job.following(until, ordinal), decision.owned_until))
 

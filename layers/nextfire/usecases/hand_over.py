@@ -133,23 +133,23 @@ class HandOver:
 
     def begin_timed(self, job: Job, message: RunMessage) -> JoinEnd:
         """Handle the *message* that the time of a run has come, whose job has, or had, parents."""
-        there = self.runs.get(message.key)
-        if there is None:
+        run = self.runs.get(message.key)
+        if run is None:
             return self._timed.begin(job, message)
-        if there.skipped_by_parents and there.dispatched_at == cut(message.dispatched_at):
-            there = self._timed.look_again(job, there)  # a repeated call
-        return JoinEnd(f"is {there.state}", there)
+        if run.skipped_by_parents and run.dispatched_at == cut(message.dispatched_at):
+            run = self._timed.look_again(job, run)  # a repeated call
+        return JoinEnd(f"is {run.state}", run)
 
     def end_join(self, job: Job, message: RunMessage) -> JoinEnd:
         """Handle the *message* of the end of a join: skip the run if parents are missing. Parents
         that end later do not start it. If the run can start, its dispatch is repeated.
         """
         key, definition = message.key, job.definition
-        there = self.runs.get(key)
-        if there is not None:
-            if there.skipped_by_parents and there.dispatched_at == cut(message.dispatched_at):
-                there = self._look_again(job, there)  # a repeated call
-            return JoinEnd(f"is {there.state}", there)
+        run = self.runs.get(key)
+        if run is not None:
+            if run.skipped_by_parents and run.dispatched_at == cut(message.dispatched_at):
+                run = self._look_again(job, run)  # a repeated call
+            return JoinEnd(f"is {run.state}", run)
         if definition.is_timed_join:
             return self._timed.end(job, message)
         edges = definition.after
@@ -167,8 +167,8 @@ class HandOver:
                 )
                 return JoinEnd(decision.reason)
             case RuleAction.SKIP:
-                there = self._starting.skip(key, decision.reason, at=message.dispatched_at)
-                return JoinEnd(decision.reason, self._look_again(job, there), skipped=True)
+                run = self._starting.skip(key, decision.reason, at=message.dispatched_at)
+                return JoinEnd(decision.reason, self._look_again(job, run), skipped=True)
             case RuleAction.WAIT if len(edges) <= 1 and time_of(marks) is None:
                 return JoinEnd("is not a join any more: its only parent starts it")
         reason = f"{limits(definition)}; missing: {missing(states)}"
@@ -250,23 +250,23 @@ class HandOver:
         decision = decide_start(rule, ends.states, setups)
         if decision.action is RuleAction.WAIT:
             return []
-        there = self.runs.get(run)
+        stored = self.runs.get(run)
         if decision.action is RuleAction.RUN and child.state is not JobState.PAUSED:
             redriven = ends.again or ended.attempt_base > 0
             if (
-                there
-                and there.skipped_by_parents
-                and (redriven or _skipped_before(there, ended_at))
+                stored
+                and stored.skipped_by_parents
+                and (redriven or _skipped_before(stored, ended_at))
             ):
-                there = self._starting.reopen(child, there, ends.ready_at, decision.reason)
+                stored = self._starting.reopen(child, stored, ends.ready_at, decision.reason)
             else:
-                self._starting.start(child, run, there, ends.ready_at, decision.reason)
-        elif there is None and decision.action is RuleAction.RUN:
-            there = self._skip_paused(child, run)
-        elif there is None:
-            there = self._look_again(child, self._starting.skip(run, decision.reason), ended)
+                self._starting.start(child, run, stored, ends.ready_at, decision.reason)
+        elif stored is None and decision.action is RuleAction.RUN:
+            stored = self._skip_paused(child, run)
+        elif stored is None:
+            stored = self._look_again(child, self._starting.skip(run, decision.reason), ended)
         # No message of a skipped run exists that would hand it over.
-        return [(child, there)] if there is not None and there.ended_without_executor else []
+        return [(child, stored)] if stored is not None and stored.ended_without_executor else []
 
     def _skip_paused(self, job: Job, key: RunKey) -> Run:
         # With a pool, so that no parent that ends later reopens it.

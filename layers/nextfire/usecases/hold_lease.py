@@ -81,18 +81,18 @@ class HoldLease:
         return Lease(self._holder, mine.epoch, mine.beat + 1, takeover=mine.takeover)
 
     def _watch(self, now: datetime) -> None:
-        there = self._control.lease(self._group, consistent=self._consistent)
-        if there != self._seen or self._seen_at is None:
-            is_held = there is not None and not there.released
+        lease = self._control.lease(self._group, consistent=self._consistent)
+        if lease != self._seen or self._seen_at is None:
+            is_held = lease is not None and not lease.released
             self.renewed_by_another = is_held and self._seen_at is not None
-            self._seen, self._seen_at = there, now
+            self._seen, self._seen_at = lease, now
         is_unchanged = now - self._seen_at >= LIFE
-        if there is None or there.released or is_unchanged:
+        if lease is None or lease.released or is_unchanged:
             # Time-based, so that a later holder of a cursor has a later epoch in any group.
-            epoch = max(there.epoch + 1 if there else 1, to_ms(now))
-            idle = there is not None and there.released and there.idle
-            takeover = self._takeover(there, now) if there else None
-            self._replace(there, Lease(self._holder, epoch, 0, idle=idle, takeover=takeover), now)
+            epoch = max(lease.epoch + 1 if lease else 1, to_ms(now))
+            idle = lease is not None and lease.released and lease.idle
+            takeover = self._takeover(lease, now) if lease else None
+            self._replace(lease, Lease(self._holder, epoch, 0, idle=idle, takeover=takeover), now)
 
     def _takeover(self, was: Lease, now: datetime) -> Takeover | None:
         """The latest takeover of the group, if this watcher takes *was* at *now*. To take its own

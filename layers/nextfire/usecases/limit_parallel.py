@@ -70,8 +70,8 @@ class LimitParallel:
         most = job.definition.max_parallel
         if most is None or self.joins.begin_sequence(key, most, now):
             return None
-        there = self.runs.get(key)
-        if there is not None and there.state is not RunState.PENDING:
+        run = self.runs.get(key)
+        if run is not None and run.state is not RunState.PENDING:
             return None  # a redelivered message
         begun = sorted(self.joins.begun_sequences(job.key))
         for first in begun:
@@ -131,8 +131,8 @@ class LimitParallel:
         if left is None:
             return False
         child, above = left
-        there = self.jobs.get(child.key)
-        if there is not None and there.version == child.version:
+        current = self.jobs.get(child.key)
+        if current is not None and current.version == child.version:
             return self._is_left(child, self.runs.get(_run_of(child, first)), first, above, now)
         return False
 

@@ -46,7 +46,7 @@ def lost_hand_overs(
     waits = WAITS_AT_MOST + GRACE
     waits += longest_wait(child) if len(edges) > 1 else edges[0].delay
     first, last = since - waits, now - waits
-    there = {run.key.scheduled_at for run in _between(runs, child, first, now)}
+    recorded = {run.key.scheduled_at for run in _between(runs, child, first, now)}
     for edge in edges[:EDGES_AT_MOST]:
         parent = None
         with suppress(UndecodableError):
@@ -57,7 +57,7 @@ def lost_hand_overs(
             ended_at = run.finished_at
             if ended_at is None or not child.updated_at <= ended_at <= last:
                 continue  # not yet, or its edges may have been different
-            if _is_handed_over(parent, run) and run.key.scheduled_at not in there:
+            if _is_handed_over(parent, run) and run.key.scheduled_at not in recorded:
                 yield parent, run
 
 

@@ -83,9 +83,9 @@ class ManageBackfills:
         """
         for _ in range(_TRIES):
             job = self._living(key)
-            there = job.backfill  # also if it was stopped since
-            if there is not None and there.backfill_id == backfill_id:
-                return job, there
+            backfill = job.backfill  # also if it was stopped since
+            if backfill is not None and backfill.backfill_id == backfill_id:
+                return job, backfill
             check_version(job, expected)
             _check_may_begin(job)
             first, last, count = self._select(job, wanted, now)
@@ -153,15 +153,15 @@ class ManageBackfills:
             )
         found = stretch(schedule, first, until, at_most=_NO_LIMIT)
         if found.count > wanted.at_most:
-            there_are = (
+            problem = (
                 f"from {isoformat(first)} to {isoformat(found.last)} there are {found.count}"
                 " occurrences"
             )
             if wanted.at_most < MOST:
                 remedy = f"Narrow `from` and `to`, or raise `max`, to {MOST} at most."
-                raise InvalidInputError("max", wanted.at_most, there_are, remedy)
+                raise InvalidInputError("max", wanted.at_most, problem, remedy)
             remedy = f"Narrow `from` and `to`: a backfill runs {MOST} at most."
-            raise InvalidInputError("from", isoformat(wanted.first), there_are, remedy)
+            raise InvalidInputError("from", isoformat(wanted.first), problem, remedy)
         return first, found.last, found.count
 
     def _until(self, job: Job, wanted: BackfillRange, now: datetime) -> datetime:
@@ -189,11 +189,11 @@ def _check_may_begin(job: Job) -> None:
     Raises:
         ConflictError: It may not.
     """
-    there = job.backfilling
-    if there is not None:
+    active = job.backfilling
+    if active is not None:
         raise ConflictError(
-            f"The job has an active backfill of {there.count} occurrences from"
-            f" {isoformat(there.first)} to {isoformat(there.last)}",
+            f"The job has an active backfill of {active.count} occurrences from"
+            f" {isoformat(active.first)} to {isoformat(active.last)}",
             "Wait until it ends, or stop it: DELETE /v1/jobs/{jobId}/backfill.",
         )
     if job.state is JobState.PAUSED:

@@ -74,7 +74,7 @@ class ManageEndpoints:
             NotFoundError: The pool does not exist.
             UnavailableError: Executors changed the endpoint at the same time, several times.
         """
-        return self._change(key, lambda there: endpoints.paused(there, reason, now))
+        return self._change(key, lambda current: endpoints.paused(current, reason, now))
 
     def resume(self, key: EndpointKey, now: datetime) -> Endpoint:
         """Close the endpoint, whether a user paused it or failures opened it. Idempotent.
@@ -83,7 +83,7 @@ class ManageEndpoints:
             NotFoundError: The pool does not exist.
             UnavailableError: Executors changed the endpoint at the same time, several times.
         """
-        return self._change(key, lambda there: endpoints.resumed(there, now))
+        return self._change(key, lambda current: endpoints.resumed(current, now))
 
     def limit(self, key: EndpointKey, limit: CallLimit, now: datetime) -> Endpoint:
         """Set the limit of the endpoint's calls, in place of the one it has. Idempotent.
@@ -92,13 +92,13 @@ class ManageEndpoints:
             NotFoundError: The pool does not exist.
             UnavailableError: Executors changed the endpoint at the same time, several times.
         """
-        return self._change(key, lambda there: endpoints.limited(there, limit, now))
+        return self._change(key, lambda current: endpoints.limited(current, limit, now))
 
     def _change(self, key: EndpointKey, change: Callable[[Endpoint], Endpoint]) -> Endpoint:
         for _ in range(_TRIES):
-            there = self.get(key)
-            changed = change(there)
-            if changed is there or self._store.replace(there, changed):
+            current = self.get(key)
+            changed = change(current)
+            if changed is current or self._store.replace(current, changed):
                 return changed
         raise UnavailableError(
             f"The endpoint {key.destination} changes too often at the moment. Try again."

@@ -102,22 +102,22 @@ class ManageJobs:
         check_interval(definition, job.schedule, self._limits.quotas.of(key.tenant))
         # Stored in the current bucket: the watcher has already passed the earlier minutes.
         now = cut(now)
-        there = self._jobs.create(job, _first(job), now, most=most)
-        while there is not None and there.uid != uid and there.state is JobState.CANCELLED:
+        existing = self._jobs.create(job, _first(job), now, most=most)
+        while existing is not None and existing.uid != uid and existing.state is JobState.CANCELLED:
             if asked is not None and asked.again:
-                check_made_before(there, asked)
+                check_made_before(existing, asked)
             # Watchers know the deleted job only by this item, so it stays as long as they need it.
-            check_all_sent(there, self._unsent, now)
+            check_all_sent(existing, self._unsent, now)
             # Occurrences due before the deletion belong to the former job and have run. So each job
             # with this id starts later than the one before, whatever the clocks say.
-            job = new_job(max(at, there.effective_from + MOMENT))
-            there = self._jobs.create(job, _first(job), now, former=there, most=most)
-        if there is not None and there.uid != uid:
+            job = new_job(max(at, existing.effective_from + MOMENT))
+            existing = self._jobs.create(job, _first(job), now, former=existing, most=most)
+        if existing is not None and existing.uid != uid:
             raise ConflictError(
-                f"Job {key.job_id!r} already exists ({there.state})",
+                f"Job {key.job_id!r} already exists ({existing.state})",
                 "Change it with PATCH, or use another id.",
             )
-        return there or job
+        return existing or job
 
     def put(
         self,
@@ -128,7 +128,7 @@ class ManageJobs:
         now: datetime,
         expected: Collection[str] | None = None,
         only_new: bool = False,
-        only_there: bool = False,
+        only_existing: bool = False,
     ) -> tuple[Job, bool]:
         """Create the job with this *definition*, or replace its definition as by `change`. A job
         that already has this definition is not changed.
@@ -138,21 +138,21 @@ class ManageJobs:
 
         Raises:
             ChangedError: The job is not in a version of *expected*; with *only_new*: it exists;
-                with *only_there*: it does not exist.
+                with *only_existing*: it does not exist.
             InvalidInputError: As for `register`; nothing is changed.
         """
         for _ in range(TRIES):
             job = self._jobs.get(key)
             if job is None or job.state is JobState.CANCELLED:
-                if expected is not None or only_there:
+                if expected is not None or only_existing:
                     raise ChangedError(
                         f"Job {key.job_id!r} does not exist", "Omit If-Match to create it."
                     )
                 try:
                     return self.register(key, definition, uid=uid, now=now), True
                 except ConflictError:
-                    there = self._jobs.get(key)
-                    if there is None or there.state is JobState.CANCELLED:
+                    existing = self._jobs.get(key)
+                    if existing is None or existing.state is JobState.CANCELLED:
                         raise  # the occurrences of the deleted job are not all sent yet
                     continue  # another request created it concurrently
             if only_new:

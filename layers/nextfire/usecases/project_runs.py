@@ -157,34 +157,36 @@ class ProjectRuns:
         for _ in range(_TRIES):
             was = self._store.head(tenant)
             head = was if isinstance(was, Head) else first_head(begins_ms)
-            there = read_open(self._store, tenant, head)
-            if there is None:
+            open_runs = read_open(self._store, tenant, head)
+            if open_runs is None:
                 continue
             now = self._clock.now()
             # The record of an open run without a step for that long may have expired.
-            old = [step for step in still_open(there.steps) if step.at_ms < to_ms(now - RETENTION)]
+            old = [
+                step for step in still_open(open_runs.steps) if step.at_ms < to_ms(now - RETENTION)
+            ]
             checked = {step.run for step in (*more, *old)}
-            steps = [step for step in there.steps if step.run not in checked]
+            steps = [step for step in open_runs.steps if step.run not in checked]
             steps += self._current(tenant, [*more, *old])
             to = Head(
                 secrets.token_hex(8),
                 0,
                 head.next_ms,
-                next_since_ms(head, there.seen_ms, now),
-                0 if complete else there.begins_ms,
-                there.seen_ms,
+                next_since_ms(head, open_runs.seen_ms, now),
+                0 if complete else open_runs.begins_ms,
+                open_runs.seen_ms,
                 to_ms(now),
             )
             if self._store.replace_head(tenant, was, to, still_open(steps)):
                 self._written[tenant] = 0
-                self._note_loss(tenant, was, there)
+                self._note_loss(tenant, was, open_runs)
                 return
         raise UnavailableError("fold the overview: other writers were faster. Try again.")
 
-    def _note_loss(self, tenant: str, was: Head | BrokenHead | None, there: OpenRuns) -> None:
+    def _note_loss(self, tenant: str, was: Head | BrokenHead | None, open_runs: OpenRuns) -> None:
         if isinstance(was, BrokenHead):
             self.lost[tenant] = was.problem
-        elif there.lost:
+        elif open_runs.lost:
             self.lost[tenant] = "the snapshot is gone or does not decode"
 
     def _current(self, tenant: str, steps: Sequence[Step]) -> list[Step]:

@@ -67,8 +67,10 @@ class _Reading:
         )
 
 
-def _reading(there: OpenRuns) -> _Reading:
-    return _Reading(seen_ms=there.seen_ms, lag_ms=there.lag_ms, begins_ms=there.begins_ms)
+def _reading(open_runs: OpenRuns) -> _Reading:
+    return _Reading(
+        seen_ms=open_runs.seen_ms, lag_ms=open_runs.lag_ms, begins_ms=open_runs.begins_ms
+    )
 
 
 class SegmentedOverview:
@@ -87,9 +89,9 @@ class SegmentedOverview:
         before: Position = (to_ms(wanted.before), "", "")
         if cursor is not None:
             before = min(before, _read(cursor))
-        head, there = self._open_runs(tenant)
-        reading = _reading(there)
-        steps = self._steps(tenant, wanted, before, there, reading)
+        head, open_runs = self._open_runs(tenant)
+        reading = _reading(open_runs)
+        steps = self._steps(tenant, wanted, before, open_runs, reading)
         # By key: a run whose end is delivered while the snapshot still has it is listed once.
         found: dict[RunKey, Run | Unreadable] = {}
         more, left = True, PAGE_CHARACTERS
@@ -109,8 +111,8 @@ class SegmentedOverview:
         return OverviewPage(runs, place, unreadable, reading.freshness())
 
     def counts(self, tenant: str, first: datetime) -> tuple[Counts, Freshness]:
-        _, there = self._open_runs(tenant)
-        total = _reading(there)
+        _, current = self._open_runs(tenant)
+        total = _reading(current)
         first = floor_minute(first)
         minutes: dict[datetime, Counter[RunState]] = {}
         for state in ENDED:
@@ -124,7 +126,7 @@ class SegmentedOverview:
                 counted = [minute for minute, states in minutes.items() if states[state]]
                 first = max([first, *(each + MINUTE for each in sorted(counted)[:1])])
         ended = {each: minutes[each] for each in sorted(minutes) if each >= first}
-        states = Counter(step.state for step in still_open(there.steps))
+        states = Counter(step.state for step in still_open(current.steps))
         open_runs = {state: states[state] for state in OPEN}
         return Counts(open_runs, ended, first), total.freshness()
 
@@ -143,7 +145,7 @@ class SegmentedOverview:
         tenant: str,
         wanted: StepFilter,
         before: Position,
-        there: OpenRuns,
+        open_runs: OpenRuns,
         reading: _Reading,
     ) -> Iterator[Step]:
         """The steps that match *wanted*, from *before*, latest first."""
@@ -156,7 +158,7 @@ class SegmentedOverview:
         if {*wanted.states} - {*ENDED}:
             sources.append(
                 step
-                for step in still_open(there.steps)
+                for step in still_open(open_runs.steps)
                 if step.state in wanted.states and first_ms <= step.at_ms and step[:3] < before
             )
         for step in merge(*sources, reverse=True):

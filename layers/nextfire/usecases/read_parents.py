@@ -86,9 +86,9 @@ def read_above(read: ReadJobs, tenant: str, names: Collection[str]) -> Above:
     level = [*dict.fromkeys(names)][:MAX_ABOVE]
     while level:
         known.update(level)
-        there = [*read([JobKey(tenant, name) for name in level])]
-        found |= {job.key.job_id: job for job in there}
-        above = dict.fromkeys(name for name in _named(there) if name not in known)
+        jobs = [*read([JobKey(tenant, name) for name in level])]
+        found |= {job.key.job_id: job for job in jobs}
+        above = dict.fromkeys(name for name in _named(jobs) if name not in known)
         level = [*islice(above, MAX_ABOVE - len(known))]
     return found
 

@@ -97,8 +97,8 @@ class RebuildOverview:
         """
         begins = to_ms(self._clock.now())
         head = self._store.head(tenant)
-        there = read_open(self._store, tenant, head) if isinstance(head, Head) else None
-        known = still_open([*opened, *(there.steps if there else ())])
+        open_runs = read_open(self._store, tenant, head) if isinstance(head, Head) else None
+        known = still_open([*opened, *(open_runs.steps if open_runs else ())])
         self._projector.fold(tenant, known, begins_ms=begins, complete=complete)
 
 

@@ -198,12 +198,12 @@ class RecordOutcome:
 
 def _refused_for_cancel(claim: Claim, run: Run) -> bool:
     """Whether *claim*, an update of *run*, was refused because a cancel was requested."""
-    there = claim.run
+    stored = claim.run
     return (
         not claim.taken
-        and there.fence == run.fence
-        and there.state is RunState.RUNNING
-        and there.cancel_requested
+        and stored.fence == run.fence
+        and stored.state is RunState.RUNNING
+        and stored.cancel_requested
     )
 
 

@@ -157,8 +157,8 @@ class RunSupervisor:
             return too_large("checkpoint", checkpoint)
         self._saved += 1
         name = f"checkpoint/{self._run.fence:06d}-{self._saved:06d}.json"
-        there = self._runs.save(self._run, self.keep(checkpoint, name))
-        if there is None:
+        stored = self._runs.save(self._run, self.keep(checkpoint, name))
+        if stored is None:
             self._lost = True
             return "the checkpoint was not stored: this worker has lost the run"
         self._checkpoint = checkpoint

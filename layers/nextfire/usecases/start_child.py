@@ -42,13 +42,13 @@ class StartChild:
     clock: Clock
     quotas: TenantQuotas | None
 
-    def start(self, child: Job, key: RunKey, there: Run | None, at: datetime, reason: str) -> None:
-        """Dispatch the run at *at*. *there*: its record."""
+    def start(self, child: Job, key: RunKey, stored: Run | None, at: datetime, reason: str) -> None:
+        """Dispatch the run at *at*. *stored*: its record."""
         dispatch = 1
-        if there is not None:
-            if there.state is not RunState.PENDING or there.claim_token or there.on_request:
+        if stored is not None:
+            if stored.state is not RunState.PENDING or stored.claim_token or stored.on_request:
                 return  # an executor has it, or it has ended
-            dispatch = there.dispatch
+            dispatch = stored.dispatch
         now = self.clock.now()
         if at > now or not self._send(child, key, dispatch, reason):
             self.dispatch_later(child, key, max(at, now), dispatch)
@@ -60,11 +60,11 @@ class StartChild:
         now = self.clock.now()
         to = skipped.redriven(reason[:MAX_RECORDED_REASON], cut(max(at, now)))
         entry = next_dispatch(child, skipped.key, cut(max(at, now)), to.dispatch)
-        there = self.runs.redrive(to, entry, now, was=RunState.SKIPPED).run
+        stored = self.runs.redrive(to, entry, now, was=RunState.SKIPPED).run
         if at <= now:
             # A second earlier than the entry. If the run has a later dispatch, it has no effect.
             self._send(child, skipped.key, to.dispatch, reason)
-        return there
+        return stored
 
     def dispatch_later(self, child: Job, key: RunKey, at: datetime, dispatch: int) -> None:
         """Store the due entry of a dispatch."""

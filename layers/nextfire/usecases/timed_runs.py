@@ -180,8 +180,8 @@ class TimedRuns:
         parent = above.get(other.job)
         if parent is None or at not in logical_times(parent, above, at - MOMENT, at):
             return False  # its job was paused, or changed
-        there = run_at([*records_near(self.runs, parent.key, at)], at)
-        return there is None or not there.state.ended
+        run = run_at([*records_near(self.runs, parent.key, at)], at)
+        return run is None or not run.state.ended
 
     def _decide(self, job: Job, key: RunKey) -> _Decision:
         parents = read_parents(self.jobs, self.runs, job, key.scheduled_at)
@@ -197,16 +197,16 @@ class TimedRuns:
             if left := left_mark(job, decided.parents):
                 self.joins.add(key, 0, left, self.start.clock.now())
             return JoinEnd(f"waits for {decided.reason}")
-        there = self.runs.get(key)
+        stored = self.runs.get(key)
         if decided.action is RuleAction.RUN and job.state is not JobState.PAUSED:
             at = ready_at(decided.parents, self.start.clock.now())
-            if there is not None and there.skipped_by_parents:
-                return JoinEnd(decided.reason, self.start.reopen(job, there, at, decided.reason))
-            self.start.start(job, key, there, at, decided.reason)
-            return JoinEnd(decided.reason, there)
-        there = there or self._covered(job, key)
-        if there is not None:
-            return JoinEnd(f"is {there.state}", there)
+            if stored is not None and stored.skipped_by_parents:
+                return JoinEnd(decided.reason, self.start.reopen(job, stored, at, decided.reason))
+            self.start.start(job, key, stored, at, decided.reason)
+            return JoinEnd(decided.reason, stored)
+        stored = stored or self._covered(job, key)
+        if stored is not None:
+            return JoinEnd(f"is {stored.state}", stored)
         if decided.action is RuleAction.RUN:
             # With a pool, so that no parent that ends later reopens it.
             pool, reason = job.definition.target.pool, "its job was paused"

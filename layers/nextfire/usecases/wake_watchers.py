@@ -131,9 +131,9 @@ class WakingJobs:
         former: Job | None = None,
         most: int | None = None,
     ) -> Job | None:
-        there = self._store.create(job, first, now, former=former, most=most)
+        existing = self._store.create(job, first, now, former=former, most=most)
         self._wake.stored([first])
-        return there
+        return existing
 
     def update(
         self,

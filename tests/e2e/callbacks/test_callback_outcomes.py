@@ -97,9 +97,9 @@ def test_gone_pauses_the_job(callbacks: Callbacks, server: CallbackServer, path:
     run = callbacks.ended(job)
 
     assert run["state"] == "DEAD"
-    there = callbacks.job(job)
-    assert there["state"] == "PAUSED"
-    assert "410" in there["pauseReason"]
+    stored = callbacks.job(job)
+    assert stored["state"] == "PAUSED"
+    assert "410" in stored["pauseReason"]
 
 
 @pytest.mark.parametrize("status", [301, 302, 307])

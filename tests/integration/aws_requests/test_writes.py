@@ -74,8 +74,8 @@ def test_unwritten_items_of_a_batch_are_reported(dynamodb: DynamoDBClient, table
 
     stored = sparing.due.put(entries, NOON)
 
-    there = [*whole.due.read(NOON, 0, before=at("12:01"), consistent=True)]
-    assert len(stored) == 1 == len(there)
+    present = [*whole.due.read(NOON, 0, before=at("12:01"), consistent=True)]
+    assert len(stored) == 1 == len(present)
     assert whole.due.put(entries, NOON + timedelta(seconds=1)) == set(entries)
 
 

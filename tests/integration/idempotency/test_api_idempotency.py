@@ -113,8 +113,8 @@ class TestAgain:
         batch = system.call("POST", "/v1/jobs:batch", with_one, headers=OTHER)
 
         assert job.document["createdAt"] == "2026-05-24T10:31:00Z"
-        was_there, new = (result["job"]["createdAt"] for result in batch.document["results"])
-        assert was_there == "2026-05-24T10:00:00Z", "the stored job is returned"
+        existing, new = (result["job"]["createdAt"] for result in batch.document["results"])
+        assert existing == "2026-05-24T10:00:00Z", "the stored job is returned"
         assert new == "2026-05-24T10:31:00Z"
 
     def test_an_unreadable_body_does_not_use_up_its_key(self, system: Deployment) -> None:

@@ -51,17 +51,17 @@ def test_an_audit_is_kept_as_it_is(store: ControlStore) -> None:
         was = audit
 
 
-@pytest.mark.parametrize("there", AUDITS)
-def test_only_the_audit_that_is_stored_can_be_replaced(store: ControlStore, there: Audit) -> None:
-    store.replace_audit(None, there)
+@pytest.mark.parametrize("stored", AUDITS)
+def test_only_the_audit_that_is_stored_can_be_replaced(store: ControlStore, stored: Audit) -> None:
+    store.replace_audit(None, stored)
     to = Audit(at("13:00"))
 
     for was in (None, *AUDITS):
-        if was != there:
+        if was != stored:
             assert not store.replace_audit(was, to)
-    assert store.audit() == there
-    assert store.replace_audit(there, to)
-    assert store.replace_audit(there, to), "a repetition finds its own success"
+    assert store.audit() == stored
+    assert store.replace_audit(stored, to)
+    assert store.replace_audit(stored, to), "a repetition finds its own success"
     assert store.audit() == to
 
 

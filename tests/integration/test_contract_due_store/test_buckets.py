@@ -134,12 +134,12 @@ def test_slots_are_occupied_by_any_item(held: Held) -> None:
     jobs = [a_job(job_id, uid=f"uid{n:05d}") for n, job_id in enumerate(jobs_of_shard(0, 130))]
     entries = [a_fire(job, NOON) for job in jobs]
     held.store.put(entries, NOON)
-    there = [Slot("2026-05-24T12:00Z#000", entry.sort_key) for entry in entries]
+    present = [Slot("2026-05-24T12:00Z#000", entry.sort_key) for entry in entries]
     broken = Slot("2026-05-24T12:00Z#001", "0000000000000#broken")
     held.spoil(broken, kind="?")
-    absent = [slot._replace(bucket="2026-05-24T12:01Z#000") for slot in there[:3]]
+    absent = [slot._replace(bucket="2026-05-24T12:01Z#000") for slot in present[:3]]
 
-    assert held.store.occupied([*there, broken, *absent, *there]) == {*there, broken}
+    assert held.store.occupied([*present, broken, *absent, *present]) == {*present, broken}
     assert held.store.occupied(absent) == set()
     assert held.store.occupied([]) == set()
 

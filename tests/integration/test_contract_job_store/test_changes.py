@@ -145,9 +145,9 @@ def test_of_twenty_concurrent_changes_one_is_made(store: JobStore) -> None:
         )
 
     assert made.count(True) == 1
-    there = store.get(job.key)
-    assert there is not None
-    assert (there.revision, there.definition.timeout_sec) == (2, made.index(True) + 1)
+    stored = store.get(job.key)
+    assert stored is not None
+    assert (stored.revision, stored.definition.timeout_sec) == (2, made.index(True) + 1)
 
 
 def test_an_executor_pauses_an_active_job_as_a_user_does(store: JobStore) -> None:
@@ -185,8 +185,8 @@ def test_an_active_job_is_completed_once(store: JobStore) -> None:
     assert store.complete(job, at("13:00"))
     assert not store.complete(job, at("13:01"))
 
-    there = store.get(job.key)
-    assert there == replace(job, state=JobState.COMPLETED, revision=2, updated_at=at("13:00"))
+    stored = store.get(job.key)
+    assert stored == replace(job, state=JobState.COMPLETED, revision=2, updated_at=at("13:00"))
 
 
 def test_a_job_that_was_rescheduled_recreated_or_cancelled_is_not_completed(
@@ -214,9 +214,9 @@ def test_completing_does_not_need_the_latest_revision(store: JobStore) -> None:
 
     assert store.complete(job, at("13:00"))
 
-    there = store.get(job.key)
-    assert there is not None
-    assert (there.state, there.revision, there.definition.timeout_sec) == (
+    stored = store.get(job.key)
+    assert stored is not None
+    assert (stored.state, stored.revision, stored.definition.timeout_sec) == (
         JobState.COMPLETED,
         3,
         9,
@@ -232,11 +232,11 @@ def test_a_concurrent_change_and_completion_leave_a_consistent_job(store: JobSto
             partial(store.complete, job, at("13:00")),
         )
 
-        there = store.get(job.key)
-        assert there is not None
+        stored = store.get(job.key)
+        assert stored is not None
         assert done[1], "still of the same version"
-        assert (there.state, there.revision) == (JobState.COMPLETED, 1 + sum(done))
-        assert (there.definition.timeout_sec == 9) == done[0]
+        assert (stored.state, stored.revision) == (JobState.COMPLETED, 1 + sum(done))
+        assert (stored.definition.timeout_sec == 9) == done[0]
 
 
 @pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.CANCELLED])

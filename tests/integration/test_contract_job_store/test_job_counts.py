@@ -73,9 +73,9 @@ def test_a_job_that_is_stored_again_counts_once(store: JobStore) -> None:
 def test_a_taken_id_is_not_counted(store: JobStore) -> None:
     store.create(counted(), None, NOON, most=9)
 
-    there = store.create(replace(counted(), uid="uid77777"), None, NOON, most=9)
+    existing = store.create(replace(counted(), uid="uid77777"), None, NOON, most=9)
 
-    assert there == counted()
+    assert existing == counted()
     assert not full(store, 2)
 
 

@@ -65,9 +65,9 @@ def test_a_past_that_counted_from_earlier_comes_back(store: JobStore) -> None:
 
     store.create(job, None, NOON)
 
-    there = store.get(job.key)
-    assert there is not None
-    assert there.replaced == job.replaced
+    stored = store.get(job.key)
+    assert stored is not None
+    assert stored.replaced == job.replaced
 
 
 def test_a_job_stored_before_there_were_pauses_reads_as_it_did() -> None:

@@ -190,6 +190,6 @@ def ask_for(dead: Dead, run: Run) -> Claim:
 
 
 def stored(dead: Dead, run: Run) -> Run:
-    there = dead.store.get(run.key)
-    assert there is not None
-    return there
+    found = dead.store.get(run.key)
+    assert found is not None
+    return found

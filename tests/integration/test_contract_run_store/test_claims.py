@@ -187,10 +187,10 @@ def test_a_lease_that_was_extended_has_not_lapsed(store: RunStore) -> None:
 )
 def test_a_lost_lease_is_not_extended(store: RunStore, lose: Callable[[Run], Run]) -> None:
     run = claim(store).run
-    there = store.advance(run, lose(run)).run
+    stored = store.advance(run, lose(run)).run
 
     assert store.extend(run, lease_until=NOON + 5 * LEASE) is None
-    assert store.get(run.key) == there
+    assert store.get(run.key) == stored
 
 
 def test_the_lease_of_a_record_that_is_gone_is_not_extended(store: RunStore) -> None:

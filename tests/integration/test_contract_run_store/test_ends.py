@@ -137,10 +137,10 @@ def test_a_checkpoint_is_kept_by_the_owner_of_the_run(store: RunStore, value: Va
     run = claim(store).run
     store.save(run, Value(2, text="12"))
 
-    there = store.save(run, value)
+    saved = store.save(run, value)
 
-    assert there is not None
-    assert there.checkpoint == value
+    assert saved is not None
+    assert saved.checkpoint == value
     after = store.advance(run, run.retrying(FAILED, NOON, not_before=NOON)).run
     assert after.checkpoint == value, "the next attempt finds it"
     assert store.save(run, Value(1, text="0")) is None, "the lease was lost"

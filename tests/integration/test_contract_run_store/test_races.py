@@ -46,12 +46,12 @@ def test_a_lease_is_extended_or_taken_over(store: RunStore) -> None:
             partial(store.advance, run, to, lapsed=True),
         )
 
-        there = store.get(key)
-        assert there is not None
+        stored = store.get(key)
+        assert stored is not None
         assert isinstance(taken, Claim)
-        assert (there.worker, there.fence) == (("b", 2) if taken.taken else ("a", 1))
+        assert (stored.worker, stored.fence) == (("b", 2) if taken.taken else ("a", 1))
         assert (extended is None) == taken.taken
-        assert (there.checkpoint is None) == (saved is None), "a saved checkpoint is in the record"
+        assert (stored.checkpoint is None) == (saved is None), "a saved checkpoint is in the record"
 
 
 def test_a_request_to_cancel_is_never_lost_on_the_way_to_another_try(store: RunStore) -> None:
@@ -62,11 +62,11 @@ def test_a_request_to_cancel_is_never_lost_on_the_way_to_another_try(store: RunS
             partial(store.stop, run, reason="enough", now=NOON),
         )
 
-        there = store.get(key)
-        assert there is not None
+        stored = store.get(key)
+        assert stored is not None
         assert isinstance(moved, Claim)
-        assert asked == there
-        assert (there.state, there.cancel_requested) == (
+        assert asked == stored
+        assert (stored.state, stored.cancel_requested) == (
             (RunState.CANCELLED, False) if moved.taken else (RunState.RUNNING, True)
         )
 

@@ -43,10 +43,10 @@ def test_a_dead_run_is_redriven_with_its_due_entry(dead: Dead) -> None:
     again = redrive(dead, run)
 
     assert again.taken
-    there = dead.store.get(run.key)
-    assert there == again.run
-    assert (there.state, there.dispatch, there.tries, there.attempt) == (RunState.PENDING, 3, 0, 1)
-    assert [(a.number, a.outcome) for a in there.attempts] == [(1, AttemptOutcome.FAILED)]
+    found = dead.store.get(run.key)
+    assert found == again.run
+    assert (found.state, found.dispatch, found.tries, found.attempt) == (RunState.PENDING, 3, 0, 1)
+    assert [(a.number, a.outcome) for a in found.attempts] == [(1, AttemptOutcome.FAILED)]
     assert [(e.run_id, e.dispatch, e.at) for e in dead.dispatches()] == [(run.key.run_id, 3, NOON)]
     taken = claim(dead.store, a_message(dispatch=3), mark="t2", worker="b")
     assert (taken.taken, taken.run.attempt, taken.run.tries) == (True, 2, 1)
@@ -162,8 +162,8 @@ def test_a_run_that_was_cancelled_or_skipped_is_redriven(dead: Dead) -> None:
         entry = a_retry(run.key, NOON, dispatch=to.dispatch)
         for _ in range(2):
             assert dead.store.redrive(to, entry, NOON, was=run.state).taken
-        there = stored(dead, run)
-        assert (there.state, there.dispatch, there.finished_at) == (RunState.PENDING, 3, None)
+        found = stored(dead, run)
+        assert (found.state, found.dispatch, found.finished_at) == (RunState.PENDING, 3, None)
         assert claim(dead.store, a_message(run.key, dispatch=3)).taken
     assert len(dead.entries()) == 2
 
@@ -186,16 +186,16 @@ def test_a_dead_run_that_awaits_its_parents_can_be_reopened(dead: Dead) -> None:
 
     later = replace(waiting, dispatch=waiting.dispatch + 1)
     assert not dead.store.await_parents(run, later).taken, "not the same write"
-    there = stored(dead, run)
-    assert there.skipped_by_parents
-    assert (there.reason, there.attempt, there.tries) == ("runs again after a", 1, 0)
+    found = stored(dead, run)
+    assert found.skipped_by_parents
+    assert (found.reason, found.attempt, found.tries) == ("runs again after a", 1, 0)
     other = dead.store.await_parents(run, run.awaiting_parents("runs again after b"))
-    assert other == Claim(there, taken=True), "of two, the first is recorded"
+    assert other == Claim(found, taken=True), "of two, the first is recorded"
     assert (
         dead.store.list_dead(run.key.job.tenant, first=NOON, last=NOON, cursor=None, limit=10).items
         == []
     )
-    assert reopen(dead, there).taken
+    assert reopen(dead, found).taken
     taken = claim(dead.store, a_message(dispatch=3), mark="t2", worker="b")
     assert (taken.taken, taken.run.attempt, taken.run.tries) == (True, 2, 1)
 
@@ -204,10 +204,10 @@ def test_a_run_that_an_executor_skipped_can_await_its_parents(dead: Dead) -> Non
     skipped = Run.skipped(run_key(), "missing: a", NOON, pool="default", dispatched_at=NOON)
     run = dead.store.skip(skipped)
 
-    there = dead.store.await_parents(run, run.awaiting_parents("again")).run
+    found = dead.store.await_parents(run, run.awaiting_parents("again")).run
 
-    assert there.skipped_by_parents
-    assert reopen(dead, there).taken
+    assert found.skipped_by_parents
+    assert reopen(dead, found).taken
 
 
 def test_a_run_that_has_moved_on_does_not_await_its_parents(dead: Dead) -> None:
@@ -215,9 +215,9 @@ def test_a_run_that_has_moved_on_does_not_await_its_parents(dead: Dead) -> None:
     redriven = redrive(dead, run).run
     running = claim(dead.store, a_message(run_key(at("13:00")))).run
 
-    for old, there in ((run, redriven), (running, running)):
+    for old, current in ((run, redriven), (running, running)):
         refused = dead.store.await_parents(old, old.awaiting_parents("again"))
-        assert (refused.taken, refused.run) == (False, there)
+        assert (refused.taken, refused.run) == (False, current)
     dead.die(run_key(), dispatch=redriven.dispatch)
     again = stored(dead, run)
     for other in (replace(again, dispatch=run.dispatch), replace(again, attempt=1)):

@@ -44,9 +44,9 @@ def test_a_request_that_is_repeated_finds_what_it_made_and_no_other_s(dead: Dead
 
 def test_a_request_takes_the_place_of_no_record(dead: Dead) -> None:
     key = asked_for().key
-    there = dead.store.skip(Run.skipped(key, "noticed late", NOON))
+    skipped = dead.store.skip(Run.skipped(key, "noticed late", NOON))
 
-    assert ask_for(dead, asked_for("")) == Claim(there, taken=False)
+    assert ask_for(dead, asked_for("")) == Claim(skipped, taken=False)
     assert not dead.entries()
 
 

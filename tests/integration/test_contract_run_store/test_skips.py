@@ -55,10 +55,10 @@ def test_a_repeated_skip_finds_what_it_wrote(store: RunStore) -> None:
 def test_the_first_of_two_skips_stays(store: RunStore) -> None:
     store.skip(a_range(last="13:00", count=2))
 
-    there = store.skip(a_range(last="18:00", count=7))
+    stored = store.skip(a_range(last="18:00", count=7))
 
-    assert (there.covered_to, there.covered) == (at("13:00"), 2)
-    assert store.get(run_key()) == there
+    assert (stored.covered_to, stored.covered) == (at("13:00"), 2)
+    assert store.get(run_key()) == stored
 
 
 def test_a_claimed_run_is_not_skipped(store: RunStore) -> None:
@@ -168,14 +168,14 @@ def test_a_skip_is_undone_with_the_job(both: Both) -> None:
     assert both.runs.get(run_key()) is None
 
 
-@pytest.mark.parametrize("there", [None, Run.skipped(run_key(), "noticed late", NOON)])
-def test_only_what_was_asked_to_be_skipped_is_undone(both: Both, there: Run | None) -> None:
-    if there is not None:
-        both.runs.skip(there)
+@pytest.mark.parametrize("existing", [None, Run.skipped(run_key(), "noticed late", NOON)])
+def test_only_what_was_asked_to_be_skipped_is_undone(both: Both, existing: Run | None) -> None:
+    if existing is not None:
+        both.runs.skip(existing)
 
     assert both.runs.unskip(run_key(), both.next()) is Written.REFUSED
     assert both.jobs.get(both.job.key) == both.job
-    assert both.runs.get(run_key()) == there
+    assert both.runs.get(run_key()) == existing
 
 
 def test_a_run_on_request_cannot_be_undone_as_a_skip(both: Both) -> None:

@@ -63,8 +63,8 @@ def reindex(
     outputs: dict[str, str] | None = None,
 ) -> tuple[Result, Lambda]:
     function = Lambda([*answers])
-    there = {"ProjectorFunction": "projector-1"} if outputs is None else outputs
-    session: Any = Session(function, there)
+    deployed = {"ProjectorFunction": "projector-1"} if outputs is None else outputs
+    session: Any = Session(function, deployed)
     monkeypatch.chdir(folder)  # without a local stack
     monkeypatch.setattr(aws, "callers_session", lambda *_: session)
     return CliRunner().invoke(app, ["runs", "reindex"]), function

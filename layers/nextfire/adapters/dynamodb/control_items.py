@@ -167,12 +167,12 @@ def decode_taken(item: Mapping[str, Any], minute: datetime) -> int | None:
     """Number of runs taken in *minute*; None if *item* does not hold a count of that minute."""
     try:
         values = from_item(item)
-        there = TakenRuns(**_taken_of(values))
+        stored = TakenRuns(**_taken_of(values))
     except _INVALID:
         return None
     # The condition compares the texts.
-    sound = values["minute"] == isoformat(there.minute)
-    return there.taken if sound and minute <= there.minute <= minute + CLOCK_AHEAD else None
+    sound = values["minute"] == isoformat(stored.minute)
+    return stored.taken if sound and minute <= stored.minute <= minute + CLOCK_AHEAD else None
 
 
 def decode_audit(item: Mapping[str, Any]) -> Audit:

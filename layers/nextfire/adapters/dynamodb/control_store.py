@@ -81,9 +81,9 @@ class DynamoDbControlStore:
         except refused() as error:
             if error_code(error) != CONDITION_FAILED:
                 raise
-            there: Item = error.response.get("Item", {})
+            stored: Item = error.response.get("Item", {})
             # The SDK may have sent the request twice: then the first one succeeded.
-            return bool(there) and decode_lease(there) == to
+            return bool(stored) and decode_lease(stored) == to
         return True
 
     def seed_cursors(self, shards: int, minute: datetime) -> None:
@@ -135,13 +135,13 @@ class DynamoDbControlStore:
         for _ in range(_TRIES):
             if granted <= 0:
                 return 0
-            there = self._add_taken(key, minute, granted, most)
-            if there is None:
+            stored = self._add_taken(key, minute, granted, most)
+            if stored is None:
                 return granted
-            taken = decode_taken(there, minute)
+            taken = decode_taken(stored, minute)
             if taken is not None:
                 granted = most - taken  # less than the rejected number
-            elif self._start_minute(key, there, minute, granted):
+            elif self._start_minute(key, stored, minute, granted):
                 return granted
         raise UnavailableError(
             f"Too many concurrent updates of the run count of tenant {tenant!r}. Try again."
@@ -190,13 +190,13 @@ class DynamoDbControlStore:
             return dict(error.response.get("Item", {}))
         return None
 
-    def _start_minute(self, key: Item, there: Item, minute: datetime, granted: int) -> bool:
-        """Start the count of *minute* at *granted*, replacing the item *there*. False if it has
+    def _start_minute(self, key: Item, stored: Item, minute: datetime, granted: int) -> bool:
+        """Start the count of *minute* at *granted*, replacing the item *stored*. False if it has
         changed.
         """
         condition = (
-            _unchanged(there, TAKEN)
-            if there
+            _unchanged(stored, TAKEN)
+            if stored
             else {"ConditionExpression": "attribute_not_exists(id)"}
         )
         item = key | encode_taken(TakenRuns(minute, granted))
@@ -276,15 +276,15 @@ def _unchanged(item: Item, fields: Iterable[Field[Any]]) -> dict[str, Any]:
     If several watchers see the same broken item, only the first one repairs it.
     """
     all_names = names(fields)
-    there = [name for name in all_names if name in item]
+    present = [name for name in all_names if name in item]
     tests = [
-        f"#{name} = :{name}" if name in there else f"attribute_not_exists(#{name})"
+        f"#{name} = :{name}" if name in present else f"attribute_not_exists(#{name})"
         for name in all_names
     ]
     request: dict[str, Any] = {
         "ConditionExpression": " AND ".join(["attribute_exists(id)", *tests]),
         "ExpressionAttributeNames": {f"#{name}": name for name in all_names},
     }
-    if there:
-        request["ExpressionAttributeValues"] = {f":{name}": item[name] for name in there}
+    if present:
+        request["ExpressionAttributeValues"] = {f":{name}": item[name] for name in present}
     return request

@@ -185,10 +185,10 @@ class DynamoDbJobStore:
     def complete(self, job: Job, now: datetime) -> bool:
         counted = job.counted
         while True:
-            there = self._complete(job, now, counted=counted)
-            if there is None:
+            stored = self._complete(job, now, counted=counted)
+            if stored is None:
                 return True
-            if not _is_unchanged(there, job) or ("counted" in there) == counted:
+            if not _is_unchanged(stored, job) or ("counted" in stored) == counted:
                 return False
             counted = not counted  # it has changed since *job* was read
 

@@ -183,14 +183,14 @@ def _is_stored(head: Head | BrokenHead | None) -> dict[str, Any]:
             "ExpressionAttributeValues": to_item({":was": head.snapshot}),
         }
     names = [field.name for field in OVERVIEW_TABLE]
-    there = [name for name in names if name in head.stored]
+    present = [name for name in names if name in head.stored]
     return {
         "ConditionExpression": " AND ".join(
-            f"#{name} = :{name}" if name in there else f"attribute_not_exists(#{name})"
+            f"#{name} = :{name}" if name in present else f"attribute_not_exists(#{name})"
             for name in names
         ),
         "ExpressionAttributeNames": {f"#{name}": name for name in names},
-        "ExpressionAttributeValues": {f":{name}": head.stored[name] for name in there},
+        "ExpressionAttributeValues": {f":{name}": head.stored[name] for name in present},
     }
 
 

@@ -59,8 +59,8 @@ class RunReads:
         items = read_all(self._client, self._table, keys, {}, "list dead runs") if keys else []
         # A run whose entry is not up to date may live again, or have died again later.
         current = {_attention_at(item): item for item in items if "attention_at" in item}
-        there = [current[at] for at in map(_attention_at, listed) if at in current]
-        runs, unreadable = decode_all(there, execution_id)
+        dead = [current[at] for at in map(_attention_at, listed) if at in current]
+        runs, unreadable = decode_all(dead, execution_id)
         more = encode_cursor(_attention_at(listed[-1])) if len(found) > limit else None
         return Page(runs, more, unreadable)
 

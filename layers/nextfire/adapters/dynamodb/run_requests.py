@@ -65,8 +65,8 @@ class RunRequests:
             return Claim(run, taken=True)
         if not refused:
             raise UnavailableError("request run: the record is gone. Try again.")
-        there = decode_run(refused)
-        return Claim(there, taken=there.on_request and there.request == run.request)
+        stored = decode_run(refused)
+        return Claim(stored, taken=stored.on_request and stored.request == run.request)
 
     def skip_next(self, run: Run, job: Job) -> Written:
         item = encode_run(run)
@@ -93,11 +93,11 @@ class RunRequests:
         refused = transact_all(self._client, [{"Put": put}, write], what)
         if refused is None:
             return Written.DONE
-        index, there = refused
+        index, stored = refused
         if index:
             return Written.REFUSED
         # The SDK may have sent the request twice: then the first one succeeded.
-        return Written.DONE if there == put["Item"] else Written.CHANGED
+        return Written.DONE if stored == put["Item"] else Written.CHANGED
 
     def redrive(
         self, run: Run, entry: DueEntry, now: datetime, *, was: RunState = RunState.DEAD
@@ -140,9 +140,9 @@ class RunRequests:
             return Claim(run, taken=True)
         if not refused:
             return Claim(Run(run.key, RunState.CANCELLED), taken=False)
-        there = decode_run(refused)
-        ours = (there.dispatch, there.attempt_base) == (run.dispatch, run.attempt_base)
-        return Claim(there, taken=ours)
+        stored = decode_run(refused)
+        ours = (stored.dispatch, stored.attempt_base) == (run.dispatch, run.attempt_base)
+        return Claim(stored, taken=ours)
 
     def await_parents(self, was: Run, to: Run) -> Claim:
         fields = encode_step(to)
@@ -167,6 +167,6 @@ class RunRequests:
                 ":base": to.attempt_base,
             },
             fields=fields,
-            ours=lambda there: there.skipped_by_parents and there.dispatch == to.dispatch,
+            ours=lambda stored: stored.skipped_by_parents and stored.dispatch == to.dispatch,
             absent_ok=True,
         )

@@ -221,7 +221,7 @@ class DynamoDbRunStore:
                     update="SET cancel_requested = :yes, cancel_reason = :reason",
                     condition="#state = :from",
                     values={":from": RunState.RUNNING.value, ":yes": True, ":reason": reason},
-                    ours=lambda there: there.cancel_requested,
+                    ours=lambda stored: stored.cancel_requested,
                     absent_ok=True,
                 )
             run = claim.run

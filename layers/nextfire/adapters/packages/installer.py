@@ -252,16 +252,16 @@ class Packages:
             raise OSError(f"{source.name} is not a folder")
         todo = [(source, target)]
         while todo:
-            here, there = todo.pop()
-            there.mkdir(mode=0o700)
-            with os.scandir(here) as entries:
+            original, copy = todo.pop()
+            copy.mkdir(mode=0o700)
+            with os.scandir(original) as entries:
                 for entry in entries:
                     meter.count(files=1)
                     if entry.is_dir(follow_symlinks=False):
-                        todo.append((Path(entry.path), there / entry.name))
+                        todo.append((Path(entry.path), copy / entry.name))
                     elif entry.is_file(follow_symlinks=False):
-                        self._copy_file(Path(entry.path), there / entry.name, tenant, meter)
-            self._allow(there, 0o750, tenant)
+                        self._copy_file(Path(entry.path), copy / entry.name, tenant, meter)
+            self._allow(copy, 0o750, tenant)
 
     def _copy_file(self, source: Path, target: Path, tenant: str, meter: CopyMeter) -> None:
         descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

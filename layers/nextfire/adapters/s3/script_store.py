@@ -78,11 +78,11 @@ class S3ScriptStore:
             latest = self._latest(url)
             if latest.sha256 == sha256:
                 return latest
-            there = f"the latest version has sha256:{latest.sha256}"
+            reason = f"the latest version has sha256:{latest.sha256}"
         except NotFoundError:
-            there = "the script was deleted"  # its versions may still exist
+            reason = "the script was deleted"  # its versions may still exist
         except InvalidInputError as error:
-            there = f"the latest version: {error.problem}"
+            reason = f"the latest version: {error.problem}"
         for version in self._versions(url):
             script = self._version(url, version, sha256)
             if script is not None:
@@ -90,7 +90,7 @@ class S3ScriptStore:
         raise InvalidInputError(
             "script",
             url,
-            f"no version has the digest sha256:{sha256} to which the job is pinned; {there}",
+            f"no version has the digest sha256:{sha256} to which the job is pinned; {reason}",
             "Upload that version again with `nextfire scripts push`, or pin the job to another "
             "digest.",
         )

@@ -127,9 +127,9 @@ def _is_lease(item: Item | None, lease: Lease | None) -> bool:
         return item is None and lease is None
     if isinstance(lease, BrokenLease):
         return _unchanged(item, lease.raw, LEASE)
-    there = decode_lease(item)
-    same = (there.epoch, there.beat) == (lease.epoch, lease.beat)
-    return same and not isinstance(there, BrokenLease)
+    stored = decode_lease(item)
+    same = (stored.epoch, stored.beat) == (lease.epoch, lease.beat)
+    return same and not isinstance(stored, BrokenLease)
 
 
 def _is_audit(item: Item | None, audit: Audit | None) -> bool:

@@ -90,8 +90,8 @@ class SqliteDueStore:
         slot = entry.slot
         with self._database.writing("quarantine due entry") as connection:
             DUE.put(connection, _kept(entry, now))
-            there = DUE.get(connection, slot.bucket, slot.sort_key)
-            if there is not None and _attributes(there) == _attributes(entry.raw):
+            stored = DUE.get(connection, slot.bucket, slot.sort_key)
+            if stored is not None and _attributes(stored) == _attributes(entry.raw):
                 DUE.delete(connection, (slot.bucket, slot.sort_key))
 
 

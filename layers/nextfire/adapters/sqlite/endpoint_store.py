@@ -57,9 +57,9 @@ class SqliteEndpointStore:
         """Store *item* if the stored one has *version*; 0: is not stored."""
         key = {name: item[name] for name in ("owner", "destination")}
         with self._database.writing(what) as connection:
-            there = ENDPOINTS.get(connection, *_texts(key))
-            expected = None if there is None else there.get("version")
-            if expected != ({"N": str(version)} if version else None) or (there and not version):
+            stored = ENDPOINTS.get(connection, *_texts(key))
+            expected = None if stored is None else stored.get("version")
+            if expected != ({"N": str(version)} if version else None) or (stored and not version):
                 return False
             ENDPOINTS.put(connection, item)
             return True

@@ -45,10 +45,10 @@ class SqliteJobStore:
         most: int | None = None,
     ) -> Job | None:
         with self._database.writing("create job") as connection:
-            there = _get(connection, job.key)
-            gone = former is not None and _has(there, uid=former.uid, state=JobState.CANCELLED)
-            if there is not None and not gone:
-                return decode_job(there)
+            existing = _get(connection, job.key)
+            gone = former is not None and _has(existing, uid=former.uid, state=JobState.CANCELLED)
+            if existing is not None and not gone:
+                return decode_job(existing)
             _count(connection, job.key.tenant, int(job.counted), most)
             self._write(connection, job, first, now)
             return None
@@ -63,9 +63,9 @@ class SqliteJobStore:
         most: int | None = None,
     ) -> bool:
         with self._database.writing("update job") as connection:
-            there = _get(connection, job.key)
-            if not is_revision_before(there, job):
-                return there == encode_job(job)
+            stored = _get(connection, job.key)
+            if not is_revision_before(stored, job):
+                return stored == encode_job(job)
             _count(connection, job.key.tenant, counts, most)
             self._write(connection, job, entry, now)
             return True
@@ -148,39 +148,40 @@ class SqliteJobStore:
             revision=job.revision + 1,
         )
         with self._database.writing("pause job") as connection:
-            there = _get(connection, job.key)
-            if there is None or not _has(
-                there, uid=job.uid, revision=job.revision, state=JobState.ACTIVE
+            stored = _get(connection, job.key)
+            if stored is None or not _has(
+                stored, uid=job.uid, revision=job.revision, state=JobState.ACTIVE
             ):
                 return False
-            kept = _without(there, *names(PAUSED_FIELDS), CHANGED_BY)
+            kept = _without(stored, *names(PAUSED_FIELDS), CHANGED_BY)
             JOBS.put(connection, kept | _encode_pause(paused))
             return True
 
     def complete(self, job: Job, now: datetime) -> bool:
         with self._database.writing("complete job") as connection:
-            there = _get(connection, job.key)
-            if there is None or not _has(
-                there,
+            stored = _get(connection, job.key)
+            if stored is None or not _has(
+                stored,
                 uid=job.uid,
                 schedule_version=job.schedule_version,
                 state=JobState.ACTIVE,
             ):
                 return False
-            _count(connection, job.key.tenant, -int("counted" in there), None)
+            _count(connection, job.key.tenant, -int("counted" in stored), None)
             completed = {
                 "state": JobState.COMPLETED.value,
                 "updated_at": isoformat(now),
-                "revision": int(there["revision"]["N"]) + 1,
+                "revision": int(stored["revision"]["N"]) + 1,
             }
-            JOBS.put(connection, _without(there, "counted", CHANGED_BY) | to_item(completed))
+            JOBS.put(connection, _without(stored, "counted", CHANGED_BY) | to_item(completed))
             return True
 
     def remove(self, job: Job) -> bool:
         with self._database.writing("remove job") as connection:
-            there = _get(connection, job.key)
+            stored = _get(connection, job.key)
             if not (
-                job.state.ended and _has(there, uid=job.uid, revision=job.revision, state=job.state)
+                job.state.ended
+                and _has(stored, uid=job.uid, revision=job.revision, state=job.state)
             ):
                 return False
             JOBS.delete(connection, job.key)

@@ -25,9 +25,9 @@ class SqliteKeyStore:
     def create(self, key: ApiKey) -> bool:
         item = encode_api_key(key)
         with self._database.writing("create key") as connection:
-            there = KEYS.get(connection, key.tenant, key.key_id)
-            if there is not None:
-                return there == item
+            existing = KEYS.get(connection, key.tenant, key.key_id)
+            if existing is not None:
+                return existing == item
             KEYS.put(connection, item)
             return True
 
@@ -59,8 +59,8 @@ class SqliteKeyStore:
 
     def note_use(self, tenant: str, key_id: str, day: date) -> None:
         def noted(key: ApiKey) -> ApiKey:
-            there = key.last_used_on
-            return key if there and there >= day else replace(key, last_used_on=day)
+            used_on = key.last_used_on
+            return key if used_on and used_on >= day else replace(key, last_used_on=day)
 
         self._change("record use of key", tenant, key_id, noted)
 

@@ -29,9 +29,9 @@ class SqliteRequestStore:
     def begin(self, tenant: str, key: str, fingerprint: str, now: datetime) -> KeptRequest | None:
         name = _id(tenant, key)
         with self._database.writing("begin request") as connection:
-            there = REQUESTS.get(connection, name)
-            if there is not None and not _is_expired(there, now):
-                return decode_request(there)
+            existing = REQUESTS.get(connection, name)
+            if existing is not None and not _is_expired(existing, now):
+                return decode_request(existing)
             item = encode_request(KeptRequest(fingerprint, now, None))
             REQUESTS.put(connection, encode_key(name) | item)
             return None

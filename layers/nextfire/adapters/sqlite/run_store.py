@@ -50,11 +50,11 @@ class SqliteRunStore:
         now: datetime,
         lease_until: datetime,
     ) -> Claim:
-        there, stored = self._change(
+        found, stored = self._change(
             "claim run",
             message.key,
-            lambda there: run_writes.claimed(
-                there,
+            lambda found: run_writes.claimed(
+                found,
                 message,
                 token=token,
                 worker=worker,
@@ -66,71 +66,71 @@ class SqliteRunStore:
         )
         if stored is not None:
             return Claim(stored, taken=True)
-        run = _existing("claim run", there)
+        run = _existing("claim run", found)
         return Claim(run, taken=run.state is RunState.RUNNING and run.claim_token == token)
 
     def advance(self, was: Run, to: Run, *, lapsed: bool = False) -> Claim:
-        there, stored = self._change(
+        found, stored = self._change(
             "advance run",
             was.key,
-            lambda there: there and run_writes.advanced(there, was, to, lapsed=lapsed),
+            lambda found: found and run_writes.advanced(found, was, to, lapsed=lapsed),
         )
         if stored is not None:
             return Claim(stored, taken=True)
-        run, written = _existing("advance run", there), run_writes.as_stored(to)
+        run, written = _existing("advance run", found), run_writes.as_stored(to)
         # Each claim starts a new attempt, so equal attempts mean that this write succeeded.
         return Claim(run, taken=(run.state, run.attempts) == (written.state, written.attempts))
 
     def cancel(self, message: RunMessage, *, reason: str, now: datetime) -> Run:
-        there, stored = self._change(
+        found, stored = self._change(
             "cancel run",
             message.key,
-            lambda there: run_writes.cancelled(there, message, reason, now),
+            lambda found: run_writes.cancelled(found, message, reason, now),
         )
-        return stored or _existing("cancel run", there)
+        return stored or _existing("cancel run", found)
 
     def skip(self, run: Run) -> Run:
-        def skipped(there: Run | None) -> Run | None:
-            if there is None and run.on_request:
+        def skipped(found: Run | None) -> Run | None:
+            if found is None and run.on_request:
                 return None
-            return run_writes.skipped(there, run)
+            return run_writes.skipped(found, run)
 
-        there, stored = self._change("skip run", run.key, skipped)
-        return stored or _existing("skip run", there)
+        found, stored = self._change("skip run", run.key, skipped)
+        return stored or _existing("skip run", found)
 
     def await_parents(self, was: Run, to: Run) -> Claim:
-        there, stored = self._change(
+        found, stored = self._change(
             "await parents",
             was.key,
-            lambda there: to if there and run_writes.may_await_parents(there, was) else None,
+            lambda found: to if found and run_writes.may_await_parents(found, was) else None,
         )
         if stored is not None:
             return Claim(stored, taken=True)
-        if there is None:
+        if found is None:
             return Claim(Run(to.key, RunState.CANCELLED), taken=False)
-        return Claim(there, taken=there.skipped_by_parents and there.dispatch == to.dispatch)
+        return Claim(found, taken=found.skipped_by_parents and found.dispatch == to.dispatch)
 
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
-        there, stored = self._change(
-            "stop run", run.key, lambda there: there and run_writes.stopped(there, reason, now)
+        found, stored = self._change(
+            "stop run", run.key, lambda found: found and run_writes.stopped(found, reason, now)
         )
-        return stored or there or replace(run, state=RunState.CANCELLED)
+        return stored or found or replace(run, state=RunState.CANCELLED)
 
     def extend(self, run: Run, *, lease_until: datetime) -> Run | None:
         return self._change_held(
-            "extend lease", run, lambda there: replace(there, lease_until=lease_until)
+            "extend lease", run, lambda held: replace(held, lease_until=lease_until)
         )
 
     def save(self, run: Run, checkpoint: Value) -> Run | None:
         return self._change_held(
-            "save checkpoint", run, lambda there: replace(there, checkpoint=checkpoint)
+            "save checkpoint", run, lambda held: replace(held, checkpoint=checkpoint)
         )
 
     def mark_death_published(self, run: Run) -> None:
-        def published(there: Run | None) -> Run | None:
-            if there is None or (there.state, there.dispatch) != (RunState.DEAD, run.dispatch):
+        def published(stored: Run | None) -> Run | None:
+            if stored is None or (stored.state, stored.dispatch) != (RunState.DEAD, run.dispatch):
                 return None
-            return replace(there, buried=run.dispatch)
+            return replace(stored, buried=run.dispatch)
 
         self._change("mark death", run.key, published)
 
@@ -138,8 +138,8 @@ class SqliteRunStore:
         with self._database.writing("request run") as connection:
             item = RUNS.get(connection, *run_key(run.key))
             if item is not None:
-                there = decode_run(item)
-                return Claim(there, taken=there.on_request and there.request == run.request)
+                stored = decode_run(item)
+                return Claim(stored, taken=stored.on_request and stored.request == run.request)
             RUNS.put(connection, stored_item(run))
             DUE.put(connection, entry_item(entry, now, self._shards))
         return Claim(run, taken=True)
@@ -151,10 +151,10 @@ class SqliteRunStore:
             item = RUNS.get(connection, *run_key(run.key))
             if item is None:
                 return Claim(replace(run, state=RunState.CANCELLED), taken=False)
-            there = decode_run(item)
-            if not run_writes.may_redrive(there, run, was):
-                ours = (there.dispatch, there.attempt_base) == (run.dispatch, run.attempt_base)
-                return Claim(there, taken=ours)
+            stored = decode_run(item)
+            if not run_writes.may_redrive(stored, run, was):
+                ours = (stored.dispatch, stored.attempt_base) == (run.dispatch, run.attempt_base)
+                return Claim(stored, taken=ours)
             RUNS.put(connection, unknown_attributes(item) | stored_item(run))
             DUE.put(connection, entry_item(entry, now, self._shards))
         return Claim(run, taken=True)
@@ -223,17 +223,17 @@ class SqliteRunStore:
         """Replace the previous revision by *job*, if *write* returns True, in one transaction."""
         new = encode_job(job)
         with self._database.writing(what) as connection:
-            there = JOBS.get(connection, job.key.tenant, job.key.job_id)
-            if not is_revision_before(there, job):
-                return Written.DONE if there == new else Written.CHANGED
+            stored = JOBS.get(connection, job.key.tenant, job.key.job_id)
+            if not is_revision_before(stored, job):
+                return Written.DONE if stored == new else Written.CHANGED
             if not write(connection):
                 return Written.REFUSED
             JOBS.put(connection, new)
         return Written.DONE
 
     def _change_held(self, what: str, run: Run, do: Callable[[Run], Run]) -> Run | None:
-        def change(there: Run | None) -> Run | None:
-            return do(there) if there is not None and run_writes.is_held(there, run) else None
+        def change(found: Run | None) -> Run | None:
+            return do(found) if found is not None and run_writes.is_held(found, run) else None
 
         _, stored = self._change(what, run.key, change)
         return stored
@@ -244,15 +244,15 @@ class SqliteRunStore:
         """
         with self._database.writing(what) as connection:
             item = RUNS.get(connection, *run_key(key))
-            there = None if item is None else decode_run(item)
-            run = change(there)
+            found = None if item is None else decode_run(item)
+            run = change(found)
             if run is not None:
                 run = run_writes.as_stored(run)
                 RUNS.put(connection, unknown_attributes(item) | stored_item(run))
-            return there, run
+            return found, run
 
 
-def _existing(what: str, there: Run | None) -> Run:
-    if there is None:
+def _existing(what: str, found: Run | None) -> Run:
+    if found is None:
         raise UnavailableError(f"{what}: the record is gone. Try again.")
-    return there
+    return found

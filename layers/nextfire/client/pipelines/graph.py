@@ -51,9 +51,9 @@ def unknown_parents(
     jobs: Mapping[str, JobDefinition], known: Iterable[str]
 ) -> Iterator[tuple[str, str]]:
     """The pairs of a job of *jobs* and a parent that is in neither *jobs* nor *known*."""
-    there = {*jobs, *known}
+    existing = {*jobs, *known}
     for job_id in jobs:
-        yield from ((job_id, parent) for parent in parents(jobs[job_id]) if parent not in there)
+        yield from ((job_id, parent) for parent in parents(jobs[job_id]) if parent not in existing)
 
 
 def _sorter(jobs: Mapping[str, JobDefinition]) -> TopologicalSorter[str]:

@@ -38,24 +38,24 @@ class MemoryControlStore:
 
     def replace_lease(self, group: int, was: Lease | None, to: Lease) -> bool:
         with self._lock:
-            there = self.leases.get(group)
-            same = (there and (there.epoch, there.beat)) == (was and (was.epoch, was.beat))
+            stored = self.leases.get(group)
+            same = (stored and (stored.epoch, stored.beat)) == (was and (was.epoch, was.beat))
             if not same:
-                return there == to
+                return stored == to
             self.leases[group] = to
             return True
 
     def seed_cursors(self, shards: int, minute: datetime) -> None:
         with self._lock:
-            there = {shard: self.moved[shard][0] for shard in range(shards) if shard in self.moved}
+            stored = {shard: self.moved[shard][0] for shard in range(shards) if shard in self.moved}
             sound = {
                 shard: cursor
-                for shard, cursor in there.items()
+                for shard, cursor in stored.items()
                 if shard not in self._lost and cursor <= minute + CURSOR_AHEAD
             }
             back = min([minute, *sound.values()]) - CURSOR_SET_BACK
             for shard in set(range(shards)) - sound.keys():
-                self.moved[shard] = (back if shard in there else minute, 0)
+                self.moved[shard] = (back if shard in stored else minute, 0)
                 self._lost.discard(shard)
 
     def cursors(self, shards: Collection[int]) -> Mapping[int, datetime]:
@@ -76,16 +76,16 @@ class MemoryControlStore:
 
     def take_runs(self, tenant: str, minute: datetime, wanted: int, most: int) -> int:
         with self._lock:
-            there, taken = self.taken.get(tenant, (minute, 0))
-            if not minute <= there <= minute + CLOCK_AHEAD:
-                there, taken = minute, 0
+            stored_minute, taken = self.taken.get(tenant, (minute, 0))
+            if not minute <= stored_minute <= minute + CLOCK_AHEAD:
+                stored_minute, taken = minute, 0
             granted = max(min(wanted, most - taken), 0)
-            self.taken[tenant] = (there, taken + granted)
+            self.taken[tenant] = (stored_minute, taken + granted)
             return granted
 
     def taken_runs(self, tenant: str, minute: datetime) -> int:
-        there, taken = self.taken.get(tenant, (minute, 0))
-        return taken if minute <= there <= minute + CLOCK_AHEAD else 0
+        stored_minute, taken = self.taken.get(tenant, (minute, 0))
+        return taken if minute <= stored_minute <= minute + CLOCK_AHEAD else 0
 
     def spoil_taken(self, tenant: str) -> None:
         """Make the item of *tenant* undecodable."""

@@ -39,8 +39,8 @@ class MemoryEndpointStore:
     def replace(self, was: Endpoint, to: Endpoint) -> bool:
         with self._lock:
             self.writes += 1
-            there = self.items.get(to.key)
-            if (there.version if there else 0) != was.version:
+            stored = self.items.get(to.key)
+            if (stored.version if stored else 0) != was.version:
                 return False
             self.items[to.key] = to
             return True
@@ -53,8 +53,8 @@ class MemoryEndpointStore:
     def replace_flow(self, was: CallFlow, to: CallFlow) -> bool:
         with self._lock:
             self.writes += 1
-            there = self.flows.get(to.key)
-            if (there.version if there else 0) != was.version:
+            stored = self.flows.get(to.key)
+            if (stored.version if stored else 0) != was.version:
                 return False
             self.flows[to.key] = to
             return True

@@ -65,10 +65,10 @@ class MemoryJobStore:
         most: int | None = None,
     ) -> Job | None:
         with self._lock:
-            there = self.get(job.key)
-            gone = former is not None and there is not None and there.uid == former.uid
-            if there is not None and not (gone and there.state is JobState.CANCELLED):
-                return there
+            existing = self.get(job.key)
+            gone = former is not None and existing is not None and existing.uid == former.uid
+            if existing is not None and not (gone and existing.state is JobState.CANCELLED):
+                return existing
             self._count(job, int(job.counted), most)
             self._write(job, first, now)
             self.counts[job.key.tenant] += int(job.counted)
@@ -84,9 +84,9 @@ class MemoryJobStore:
         most: int | None = None,
     ) -> bool:
         with self._lock:
-            there = self.items.get(job.key)
-            if there is None or (there.uid, there.revision) != (job.uid, job.revision - 1):
-                return there == cut_job(job)
+            stored = self.items.get(job.key)
+            if stored is None or (stored.uid, stored.revision) != (job.uid, job.revision - 1):
+                return stored == cut_job(job)
             self._count(job, counts, most)
             self._write(job, entry, now)
             self.counts[job.key.tenant] += counts
@@ -152,38 +152,38 @@ class MemoryJobStore:
 
     def pause(self, job: Job, reason: str, now: datetime) -> bool:
         with self._lock:
-            there = self.items.get(job.key)
-            if there is None or (there.uid, there.revision) != (job.uid, job.revision):
+            stored = self.items.get(job.key)
+            if stored is None or (stored.uid, stored.revision) != (job.uid, job.revision):
                 return False
-            if there.state is not JobState.ACTIVE:
+            if stored.state is not JobState.ACTIVE:
                 return False
-            paused = there.paused(now, reason)
+            paused = stored.paused(now, reason)
             self._keep(
                 replace(
                     paused,
-                    revision=there.revision + 1,
-                    updated_at=max(cut(now), there.updated_at),
+                    revision=stored.revision + 1,
+                    updated_at=max(cut(now), stored.updated_at),
                 )
             )
             return True
 
     def complete(self, job: Job, now: datetime) -> bool:
         with self._lock:
-            there = self.items.get(job.key)
-            same = there is not None and (there.uid, there.schedule_version, there.state) == (
+            stored = self.items.get(job.key)
+            same = stored is not None and (stored.uid, stored.schedule_version, stored.state) == (
                 job.uid,
                 job.schedule_version,
                 JobState.ACTIVE,
             )
-            if there is None or not same:
+            if stored is None or not same:
                 return False
-            self.counts[job.key.tenant] -= int(there.counted)
+            self.counts[job.key.tenant] -= int(stored.counted)
             self._keep(
                 replace(
-                    there,
+                    stored,
                     state=JobState.COMPLETED,
                     counted=False,
-                    revision=there.revision + 1,
+                    revision=stored.revision + 1,
                     updated_at=cut(now),
                 )
             )
@@ -191,10 +191,10 @@ class MemoryJobStore:
 
     def remove(self, job: Job) -> bool:
         with self._lock:
-            there = self.items.get(job.key)
-            if there is None or (there.uid, there.revision) != (job.uid, job.revision):
+            stored = self.items.get(job.key)
+            if stored is None or (stored.uid, stored.revision) != (job.uid, job.revision):
                 return False
-            if not there.state.ended:
+            if not stored.state.ended:
                 return False
             del self.items[job.key]
             return True

@@ -57,8 +57,8 @@ class MemoryKeyStore:
 
     def note_use(self, tenant: str, key_id: str, day: date) -> None:
         def noted(key: ApiKey) -> ApiKey:
-            there = key.last_used_on
-            return key if there and there >= day else replace(key, last_used_on=day)
+            used_on = key.last_used_on
+            return key if used_on and used_on >= day else replace(key, last_used_on=day)
 
         self._change(tenant, key_id, noted)
 

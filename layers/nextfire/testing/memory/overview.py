@@ -79,14 +79,14 @@ class MemoryRunScan:
         self._runs, self._size = runs, size
 
     def pages(self, after: str | None) -> Iterator[ScannedRuns]:
-        there, start = [*self._runs.items.values()], int(after or 0)
+        runs, start = [*self._runs.items.values()], int(after or 0)
         while True:
             steps: dict[str, list[Step]] = {}
-            for run in there[start : start + self._size]:
+            for run in runs[start : start + self._size]:
                 steps.setdefault(run.key.job.tenant, []).append(step_of(run))
             start += self._size
-            yield ScannedRuns(steps, 0, str(start) if start < len(there) else None)
-            if start >= len(there):
+            yield ScannedRuns(steps, 0, str(start) if start < len(runs) else None)
+            if start >= len(runs):
                 return
 
 

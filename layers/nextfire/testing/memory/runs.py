@@ -82,9 +82,9 @@ class MemoryRunStore:
         lease_until: datetime,
     ) -> Claim:
         with self._lock:
-            there = self.get(message.key)
+            stored = self.get(message.key)
             run = run_writes.claimed(
-                there,
+                stored,
                 message,
                 token=token,
                 worker=worker,
@@ -95,67 +95,67 @@ class MemoryRunStore:
             )
             if run is not None:
                 return Claim(self._store(run), taken=True)
-            assert there is not None, "an absent run is free"
-            ours = there.state is RunState.RUNNING and there.claim_token == token
-            return Claim(there, taken=ours)
+            assert stored is not None, "an absent run is free"
+            ours = stored.state is RunState.RUNNING and stored.claim_token == token
+            return Claim(stored, taken=ours)
 
     def advance(self, was: Run, to: Run, *, lapsed: bool = False) -> Claim:
         with self._lock:
-            there = self.get(was.key)
-            if there is None:
+            stored = self.get(was.key)
+            if stored is None:
                 raise UnavailableError("advance run: the record is gone. Try again.")
-            kept = run_writes.advanced(there, was, to, lapsed=lapsed)
+            kept = run_writes.advanced(stored, was, to, lapsed=lapsed)
             if kept is not None:
                 return Claim(self._store(kept), taken=True)
             written = run_writes.as_stored(to)
-            ours = (there.state, there.attempts) == (written.state, written.attempts)
-            return Claim(there, taken=ours)
+            ours = (stored.state, stored.attempts) == (written.state, written.attempts)
+            return Claim(stored, taken=ours)
 
     def cancel(self, message: RunMessage, *, reason: str, now: datetime) -> Run:
         with self._lock:
-            there = self.get(message.key)
-            run = run_writes.cancelled(there, message, reason, now)
+            stored = self.get(message.key)
+            run = run_writes.cancelled(stored, message, reason, now)
             if run is not None:
                 return self._store(run)
-            assert there is not None, "an absent run can be cancelled"
-            return there
+            assert stored is not None, "an absent run can be cancelled"
+            return stored
 
     def request(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
         assert self._due is not None, "a store without a due store takes no requests"
         with self._lock:
-            there = self.get(run.key)
-            if there is not None:
-                return Claim(there, taken=there.on_request and there.request == run.request)
+            stored = self.get(run.key)
+            if stored is not None:
+                return Claim(stored, taken=stored.on_request and stored.request == run.request)
             self._due.put([entry], now)
             return Claim(self._store(run), taken=True)
 
     def skip(self, run: Run) -> Run:
         with self._lock:
-            there = self.get(run.key)
-            if there is None and run.on_request:
+            stored = self.get(run.key)
+            if stored is None and run.on_request:
                 raise UnavailableError("skip run: the record is gone. Try again.")
-            to = run_writes.skipped(there, run)
+            to = run_writes.skipped(stored, run)
             if to is not None:
                 return self._store(to)
-            assert there is not None, "an absent run can be skipped"
-            return there
+            assert stored is not None, "an absent run can be skipped"
+            return stored
 
     def await_parents(self, was: Run, to: Run) -> Claim:
         with self._lock:
-            there = self.get(was.key)
-            if there is None:
+            stored = self.get(was.key)
+            if stored is None:
                 return Claim(Run(to.key, RunState.CANCELLED), taken=False)
-            if run_writes.may_await_parents(there, was):
+            if run_writes.may_await_parents(stored, was):
                 return Claim(self._store(to), taken=True)
-            return Claim(there, taken=there.skipped_by_parents and there.dispatch == to.dispatch)
+            return Claim(stored, taken=stored.skipped_by_parents and stored.dispatch == to.dispatch)
 
     def skip_next(self, run: Run, job: Job) -> Written:
         assert self._jobs is not None, "a store without a job store skips no occurrence"
         with self._lock:
-            there = self._jobs.items.get(job.key)
-            if there == cut_job(job):
+            stored = self._jobs.items.get(job.key)
+            if stored == cut_job(job):
                 return Written.DONE
-            if there is None or (there.uid, there.revision) != (job.uid, job.revision - 1):
+            if stored is None or (stored.uid, stored.revision) != (job.uid, job.revision - 1):
                 return Written.CHANGED
             if self.get(run.key) is not None:
                 return Written.REFUSED
@@ -166,10 +166,10 @@ class MemoryRunStore:
     def unskip(self, run: RunKey, job: Job) -> Written:
         assert self._jobs is not None, "a store without a job store skips no occurrence"
         with self._lock:
-            there = self._jobs.items.get(job.key)
-            if there == cut_job(job):
+            stored = self._jobs.items.get(job.key)
+            if stored == cut_job(job):
                 return Written.DONE
-            if there is None or (there.uid, there.revision) != (job.uid, job.revision - 1):
+            if stored is None or (stored.uid, stored.revision) != (job.uid, job.revision - 1):
                 return Written.CHANGED
             record = self.get(run)
             if record is None or not record.skip_requested:
@@ -180,11 +180,11 @@ class MemoryRunStore:
 
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
         with self._lock:
-            there = self.get(run.key)
-            if there is None:
+            stored = self.get(run.key)
+            if stored is None:
                 return replace(run, state=RunState.CANCELLED)
-            to = run_writes.stopped(there, reason, now)
-            return there if to is None else self._store(to)
+            to = run_writes.stopped(stored, reason, now)
+            return stored if to is None else self._store(to)
 
     def between(
         self,
@@ -213,37 +213,37 @@ class MemoryRunStore:
 
     def extend(self, run: Run, *, lease_until: datetime) -> Run | None:
         with self._lock:
-            there = self.get(run.key)
-            if there is None or not run_writes.is_held(there, run):
+            stored = self.get(run.key)
+            if stored is None or not run_writes.is_held(stored, run):
                 return None
-            return self._store(replace(there, lease_until=lease_until))
+            return self._store(replace(stored, lease_until=lease_until))
 
     def save(self, run: Run, checkpoint: Value) -> Run | None:
         with self._lock:
-            there = self.get(run.key)
-            if there is None or not run_writes.is_held(there, run):
+            stored = self.get(run.key)
+            if stored is None or not run_writes.is_held(stored, run):
                 return None
-            return self._store(replace(there, checkpoint=checkpoint))
+            return self._store(replace(stored, checkpoint=checkpoint))
 
     def mark_death_published(self, run: Run) -> None:
         with self._lock:
-            there = self.get(run.key)
-            if there and (there.state, there.dispatch) == (RunState.DEAD, run.dispatch):
-                self._store(replace(there, buried=run.dispatch))
+            stored = self.get(run.key)
+            if stored and (stored.state, stored.dispatch) == (RunState.DEAD, run.dispatch):
+                self._store(replace(stored, buried=run.dispatch))
 
     def redrive(
         self, run: Run, entry: DueEntry, now: datetime, *, was: RunState = RunState.DEAD
     ) -> Claim:
         assert self._due is not None, "a store without a due store does not redrive"
         with self._lock:
-            there = self.get(run.key)
-            if there is None:
+            stored = self.get(run.key)
+            if stored is None:
                 return Claim(replace(run, state=RunState.CANCELLED), taken=False)
-            if run_writes.may_redrive(there, run, was):
+            if run_writes.may_redrive(stored, run, was):
                 self._due.put([entry], now)
                 return Claim(self._store(run), taken=True)
-            ours = (there.dispatch, there.attempt_base) == (run.dispatch, run.attempt_base)
-            return Claim(there, taken=ours)
+            ours = (stored.dispatch, stored.attempt_base) == (run.dispatch, run.attempt_base)
+            return Claim(stored, taken=ours)
 
     def list_dead(
         self, tenant: str, *, first: datetime, last: datetime, cursor: str | None, limit: int
@@ -283,10 +283,10 @@ class MemoryRunStore:
         if len({*keys}) < len(keys):
             raise ValueError("the keys are not all different, which DynamoDB rejects")
         with self._lock:
-            there = [self.items[key] for key in keys if key in self.items]
-        broken = [run.key for run in there if run.key in self._broken]
+            found = [self.items[key] for key in keys if key in self.items]
+        broken = [run.key for run in found if run.key in self._broken]
         return Page(
-            [run for run in there if run.key not in broken],
+            [run for run in found if run.key not in broken],
             None,
             [Unreadable(key.execution_id, "run does not decode") for key in broken],
         )

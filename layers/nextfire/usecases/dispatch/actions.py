@@ -149,13 +149,13 @@ class Actions:
     def _move(self, decision: Move, now: datetime, report: TickReport) -> bool:
         skipped = Run.skipped(decision.run, decision.reason, cut(now))
         if decision.to is None:
-            there = self.runs.skip(skipped)
+            stored = self.runs.skip(skipped)
         else:
             # In one transaction: between the two, a watcher with the earlier release would find the
             # old entry, store its successor by the earlier rules and delete it.
-            there = self.runs.request(skipped, decision.to, self.clock.now()).run
-        is_new = there == skipped
-        has_not_run = there.state is RunState.SKIPPED and not there.skip_requested
+            stored = self.runs.request(skipped, decision.to, self.clock.now()).run
+        is_new = stored == skipped
+        has_not_run = stored.state is RunState.SKIPPED and not stored.skip_requested
         entry = decision.to if has_not_run else decision.following
         if entry is not None:
             if not is_new and not self.due.put([entry], self.clock.now()):
