@@ -65,7 +65,7 @@ class Stack:
         self.local = local
         self.info = info
         self.folder = folder
-        self._processes = Processes(folder / "benchmark.json", territory=folder / "benchmark")
+        self._processes = Processes(folder / "benchmark.json", folder=folder / "benchmark")
         (folder / "benchmark").mkdir()
         stacks = self.client("cloudformation").describe_stacks()["Stacks"]
         self._outputs: dict[str, str] = {

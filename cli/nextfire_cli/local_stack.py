@@ -65,9 +65,9 @@ def up(
             caller.show({"endpoint": info.endpoint}, Text(f"nextfire is up: {info.endpoint}"))
             caller.say("Ctrl-C stops it. In another terminal: nextfire jobs create --help")
             with contextlib.suppress(KeyboardInterrupt, InterruptedBySignal):
-                while stack.status() is not None or stack.revive(caller.say):
+                while stack.status() is not None or stack.restart_workers(caller.say):
                     time.sleep(1)
-                raise _ended(stack.casualties(), emulator=emulator)
+                raise _ended(stack.deaths(), emulator=emulator)
             caller.say(_STOPPING + (_SAVING if emulator else ""))
     except LocalStackError as error:
         raise CliError(str(error)) from error
@@ -84,12 +84,12 @@ def _local_stack(*, emulator: bool, strict: bool = False) -> "EmbeddedStack | Lo
     return EmbeddedStack(session.local_root() / FOLDER, sources=session.sources())
 
 
-def _ended(casualties: list[str], *, emulator: bool) -> CliError:
+def _ended(deaths: list[str], *, emulator: bool) -> CliError:
     """Why the stack has ended."""
-    if not casualties:
+    if not deaths:
         return CliError("The stack has ended: `nextfire down` came.")
     return CliError(
-        "\n".join(casualties),
+        "\n".join(deaths),
         "The rest of the stack was stopped, and its data are kept. Start it again with"
         " `nextfire up`." + (session.LOST_IN_EMULATOR if emulator else ""),
     )

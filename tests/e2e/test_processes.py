@@ -26,14 +26,14 @@ print(child.pid, flush=True)
 
 
 @pytest.fixture
-def territory(tmp_path: Path) -> Path:
+def folder(tmp_path: Path) -> Path:
     (tmp_path / "tmp").mkdir()
     return tmp_path / "tmp"
 
 
 @pytest.fixture
-def processes(tmp_path: Path, territory: Path) -> Processes:
-    return Processes(tmp_path / "processes.json", territory=territory)
+def processes(tmp_path: Path, folder: Path) -> Processes:
+    return Processes(tmp_path / "processes.json", folder=folder)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -43,19 +43,19 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def spawn(processes: Processes, territory: Path, script: str) -> Path:
-    log = territory.parent / "log"
-    environment = {**os.environ, "TMPDIR": str(territory)}
+def spawn(processes: Processes, folder: Path, script: str) -> Path:
+    log = folder.parent / "log"
+    environment = {**os.environ, "TMPDIR": str(folder)}
     command = [sys.executable, "-c", script]
-    processes.spawn("it", command, environment=environment, cwd=territory, log=log)
+    processes.spawn("it", command, environment=environment, cwd=folder, log=log)
     return log
 
 
-def test_another_process_ends_what_was_recorded(processes: Processes, territory: Path) -> None:
-    spawn(processes, territory, SLEEP)
+def test_another_process_ends_what_was_recorded(processes: Processes, folder: Path) -> None:
+    spawn(processes, folder, SLEEP)
     [record] = processes.recorded()
     assert record.alive
-    later = Processes(territory.parent / "processes.json", territory=territory)
+    later = Processes(folder.parent / "processes.json", folder=folder)
 
     killed = later.end(later.recorded(), grace=timedelta(seconds=10))
 
@@ -65,8 +65,8 @@ def test_another_process_ends_what_was_recorded(processes: Processes, territory:
     processes.end([record], grace=timedelta(0))  # waits for its child
 
 
-def test_deaf_process_is_killed_after_the_grace(processes: Processes, territory: Path) -> None:
-    log = spawn(processes, territory, DEAF)
+def test_deaf_process_is_killed_after_the_grace(processes: Processes, folder: Path) -> None:
+    log = spawn(processes, folder, DEAF)
     wait_until(lambda: "deaf" in log.read_text())
     [record] = processes.recorded()
 
@@ -76,22 +76,20 @@ def test_deaf_process_is_killed_after_the_grace(processes: Processes, territory:
     assert not record.alive
 
 
-def test_reused_id_is_left_alone(processes: Processes, territory: Path) -> None:
-    spawn(processes, territory, SLEEP)
+def test_reused_id_is_left_alone(processes: Processes, folder: Path) -> None:
+    spawn(processes, folder, SLEEP)
     [record] = processes.recorded()
     stale = ProcessRecord(name="it", pid=record.pid, started="0")
 
-    Processes(territory.parent / "other.json", territory=territory).end([stale], grace=timedelta(0))
+    Processes(folder.parent / "other.json", folder=folder).end([stale], grace=timedelta(0))
 
     assert record.alive
     processes.end([record], grace=timedelta(seconds=10))
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="strays are found in /proc")
-def test_stray_of_another_session_is_found_and_killed(
-    processes: Processes, territory: Path
-) -> None:
-    log = spawn(processes, territory, LEAVES_A_CHILD)
+def test_stray_of_another_session_is_found_and_killed(processes: Processes, folder: Path) -> None:
+    log = spawn(processes, folder, LEAVES_A_CHILD)
     wait_until(lambda: log.read_text().strip().isdigit())
     stray = int(log.read_text())
     processes.end(processes.recorded(), grace=timedelta(seconds=10))

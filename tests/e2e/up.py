@@ -16,9 +16,9 @@ def main(folder: Path) -> int:
     stack = LocalStack(ROOT, state=folder)
     with stack.running(_report, workers=WORKERS, lease=LEASE):
         _report("up")
-        while stack.status() is not None or stack.revive(_report):
+        while stack.status() is not None or stack.restart_workers(_report):
             time.sleep(0.2)
-        _report("\n".join(stack.casualties()))
+        _report("\n".join(stack.deaths()))
     return 1
 
 

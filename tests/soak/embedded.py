@@ -104,7 +104,7 @@ class EmbeddedSoakStack:
         """Start the stack again if its supervisor gave up."""
         with self._gate:
             if self._info is not None and not self._info.alive:
-                self.log.died += self._local.casualties()
+                self.log.died += self._local.deaths()
                 self._report(self.log.died[-1])
                 down_at = now()
                 self.stop()

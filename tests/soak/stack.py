@@ -67,7 +67,7 @@ class SoakStack:
         self._local = LocalStack(ROOT, state=folder / "stack", strict=strict)
         self._folder = folder
         self._report = report
-        self._processes = Processes(folder / "workers.json", territory=folder / "work")
+        self._processes = Processes(folder / "workers.json", folder=folder / "work")
         self._workers: dict[int, Popen[bytes]] = {}
         self._started = 0
         self._gate = threading.RLock()

@@ -99,10 +99,10 @@ class EmbeddedStack:
         self._sources = sources
         self._script_pools = pools
         self._data = self._state / DATA
-        self._territory = self._state / "tmp"
+        self._tmp = self._state / "tmp"
         self._logs = self._state / "logs"
         self._file = StackFile(self._state)
-        self._processes = Processes(self._state / "processes.json", territory=self._territory)
+        self._processes = Processes(self._state / "processes.json", folder=self._tmp)
         self._lock: IO[bytes] | None = None
 
     @contextlib.contextmanager
@@ -148,7 +148,7 @@ class EmbeddedStack:
             self._file.remove()
             self._processes.end(self._processes.recorded(), grace=_GRACE)
             self._processes.end_strays()
-            shutil.rmtree(self._territory, ignore_errors=True)
+            shutil.rmtree(self._tmp, ignore_errors=True)
             if self._lock:
                 self._lock.close()
                 self._lock = None
@@ -172,15 +172,19 @@ class EmbeddedStack:
         info = self.info()
         return info if info and info.alive else None
 
-    def revive(self, report: Report) -> bool:  # noqa: ARG002 — as the emulated stack
+    def restart_workers(self, report: Report) -> bool:  # noqa: ARG002 — as the emulated stack
         """Returns False: the supervisor starts parts again, and has ended if this is asked."""
         return False
 
-    def casualties(self) -> list[str]:
+    def deaths(self) -> list[str]:
         """Processes that ended although the stack was not stopped, with the end of their logs."""
         if not self._file.exists:
             return []
-        return [self._obituary(record) for record in self._processes.recorded() if not record.alive]
+        return [
+            self._describe_death(record)
+            for record in self._processes.recorded()
+            if not record.alive
+        ]
 
     def _start(self, report: Report, workers: int, lease: timedelta | None) -> EmbeddedInfo:
         began = time.monotonic()
@@ -188,7 +192,7 @@ class EmbeddedStack:
             report("ending processes of an earlier start")
             self._processes.end(self._processes.recorded(), grace=_GRACE)
             self._processes.end_strays()
-        for each in (self._data, self._territory, self._logs):
+        for each in (self._data, self._tmp, self._logs):
             each.mkdir(parents=True, exist_ok=True)
         self._data.chmod(0o700)
         port = self._port()
@@ -202,7 +206,7 @@ class EmbeddedStack:
             _NAME,
             [sys.executable, "-P", "-m", "functions.embedded"],
             environment=self._environment(endpoint, port, workers, lease),
-            cwd=self._territory,
+            cwd=self._tmp,
             log=self._logs / f"{_NAME}.log",
         )
         self._provide_key()  # while the supervisor starts
@@ -287,7 +291,7 @@ class EmbeddedStack:
             "POWERTOOLS_LOG_LEVEL": "INFO",
             "HOME": str(self._state / "none"),
             "PYTHONNOUSERSITE": "1",
-            "TMPDIR": str(self._territory),
+            "TMPDIR": str(self._tmp),
         }
 
     def _await_health(self, endpoint: str, process: subprocess.Popen[bytes]) -> None:
@@ -305,6 +309,6 @@ class EmbeddedStack:
         texts = "\n".join(f"{each}:\n{tail(each)}" for each in logs)
         raise LocalStackError(f"The embedded stack did not start; see {texts}")
 
-    def _obituary(self, record: ProcessRecord) -> str:
+    def _describe_death(self, record: ProcessRecord) -> str:
         log = self._logs / f"{record.name}.log"
         return f"{record.name} has ended unexpectedly; see {log}:\n{tail(log)}"

@@ -124,11 +124,11 @@ _Records = TypeAdapter(list[ProcessRecord])
 
 
 class Processes:
-    """Starts, records and ends processes; *territory* is where all of them keep their files."""
+    """Starts, records and ends processes; *folder* is where all of them keep their files."""
 
-    def __init__(self, record: Path, *, territory: Path) -> None:
+    def __init__(self, record: Path, *, folder: Path) -> None:
         self._record = record
-        self._territory = territory
+        self._folder = folder
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     def spawn(
@@ -200,7 +200,7 @@ class Processes:
     def end_strays(self) -> None:
         """SIGKILL processes that ours started in their own sessions and left behind.
 
-        They have a working or temporary folder within the territory, and no terminal. Does nothing
+        They have a working or temporary folder within our folder, and no terminal. Does nothing
         without /proc.
         """
         for entry in _PROC.glob("[0-9]*"):
@@ -217,14 +217,14 @@ class Processes:
         return record.alive and self._is_ours(_PROC / str(record.pid))
 
     def _is_ours(self, process: Path) -> bool:
-        territory = self._territory.resolve()
+        folder = self._folder.resolve()
         try:
             cwd = (process / "cwd").readlink()
             environment = (process / "environ").read_bytes().split(b"\0")
         except OSError:
             return False
         # A new process may have no environment yet, but has its folder.
-        return territory in (cwd, *cwd.parents) or f"TMPDIR={territory}".encode() in environment
+        return folder in (cwd, *cwd.parents) or f"TMPDIR={folder}".encode() in environment
 
     def _write(self, records: Sequence[ProcessRecord]) -> None:
         if not records:

@@ -29,7 +29,7 @@ from nextfire_cli.local.processes import (
     interrupts_raised,
     started,
 )
-from nextfire_cli.local.revival import Revival
+from nextfire_cli.local.restart_policy import RestartPolicy
 from nextfire_cli.local.stack_file import StackFile
 from nextfire_cli.local.stack_info import Deaths, StackInfo, parts
 from nextfire_cli.local.stand_in import NAME as STAND_IN
@@ -63,7 +63,7 @@ class LocalStack:
         cache = self._root / ".nextfire"
         # The folder itself must not be a link, see `check_state`.
         self._state = state.resolve() if state else cache
-        self._territory = self._state / "tmp"
+        self._tmp = self._state / "tmp"
         self._logs = self._state / "logs"
         self._key_file = self._state / "api-key"
         self._died_file = self._state / "emulator-died"
@@ -72,9 +72,9 @@ class LocalStack:
         self._deployment = Deployment(self._root, self._emulator, state=self._state, cache=cache)
         self._workers = EmulatedWorkers(self._root, self._state)
         self._file = StackFile(self._state)
-        self._processes = Processes(self._state / "processes.json", territory=self._territory)
+        self._processes = Processes(self._state / "processes.json", folder=self._tmp)
         self._lock: IO[bytes] | None = None
-        self._revival = Revival()
+        self._restart_policy = RestartPolicy()
 
     @contextlib.contextmanager
     def running(
@@ -131,7 +131,7 @@ class LocalStack:
             others = [record for record in records if record not in emulators]
             if any(record.name == emulator.NAME and not record.alive for record in records):
                 self._died_file.touch()  # the next start says what was lost
-            # Processes that end from here on are not `casualties`.
+            # Processes that end from here on are not in `deaths`.
             self._file.remove()
             # Workers first: they need the queue to hand their runs back.
             self._processes.end(others, grace=_WORKER_GRACE)
@@ -139,7 +139,7 @@ class LocalStack:
             if any(record.name == emulator.NAME for record in killed):
                 self._died_file.touch()
             self._processes.end_strays()
-            shutil.rmtree(self._territory, ignore_errors=True)
+            shutil.rmtree(self._tmp, ignore_errors=True)
             self._emulator.close()
             if self._lock:
                 self._lock.close()
@@ -172,17 +172,21 @@ class LocalStack:
         """
         return self._file.read(StackInfo)
 
-    def casualties(self) -> list[str]:
+    def deaths(self) -> list[str]:
         """Processes that ended although the stack was not stopped: each with its name, the path of
         its log, and the last lines of the log.
         """
         if not self._file.exists:
             return []
-        return [self._obituary(record) for record in self._processes.recorded() if not record.alive]
+        return [
+            self._describe_death(record)
+            for record in self._processes.recorded()
+            if not record.alive
+        ]
 
-    def revive(self, report: Report) -> bool:
+    def restart_workers(self, report: Report) -> bool:
         """Restart dead workers. Returns whether the stack continues: it does not if the
-        emulator has died, or a worker died too often; see `casualties`.
+        emulator has died, or a worker died too often; see `deaths`.
         """
         info = self.info()
         if info is None:
@@ -192,7 +196,7 @@ class LocalStack:
             for record in self._processes.recorded()
             if not record.alive
         ]
-        restarts = self._revival.restarts(dead, time.monotonic())
+        restarts = self._restart_policy.restarts(dead, time.monotonic())
         if restarts is None:
             return False
         deaths = dict(info.deaths)
@@ -233,10 +237,10 @@ class LocalStack:
         elif self._died_file.exists():
             report(left_behind(self._emulator.data, []))
         self._died_file.unlink(missing_ok=True)
-        self._territory.mkdir(parents=True, exist_ok=True)
+        self._tmp.mkdir(parents=True, exist_ok=True)
         self._start_emulator(report)
         log = self._logs / "cdk.log"
-        self._deployment.update(self._processes, context, report, tmp=self._territory, log=log)
+        self._deployment.update(self._processes, context, report, tmp=self._tmp, log=log)
         outputs = self._deployment.outputs()
         self._workers.write_profiles(outputs)
         self._provide_key(outputs)
@@ -264,13 +268,13 @@ class LocalStack:
         self._emulator.start(
             self._processes,
             stand_in.emulator_settings() if stand_in else {},
-            cwd=self._territory,
+            cwd=self._tmp,
             log=self._logs / f"{emulator.NAME}.log",
         )
         if stand_in:
             report(f"enforcing AWS's limits; {stand_in.address}/_strict reports what they did")
             log = self._logs / f"{STAND_IN}.log"
-            stand_in.start(self._processes, self._emulator.address, cwd=self._territory, log=log)
+            stand_in.start(self._processes, self._emulator.address, cwd=self._tmp, log=log)
 
     def _provide_key(self, outputs: dict[str, str]) -> None:
         """Make sure that the file has an API key that stays valid for a while."""
@@ -294,16 +298,16 @@ class LocalStack:
             pool,
             outputs,
             endpoint=self._product_endpoint,
-            tmp=self._territory,
+            tmp=self._tmp,
             log=self._logs / f"{name}.log",
         )
 
     def _check_alive(self, processes: list[ProcessRecord]) -> None:
         for record in processes:
             if not record.alive:
-                raise LocalStackError(self._obituary(record))
+                raise LocalStackError(self._describe_death(record))
 
-    def _obituary(self, record: ProcessRecord) -> str:
+    def _describe_death(self, record: ProcessRecord) -> str:
         log = self._logs / f"{record.name}.log"
         return f"{record.name} has ended unexpectedly; see {log}:\n{tail(log)}"
 

@@ -152,18 +152,18 @@ def test_up_writes_through_no_link(clone: Path, home: Path) -> None:
 
 
 def test_what_a_killed_up_left_is_still_ended(tmp_path: Path) -> None:
-    territory = tmp_path / "tmp"
-    territory.mkdir()
+    folder = tmp_path / "tmp"
+    folder.mkdir()
     record = tmp_path / "processes.json"
-    left = Processes(record, territory=territory).spawn(
+    left = Processes(record, folder=folder).spawn(
         "worker",
         [sys.executable, "-c", SLEEP],
         environment={},
-        cwd=territory,
+        cwd=folder,
         log=tmp_path / "log",
     )
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
-    later = Processes(record, territory=territory)
+    later = Processes(record, folder=folder)
 
     later.end(later.recorded(), grace=_NO_TIME)
 

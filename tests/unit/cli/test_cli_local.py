@@ -33,7 +33,7 @@ Spawn = Callable[[str, str], subprocess.Popen[bytes]]
 def spawn(checkout: Path) -> Iterator[Spawn]:
     """Starts a process of the stack of *checkout* from a name and a script."""
     state = checkout / ".nextfire"
-    ours = Processes(state / "processes.json", territory=state / "tmp")
+    ours = Processes(state / "processes.json", folder=state / "tmp")
 
     started: list[subprocess.Popen[bytes]] = []
 
@@ -64,13 +64,13 @@ def test_process_that_ended_by_itself_is_named_with_the_end_of_its_log(
     spawn("worker-default-1", LASTING)
     spawn("worker-default-0", UNLUCKY).wait(20)
 
-    [casualty] = LocalStack(checkout).casualties()
+    [death] = LocalStack(checkout).deaths()
 
     log = checkout / ".nextfire" / "logs" / "worker-default-0.log"
-    assert casualty == f"worker-default-0 has ended unexpectedly; see {log}:\nno luck today"
+    assert death == f"worker-default-0 has ended unexpectedly; see {log}:\nno luck today"
 
 
-def test_process_that_ended_before_it_was_recorded_is_a_casualty(
+def test_process_that_ended_before_it_was_recorded_is_reported(
     checkout: Path, spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     really = processes.started
@@ -83,16 +83,14 @@ def test_process_that_ended_before_it_was_recorded_is_a_casualty(
         patch.setattr(processes, "started", late)
         spawn("worker-default-0", UNLUCKY)
 
-    assert len(LocalStack(checkout).casualties()) == 1
+    assert len(LocalStack(checkout).deaths()) == 1
 
 
-def test_process_of_a_stack_that_was_stopped_is_not_a_casualty(
-    checkout: Path, spawn: Spawn
-) -> None:
+def test_process_of_a_stack_that_was_stopped_is_not_reported(checkout: Path, spawn: Spawn) -> None:
     spawn("worker-default-0", UNLUCKY).wait(20)
     (checkout / ".nextfire" / "stack.json").unlink()  # the first step of `stop`
 
-    assert LocalStack(checkout).casualties() == []
+    assert LocalStack(checkout).deaths() == []
 
 
 def down(*arguments: str, answer: str = "") -> Result:

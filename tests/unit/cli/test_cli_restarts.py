@@ -19,7 +19,7 @@ from nextfire.client.folder import write_private
 from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.emulator_notes import left_behind
 from nextfire_cli.local.processes import ProcessRecord, started
-from nextfire_cli.local.revival import Revival
+from nextfire_cli.local.restart_policy import RestartPolicy
 
 LASTING = (sys.executable, "-c", "import time; time.sleep(60)")
 
@@ -29,11 +29,11 @@ def record(name: str, pid: int = 4711, since: str = "1") -> ProcessRecord:
 
 
 def test_a_worker_that_died_is_started_again_after_a_growing_pause() -> None:
-    revival = Revival()
+    policy = RestartPolicy()
 
-    [first] = revival.restarts([(record("worker-my-pool-1"), -signal.SIGKILL)], 10.0) or []
-    [second] = revival.restarts([(record("worker-my-pool-1"), 3)], 11.0) or []
-    [other] = revival.restarts([(record("worker-default-0"), None)], 11.0) or []
+    [first] = policy.restarts([(record("worker-my-pool-1"), -signal.SIGKILL)], 10.0) or []
+    [second] = policy.restarts([(record("worker-my-pool-1"), 3)], 11.0) or []
+    [other] = policy.restarts([(record("worker-default-0"), None)], 11.0) or []
 
     assert (first.pool, first.number, first.pause) == ("my-pool", 1, 0.1)
     assert (first.cause, first.deaths) == ("killed by SIGKILL", 1)
@@ -42,9 +42,9 @@ def test_a_worker_that_died_is_started_again_after_a_growing_pause() -> None:
 
 
 def test_the_stack_ends_with_its_emulator_or_with_a_worker_that_keeps_dying() -> None:
-    assert Revival().restarts([(record("ministack"), 1)], 1.0) is None
-    revival = Revival()
-    found = [revival.restarts([(record("worker-a-0"), 1)], float(n)) for n in range(MOST_DEATHS)]
+    assert RestartPolicy().restarts([(record("ministack"), 1)], 1.0) is None
+    policy = RestartPolicy()
+    found = [policy.restarts([(record("worker-a-0"), 1)], float(n)) for n in range(MOST_DEATHS)]
 
     assert [each is None for each in found] == [False] * (MOST_DEATHS - 1) + [True]
 
@@ -71,9 +71,7 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStac
         process.wait()
 
 
-def test_a_revived_stack_is_described_with_its_new_process(
-    stack: LocalStack, tmp_path: Path
-) -> None:
+def test_a_stack_is_described_with_its_restarted_worker(stack: LocalStack, tmp_path: Path) -> None:
     processes = stack._processes  # noqa: SLF001
     key = tmp_path / ".nextfire" / "api-key"
     write_private(key, "key")
@@ -91,7 +89,7 @@ def test_a_revived_stack_is_described_with_its_new_process(
     said: list[str] = []
     assert stack.status() is None
 
-    assert stack.revive(said.append)
+    assert stack.restart_workers(said.append)
 
     assert said == ["worker-default-0: killed by SIGKILL; it is started again"]
     found = stack.status()
@@ -104,7 +102,7 @@ def test_a_revived_stack_is_described_with_its_new_process(
         "lastDeath": "killed by SIGKILL",
     }
     assert found.parts()["worker-default-1"]["deaths"] == 0
-    assert stack.casualties() == []
+    assert stack.deaths() == []
 
 
 def spawned(info: StackInfo, name: str) -> int:

@@ -31,7 +31,7 @@ class Restart:
 
 
 @dataclass
-class Revival:
+class RestartPolicy:
     """Remembers the deaths of workers."""
 
     deaths: dict[str, list[float]] = field(default_factory=dict)
