@@ -16,12 +16,13 @@ from infra.constructs.events import StackEventBus
 from infra.constructs.function import Function
 from infra.constructs.grants import allow, dynamodb, only_attributes
 from infra.constructs.pool import Pool
-from infra.constructs.stores import DEAD_INDEX, Stores
+from infra.constructs.stores import Stores
 from infra.constructs.watcher import WatcherRules
 from infra.environment import Environment
 from infra.pool_settings import LAMBDA_LIMIT
 from infra.setting_types import iso8601
 from infra.settings import Settings
+from nextfire.adapters.dynamodb.run_items import DEAD_INDEX
 
 _API_TIMEOUT = LAMBDA_LIMIT / 30  # API Gateway returns 503 after 30 s anyway
 _AUDIT_LOG_TIMEOUT = timedelta(seconds=60)

@@ -14,8 +14,8 @@ from constructs import Construct
 from infra.setting_types import KEEP
 from infra.settings import Settings
 from infra.store_settings import EXPIRES_BY, AuditLockSettings, DueCapacity
+from nextfire.adapters.dynamodb.run_items import DEAD_INDEX
 
-DEAD_INDEX = "dead"
 FIRST_DEPLOYMENT = "nextfire:firstDeployment"
 """Key of the context: the deployment creates the stack. If it fails, CloudFormation removes its
 tables, which it cannot do if they are protected from deletion.

@@ -138,6 +138,8 @@ def _last_step(run: Run) -> datetime | None:
     return run.attempts[-1].finished_at or run.attempts[-1].started_at
 
 
+DEAD_INDEX = "dead"
+"""The index of DEAD runs."""
 DEAD_SHARDS = 8
 """Partitions of a tenant's DEAD runs in the index. Each takes 1,000 deaths per second."""
 

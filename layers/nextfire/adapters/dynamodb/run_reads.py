@@ -12,6 +12,7 @@ from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.run_items import (
     ATTENTION_AT,
+    DEAD_INDEX,
     DEAD_SHARDS,
     dead_shard,
     decode_run,
@@ -27,7 +28,6 @@ from nextfire.domain.run import Run, RunState
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_INDEX = "dead"
 _PAGES_GROW_TO = 64
 
 
@@ -68,7 +68,7 @@ class RunReads:
         """Up to *limit* entries of *shard* with a sort key from *low* to *high*, newest first."""
         request: dict[str, Any] = {
             "TableName": self._table,
-            "IndexName": _INDEX,
+            "IndexName": DEAD_INDEX,
             "KeyConditionExpression": "attention = :shard AND attention_at BETWEEN :low AND :high",
             "ExpressionAttributeValues": to_item({":shard": shard, ":low": low, ":high": high}),
             "ScanIndexForward": False,
