@@ -142,9 +142,8 @@ class System(Processes):
             lanes=Lanes(actor),
         )
         shards = range(group, setting.shards, setting.groups)
-        config = WatcherConfig(
-            group, actor.name, shards, setting.shares, setting.memory, self.pools
-        )
+        limits = setting.shares, setting.memory, self.pools
+        config = WatcherConfig(group, actor.name, shards, *limits)
         life = build_watcher(ports, config, RecordedNotices(self, actor))
         turn = life.turn
 

@@ -30,14 +30,14 @@ def test_throughput(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_overload(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OVERLOAD_LOCAL", "0")
     monkeypatch.setattr(overload, "ProcessPoolExecutor", lambda: ThreadPoolExecutor(1))
-    shrink(monkeypatch, overload, SCALE=6_000, HOURLY_SCALE=20_000, POLICIES=["RUN_ALL"])
+    shrink(monkeypatch, overload, SCALE=6_000, POLICIES=["RUN_ALL"])
     shrink(monkeypatch, overload, OUTAGES={"210 s": 30 * SECOND, "1 h": 60 * SECOND})
     shrink(monkeypatch, overload, FOR=60 * SECOND, LAST=30 * SECOND)
-    shrink(monkeypatch, overload, HOURLY_FOR=60 * SECOND, SAMPLE=60 * SECOND)
+    shrink(monkeypatch, overload, SELDOM=60 * SECOND, SAMPLE=60 * SECOND)
 
     figures = start("overload")
 
-    assert {"goodput_200", "goodput_200_hourly_skip", "outage_1h_run_all"} <= figures.keys()
+    assert {"goodput_200", "goodput_200_seldom_skip", "outage_1h_run_all"} <= figures.keys()
 
 
 def test_across(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
