@@ -34,10 +34,11 @@ from tests.worker_image import Image
 ROOT = Path(__file__).resolve().parents[2]
 LEASE = timedelta(seconds=6)
 WORKERS = 2
-FEW, SMALL = "few-a-minute", "small"
+FEW, SMALL, NARROW = "few-a-minute", "small", "narrow"
 """Tenants with quotas; other tenants have no quotas."""
 QUOTAS = {
     FEW: {"runsPerMinute": 2},
+    NARROW: {"runsPerMinute": 3, "concurrentRuns": 1},
     SMALL: {"jobs": 1, "payloadBytes": 20, "shortestIntervalSec": 3600},
 }
 _LATE_IN_A_MINUTE = 45
@@ -270,6 +271,15 @@ def scratch(stack: Stack) -> Path:
     return folder
 
 
+def early_in_a_minute(at: datetime) -> datetime:
+    """The whole second of *at*; if it is late in its minute, one early in the next: runs that are
+    due then are sent in the same minute.
+    """
+    if at.second >= _LATE_IN_A_MINUTE:
+        at = at.replace(second=8) + timedelta(minutes=1)
+    return at.replace(microsecond=0)
+
+
 @dataclass(frozen=True)
 class HeldBack:
     """Jobs of the tenant `FEW`, all due at `at`: more than its quota of runs per minute."""
@@ -286,9 +296,7 @@ def held_back(stack: Stack) -> HeldBack:
     key = stack.key_of(FEW)
     with stack.api_with(key) as api:
         api.get("/v1/jobs").raise_for_status()  # the first call of a function is slow
-        at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=8)
-        if at.second >= _LATE_IN_A_MINUTE:  # otherwise runs might be sent a minute later
-            at = at.replace(second=8) + timedelta(minutes=1)
+        at = early_in_a_minute(datetime.now(UTC) + timedelta(seconds=8))
         job = {"type": "ONCE", "schedule": at.isoformat(), "target": {"handler": "waits"}}
         made = api.post("/v1/jobs:batch", json={"jobs": [job] * 4}).raise_for_status().json()
     assert {each["status"] for each in made["results"]} == {201}, made

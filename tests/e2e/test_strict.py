@@ -1,4 +1,5 @@
-"""Every kind of job behind AWS's limits, latencies and faults: all succeed, each run once.
+"""Every kind of job, and what users do with jobs, behind AWS's limits, latencies and faults: each
+run takes effect once.
 
 The stand-in of `tests/strict` is put in front of the emulator for these tests only, so the stack is
 restarted; a job of before outlives that. Rates are so low that the runs that are due at once are
@@ -8,21 +9,22 @@ throttled.
 from __future__ import annotations
 
 import json
-import time
+import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 import httpx2
 import pytest
 
 from tests import crons
+from tests.e2e.call_queue import call_queue
 from tests.e2e.callback_server import CallbackServer, callback_server, json_of
-from tests.e2e.conftest import CALLER, Stack
+from tests.e2e.caller import Caller
+from tests.e2e.conftest import CALLER, NARROW, Stack
+from tests.e2e.strict_flows import FAILING, FLOWS, INTERVENING, Scene
 from tests.e2e.test_sequences import STEP
-from tests.e2e.user import COUNTING, Document, until
+from tests.e2e.user import COUNTING, until
 
 MIDNIGHT = crons.LONG
 """Whether a crowd is due at the same instant, as at midnight."""
@@ -34,11 +36,8 @@ CROWD = 200 if MIDNIGHT else 12
 """One-off jobs that are due at the same instant."""
 TIMES = 3
 """Runs of the recurring job."""
-LONG = 300.0 if MIDNIGHT else 120.0
 _BEFORE = 5
 """Runs that end before the restart, more than after it."""
-_TRIES = 10
-_SERVER_ERROR = 500
 
 
 @pytest.fixture(scope="module")
@@ -74,50 +73,42 @@ def strict(stack: Stack, outliving: str) -> Iterator[Stack]:
         stack.restart()
 
 
-class Caller:
-    """A user who repeats a request with its idempotency key when the API is unavailable."""
-
-    def __init__(self, api: httpx2.Client) -> None:
-        self._api = api
-
-    def call(self, method: str, path: str, body: object = None) -> Document:
-        headers = {"Idempotency-Key": uuid4().hex} if method == "POST" else {}
-        answer = self._api.request(method, path, json=body, headers=headers)
-        for _ in range(_TRIES):
-            if answer.status_code < _SERVER_ERROR:
-                break
-            time.sleep(0.5)
-            answer = self._api.request(method, path, json=body, headers=headers)
-        assert answer.is_success, answer.text
-        document: Document = answer.json()
-        return document
-
-    def create(self, **definition: Any) -> str:
-        return str(self.call("POST", "/v1/jobs", definition)["jobId"])
-
-    def succeeded(self, job: str, count: int = 1) -> list[Document]:
-        """The runs of *job*, once *count* of them have ended; all of them succeeded."""
-
-        def ended() -> list[Document] | None:
-            runs = self.call("GET", f"/v1/jobs/{job}/executions")["items"]
-            over = [run for run in runs if run["state"] not in {"PENDING", "RUNNING"}]
-            return over if len(over) >= count == len(runs) else None
-
-        runs: list[Document] = until(ended, f"{count} runs of {job}", within=LONG)
-        assert {run["state"] for run in runs} == {"SUCCEEDED"}, runs
-        return runs
+@pytest.fixture(scope="module")
+def folder(strict: Stack) -> Path:
+    """A new folder that scripts can read."""
+    folder = Path(tempfile.mkdtemp(prefix="strict-", dir=strict.state))
+    folder.chmod(0o755)
+    return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def caller(strict: Stack) -> Iterator[Caller]:
     for pool, handler, source in (
         ("default", "counting", COUNTING),
+        ("default", "failing", FAILING),
         ("default", "step", STEP),
         ("lambda", "step", STEP),
     ):
         strict.put_script(pool, handler, source, tenant=CALLER)
     with strict.api_with(strict.key_of(CALLER)) as api:
         yield Caller(api)
+
+
+@pytest.fixture(scope="module")
+def flows(strict: Stack, caller: Caller, folder: Path) -> Iterator[dict[str, Iterator[None]]]:
+    """The flows, with all of their jobs created and all requests made."""
+    strict.put_script("default", "counting", COUNTING, tenant=NARROW)
+    with (
+        strict.api_with(strict.key_of(NARROW)) as api,
+        call_queue(strict, "strict-orders.fifo", FifoQueue="true") as queue,
+    ):
+        scene = Scene(strict, caller, Caller(api), queue, folder)
+        begun = {flow.__name__: flow(scene) for flow in FLOWS}
+        for each in begun.values():
+            next(each)
+        for flow in INTERVENING:
+            next(begun[flow.__name__])
+        yield begun
 
 
 @pytest.fixture
@@ -130,18 +121,11 @@ def server(strict: Stack, tmp_path: Path) -> Iterator[CallbackServer]:
         yield server
 
 
-def test_a_job_outlives_a_restart_and_runs(strict: Stack, outliving: str) -> None:
-    with strict.api() as api:
-        [run] = Caller(api).succeeded(outliving)
-        # The emulator restarts its streams empty; the overview reads them from their start.
-        until(lambda: _lists(api, run["executionId"]), "the run in the list of all jobs' runs")
-    assert run["stdout"] == "still here\n"
-
-
+@pytest.mark.usefixtures("flows")
 def test_every_kind_of_job_runs_once_behind_the_limits(
-    strict: Stack, caller: Caller, server: CallbackServer, scratch: Path
+    strict: Stack, caller: Caller, server: CallbackServer, folder: Path
 ) -> None:
-    marks = scratch / "marks"
+    marks = folder / "marks"
     marks.touch()
     marks.chmod(0o666)
     script = {"target": {"handler": "counting"}, "payload": {"marks": str(marks)}}
@@ -174,3 +158,18 @@ def test_every_kind_of_job_runs_once_behind_the_limits(
     report = httpx2.get(f"{strict.info.aws_endpoint}/_strict").json()
     acted = {rule for rule, operations in report["acted"].items() if operations}
     assert acted >= {"latency", "faults", "resets", "lag", "throughput"}, json.dumps(report)
+
+
+def test_a_job_outlives_a_restart_and_runs(strict: Stack, outliving: str) -> None:
+    with strict.api() as api:
+        [run] = Caller(api).succeeded(outliving)
+        # The emulator restarts its streams empty; the overview reads them from their start.
+        until(lambda: _lists(api, run["executionId"]), "the run in the list of all jobs' runs")
+    assert run["stdout"] == "still here\n"
+
+
+@pytest.mark.parametrize("name", [flow.__name__ for flow in FLOWS])
+def test_each_run_of_a_flow_takes_effect_once_behind_the_limits(
+    flows: dict[str, Iterator[None]], name: str
+) -> None:
+    assert [*flows[name]] == []

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from nextfire_cli.local.emulator import ACCOUNT
+from tests.e2e.call_queue import call_queue
 from tests.e2e.callback_server import CallbackServer, Reply, json_of
-from tests.e2e.conftest import CALL_ROLE, CALLER, Stack
+from tests.e2e.conftest import CALLER, Stack
 from tests.e2e.user import until
 
 FIRST = """
@@ -29,19 +29,8 @@ job.result({"seen": job.upstream()})
 
 @pytest.fixture
 def queue(stack: Stack) -> Iterator[str]:
-    """A queue, with a role of the pool `calls` that may send to it."""
-    iam = stack.client("iam")
-    url: str = stack.client("sqs").create_queue(QueueName="mixed-orders")["QueueUrl"]
-    arn = f"arn:aws:sqs:*:{ACCOUNT}:mixed-orders"
-    allowed = [{"Effect": "Allow", "Action": "sqs:SendMessage", "Resource": arn}]
-    principal = {"AWS": stack.info.roles["worker-calls"]}
-    assume = ["sts:AssumeRole", "sts:TagSession"]
-    trusted = [{"Effect": "Allow", "Principal": principal, "Action": assume}]
-    iam.create_role(RoleName=CALL_ROLE, AssumeRolePolicyDocument=_policy(trusted))
-    iam.put_role_policy(RoleName=CALL_ROLE, PolicyName="mixed", PolicyDocument=_policy(allowed))
-    yield url
-    iam.delete_role_policy(RoleName=CALL_ROLE, PolicyName="mixed")
-    iam.delete_role(RoleName=CALL_ROLE)
+    with call_queue(stack, "mixed-orders") as url:
+        yield url
 
 
 def test_script_callback_aws_call_and_script_pass_their_results_on(
@@ -98,7 +87,3 @@ def test_script_callback_aws_call_and_script_pass_their_results_on(
 
 def _after(name: str, parent: str, target: dict[str, Any]) -> dict[str, Any]:
     return {"jobId": name, "type": "AFTER", "after": [{"job": parent}], "target": target}
-
-
-def _policy(statements: list[dict[str, Any]]) -> str:
-    return json.dumps({"Version": "2012-10-17", "Statement": statements})
