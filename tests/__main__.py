@@ -110,10 +110,13 @@ def _long() -> _Plan:
     """
     attacks = ("tests/security/test_hostile_script.py", "tests/security/test_cpu_per_byte.py")
     crashes = "tests/crashes/test_crashes.py"
-    others = ("tests/e2e", "tests/embedded", "tests/soak", crashes, "tests/fuzz", *attacks)
+    versions = "tests/upgrade/test_deployed_versions.py"
+    stacks = ("tests/e2e", "tests/embedded", "tests/soak", versions)
+    others = (*stacks, crashes, "tests/fuzz", *attacks)
     of_stack = [
         "tests/soak",
         "tests/embedded/test_deaths.py",
+        versions,
         *(
             f"tests/e2e/test_{name}.py"
             for name in ("deaths", "redrive_many", "schema", "endpoint_down", "strict")

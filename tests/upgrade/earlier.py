@@ -1,8 +1,9 @@
 """An earlier version of the product, whose processes run together with those of this one.
 
-To freeze the code of a COMMIT in the archive (about 470 KB):
+To freeze a COMMIT in the archive (about 660 KB):
 
-    git archive COMMIT layers functions | xz -9e > tests/upgrade/earlier.tar.xz
+    git archive COMMIT layers functions infra cdk.json pyproject.toml uv.lock \
+        | xz -9e > tests/upgrade/earlier.tar.xz
 """
 
 from __future__ import annotations
@@ -20,3 +21,17 @@ def unpacked(folder: Path) -> Path:
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(folder, filter="data")
     return Path(os.pathsep.join(str(folder / each) for each in _PACKAGES))
+
+
+def checkout(folder: Path, *, like: Path) -> Path:
+    """Unpack the earlier version into *folder*, from which it can be deployed as from the checkout
+    *like*, with which it shares downloads and builds. Returns the folder.
+    """
+    unpacked(folder)
+    cache = like / ".nextfire"
+    cache.mkdir(exist_ok=True)
+    folder.joinpath(cache.name).symlink_to(cache)
+    # A folder that is first on the path provides all modules of its version.
+    for module in folder.joinpath("layers").glob("nextfire*"):
+        folder.joinpath(module.name).symlink_to(module)
+    return folder
