@@ -54,7 +54,8 @@ _POOLS = {
     },
 }
 SETTINGS = {"local": json.dumps({"pools": _POOLS})}
-_GRACE = timedelta(seconds=15)
+_GRACE = timedelta(seconds=30)
+"""An idle worker ends when its long poll has ended."""
 _WATCH = """
 from functions.watcher.handler import handler
 while True:
