@@ -87,7 +87,7 @@ class ChangingStack(Stack):
     def __init__(self, local: LocalStack, info: StackInfo, state: Path) -> None:
         super().__init__(local, info, state)
         self._emulator = Emulator(state)
-        self._processes = Processes(state / "processes.json", territory=state / "tmp")
+        self._processes = Processes(state / "processes.json", folder=state / "tmp")
 
     def close(self) -> None:
         """End the workers, and close clients."""
