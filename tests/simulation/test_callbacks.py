@@ -116,6 +116,7 @@ _FIRST_SEED: dict[Plant, int] = {
     ignore_places: 9103,
     repair_held_runs: 663,
     believe_in_lost_responses: 103,
+    forget_held_runs: 663,
 }
 """The first seed that reveals the defect, for defects that few histories reveal."""
 _MOST_SEEDS = 40

@@ -211,12 +211,12 @@ _MOST_SEEDS = 300
 _FIRST_SEED: dict[Callable[..., None], int] = {
     reset_taken_runs: 225,
     ungroup_retries: 146,
-    skip_again_without_record: 621,
+    skip_again_without_record: 851,
     leave_gaps: 90,
     skip_without_record: 8,
     undo_and_keep_the_record: 22,
     free_ids_early: 449,
-    consider_queues_empty: 743,
+    consider_queues_empty: 888,
 }
 """The first seed that reveals the defect, for defects that few histories reveal."""
 
