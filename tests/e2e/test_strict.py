@@ -20,7 +20,7 @@ import pytest
 from tests import crons
 from tests.e2e.call_queue import call_queue
 from tests.e2e.callback_server import CallbackServer, callback_server, json_of
-from tests.e2e.caller import Caller
+from tests.e2e.caller import LONG, Caller
 from tests.e2e.conftest import CALLER, NARROW, Stack
 from tests.e2e.strict_flows import FAILING, FLOWS, INTERVENING, Scene
 from tests.e2e.test_sequences import STEP
@@ -57,9 +57,17 @@ def outliving(stack: Stack) -> str:
 
 
 def _lists(api: httpx2.Client, run_id: str) -> bool:
-    """Whether the overview's list of the newest runs of all jobs contains *run_id*."""
-    page = api.get("/v1/executions", params={"limit": 100})
-    return page.is_success and "overview" in page.json() and run_id in page.text
+    """Whether the overview lists *run_id* among the runs of all jobs. Pages may be short."""
+    asked: dict[str, str] = {"limit": "100"}
+    while True:
+        page = api.get("/v1/executions", params=asked)
+        if not page.is_success or "overview" not in page.json():
+            return False
+        if run_id in page.text:
+            return True
+        if "cursor" not in page.json():
+            return False
+        asked["cursor"] = page.json()["cursor"]
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +172,8 @@ def test_a_job_outlives_a_restart_and_runs(strict: Stack, outliving: str) -> Non
     with strict.api() as api:
         [run] = Caller(api).succeeded(outliving)
         # The emulator restarts its streams empty; the overview reads them from their start.
-        until(lambda: _lists(api, run["executionId"]), "the run in the list of all jobs' runs")
+        run_id = run["executionId"]
+        until(lambda: _lists(api, run_id), "the run in the list of all jobs' runs", within=LONG)
     assert run["stdout"] == "still here\n"
 
 
