@@ -178,7 +178,7 @@ class Listener:
 
 
 def test_fifty_runs_end_once_each_though_their_workers_are_killed(user: User) -> None:
-    count, kills = 50, 6
+    count, kills = 50, 8
     policy = {"maxAttempts": 20}
     first = soon(count * 0.1)  # all jobs are created by then
     jobs = [
@@ -192,7 +192,7 @@ def test_fifty_runs_end_once_each_though_their_workers_are_killed(user: User) ->
     ]
     until(user.marked, "the first run")
     for _ in range(kills):
-        time.sleep(random.uniform(0.2, 1.4))  # noqa: S311 — any moment is fine
+        time.sleep(random.uniform(0.1, 0.9))  # noqa: S311 — any moment is fine
         user.stack.kill_worker(random.choice(user.stack.workers()))  # noqa: S311
 
     ended = [user.ended(job) for job in jobs]
