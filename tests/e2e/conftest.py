@@ -31,6 +31,8 @@ from tests.places import host_folder
 from tests.process_tree import children_of
 from tests.worker_image import Image
 
+pytest.register_assert_rewrite("tests.e2e.caller", "tests.e2e.strict_flows")
+
 ROOT = Path(__file__).resolve().parents[2]
 LEASE = timedelta(seconds=6)
 WORKERS = 2

@@ -164,13 +164,14 @@ def quotas(scene: Scene) -> Iterator[None]:
     assert {instant(run["scheduledAt"]) for run in runs} == {at}
     sent = Counter(floor_minute(instant(run["dispatchedAt"])) for run in runs)
     assert max(sent.values()) <= most, sent
-    assert min(sent) == floor_minute(at) < max(sent), sent
+    assert floor_minute(at) <= min(sent) < max(sent), sent
     assert_one_at_a_time(sorted(runs, key=lambda run: instant(run["startedAt"])))
     assert narrow.call("GET", "/v1/quotas")["quotas"] == QUOTAS[NARROW]
 
 
 def pause(scene: Scene) -> Iterator[None]:
     count, caller = 12, scene.caller
+    yield  # other flows take long to create their jobs, in which these would run
     scripts = {policy: scene.script() for policy in ("RUN_ALL", "SKIP")}
     jobs = {
         policy: caller.create(
@@ -178,7 +179,6 @@ def pause(scene: Scene) -> Iterator[None]:
         )
         for policy, (script, _) in scripts.items()
     }
-    yield
     pauses = {}
     for policy, job in jobs.items():
         until(partial(caller.runs, job), f"a first run of {job}", within=LONG)

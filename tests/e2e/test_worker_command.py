@@ -4,25 +4,36 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from nextfire_cli.local.cdk import inherited_environment
 from tests.e2e.conftest import ROOT, Stack
+from tests.e2e.user import Document, until, worker_of
 from tests.process_tree import children_of
 
 RUNS = 24
-"""Enough runs for all slots of all workers, including this one."""
+"""More runs than all slots of all workers, including this one."""
+WAVES = 6
+"""How often as many runs are started: workers that are busy and fast may take all of a wave."""
 
 
-def wait_until(condition: Callable[[], bool], log: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.1)
+def wave(api: httpx2.Client) -> Counter[int]:
+    """Start runs and wait for their ends. Returns how many each worker, a process id, took."""
+    due = {"type": "DELAY", "schedule": "PT1S", "target": {"handler": "busy"}}
+    made = [api.post("/v1/jobs", json=due).raise_for_status().json() for _ in range(RUNS)]
+
+    def ended() -> list[Document] | None:
+        pages = [api.get(f"/v1/jobs/{job['jobId']}/executions") for job in made]
+        found = [run for page in pages for run in page.raise_for_status().json()["items"]]
+        runs = [run for run in found if run["state"] == "SUCCEEDED"]
+        return runs if len(runs) == RUNS else None
+
+    return Counter(worker_of(run) for run in until(ended, f"the end of {RUNS} runs"))
 
 
 @pytest.fixture
@@ -58,25 +69,17 @@ def test_command_carries_runs_out_until_it_is_ended(
 ) -> None:
     log = tmp_path / "log"
     stack.put_script("default", "busy", "import time; time.sleep(2)")
-    wait_until(lambda: command.poll() is not None or '"serving"' in log.read_text(), log)
+    until(lambda: command.poll() is not None or '"serving"' in log.read_text(), "the start")
     assert command.poll() is None, log.read_text()
     [worker] = children_of(command.pid)
 
+    took = Counter[int]()
     with stack.api() as api:
-        due = {"type": "DELAY", "schedule": "PT1S", "target": {"handler": "busy"}}
-        jobs = [
-            api.post("/v1/jobs", json=due).raise_for_status().json()["jobId"] for _ in range(RUNS)
-        ]
-
-        def ours() -> list[dict[str, str]]:
-            return [
-                run
-                for job in jobs
-                for run in api.get(f"/v1/jobs/{job}/executions").raise_for_status().json()["items"]
-                if str(run.get("worker", "")).endswith(f"-{worker}") and run["state"] == "SUCCEEDED"
-            ]
-
-        wait_until(lambda: bool(ours()), log)
+        for _ in range(WAVES):
+            took += wave(api)
+            if worker in took:
+                break
+    assert worker in took, f"{took}\n{log.read_text()}"
 
     command.send_signal(signal.SIGTERM)
     assert command.wait(timeout=30) == 0, log.read_text()

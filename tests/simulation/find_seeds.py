@@ -1,11 +1,12 @@
 """Looks for seeds that reveal planted defects: a change of the flows moves them.
 
 ``python -m tests.simulation.find_seeds "a missing hand-back"`` plays histories on all cores until
-some reveal the defect, and prints their seeds. Without arguments it lists the defects.
+some reveal the defect, and prints their seeds. ``--help`` lists the defects.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -59,7 +60,13 @@ def find(name: str) -> Iterator[int]:
 
 
 if __name__ == "__main__":
-    for asked_for in sys.argv[1:] or defects():
-        found = islice(find(asked_for), _WANTED) if len(sys.argv) > 1 else ()
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog="\n  ".join(["defects:", *defects()]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("defect", nargs="+", choices=[*defects()], metavar="DEFECT")
+    for asked_for in parser.parse_args().defect:
+        found = islice(find(asked_for), _WANTED)
         sys.stdout.write(f"{asked_for}: {' '.join(map(str, found))}\n")
         sys.stdout.flush()

@@ -118,8 +118,8 @@ LOOPS = {
 
 RARE: dict[Callable[[pytest.MonkeyPatch], None], range] = {
     name_only_the_first: range(127, 430),
-    end_any_lease: range(288, 540),
-    continue_group: range(58, 300),
+    end_any_lease: range(114, 400),
+    continue_group: range(39, 300),
     skip_hand_back: range(17, 300),
     delete_before_handling: range(9, 300),
 }
