@@ -113,7 +113,7 @@ _FIRST_SEED: dict[Plant, int] = {
     call_while_down: 123,
     overwrite: 283,
     trust_no_other_clock: 703,
-    ignore_places: 9103,
+    ignore_places: 9383,
     repair_held_runs: 663,
     believe_in_lost_responses: 103,
     forget_held_runs: 663,
