@@ -18,6 +18,27 @@ def test_a_job_read_stale_is_read_again_before_anything_but_firing(world: World)
     assert world.sent == ["report 12:00"]
 
 
+def test_an_occurrence_due_after_a_pause_that_no_read_shows_yet_runs_once(world: World) -> None:
+    job = world.register(misfire=RUN_ALL)
+    world.jobs.freeze()
+    world.at("11:59:59.5")
+    world.pause(job)
+
+    world.tick_at("12:00")
+    world.worker().work()
+    world.jobs.freeze()
+    world.tick_at("13:00")
+    assert world.sent == ["report 12:00"]
+
+    world.resume(job)
+    world.jobs.freeze()
+    for time in ("13:00:01", "13:00:04"):
+        world.tick_at(time)
+        world.worker().work()
+    assert world.run(job, "12:00").dispatch_reason == "occurrence is due"
+    assert [len(world.run(job, time).attempts) for time in ("12:00", "13:00")] == [1, 1]
+
+
 def test_a_stale_read_does_not_drop_what_a_change_has_just_stored(world: World) -> None:
     job = world.register()
     world.jobs.freeze()

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from nextfire.domain.due import Slot
 from nextfire.usecases.dispatch import reader, waiting
 from nextfire.usecases.dispatch.gates import Shares
-from nextfire.usecases.dispatch.holding import BATCH
+from nextfire.usecases.dispatch.holding import BATCH, HeldEntries
 from tests.accounting import assert_all_accounted_for, records, settle
 from tests.builders import MINUTELY, NOON, RUN_ALL, a_fire, at
 from tests.unit.sharing import register_jobs
@@ -312,3 +313,31 @@ def test_a_record_that_does_not_decode_does_not_end_its_chain(world: World, over
         world.tick()
 
     assert world.sent[-1] == "report 12:10"
+
+
+def test_what_waits_costs_a_postponed_entry_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entries that wait are counted once per poll, not with each batch that has to wait too."""
+    world.shares = Shares(backlogs={"default": 1})
+    world.new_watcher()
+    for n in range(250):
+        world.register(f"job{n}", tenant=f"tenant{n % 4}", schedule="* * * * *")
+    world.tick_at("12:00")
+    looked = 0
+    waits = HeldEntries.waits
+
+    def counted(holding: HeldEntries, slot: Slot) -> bool:
+        nonlocal looked
+        looked += 1
+        return waits(holding, slot)
+
+    monkeypatch.setattr(HeldEntries, "waits", counted)
+    world.at("12:00:02")
+    report = world.watcher.poll(world.now)
+    by_the_poll, looked = looked, 0
+    while world.watcher.next_at is not None and world.watcher.next_at <= world.now:
+        report += world.watcher.release(world.now)
+
+    assert report.held_back == 249
+    assert (by_the_poll > 0, looked) == (True, 0)

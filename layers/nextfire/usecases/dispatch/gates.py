@@ -250,11 +250,13 @@ class TenantQuotaGate:
         minute = floor_minute(now)
         if minute not in [*self._used_up.values()]:
             return batch
-        over = [
-            s for s in batch if _counts(s.entry) and self._used_up.get(s.entry.job.tenant) == minute
-        ]
+        over: list[StoredEntry] = []
+        within: list[StoredEntry] = []
+        for each in batch:
+            is_over = self._used_up.get(each.entry.job.tenant) == minute and _counts(each.entry)
+            (over if is_over else within).append(each)
         self._wait(over, report)
-        return [stored for stored in batch if stored not in over]
+        return within
 
     def admit(
         self, wanted: list[DecidedEntry], now: datetime, report: TickReport

@@ -77,7 +77,7 @@ class Postponer:
         self._quotas = quotas
         self._lock = threading.Lock()
         self._near: dict[Slot, str] = {}
-        self._waiting: Counter[str] = Counter()  # as of the last poll, plus those let in since
+        self._waiting: Counter[str] = Counter()  # as of the last poll, plus those added since
         self._allowed: dict[str, int] = {}
         self._tries = 0
         self._tried: dict[str, int] = {}  # by tenant, the sequence number of its last try
@@ -123,7 +123,9 @@ class Postponer:
         return self._allowed.get(tenant, self._min_tries) - waiting[tenant]
 
     def _count(self) -> Counter[str]:
-        """By tenant, the number of entries that are being tried or were tried and wait."""
+        """By tenant, the number of entries that are being tried or were tried and wait. Looks at
+        each of them.
+        """
         self._near = {s: t for s, t in self._near.items() if self._holding.waits(s)}
         return Counter(self._near.values())
 
@@ -160,9 +162,9 @@ class Postponer:
         near: list[StoredEntry] = []
         far: dict[datetime, list[StoredEntry]] = defaultdict(list)
         with self._lock:
-            waiting = self._count()
             for stored in entries:
                 tenant = stored.entry.job.tenant
+                is_new = stored.slot not in self._near
                 if why is WaitReason.NO_QUOTA:
                     self._no_quota_until[tenant] = next_minute + _QUOTA_KNOWN_AFTER
                 elif why.held:
@@ -171,13 +173,13 @@ class Postponer:
                 if stored.slot.minute < next_minute and (
                     why is WaitReason.NO_QUOTA
                     or (why.held and now - stored.entry.at >= MINUTE)
-                    or waiting[tenant] >= _NEAR
+                    or (is_new and self._waiting[tenant] >= _NEAR)
                 ):
                     far[self._minute_for(stored.entry, why, now)].append(stored)
                     continue
-                waiting[tenant] += 1
                 near.append(stored)
                 self._near[stored.slot] = tenant
+                self._waiting[tenant] += is_new
             for stored in near:
                 wait = max(why.after, _PARKED_RETRY_AFTER) if stored.is_parked(now) else why.after
                 until = next_minute if why is WaitReason.NO_QUOTA else now + wait
@@ -202,8 +204,9 @@ class Postponer:
             left = [stored.slot for stored in entries if stored.entry in moved]
             self._deletions.delete(left)
             with self._lock:
-                for slot in left:
-                    self._near.pop(slot, None)  # its copy waits in another slot
+                for slot in left:  # its copy waits in another slot
+                    if tenant := self._near.pop(slot, None):
+                        self._waiting[tenant] -= 1
 
 
 def _mark_held(entry: DueEntry) -> DueEntry:
