@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 
 from nextfire_cli.local.cdk import inherited_environment, installed_cdk
@@ -36,17 +35,14 @@ def _cdk(arguments: Sequence[str]) -> int:
     return subprocess.run(cdk, cwd=ROOT, check=False).returncode
 
 
-def _profile(arguments: Sequence[str]) -> str | None:
-    return dict(pairwise(arguments)).get("--profile")
-
-
 def _is_first(arguments: Sequence[str]) -> bool:
     """Whether the deployment creates the stack. False if the account does not say."""
-    from infra.app import STACK_NAME  # noqa: PLC0415 - as below
+    from infra.account_check import profile_of  # noqa: PLC0415 - as below
+    from infra.app import STACK_NAME  # noqa: PLC0415
     from infra.aws_account import AwsAccount  # noqa: PLC0415
 
     try:
-        return not AwsAccount(_profile(arguments)).has_stack(STACK_NAME)
+        return not AwsAccount(profile_of(arguments)).has_stack(STACK_NAME)
     except Exception as error:  # noqa: BLE001 — the SDK has many
         sys.stderr.write(f"not known whether the stack exists: {error}\n")
         return False
@@ -63,11 +59,11 @@ def _check(arguments: Sequence[str]) -> int:
     # Not above: the CDK library starts a Node process, which other commands do without.
     from pydantic import ValidationError  # noqa: PLC0415
 
-    from infra.account_check import check, settings_of  # noqa: PLC0415
+    from infra.account_check import check, profile_of, settings_of  # noqa: PLC0415
     from infra.aws_account import AwsAccount  # noqa: PLC0415
 
     try:
-        findings = check(settings_of(arguments, ROOT), AwsAccount(_profile(arguments)))
+        findings = check(settings_of(arguments, ROOT), AwsAccount(profile_of(arguments)))
     except ValidationError as error:
         sys.stderr.write(f"Invalid settings in cdk.json (or in -c options):\n{error}\n")
         return 1

@@ -4,17 +4,19 @@ the tables that the stack adopts.
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
 from infra.settings import Settings
 from infra.store_settings import EXPIRES_BY
 
-_CONTEXT_FLAGS = ("-c", "--context")
+_CDK_OPTIONS = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+_CDK_OPTIONS.add_argument("-c", "--context", action="append", default=[])
+_CDK_OPTIONS.add_argument("--profile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,11 @@ def settings_of(arguments: Sequence[str], root: Path) -> Settings:
 
 def given_context(arguments: Sequence[str]) -> Mapping[str, str]:
     """The values of ``-c key=value`` and ``--context key=value`` in *arguments*."""
-    found = [value for flag, value in pairwise(arguments) if flag in _CONTEXT_FLAGS]
-    found += [each.partition("=")[2] for each in arguments if each.startswith("--context=")]
+    found: list[str] = _CDK_OPTIONS.parse_known_args(arguments)[0].context
     return dict(each.split("=", 1) for each in found if "=" in each)
+
+
+def profile_of(arguments: Sequence[str]) -> str | None:
+    """The AWS profile that a CDK command with *arguments* uses; None: that of the environment."""
+    profile: str | None = _CDK_OPTIONS.parse_known_args(arguments)[0].profile
+    return profile

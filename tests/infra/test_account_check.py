@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from infra import __main__ as command
-from infra.account_check import Table, check, given_context, settings_of
+from infra.account_check import Table, check, given_context, profile_of, settings_of
 from infra.aws_account import AwsAccount
 from infra.constructs.stores import FIRST_DEPLOYMENT
 from infra.settings import Settings
@@ -163,6 +163,12 @@ def test_settings_of_the_command_line_override_those_of_the_file(tmp_path: Path)
 
     assert (settings.account_concurrency, settings.groups) == (1000, 1)
     assert given_context(arguments) == {"accountConcurrency": "1000", "life": "PT3M"}
+
+
+@pytest.mark.parametrize("options", [["--profile=prod"], ["--profile", "prod"]])
+def test_the_account_of_the_profile_is_checked(options: list[str]) -> None:
+    assert profile_of(["deploy", *options, "-c", "groups=2", "--hotswap"]) == "prod"
+    assert profile_of(["deploy"]) is None
 
 
 @pytest.fixture
