@@ -106,6 +106,23 @@ def test_a_drain_waits_for_runs_requested_before_it_only(
     assert not is_draining(world, job)
 
 
+def test_a_run_that_a_watcher_sent_before_it_saw_the_drain_is_waited_for(world: World) -> None:
+    job = world.register(**MINUTELY, retryPolicy={"maxAttempts": 2, "initialDelayMs": 7_200_000})
+    world.tick_at("11:59")
+    world.worker().work()
+    world.jobs.freeze()
+    world.at("11:59:59.5")
+    drain(world, job)
+    assert not is_draining(world, job)
+
+    world.tick_at("12:00")
+    world.script(exit_code=1)
+    world.worker().work()
+
+    assert world.run(job, "12:00").state is RunState.PENDING
+    assert is_draining(world, job)
+
+
 def test_a_drain_does_not_wait_for_covered_occurrences(world: World) -> None:
     job = world.register(**MINUTELY, misfire=SKIP)
     world.at("12:10:30")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 
 from nextfire.domain.audit import WAITS_AT_MOST, longest_run, owes_records, spans
@@ -16,12 +16,16 @@ from nextfire.domain.run import Run, Trigger, runs_of_uid
 
 LOOKED_AT_MOST = 2_000
 """Records that one call reads, the latest first."""
+_SEEN_AFTER = timedelta(seconds=5)
+"""How long after the request a watcher may still send a run: its reads are eventually consistent.
+"""
 _PAGE = 50
 
 
 def has_outstanding(runs: RunStore, job: Job, now: datetime) -> bool:
     """Whether a job that was asked to drain still has outstanding work from before: a run that has
-    not ended, or an occurrence without a record. False for any other job, without a read.
+    not ended, or an occurrence without a record; or a run that a watcher sent, and that began,
+    before that watcher saw the request. False for any other job, without a read.
 
     It looks back one day, for runs that wait in a queue, plus the maximum duration of a run; it
     reads up to `LOOKED_AT_MOST` records, and as many again of the backfill that ran until then.
@@ -37,7 +41,7 @@ def has_outstanding(runs: RunStore, job: Job, now: datetime) -> bool:
     looked_from = since - longest_run(job)
     found: list[Run] = []
     newest = runs.between(
-        job.key, "0", first_run_id(until + MOMENT), newest_first=True, page=_PAGE, lenient=True
+        job.key, "0", first_run_id(until + _SEEN_AFTER), newest_first=True, page=_PAGE, lenient=True
     )
     looked_at = 0
     for run in islice(runs_of_uid(newest, job.uid, job.created_at), LOOKED_AT_MOST):
