@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -35,17 +35,21 @@ _JOB_ID, _UID = "@job@", "@uid@"
 
 
 class Figures(BaseModel):
-    """The counts so far. `sent`: messages; `deleted`: due entries."""
+    """Counts so far. `sent`: messages; `recorded`: skipped occurrences; `deleted`: due entries."""
 
     sent: int = 0
+    recorded: int = 0
     deleted: int = 0
     calls: dict[str, int] = {}
 
 
 class Serving(BaseModel):
-    """What the server serves. `fastest`, `slowest`: range of the latency in seconds."""
+    """What the server serves. `misfire`: policy of the jobs; `fastest`, `slowest`: range of the
+    latency in seconds.
+    """
 
     due_at: datetime
+    misfire: Literal["RUN_LATEST", "SKIP"] = "RUN_LATEST"
     entries: int
     shards: int
     fastest: float = 0.02
@@ -59,6 +63,7 @@ class Aws:
     def __init__(self, serving: Serving) -> None:
         self.calls: Counter[str] = Counter()
         self.sent = 0
+        self.recorded = 0
         self.deleted = 0
         self._cursors: dict[str, str] = {}
         self._lease: dict[str, Any] | None = None
@@ -69,6 +74,7 @@ class Aws:
             since=serving.due_at,
             type="INTERVAL",
             schedule="P1D",
+            misfire={"policy": serving.misfire},
         )
         self._job = json.dumps(
             {
@@ -96,7 +102,9 @@ class Aws:
 
     @property
     def figures(self) -> Figures:
-        return Figures(sent=self.sent, deleted=self.deleted, calls=dict(self.calls))
+        return Figures(
+            sent=self.sent, recorded=self.recorded, deleted=self.deleted, calls=dict(self.calls)
+        )
 
     def answer(self, target: str, request: dict[str, Any]) -> tuple[int, str]:
         """Return the status and the body."""
@@ -162,8 +170,12 @@ class Aws:
                 self._cursors[item["id"]["S"]] = json.dumps(item)
         return {}
 
-    def _do_UpdateItem(self, request: dict[str, Any]) -> Any:  # noqa: ARG002, N802, ANN401
-        return {}
+    def _do_UpdateItem(self, request: dict[str, Any]) -> Any:  # noqa: N802, ANN401
+        self.recorded += request["TableName"] == "runs"
+        names = request.get("ExpressionAttributeNames", {})
+        values = request.get("ExpressionAttributeValues", {})
+        changed = {name: values[f":{name}"] for name in names.values() if f":{name}" in values}
+        return {"Attributes": request["Key"] | changed}
 
     def _do_DeleteItem(self, request: dict[str, Any]) -> Any:  # noqa: N802, ANN401
         self._delete(request["Key"])

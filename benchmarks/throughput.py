@@ -1,4 +1,6 @@
-"""The runs per second that one group sends, its CPU share of a core, and its memory."""
+"""The runs per second that one group sends, its CPU share of a core and its memory; and its CPU per
+skipped occurrence.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -31,6 +33,10 @@ MANY_ENTRIES = 200_000
 MANY_FOR = timedelta(seconds=90)
 """Maximum duration of sending them."""
 LEAST_SHARE = 0.7
+MISSED = 8_000
+"""Skipped occurrences: as many as the watcher keeps in memory."""
+MISSED_AGO = timedelta(minutes=5)
+MOST_SKIPPED = 2.5
 MOST_MEMORY = 130
 _TICKS = os.sysconf("SC_CLK_TCK")
 _MOST = timedelta(minutes=8)
@@ -68,10 +74,11 @@ class Group:
 
 
 @contextmanager
-def group(*, entries: int, shards: int) -> Iterator[Group]:
-    """A group whose *entries* all became due a moment ago."""
-    due_at = floor_minute(datetime.now(UTC))
-    serving = Serving(due_at=due_at, entries=entries, shards=shards)
+def group(*, entries: int, shards: int, ago: timedelta = timedelta()) -> Iterator[Group]:
+    """A group whose *entries* all became due a moment ago; or *ago*, with misfire policy SKIP."""
+    due_at = floor_minute(datetime.now(UTC) - ago)
+    misfire = "SKIP" if ago else "RUN_LATEST"
+    serving = Serving(due_at=due_at, entries=entries, shards=shards, misfire=misfire)
     environment = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("layers", "cli", "")),
@@ -127,11 +134,21 @@ def _environment(endpoint: str, shards: int) -> dict[str, str]:
 
 
 def measure() -> Result:
-    """Measure the throughput with the default shards, then the memory with many shards."""
+    """Measure the throughput with the default shards, the cost of a skipped occurrence, then the
+    memory with many shards.
+    """
     result = Result()
-    settings = Settings()
-    with group(entries=ENTRIES, shards=settings.read_shards) as full:
-        _wait_for(full, 1)
+    per_run = _measure_sending(result)
+    _measure_skipping(result, per_run)
+    _measure_memory(result)
+    return result
+
+
+def _measure_sending(result: Result) -> float:
+    """Returns the CPU milliseconds per run."""
+    shards = Settings().read_shards
+    with group(entries=ENTRIES, shards=shards) as full:
+        _wait_for(full, _sent, 1)
         time.sleep(WARM_UP)
         waited = full.waited()
         began, cpu, before = time.monotonic(), full.cpu(), full.figures()
@@ -141,19 +158,53 @@ def measure() -> Result:
         if after.sent >= ENTRIES:
             raise RuntimeError(f"all {ENTRIES:,} entries were sent before the measurement ended")
         full.end()
-    runs = after.sent - before.sent
+    runs = max(after.sent - before.sent, 1)
     result.add("cpu_share", "CPU of the watcher ÷ one core", used / took, least=LEAST_SHARE)
     result.add("waited_s", "its threads were runnable without a core", waited, unit="s")
     result.add("runs_per_s", "runs per second", runs / took)
-    result.add("cpu_ms_per_run", "CPU per run", used / max(runs, 1) * 1000, unit="ms")
+    result.add("cpu_ms_per_run", "CPU per run", used / runs * 1000, unit="ms")
     for name, count in sorted(after.calls.items()):
         calls = count - before.calls.get(name, 0)
         if calls:
-            result.say(f"  {name} calls per run", f"{calls / max(runs, 1):.4f}")
+            result.say(f"  {name} calls per run", f"{calls / runs:.4f}")
+    share = os.getloadavg()[0] / (os.cpu_count() or 1)
+    result.notes.append(
+        "The watcher's handler in its own process, over HTTP to a server in another process that "
+        f"answers after {Serving.model_fields['fastest'].default * 1000:.0f} to "
+        f"{Serving.model_fields['slowest'].default * 1000:.0f} ms. {ENTRIES:,} INTERVAL jobs in "
+        f"{shards} shards are due at one instant; measured for {MEASURED:.0f} s, "
+        f"{WARM_UP:.0f} s after the first message. The share is of elapsed time: if other "
+        "processes use the cores, it is lower than the watcher's own limit "
+        f"(load per core at the end: {share:.1f}). In that case its threads wait for a core "
+        "(schedstat; the times of concurrently waiting threads add up)."
+    )
+    return used / runs * 1000
+
+
+def _measure_skipping(result: Result, per_run: float) -> None:
+    """*per_run*: CPU milliseconds per run."""
+    with group(entries=MISSED, shards=Settings().read_shards, ago=MISSED_AGO) as late:
+        _wait_for(late, _recorded, MISSED // 4)
+        began, cpu, before = time.monotonic(), late.cpu(), late.figures()
+        _wait_for(late, _recorded, MISSED // 4 * 3)
+        used, took, after = late.cpu() - cpu, time.monotonic() - began, late.figures()
+        late.end()
+    records = after.recorded - before.recorded
+    result.add("skipped_per_s", "skipped occurrences per second", records / took)
+    result.add("cpu_ms_per_skipped", "CPU per skipped occurrence", used / records * 1e3, unit="ms")
+    ratio = used / records * 1000 / per_run
+    result.add("skipped_ratio", "CPU of one ÷ CPU of a run", ratio, most=MOST_SKIPPED)
+    result.notes.append(
+        f"Skipped occurrences: {MISSED:,} of such jobs, with policy SKIP, were due {MISSED_AGO} "
+        "ago; each occurrence has a record of its own. Measured for half of them."
+    )
+
+
+def _measure_memory(result: Result) -> None:
     with group(entries=MANY_ENTRIES, shards=MANY_SHARDS) as many:
-        _wait_for(many, 1)
+        _wait_for(many, _sent, 1)
         began = time.monotonic()
-        _wait_for(many, MANY_ENTRIES, most=MANY_FOR)
+        _wait_for(many, _sent, MANY_ENTRIES, most=MANY_FOR)
         sent, took = many.figures().sent, time.monotonic() - began
         peak = many.end()
     key = f"peak_mb_{MANY_SHARDS}_shards"
@@ -161,43 +212,40 @@ def measure() -> Result:
     result.add(key, what, peak, most=MOST_MEMORY, unit="MiB")
     key, what = f"runs_per_s_{MANY_SHARDS}_shards", f"runs per second, {MANY_SHARDS} shards"
     result.add(key, what, sent / took)
-    share = os.getloadavg()[0] / (os.cpu_count() or 1)
-    result.notes.append(
-        "The watcher's handler in its own process, over HTTP to a server in another process that "
-        f"answers after {Serving.model_fields['fastest'].default * 1000:.0f} to "
-        f"{Serving.model_fields['slowest'].default * 1000:.0f} ms. {ENTRIES:,} INTERVAL jobs in "
-        f"{settings.read_shards} shards are due at one instant; measured for {MEASURED:.0f} s, "
-        f"{WARM_UP:.0f} s after the first message. The share is of elapsed time: if other "
-        "processes use the cores, it is lower than the watcher's own limit "
-        f"(load per core at the end: {share:.1f}). In that case its threads wait for a core "
-        "(schedstat; "
-        "the times of concurrently waiting threads add up)."
-    )
     result.notes.append(
         f"Memory: peak resident memory (VmHWM) of a watcher process that sent "
         f"the {MANY_ENTRIES:,} entries of one minute for at most {MANY_FOR.total_seconds():.0f} s, "
         f"{sent:,} here. The Lambda runtime also uses some of the function's "
-        f"{settings.watcher_memory} MB."
+        f"{Settings().watcher_memory} MB."
     )
-    return result
 
 
-def _wait_for(of: Group, sent: int, *, most: timedelta | None = None) -> None:
-    """Wait until *sent* messages were sent, or for *most* if it is given.
+def _sent(figures: Figures) -> int:
+    return figures.sent
+
+
+def _recorded(figures: Figures) -> int:
+    return figures.recorded
+
+
+def _wait_for(
+    of: Group, count: Callable[[Figures], int], least: int, *, most: timedelta | None = None
+) -> None:
+    """Wait until *count* is at least *least*, or for *most* if it is given.
 
     Raises:
             RuntimeError: The watcher has ended, or it was too slow and *most* is not given.
     """
     until = time.monotonic() + (most or _MOST).total_seconds()
     reported_at = time.monotonic()
-    while (figures := of.figures()).sent < sent:
+    while (done := count(of.figures())) < least:
         if of.watcher.poll() is not None:
             raise RuntimeError("the watcher has ended")
         if time.monotonic() > until:
             if most is not None:
                 return
-            raise RuntimeError(f"only {figures.sent:,} of {sent:,} messages in {_MOST}")
+            raise RuntimeError(f"only {done:,} of {least:,} entries were handled in {_MOST}")
         if time.monotonic() > reported_at + 15:
             reported_at = time.monotonic()
-            tell(f"{figures.sent:,} messages sent")
+            tell(f"{done:,} entries handled")
         time.sleep(0.2)
