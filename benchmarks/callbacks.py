@@ -36,7 +36,6 @@ WAIT = 0.1
 SLOTS = 64
 BOUND_LAST_START = 2.0
 BOUND_LAMBDA = 1 / 6
-_LEASE = timedelta(seconds=60)
 _SHORT_LEAD, _LEAD = timedelta(seconds=3), timedelta(seconds=20)
 """Time to create jobs before they are due."""
 _MOST = timedelta(minutes=10)

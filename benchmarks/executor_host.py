@@ -94,7 +94,7 @@ def _worker() -> Execute:
     from nextfire.wiring.telemetry import WorkerTelemetry  # noqa: PLC0415
 
     settings = ExecutorSettings.read()
-    telemetry = WorkerTelemetry("worker")
+    telemetry = WorkerTelemetry()
     telemetry.sample(settings.log_sample)
     atexit.register(telemetry.flush)
     execute_run = execute_run_of(

@@ -17,7 +17,6 @@ from nextfire_cli.cost.usage import WatchUsage
 BOUND_USD = 2.5
 BURST = 5_000
 _HOUR = timedelta(hours=1)
-_MINUTE = timedelta(minutes=1)
 _MIB_PER_GIB = 1024
 
 

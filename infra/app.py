@@ -15,7 +15,7 @@ STACK_NAME = "Nextfire"
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def build_app(app: App, *, staging: Path, root: Path = ROOT) -> NextfireStack:
+def build_app(app: App, *, staging: Path) -> NextfireStack:
     """Add the stack to *app*, with the settings in its context. Needs no credentials or Docker.
 
     Assets are staged under *staging*, which may be removed after this function returns.
@@ -23,7 +23,7 @@ def build_app(app: App, *, staging: Path, root: Path = ROOT) -> NextfireStack:
     settings = Settings.from_context(app.node.get_all_context())
     # MiniStack's IAM rejects the CDK's deploy roles, so the local target does not use them.
     synthesizer = CliCredentialsStackSynthesizer() if settings.target is StackTarget.LOCAL else None
-    build = Build(root, staging=staging, cache=root / ".nextfire" / "build")
+    build = Build(ROOT, staging=staging, cache=ROOT / ".nextfire" / "build")
     return NextfireStack(app, STACK_NAME, settings=settings, build=build, synthesizer=synthesizer)
 
 

@@ -52,8 +52,6 @@ class EndpointTest:
     job: Document
     say: Callable[[str], None]
     keep: bool = False
-    monotonic: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
 
     def play(self) -> Document:
         """Return the execution, once its attempt has ended.
@@ -72,7 +70,7 @@ class EndpointTest:
 
     def _attempted(self, execution_id: str) -> Document:
         timeout = self.job.get("timeoutSec", JOB_FIELDS["timeoutSec"].default)
-        began = self.monotonic()
+        began = time.monotonic()
         until, silent_until = began + _STARTS_WITHIN + timeout, began + _SILENT
         pool = self.job["target"].get("pool", "default")
         endpoints = f"nextfire endpoints list --pool {pool}"
@@ -80,18 +78,18 @@ class EndpointTest:
             run = self.client.get_execution(execution_id).document
             if attempt_of(run) or RunState(run["state"]).ended:
                 return run
-            if self.monotonic() > silent_until:
+            if time.monotonic() > silent_until:
                 silent_until = until
                 self.say(
                     f"Waiting up to {_STARTS_WITHIN + timeout:.0f} s for the call. Its endpoint "
                     f"may be PAUSED or OPEN: {endpoints}. Ctrl-C ends the test."
                 )
-            if self.monotonic() > until:
+            if time.monotonic() > until:
                 raise CliError(
                     f"The call was not made within {_STARTS_WITHIN + timeout:.0f} s.",
                     f"See whether its endpoint is PAUSED or OPEN, or has a limit: {endpoints}",
                 )
-            self.sleep(_POLL)
+            time.sleep(_POLL)
 
     def _clean_up(self, execution_id: str | None) -> None:
         """Cancel what still waits, such as a call that got 503, and delete the job."""

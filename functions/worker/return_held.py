@@ -25,7 +25,7 @@ def return_held(held: Sequence[HeldMessage], died_at: float) -> None:
     """
     settings = ExecutorSettings.read()
     signal.alarm(int(settings.lease.total_seconds()) + 1)  # even if a call hangs
-    telemetry, clock = WorkerTelemetry("worker"), SystemClock()
+    telemetry, clock = WorkerTelemetry(), SystemClock()
     use_case, deliveries = return_ports(settings, held, telemetry)
     now = clock.now()
     returned = use_case.give_back(

@@ -66,7 +66,7 @@ def main(journal: Journal[Any]) -> None:
         settings = ExecutorSettings.read()
     except ValidationError as error:
         sys.exit(f"Invalid environment variables (NEXTFIRE_…) of a worker:\n{error}")
-    telemetry = WorkerTelemetry("worker")
+    telemetry = WorkerTelemetry()
     name = f"{socket.gethostname()}-{os.getpid()}"
     with threads(settings.slots) as its_threads:
         pool = build_worker(

@@ -177,7 +177,7 @@ def work(system: Deployment) -> None:
     """Have a worker handle what `load` sent."""
     settings = ExecutorSettings.read()
     inbox = SqsInbox(system.queues, queue_url=system.queue_url)
-    telemetry = WorkerTelemetry("worker")
+    telemetry = WorkerTelemetry()
     batch: MessageBatch[SqsDelivery] = MessageBatch(
         execute_run_of(executor_ports(settings, telemetry), executor_config(settings, worker="w")),
         telemetry,
@@ -212,7 +212,7 @@ def lines(
     load(system)
     work(system)
     audit(system, monkeypatch)
-    for telemetry in (Telemetry("api"), Telemetry("executor"), WorkerTelemetry("worker")):
+    for telemetry in (Telemetry("api"), Telemetry("executor"), WorkerTelemetry()):
         telemetry.wake_up_lost(UnavailableError("Lambda is throttled"))
         telemetry.flush()
     return list(emitted(capsys.readouterr().out))

@@ -11,7 +11,6 @@ from tests.mutation.source import Module, Mutant, Product, names_in
 from tests.mutation.writers import Writers
 
 ORDER, ANSWER = "order", "answer"
-_Test = ast.If | ast.IfExp | ast.While | ast.comprehension
 
 
 def mutants(product: Product) -> Iterator[Mutant]:

@@ -10,7 +10,6 @@ from tests.builders import NOON, a_fire, a_job, at
 
 HOUR = timedelta(hours=1)
 BUCKET = "2026-05-24T12:00Z#000"
-SPARE_AFTER = timedelta(seconds=10)
 
 
 def an_entry(job_id: str = "report", due_at: datetime = NOON, tenant: str = "acme") -> StoredEntry:

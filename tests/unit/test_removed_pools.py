@@ -13,7 +13,6 @@ from tests.world import World
 
 BATCH = {"handler": "report", "pool": "batch"}
 RETRIES = {"maxAttempts": 3, "initialDelayMs": 60_000}
-NEXT_DAY = "2026-05-25T12:02:00Z"
 
 
 def without_pool(world: World, **fields: object) -> Job:

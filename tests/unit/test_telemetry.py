@@ -94,7 +94,7 @@ def counts(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 def test_a_worker_publishes_successes_together_and_failures_at_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    telemetry = WorkerTelemetry("worker", every=timedelta(days=1))
+    telemetry = WorkerTelemetry(every=timedelta(days=1))
     for run in SUCCESSES[:150]:
         telemetry.handled(succeeded(run))
     assert counts(capsys) == []
@@ -120,7 +120,7 @@ def test_an_idle_worker_publishes_its_last_successes(
         def cancel(self) -> None: ...
 
     monkeypatch.setattr(threading, "Timer", Timer)
-    telemetry = WorkerTelemetry("worker")
+    telemetry = WorkerTelemetry()
     for run in SUCCESSES[:2]:
         telemetry.handled(succeeded(run))
 

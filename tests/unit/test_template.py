@@ -14,7 +14,6 @@ from nextfire.targets.template import (
     TemplateError,
     context_of,
     example_context,
-    placeholders,
     render,
 )
 from tests.callbacks import a_callback, a_running_run
@@ -111,10 +110,6 @@ def test_the_context_of_a_run() -> None:
     }
     assert context["job"] == {"id": "report", "tenant": "acme"}
     assert context_of(job, a_running_run(payload='{"id": 8}'))["payload"] == {"id": 8}
-
-
-def test_placeholders_are_listed() -> None:
-    assert placeholders({"{{a.b}}": ["{{c}}", 1, "x {{d}} {{e}}"]}) == ["a.b", "c", "d", "e"]
 
 
 @given(JSON, JSON)

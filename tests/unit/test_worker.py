@@ -91,7 +91,7 @@ class Queue:
     def serve(self) -> None:
         """Run a worker on this queue until it is stopped."""
         here: Any = self
-        telemetry, clock = WorkerTelemetry("worker"), SystemClock()
+        telemetry, clock = WorkerTelemetry(), SystemClock()
         with threads(self._slots) as its_threads:
             journal = self.journal
             acknowledger = Acknowledger(here, its_threads.background, clock, telemetry, journal)

@@ -178,13 +178,7 @@ class EmbeddedStack:
 
     def deaths(self) -> list[str]:
         """Processes that ended although the stack was not stopped, with the end of their logs."""
-        if not self._file.exists:
-            return []
-        return [
-            self._describe_death(record)
-            for record in self._processes.recorded()
-            if not record.alive
-        ]
+        return self._processes.deaths(self._logs) if self._file.exists else []
 
     def _start(self, report: Report, workers: int, lease: timedelta | None) -> EmbeddedInfo:
         began = time.monotonic()
@@ -308,7 +302,3 @@ class EmbeddedStack:
         logs = [each for each in (log, self._logs / "api.log") if each.exists()]
         texts = "\n".join(f"{each}:\n{tail(each)}" for each in logs)
         raise LocalStackError(f"The embedded stack did not start; see {texts}")
-
-    def _describe_death(self, record: ProcessRecord) -> str:
-        log = self._logs / f"{record.name}.log"
-        return f"{record.name} has ended unexpectedly; see {log}:\n{tail(log)}"

@@ -20,6 +20,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from nextfire.client.folder import write_private
+from nextfire_cli.local.state import tail
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PROC = Path("/proc")
@@ -165,6 +166,14 @@ class Processes:
             return _Records.validate_json(self._record.read_bytes())
         except (FileNotFoundError, ValidationError):
             return []  # `end_strays` finds processes without it
+
+    def deaths(self, logs: Path) -> list[str]:
+        """The processes that ended, except by `end`: each with its name, the path of its log in
+        *logs*, and the last lines of the log.
+        """
+        dead = [each.name for each in self.recorded() if not each.alive]
+        found = [(name, logs / f"{name}.log") for name in dead]
+        return [f"{name} has ended unexpectedly; see {log}:\n{tail(log)}" for name, log in found]
 
     def status(self, record: ProcessRecord) -> int | None:
         """The exit status of a child that has ended, negative for a signal; None if unknown."""

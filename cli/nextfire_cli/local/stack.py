@@ -39,7 +39,6 @@ from nextfire_cli.local.state import (
     Report,
     check_state,
     locked,
-    tail,
 )
 
 _WORKER_GRACE = timedelta(seconds=10)
@@ -176,13 +175,7 @@ class LocalStack:
         """Processes that ended although the stack was not stopped: each with its name, the path of
         its log, and the last lines of the log.
         """
-        if not self._file.exists:
-            return []
-        return [
-            self._describe_death(record)
-            for record in self._processes.recorded()
-            if not record.alive
-        ]
+        return self._processes.deaths(self._logs) if self._file.exists else []
 
     def restart_workers(self, report: Report) -> bool:
         """Restart dead workers. Returns whether the stack continues: it does not if the
@@ -253,7 +246,8 @@ class LocalStack:
         endpoint = f"{self._emulator.address}/_aws/execute-api/{outputs['ApiId']}/$default"
         await_health(endpoint, log=self._logs / f"{emulator.NAME}.log")
         info = self._describe(endpoint, outputs)
-        self._check_alive(info.processes)
+        if deaths := self._processes.deaths(self._logs):
+            raise LocalStackError(deaths[0])
         self._file.write(info)
         report(f"ready in {time.monotonic() - began:.1f} s")
         return info
@@ -301,15 +295,6 @@ class LocalStack:
             tmp=self._tmp,
             log=self._logs / f"{name}.log",
         )
-
-    def _check_alive(self, processes: list[ProcessRecord]) -> None:
-        for record in processes:
-            if not record.alive:
-                raise LocalStackError(self._describe_death(record))
-
-    def _describe_death(self, record: ProcessRecord) -> str:
-        log = self._logs / f"{record.name}.log"
-        return f"{record.name} has ended unexpectedly; see {log}:\n{tail(log)}"
 
     def _describe(self, endpoint: str, outputs: dict[str, str]) -> StackInfo:
         return StackInfo.model_validate(

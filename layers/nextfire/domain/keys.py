@@ -253,3 +253,9 @@ def ending(key: ApiKey, at: datetime) -> ApiKey:
     if key.expires_at <= at:
         return key
     return replace(key, expires_at=cut(at), issued_until=key.issued_until or key.expires_at)
+
+
+def used(key: ApiKey, day: date) -> ApiKey:
+    """*key*, last used on *day*; unchanged if it was used on that day or later."""
+    known = key.last_used_on
+    return key if known and known >= day else replace(key, last_used_on=day)

@@ -165,17 +165,5 @@ def _unknown(path: str, before: list[str], found: object, part: str) -> str:
     return f"unknown placeholder {{{{{path}}}}}: {hint}"
 
 
-def placeholders(value: JsonValue) -> list[str]:
-    """The paths of all placeholders in *value*."""
-    if isinstance(value, str):
-        return [path.strip() for path in _PLACEHOLDER.findall(value)]
-    if isinstance(value, dict):
-        inner = [path for each in value.values() for path in placeholders(each)]
-        return [path for name in value for path in placeholders(name)] + inner
-    return (
-        [path for each in value for path in placeholders(each)] if isinstance(value, list) else []
-    )
-
-
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

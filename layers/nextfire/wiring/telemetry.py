@@ -249,8 +249,8 @@ class WorkerTelemetry(Telemetry):
     A worker that dies loses the counts of that time.
     """
 
-    def __init__(self, service: str, *, every: timedelta = timedelta(seconds=10)) -> None:
-        super().__init__(service)
+    def __init__(self, *, every: timedelta = timedelta(seconds=10)) -> None:
+        super().__init__("worker")
         self._every = every
         self._timer: threading.Timer | None = None
 

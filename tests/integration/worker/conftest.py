@@ -122,14 +122,14 @@ def serve(
     with threads(settings.slots) as its_threads, pytest.MonkeyPatch.context() as patch:
         patch.setattr(wiring, "ServePool", kind)
         ports = WorkerPorts(
-            executor=executor_ports(settings, WorkerTelemetry("worker")),
+            executor=executor_ports(settings, WorkerTelemetry()),
             inbox=SqsInbox(queues, queue_url=system.queue_url),
             journal=WorkerJournal(),
             service_clock=SqsServiceClock(queues, SystemClock(), queue_url=system.queue_url),
             protection=agent or Agent(),
             threads=its_threads,
         )
-        pool = build_worker(ports, executor_config(settings, worker="w"), WorkerTelemetry("worker"))
+        pool = build_worker(ports, executor_config(settings, worker="w"), WorkerTelemetry())
         with stopped_when(until):
             signal.signal(signal.SIGTERM, stopper(pool))
             pool.serve()

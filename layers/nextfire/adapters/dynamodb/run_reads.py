@@ -34,9 +34,8 @@ _PAGES_GROW_TO = 64
 class RunReads:
     """The reads of `RunStore`, on the table `runs`."""
 
-    def __init__(self, client: DynamoDBClient, table: str) -> None:
-        self._client = client
-        self._table = table
+    _client: DynamoDBClient
+    _table: str
 
     def list_dead(
         self, tenant: str, *, first: datetime, last: datetime, cursor: str | None, limit: int
@@ -84,7 +83,13 @@ class RunReads:
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
             request["Limit"] = limit - len(found)
 
-    def get(self, key: RunKey, *, consistent: bool) -> Run | None:
+    def get(self, key: RunKey) -> Run | None:
+        return self._get(key, consistent=True)
+
+    def peek(self, key: RunKey) -> Run | None:
+        return self._get(key, consistent=False)
+
+    def _get(self, key: RunKey, *, consistent: bool) -> Run | None:
         with translated("get run"):
             answer = self._client.get_item(
                 TableName=self._table, Key=encode_key(key), ConsistentRead=consistent
@@ -131,8 +136,7 @@ class RunReads:
             # request or outstanding ones: not with a request for each.
             request["Limit"] = max(page, min(2 * request["Limit"], _PAGES_GROW_TO))
 
-    def find(self, keys: Sequence[RunKey], *, consistent: bool) -> Page[Run]:
-        """See `RunStore.find`."""
+    def find(self, keys: Sequence[RunKey], *, consistent: bool = False) -> Page[Run]:
         if not keys:
             return Page([], None)
         wanted = [encode_key(key) for key in keys]

@@ -39,8 +39,17 @@ class RunRequests:
     """The transactions of `RunStore`, on the tables `runs`, `due` and `jobs`."""
 
     def __init__(
-        self, client: DynamoDBClient, *, table: str, due_table: str, jobs_table: str, shards: int
+        self,
+        client: DynamoDBClient,
+        *,
+        table: str,
+        due_table: str = "",
+        jobs_table: str = "",
+        shards: int = 1,
     ) -> None:
+        """Build a store. `redrive` and `request` need *due_table* and *shards*; `skip_next` and
+        `unskip` need *jobs_table*.
+        """
         self._client = client
         self._updates = RunUpdates(client, table)
         self._table = table

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from nextfire.adapters.dynamodb.run_items import (
     ATTEMPTS,
@@ -19,21 +17,14 @@ from nextfire.adapters.dynamodb.run_items import (
 )
 from nextfire.adapters.dynamodb.run_reads import RunReads
 from nextfire.adapters.dynamodb.run_requests import RunRequests
-from nextfire.adapters.dynamodb.run_updates import RunUpdates, set_all, set_or_remove
+from nextfire.adapters.dynamodb.run_updates import set_all, set_or_remove
 from nextfire.domain.attempt import Attempt, Value
 from nextfire.domain.change import CHANGED_BY
-from nextfire.domain.due import DueEntry
-from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.instants import isoformat, to_ms
-from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports.pages import Page
-from nextfire.domain.ports.runs import Claim, Written
+from nextfire.domain.ports.runs import Claim
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.run_writes import TRIED_AGAIN
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
 
 _CLAIM = (
     "SET #state = :running, dispatch = :dispatch, attempt = if_not_exists(attempt, :zero) + :one, "
@@ -54,29 +45,11 @@ _FREE = (
 _HELD = "fence = :fence AND #state = :running"
 
 
-class DynamoDbRunStore:
+class DynamoDbRunStore(RunReads, RunRequests):
     """`RunStore` on the table `runs`.
 
     Instants that conditions compare (`lease_until`, `not_before`) are epoch milliseconds.
     """
-
-    def __init__(
-        self,
-        client: DynamoDBClient,
-        *,
-        table: str,
-        due_table: str = "",
-        jobs_table: str = "",
-        shards: int = 1,
-    ) -> None:
-        """Build a store. `redrive` and `request` need *due_table* and *shards*; `skip_next` and
-        `unskip` need *jobs_table*.
-        """
-        self._updates = RunUpdates(client, table)
-        self._reads = RunReads(client, table)
-        self._requests = RunRequests(
-            client, table=table, due_table=due_table, jobs_table=jobs_table, shards=shards
-        )
 
     def claim(
         self,
@@ -266,59 +239,3 @@ class DynamoDbRunStore:
             values={":dispatch": run.dispatch, ":dead": RunState.DEAD.value},
             absent_ok=True,
         )
-
-    def request(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
-        return self._requests.request(run, entry, now)
-
-    def redrive(
-        self, run: Run, entry: DueEntry, now: datetime, *, was: RunState = RunState.DEAD
-    ) -> Claim:
-        return self._requests.redrive(run, entry, now, was=was)
-
-    def await_parents(self, was: Run, to: Run) -> Claim:
-        return self._requests.await_parents(was, to)
-
-    def skip_next(self, run: Run, job: Job) -> Written:
-        return self._requests.skip_next(run, job)
-
-    def unskip(self, run: RunKey, job: Job) -> Written:
-        return self._requests.unskip(run, job)
-
-    def get(self, key: RunKey) -> Run | None:
-        return self._reads.get(key, consistent=True)
-
-    def peek(self, key: RunKey) -> Run | None:
-        return self._reads.get(key, consistent=False)
-
-    def between(
-        self,
-        job: JobKey,
-        first: str,
-        last: str,
-        *,
-        newest_first: bool = False,
-        page: int = 100,
-        lenient: bool = False,
-    ) -> Iterator[Run]:
-        return self._reads.between(
-            job, first, last, newest_first=newest_first, page=page, lenient=lenient
-        )
-
-    def find(self, keys: Sequence[RunKey], *, consistent: bool = False) -> Page[Run]:
-        return self._reads.find(keys, consistent=consistent)
-
-    def list(
-        self,
-        job: JobKey,
-        *,
-        cursor: str | None,
-        limit: int,
-        first: datetime | None = None,
-        before: datetime | None = None,
-    ) -> Page[Run]:
-        return self._reads.list(job, cursor=cursor, limit=limit, first=first, before=before)
-
-    def list_dead(
-        self, tenant: str, *, first: datetime, last: datetime, cursor: str | None, limit: int
-    ) -> Page[Run]:
-        return self._reads.list_dead(tenant, first=first, last=last, cursor=cursor, limit=limit)

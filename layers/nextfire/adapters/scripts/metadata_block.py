@@ -63,16 +63,10 @@ class MetadataExposure:
     reason: str
 
 
-def close_metadata(
-    first_user: int = FIRST_UID, users: int = RESERVED_UIDS
-) -> MetadataExposure | None:
-    """Block the metadata addresses for a range of users, and verify the block.
+def close_metadata() -> MetadataExposure | None:
+    """Block the metadata addresses for script users, and verify the block.
 
     Idempotent; several processes may call it concurrently.
-
-    Args:
-        first_user: First uid of the range.
-        users: Number of uids in the range.
 
     Returns:
         None if all addresses are blocked; else the addresses that are still open.
@@ -80,7 +74,7 @@ def close_metadata(
     if os.geteuid() != 0:
         problems = dict.fromkeys(map(str, ADDRESSES), "scripts run as the worker's own user")
     else:
-        problems = _close(first_user, first_user + users - 1)
+        problems = _close(FIRST_UID, FIRST_UID + RESERVED_UIDS - 1)
     if not problems:
         return None
     causes = "; ".join(f"{address}: {cause}" for address, cause in problems.items())

@@ -22,7 +22,7 @@ from nextfire.adapters.scripts.folders import (
 from nextfire.adapters.scripts.host_abilities import probe_host
 from nextfire.adapters.scripts.launchers import Launchers
 from nextfire.adapters.scripts.sandbox import Sandbox
-from nextfire.adapters.scripts.script_users import ScriptUser, ScriptUsers, tenant_group
+from nextfire.adapters.scripts.script_users import FIRST_UID, ScriptUser, ScriptUsers, tenant_group
 from nextfire.adapters.scripts.syscalls import script_filter
 
 _log = logging.getLogger(__name__)
@@ -48,7 +48,6 @@ class Sandboxes:
         self,
         *,
         root: Path | None,
-        first_user: int,
         tenant_groups: bool,
         launch_environment: Mapping[str, str],
         visible: Collection[Path] = (),
@@ -59,7 +58,6 @@ class Sandboxes:
         Args:
             root: Parent of the run folders. None for the folder for temporary files or, if script
                 users may not enter that, /tmp or /var/tmp.
-            first_user: The first uid of script users; used if the executor is root.
             tenant_groups: Whether script users belong to a group of their tenant.
             launch_environment: Environment variables that the executor's interpreter needs.
             visible: Folders that scripts see although they are covered (see `CoveredFolders`).
@@ -70,7 +68,7 @@ class Sandboxes:
         """
         own = os.geteuid()
         self.root = (root or _usual_root(anybody=own == 0)).resolve()
-        self._users = ScriptUsers(first_user) if own == 0 else None
+        self._users = ScriptUsers(FIRST_UID) if own == 0 else None
         self._tenant_groups = tenant_groups
         self._abilities = probe_host(launch_environment)
         self.launchers = Launchers(

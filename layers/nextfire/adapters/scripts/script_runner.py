@@ -65,7 +65,6 @@ class ProcessScriptRunner:
         package_index: PackageIndex | None = None,
         package_policy: PackagePolicy | None = None,
         temp_root: Path | None = None,
-        base_uid: int = 60_000,
         egress: Egress = OPEN,
         visible: Collection[Path] = (),
         credentials: Collection[Path] = (),
@@ -88,8 +87,6 @@ class ProcessScriptRunner:
             package_index: The package index; None for the public index.
             package_policy: The packages that may be installed; None for all that have a wheel.
             temp_root: Parent of the working folders; None for the folder for temporary files.
-            base_uid: The first of 1,000 uids reserved for script users if the executor is root.
-                Executors of the same machine share them; nothing else may use them.
             egress: The hosts that scripts may reach. Installations of packages, which run before
                 the script, may reach all that the executor reaches.
             visible: Folders in temporary folders or in the home of the executor's user that
@@ -112,7 +109,6 @@ class ProcessScriptRunner:
         launch = {n: v for n, v in environment.items() if n == "LD_LIBRARY_PATH"}
         self._sandboxes = Sandboxes(
             root=temp_root,
-            first_user=base_uid,
             tenant_groups=packages == "inline",
             launch_environment=launch,
             visible=visible,

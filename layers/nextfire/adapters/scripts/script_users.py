@@ -21,7 +21,7 @@ from queue import Empty, SimpleQueue
 from nextfire.adapters.scripts import process_table
 
 FIRST_UID = 60_000
-"""Default of the first uid."""
+"""The first uid that is reserved for script users. Nothing else may use them."""
 RESERVED_UIDS = 1000
 """Number of reserved uids. Each user takes two."""
 _TENANT_GROUPS = 1 << 30

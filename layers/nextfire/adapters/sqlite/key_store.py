@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import date, datetime
 
 from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
@@ -12,7 +11,7 @@ from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.table import KEYS, after
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.key_text import KEY_ID
-from nextfire.domain.keys import ApiKey, ending, revoked
+from nextfire.domain.keys import ApiKey, ending, revoked, used
 from nextfire.domain.ports.pages import Page, Unreadable
 
 
@@ -58,11 +57,7 @@ class SqliteKeyStore:
         return self._change("end key", tenant, key_id, lambda key: ending(key, at))
 
     def note_use(self, tenant: str, key_id: str, day: date) -> None:
-        def noted(key: ApiKey) -> ApiKey:
-            used_on = key.last_used_on
-            return key if used_on and used_on >= day else replace(key, last_used_on=day)
-
-        self._change("record use of key", tenant, key_id, noted)
+        self._change("record use of key", tenant, key_id, lambda key: used(key, day))
 
     def _change(
         self, what: str, tenant: str, key_id: str, do: Callable[[ApiKey], ApiKey]

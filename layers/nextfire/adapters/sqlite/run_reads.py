@@ -71,8 +71,10 @@ class RunReads:
             item = RUNS.get(connection, *run_key(key))
         return None if item is None else decode_run(item)
 
-    def find(self, keys: Sequence[RunKey]) -> Page[Run]:
-        """See `RunStore.find`."""
+    def peek(self, key: RunKey) -> Run | None:
+        return self.get(key)
+
+    def find(self, keys: Sequence[RunKey], *, consistent: bool = False) -> Page[Run]:  # noqa: ARG002
         with self._database.reading("find runs") as connection:
             found = [RUNS.get(connection, *run_key(key)) for key in keys]
         items = [item for item in found if item is not None]
@@ -80,9 +82,15 @@ class RunReads:
         return Page(runs, None, unreadable)
 
     def between(
-        self, job: JobKey, first: str, last: str, *, newest_first: bool, page: int, lenient: bool
+        self,
+        job: JobKey,
+        first: str,
+        last: str,
+        *,
+        newest_first: bool = False,
+        page: int = 100,
+        lenient: bool = False,
     ) -> Iterator[Run]:
-        """See `RunStore.between`."""
         low, high = first, after(last)
         while True:
             items = self._query(job, low, high, limit=page, newest_first=newest_first)
@@ -106,10 +114,9 @@ class RunReads:
         *,
         cursor: str | None,
         limit: int,
-        first: datetime | None,
-        before: datetime | None,
+        first: datetime | None = None,
+        before: datetime | None = None,
     ) -> Page[Run]:
-        """See `RunStore.list`."""
         low, high = "", END
         if first is not None and before is not None:
             low, high = first_run_id(first), first_run_id(before)
@@ -121,7 +128,6 @@ class RunReads:
     def list_dead(
         self, tenant: str, *, first: datetime, last: datetime, cursor: str | None, limit: int
     ) -> Page[Run]:
-        """See `RunStore.list_dead`."""
         low, high = f"{to_ms(first):013d}", f"{to_ms(last):013d}~"
         if cursor is not None:
             high = min(high, decode_cursor(cursor, ATTENTION_AT))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
@@ -18,10 +18,9 @@ from nextfire.domain import run_writes
 from nextfire.domain.attempt import Value
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import UnavailableError
-from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports.pages import Page
 from nextfire.domain.ports.runs import Claim, Written
 from nextfire.domain.run import Run, RunState
 
@@ -29,15 +28,14 @@ _Change = Callable[[Run | None], Run | None]
 """From the stored record, returns the record to store; None: a condition does not hold."""
 
 
-class SqliteRunStore:
+class SqliteRunStore(RunReads):
     """`RunStore` in *database*. Due entries are stored in one of *shards* shards.
     `remove_expired` removes records that have expired.
     """
 
     def __init__(self, database: Database, *, shards: int = 1) -> None:
-        self._database = database
+        super().__init__(database)
         self._shards = shards
-        self._reads = RunReads(database)
 
     def claim(
         self,
@@ -177,45 +175,6 @@ class SqliteRunStore:
             return True
 
         return self._write_with(job, unskip, "unskip occurrence")
-
-    def get(self, key: RunKey) -> Run | None:
-        return self._reads.get(key)
-
-    def peek(self, key: RunKey) -> Run | None:
-        return self._reads.get(key)
-
-    def between(
-        self,
-        job: JobKey,
-        first: str,
-        last: str,
-        *,
-        newest_first: bool = False,
-        page: int = 100,
-        lenient: bool = False,
-    ) -> Iterator[Run]:
-        return self._reads.between(
-            job, first, last, newest_first=newest_first, page=page, lenient=lenient
-        )
-
-    def find(self, keys: Sequence[RunKey], *, consistent: bool = False) -> Page[Run]:  # noqa: ARG002
-        return self._reads.find(keys)
-
-    def list(
-        self,
-        job: JobKey,
-        *,
-        cursor: str | None,
-        limit: int,
-        first: datetime | None = None,
-        before: datetime | None = None,
-    ) -> Page[Run]:
-        return self._reads.list(job, cursor=cursor, limit=limit, first=first, before=before)
-
-    def list_dead(
-        self, tenant: str, *, first: datetime, last: datetime, cursor: str | None, limit: int
-    ) -> Page[Run]:
-        return self._reads.list_dead(tenant, first=first, last=last, cursor=cursor, limit=limit)
 
     def _write_with(
         self, job: Job, write: Callable[[sqlite3.Connection], bool], what: str

@@ -7,7 +7,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -53,14 +53,8 @@ class Clients(Protocol):
 class AwsTarget:
     """`TargetRunner` of AWS calls. *allowed*: patterns of actions, see `check_allowed`."""
 
-    def __init__(
-        self,
-        clients: Clients,
-        allowed: Sequence[str],
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._clients, self._allowed, self._monotonic = clients, allowed, monotonic
+    def __init__(self, clients: Clients, allowed: Sequence[str]) -> None:
+        self._clients, self._allowed = clients, allowed
 
     def admit(self, job: Job, run: RunKey, now: datetime, *, first: bool) -> None:
         """AWS calls always start."""
@@ -112,11 +106,11 @@ class AwsTarget:
         return _result_of(exchange, call, verdict, supervisor, masker, timeout)
 
     def _wait(self, exchange: _Exchange, supervisor: RunControl, timeout: float) -> Directive:
-        until = self._monotonic() + timeout
+        until = time.monotonic() + timeout
         while not exchange.done.wait(_ASK_EVERY):
             if (verdict := supervisor.ask()) is not Directive.CONTINUE:
                 return verdict
-            if self._monotonic() >= until:
+            if time.monotonic() >= until:
                 break
         return Directive.CONTINUE
 

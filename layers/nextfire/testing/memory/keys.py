@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import date, datetime
 
-from nextfire.domain.errors import (
-    UndecodableError,
-)
-from nextfire.domain.keys import ApiKey, ending, revoked
+from nextfire.domain.errors import UndecodableError
+from nextfire.domain.keys import ApiKey, ending, revoked, used
 from nextfire.domain.ports.pages import Page, Unreadable
 from nextfire.testing.memory.pages import CURSOR, after_cursor
 
@@ -56,11 +53,7 @@ class MemoryKeyStore:
         return self._change(tenant, key_id, lambda key: ending(key, at))
 
     def note_use(self, tenant: str, key_id: str, day: date) -> None:
-        def noted(key: ApiKey) -> ApiKey:
-            used_on = key.last_used_on
-            return key if used_on and used_on >= day else replace(key, last_used_on=day)
-
-        self._change(tenant, key_id, noted)
+        self._change(tenant, key_id, lambda key: used(key, day))
 
     def _change(self, tenant: str, key_id: str, do: Callable[[ApiKey], ApiKey]) -> ApiKey | None:
         with self._lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -62,16 +62,12 @@ class JsonClient:
         patience: ClientTimeouts,
         *,
         credentials: CredentialsSource | None = None,
-        now: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         place = service_endpoint(service)
         self.service = service
         self._prefix = prefix
         self._attempts = patience.attempts
         self._credentials = credentials or credentials_source()
-        self._now = now
-        self._sleep = sleep
         self._signer = Signer(place.region, service)
         self._transport = Transport(place.endpoint, connect=patience.connect, read=patience.read)
         self._headers = {
@@ -100,7 +96,7 @@ class JsonClient:
                 cost = self._budget.take(trouble)
                 if not cost:
                     raise
-                self._sleep(backoff(attempt, trouble))
+                time.sleep(backoff(attempt, trouble))
                 attempt += 1
                 continue
             self._budget.put_back(cost)
@@ -130,7 +126,7 @@ class JsonClient:
 
     def _send_once(self, operation: str, body: bytes, credentials: Any) -> dict[str, Any]:
         headers = {**self._headers, "x-amz-target": f"{self._prefix}.{operation}"}
-        signed = self._signer.sign(headers, body, credentials, self._now() + self._offset)
+        signed = self._signer.sign(headers, body, credentials, time.time() + self._offset)
         response = self._transport.send(signed | _UNSIGNED, body)
         document = _decode(response)
         document["ResponseMetadata"] = {
@@ -147,7 +143,7 @@ class JsonClient:
         """Adopt AWS's clock if the signed time differs from it. Returns whether it did."""
         date = error.response["ResponseMetadata"]["HTTPHeaders"].get("date")
         try:
-            offset = parsedate_to_datetime(date or "").timestamp() - self._now()
+            offset = parsedate_to_datetime(date or "").timestamp() - time.time()
         except ValueError:
             return False
         if abs(offset - self._offset) < _SKEW_AT_LEAST:
