@@ -31,6 +31,15 @@ def _quiet(settings: Settings) -> dict[str, Any]:
     }
 
 
+def _sends_to_itself(settings: Settings) -> dict[str, Any]:
+    """An executor sends the runs of children to the queue that invokes it. Lambda takes that for a
+    loop after 16 in a row if the client passes on its trace header: boto3 does, the lean one not.
+    """
+    if settings.target is not StackTarget.AWS or settings.aws_client != "boto3":
+        return {}
+    return {"recursive_loop": lambda_.RecursiveLoop.ALLOW}
+
+
 class Function(Construct):
     """The function of `functions/<folder>`.
 
@@ -88,7 +97,7 @@ class Function(Construct):
             layers=code.layers,
             role=self.role,
             log_group=log_group,
-            **(_quiet(settings) if frequent else {}),
+            **({**_quiet(settings), **_sends_to_itself(settings)} if frequent else {}),
             memory_size=memory,
             timeout=Duration.seconds(int(timeout.total_seconds())),
             reserved_concurrent_executions=reserved,

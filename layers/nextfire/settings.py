@@ -79,6 +79,14 @@ def function_memory() -> int | None:
     return int(size) if size.isdecimal() else None
 
 
+def own_log_level() -> str | None:
+    """The configured level of this Lambda function's log lines if Lambda filters its lines, which
+    include metrics; None if it does not. Powertools would take the level of Lambda's filter.
+    """
+    filtered = "AWS_LAMBDA_LOG_LEVEL" in os.environ
+    return os.environ.get("POWERTOOLS_LOG_LEVEL") if filtered else None
+
+
 def region_environment() -> dict[str, str]:
     """The variables that set the region and the endpoint of an AWS SDK, for scripts with a role."""
     names = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL")

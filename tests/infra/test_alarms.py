@@ -187,11 +187,21 @@ def test_the_gateway_publishes_no_metrics_of_routes(template: Template) -> None:
 def test_throttles_of_a_provisioned_due_table_are_an_alarm(
     mailed: Template, template: Template
 ) -> None:
+    """DynamoDB publishes nothing without throttles. Alarms on its metrics may keep their state
+    then, whatever they say of missing data ("PutMetricAlarm", `TreatMissingData`). So zeros are
+    filled in.
+    """
     found = {name: alarm for name, alarm in alarms(mailed).items() if name.startswith("due")}
-    [table] = {alarm["Dimensions"][0]["Value"]["Ref"] for alarm in found.values()}
+    metrics = {}
+    for name, alarm in found.items():
+        filled, raw = sorted(alarm["Metrics"], key=lambda each: "Expression" not in each)
+        assert filled["Expression"] == f"FILL({raw['Id']}, 0)"
+        assert (filled.get("ReturnData", True), raw["ReturnData"]) == (True, False)
+        metrics[name] = raw["MetricStat"]["Metric"]
 
+    [table] = {metric["Dimensions"][0]["Value"]["Ref"] for metric in metrics.values()}
     assert table.startswith("StoresDue")
-    assert {name: alarm["MetricName"] for name, alarm in found.items()} == {
+    assert {name: metric["MetricName"] for name, metric in metrics.items()} == {
         "duewritesthrottled": "WriteThrottleEvents",
         "duereadsthrottled": "ReadThrottleEvents",
     }

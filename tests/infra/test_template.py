@@ -110,6 +110,20 @@ def test_executors_log_no_line_for_each_invocation_except_when_debugging(tmp_pat
     assert logging({"logLevel": "DEBUG"}) == {}
 
 
+def test_lambda_does_not_end_long_sequences_as_loops(tmp_path: Path) -> None:
+    """Executors send runs of children to the queue that invokes them. boto3 passes on the header by
+    which Lambda counts that, and Lambda stops a chain after 16; the lean client does not.
+    """
+
+    def loops(context: dict[str, Any]) -> dict[str, str | None]:
+        template = synthesize(tmp_path / context.get("awsClient", ""), context)[2]
+        folders = ("api", "executor", "watcher")
+        return {each: function_of(template, each)[1].get("RecursiveLoop") for each in folders}
+
+    assert loops({"awsClient": "boto3"}) == {"api": None, "executor": "Allow", "watcher": None}
+    assert loops({}) == dict.fromkeys(("api", "executor", "watcher"))
+
+
 def rules_of(template: Template, function: str) -> list[tuple[str, Any]]:
     """The schedules that invoke *function*, with their events; none is retried."""
     found = []

@@ -82,6 +82,25 @@ def test_whatever_did_not_succeed_is_logged(capsys: pytest.CaptureFixture[str]) 
     assert len(logged(telemetry, capsys, *others)) == 3
 
 
+@pytest.mark.parametrize(("level", "least"), [("ERROR", 40), ("WARNING", 30), ("INFO", 20)])
+def test_the_level_of_logs_is_the_configured_one_although_lambda_lets_metrics_pass(
+    monkeypatch: pytest.MonkeyPatch, level: str, least: int
+) -> None:
+    monkeypatch.setenv("AWS_LAMBDA_LOG_LEVEL", "INFO")  # of executors: metrics count as INFO
+    monkeypatch.setenv("POWERTOOLS_LOG_LEVEL", level)
+
+    assert Telemetry(f"executor-{level}").logger.log_level == least
+
+
+def test_lambda_decides_the_level_of_logs_if_none_is_configured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_LAMBDA_LOG_LEVEL", "ERROR")
+    monkeypatch.delenv("POWERTOOLS_LOG_LEVEL", raising=False)
+
+    assert Telemetry("executor-unconfigured").logger.log_level == 40
+
+
 def counts(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     return [

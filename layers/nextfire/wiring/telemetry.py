@@ -19,6 +19,7 @@ from nextfire.domain.instants import isoformat
 from nextfire.domain.metrics import ANY_SERVICE, NAMESPACE, Metric
 from nextfire.domain.ports.control import Lease
 from nextfire.domain.run import Run, RunState
+from nextfire.settings import own_log_level
 
 if TYPE_CHECKING:  # each function imports only the use cases that it needs
     from nextfire.usecases.audit_report import AuditReport
@@ -81,6 +82,8 @@ class Telemetry:
 
     def __init__(self, service: str) -> None:
         self.logger = Logger(service=service)
+        if level := own_log_level():
+            logging.getLogger(service).setLevel(level)
         self._metrics = Metrics(namespace=NAMESPACE, service=service)
         self._counts: Counter[Metric] = Counter()
         self._log_sample = 1.0
