@@ -131,7 +131,7 @@ def demo(
         bool, typer.Option(help="Deploy the AWS app into an emulator. Needs a checkout.")
     ] = False,
 ) -> None:
-    """Run one job of each type on the local stack and show when each was due and when it ran.
+    """Run three jobs on the local stack and show when each was due and when it ran.
 
     Starts the stack if it is not running, and stops it at the end. Takes up to two minutes.
 
