@@ -87,7 +87,7 @@ def _local_stack(*, emulator: bool, strict: bool = False) -> "EmbeddedStack | Lo
 def _ended(deaths: list[str], *, emulator: bool) -> CliError:
     """Why the stack has ended."""
     if not deaths:
-        return CliError("The stack has ended: `nextfire down` came.")
+        return CliError("The stack was stopped by `nextfire down`.")
     return CliError(
         "\n".join(deaths),
         "The rest of the stack was stopped, and its data are kept. Start it again with"
