@@ -260,8 +260,8 @@ class PoolSettings(CallSettings):
         """The visibility timeout of the queue.
 
         Lambda rejects a visibility timeout shorter than the function's timeout. An executor
-        shortens it to its lease as soon as it has the message, so this value matters only if the
-        executor dies before its claim.
+        shortens it to its lease when a run has taken a second, so this value matters only if the
+        executor dies before that.
         """
         return self.work_limit if self.executor == "lambda" else timedelta(minutes=1)
 

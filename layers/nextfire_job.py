@@ -133,8 +133,9 @@ def checkpoint() -> Any:  # noqa: ANN401 - any JSON value
 
 
 def upstream() -> Any:  # noqa: ANN401 - any JSON value
-    """Return the runs of the parents of a job of type AFTER, by job id: for each an object with
-    ``state``, ``executionId`` and ``result``, the JSON value that it set.
+    """Return the runs of the job's parents, by job id: for each an object with ``state``,
+    ``executionId`` and ``result``, the JSON value that it set. For a parent of which `all` runs are
+    needed, ``runs`` is the list of these objects.
 
     Returns ``{}`` for jobs without parents, and outside nextfire.
 

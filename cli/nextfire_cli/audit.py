@@ -26,14 +26,8 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _EXAMPLE = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
 
-Since = Annotated[
-    str | None,
-    typer.Option(
-        metavar="INSTANT|SPAN",
-        help="Events recorded then or later: an instant, or a span such as 30m, 12h, 2d. "
-        "[dim]Default: all[/]",
-    ),
-]
+_SPAN = "INSTANT|SPAN"
+_SINCE = "Events recorded then or later: an instant, or a span such as 30m, 12h, 2d."
 Stack = Annotated[
     str | None,
     typer.Option(
@@ -46,7 +40,9 @@ Stack = Annotated[
 @app.command("verify")
 def verify_(
     context: typer.Context,
-    since: Since = None,
+    since: Annotated[
+        str | None, typer.Option(metavar=_SPAN, help=f"{_SINCE} [dim]Default: all[/]")
+    ] = None,
     expect: Annotated[
         str | None,
         typer.Option(
@@ -86,7 +82,7 @@ def verify_(
 @app.command("list")
 def list_(
     context: typer.Context,
-    since: Since = "1d",
+    since: Annotated[str, typer.Option(metavar=_SPAN, help=_SINCE)] = "1d",
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of events.")] = 100,
     stack: Stack = None,
 ) -> None:

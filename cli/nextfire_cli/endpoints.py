@@ -74,7 +74,7 @@ def pause(
 @app.command()
 def resume(context: typer.Context, host: Host, pool: Pool = "default") -> None:
     """Resume an endpoint that is PAUSED, or OPEN after failures. Runs that wait start when their
-    wait ends, within 15 minutes.
+    wait ends, within 20 minutes, or 50 after an outage or a pause of hours.
 
     [bold]Examples[/]
       nextfire endpoints resume api.example.com --pool calls

@@ -14,7 +14,7 @@ EXIT_CODES = {
     FAILED: "failed",
     USAGE: "wrong usage, or a value that is not allowed",
     NOT_FOUND: "not found",
-    FORBIDDEN: "no or wrong credentials, or not permitted",
+    FORBIDDEN: "credentials refused by the API, or not permitted",
     CONFLICT: "the state of the resource does not allow it, or it has changed",
     UNAVAILABLE: "no response, too many requests, or the API failed: try again later",
 }

@@ -87,7 +87,7 @@ def _local_stack(*, emulator: bool, strict: bool = False) -> "EmbeddedStack | Lo
 def _ended(deaths: list[str], *, emulator: bool) -> CliError:
     """Why the stack has ended."""
     if not deaths:
-        return CliError("The stack has ended: `nextfire down` came.")
+        return CliError("The stack was stopped by `nextfire down`.")
     return CliError(
         "\n".join(deaths),
         "The rest of the stack was stopped, and its data are kept. Start it again with"
@@ -131,7 +131,7 @@ def demo(
         bool, typer.Option(help="Deploy the AWS app into an emulator. Needs a checkout.")
     ] = False,
 ) -> None:
-    """Run one job of each type on the local stack and show when each was due and when it ran.
+    """Run three jobs on the local stack and show when each was due and when it ran.
 
     Starts the stack if it is not running, and stops it at the end. Takes up to two minutes.
 

@@ -79,7 +79,7 @@ _COMMANDS = {
     "demo": Later(
         "nextfire_cli.local_stack",
         "demo",
-        "Run one job of each type on the local stack and show when each was due and when it ran.",
+        "Run three jobs on the local stack and show when each was due and when it ran.",
     ),
     "jobs": Later("nextfire_cli.jobs", "app", "Create, show, change and cancel jobs."),
     "runs": Later("nextfire_cli.runs", "app", "List, show, cancel and redrive runs."),

@@ -120,9 +120,9 @@ def get_endpoint(pool: PoolName, destination: Destination) -> Response[str]:
         "Pause an endpoint",
         _ENDPOINT,
         by_label=_NO_JOB,
-        more="Executions of all your jobs of the pool that call it wait, at least a minute and at "
-        "most 15 minutes longer than the pause. Calls in progress continue. Takes effect within 5 "
-        "seconds.",
+        more="Executions of all your jobs of the pool that call it wait, at least a minute. They "
+        "start within 15 minutes after the pause, or 45 if it took hours. Calls in progress "
+        "continue. Takes effect within 5 seconds.",
     ),
 )
 def pause_endpoint(

@@ -168,18 +168,18 @@ class ByGateway:
 BY_GATEWAY: Mapping[int, ByGateway] = {
     400: ByGateway("The gateway cannot read the request", "Check the URL and the headers."),
     401: ByGateway(
-        "The endpoint does not know who calls",
-        "It takes neither this key or token nor this signature. See `auth` (--auth).",
+        "The endpoint cannot identify the caller",
+        "It accepts neither this key or token nor this signature. See `auth` (--auth).",
     ),
     403: ByGateway(
-        "The endpoint refused this caller", "The key, token or signature is not good here."
+        "The endpoint refused this caller", "The key, token or signature is not valid here."
     ),
     404: ByGateway(
         "The endpoint has no such route", "Check the endpoint (--endpoint): the URL without /v1."
     ),
     413: ByGateway("The request is too large", "Keep the payload under 64 KiB; put more into S3."),
     429: ByGateway("Too many requests", "Wait a moment and try again."),
-    500: ByGateway("The API failed", "Try again; if it stays so, look into the authorizer's log."),
+    500: ByGateway("The API failed", "Try again. If it persists, see the authorizer's log."),
     503: ByGateway(
         "The API is not available, or did not answer in time",
         f"Try again in a moment. {MAYBE_DONE}",
@@ -187,24 +187,22 @@ BY_GATEWAY: Mapping[int, ByGateway] = {
     504: ByGateway("The API did not answer in time", MAYBE_DONE),
 }
 """Responses of API Gateway itself, ``{"message": …}``, by status."""
-_DEFAULT = ByGateway(
-    "The API failed", "Try again; if it stays so, look into the log of its function."
-)
+_DEFAULT = ByGateway("The API failed", "Try again. If it persists, see the log of its function.")
 _REFUSED = {
     "key": ByGateway(
         "The endpoint refused this API key",
-        """It is wrong, expired or revoked. Make another with `nextfire keys create`, by a key
-that is good still, or with --first, by AWS credentials.
-An API that is deployed with auth=iam wants signed requests: --auth iam.""",
+        """It is wrong, expired or revoked. Create another with `nextfire keys create`, which
+needs a valid key, or with --first AWS credentials.
+An API that is deployed with auth=iam needs signed requests: --auth iam.""",
     ),
     "token": ByGateway(
         "The endpoint refused this token",
-        "It has expired, or is not of the issuer and the audience that the API was deployed with.",
+        "It has expired, or its issuer or audience is not that of the API.",
     ),
     "iam": ByGateway(
         "The endpoint refused these credentials",
-        """An API that takes keys wants one in NEXTFIRE_API_KEY. One that is deployed with auth=iam
-wants credentials with execute-api:Invoke on it, in its region; see --profile and --region.""",
+        """An API with keys needs one in NEXTFIRE_API_KEY. One that is deployed with auth=iam needs
+credentials with execute-api:Invoke on it, in its region; see --profile and --region.""",
     ),
 }
 """Status 403, by the kind of credentials in the request."""
