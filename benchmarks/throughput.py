@@ -195,8 +195,8 @@ def _measure_skipping(result: Result, per_run: float) -> None:
     ratio = used / records * 1000 / per_run
     result.add("skipped_ratio", "CPU of one ÷ CPU of a run", ratio, most=MOST_SKIPPED)
     result.notes.append(
-        f"Skipped occurrences: {MISSED:,} of such jobs, with policy SKIP, were due {MISSED_AGO} "
-        "ago; each occurrence has a record of its own. Measured for half of them."
+        f"Skipped occurrences: {MISSED:,} such jobs with policy SKIP were due {MISSED_AGO} ago; "
+        "each gets a record. Half of them are measured."
     )
 
 

@@ -107,14 +107,19 @@ class WorkerService(Construct):
         )
         self.cluster_name = cluster.cluster_name
         self.service_name = service.service_name
-        tasks = Stack.of(self).format_arn(
+        tasks, services = (self._all_of(cluster, kind) for kind in ("task", "service"))
+        allow(role, ["ecs:GetTaskProtection", "ecs:UpdateTaskProtection"], tasks)
+        allow(role, ["ecs:DescribeServices"], services)
+        self._scale(pool, fargate, cluster, service)
+
+    def _all_of(self, cluster: ecs.Cluster, kind: str) -> str:
+        """The ARN of all tasks, or services, of *cluster*, which has this service only."""
+        return Stack.of(self).format_arn(
             service="ecs",
-            resource="task",
+            resource=kind,
             resource_name=f"{cluster.cluster_name}/*",
             arn_format=ArnFormat.SLASH_RESOURCE_NAME,
         )
-        allow(role, ["ecs:GetTaskProtection", "ecs:UpdateTaskProtection"], tasks)
-        self._scale(pool, fargate, cluster, service)
 
     def _task(
         self,

@@ -73,6 +73,11 @@ def ecs_agent() -> str | None:
     return os.environ.get("ECS_AGENT_URI")
 
 
+def ecs_metadata() -> str | None:
+    """URI of the metadata of this process's task; None outside of ECS."""
+    return os.environ.get("ECS_CONTAINER_METADATA_URI_V4")
+
+
 def function_memory() -> int | None:
     """Memory of this Lambda function in MiB; None outside of Lambda."""
     size = os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "")

@@ -182,7 +182,8 @@ class Worker:
             inbox=inbox,
             journal=self.journal,
             service_clock=_RightClock(),
-            protection=_NoProtection(),
+            protection=_NoTask(),
+            deployment=_NoTask(),
             threads=Threads(
                 slots=self._has.inline,
                 size=1,
@@ -231,9 +232,12 @@ class _RightClock:
         return timedelta()
 
 
-class _NoProtection:
+class _NoTask:
     def keep(self, *, working: bool) -> None:
         pass
+
+    def is_replaced(self) -> bool:
+        return False
 
 
 class Invoked:

@@ -35,6 +35,10 @@ _MEANT = {
     "<WorkersEtlCluster34F2F771>/*]": "A worker protects its own task; ECS assigns the id.",
     "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ecs:<AWS::Region>:<AWS::AccountId>:task/"
     "<WorkersGivenCluster0B56D52A>/*]": "A worker protects its own task; ECS assigns the id.",
+    "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ecs:<AWS::Region>:<AWS::AccountId>:service/"
+    "<WorkersEtlCluster34F2F771>/*]": "A worker reads its own service, the only one there.",
+    "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ecs:<AWS::Region>:<AWS::AccountId>:service/"
+    "<WorkersGivenCluster0B56D52A>/*]": "A worker reads its own service, the only one there.",
     "AwsSolutions-IAM5[Resource::*]": "ecr:GetAuthorizationToken does not support resources.",
 }
 
@@ -145,6 +149,18 @@ def test_worker_may_protect_the_tasks_of_its_own_cluster_only(fargate: Template)
     assert own["Roles"] == [{"Ref": role}]
     assert set(statement["Action"]) == {"ecs:GetTaskProtection", "ecs:UpdateTaskProtection"}
     assert statement["Resource"]["Fn::Join"][1][-2:] == [cluster, "/*"]
+
+
+def test_worker_may_read_the_service_of_its_own_cluster_only(fargate: Template) -> None:
+    own = of_pool(fargate, "IAM::Policy", "WorkerEtl")
+    cluster = fargate["Outputs"]["WorkerClusterEtl"]["Value"]
+    [resource] = [
+        statement["Resource"]
+        for statement in own["PolicyDocument"]["Statement"]
+        if statement["Action"] == "ecs:DescribeServices"
+    ]
+
+    assert resource["Fn::Join"][1][-3:] == [":service/", cluster, "/*"]
 
 
 def test_wildcards_are_those_that_cannot_be_spared(fargate: Template) -> None:

@@ -42,6 +42,7 @@ WITHOUT_A_SUITE = {
     "Inbox": "tests/integration/test_contract_run_queue receives through its adapter",
     "ServiceClock": "it has no separate fake; tests/integration/test_service_clock.py",
     "TaskProtection": "it has no fake; tests/integration/test_task_protection.py",
+    "TaskDeployment": "it has no fake; tests/integration/test_ecs_deployment.py",
     "Notices": "Telemetry is its adapter: tests/unit/test_telemetry.py",
     "Waker": "it has no fake; tests/integration/test_wakers.py tests its adapters",
     "RunControl": "a use case implements it; tests/unit/test_calls_executed.py tests that",

@@ -13,6 +13,7 @@ from nextfire.domain.ports.control import Lease
 from nextfire.testing.kernel import SECOND, Actor, Kernel, SimulatedFuture, current
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.handled import Handled
+from nextfire.usecases.watcher_life import WatcherLife
 from tests.fakes import MemoryDelivery, MemoryFifo, show
 
 if TYPE_CHECKING:
@@ -87,11 +88,24 @@ class SimulatedWaker:
         aws.submit(invoke)
 
 
-class NoProtection:
-    """`TaskProtection` outside of ECS."""
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """A watcher's process."""
+
+    group: int
+    actor: Actor
+    life: WatcherLife
+    control: WatchedControl
+
+
+class NoTask:
+    """`TaskProtection` and `TaskDeployment` outside of ECS."""
 
     def keep(self, *, working: bool) -> None:
         pass
+
+    def is_replaced(self) -> bool:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, cast
@@ -27,7 +26,6 @@ from nextfire.usecases.executor_config import ExecutorConfig
 from nextfire.usecases.return_held import Returned, ReturnHeld
 from nextfire.usecases.serve_pool import BUSY_POLL, StopWaiting, Threads
 from nextfire.usecases.wake_watchers import WakeWatchers, WakingDue, WakingRuns
-from nextfire.usecases.watcher_life import WatcherLife
 from nextfire.wiring.executor import ExecutorPorts, build_executor
 from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
 from nextfire.wiring.worker import WorkerPorts, build_worker
@@ -38,7 +36,7 @@ from tests.simulation.effects import Effects
 from tests.simulation.hosts import (
     DelayedClock,
     Lanes,
-    NoProtection,
+    NoTask,
     RecordedNotices,
     ServiceClock,
     SimulatedDelivery,
@@ -46,6 +44,7 @@ from tests.simulation.hosts import (
     SimulatedWaker,
     Slots,
     WatchedControl,
+    Watching,
 )
 from tests.simulation.monitor import Monitor
 from tests.simulation.processes import Processes, Setting
@@ -63,16 +62,6 @@ _MACHINE_LOST = 0.4
 _LAMBDA_BATCH = 3
 _LAMBDA_TIME = timedelta(minutes=15)
 _HAND_BACK_BEFORE = timedelta(seconds=15)
-
-
-@dataclass(frozen=True, slots=True)
-class Watching:
-    """A watcher's process."""
-
-    group: int
-    actor: Actor
-    life: WatcherLife
-    control: WatchedControl
 
 
 class System(Processes):
@@ -186,7 +175,8 @@ class System(Processes):
             inbox=SimulatedInbox(self, actor, pool),
             journal=journal,
             service_clock=ServiceClock(actor),
-            protection=NoProtection(),
+            protection=NoTask(),
+            deployment=NoTask(),
             threads=Threads(
                 slots=Slots(self, actor),
                 size=self.setting.slots,

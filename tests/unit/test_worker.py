@@ -33,9 +33,10 @@ DONE = Handled(Disposition.ACKNOWLEDGE, "done")
 class Queue:
     """Delivers *messages* once, all in one group, and stops the worker when all are settled.
 
-    It acts as inbox, SQS client, use case, service clock and task protection. `handled`: messages
-    that were started; `listed`: content of the journal at those times; `hidden`: messages handed
-    back; `done`: messages deleted; `asked`: number of messages asked for in each poll.
+    It acts as inbox, SQS client, use case, service clock, task protection and deployment, which is
+    replaced after the poll number `replaced_after`. `handled`: messages that were started;
+    `listed`: content of the journal at those times; `hidden`: messages handed back; `done`:
+    messages deleted; `asked`: number of messages asked for in each poll.
     """
 
     def __init__(self, *messages: str, slots: int = 4, one_run: bool = False) -> None:
@@ -46,6 +47,7 @@ class Queue:
         self.journal = WorkerJournal()
         self.listed: list[list[str]] = []
         self.kept: list[bool] = []
+        self.replaced_after: int | None = None
         self.ends: dict[str, Callable[[], Handled]] = {}
         self._messages = messages
         self._settled = threading.Semaphore(0)
@@ -88,6 +90,9 @@ class Queue:
     def keep(self, *, working: bool) -> None:
         self.kept.append(working)
 
+    def is_replaced(self) -> bool:
+        return len(self.asked) == self.replaced_after
+
     def serve(self) -> None:
         """Run a worker on this queue until it is stopped."""
         here: Any = self
@@ -105,6 +110,7 @@ class Queue:
                 clock=self._clock,
                 service_clock=here,
                 protection=here,
+                deployment=here,
                 notices=telemetry,
                 one_run=self._one_run,
             )
@@ -271,3 +277,28 @@ def test_for_one_run_its_task_stays_protected_until_the_run_has_ended() -> None:
     assert queue.done == ["a"]
     assert queue.asked == [1]
     assert queue.kept[-1] is False
+
+
+def test_a_busy_worker_that_is_replaced_ends_when_its_runs_have_ended() -> None:
+    """ECS does not stop it while it is protected, and in a pool with a backlog it always is."""
+    queue = Queue("a", "b")
+    queue.replaced_after = 1
+    goes_on = threading.Event()
+    queue.ends["a"] = lambda: DONE if goes_on.wait(20) else pytest.fail("ended too early")
+    threading.Timer(0.2, goes_on.set).start()
+
+    queue.serve()
+
+    assert queue.asked == [4]
+    assert sorted(queue.done) == ["a", "b"]
+    assert (queue.hidden, queue.kept[-2:]) == ([], [True, False])
+
+
+def test_an_idle_worker_does_not_ask_whether_it_is_replaced() -> None:
+    """ECS can stop it at any time."""
+    queue = Queue()
+    queue.replaced_after = 1
+
+    queue.serve()
+
+    assert queue.asked == [4, 4]

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from nextfire.domain.ports.clocks import Clock, ServiceClock
 from nextfire.domain.ports.queues import D, Inbox, Journal
-from nextfire.domain.ports.worker import Notices, TaskProtection
+from nextfire.domain.ports.worker import Notices, TaskDeployment, TaskProtection
 from nextfire.usecases.acknowledger import Acknowledger
 from nextfire.usecases.message_batch import MessageBatch
 
@@ -60,7 +60,8 @@ class ServePool(Generic[D]):
     It receives nothing while this machine's clock is off by more than 5 s: leases are instants,
     and a wrong clock would take runs from workers that are alive.
 
-    With `one_run` it receives a single message and ends when that is processed.
+    With `one_run` it receives a single message and ends when that is processed. While it is busy,
+    ECS does not stop it: so it ends, too, when a newer deployment has replaced it.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class ServePool(Generic[D]):
         clock: Clock,
         service_clock: ServiceClock,
         protection: TaskProtection,
+        deployment: TaskDeployment,
         notices: Notices,
         one_run: bool = False,
     ) -> None:
@@ -87,6 +89,7 @@ class ServePool(Generic[D]):
         self._clock = clock
         self._service_clock = service_clock
         self._protection = protection
+        self._deployment = deployment
         self._notices = notices
         self._one_run = one_run
         self._has_its_run = False
@@ -108,15 +111,23 @@ class ServePool(Generic[D]):
         return waits
 
     def serve(self) -> None:
-        """Receive and process messages until `stop` is called or the one run has ended; then wait
-        until all slots are done.
+        """Receive and process messages until `stop` is called, the one run has ended or the process
+        is replaced; then wait until all slots are done.
         """
-        while not self._stopping and not (self._has_its_run and not self._prune()):
+        while not self._stopping and not self._is_over():
             self._serve_once()
         while self._prune():
+            self._protection.keep(working=True)
             self._threads.wait(self._working, _SLOT_WAIT)
         self._acknowledger.close()
         self._protection.keep(working=False)
+
+    def _is_over(self) -> bool:
+        """Whether to receive nothing more."""
+        working = self._prune()
+        if self._has_its_run:
+            return not working
+        return working > 0 and self._deployment.is_replaced()
 
     def _serve_once(self) -> None:
         working = self._prune()

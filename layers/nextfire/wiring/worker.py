@@ -7,7 +7,7 @@ from typing import Generic
 
 from nextfire.domain.ports.clocks import ServiceClock
 from nextfire.domain.ports.queues import D, Inbox, Journal
-from nextfire.domain.ports.worker import TaskProtection
+from nextfire.domain.ports.worker import TaskDeployment, TaskProtection
 from nextfire.usecases.acknowledger import Acknowledger
 from nextfire.usecases.executor_config import ExecutorConfig
 from nextfire.usecases.message_batch import MessageBatch, MessageNotices
@@ -24,6 +24,7 @@ class WorkerPorts(Generic[D]):
     journal: Journal[D]
     service_clock: ServiceClock
     protection: TaskProtection
+    deployment: TaskDeployment
     threads: Threads
 
 
@@ -46,6 +47,7 @@ def build_worker(
         clock=clock,
         service_clock=ports.service_clock,
         protection=ports.protection,
+        deployment=ports.deployment,
         notices=notices,
         one_run=one_run,
     )

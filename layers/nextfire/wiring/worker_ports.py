@@ -6,15 +6,16 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nextfire.adapters.aws.clients import SystemClock, dynamodb, sqs
+from nextfire.adapters.aws.clients import SystemClock, dynamodb, ecs, sqs
 from nextfire.adapters.aws.service_clock import SqsServiceClock
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.adapters.sqs.run_queue import SqsDelivery, SqsInbox
+from nextfire.adapters.worker.ecs_deployment import EcsDeployment
 from nextfire.adapters.worker.journal import HeldMessage
 from nextfire.adapters.worker.task_protection import EcsTaskProtection
 from nextfire.domain.ports.clocks import ServiceClock
 from nextfire.domain.ports.queues import Journal
-from nextfire.settings import EmbeddedSettings, ExecutorSettings, ecs_agent
+from nextfire.settings import EmbeddedSettings, ExecutorSettings, ecs_agent, ecs_metadata
 from nextfire.usecases.return_held import ReturnHeld
 from nextfire.usecases.serve_pool import Threads
 from nextfire.wiring.execution import executor_ports
@@ -63,6 +64,9 @@ def worker_ports(
         service_clock=service_clock(settings),
         protection=EcsTaskProtection(
             ecs_agent(), monotonic=time.monotonic, warn=telemetry.logger.warning
+        ),
+        deployment=EcsDeployment(
+            ecs_metadata(), ecs(), monotonic=time.monotonic, tell=telemetry.logger.warning
         ),
         threads=threads,
     )

@@ -17,6 +17,7 @@ from functions.worker.worker import stopper, threads
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.adapters.aws.service_clock import SqsServiceClock
 from nextfire.adapters.sqs.run_queue import SqsDelivery, SqsInbox
+from nextfire.adapters.worker.ecs_deployment import EcsDeployment
 from nextfire.adapters.worker.journal import WorkerJournal
 from nextfire.adapters.worker.task_protection import EcsTaskProtection
 from nextfire.domain.instants import floor_minute
@@ -127,6 +128,7 @@ def serve(
             journal=WorkerJournal(),
             service_clock=SqsServiceClock(queues, SystemClock(), queue_url=system.queue_url),
             protection=agent or Agent(),
+            deployment=EcsDeployment(None, None, monotonic=time.monotonic, tell=lambda _: None),
             threads=its_threads,
         )
         pool = build_worker(ports, executor_config(settings, worker="w"), WorkerTelemetry())

@@ -91,6 +91,10 @@ def events() -> EventBridgeClient:
     return cast("EventBridgeClient", _lazy("events"))
 
 
+def ecs() -> Any:
+    return _lazy("ecs")
+
+
 def lambda_functions() -> LambdaClient:
     return cast("LambdaClient", _lazy("lambda"))
 

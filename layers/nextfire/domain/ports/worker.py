@@ -14,6 +14,15 @@ class TaskProtection(Protocol):
         """
 
 
+class TaskDeployment(Protocol):
+    """The deployment that this process belongs to."""
+
+    def is_replaced(self) -> bool:
+        """Whether workers of a newer deployment run in its place; False if that is unknown. Called
+        often, by one thread.
+        """
+
+
 class Notices(Protocol):
     """Where a loop reports errors that do not end it. Thread-safe."""
 

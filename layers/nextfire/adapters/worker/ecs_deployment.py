@@ -1,0 +1,80 @@
+"""Asks ECS whether workers of a newer deployment have replaced this task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from http.client import HTTPConnection
+from typing import Any
+from urllib.parse import urlsplit
+
+_TIMEOUT = timedelta(seconds=2)
+_ASK_EVERY = timedelta(minutes=5)
+
+
+class EcsDeployment:
+    """The deployment that this task belongs to, from the metadata at *metadata_uri* and the service
+    at ECS; without *metadata_uri*, this process is no task and is never replaced.
+
+    For use by one thread. *monotonic* returns seconds. *tell* receives a message when the task has
+    been replaced, and errors: until ECS answers again, the task goes on.
+    """
+
+    def __init__(
+        self,
+        metadata_uri: str | None,
+        client: Any,
+        *,
+        monotonic: Callable[[], float],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._uri = metadata_uri
+        self._client = client
+        self._monotonic = monotonic
+        self._tell = tell
+        self._is_replaced = False
+        self._ask_at = monotonic() + _ASK_EVERY.total_seconds()
+
+    def is_replaced(self) -> bool:
+        """Whether all tasks of a newer deployment are running. Asks at most every five minutes."""
+        now = self._monotonic()
+        if self._uri is None or self._is_replaced or now < self._ask_at:
+            return self._is_replaced
+        self._ask_at = now + _ASK_EVERY.total_seconds()
+        try:
+            self._is_replaced = self._ask(_metadata(self._uri))
+        except Exception as error:  # noqa: BLE001 — whatever it is, the task goes on
+            self._tell(f"cannot read this task's deployment: {error}")
+            return False
+        if self._is_replaced:
+            self._tell("a newer deployment runs: this task ends when its runs have ended")
+        return self._is_replaced
+
+    def _ask(self, task: dict[str, Any]) -> bool:
+        name = task.get("ServiceName")
+        if name is None:  # started on its own
+            return False
+        answer = self._client.describe_services(cluster=task["Cluster"], services=[name])
+        deployments = answer["services"][0]["deployments"]
+        newest = next(each for each in deployments if each["status"] == "PRIMARY")
+        own = f"/{task['Family']}:{task['Revision']}"
+        runs = newest["runningCount"] >= max(newest["desiredCount"], 1)
+        return runs and not newest["taskDefinition"].endswith(own)
+
+
+def _metadata(uri: str) -> dict[str, Any]:
+    """Raises OSError, HTTPException or ValueError if there are none."""
+    place = urlsplit(uri)
+    # http.client ignores proxies in the environment: the metadata are on this machine.
+    connection = HTTPConnection(place.hostname or "", place.port, timeout=_TIMEOUT.total_seconds())
+    try:
+        connection.request("GET", f"{place.path.rstrip('/')}/task")
+        answer = connection.getresponse()
+        text = answer.read().decode(errors="replace")
+    finally:
+        connection.close()
+    if answer.status != 200:  # noqa: PLR2004 — OK
+        raise ValueError(f"{answer.status} {text[:500]}")
+    found: dict[str, Any] = json.loads(text)
+    return found
