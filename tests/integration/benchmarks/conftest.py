@@ -42,6 +42,10 @@ _CREDENTIALS = {
 }
 
 
+_LEVEL = "POWERTOOLS_LOG_LEVEL"
+"""Not set here: loggers stay, with their level, for the tests that follow in this process."""
+
+
 class StackOnMoto(Stack):
     """`Stack` with the resources of *system*. It starts no process."""
 
@@ -91,6 +95,10 @@ class StackOnMoto(Stack):
         more = {"NEXTFIRE_POOL": pool, "NEXTFIRE_LEASE": "PT30S", "NEXTFIRE_QUOTAS": "{}"}
         return self._settings | _CREDENTIALS | more
 
+    def _become(self, environment: Mapping[str, str]) -> None:
+        super()._become(environment)
+        del os.environ[_LEVEL]
+
     def emulator_cpu(self) -> float:
         return time.process_time()
 
@@ -100,7 +108,8 @@ class StackOnMoto(Stack):
         """Do in this process what the module does."""
         log = self.folder / f"{name}.log"
         said = io.StringIO()
-        with patch.dict(os.environ, environment), redirect_stdout(said):
+        usual = {name: value for name, value in environment.items() if name != _LEVEL}
+        with patch.dict(os.environ, usual), redirect_stdout(said):
             _MAINS[module](self, *arguments)
         log.write_text(said.getvalue())
         return Child(ProcessRecord(name=name, pid=2**30, started="long ago"), log)
