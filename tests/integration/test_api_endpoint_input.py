@@ -15,6 +15,7 @@ from tests.integration.deployment import Deployment
     [
         *({"perMinute": 0}, {"perMinute": 6001}, {"perMinute": "x"}, {"parallel": 0}),
         *({"parallel": 101}, {"parallel": 1.5}, {"perSecond": 1}),
+        *({"perMinute": "60"}, {"parallel": True}),
     ],
 )
 def test_an_invalid_limit_is_rejected(system: Deployment, body: dict[str, Any]) -> None:

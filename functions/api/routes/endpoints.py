@@ -62,8 +62,8 @@ class ResumeEndpointRequest(Document):
 class LimitEndpointRequest(Document):
     """Limits of the calls of an endpoint. A limit that is absent is removed."""
 
-    per_minute: Annotated[int | None, Field(ge=1, le=MAX_PER_MINUTE)] = None
-    parallel: Annotated[int | None, Field(ge=1, le=MAX_PARALLEL)] = None
+    per_minute: Annotated[int, Field(strict=True, ge=1, le=MAX_PER_MINUTE)] | None = None
+    parallel: Annotated[int, Field(strict=True, ge=1, le=MAX_PARALLEL)] | None = None
 
 
 LimitBody = Annotated[

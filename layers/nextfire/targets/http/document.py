@@ -217,7 +217,7 @@ class HttpCall(Document):
     sign: Annotated[tuple[Reference, ...], Field(max_length=2)] = ()
     success: Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_SUCCESS)] = ("2xx",)
     tls: Tls | None = None
-    record_request: bool | None = None
+    record_request: Annotated[bool, Field(strict=True)] | None = None
     """None, as in jobs of earlier versions, which do not know the field: False."""
 
     @field_validator("headers")
