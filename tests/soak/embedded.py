@@ -45,6 +45,8 @@ _LEFT = {
     "WHERE json_extract(item, '$.state.S') IN ('PENDING', 'RUNNING')",
     "messages": f"SELECT count(*) FROM messages WHERE queue = '{_POOL}'",  # noqa: S608 — a constant
 }
+_PORTS = 20_000, 32_000
+"""Below the ports that Linux assigns."""
 
 
 class EmbeddedSoakStack:
@@ -72,6 +74,7 @@ class EmbeddedSoakStack:
     def start(self) -> None:
         with self._gate:
             self._state.mkdir(mode=0o711, exist_ok=True)
+            self._choose_port()
             starting = self._starter.submit(
                 self._local.start, self._report, workers=WORKERS, lease=LEASE
             )
@@ -154,6 +157,13 @@ class EmbeddedSoakStack:
         )
         *_, report = audit.continue_audit(now() + _AUDIT_TAKES, restart=True)
         return dataclasses.asdict(report)
+
+    def _choose_port(self) -> None:
+        """Choose a port that no other process gets while the stack is down: clients keep it."""
+        file = self._state / DATA / "port"
+        if not file.exists():
+            file.parent.mkdir(mode=0o700, exist_ok=True)
+            file.write_text(str(Random().randrange(*_PORTS)))  # noqa: S311 — any
 
     @property
     def _other_key(self) -> Path:
