@@ -61,9 +61,9 @@ class Task:
 
     def __init__(self, uri: str | None) -> None:
         self.seconds = 0.0
-        self.told: list[str] = []
+        self.logged: list[str] = []
         self._deployment = EcsDeployment(
-            uri, ecs(), monotonic=lambda: self.seconds, tell=self.told.append
+            uri, ecs(), monotonic=lambda: self.seconds, log=self.logged.append
         )
 
     def is_replaced(self, *minutes: float) -> list[bool]:
@@ -112,7 +112,7 @@ def test_a_task_is_replaced_when_the_tasks_of_a_newer_deployment_run(start: Star
     task, at_ecs = start(TASK, [deployment("PRIMARY", 7, running=2)], [STARTING, OWN], [NEW, OWN])
 
     assert task.is_replaced(0, 4.9, 5, 6, 9.9, 10, 15, 16, 100) == [False] * 6 + [True] * 3
-    assert task.told == ["a newer deployment runs: this task ends when its runs have ended"]
+    assert task.logged == ["a newer deployment runs: this task ends when its runs have ended"]
     assert at_ecs.asked == [{"cluster": "jobs", "services": ["workers"]}] * 3
 
 
@@ -134,15 +134,15 @@ def test_a_task_goes_on_while_ecs_does_not_answer(start: Start) -> None:
     at_ecs.answers += [(200, {"services": [{"deployments": [NEW]}]})]
 
     assert task.is_replaced(5, 9.9, 10) == [False, False, True]
-    assert task.told[0].startswith("cannot read this task's deployment: ")
-    assert "AccessDenied" in task.told[0]
+    assert task.logged[0].startswith("cannot read this task's deployment: ")
+    assert "AccessDenied" in task.logged[0]
 
 
 @pytest.mark.parametrize("name", [{"ServiceName": None}, {}])
 def test_a_task_without_a_service_is_never_replaced(start: Start, name: dict[str, None]) -> None:
     task, at_ecs = start({"Cluster": "jobs", **name})
 
-    assert (task.is_replaced(5, 10), at_ecs.asked, task.told) == ([False] * 2, [], [])
+    assert (task.is_replaced(5, 10), at_ecs.asked, task.logged) == ([False] * 2, [], [])
 
 
 def test_a_process_outside_of_ecs_is_never_replaced() -> None:

@@ -1,4 +1,4 @@
-"""The documents of requests take values as they are: `true` is no number, and "1" neither."""
+"""Documents of requests do not convert values: neither `true` nor "1" is a number."""
 
 from __future__ import annotations
 

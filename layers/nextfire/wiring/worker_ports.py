@@ -66,7 +66,7 @@ def worker_ports(
             ecs_agent(), monotonic=time.monotonic, warn=telemetry.logger.warning
         ),
         deployment=EcsDeployment(
-            ecs_metadata(), ecs(), monotonic=time.monotonic, tell=telemetry.logger.warning
+            ecs_metadata(), ecs(), monotonic=time.monotonic, log=telemetry.logger.warning
         ),
         threads=threads,
     )

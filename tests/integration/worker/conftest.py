@@ -128,7 +128,7 @@ def serve(
             journal=WorkerJournal(),
             service_clock=SqsServiceClock(queues, SystemClock(), queue_url=system.queue_url),
             protection=agent or Agent(),
-            deployment=EcsDeployment(None, None, monotonic=time.monotonic, tell=lambda _: None),
+            deployment=EcsDeployment(None, None, monotonic=time.monotonic, log=lambda _: None),
             threads=its_threads,
         )
         pool = build_worker(ports, executor_config(settings, worker="w"), WorkerTelemetry())

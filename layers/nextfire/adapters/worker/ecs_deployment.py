@@ -14,11 +14,11 @@ _ASK_EVERY = timedelta(minutes=5)
 
 
 class EcsDeployment:
-    """The deployment that this task belongs to, from the metadata at *metadata_uri* and the service
-    at ECS; without *metadata_uri*, this process is no task and is never replaced.
+    """The deployment of this task, from the metadata at *metadata_uri* and the service at ECS.
+    Without *metadata_uri*, this process does not run on ECS and is never replaced.
 
-    For use by one thread. *monotonic* returns seconds. *tell* receives a message when the task has
-    been replaced, and errors: until ECS answers again, the task goes on.
+    For use by one thread. *monotonic* returns seconds. *log* receives a message when the task has
+    been replaced, and errors, which count as not replaced.
     """
 
     def __init__(
@@ -27,12 +27,12 @@ class EcsDeployment:
         client: Any,
         *,
         monotonic: Callable[[], float],
-        tell: Callable[[str], None],
+        log: Callable[[str], None],
     ) -> None:
         self._uri = metadata_uri
         self._client = client
         self._monotonic = monotonic
-        self._tell = tell
+        self._log = log
         self._is_replaced = False
         self._ask_at = monotonic() + _ASK_EVERY.total_seconds()
 
@@ -44,11 +44,11 @@ class EcsDeployment:
         self._ask_at = now + _ASK_EVERY.total_seconds()
         try:
             self._is_replaced = self._ask(_metadata(self._uri))
-        except Exception as error:  # noqa: BLE001 — whatever it is, the task goes on
-            self._tell(f"cannot read this task's deployment: {error}")
+        except Exception as error:  # noqa: BLE001 — any error counts as not replaced
+            self._log(f"cannot read this task's deployment: {error}")
             return False
         if self._is_replaced:
-            self._tell("a newer deployment runs: this task ends when its runs have ended")
+            self._log("a newer deployment runs: this task ends when its runs have ended")
         return self._is_replaced
 
     def _ask(self, task: dict[str, Any]) -> bool:
@@ -64,7 +64,7 @@ class EcsDeployment:
 
 
 def _metadata(uri: str) -> dict[str, Any]:
-    """Raises OSError, HTTPException or ValueError if there are none."""
+    """Raises OSError, HTTPException or ValueError if the metadata cannot be read."""
     place = urlsplit(uri)
     # http.client ignores proxies in the environment: the metadata are on this machine.
     connection = HTTPConnection(place.hostname or "", place.port, timeout=_TIMEOUT.total_seconds())
