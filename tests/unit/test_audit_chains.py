@@ -34,6 +34,22 @@ def test_a_lost_chain_continues_after_the_last_record(world: World) -> None:
     assert audit(world).repaired == 0
 
 
+def test_an_audit_is_not_done_until_its_repair_is_stored(world: World) -> None:
+    """DynamoDB throttles the write of the entry at each attempt."""
+    world.register(schedule="*/5 * * * *")
+    advance_until(world, "12:11")
+    delete_due_entries(world)
+    advance_until(world, "12:31")
+    world.due.refuses = lambda _: True
+
+    report = audit(world)
+
+    assert (report.done, report.jobs, report.repaired) == (False, 0, 0)
+    world.due.refuses = lambda _: False
+    report = audit(world, restart=False)
+    assert (report.done, report.jobs, report.restored) == (True, 1, 1)
+
+
 def test_a_restored_chain_knows_how_many_occurrences_there_were(world: World) -> None:
     job = world.register(schedule="*/5 * * * *", maxRuns=6, misfire=RUN_ALL)
     advance_until(world, "12:11")

@@ -63,6 +63,26 @@ def test_lost_messages_follow_the_misfire_policy(
     assert_all_accounted_for(world, job)
 
 
+def test_an_audit_visits_a_job_again_whose_runs_are_not_all_sent_again(world: World) -> None:
+    """DynamoDB throttles the entry of one of them at each attempt."""
+    job = world.register(schedule="*/5 12 * * *", endAt="2026-05-24T12:12:00Z", misfire=RUN_ALL)
+    for time in ("12:00", "12:05", "12:10"):
+        world.tick_at(time)
+    purge(world)
+    world.tick_at("12:36")
+    world.due.refuses = lambda entry: "T1205" in entry.run_id
+
+    report = audit(world)
+
+    assert (report.done, report.jobs, report.resent) == (False, 0, 2)
+    world.due.refuses = lambda _: False
+    report = audit(world, restart=False)
+    assert (report.done, report.jobs, report.resent) == (True, 1, 1)
+    settle(world)
+    assert ran(world, job) == ["12:00", "12:05", "12:10"]
+    assert_all_accounted_for(world, job)
+
+
 def test_a_record_that_was_lost_is_made_again_by_its_run(world: World) -> None:
     job = world.register(schedule="*/5 * * * *")
     advance_until(world, "12:31")

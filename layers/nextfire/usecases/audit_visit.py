@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import chain, islice
+from typing import Literal
 
 from nextfire.domain.audit import (
     GRACE,
@@ -21,7 +22,7 @@ from nextfire.domain.audit_repairs import first_of, lost_part, restored, sending
 from nextfire.domain.awaited import longest_wait
 from nextfire.domain.due import BackfillEntry, DispatchEntry, DueEntry, FireEntry, ResumeEntry
 from nextfire.domain.due_decisions import Cover
-from nextfire.domain.errors import UndecodableError
+from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.ids import AFTER_ALL_RUNS, first_run_id, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
@@ -101,11 +102,10 @@ class JobVisits:
             entry = restored(job, found, following, since, queue_is_empty=empty)
             begins = entry.occurs_at if isinstance(entry, FireEntry) else entry.at
             missing = [m for m in missing if m.owner is not job or m.first < begins]
-            if self._put([entry]):
-                report.restored += 1
-                report.notes.append(
-                    f"{label(job.key)}: had no due entry; it continues at {isoformat(begins)}"
-                )
+            self._put([entry], report, "restored")
+            report.notes.append(
+                f"{label(job.key)}: had no due entry; it continues at {isoformat(begins)}"
+            )
         if job.backfilling is not None:
             self._continue_backfill(job, entries, report)
         for each in missing:
@@ -181,8 +181,8 @@ class JobVisits:
             return
         # A backfill loses its entry after its job is written. So it was lost before if the job is
         # still backfilled after the entries were read.
-        if now is not None and now.backfill_entry(1) == begun and self._put([begun]):
-            report.restored += 1
+        if now is not None and now.backfill_entry(1) == begun:
+            self._put([begun], report, "restored")
             report.notes.append(f"{label(job.key)}: its backfill had no due entry; it continues")
 
     def _repair(
@@ -219,13 +219,12 @@ class JobVisits:
                 self._jobs.complete(owner, now)  # no run will complete it
         if entry is not None:
             report.notes.append(f"{label(owner.key)}: more is lost from {entry.occurs_at} on")
-        sent = self._put(sends)
-        report.resent += sent
+        self._put(sends, report, "resent")
         if owner.definition.after and not sends:
             return
         report.notes.append(
             f"{label(owner.key)}: no record of {lost.count} occurrences from"
-            f" {isoformat(lost.first)} to {isoformat(lost.last)}; {sent} are sent again"
+            f" {isoformat(lost.first)} to {isoformat(lost.last)}; {len(sends)} are sent again"
         )
 
     def _revive(
@@ -234,7 +233,7 @@ class JobVisits:
         """Send runs again whose message was lost, to their job's current pool. Dispatch numbers
         are never reused: the new dispatch is one higher.
         """
-        sends, pool = [], job.definition.target.pool
+        sends, notes, pool = [], [], job.definition.target.pool
         for run in found.stuck:
             # A redriven or retried run may be in a different pool than its last attempt.
             if found.is_lost(run, queue_is_empty=table.is_empty(job, since, run.pool)):
@@ -242,12 +241,13 @@ class JobVisits:
                 sends.append(
                     sending(job, run.key, pool=pool, dispatch=next_dispatch, now=found.now)
                 )
-                report.notes.append(
+                notes.append(
                     f"{run.key.execution_id}: {run.state}, without a message or worker; sent again"
                 )
             else:
                 report.waiting += 1
-        report.revived += self._put(sends)
+        self._put(sends, report, "revived")
+        report.notes += notes
 
     def _hand_over(
         self, job: Job, since: datetime, now: datetime, sent: Container[str], report: AuditReport
@@ -262,13 +262,26 @@ class JobVisits:
         )
         lost = [*islice(found, SENT_AT_MOST)]
         if lost:
-            report.resent += self._put(repeated(lost, now))
-            self._put(join_ends(job, lost, now))
+            self._put(repeated(lost, now), report, "resent")
+            self._put(join_ends(job, lost, now), AuditReport(), "resent")  # no runs
             what = f"{len(lost)} runs of its parents were not handed over; sent again"
             report.notes.append(f"{label(job.key)}: {what}")
 
-    def _put(self, entries: Sequence[DueEntry]) -> int:
-        return len(self._due.put(entries, self._clock.now())) if entries else 0
+    def _put(
+        self,
+        entries: Sequence[DueEntry],
+        report: AuditReport,
+        repairs: Literal["restored", "resent", "revived"],
+    ) -> None:
+        """Store *entries* and count them as *repairs* in *report*.
+
+        Raises:
+            UnavailableError: Not all of them are stored. Those that are count.
+        """
+        stored = self._due.put(entries, self._clock.now()) if entries else set()
+        setattr(report, repairs, getattr(report, repairs) + len(stored))
+        if missing := {*entries} - stored:
+            raise UnavailableError(f"{len(missing)} due entries were not stored. Try again.")
 
 
 def _run_of(entry: FireEntry | DispatchEntry) -> str:
