@@ -43,7 +43,7 @@ down: $(BIN)/nextfire ## Stop the local stack and remove its data; also ends one
 test: install ## Run all tests
 	$(BIN)/python -m tests
 
-test-long: install ## What takes long: many more seeds, pairs of crashes, fuzzing, a soak; two hours
+test-long: install ## What takes long: many more seeds, pairs of crashes, fuzzing, a soak; three hours
 	NEXTFIRE_LONG=1 $(BIN)/python -m tests
 
 simulate: install ## Play histories under faults; SEEDS=n (2000), or SEED=n to read one

@@ -130,7 +130,7 @@ def _long() -> _Plan:
                 *_SIDE_BY_SIDE,
                 *(f"--ignore={each}" for each in others),
             ],
-            "crash points": [*_PYTHON, "tests.crashes", "--pairs", "8"],
+            "crash points": [*_PYTHON, "tests.crashes", "--pairs", "24"],
             "fuzzing": [*_PYTHON, "tests.fuzz"],
             "histories": [*_PYTHON, "tests.simulation", "--seeds", "10000"],
             "security": [*_PYTEST, *_PATIENT, *attacks],
