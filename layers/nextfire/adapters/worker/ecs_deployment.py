@@ -45,7 +45,10 @@ class EcsDeployment:
         try:
             self._is_replaced = self._ask(_metadata(self._uri))
         except Exception as error:  # noqa: BLE001 — any error counts as not replaced
-            self._log(f"cannot read this task's deployment: {error}")
+            self._log(
+                f"cannot read this task's deployment, for which its role needs "
+                f"ecs:DescribeServices: {error}"
+            )
             return False
         if self._is_replaced:
             self._log("a newer deployment runs: this task ends when its runs have ended")
@@ -57,10 +60,13 @@ class EcsDeployment:
             return False
         answer = self._client.describe_services(cluster=task["Cluster"], services=[name])
         deployments = answer["services"][0]["deployments"]
-        newest = next(each for each in deployments if each["status"] == "PRIMARY")
         own = f"/{task['Family']}:{task['Revision']}"
-        runs = newest["runningCount"] >= max(newest["desiredCount"], 1)
-        return runs and not newest["taskDefinition"].endswith(own)
+        return any(
+            each["status"] == "PRIMARY"
+            and each["runningCount"] >= max(each["desiredCount"], 1)
+            and not each["taskDefinition"].endswith(own)
+            for each in deployments
+        )
 
 
 def _metadata(uri: str) -> dict[str, Any]:
