@@ -36,7 +36,7 @@ LEAST_SHARE = 0.7
 MISSED = 8_000
 """Skipped occurrences: as many as the watcher keeps in memory."""
 MISSED_AGO = timedelta(minutes=5)
-MOST_SKIPPED = 2.5
+MOST_SKIPPED = 5
 MOST_MEMORY = 130
 _TICKS = os.sysconf("SC_CLK_TCK")
 _MOST = timedelta(minutes=8)

@@ -16,7 +16,7 @@ from nextfire.domain.ids import JobKey
 BATCH = 100
 """Entries that are handled together: the maximum number of keys of one BatchGetItem."""
 _SPARE_PART = BATCH // 4  # share of an incomplete batch for spare entries
-_SPARE_OF_FULL = BATCH // 50  # a record of a skipped occurrence costs as much as three runs
+_SPARE_OF_FULL = BATCH // 50  # a record of a skipped occurrence costs almost as much as four runs
 _LEFT_FOR = timedelta(minutes=1)
 _FRESH = timedelta(seconds=5)
 _SEEN_AGAIN = timedelta(seconds=5)  # a deleted entry may still show in eventually consistent reads
