@@ -495,7 +495,7 @@ def test_every_call_of_an_adapter_is_walked() -> None:
             SqsRunQueue, SqsDelivery, SqsInbox, SqsDeadLetters, S3ScriptStore, S3ScriptShelf,
             S3RunFiles, AwsSecrets, EventBridgeEventBus, StsJobRole, S3AuditLog,
         )
-        for name in vars(adapter)
+        for name in dir(adapter)
         if not name.startswith("_") and callable(getattr(adapter, name))
     }  # fmt: skip
 

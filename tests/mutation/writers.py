@@ -18,7 +18,11 @@ class _Class:
     name: str
     module: Module
     methods: dict[str, ast.FunctionDef] = field(default_factory=dict)
-    is_port: bool = False
+    bases: list[str] = field(default_factory=list)
+
+    @property
+    def is_port(self) -> bool:
+        return "Protocol" in self.bases
 
 
 class Writers:
@@ -42,8 +46,8 @@ class Writers:
                     self._local[module].setdefault(each.name, []).append(each)
                 if isinstance(each, ast.ClassDef):
                     methods = {m.name: m for m in each.body if isinstance(m, ast.FunctionDef)}
-                    port = any(isinstance(b, ast.Name) and b.id == "Protocol" for b in each.bases)
-                    self._classes[each.name] = _Class(each.name, module, methods, port)
+                    bases = [_last_name(base) for base in each.bases]
+                    self._classes[each.name] = _Class(each.name, module, methods, bases)
         self._methods: set[tuple[str, str]] = set()
         self._functions: set[str] = set()
         while self._found_more(product):
@@ -86,16 +90,23 @@ class Writers:
             for local in self._local[module][node.id]
         )
 
+    def _all_methods(self, cls: _Class) -> set[str]:
+        """Those of its bases, too."""
+        bases = [self._classes[base] for base in cls.bases if base in self._classes]
+        return {*cls.methods}.union(*map(self._all_methods, bases))
+
     def _found_more(self, product: Product) -> bool:
         before = len(self._methods) + len(self._functions)
         for name, cls in self._classes.items():
             for method, body in cls.methods.items():
                 if (name, method) not in self._methods and self.is_in(cls.module, body):
                     self._methods.add((name, method))
+            inherited = {m for c, m in self._methods if c in cls.bases} - cls.methods.keys()
+            self._methods |= {(name, method) for method in inherited}
         for port in self._classes.values():
             if port.is_port:
                 for cls in self._classes.values():
-                    if _is_adapter(cls) and cls.methods.keys() >= port.methods.keys():
+                    if _is_adapter(cls) and self._all_methods(cls) >= port.methods.keys():
                         written = {m for c, m in self._methods if c == cls.name}
                         self._methods |= {(port.name, m) for m in written & port.methods.keys()}
         for module in product.modules:

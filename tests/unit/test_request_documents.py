@@ -15,6 +15,13 @@ from nextfire.domain.message import RunMessage, SkippedRange
 
 _CONVERTED = {"int", "float", "bool"}
 """Types for which pydantic accepts other types that it can convert, unless they are strict."""
+_OF_REQUESTS = (
+    "functions.api.routes.",
+    "functions.api.job_requests",
+    "nextfire.domain.",
+    "nextfire.targets.",
+)
+"""Modules; other documents are responses."""
 _SENT = {RunMessage, SkippedRange}  # by this system, not by users
 
 
@@ -24,7 +31,11 @@ def documents() -> list[type[Document]]:
     found = [Document]
     for each in found:
         found += each.__subclasses__()
-    return [each for each in dict.fromkeys(found) if each not in _SENT]
+    return [
+        each
+        for each in dict.fromkeys(found)
+        if each not in _SENT and each.__module__.startswith(_OF_REQUESTS)
+    ]
 
 
 def converting(schema: Any, path: str = "") -> Iterator[str]:

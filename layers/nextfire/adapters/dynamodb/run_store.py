@@ -17,7 +17,7 @@ from nextfire.adapters.dynamodb.run_items import (
 )
 from nextfire.adapters.dynamodb.run_reads import RunReads
 from nextfire.adapters.dynamodb.run_requests import RunRequests
-from nextfire.adapters.dynamodb.run_updates import set_all, set_or_remove
+from nextfire.adapters.dynamodb.run_updates import RunUpdates, set_all, set_or_remove
 from nextfire.domain.attempt import Attempt, Value
 from nextfire.domain.change import CHANGED_BY
 from nextfire.domain.instants import isoformat, to_ms
@@ -50,6 +50,8 @@ class DynamoDbRunStore(RunReads, RunRequests):
 
     Instants that conditions compare (`lease_until`, `not_before`) are epoch milliseconds.
     """
+
+    _updates: RunUpdates
 
     def claim(
         self,
