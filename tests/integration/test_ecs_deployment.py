@@ -89,6 +89,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 
     with HTTPServer(("127.0.0.1", 0), Fresh) as server:
         uri = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setattr("boto3.DEFAULT_SESSION", None)  # it keeps the credentials below
         monkeypatch.setenv("AWS_ENDPOINT_URL_ECS", uri)
         monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
