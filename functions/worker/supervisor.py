@@ -157,7 +157,8 @@ def _fork(do: Callable[[], None], *, ends_with_us: bool) -> int:
     if child:
         return child
     if ends_with_us:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(_BY_SIGNAL + signal.SIGTERM))
+        # Until the worker has its own handler. Not an exception: imports could swallow it.
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(_BY_SIGNAL + signal.SIGTERM))
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != supervisor:
             sys.exit(_BY_SIGNAL + signal.SIGTERM)

@@ -140,6 +140,19 @@ def test_a_worker_that_still_starts_ends_by_the_signal(start: Start) -> None:
     assert supervised.ended() == 128 + signal.SIGTERM
 
 
+def test_a_signal_in_a_destructor_also_ends_a_worker_that_still_starts(start: Start) -> None:
+    """Python ignores exceptions of destructors and of callbacks of weak references, which imports
+    use: a handler that raises has no effect there.
+    """
+    supervised = start(
+        "    class Last:\n"
+        "        def __del__(self): os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.2)\n"
+        f"    Last()\n{SLEEP}"
+    )
+
+    assert supervised.ended() == 128 + signal.SIGTERM
+
+
 @pytest.mark.parametrize(
     ("death", "status"),
     [
