@@ -88,9 +88,11 @@ def test_a_time_that_comes_later_runs_only_then(
 ) -> None:
     job = world.register(**when)
     release.current = LATER
-    work(world, "12:00")
+    report = world.tick_at("12:00")
     assert fires(world) == ["24 12:30"]
+    assert report.skipped == [world.run(job, "12:00")]
     assert states(world, job, "12:00", "12:30") == [SKIPPED, None]
+    assert world.job(job.key).state is JobState.ACTIVE
     assert (reason(world, job, "12:00") or "").startswith("now at 2026-05-24T12:30:00Z, by the")
 
     work(world, "12:30")
@@ -211,22 +213,29 @@ def test_a_run_that_the_old_release_started_does_not_run_again(
     world.faults.clear()
 
     release.current = LATER
-    work(world, "12:00:10", "12:30", "13:40")
+    world.due.refuses = lambda entry: entry.at == at("13:40")  # the table is throttled
+    world.tick_at("12:00:10")
+    assert fires(world) == ["24 12:00"]
+    world.due.refuses = lambda _: False
+    work(world, "12:00:20", "12:30", "13:40")
     assert world.sent == ["report 12:00", "report 13:40"]
 
 
+@pytest.mark.parametrize("when", [ONCE, DAILY, TWICE, INTERVAL])
 def test_a_move_whose_answer_is_lost_is_repeated_without_harm(
-    world: World, release: Release
+    world: World, release: Release, when: dict[str, Any]
 ) -> None:
-    world.register(**ONCE)
+    job = world.register(**when)
     release.current = LATER
     world.faults.lose_answer("runs.request")
 
     world.tick_at("12:00")
     assert sorted(fires(world)) == ["24 12:00", "24 12:30"]
-    world.tick_at("12:01")
+    report = world.tick_at("12:01")
 
     assert fires(world) == ["24 12:30"]
+    assert not report.skipped  # counted once at most
+    assert world.job(job.key).state is JobState.ACTIVE
 
 
 def test_a_watcher_with_the_old_release_continues_after_one_that_died_while_moving(

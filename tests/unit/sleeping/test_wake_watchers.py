@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.ports.control import Lease
 from nextfire.usecases.hold_lease import PRESUMED_DEAD_AFTER
-from nextfire.usecases.wake_watchers import WakeWatchers, WakingDue
+from nextfire.usecases.wake_watchers import WakeWatchers, WakingDue, WakingJobs, WakingRuns
 from tests.builders import job_key
 from tests.unit.sleeping.conftest import (
     LIFE,
@@ -39,6 +40,30 @@ def test_a_due_entry_wakes_sleeping_watchers_once(
     world.advance(seconds=1)
     due.put([an_entry(world, 5 * SECOND)], world.now)
     assert woken == [0, 0]
+
+
+class Log(list[str]):
+    """A store, or `WakeWatchers`, that lists the names of its calls."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: self.append(name)
+
+
+@pytest.mark.parametrize(
+    ("waking", "call", "values"),
+    [
+        (WakingJobs, "create", 3),
+        (WakingJobs, "update", 3),
+        (WakingRuns, "redrive", 3),
+        (WakingRuns, "request", 3),
+        (WakingDue, "put", 2),
+    ],
+)
+def test_watchers_are_woken_when_the_entry_is_stored(waking: Any, call: str, values: int) -> None:
+    """A watcher that is woken before might read the entry's bucket first, and sleep again."""
+    log = Log()
+    getattr(waking(log, log), call)(*[()] * values)
+    assert log == [call, "stored"]
 
 
 def test_no_watcher_is_woken_for_an_entry_that_a_tick_finds(
