@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
@@ -56,6 +58,31 @@ class AwsAccount:
             recovery=recovery["PointInTimeRecoveryStatus"] == "ENABLED",
             protected=described.get("DeletionProtectionEnabled", False),
         )
+
+    def tables_left(self, stack: str) -> Sequence[str]:
+        """See `CallersAccount.tables_left`."""
+        pages = self._session.client("dynamodb", config=_QUICK).get_paginator("list_tables")
+        # Logical ids of tables begin with the id of their construct, and names with logical ids.
+        created = f"{stack}-Stores"
+        names = [name for page in pages.paginate() for name in page["TableNames"]]
+        left = [name for name in names if name.startswith(created)]
+        current = self._resources(stack) if left else set()
+        return [name for name in left if name not in current]
+
+    def _resources(self, stack: str) -> set[str]:
+        """The physical ids of the resources of *stack*; none if it does not exist."""
+        formation = self._session.client("cloudformation", config=_QUICK)
+        pages = formation.get_paginator("list_stack_resources").paginate(StackName=stack)
+        try:
+            return {
+                resource.get("PhysicalResourceId", "")
+                for page in pages
+                for resource in page["StackResourceSummaries"]
+            }
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ValidationError":
+                return set()
+            raise
 
     def has_stack(self, name: str) -> bool:
         """See `CallersAccount.has_stack`."""

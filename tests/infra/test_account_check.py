@@ -29,6 +29,7 @@ class Stub:
     bootstrapped: bool | None = True
     quota: int | None = 1000
     tables: Mapping[str, Table] = field(default_factory=dict)
+    left: Sequence[str] = ()
 
     def name(self) -> str:
         return "111122223333 in eu-central-1"
@@ -45,6 +46,10 @@ class Stub:
 
     def table(self, name: str) -> Table | None:
         return self.tables.get(name)
+
+    def tables_left(self, stack: str) -> Sequence[str]:
+        assert stack == "Nextfire"
+        return self.left
 
     def has_stack(self, name: str) -> bool:
         raise NotImplementedError(name)
