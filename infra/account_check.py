@@ -1,5 +1,5 @@
 """Checks the AWS account before a deployment: credentials, bootstrap, concurrency of Lambda, the
-tables that the stack adopts, and those that it no longer uses.
+tables that the stack adopts, those that it no longer uses, and the shards that it reads.
 """
 
 from __future__ import annotations
@@ -51,6 +51,9 @@ class CallersAccount(Protocol):
     def tables_left(self, stack: str) -> Sequence[str]:
         """The names of tables that stacks called *stack* created, and that are in no stack now."""
 
+    def read_shards(self, stack: str) -> int | None:
+        """The `readShards` with which *stack* is deployed; None if it does not exist."""
+
     def has_stack(self, name: str) -> bool:
         """Whether the stack called *name* was once created completely."""
 
@@ -71,6 +74,7 @@ def check(settings: Settings, account: CallersAccount) -> list[Finding]:
         return [Finding(f"no credentials that AWS accepts: {error}. {_CREDENTIALS}", prevents=True)]
     checks: Sequence[Callable[[], list[Finding]]] = (
         lambda: _bootstrap(account),
+        lambda: _shards(settings, account.read_shards(STACK_NAME)),
         lambda: _concurrency(settings, account.concurrent_executions()),
         lambda: _adopted_tables(settings, account),
         lambda: _tables_left(settings, account.tables_left(STACK_NAME)),
@@ -110,6 +114,16 @@ def _concurrency(settings: Settings, quota: int) -> list[Finding]:
         )
         return [Finding(text)]
     return []
+
+
+def _shards(settings: Settings, deployed: int | None) -> list[Finding]:
+    if deployed is None or settings.read_shards >= deployed:
+        return []
+    text = (
+        f"readShards is {settings.read_shards}, and the stack reads {deployed} shards: entries in "
+        f"the others would never be sent. Set readShards to {deployed} or more, in cdk.json"
+    )
+    return [Finding(text, prevents=True)]
 
 
 def _adopted_tables(settings: Settings, account: CallersAccount) -> list[Finding]:

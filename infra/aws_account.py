@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from infra.account_check import Table
+
+if TYPE_CHECKING:
+    from mypy_boto3_cloudformation.type_defs import StackTypeDef
 
 _BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
 _NEVER_CREATED = {"REVIEW_IN_PROGRESS", "CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
@@ -84,14 +88,27 @@ class AwsAccount:
                 return set()
             raise
 
+    def read_shards(self, stack: str) -> int | None:
+        """See `CallersAccount.read_shards`."""
+        found = self._stack(stack)
+        outputs = found.get("Outputs", []) if found else []
+        for output in outputs:
+            if output.get("OutputKey") == "WatcherFunction":
+                functions = self._session.client("lambda", config=_QUICK)
+                watcher = functions.get_function_configuration(FunctionName=output["OutputValue"])
+                return int(watcher["Environment"]["Variables"]["NEXTFIRE_READ_SHARDS"])
+        return None
+
     def has_stack(self, name: str) -> bool:
         """See `CallersAccount.has_stack`."""
+        found = self._stack(name)
+        return found is not None and found["StackStatus"] not in _NEVER_CREATED
+
+    def _stack(self, name: str) -> StackTypeDef | None:
+        formation = self._session.client("cloudformation", config=_QUICK)
         try:
-            found = self._session.client("cloudformation", config=_QUICK).describe_stacks(
-                StackName=name
-            )
+            return formation.describe_stacks(StackName=name)["Stacks"][0]
         except ClientError as error:
             if error.response["Error"]["Code"] == "ValidationError":
-                return False
+                return None
             raise
-        return found["Stacks"][0]["StackStatus"] not in _NEVER_CREATED

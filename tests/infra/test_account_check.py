@@ -30,6 +30,7 @@ class Stub:
     quota: int | None = 1000
     tables: Mapping[str, Table] = field(default_factory=dict)
     left: Sequence[str] = ()
+    deployed_shards: int | None = None
 
     def name(self) -> str:
         return "111122223333 in eu-central-1"
@@ -50,6 +51,10 @@ class Stub:
     def tables_left(self, stack: str) -> Sequence[str]:
         assert stack == "Nextfire"
         return self.left
+
+    def read_shards(self, stack: str) -> int | None:
+        assert stack == "Nextfire"
+        return self.deployed_shards
 
     def has_stack(self, name: str) -> bool:
         raise NotImplementedError(name)
