@@ -1,5 +1,5 @@
-"""Checks the AWS account before a deployment: credentials, bootstrap, concurrency of Lambda, and
-the tables that the stack adopts.
+"""Checks the AWS account before a deployment: credentials, bootstrap, concurrency of Lambda, the
+tables that the stack adopts, those that it no longer uses, and the shards that it reads.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from infra.app import STACK_NAME
 from infra.settings import Settings
 from infra.store_settings import EXPIRES_BY
 
@@ -47,6 +48,12 @@ class CallersAccount(Protocol):
     def table(self, name: str) -> Table | None:
         """The table called *name*; None if it does not exist."""
 
+    def tables_left(self, stack: str) -> Sequence[str]:
+        """The names of tables that stacks called *stack* created, and that are in no stack now."""
+
+    def read_shards(self, stack: str) -> int | None:
+        """The `readShards` with which *stack* is deployed; None if it does not exist."""
+
     def has_stack(self, name: str) -> bool:
         """Whether the stack called *name* was once created completely."""
 
@@ -67,8 +74,10 @@ def check(settings: Settings, account: CallersAccount) -> list[Finding]:
         return [Finding(f"no credentials that AWS accepts: {error}. {_CREDENTIALS}", prevents=True)]
     checks: Sequence[Callable[[], list[Finding]]] = (
         lambda: _bootstrap(account),
+        lambda: _shards(settings, account.read_shards(STACK_NAME)),
         lambda: _concurrency(settings, account.concurrent_executions()),
         lambda: _adopted_tables(settings, account),
+        lambda: _tables_left(settings, account.tables_left(STACK_NAME)),
     )
     for each in checks:
         try:
@@ -107,6 +116,16 @@ def _concurrency(settings: Settings, quota: int) -> list[Finding]:
     return []
 
 
+def _shards(settings: Settings, deployed: int | None) -> list[Finding]:
+    if deployed is None or settings.read_shards >= deployed:
+        return []
+    text = (
+        f"readShards is {settings.read_shards}, and the stack reads {deployed} shards: entries in "
+        f"the others would never be sent. Set readShards to {deployed} or more, in cdk.json"
+    )
+    return [Finding(text, prevents=True)]
+
+
 def _adopted_tables(settings: Settings, account: CallersAccount) -> list[Finding]:
     """What adopted tables lack. The stack does not change them."""
     found: list[Finding] = []
@@ -120,6 +139,17 @@ def _adopted_tables(settings: Settings, account: CallersAccount) -> list[Finding
             text = "\n".join([f"adopt.{name}: a restored table lacks settings. Run:", *lines])
             found.append(Finding(text, prevents=True))
     return found
+
+
+def _tables_left(settings: Settings, names: Sequence[str]) -> list[Finding]:
+    unused = [name for name in names if name not in settings.adopt.tables.values()]
+    if not unused:
+        return []
+    text = (
+        "tables that the stack does not use: an earlier stack has left them, or an update that "
+        "failed. Adopt them with adopt, or delete them (docs/operate/deploy.md#removing):"
+    )
+    return [Finding("\n".join([text, *(f"  {name}" for name in unused)]))]
 
 
 def _missing(settings: Settings, name: str, state: Table) -> Iterator[str]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from infra.account_check import Table
+
+if TYPE_CHECKING:
+    from mypy_boto3_cloudformation.type_defs import StackTypeDef
 
 _BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
 _NEVER_CREATED = {"REVIEW_IN_PROGRESS", "CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
@@ -57,14 +63,52 @@ class AwsAccount:
             protected=described.get("DeletionProtectionEnabled", False),
         )
 
-    def has_stack(self, name: str) -> bool:
-        """See `CallersAccount.has_stack`."""
+    def tables_left(self, stack: str) -> Sequence[str]:
+        """See `CallersAccount.tables_left`."""
+        pages = self._session.client("dynamodb", config=_QUICK).get_paginator("list_tables")
+        # Logical ids of tables begin with the id of their construct, and names with logical ids.
+        created = f"{stack}-Stores"
+        names = [name for page in pages.paginate() for name in page["TableNames"]]
+        left = [name for name in names if name.startswith(created)]
+        current = self._resources(stack) if left else set()
+        return [name for name in left if name not in current]
+
+    def _resources(self, stack: str) -> set[str]:
+        """The physical ids of the resources of *stack*; none if it does not exist."""
+        formation = self._session.client("cloudformation", config=_QUICK)
+        pages = formation.get_paginator("list_stack_resources").paginate(StackName=stack)
         try:
-            found = self._session.client("cloudformation", config=_QUICK).describe_stacks(
-                StackName=name
-            )
+            return {
+                resource.get("PhysicalResourceId", "")
+                for page in pages
+                for resource in page["StackResourceSummaries"]
+            }
         except ClientError as error:
             if error.response["Error"]["Code"] == "ValidationError":
-                return False
+                return set()
             raise
-        return found["Stacks"][0]["StackStatus"] not in _NEVER_CREATED
+
+    def read_shards(self, stack: str) -> int | None:
+        """See `CallersAccount.read_shards`."""
+        found = self._stack(stack)
+        outputs = found.get("Outputs", []) if found else []
+        for output in outputs:
+            if output.get("OutputKey") == "WatcherFunction":
+                functions = self._session.client("lambda", config=_QUICK)
+                watcher = functions.get_function_configuration(FunctionName=output["OutputValue"])
+                return int(watcher["Environment"]["Variables"]["NEXTFIRE_READ_SHARDS"])
+        return None
+
+    def has_stack(self, name: str) -> bool:
+        """See `CallersAccount.has_stack`."""
+        found = self._stack(name)
+        return found is not None and found["StackStatus"] not in _NEVER_CREATED
+
+    def _stack(self, name: str) -> StackTypeDef | None:
+        formation = self._session.client("cloudformation", config=_QUICK)
+        try:
+            return formation.describe_stacks(StackName=name)["Stacks"][0]
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ValidationError":
+                return None
+            raise

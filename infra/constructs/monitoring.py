@@ -23,7 +23,8 @@ _OVERVIEW_AGE_LIMIT_MS = 5 * 60 * 1000
 _AUDIT_AGE_LIMIT_MS = 15 * 60 * 1000
 _WAIT_LIMIT_SECONDS = 15 * 60
 _AUDITOR_SILENCE = timedelta(hours=1)
-"""Time without an invocation of the auditor that is an alarm, unless it is invoked less often."""
+"""Period of the alarm on the auditor, unless it is invoked less often. A metric that stops is an
+alarm after some periods: CloudWatch evaluates older values as long as it finds them."""
 _SERVICES_THAT_DECODE = ("watcher", "executor", "worker", "auditor")
 
 
@@ -77,6 +78,9 @@ class Monitoring(Construct):
         self._draw(functions, pools, settings.groups)
 
     def _alarm_on_watchers(self, groups: int) -> None:
+        """A silent group is an alarm after about five minutes. FILL would make it two, and would
+        also be an alarm if a value arrives late.
+        """
         self._alarms.add(
             "watcher-late",
             _metric(Metric.DISPATCH_LATENESS, "watcher", "p99"),
@@ -91,8 +95,8 @@ class Monitoring(Construct):
             self._alarms.add(
                 f"watcher-{group}-silent",
                 _metric(Metric.TICKS, "watcher", group=group),
-                f"No watcher of group {group} has ticked for two minutes: a part of the due runs "
-                "is not dispatched.",
+                f"No watcher of group {group} has ticked for minutes: a part of the due runs is "
+                "not dispatched.",
                 runbook="watcher-silent",
                 comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
                 threshold=1,

@@ -55,6 +55,14 @@ def _only_new_objects(bucket: s3.IBucket) -> iam.PolicyStatement:
     )
 
 
+def _keep_policy_of(bucket: s3.Bucket, *, retained: bool) -> None:
+    """Keep the policy of a *retained* bucket, too: the CDK applies the bucket's removal policy to
+    the bucket alone, and an adopted bucket keeps the policy that it has.
+    """
+    if retained and bucket.policy is not None:
+        bucket.policy.apply_removal_policy(KEEP)
+
+
 class Stores(Construct):
     """Tables and buckets: created and retained, or adopted by name as configured."""
 
@@ -168,6 +176,7 @@ class Stores(Construct):
         )
         if self._enforce_ssl:
             bucket.add_to_resource_policy(_only_new_objects(bucket))
+        _keep_policy_of(bucket, retained=retained)
         return bucket
 
     def _table(
@@ -231,7 +240,7 @@ class Stores(Construct):
     ) -> s3.IBucket:
         if existing:
             return s3.Bucket.from_bucket_name(self, construct_id, existing)
-        return s3.Bucket(
+        bucket = s3.Bucket(
             self,
             construct_id,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
@@ -246,6 +255,8 @@ class Stores(Construct):
             removal_policy=self._removal_policy,
             auto_delete_objects=self._remove_data,
         )
+        _keep_policy_of(bucket, retained=not self._remove_data)
+        return bucket
 
     @property
     def _removal_policy(self) -> RemovalPolicy:

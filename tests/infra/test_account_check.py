@@ -29,6 +29,8 @@ class Stub:
     bootstrapped: bool | None = True
     quota: int | None = 1000
     tables: Mapping[str, Table] = field(default_factory=dict)
+    left: Sequence[str] = ()
+    deployed_shards: int | None = None
 
     def name(self) -> str:
         return "111122223333 in eu-central-1"
@@ -45,6 +47,14 @@ class Stub:
 
     def table(self, name: str) -> Table | None:
         return self.tables.get(name)
+
+    def tables_left(self, stack: str) -> Sequence[str]:
+        assert stack == "Nextfire"
+        return self.left
+
+    def read_shards(self, stack: str) -> int | None:
+        assert stack == "Nextfire"
+        return self.deployed_shards
 
     def has_stack(self, name: str) -> bool:
         raise NotImplementedError(name)

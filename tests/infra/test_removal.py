@@ -19,6 +19,20 @@ def test_data_are_removed_only_on_request(tmp_path: Path) -> None:
             assert not resource["Properties"].get("DeletionProtectionEnabled")
 
 
+def test_retained_buckets_keep_their_policies(tmp_path: Path) -> None:
+    """Without it they accept requests without TLS, and the audit chain can be overwritten."""
+    lock = {"mode": "GOVERNANCE", "period": "P30D"}
+    for settings in ({}, {"removeData": "true", "auditLock": lock}):
+        resources = synthesize(tmp_path, settings)[2]["Resources"]
+
+        policies = [each for each in resources.values() if each["Type"] == "AWS::S3::BucketPolicy"]
+        assert len(policies) == 3
+        for policy in policies:
+            bucket = resources[policy["Properties"]["Bucket"]["Ref"]]
+            assert policy.get("DeletionPolicy", "Delete") == bucket["DeletionPolicy"]
+            assert policy.get("UpdateReplacePolicy", "Delete") == bucket["UpdateReplacePolicy"]
+
+
 def test_a_first_deployment_that_fails_leaves_nothing(tmp_path: Path) -> None:
     """CloudFormation removes what it created, unless a policy or a protection keeps it."""
     lock = {"mode": "GOVERNANCE", "period": "P30D"}
