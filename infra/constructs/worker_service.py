@@ -263,7 +263,9 @@ class WorkerService(Construct):
             "Idle",
             alarm_description=f"The pool {pool.name} is idle: scale its workers in.",
             metric=cloudwatch.MathExpression(
-                expression="waiting + hidden",
+                # SQS reports hidden messages only if there are any. Without the 0 the sum would be
+                # missing, and breaching, while runs wait for the first task.
+                expression="waiting + FILL(hidden, 0)",
                 using_metrics={"waiting": waiting, "hidden": hidden},
                 period=_MINUTE,
             ),

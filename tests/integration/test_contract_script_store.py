@@ -190,6 +190,37 @@ def test_a_script_that_has_not_changed_is_not_sent_again(s3_bucket: Bucket) -> N
 
 
 @on_aws
+def test_scripts_are_kept_in_bounded_memory(
+    s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script_store, "_CACHED_BYTES", 25)
+    client: Any = s3_bucket
+    store, urls = S3ScriptStore(client), [f"s3://{s3_bucket.name}/{name}.zip" for name in "abc"]
+    for name in "abc":
+        s3_bucket.put(f"{name}.zip", 10 * name.encode())
+    a, b, c = urls
+
+    for url in (a, b, a, c, a, c):
+        fetched(store, url)
+    assert s3_bucket.sent == 3, "two fit: those that were used last"
+    fetched(store, b)
+    assert s3_bucket.sent == 4, "the least recently used one was dropped"
+
+
+@on_aws
+def test_a_script_larger_than_the_cache_is_kept_until_the_next(
+    s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script_store, "_CACHED_BYTES", 5)
+    client: Any = s3_bucket
+    store, url = S3ScriptStore(client), f"s3://{s3_bucket.name}/large.zip"
+    content = s3_bucket.put("large.zip", b"x" * 10)
+
+    assert [fetched(store, url), fetched(store, url)] == [content] * 2
+    assert s3_bucket.sent == 1
+
+
+@on_aws
 def test_a_script_that_was_deleted_is_not_found_any_more(s3_bucket: Bucket, s3: S3Client) -> None:
     client: Any = s3_bucket
     store, url = S3ScriptStore(client, fresh=timedelta()), f"s3://{s3_bucket.name}/report.py"

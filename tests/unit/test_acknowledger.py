@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -14,6 +16,8 @@ from nextfire.usecases.acknowledger import Acknowledger
 from nextfire.wiring.telemetry import Telemetry
 from tests.builders import at
 from tests.fakes import Clock, LateExecutor
+
+T = TypeVar("T")
 
 
 class Inbox:
@@ -90,3 +94,26 @@ def test_a_message_is_held_until_it_is_deleted(*, fails: bool) -> None:
 
     assert inbox.listed == ["m"]
     assert journal.held() == []
+
+
+def test_messages_are_deleted_although_no_thread_could_be_started_for_the_first() -> None:
+    class WithoutThread(LateExecutor):
+        calls = 0
+
+        def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+            self.calls += 1
+            if self.calls == 1:
+                raise RuntimeError("can't start new thread")
+            return super().submit(fn, *args, **kwargs)
+
+    inbox = Inbox()
+    fake_inbox: Any = inbox
+    client: Any = None
+    acknowledger: Acknowledger[SqsDelivery] = Acknowledger(
+        fake_inbox, WithoutThread(), Clock(at("12:00")), Telemetry("worker"), WorkerJournal()
+    )
+    for n in range(3):
+        acknowledger.put(SqsDelivery(client, "url", "body", "handle", f"m{n}", "group"))
+    acknowledger.close()
+
+    assert inbox.acknowledged == [["m0", "m1", "m2"]]

@@ -1,14 +1,32 @@
-"""Cutting output into lines."""
+"""Cutting output into lines, and storing them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any, TypeVar
+
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.log import decode_part, part_name
-from nextfire.usecases.run_log import MAX_LINE, RunLog
+from nextfire.usecases.run_log import MAX_LINE, SHIP_AFTER, SHIP_EVERY, RunLog
 from tests.builders import NOON, run_key
 from tests.fakes import Clock, InlineExecutor, MemoryRunFiles
 
 FOLDER = RunFolder(run_key(), "default")
+T = TypeVar("T")
+
+
+class WithoutThread(Executor):
+    """Its first call fails, because no thread can be started."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        self.calls += 1
+        if self.calls == 1:
+            raise RuntimeError("can't start new thread")
+        return InlineExecutor().submit(fn, *args, **kwargs)
 
 
 def test_a_line_without_an_end_is_cut_into_pieces() -> None:
@@ -28,3 +46,18 @@ def test_a_line_without_an_end_is_cut_into_pieces() -> None:
 
     lines = decode_part(files.stored[FOLDER, part_name(1, 0)])
     assert [line.text for line in lines] == ["x" * MAX_LINE] * 4 + ["x"]
+
+
+def test_output_is_stored_later_if_no_thread_can_be_started() -> None:
+    files, clock, background = MemoryRunFiles(), Clock(NOON), WithoutThread()
+    log = RunLog(
+        files, FOLDER, 1, clock=clock, background=background, cap=10 * MAX_LINE, inline_cap=0
+    )
+    log.feed("stdout", b"x\n")
+
+    log.ship(NOON + SHIP_AFTER)
+    assert (files.stored, background.calls) == ({}, 1)
+    log.ship(NOON + SHIP_AFTER + SHIP_EVERY)
+
+    lines = decode_part(files.stored[FOLDER, part_name(1, 0)])
+    assert [line.text for line in lines] == ["x"]

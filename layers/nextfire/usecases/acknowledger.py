@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from datetime import timedelta
 from typing import Generic
 
@@ -46,8 +47,9 @@ class Acknowledger(Generic[D]):
         """Queue *delivery* for deletion. Thread-safe."""
         with self._lock:
             self._done.append(delivery)
-            if len(self._done) == 1:
-                self._planned = self._background.submit(self._delete)
+            if len(self._done) == 1 or self._planned is None:
+                with suppress(RuntimeError):  # no more threads: with the next message
+                    self._planned = self._background.submit(self._delete)
 
     def close(self) -> None:
         """Wait until everything is deleted. `put` must not be called afterwards."""

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from concurrent.futures import Executor, Future
 from concurrent.futures import TimeoutError as NotYetError
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from nextfire.domain.ids import RunFolder
@@ -59,6 +60,7 @@ class RunLog:
         self._printed: dict[Stream, int] = {"stdout": 0, "stderr": 0}
         self._lines: dict[Stream, _Lines] = {"stdout": _Lines(), "stderr": _Lines()}
         self._lock = threading.Lock()  # of the parts, which the background reads
+        self._turn = threading.Lock()  # to store: what `submit` queued may run although it failed
         self._full: deque[tuple[int, bytes]] = deque()
         self._part = bytearray()
         self._number = 0
@@ -82,7 +84,8 @@ class RunLog:
         self._ship_at = now + SHIP_EVERY
         if self._full or len(self._part) > self._in_store:
             self._shipped = True
-            self._shipping = self._background.submit(self._store, until=None)
+            with suppress(RuntimeError):  # no more threads, and no reason to fail the attempt
+                self._shipping = self._background.submit(self._store, until=None)
 
     def close(self, *, until: datetime, followed: bool) -> int:
         """Store the rest, until *until* at the latest, unless the run's record holds everything.
@@ -138,6 +141,10 @@ class RunLog:
 
     def _store(self, *, until: datetime | None) -> None:
         """Store the full parts and the current one. Failures are retried the next time."""
+        with self._turn:
+            self._store_parts(until)
+
+    def _store_parts(self, until: datetime | None) -> None:
         try:
             while self._full:
                 if until is not None and self._clock.now() >= until:

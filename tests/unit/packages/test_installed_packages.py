@@ -6,6 +6,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -190,6 +191,27 @@ def test_sets_are_removed_while_others_go_on(
     assert (path.is_relative_to(kept._folder), locked) == (True, False)  # noqa: SLF001
     assert list(path.parent.iterdir()) == []
     assert run(installing, NAMED).stdout == "42\n"
+
+
+@pytest.mark.parametrize(("free", "total", "kept"), [(3, 20, 1), (4, 20, 2), (3, 8, 2), (1, 8, 1)])
+def test_fewer_sets_are_kept_if_the_disk_gets_full(
+    installing: ProcessScriptRunner,
+    monkeypatch: pytest.MonkeyPatch,
+    free: int,
+    total: int,
+    kept: int,
+) -> None:
+    cache = installing._files._packages  # noqa: SLF001
+    assert cache is not None
+    assert run(installing, NAMED).stdout == "42\n"
+    (first,) = cache._folder.glob("*/*")  # noqa: SLF001
+    room = SimpleNamespace(total=total * 1024**3, free=free * 1024**3)
+    monkeypatch.setattr("nextfire.adapters.packages.copy_meter.shutil.disk_usage", lambda _: room)
+
+    assert run(installing, NAMED.replace("demo-pkg'", "demo-pkg>=0'")).stdout == "42\n"
+
+    assert len([*cache._folder.glob("*/*")]) == kept  # noqa: SLF001
+    assert first.exists() is (kept == 2), "the least recently used one is removed first"
 
 
 def test_pool_without_packages_names_the_alternative(plain: ProcessScriptRunner) -> None:

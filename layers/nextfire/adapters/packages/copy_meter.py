@@ -1,13 +1,26 @@
-"""Limits of a copy of installed packages."""
+"""Limits of a copy of installed packages, and of the disk space that they take."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 from nextfire.domain.ports.scripts import Directive
 
 _MOST_BYTES = 4 * 1024**3
 _MOST_FILES = 100_000
+
+
+def lacks_room(folder: Path) -> bool:
+    """Whether the file system of *folder* has no room for another copy: less than its maximum size,
+    or than a quarter of a small file system. Unknown counts as no.
+    """
+    try:
+        found = shutil.disk_usage(folder)
+    except OSError:
+        return False
+    return found.free < min(_MOST_BYTES, found.total // 4)
 
 
 class StoppedError(Exception):

@@ -25,7 +25,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from nextfire.adapters.packages.copy_meter import CopyMeter, StoppedError
+from nextfire.adapters.packages.copy_meter import CopyMeter, StoppedError, lacks_room
 from nextfire.adapters.packages.inline_metadata import InlineMetadata
 from nextfire.adapters.packages.package_index import IndexProxy, PackageIndex
 from nextfire.adapters.scripts.folders import LockedFolder, run_in_background_if_slow
@@ -64,7 +64,9 @@ class Installation:
 
 
 class Packages:
-    """Installs packages, and caches the `_MAX_SETS` most recently used package sets."""
+    """Installs packages, and caches the most recently used package sets: `_MAX_SETS`, or fewer if
+    the disk gets full.
+    """
 
     def __init__(
         self, *, root: Path, separate: bool, index: PackageIndex, policy: PackagePolicy
@@ -288,7 +290,7 @@ class Packages:
         evicted = []
         idle = [path for path in self._used_at if not self._users.get(path)]
         idle.sort(key=self._used_at.__getitem__)
-        for path in idle[: max(len(self._used_at) - _MAX_SETS, 0)]:
+        for path in idle[: max(len(self._used_at) - _MAX_SETS, int(lacks_room(self._root)))]:
             del self._used_at[path]
             self._users.pop(path, None)
             aside = _aside(path)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SIGNATURE_METADATA = "nextfire-signature"
 """Key of the signature in an object's metadata."""
 _CACHED = 64
+_CACHED_BYTES = 16 * 1024 * 1024
+"""Maximum size of all cached scripts, unless a single one exceeds it: an executor has 128 MiB."""
 _VERSIONS_SEARCHED = 100
 
 
@@ -32,7 +34,7 @@ class _Copy:
 
 
 class S3ScriptStore:
-    """`ScriptStore` on S3, with a cache.
+    """`ScriptStore` on S3, with a cache of the scripts that were used last.
 
     A cached copy is used for *fresh* without a request, then revalidated by its ETag. So a busy
     executor sends one request per script and *fresh*, and a new upload takes effect within *fresh*.
@@ -69,8 +71,9 @@ class S3ScriptStore:
         with self._lock:
             self._copies.pop(key, None)  # keep the order of last use
             self._copies[key] = copy
-            if len(self._copies) > _CACHED:
-                del self._copies[next(iter(self._copies))]
+            size = sum(len(each.script.content) for each in self._copies.values())
+            while len(self._copies) > 1 and (len(self._copies) > _CACHED or size > _CACHED_BYTES):
+                size -= len(self._copies.pop(next(iter(self._copies))).script.content)
 
     def _pinned(self, url: str, sha256: str) -> FetchedScript:
         """The script with the digest *sha256*: the latest upload, or an older version."""
