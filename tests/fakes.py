@@ -177,6 +177,7 @@ class Script:
     stderr: str = ""
     error: str | None = None
     permanent: bool = False
+    unavailable: bool = False
     saves: bytes | None = None
     result: bytes | None = None
 
@@ -225,7 +226,14 @@ class MemoryScriptRunner:
         self.calls.append(call)
         self.found.append(supervisor.checkpoint())
         if script.error is not None:
-            return ScriptExit(None, "", "", error=script.error, permanent=script.permanent)
+            return ScriptExit(
+                None,
+                "",
+                "",
+                error=script.error,
+                permanent=script.permanent,
+                unavailable=script.unavailable,
+            )
         if script.stdout:
             supervisor.output("stdout", script.stdout.encode())
         if script.saves is not None:

@@ -129,6 +129,23 @@ def test_an_outage_before_the_script_starts_uses_up_no_attempt(world: World, cal
     assert (run.state, len(world.runner.calls)) == (RunState.SUCCEEDED, 1)
 
 
+def test_an_executor_that_lacks_a_resource_uses_up_no_attempt(world: World) -> None:
+    """Otherwise a worker with a full disk, which fails its runs faster than others end theirs,
+    would end most runs of its pool.
+    """
+    job = dispatched(world, retryPolicy={"maxAttempts": 1, "retryOn": {"exitCodes": [75]}})
+    world.script(error="No space left on device", unavailable=True)
+
+    world.worker("a").work_one()
+    world.tick_at("12:00:10")
+    world.worker("b").work_one()
+
+    assert outcomes(world.run(job, "12:00")) == [
+        (1, "a", AttemptOutcome.DEFERRED),
+        (1, "b", AttemptOutcome.SUCCEEDED),
+    ]
+
+
 def test_an_outage_that_does_not_end_ends_the_run_within_a_day(world: World) -> None:
     job = dispatched(world, **NOON_ONLY)
     world.faults.refuse("scripts.fetch", times=1000)

@@ -100,7 +100,8 @@ class Result:
     - `call`: see `Attempt`; at most `MAX_CALL_BYTES`.
     - `retry_at`: the target asked for no retry before this instant.
     - `unavailable`: the destination of a call did not accept it, or a service that a script needs
-      did not answer before the script started; so the attempt is deferred.
+      did not answer before the script started, or the executor lacked a resource to start it; so
+      the attempt is deferred.
     - `pause`: the target asked to pause the job, for this reason.
     """
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
 import sys
 import tempfile
 from datetime import timedelta
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
 
 from nextfire.adapters.scripts import sandboxes
 from nextfire.adapters.scripts.host_abilities import HostFeatures
+from nextfire.adapters.scripts.program_files import not_started
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.ports.scripts import ScriptCall
 from tests.supervisors import Watch
@@ -85,3 +91,32 @@ def test_missing_working_folder_is_reported() -> None:
     assert end.exit_code is None
     assert end.error is not None
     assert f"{path} is writable" in end.error
+    assert not end.unavailable, "each script fails there until the settings change"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+@pytest.mark.parametrize("call", [(sandboxes, "LockedFolder"), (socket, "socketpair")])
+def test_what_the_host_lacks_is_not_a_failure_of_the_script(
+    run: Runner, monkeypatch: pytest.MonkeyPatch, call: tuple[ModuleType, str], number: int
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(*call, fail)
+    end = run("print(1)")
+
+    assert end.error is not None
+    assert os.strerror(number) in end.error
+    assert "see what else uses them" in end.error
+    assert end.unavailable
+
+
+def test_processes_that_the_host_lacks_are_not_a_failure_of_the_script(tmp_path: Path) -> None:
+    """The launcher, another process, reports the text of its error."""
+    host: Any = SimpleNamespace(path=tmp_path, root=tmp_path)
+
+    end = not_started(f"cannot fork a keeper: {BlockingIOError(errno.EAGAIN, 'busy')}", host, host)
+    assert end.unavailable
+
+    end = not_started(f"cannot execute it: {OSError(errno.E2BIG, 'too long')}", host, host)
+    assert not end.unavailable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Mapping
@@ -29,6 +30,16 @@ _UNPACKED_FILES = 20_000
 _REASON_CHARS = 500
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_NAME = 100
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
+_SCARCE = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.EAGAIN,
+    errno.ENOMEM,
+}
+"""Errors of a host that lacks disk space, open files, processes or memory."""
 
 
 class ProgramFiles:
@@ -202,12 +213,20 @@ class ProgramFiles:
 
 
 def not_started(cause: str, interpreter: Interpreter, sandboxes: Sandboxes) -> ScriptExit:
-    """The result of a script that could not be started, with its *cause* and the remedy."""
-    error = (
-        f"The script could not be started: {cause}. Check that the interpreter "
-        f"{interpreter.path} exists and is executable, and that {sandboxes.root} is writable."
+    """The result of a script that could not be started, with its *cause* and the remedy.
+
+    *cause* contains the text of an `OSError`, of this process or of the one that starts scripts.
+    """
+    number = _ERRNO.search(cause)
+    scarce = number is not None and int(number[1]) in _SCARCE
+    remedy = (
+        "Its host has no disk space, memory, open files or processes left: see what else uses them"
+        if scarce
+        else f"Check that the interpreter {interpreter.path} exists and is executable, and that "
+        f"{sandboxes.root} is writable"
     )
-    return ScriptExit(None, "", "", error=error)
+    error = f"The script could not be started: {cause}. {remedy}."
+    return ScriptExit(None, "", "", error=error, unavailable=scarce)
 
 
 def _unless_stopped(supervisor: Supervisor) -> ScriptExit | None:

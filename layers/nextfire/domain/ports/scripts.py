@@ -139,7 +139,8 @@ class ScriptExit:
     """How a script ended. `exit_code` is negative for a signal; None if it never started.
 
     `timed_out`, or a `stopped` other than CONTINUE: the runner ended it. `result`: the last result
-    that it set, as JSON. `error`: why it did not start; `permanent`: a retry would fail, too.
+    that it set, as JSON. `error`: why it did not start; `permanent`: a retry would fail, too;
+    `unavailable`: the host lacked a resource to start it, such as disk space.
     """
 
     exit_code: int | None
@@ -150,6 +151,7 @@ class ScriptExit:
     result: bytes | None = None
     error: str | None = None
     permanent: bool = False
+    unavailable: bool = False
 
 
 class ScriptRunner(Protocol):

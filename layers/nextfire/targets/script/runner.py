@@ -166,7 +166,15 @@ def _result(ended: ScriptExit, timeout: timedelta, supervisor: RunControl) -> Re
         said = explained(last_line(ended.stderr))
         reason = f"exit code {ended.exit_code}{': ' if said else ''}{said}"
         outcome = AttemptOutcome.FAILED
-    return Result(outcome, reason, ended.exit_code, ended.stdout, ended.stderr, permanent)
+    return Result(
+        outcome,
+        reason,
+        ended.exit_code,
+        ended.stdout,
+        ended.stderr,
+        permanent,
+        unavailable=ended.unavailable,
+    )
 
 
 def _context(job: Job, run: Run, deadline: datetime) -> dict[str, str]:
