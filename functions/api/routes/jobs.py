@@ -306,19 +306,24 @@ def _tag(job: Job) -> dict[str, str]:
     return {"ETag": f'"{job.version}"'}
 
 
-def _merged(document: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply *patch* to *document* by RFC 7396. `payload` and each variable of `env` are replaced
-    as a whole: a reference to a parameter replaces a reference to a secret.
+_WHOLE = "payload"
+_ENV = "target.env"
+
+
+def _merged(document: dict[str, Any], patch: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+    """Apply *patch* to *document*, which is at *place* of the job, by RFC 7396. `payload` and each
+    variable of `target.env` are replaced as a whole: a reference to a parameter replaces a
+    reference to a secret.
     """
     merged = dict(document)
     for name, value in patch.items():
-        if value is None and name != "payload":
+        path = f"{place}.{name}" if place else name
+        if value is None and path != _WHOLE:
             merged.pop(name, None)
-        elif name == "env" and isinstance(value, dict) and isinstance(merged.get(name), dict):
-            both = {**merged[name], **value}
-            merged[name] = {each: given for each, given in both.items() if given is not None}
-        elif name != "payload" and isinstance(value, dict) and isinstance(merged.get(name), dict):
-            merged[name] = _merged(merged[name], value)
+        elif path == _WHOLE or place == _ENV or not isinstance(value, dict):
+            merged[name] = value
+        elif isinstance(merged.get(name), dict):
+            merged[name] = _merged(merged[name], value, path)
         else:
             merged[name] = value
     return merged
