@@ -186,7 +186,10 @@ def put_job(
 )
 def change_job(job_id: JobId, patch: JobPatchBody, if_match: IfMatch = None) -> Response[str]:
     def edit(definition: JobDefinition) -> JobDefinition:
-        changed = read_as(JobDefinition, _merged(definition.document(), patch))
+        document = definition.document()
+        if definition.retry_policy.has_usual_max_delay:
+            del document["retryPolicy"]["maxDelayMs"]  # it follows from initialDelayMs
+        changed = read_as(JobDefinition, _merged(document, patch))
         # Fields of a newer version are not the caller's: they are neither checked nor removed.
         return JobDefinition.stored_values(with_unknown(changed.document(), definition))
 
