@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Never
 
 import typer
 
@@ -44,7 +45,7 @@ def read_payload(text: str, flag: str = "--payload") -> object:
     if text.startswith("@"):
         text = _read(text[1:], flag)
     try:
-        return json.loads(text)
+        return _read_json(text)
     except ValueError as error:
         raise typer.BadParameter(
             f"not JSON: {error}. Write '{{\"key\": 1}}', or @file.", param_hint=flag
@@ -67,6 +68,19 @@ def read_labels(pairs: Sequence[str], flag: str = "--label") -> dict[str, str]:
     return labels
 
 
+def read_listed_labels(pairs: Sequence[str], flag: str = "--label") -> dict[str, str]:
+    """Return the labels *pairs* of a listing, which the API takes as ``key:value,key:value``.
+
+    Raises:
+        typer.BadParameter: As for `read_labels`; or a label cannot be written so.
+    """
+    labels = read_labels(pairs, flag)
+    if any(":" in key or "," in key + value for key, value in labels.items()):
+        problem = "a listing takes no key with a colon, and no comma"
+        raise typer.BadParameter(problem, param_hint=flag)
+    return labels
+
+
 def read_documents(file: str, flag: str) -> list[object]:
     """Return the documents in *file*, JSON or YAML; ``-``: standard input.
 
@@ -81,13 +95,42 @@ def read_documents(file: str, flag: str) -> list[object]:
     try:
         # YAML does not allow tabs, which JSON may be indented with.
         is_json = text.lstrip().startswith(("{", "["))
-        found = [json.loads(text)] if is_json else read_yaml(text)
+        if is_json:
+            return [_read_json(text)]
         # The members of YAML's objects may have names of other types.
-        return [json.loads(json.dumps(each)) for each in found]
+        return [_read_json(json.dumps(each)) for each in read_yaml(text)]
     except (ValueError, TypeError, yaml.YAMLError) as error:
         raise typer.BadParameter(
             f"{file} is neither JSON nor YAML: {error}", param_hint=flag
         ) from error
+
+
+def _read_json(text: str) -> object:
+    """Parse *text* as the API does.
+
+    Raises:
+        ValueError: *text* is not JSON; a number is infinite or not a number; a name occurs twice in
+            an object; a text has half a surrogate pair; or it is nested too deeply.
+    """
+    try:
+        found = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_object)
+        json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    return found
+
+
+def _no_constant(name: str) -> Never:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def _object(pairs: list[tuple[str, object]]) -> Document:
+    found: Document = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the name {name!r} occurs twice in one object")
+        found[name] = value
+    return found
 
 
 def _read_any(file: str, flag: str) -> object:

@@ -12,8 +12,9 @@ from nextfire_cli import render, session
 from nextfire_cli.documents import Document
 from nextfire_cli.flag_kinds import completing, one_of
 from nextfire_cli.flags import WHEN
+from nextfire_cli.job_batches import batches
 from nextfire_cli.job_control import JobId, delete, drain, pause, resume, skip_next
-from nextfire_cli.job_files import SEVERAL, read_jobs, read_labels
+from nextfire_cli.job_files import SEVERAL, read_jobs, read_listed_labels
 from nextfire_cli.job_runs import backfill, run
 from nextfire_cli.missing_scripts import Strict, checked_scripts
 from nextfire_cli.options import takes
@@ -22,8 +23,6 @@ from nextfire_cli.upcoming import upcoming
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
-AT_ONCE = 25
-"""Number of jobs in a request, which has at most 256 KiB."""
 Count = Annotated[int, typer.Option(min=1, max=100, help="Maximum number of results.")]
 
 
@@ -97,12 +96,13 @@ def create_many(
     caller = session.of(context)
     client = caller.client()
     jobs = read_jobs(file)
-    results: list[Document] = []
-    for at in range(0, len(jobs), AT_ONCE):
-        made = client.create_jobs(jobs[at : at + AT_ONCE])
-        results += made.document["results"]
-        if len(jobs) > AT_ONCE:
-            caller.say(f"{len(results)} of {len(jobs)}")
+    of_job: dict[int, Document] = {}
+    for numbers in batches(jobs):
+        made = client.create_jobs([jobs[number] for number in numbers])
+        of_job.update(zip(numbers, made.document["results"], strict=True))
+        if len(numbers) < len(jobs):
+            caller.say(f"{len(of_job)} of {len(jobs)}")
+    results = [of_job[number] for number in range(len(jobs))]
     caller.show({"results": results}, render.created(results))
     if any("problem" in result for result in results):
         raise typer.Exit(1)
@@ -142,10 +142,7 @@ def list_(
       nextfire jobs list --name nightly --all
       nextfire jobs list -o wide
     """
-    labels = read_labels(label or ())
-    if any(":" in key or "," in key + value for key, value in labels.items()):
-        problem = "a listing takes no key with a colon, and no comma"
-        raise typer.BadParameter(problem, param_hint="--label")
+    labels = read_listed_labels(label or ())
     caller = session.of(context)
     pairs = [":".join(pair) for pair in labels.items()]
     hidden = set() if every or state else ENDED_STATES

@@ -13,7 +13,7 @@ from nextfire.client.pipelines.export import export as export_jobs
 from nextfire.client.pipelines.plan import Action, JobChange
 from nextfire_cli import session
 from nextfire_cli.confirmation import confirm
-from nextfire_cli.job_files import read_documents, read_labels
+from nextfire_cli.job_files import read_documents, read_listed_labels
 from nextfire_cli.missing_scripts import Strict, check_scripts
 from nextfire_cli.output import Output
 from nextfire_cli.render.pipelines import plan as shown_plan
@@ -107,7 +107,7 @@ def export(
       nextfire export --pipeline etl -o mermaid
     """
     caller = session.of(context)
-    found = export_jobs(caller.client(), pipeline=pipeline, labels=read_labels(label or ()))
+    found = export_jobs(caller.client(), pipeline=pipeline, labels=read_listed_labels(label or ()))
     for name in found.added:
         caller.warn(
             f"The pipeline {name} has jobs without these labels. They are included, because a file"

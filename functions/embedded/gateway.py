@@ -109,7 +109,8 @@ class Gateway:
         if not stored:
             text = (
                 "Not stored: the URL has expired or was changed, or it was requested for another "
-                "script. Request a new one with POST /v1/scripts, and PUT the same bytes to it."
+                "script. Request a new one with POST /v1/scripts/uploads, and PUT the same bytes "
+                "to it."
             )
             return _message(HTTPStatus.FORBIDDEN, text, request_id)
         return GatewayResponse(HTTPStatus.OK, [("apigw-requestid", request_id)], b"")

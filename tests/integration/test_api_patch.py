@@ -63,6 +63,47 @@ class TestPatch:
         assert changed.document["payload"] == payload
         assert system.call("GET", "/v1/jobs/a").document["payload"] == payload
 
+    def test_a_label_named_as_a_field_is_removed_by_null(self, system: Deployment) -> None:
+        system.register(jobId="a", labels={"payload": "1", "env": "2", "keep": "3"})
+
+        removed = system.call("PATCH", "/v1/jobs/a", {"labels": {"payload": None, "env": None}})
+
+        assert removed.status == 200, removed.document
+        assert removed.document["labels"] == {"keep": "3"}
+
+    def test_each_variable_is_replaced_whole(self, system: Deployment) -> None:
+        env = {"A": {"secret": "a", "key": "k"}, "B": "b", "C": "c"}
+        system.register(jobId="a", target={"handler": "hello", "env": env})
+
+        patch = {"target": {"env": {"A": {"parameter": "p"}, "B": None}}}
+        changed = system.call("PATCH", "/v1/jobs/a", patch)
+
+        assert changed.document["target"]["env"] == {"A": {"parameter": "p"}, "C": "c"}
+
+    @pytest.mark.parametrize(
+        ("stored", "patch", "delays"),
+        [
+            ({}, {"initialDelayMs": 7_200_000}, (7_200_000, 7_200_000)),
+            ({"initialDelayMs": 7_200_000}, {"initialDelayMs": 1_000}, (1_000, 3_600_000)),
+            ({"maxDelayMs": 60_000}, {"initialDelayMs": 90_000}, (90_000, 60_000)),
+            ({}, {"initialDelayMs": 90_000, "maxDelayMs": 60_000}, (90_000, 60_000)),
+            ({"initialDelayMs": 7_200_000}, {"backoff": "FIXED"}, (7_200_000, 7_200_000)),
+        ],
+    )
+    def test_default_of_the_longest_delay_follows_the_first_delay(
+        self,
+        system: Deployment,
+        stored: dict[str, int],
+        patch: dict[str, Any],
+        delays: tuple[int, int],
+    ) -> None:
+        system.register(jobId="a", retryPolicy=stored)
+
+        changed = system.call("PATCH", "/v1/jobs/a", {"retryPolicy": patch})
+
+        policy = changed.document["retryPolicy"]
+        assert (policy["initialDelayMs"], policy["maxDelayMs"]) == delays
+
     def test_empty_patch_changes_nothing_but_the_revision(self, system: Deployment) -> None:
         created = system.call("POST", "/v1/jobs", CRON | {"jobId": "a"}).document
 

@@ -143,6 +143,38 @@ def test_an_invalid_document_is_rejected_without_its_secret(
     assert all(each["field"].startswith("target.http") for each in answer.document["errors"])
 
 
+@pytest.mark.parametrize(
+    ("tenant", "target", "field"),
+    [
+        ("auth0|abc", {"handler": "h", "env": {"A": {"secret": "a"}}}, "target.env.A"),
+        ("a:b", http(auth={"type": "bearer", "token": {"secret": "a"}}), "target.http.auth.token"),
+        ("a+b", {"handler": "h", "env": {"A": {"parameter": "a"}}}, "target.env.A"),
+        ("a@b", http(sign=[{"secret": "a"}, {"parameter": "b"}]), "target.http.sign.1"),
+        ("a|b", http(tls={"ca": {"parameter": "ca"}}), "target.http.tls.ca"),
+    ],
+)
+def test_a_reference_that_aws_cannot_resolve_for_the_tenant_is_rejected(
+    system: Deployment, tenant: str, target: dict[str, Any], field: str
+) -> None:
+    refused = system.call("POST", "/v1/jobs", {"type": "MANUAL", "target": target}, tenant=tenant)
+
+    assert_problem(refused, 422, field=field)
+    assert tenant in refused.document["detail"]
+    plain = target | {"env": {"A": "a"}} if "handler" in target else http()
+    stored = system.call("POST", "/v1/jobs", {"type": "MANUAL", "target": plain}, tenant=tenant)
+    assert stored.status == 201, stored.document
+
+
+@pytest.mark.parametrize("tenant", ["a_b.c-d", "a+b@c"])
+def test_a_tenant_may_have_what_aws_allows_in_names(system: Deployment, tenant: str) -> None:
+    kind = "secret" if "+" in tenant else "parameter"
+    target = {"handler": "h", "env": {"A": {kind: "a/b"}}}
+
+    created = system.call("POST", "/v1/jobs", {"type": "MANUAL", "target": target}, tenant=tenant)
+
+    assert created.status == 201, created.document
+
+
 def test_a_change_to_another_pool_is_checked(system: Deployment) -> None:
     job = create(system, http("internal", url="http://10.1.2.3:8443/x")).document["jobId"]
 

@@ -116,7 +116,9 @@ def test_an_upload_needs_its_signed_url_and_nothing_else() -> None:
     parts = Parts()
 
     assert parts.send("PUT", "/uploads/a.py?mac=good").status == 200
-    assert parts.send("PUT", "/uploads/a.py?mac=bad").status == 403
+    refused = parts.send("PUT", "/uploads/a.py?mac=bad")
+    assert refused.status == 403
+    assert b"Request a new one with POST /v1/scripts/uploads" in refused.body
     assert parts.send("GET", "/uploads/a.py?mac=good", KEY).status == 403
     assert parts.events == []
     assert [url for url, _ in parts.uploads] == ["/uploads/a.py?mac=good", "/uploads/a.py?mac=bad"]

@@ -257,6 +257,9 @@ def test_a_script_is_below_the_prefix_of_the_jobs_pool(script: str, key: str) ->
         "pools/batch/other/x.py",
         "pools/batch/acme/",
         "pools/batch/acme/../other/x.py",
+        "pools/batch/acme/lib/",
+        "pools/batch/acme/x.py\n",
+        "pools/batch/acme/\0.py",
         "other/x.py",
     ],
 )

@@ -69,6 +69,13 @@ class TestCheck:
                 "schedule",
                 "and at or after startAt",
             ),
+            (
+                schedule("DATES", ["2026-06-01", "2026-06-03"], start_at="2026-06-04"),
+                "schedule",
+                "and at or after startAt",
+            ),
+            (schedule("DELAY", "PT1H", start_at="2026-06-02"), "startAt", "after the occurrence"),
+            (schedule("DELAY", "PT1H", start_at="2090-01-01"), "startAt", "after the occurrence"),
         ],
         ids=lambda value: "" if isinstance(value, str) else str(value.expression)[:20],
     )
@@ -98,7 +105,7 @@ def _with_field(of: Schedule, field: str, value: str) -> Schedule:
     }
     if field == "schedule.1":
         parts["expression"] = (of.expression[0], value) if of.expression else ()
-    elif of.type is ScheduleType.DATES:
+    elif of.type is ScheduleType.DATES and field.startswith("schedule"):
         parts["expression"] = (value.strip('[]"'),)
     else:
         names = {"schedule": "expression", "startAt": "start_at", "endAt": "end_at"}

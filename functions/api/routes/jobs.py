@@ -186,7 +186,10 @@ def put_job(
 )
 def change_job(job_id: JobId, patch: JobPatchBody, if_match: IfMatch = None) -> Response[str]:
     def edit(definition: JobDefinition) -> JobDefinition:
-        changed = read_as(JobDefinition, _merged(definition.document(), patch))
+        document = definition.document()
+        if definition.retry_policy.has_usual_max_delay:
+            del document["retryPolicy"]["maxDelayMs"]  # it follows from initialDelayMs
+        changed = read_as(JobDefinition, _merged(document, patch))
         # Fields of a newer version are not the caller's: they are neither checked nor removed.
         return JobDefinition.stored_values(with_unknown(changed.document(), definition))
 
@@ -306,19 +309,24 @@ def _tag(job: Job) -> dict[str, str]:
     return {"ETag": f'"{job.version}"'}
 
 
-def _merged(document: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply *patch* to *document* by RFC 7396. `payload` and each variable of `env` are replaced
-    as a whole: a reference to a parameter replaces a reference to a secret.
+_WHOLE = "payload"
+_ENV = "target.env"
+
+
+def _merged(document: dict[str, Any], patch: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+    """Apply *patch* to *document*, which is at *place* of the job, by RFC 7396. `payload` and each
+    variable of `target.env` are replaced as a whole: a reference to a parameter replaces a
+    reference to a secret.
     """
     merged = dict(document)
     for name, value in patch.items():
-        if value is None and name != "payload":
+        path = f"{place}.{name}" if place else name
+        if value is None and path != _WHOLE:
             merged.pop(name, None)
-        elif name == "env" and isinstance(value, dict) and isinstance(merged.get(name), dict):
-            both = {**merged[name], **value}
-            merged[name] = {each: given for each, given in both.items() if given is not None}
-        elif name != "payload" and isinstance(value, dict) and isinstance(merged.get(name), dict):
-            merged[name] = _merged(merged[name], value)
+        elif path == _WHOLE or place == _ENV or not isinstance(value, dict):
+            merged[name] = value
+        elif isinstance(merged.get(name), dict):
+            merged[name] = _merged(merged[name], value, path)
         else:
             merged[name] = value
     return merged

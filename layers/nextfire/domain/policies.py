@@ -185,6 +185,11 @@ class RetryPolicy(Document):
             raise PydanticCustomError("retry_total", "{problem}", details)
         return self
 
+    @property
+    def has_usual_max_delay(self) -> bool:
+        """Whether `maxDelayMs` is what it is if it is absent."""
+        return self.max_delay_ms == max(_USUAL_MAX_DELAY_MS, self.initial_delay_ms)
+
     def delay(self, attempt: int, seed: str = "") -> timedelta:
         """Return the delay after attempt number *attempt* (≥ 1). *seed*: identifies the run, for
         the jitter.

@@ -105,14 +105,8 @@ def _never(schedule: Schedule, start: datetime | None, end: datetime | None) -> 
             f"before the first occurrence, {isoformat(first)}",
             f"Use that or a later instant. For example `{isoformat(first)}`.",
         )
-    if schedule.type is ScheduleType.ONCE and start is not None:
-        return InvalidInputError(
-            "schedule",
-            schedule.expression,
-            f"never fires after {since} and at or after startAt, {isoformat(start)}",
-            "Omit startAt, or use a later instant. For example"
-            f" `{isoformat(max(start, schedule.effective_from) + timedelta(days=1))}`.",
-        )
+    if start is not None and schedule.type in _FEW:
+        return _never_from(schedule, start)
     tomorrow = isoformat(schedule.effective_from + timedelta(days=1))
     example = {
         ScheduleType.ONCE: tomorrow,
@@ -123,6 +117,31 @@ def _never(schedule: Schedule, start: datetime | None, end: datetime | None) -> 
         schedule.expression,
         f"never fires after {since} and before {HORIZON.year}",
         f"Use an instant in the future. For example `{example}`.",
+    )
+
+
+_FEW = frozenset({ScheduleType.ONCE, ScheduleType.DATES, ScheduleType.DELAY})
+"""The types whose occurrences can all be before `startAt`."""
+
+
+def _never_from(schedule: Schedule, start: datetime) -> InvalidInputError:
+    """The error for *schedule*, whose occurrences are all before *start*, its `startAt`."""
+    since = schedule.effective_from
+    if schedule.type is ScheduleType.DELAY:
+        at = isoformat(cut(since) + parse_duration(expression_text(schedule), "schedule"))
+        return InvalidInputError(
+            "startAt",
+            schedule.start_at,
+            f"after the occurrence, {at}",
+            f"Omit it, or use that or an earlier instant. For example `{at}`.",
+        )
+    later = isoformat(max(start, since) + timedelta(days=1))
+    example = f'["{later}"]' if schedule.type is ScheduleType.DATES else later
+    return InvalidInputError(
+        "schedule",
+        schedule.expression,
+        f"never fires after {isoformat(since)} and at or after startAt, {isoformat(start)}",
+        f"Omit startAt, or use a later instant. For example `{example}`.",
     )
 
 

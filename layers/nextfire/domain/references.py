@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field
 
 from nextfire.domain.document import Document
+from nextfire.domain.errors import InvalidInputError
 
 _REFERENCE = r"^[A-Za-z0-9_+=@-][A-Za-z0-9_+=@.-]*(/[A-Za-z0-9_+=@-][A-Za-z0-9_+=@.-]*)*$"
 
@@ -31,3 +34,47 @@ class ParameterReference(Document):
 
 
 Reference = SecretReference | ParameterReference
+
+_IN_SECRETS = "_.-+@"
+_IN_PARAMETERS = "_.-"
+"""What AWS allows in names of secrets and of parameters, and tenants may have, next to letters and
+digits.
+"""
+
+
+def check_references(document: Document, place: str, tenant: str) -> None:
+    """Check that AWS can have the secrets and parameters to which *document*, at *place* of a job
+    of *tenant*, refers: their names contain the tenant.
+
+    Raises:
+        InvalidInputError: It cannot.
+    """
+    for field, reference in _references(document, place):
+        if isinstance(reference, SecretReference):
+            noun, name, allowed = "secrets", reference.secret, _IN_SECRETS
+        else:
+            noun, name, allowed = "parameters", reference.parameter, _IN_PARAMETERS
+        if not re.fullmatch(rf"[A-Za-z0-9{re.escape(allowed)}]*", tenant):
+            raise InvalidInputError(
+                field,
+                name,
+                f"your tenant, {tenant}, cannot have {noun}: AWS allows only letters, digits and"
+                f" `{allowed}` in their names, which contain the tenant",
+                "Use a tenant without other characters: see docs/operate/identity.md, tokens.",
+            )
+
+
+def _references(value: object, place: str) -> Iterator[tuple[str, Reference]]:
+    """The references in *value*, with their places."""
+    match value:
+        case SecretReference() | ParameterReference():
+            yield place, value
+        case Document():
+            for name, field in type(value).model_fields.items():
+                yield from _references(getattr(value, name), f"{place}.{field.alias or name}")
+        case dict():
+            for name, each in value.items():
+                yield from _references(each, f"{place}.{name}")
+        case tuple():
+            for number, each in enumerate(value):
+                yield from _references(each, f"{place}.{number}")

@@ -127,7 +127,8 @@ def locate(target: Target, *, bucket: str, tenant: str) -> ScriptSource:
     if url.startswith(former) and not url.startswith(home):
         url = home + url.removeprefix(former).removeprefix(f"{target.pool}/")
     key = url.removeprefix(home)
-    if key == url or not key or ".." in key.split("/"):
+    names = key.split("/")
+    if key == url or not names[-1] or ".." in names or not key.isprintable():
         raise InvalidInputError(
             "target.script",
             target.script,

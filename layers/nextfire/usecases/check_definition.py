@@ -13,6 +13,7 @@ from nextfire.domain.document import MAX_PAYLOAD_BYTES
 from nextfire.domain.errors import BeyondQuotaError, InvalidInputError
 from nextfire.domain.quotas import NO_QUOTAS, Quota, Quotas, TenantQuotas, check_payload
 from nextfire.domain.recurrence import occurrences
+from nextfire.domain.references import check_references
 from nextfire.domain.schedule import Schedule, ScheduleType
 from nextfire.domain.script import locate
 from nextfire.domain.target import Target, TargetKind
@@ -65,6 +66,8 @@ def check_definition(
     _check_document_size(definition, was)
     if was is None or was.payload != definition.payload:
         check_payload(size, limits.quotas.of(tenant))
+    if was is None or was.target != definition.target:
+        check_references(definition.target, "target", tenant)
     if was is None or was.target != definition.target or was.payload != definition.payload:
         limits.check_target(definition)
     if definition.target.kind is TargetKind.SCRIPT:

@@ -106,6 +106,12 @@ def test_delete_of_many_asks(
         ["list", "--label", "a:b=c"],
         ["list", "--label", "a=b,c"],
         ["list", "--state", "DONE"],
+        ["create", "--in", "5s", "--handler", "h", "--payload", "NaN"],
+        ["create", "--in", "5s", "--handler", "h", "--payload", "[1e999]"],
+        ["create", "--in", "5s", "--handler", "h", "--payload", '"\\ud800"'],
+        ["create", "--in", "5s", "--handler", "h", "--payload", '{"a": 1, "a": 2}'],
+        ["create", "--in", "5s", "--handler", "h", "--payload", "[" * 9_000 + "]" * 9_000],
+        ["create-many", "-f", "nan.yaml"],
         ["pause"],
         ["pause", "job_1", "--label", "a=b"],
         ["pause", "job_1", "--all"],
@@ -121,8 +127,19 @@ def test_delete_of_many_asks(
 )
 def test_wrong_usage(call: Call, api: Api, args: list[str], tmp_path: Path) -> None:
     (tmp_path / "empty.json").write_text("[]")
+    (tmp_path / "nan.yaml").write_text("- {type: MANUAL, payload: .nan}")
 
     result = call("jobs", *args)
+
+    assert result.exit_code == 2, result.output
+    assert not api.requests
+
+
+@pytest.mark.parametrize("label", ["a:b=c", "a=b,c"])
+def test_an_export_takes_no_label_that_a_listing_would_read_as_another(
+    call: Call, api: Api, label: str
+) -> None:
+    result = call("export", "--label", label)
 
     assert result.exit_code == 2, result.output
     assert not api.requests
@@ -151,6 +168,47 @@ def test_many_are_created_a_few_at_a_time(
     assert "25 of 30" in result.stderr
     assert "job_3" in result.stdout
     assert "It is \\x1b[2J taken." in result.stdout
+
+
+def _created(request: httpx2.Request) -> httpx2.Response:
+    jobs = json.loads(request.content)["jobs"]
+    results = [{"status": 201, "job": {"jobId": each["jobId"]}} for each in jobs]
+    return httpx2.Response(200, json={"results": results})
+
+
+def test_a_request_has_no_more_jobs_than_its_body_may_have_bytes(
+    call: Call, api: Api, tmp_path: Path
+) -> None:
+    api.routes["POST /v1/jobs:batch"] = [_created] * 3
+    jobs = [CRON | {"jobId": f"j{n}", "payload": "ä" * 30_000} for n in range(10)]
+    (tmp_path / "jobs.json").write_text(json.dumps(jobs))
+
+    result = call("jobs", "create-many", "-f", "jobs.json")
+
+    assert result.exit_code == 0, result.output
+    assert [len(body["jobs"]) for body in api.bodies] == [4, 4, 2]
+    assert all(len(request.content) <= 256 * 1024 for request in api.requests)
+
+
+def test_parents_are_in_an_earlier_request_than_their_children(
+    call: Call, api: Api, tmp_path: Path
+) -> None:
+    api.routes["POST /v1/jobs:batch"] = [_created] * 2
+    child: dict[str, Any] = {
+        "jobId": "child",
+        "type": "AFTER",
+        "after": [{"job": "j39"}, {"job": "elsewhere"}],
+    }
+    cycle = [CRON | {"jobId": name, "after": [{"job": name}]} for name in ("a", "b")]
+    jobs: list[dict[str, Any]] = [child, *cycle, *(CRON | {"jobId": f"j{n}"} for n in range(40))]
+    (tmp_path / "jobs.json").write_text(json.dumps(jobs))
+
+    result = call("jobs", "create-many", "-f", "jobs.json", "--json")
+
+    sent = [job["jobId"] for body in api.bodies for job in body["jobs"]]
+    assert sent == [*(f"j{n}" for n in range(40)), "child", "a", "b"]
+    shown = [each["job"]["jobId"] for each in json.loads(result.stdout)["results"]]
+    assert shown == [job["jobId"] for job in jobs]
 
 
 def test_many_from_yaml(call: Call, api: Api, tmp_path: Path) -> None:

@@ -83,6 +83,16 @@ def test_authentication(callbacks: Callbacks, auth: dict[str, Any], name: str, v
     assert callbacks.headers(auth=auth)[name] == value
 
 
+def test_a_header_of_authentication_replaces_one_in_another_case(callbacks: Callbacks) -> None:
+    auth = {"type": "apiKey", "header": "x-receiver", "value": REFERENCE}
+
+    callbacks.attempt(a_callback(auth=auth, headers={"X-Receiver": "a", "X-Other": "b"}))
+
+    sent = callbacks.transport.sent[0].headers
+    assert [name for name in sent if name.lower() == "x-receiver"] == ["x-receiver"]
+    assert (sent["x-receiver"], sent["X-Other"]) == (TOKEN, "b")
+
+
 @pytest.mark.parametrize(
     ("actions", "signed"),
     [

@@ -19,6 +19,7 @@ from uuid import UUID
 
 from botocore.loaders import create_loader
 from botocore.model import ListShape, MapShape, OperationModel, ServiceModel, Shape, StructureShape
+from botocore.utils import parse_to_aware_datetime
 from pydantic import JsonValue
 
 from nextfire.domain.errors import InvalidInputError
@@ -177,6 +178,7 @@ class _Reader:
                 return self._structure(shape, value, path, depth)
             case ListShape():
                 values = _of(list, value, path, "a list")
+                _check_least(shape, len(values), path, value, "entries")
                 return [
                     self.value(shape.member, each, f"{path}[{number}]", depth + 1)
                     for number, each in enumerate(values)
@@ -198,13 +200,19 @@ class _Reader:
                 remedy = _nearest(name, shape.members)
                 raise InvalidInputError(f"{path}.{name}", name, "unknown parameter", remedy)
         for name in shape.required_members:
-            if name not in members and not (depth == 0 and name in self._filled):
-                raise _invalid(f"{path}.{name}", "absent", "a required parameter")
-        return {
+            if members.get(name) is None and not (depth == 0 and name in self._filled):
+                given = "null" if name in members else "absent"
+                raise _invalid(f"{path}.{name}", given, "a required parameter")
+        found = {
             name: self.value(shape.members[name], each, f"{path}.{name}", depth + 1)
             for name, each in members.items()
             if each is not None
         }
+        if shape.is_tagged_union and len(found) != 1:
+            given = ", ".join(found) or "none"
+            problem = f"not exactly one of {', '.join(shape.members)}"
+            raise _invalid(path, given, problem)
+        return found
 
 
 def _scalar(shape: Shape, value: Any, path: str) -> Any:  # noqa: ANN401 - JSON
@@ -214,6 +222,7 @@ def _scalar(shape: Shape, value: Any, path: str) -> Any:  # noqa: ANN401 - JSON
             enum = getattr(shape, "enum", [])
             if enum and text not in enum:
                 raise InvalidInputError(path, text, "not a valid value", _nearest(text, enum))
+            _check_least(shape, len(text), path, value, "characters")
             return text
         case "blob":
             return _bytes(value, path)
@@ -222,12 +231,26 @@ def _scalar(shape: Shape, value: Any, path: str) -> Any:  # noqa: ANN401 - JSON
         case "integer" | "long":
             if isinstance(value, bool) or not isinstance(value, int):
                 raise _invalid(path, value, "not a whole number")
+            _check_least(shape, value, path, value)
             return value
         case "float" | "double":
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise _invalid(path, value, "not a number")
+            _check_least(shape, value, path, value)
             return value
-    return value  # a timestamp: the SDK parses texts and numbers
+        case "timestamp":
+            try:
+                parse_to_aware_datetime(value)
+            except (ValueError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
+                raise _invalid(path, value, "not an instant such as 2030-05-24T10:00Z") from error
+    return value
+
+
+def _check_least(shape: Shape, size: float, path: str, value: object, unit: str = "") -> None:
+    """Check the minimum of *shape*, which the SDK checks before it sends a request."""
+    least = shape.metadata.get("min")
+    if least is not None and size < least:
+        raise _invalid(path, value, f"less than {least} {unit}".rstrip())
 
 
 def _as_text(value: object) -> object:

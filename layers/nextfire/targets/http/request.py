@@ -79,7 +79,7 @@ def request_of(
     headers["traceparent"] = traceparent(run)
     if secrets:
         headers |= signature_headers(secrets, execution_id=execution_id, body=body, now=now)
-    return Request(call.method, call.url, headers | dict(auth), body, digest)
+    return Request(call.method, call.url, _replaced(headers, auth), body, digest)
 
 
 def _digest(call: HttpCall, headers: Mapping[str, str], body: bytes) -> str:
