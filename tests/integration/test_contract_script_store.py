@@ -208,6 +208,22 @@ def test_scripts_are_kept_in_bounded_memory(
 
 
 @on_aws
+def test_a_large_script_takes_the_place_of_several(
+    s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script_store, "_CACHED_BYTES", 25)
+    client: Any = s3_bucket
+    store = S3ScriptStore(client)
+    for name, size in {"a": 10, "b": 10, "c": 20}.items():
+        s3_bucket.put(f"{name}.zip", size * b"x")
+
+    for name in "abcb":
+        fetched(store, f"s3://{s3_bucket.name}/{name}.zip")
+
+    assert s3_bucket.sent == 4
+
+
+@on_aws
 def test_a_script_larger_than_the_cache_is_kept_until_the_next(
     s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

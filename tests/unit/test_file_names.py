@@ -29,3 +29,12 @@ def test_different_texts_have_different_files(tmp_path: Path) -> None:
     assert [folder.read(tmp_path / file_name(text)) for text in TEXTS] == [
         text.encode() for text in TEXTS
     ]
+
+
+def test_files_in_folders_are_listed_by_their_places(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    places = ["db", "team/a b/key", "team/db"]
+    for place in places:
+        folder.write(folder.path(f"secrets/{place}"), b"")
+
+    assert folder.below(folder.path("secrets")) == places

@@ -43,16 +43,22 @@ def test_much_data_goes_both_ways(proxy: Proxy) -> None:
         sent.result()
 
 
-def test_plain_http_is_forwarded_for_one_request(network: Network, proxy: Proxy) -> None:
+@pytest.mark.parametrize(
+    ("path", "sent"), [(b"/a?b=c", b"/a?b=c"), (b"?b=c", b"/?b=c"), (b"", b"/")]
+)
+def test_plain_http_is_forwarded_for_one_request(
+    network: Network, proxy: Proxy, path: bytes, sent: bytes
+) -> None:
     answer = proxy.ask(
-        b"GET http://web.example.com/a?b=c HTTP/1.1\r\nHost: other.example.com\r\n"
+        b"GET http://web.example.com" + path + b" HTTP/1.1\r\nHost: other.example.com\r\n"
         b"Proxy-Authorization: Basic c2VjcmV0\r\nProxy-Connection: keep-alive\r\n"
         b"Connection: keep-alive\r\nAccept: */*\r\n\r\n"
     )
 
     assert answer.endswith(b"hi")
     assert b"".join(network.got) == (
-        b"GET /a?b=c HTTP/1.1\r\nHost: web.example.com\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+        b"GET " + sent + b" HTTP/1.1\r\nHost: web.example.com\r\n"
+        b"Accept: */*\r\nConnection: close\r\n\r\n"
     )
 
 

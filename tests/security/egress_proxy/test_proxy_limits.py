@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -58,6 +59,15 @@ def test_failing_report_does_not_open_the_way(network: Network) -> None:
 def test_idle_connection_is_closed(network: Network) -> None:
     with serve(network, idle=0.01) as proxy, proxy.tunnel("api.example.com:443") as client:
         assert client.recv(1) == b""
+
+
+def test_connection_in_use_outlives_the_idle_time(network: Network) -> None:
+    with serve(network, idle=1) as proxy, proxy.tunnel("api.example.com:443") as client:
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            client.sendall(b"x")
+            assert client.recv(1) == b"x"
+            time.sleep(0.05)
 
 
 def descriptors() -> int:
