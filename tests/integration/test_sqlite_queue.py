@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.run_queue import SqliteDeadLetters, SqliteInbox, SqliteRunQueue
-from tests.builders import LEASE, NOON, a_message
+from tests.builders import LEASE, NOON, a_message, run_key
 from tests.fakes import Clock
 from tests.integration.sqlite_file import another_process
 
@@ -26,6 +26,20 @@ def test_a_message_that_is_received_too_often_goes_to_the_dead_letters(database:
     assert inbox.receive(1, wait=NOW, hidden_for=LEASE) == []
     assert queue.backlog("default") == 0
     assert letters.list() == [(a_message().encode(), "received too often")]
+
+
+def test_each_receive_of_each_message_has_its_own_handle(database: Database) -> None:
+    """A worker's journal tells by it which messages the worker still holds."""
+    clock = Clock(NOON)
+    queue = SqliteRunQueue(database, clock=clock, pools=["default"])
+    inbox = SqliteInbox(database, clock=clock, pool="default")
+    for job_id in ("a", "b"):
+        queue.send([("default", a_message(run_key(job_id=job_id)))])
+    first = inbox.receive(2, wait=NOW, hidden_for=LEASE)
+    clock.advance(LEASE)
+    second = inbox.receive(2, wait=NOW, hidden_for=LEASE)
+
+    assert len({each.receipt_handle for each in (*first, *second)}) == 4
 
 
 def test_a_clock_that_is_set_back_hides_no_message_for_longer(database: Database) -> None:
