@@ -224,6 +224,48 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         )
         for change in ("without", "the same for all:")
     ),
+    *(
+        Equivalent(path, where, f"{change} {{{part}}} in …", reason)
+        for path, where, part, reason in (
+            (
+                "functions/embedded/parts.py",
+                "_report",
+                "file.name",
+                "Any other name of the folder does: one process writes the file.",
+            ),
+            (
+                "layers/nextfire/client/contexts.py",
+                "write_contexts",
+                "file.name",
+                "The other part is unique; this one is for people who inspect the folder.",
+            ),
+            (
+                "layers/nextfire/adapters/dynamodb/change_stamp.py",
+                "<module>",
+                "CHANGED_BY",
+                "A placeholder in an expression: any that the expression does not have.",
+            ),
+            (
+                "layers/nextfire/adapters/scripts/confinement.py",
+                "_unshare",
+                "flags",
+                "A text for people.",
+            ),
+            (
+                "layers/nextfire/client/exchange_log.py",
+                "_without_keys",
+                "HIDDEN",
+                "A text for people, in place of a secret.",
+            ),
+        )
+        for change in ("without", "the same for all:")
+    ),
+    Equivalent(
+        "layers/nextfire/domain/references.py",
+        "check_references",
+        "the same for all: {re.escape(allowed)} in …",
+        "It has no letters and no digits.",
+    ),
 )
 
 
