@@ -55,7 +55,7 @@ crashes: install ## Kill every AWS call of every flow, one at a time and in pair
 model: install ## Explore the models of the protocol, and their broken versions
 	$(PROVE).model --long
 
-mutants: install ## Take away each guard that the design leans on; an hour
+mutants: install ## Take away each guard that the design leans on; two hours or more
 	$(PROVE).mutation
 
 fuzz: install ## Feed the API and the decoders what nobody would write; EXAMPLES=n (1000)

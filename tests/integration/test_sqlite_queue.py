@@ -29,7 +29,7 @@ def test_a_message_that_is_received_too_often_goes_to_the_dead_letters(database:
 
 
 def test_each_receive_of_each_message_has_its_own_handle(database: Database) -> None:
-    """A worker's journal tells by it which messages the worker still holds."""
+    """A worker's journal lists the messages that the worker holds by their handles."""
     clock = Clock(NOON)
     queue = SqliteRunQueue(database, clock=clock, pools=["default"])
     inbox = SqliteInbox(database, clock=clock, pool="default")
