@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutation.at_import import TESTS, covering
 from tests.mutation.conditions import clauses
 from tests.mutation.conftest import PORTS, ROOT, SAMPLE, SOURCES, USE_CASE
 from tests.mutation.derive import FOLDERS, derived
@@ -166,3 +167,9 @@ def test_a_verdict_is_valid_while_its_function_is_unchanged(
 
     assert kept("# new" + PORTS) == ["tests/unit/test_run.py::test"]
     assert kept(PORTS.replace("Key=run", "Key=run.key")) == [None]
+
+
+def test_the_tests_of_what_runs_at_import_exist() -> None:
+    for beginning, files in TESTS.items():
+        assert (ROOT / beginning).exists()
+        assert {*covering(beginning, ROOT)} >= {*files}

@@ -14,11 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import accumulate, count
+from itertools import accumulate, chain, count
 from pathlib import Path
 from typing import Any
 
 from tests.mutation import ids
+from tests.mutation.at_import import covering
 from tests.mutation.children import LOG, ChildError, fan_out
 from tests.mutation.imports import imports, with_helpers
 from tests.mutation.ledger import Ledger
@@ -301,9 +302,13 @@ def _try_by_import(plan: Plan) -> None:
         _write(folder / mutant.path, mutant.applied(plan.sources[mutant.path]))
         red: list[str] = []
         ran = 0
-        files = {each.partition("::")[0] for each in chosen}
+        also = [*covering(mutant.path, folder)] if at_most is not None else []
+        files = {each.partition("::")[0] for each in chosen} | {*also}
         if files:
-            tests = collected(sorted(files), lambda tests: tests.run(chosen, stop=True))
+            tests = collected(
+                sorted(files),
+                lambda tests: tests.run([*chain(*map(tests.of, also)), *chosen], stop=True),
+            )
             red, ran = tests.broken + tests.red, len(tests.seconds)
         return {"red": red[:1], "ran": ran}
 
