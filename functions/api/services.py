@@ -13,7 +13,7 @@ from functions.api.access import AccessibleJobs, AccessibleRuns, check_code
 from functions.api.current_request import changed_by
 from functions.api.identity import Identity, identify
 from functions.api.request_record import RecordingKeyStore, RequestThreadPool
-from functions.api.target_checks import target_check
+from functions.api.target_checks import check_run_payload, target_check
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.domain.errors import NotFoundError
 from nextfire.domain.instants import floor_minute
@@ -107,6 +107,7 @@ class Services:
             pools=self.pools,
             clock=self.clock,
             quotas=settings.quotas,
+            check_run_payload=check_run_payload,
         )
         self.skips = SkipNext(self.job_store, self.runs, clock=self.clock)
         self.quotas = ReadQuotas(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from pydantic import JsonValue
+
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.target import TargetKind
@@ -36,11 +38,51 @@ def target_check(pools: Mapping[str, DeployedPool]) -> Callable[[JobDefinition],
                 "Remove it; retryPolicy.retryOn.states selects the outcomes that are retried.",
             )
         if target.http is not None:
-            _check_callback(target.http, definition, pool)
+            _check_callback(target.http, pool)
         if target.aws is not None:
-            _check_aws(target.aws, definition, pool)
+            _check_aws(target.aws, pool)
+        if (found := _unrendered(definition, definition.payload)) is not None:
+            field, error = found
+            raise InvalidInputError(
+                field,
+                "the template",
+                str(error),
+                "For example {{payload.id}} or {{run.executionId}}.",
+            ) from error
 
     return check
+
+
+def check_run_payload(definition: JobDefinition, payload: JsonValue) -> None:
+    """Check that *payload*, of one run, has what the template of the job names.
+
+    Raises:
+        InvalidInputError: It lacks something.
+    """
+    if (found := _unrendered(definition, payload)) is not None:
+        field, error = found
+        raise InvalidInputError(
+            "payload",
+            "the payload of the run",
+            f"{field} cannot be rendered with it: {error}",
+            "Add what it names.",
+        ) from error
+
+
+def _unrendered(definition: JobDefinition, payload: JsonValue) -> tuple[str, TemplateError] | None:
+    """The template of the job, as a path, if it cannot be rendered for *payload*, and why."""
+    target = definition.target
+    field, template = "target.http.body", target.http and target.http.body
+    if target.aws is not None:
+        field, template = "target.aws.input", dict(target.aws.input)
+    if template is None:
+        return None
+    try:
+        parents = [edge.job for edge in definition.after]
+        render(template, example_context(payload, parents))  # type: ignore[arg-type]
+    except TemplateError as error:
+        return field, error
+    return None
 
 
 def _fitting(pools: Mapping[str, DeployedPool], kind: TargetKind) -> str:
@@ -53,7 +95,7 @@ def _fitting(pools: Mapping[str, DeployedPool], kind: TargetKind) -> str:
     )
 
 
-def _check_callback(call: HttpCall, definition: JobDefinition, pool: DeployedPool) -> None:
+def _check_callback(call: HttpCall, pool: DeployedPool) -> None:
     rules = AddressRules.of(pool.call_networks, pool.call_ports, http=pool.call_http)
     check_url(call.url, rules)
     if isinstance(call.auth, OAuth2Auth):
@@ -65,30 +107,15 @@ def _check_callback(call: HttpCall, definition: JobDefinition, pool: DeployedPoo
         from nextfire.targets.http.authentication import check_signature  # noqa: PLC0415
 
         check_signature(call.auth, pool.aws_actions)
-    _check_template("target.http.body", call.body, definition)
 
 
-def _check_aws(call: AwsCall, definition: JobDefinition, pool: DeployedPool) -> None:
+def _check_aws(call: AwsCall, pool: DeployedPool) -> None:
     if not pool.has_job_role:
         raise _without_role("target.aws", call.service)
     # Imports the SDK's models, which the API does for the first AWS call only.
     from nextfire.targets.aws.model import check_call  # noqa: PLC0415
 
     check_call(call, pool.aws_actions)
-    _check_template("target.aws.input", dict(call.input), definition)
-
-
-def _check_template(field: str, template: object, definition: JobDefinition) -> None:
-    """Check that *template* can be rendered for the payload of the job. A run with another payload
-    is checked when it starts.
-    """
-    try:
-        parents = [edge.job for edge in definition.after]
-        render(template, example_context(definition.payload, parents))  # type: ignore[arg-type]
-    except TemplateError as error:
-        raise InvalidInputError(
-            field, "the template", str(error), "For example {{payload.id}} or {{run.executionId}}."
-        ) from error
 
 
 def _without_role(field: str, value: str) -> InvalidInputError:

@@ -266,6 +266,27 @@ def test_a_job_of_an_earlier_version_with_a_larger_body_is_read_run_and_changed(
     )
 
 
+@pytest.mark.parametrize(
+    ("target", "field"),
+    [
+        (http(body={"id": "{{payload.id}}"}), "target.http.body"),
+        (aws(QueueUrl="https://sqs", MessageBody="{{payload.id}}"), "target.aws.input"),
+    ],
+)
+def test_a_run_whose_payload_lacks_what_the_template_names_is_rejected(
+    system: Deployment, target: dict[str, Any], field: str
+) -> None:
+    job = create(system, target, payload={"id": "1"}).document["jobId"]
+
+    answer = system.call("POST", f"/v1/jobs/{job}/run", {"payload": {"ids": "2"}})
+
+    assert_problem(answer, 422, field="payload")
+    assert field in answer.fault["problem"]
+    assert "did you mean {{payload.ids}}?" in answer.fault["problem"]
+    assert system.call("GET", f"/v1/jobs/{job}/executions").document["items"] == []
+    assert system.call("POST", f"/v1/jobs/{job}/run", {"payload": {"id": "2"}}).status == 201
+
+
 def test_a_job_that_was_stored_too_large_can_be_changed_and_deleted(
     system: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+from collections.abc import Callable, Collection
 from datetime import datetime
 
+from pydantic import JsonValue
+
+from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import (
     ConflictError,
@@ -33,7 +37,9 @@ _MAX_OFFSET = 100 * MOMENT
 
 
 class RequestRuns:
-    """Starts runs in addition to the schedules of their jobs. *quotas*: each tenant's maximums."""
+    """Starts runs in addition to the schedules of their jobs. *quotas*: each tenant's maximums.
+    *check_run_payload*: raises InvalidInputError if the job cannot run with a payload.
+    """
 
     def __init__(
         self,
@@ -44,6 +50,7 @@ class RequestRuns:
         pools: Collection[str],
         clock: Clock,
         quotas: TenantQuotas = NO_QUOTAS,
+        check_run_payload: Callable[[JobDefinition, JsonValue], None] = lambda *_: None,
     ) -> None:
         self._jobs = jobs
         self._runs = runs
@@ -51,6 +58,7 @@ class RequestRuns:
         self._pools = pools
         self._clock = clock
         self._quotas = quotas
+        self._check_run_payload = check_run_payload
 
     def run_now(
         self,
@@ -80,7 +88,7 @@ class RequestRuns:
         Raises:
             NotFoundError: The job does not exist.
             ConflictError: It is CANCELLED, or its pool no longer exists.
-            InvalidInputError: The payload is too large.
+            InvalidInputError: The payload is too large, or lacks what the job's template names.
         """
         at = cut(asked_at)
         near = self._runs.between(
@@ -97,6 +105,8 @@ class RequestRuns:
             raise NotFoundError("job", key.job_id)
         if job.state is JobState.CANCELLED:
             raise ConflictError("The job is CANCELLED", "Recreate it: it no longer runs.")
+        if payload is not None and replay_of is None:
+            self._check_run_payload(job.definition, json.loads(payload))
         pool = pool_of(job, self._pools)
         while at <= cut(asked_at) + _MAX_OFFSET:
             # Not a whole second, so that it never meets an occurrence, even of a later schedule.
