@@ -92,7 +92,7 @@ deploy: $(BIN)/.infra ## Deploy to the AWS account and region of your credential
 	$(CDK) deploy
 
 destroy: $(BIN)/.infra ## Remove the stack and keep its data; DATA=yes deletes the data too
-	$(if $(filter yes,$(DATA)),$(CDK) deploy -c removeData=true &&) $(CDK) destroy $(if $(filter yes,$(DATA)),-c removeData=true)
+	$(CDK) destroy $(if $(filter yes,$(DATA)),-c removeData=true)
 
 clean: ## Delete what was built; local data stay
 	rm -rf .venv cdk.out site .nextfire/uv .nextfire/docs .nextfire/doctrees .nextfire/build .nextfire/aws-cdk-* .nextfire/dynamodb-local-*

@@ -2,6 +2,7 @@
 
 Before `deploy` it checks the account. `check` does only that. A first `deploy` has two steps: the
 second one protects the tables from deletion, so that nothing is left if the first one fails.
+`destroy -c removeData=true` first updates the stack, if there is one, so that it deletes its data.
 """
 
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 from nextfire_cli.local.cdk import inherited_environment, installed_cdk
 
 ROOT = Path(__file__).resolve().parent.parent
+_REMOVE_DATA = "removeData=true"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,6 +24,10 @@ def main(arguments: Sequence[str]) -> int:
         prevented = _check(arguments)
         if prevented or command == "check":
             return prevented
+    if command == "destroy" and _REMOVE_DATA in arguments and not _is_first(arguments):
+        updated = main(["deploy", *arguments[1:]])
+        if updated:
+            return updated
     if command == "deploy" and _is_first(arguments):
         created = _cdk([*arguments, "-c", f"{_first_deployment()}=true"])
         if created:

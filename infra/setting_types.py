@@ -70,6 +70,12 @@ PoolName = Annotated[
     str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=32)
 ]
 
+
+def pascal(name: str) -> str:
+    """A pool's name as part of a logical id or an output's key: `batch-etl` becomes `BatchEtl`."""
+    return "".join(part.capitalize() for part in name.split("-"))
+
+
 PRINCIPAL_ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/[\w+=,.@/-]+$"
 
 

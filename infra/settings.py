@@ -31,6 +31,7 @@ from infra.setting_types import (
     iso8601,
     json_if_text,
     known_retention,
+    pascal,
     whole_minutes,
 )
 from infra.store_settings import (
@@ -266,6 +267,7 @@ class Settings(StrictSettings):
                 "is invoked"
             )
         self._check_due_capacity()
+        self._check_pool_names()
         if self.adopt.due and not self.adopt.control:
             raise ValueError(
                 "adopt.due requires adopt.control: without its cursors, watchers do not read the "
@@ -290,6 +292,16 @@ class Settings(StrictSettings):
                 "polls of the watchers use 1.8 each second. For example "
                 f'{{"writes": 30, "reads": {least}}}'
             )
+
+    def _check_pool_names(self) -> None:
+        names: dict[str, str] = {}
+        for pool in self.pools:
+            other = names.setdefault(pascal(pool), pool)
+            if other != pool:
+                raise ValueError(
+                    f"the pools {other!r} and {pool!r} would have the same ids in the template "
+                    f"({pascal(pool)}): rename one of them"
+                )
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> Self:

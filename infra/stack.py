@@ -25,12 +25,8 @@ from infra.constructs.worker_trust import worker_trust
 from infra.environment import Environment
 from infra.functions import Functions
 from infra.pool_settings import FargateSettings
+from infra.setting_types import pascal
 from infra.settings import Settings, StackTarget
-
-
-def pascal(name: str) -> str:
-    """A pool's name as part of a logical id or an output's key: `batch-etl` becomes `BatchEtl`."""
-    return "".join(part.capitalize() for part in name.split("-"))
 
 
 class NextfireStack(Stack):

@@ -268,11 +268,15 @@ FIRST = ["-c", f"{FIRST_DEPLOYMENT}=true"]
 
 
 def deploy(monkeypatch: pytest.MonkeyPatch, cdk: Cdk, state: str | None, *more: str) -> int:
-    """`make deploy` with the stack in *state*, in an account that is ready."""
+    return run(monkeypatch, cdk, state, "deploy", *more)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, cdk: Cdk, state: str | None, *arguments: str) -> int:
+    """The command with the stack in *state*, in an account that is ready."""
     monkeypatch.setattr(command, "_check", lambda _: 0)
     monkeypatch.setattr(command, "_cdk", cdk)
     monkeypatch.setattr(boto3.Session, "client", lambda *_, **__: Stacks(state))
-    return command.main(["deploy", *more])
+    return command.main(arguments)
 
 
 @pytest.mark.parametrize("state", [None, "ROLLBACK_COMPLETE", "REVIEW_IN_PROGRESS"])
@@ -298,6 +302,32 @@ def test_later_deployments_have_one_step(monkeypatch: pytest.MonkeyPatch, state:
 
     assert deploy(monkeypatch, cdk, state) == 0
     assert cdk.calls == [["deploy"]]
+
+
+REMOVE = ["-c", "removeData=true"]
+
+
+@pytest.mark.parametrize(
+    ("state", "calls"),
+    [
+        ("CREATE_COMPLETE", [["deploy", *REMOVE], ["destroy", *REMOVE]]),
+        (None, [["destroy", *REMOVE]]),
+    ],
+)
+def test_data_are_removed_after_an_update_of_a_stack_that_exists(
+    monkeypatch: pytest.MonkeyPatch, state: str | None, calls: list[list[str]]
+) -> None:
+    cdk = Cdk()
+
+    assert run(monkeypatch, cdk, state, "destroy", *REMOVE) == 0
+    assert cdk.calls == calls
+
+
+def test_a_stack_whose_update_fails_is_not_destroyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    cdk = Cdk(code=1)
+
+    assert run(monkeypatch, cdk, "CREATE_COMPLETE", "destroy", *REMOVE) == 1
+    assert cdk.calls == [["deploy", *REMOVE]]
 
 
 def test_a_deployment_of_an_account_that_does_not_say_has_one_step(

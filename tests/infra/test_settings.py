@@ -50,6 +50,10 @@ def _on_fargate(**fargate: object) -> dict[str, object]:
     return {"pools": {"p": {"executor": "worker", "fargate": fargate}}}
 
 
+def _pools(*names: str) -> dict[str, object]:
+    return {"pools": {name: {"executor": "lambda"} for name in names}}
+
+
 @pytest.mark.parametrize(
     ("context", "reason"),
     [
@@ -58,6 +62,7 @@ def _on_fargate(**fargate: object) -> dict[str, object]:
         ({"quotas": {"tenant": {}}}, "tenant"),
         ({"quotas": {"tenants": {"acme": {"concurrentRuns": 0}}}}, "greater than or equal to 1"),
         ({"quotas": {"tenants": {f"t{n}": {"jobs": n + 1} for n in range(200)}}}, "2000 bytes"),
+        (_pools("a1", "a-1"), "'a1' and 'a-1' would have the same ids"),
         ({"groups": 5}, "groups must not exceed readShards"),
         ({"life": "PT15M"}, "a watcher is a Lambda function"),
         ({"auditEvery": "PT10M"}, "at least auditorWakeEvery"),
