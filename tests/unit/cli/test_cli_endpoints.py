@@ -12,7 +12,10 @@ import httpx2
 import pytest
 from typer.testing import CliRunner, Result
 
-from nextfire_cli import endpoint_test
+from nextfire_cli import (
+    endpoint_test,
+    endpoints,  # noqa: F401 — loaded lazily, it would import what a test has replaced
+)
 from nextfire_cli.main import app
 
 PAUSED = {
