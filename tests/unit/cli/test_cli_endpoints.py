@@ -336,7 +336,7 @@ def test_an_invalid_url_is_named_as_the_argument(call_once: Callable[..., Result
     def api(_request: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(422, json=problem)
 
-    result = call_once(api, "10.0.0.1")  # type: ignore[arg-type]
+    result = call_once(api, "10.0.0.1")
 
     assert result.exit_code != 0
     assert "URL: not an https URL" in result.stderr
