@@ -47,7 +47,7 @@ def _changes(typed: Document) -> Document:
         value: Any = flag.value(given)
         if flag.path in changes:  # by another flag
             if not flag.field.is_object:
-                raise typer.BadParameter("give one of them", param_hint=WHEN)
+                raise typer.BadParameter("use only one of them", param_hint=WHEN)
             value = merged(changes[flag.path], value, flag)
         if flag.type:
             changes["type"] = flag.type.value

@@ -143,6 +143,8 @@ def call_once(
 
     job = job_of(url, document)
     caller = session.of(context)
+    if url is not None:
+        caller.flags["target.http.url"] = "URL"
     with interrupts_raised():  # SIGTERM deletes the job too
         run = EndpointTest(caller.client(), job, caller.say, keep=keep).play()
     caller.show(run, render.tested(run))

@@ -61,12 +61,15 @@ def create(
     by_flags = context.params["file"] is None
     if by_flags and "type" not in document:
         raise typer.BadParameter(
-            "say when: give one of them. A job without a schedule is a document (--file) of type"
-            " MANUAL.",
+            "no schedule. Use one of them, for example --in 5s. A job without a schedule is a"
+            " document (--file) of type MANUAL.",
             param_hint=WHEN,
         )
     if by_flags and not document.get("target", {}).keys() - {"pool", "env"}:
-        raise typer.BadParameter("say what to run", param_hint="--handler, --http or --aws")
+        raise typer.BadParameter(
+            "nothing to run. Use one of them, for example --handler hello",
+            param_hint="--handler, --http, --aws",
+        )
     caller = session.of(context)
     client = caller.client()
     with checked_scripts(caller, client, document, strict=strict):

@@ -292,7 +292,7 @@ def _hand_over(
             f"If that is lost: nextfire keys rotate {made['keyId']}",
         )
     file = key_file(endpoint)
-    about = f"Key {made['keyId']}: {', '.join(made['scopes'])}, good until {made['expiresAt']}."
+    about = f"Key {made['keyId']}: {', '.join(made['scopes'])}, valid until {made['expiresAt']}."
     if save:
         _write(file, text)
         del made["key"]
@@ -302,7 +302,7 @@ def _hand_over(
     caller.show(document, Text(text))
     caller.say(
         f"{about}\nThis is the only time that it is shown. Keep it where only its user can read it."
-        f"\n{_how_to_use(endpoint, file)}\nGive it to others as `Authorization: Bearer KEY`."
+        f"\n{_how_to_use(endpoint, file)}\nOther clients send it as `Authorization: Bearer KEY`."
     )
 
 
@@ -317,9 +317,9 @@ def _who_reads(endpoint: str) -> str:
 
 def _how_to_use(endpoint: str, file: Path) -> str:
     if not is_local(endpoint):
-        return f"Give it to this command by {API_KEY}, or by the file {file} (mode 600)."
+        return f"This command reads it from {API_KEY}, or from the file {file} (mode 600)."
     return (
-        f"Give it to this command by {API_KEY}, and name the API with --endpoint or {ENDPOINT}:\n"
+        f"This command reads it from {API_KEY}; name the API with --endpoint or {ENDPOINT}:\n"
         f"{API_KEY}=KEY nextfire jobs list --endpoint '{endpoint}'\n"
         "Without an endpoint, this command uses the stack's own key in its folder."
     )

@@ -290,7 +290,7 @@ def options(
         return
     typed = _is_typed(context, "context_name")
     if typed and _is_typed(context, "endpoint"):
-        raise typer.BadParameter("give one of them", param_hint="--context, --endpoint")
+        raise typer.BadParameter("use only one of them", param_hint="--context, --endpoint")
     if typed or not endpoint:
         context.obj = caller.in_context(context_name)
 

@@ -40,7 +40,10 @@ def preview(
     _check_other_fields(document)
     asked = {name: value for name, value in document.items() if name in SCHEDULE_FIELDS}
     if "type" not in asked:
-        raise typer.BadParameter("say when: give one of them", param_hint=f"{WHEN}, --file")
+        raise typer.BadParameter(
+            "no schedule. Use one of them, for example --cron '0 3 * * *'",
+            param_hint=f"{WHEN}, --file",
+        )
     asked |= {"count": count} if after is None else {"count": count, "after": after}
     caller = session.of(context)
     caller.flags["after"] = "--after"

@@ -106,7 +106,7 @@ def list_(context: typer.Context, pool: Pool = "default") -> None:
     else:
         names = caller.account().secrets(pool=pool, tenant=caller.tenant()).names()
     items = [{"kind": kind, "name": name} for kind, found in names.items() for name in found]
-    caller.show({"items": items}, render.secrets(items))
+    caller.show({"items": items}, render.secrets(items, pool))
 
 
 @app.command()

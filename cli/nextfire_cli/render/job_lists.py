@@ -7,6 +7,7 @@ from rich.text import Text
 
 from nextfire_cli.documents import Document
 from nextfire_cli.escaping import escaped
+from nextfire_cli.remedies import in_words_of_the_command
 from nextfire_cli.render.tables import table
 from nextfire_cli.render.text import minute, state, with_reason
 
@@ -63,7 +64,7 @@ def created(results: Sequence[Document]) -> RenderableType:
             (
                 str(number),
                 str(result["status"]),
-                result["job"]["jobId"] if "job" in result else result["problem"]["detail"],
+                result["job"]["jobId"] if "job" in result else _problem(result),
             )
             for number, result in enumerate(results)
         ),
@@ -75,10 +76,12 @@ def changed(done: Document, *, every: bool = False) -> RenderableType:
     which = "Jobs" if every else "Jobs with these labels"
     text = Text(f"{which}: {done['matched']}. Changed: {done['changed']}.")
     for each in done["failed"]:
-        text.append(
-            f"\nNot changed: {escaped(each['jobId'])}: {escaped(each['problem']['detail'])}"
-        )
+        text.append(f"\nNot changed: {escaped(each['jobId'])}: {escaped(_problem(each))}")
     return text
+
+
+def _problem(result: Document) -> str:
+    return in_words_of_the_command(result["problem"]["detail"])
 
 
 def upcoming(items: Sequence[Document]) -> RenderableType:
@@ -86,7 +89,7 @@ def upcoming(items: Sequence[Document]) -> RenderableType:
     UTC is omitted.
     """
     if not items:
-        return "Nothing is to come."
+        return "No upcoming occurrences."
     jittered = any("dueAt" in each for each in items)
     of_a_job = any("executionId" in each for each in items)
     zoned = not of_a_job or any(each["offset"] != "+00:00" for each in items)
@@ -111,7 +114,7 @@ def upcoming(items: Sequence[Document]) -> RenderableType:
 def upcoming_of_all(items: Sequence[Document]) -> RenderableType:
     """Upcoming occurrences of several jobs, with notes below the ids of the jobs."""
     if not items:
-        return "Nothing is to come."
+        return "No upcoming occurrences."
     jittered = any("dueAt" in each for each in items)
     named = any(each.get("name") for each in items)
     headers = ("AT (UTC)", *(["DUE (UTC)"] * jittered), "JOB", *(["NAME"] * named), "TARGET")

@@ -32,8 +32,8 @@ def versions(items: Sequence[Document]) -> RenderableType:
     )
 
 
-def secrets(items: Sequence[Document]) -> RenderableType:
-    """Names of secrets and parameters."""
+def secrets(items: Sequence[Document], pool: str) -> RenderableType:
+    """Names of the secrets and parameters of *pool*."""
     if not items:
-        return "No secrets. Store one: nextfire secrets put NAME"
+        return f"No secrets in the pool {pool}. Store one: nextfire secrets put NAME --pool {pool}"
     return table(("KIND", "NAME"), ((each["kind"], each["name"]) for each in items))

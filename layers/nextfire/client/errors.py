@@ -22,7 +22,7 @@ from http import HTTPStatus
 from typing import Any
 
 MAYBE_DONE = "The request may have been carried out: look before you repeat it."
-"""Prefix that pydantic adds to the messages of validators."""
+"""Remedy if it is unknown whether the request took effect."""
 
 
 def problem_document(status: HTTPStatus, detail: str) -> dict[str, Any]:

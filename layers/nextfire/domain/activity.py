@@ -18,8 +18,8 @@ RECENT = timedelta(minutes=15)
 class Activity:
     """Counts of one moment, and two ages.
 
-    `lag`: how long the oldest entry has been due that no watcher has dispatched; `late`: the number
-    of such entries that are due for more than `MAX_LAG`. `held`: entries that wait for a quota, a
+    `lag`: how long ago the oldest entry that is not dispatched became due; `late`: the number of
+    such entries that became due over `MAX_LAG` ago. `held`: entries that wait for a quota, a
     destination or an earlier run, which are not late. `queued`: messages that no worker has taken,
     and `wait`, the age of the oldest one. `running`: messages that workers have taken. `failed`:
     runs that died within `RECENT`.

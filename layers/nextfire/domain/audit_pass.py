@@ -42,8 +42,8 @@ class Audit:
     def looks_back_to(self, now: datetime, job: Job) -> datetime:
         """The start of the audited period of *job*. In the future: it is not audited.
 
-        Earlier runs of a job whose times depend on the rules of a time zone may have been at the
-        instants of an earlier release: now they look lost, and its due entry, too.
+        A job whose times depend on the rules of a time zone may have runs, and a due entry, at the
+        instants of an earlier release: they would look lost now.
         """
         since = max((self.since or self.started_at) - OVERLAP, now - LOOK_BACK_AT_MOST)
         if self.zones_since is None or not job.is_zoned:

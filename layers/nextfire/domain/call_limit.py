@@ -8,13 +8,13 @@ from datetime import timedelta
 MAX_PER_MINUTE = 6000
 MAX_PARALLEL = 100
 BURST = timedelta(seconds=2)
-"""After a pause, the calls of this duration may start at once."""
+"""After a quiet time, the calls of this duration may start at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallLimit:
-    """What an endpoint accepts. `per_minute`: calls per minute, 1 to 6000; in a minute after a
-    pause up to 2 s more. `parallel`: calls at the same time, 1 to 100. None: no limit.
+    """What an endpoint accepts. `per_minute`: calls per minute, 1 to 6000; after a quiet time, a
+    minute can have those of 2 s more. `parallel`: calls at the same time, 1 to 100. None: no limit.
     """
 
     per_minute: int | None = None

@@ -44,10 +44,10 @@ class Fire:
     """Send `run`, due at `due_at`, and store `successor`; None after the last occurrence.
 
     `owner`: the job with the schedule version of the entry; None if the run waits for no other run.
-    `dispatch`: `TIME_DISPATCH` if the run may have to wait for its parents. It is checked for
-    overlap, and excludes other runs, from when it is dispatched after that.
-    `missed`: skipped occurrences that were due before the run. `cover_first`: the decision to use
-    instead if they must be recorded before anything is sent. `resumed_as`: see `RunMessage`.
+    `dispatch`: `TIME_DISPATCH` if the run may have to wait for its parents. Then overlap is
+    checked, and other runs are excluded, only at the dispatch that follows the wait. `missed`:
+    skipped occurrences that were due before the run. `cover_first`: the decision to use instead if
+    they must be recorded before anything is sent. `resumed_as`: see `RunMessage`.
     """
 
     run: RunKey

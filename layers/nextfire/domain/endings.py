@@ -18,8 +18,9 @@ between would find the run RUNNING and wait until the lease expires."""
 DEFERRED_AT_MOST = timedelta(days=1)
 """How long attempts are deferred for jobs without a relevancy window."""
 MAX_DEFERRALS = 90
-"""How often, for jobs without a relevancy window: a record with only its latest 100 attempts does
-not tell when a run was deferred first. With the delays below it takes 19 hours at least."""
+"""Maximum number of deferrals for jobs without a relevancy window: a record keeps only the latest
+100 attempts, so it does not show when a run was first deferred. With the delays below it takes 19
+hours at least."""
 _USUAL_DEFERRALS = 5
 """After this number of deferrals in a row, delays double from 1 s, even if the retry policy and
 Retry-After ask for shorter ones.

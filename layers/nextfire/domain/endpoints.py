@@ -37,8 +37,8 @@ WAIT_AT_FIRST = timedelta(seconds=120)
 """Runs wait between half of this duration and all of it. It grows with the age of the outage."""
 WAIT_AT_MOST = timedelta(minutes=15)
 _LATER_WAITS, LONGEST_WAIT = 1 / 8, timedelta(minutes=45)
-"""In outages of more than two hours they wait for this part of its age, within bounds: each
-look costs as much as a run.
+"""In outages of more than two hours, runs wait for this part of the outage's age, within bounds:
+each look costs as much as a run.
 """
 SPREAD_OF_RETRY_AFTER = timedelta(seconds=10)
 _LONGEST_SPREAD = timedelta(minutes=2)

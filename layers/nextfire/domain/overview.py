@@ -151,9 +151,7 @@ class BrokenHead:
 
 
 def first_head(begins_ms: int) -> Head:
-    """What stands for the head of a tenant that has none: no snapshot, and the segments from
-    *begins_ms*.
-    """
+    """The head of a tenant without one: no snapshot, and the segments from *begins_ms*."""
     since = window_ms(begins_ms)
     return Head("", 0, since, since, begins_ms, 0, 0)
 

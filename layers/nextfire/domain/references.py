@@ -37,17 +37,17 @@ Reference = SecretReference | ParameterReference
 
 _IN_SECRETS = "_.-+@"
 _IN_PARAMETERS = "_.-"
-"""What AWS allows in names of secrets and of parameters, and tenants may have, next to letters and
-digits.
+"""The characters, in addition to letters and digits, that tenants may have and that AWS allows in
+names of secrets and of parameters.
 """
 
 
 def check_references(document: Document, place: str, tenant: str) -> None:
-    """Check that AWS can have the secrets and parameters to which *document*, at *place* of a job
-    of *tenant*, refers: their names contain the tenant.
+    """Check that AWS accepts the names of the secrets and parameters to which *document*, at
+    *place* of a job, refers: they contain *tenant*.
 
     Raises:
-        InvalidInputError: It cannot.
+        InvalidInputError: It does not.
     """
     for field, reference in _references(document, place):
         if isinstance(reference, SecretReference):

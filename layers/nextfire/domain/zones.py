@@ -26,8 +26,8 @@ _NAME = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}")
 _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(0?[0-9]|1[0-4])(?::?00)?")
 _ABBREVIATION = re.compile(r"[A-Z]{3,4}|[a-z]{3,4}")
 _MIN_SIMILARITY = 0.8
-"""Of a name that is suggested. Names of zones are like each other: `Asia/Bangalore` is like
-`Asia/Singapore`."""
+"""Minimum similarity of a suggested name. Names of zones resemble each other: `Asia/Bangalore` is
+like `Asia/Singapore`."""
 _LOOK = timedelta(days=3)  # since 1970 no zone has had two changes within a week
 _SECOND = timedelta(seconds=1)
 _MOMENT = timedelta(milliseconds=1)

@@ -31,7 +31,7 @@ from nextfire.usecases.remove_ended import RemoveEnded
 PAGE = 100
 """Jobs visited together: the maximum number of keys of one BatchGetItem."""
 RECHECK_AFTER = timedelta(seconds=5)
-"""Time until the second look at whatever appears lost."""
+"""Delay of the second check of apparent losses."""
 T = TypeVar("T")
 
 

@@ -103,7 +103,7 @@ class CallFlows:
             limit: Its limit.
             run: Identifies the run.
             until: When the call has ended, even if its executor dies.
-            first: It is the first time that the run is here.
+            first: Whether the run asks for the first time.
         """
         caller = WaitingRun(secrets.token_hex(4), until, first)
         known = self._of(key)

@@ -21,8 +21,8 @@ from nextfire.domain.target import Target, TargetKind
 _OCCURRENCES_CHECKED = 1_500
 """Occurrences that are searched for a short gap: more than a day of an every-minute schedule."""
 MAX_DOCUMENT_BYTES = 256 * 1024
-"""Maximum size of a job as JSON, as of a request: patches can add to it. With its children and its
-former schedules, it fits into a DynamoDB item.
+"""Maximum size of a job as JSON, the same as of a request: patches can make a job larger. With its
+children and its former schedules, it fits into a DynamoDB item.
 """
 
 

@@ -15,7 +15,7 @@ _BEHIND = 5 * MINUTE
 
 
 class DueSoon:
-    """Looks for entries of *shards* from their cursors on. Any watcher may ask, also a standby."""
+    """Looks for entries of *shards* from their cursors on. Any watcher, or standby, may ask."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Finds due entries of a job that are not sent yet, before the job forgets the schedule of them."""
+"""Finds due entries of a job that are not sent yet, before the job forgets their schedule."""
 
 from __future__ import annotations
 

@@ -46,17 +46,17 @@ through the due table."""
 _ROUNDS, _ROUND_EVERY = 10, timedelta(seconds=1)
 """How often a hand-over is tried for the children for which a store did not answer."""
 _REFUSED_AT_MOST = 16
-"""By how many the refused calls outnumber the others until a round ends, as in an outage."""
+"""A round ends early if refused calls outnumber the others by more than this, as in an outage."""
 _PAUSED = "its job was paused"
 MAX_SENT = 10
 """Maximum number of children whose runs the executor of their parent sends. Those of more children
 pass the watcher, which keeps the bound of the queue and the shares of its tenants."""
 AGAIN_AFTER, AGAIN_AT_MOST = timedelta(minutes=15), timedelta(hours=1)
-"""When the hand-over to children that do not decode is repeated: as long after as the run has ended
-before, within these bounds."""
+"""Bounds of the delay before a hand-over to children that do not decode is repeated. The delay is
+the time since the run ended."""
 _LATE_JOINS_LAST = AGAIN_AT_MOST + timedelta(minutes=1)
-"""Minimum duration of a join from a late hand-over on: until then those of the other parents that
-have ended are repeated."""
+"""Minimum remaining duration of a join after a late hand-over: in that time the hand-overs of the
+other parents that have ended are repeated."""
 
 _Served = dict[JobKey, Sequence[tuple[Job, Run] | UndecodableError]]
 

@@ -45,9 +45,9 @@ _Above = list[tuple[datetime, timedelta]]
 
 @dataclass(frozen=True, slots=True)
 class LimitParallel:
-    """Decides whether the first run of a sequence must wait for others. By the first run of each
-    sequence under way: `left`, the child whose run was left at the last look of this process, and
-    `looked`, when that was.
+    """Decides whether the first run of a sequence must wait for others. For each sequence under
+    way, by its first run: `left`, the child whose run had not ended at the last look of this
+    process; `looked`: when that was.
     """
 
     jobs: JobStore

@@ -28,9 +28,9 @@ class MessageBatch(Generic[D]):
     Args:
         execute_run: Processes one message.
         notices: Receives outcomes and errors.
-        lease: Hide each message for this long; None if it was received so. One that is received for
-            the first time is hidden so only if its run takes more than a moment, or if it stays in
-            the queue: the run of a repeated message may have lost its executor before.
+        lease: Hide messages for this long; None if they were received hidden for it. A message that
+            is received for the first time is hidden only if its run takes more than a moment, or if
+            it stays in the queue; a repeated message at once: its run may have lost its executor.
         done: Called with each message that is done and may be deleted.
     """
 

@@ -124,7 +124,7 @@ def _runs_at(job: Job, at: datetime) -> bool:
 
 def _is_connected(job: Job, found: Collection[str], above: Collection[str]) -> bool:
     """Whether *job* is connected to one of *found*, whose parents are *above*: not if it only had
-    an edge once.
+    an edge earlier.
     """
     return job.key.job_id in above or any(parent in found for parent in _parents(job))
 

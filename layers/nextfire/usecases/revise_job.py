@@ -16,7 +16,7 @@ from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.job_revisions import check_version, contended
 
 TRIES = 5
-"""Of a change that races with other changes of the same job."""
+"""Maximum number of tries of a change that races with other changes of the same job."""
 
 
 class ReviseJob:

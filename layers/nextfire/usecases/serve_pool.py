@@ -17,8 +17,8 @@ from nextfire.usecases.message_batch import MessageBatch
 
 _LONG_POLL = timedelta(seconds=20)
 BUSY_POLL = timedelta(seconds=2)
-"""Poll duration while runs are running. SQS continues an interrupted poll, and would hide a message
-that is handed back meanwhile for a lease, without a receiver; so this poll is never interrupted."""
+"""Poll duration while runs are running. This poll is never interrupted: SQS would continue it,
+deliver to it a message that is handed back meanwhile, and so hide that message for a lease."""
 _RECEIVE_AT_MOST = 10
 _RETRY_AFTER = timedelta(seconds=1)
 _SLOT_WAIT = timedelta(seconds=1)

@@ -24,7 +24,7 @@ from nextfire.usecases.record_outcome import RecordOutcome
 from nextfire.usecases.timed_runs import JOIN_END_DISPATCH
 
 _ON_REQUEST = 5
-"""After as many records of runs on request it is checked whether the run in hand is one too."""
+"""Number of records of runs on request after which it is checked whether this run is one too."""
 
 
 class WithoutAttempt:
@@ -145,8 +145,8 @@ class WithoutAttempt:
     def _near_ranges(self, key: RunKey) -> Iterator[Run]:
         """The records before *key*, the latest first, as far as one of them may be a range over it.
 
-        No range is over a run on request, which has a record from the start. So of a job that runs
-        on request a thousand times, its late runs do not read a thousand records each.
+        A range never covers a run on request, which has a record from the start. So the late runs
+        of a job with a thousand runs on request do not read a thousand records each.
         """
         on_request = 0
         for run in earlier_runs(self._runs, key):

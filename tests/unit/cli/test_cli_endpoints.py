@@ -12,7 +12,10 @@ import httpx2
 import pytest
 from typer.testing import CliRunner, Result
 
-from nextfire_cli import endpoint_test
+from nextfire_cli import (
+    endpoint_test,
+    endpoints,  # noqa: F401 — loaded lazily, it would import what a test has replaced
+)
 from nextfire_cli.main import app
 
 PAUSED = {
@@ -324,3 +327,16 @@ def test_a_test_needs_a_url(call_once: Callable[..., Result]) -> None:
     assert result.exit_code == 2
     assert "give the URL" in result.stderr
     assert api.asked == []
+
+
+def test_an_invalid_url_is_named_as_the_argument(call_once: Callable[..., Result]) -> None:
+    fault = {"field": "target.http.url", "value": "10.0.0.1", "problem": "not an https URL"}
+    problem = {"title": "Unprocessable Entity", "status": 422, "errors": [fault]}
+
+    def api(_request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(422, json=problem)
+
+    result = call_once(api, "10.0.0.1")
+
+    assert result.exit_code != 0
+    assert "URL: not an https URL" in result.stderr

@@ -11,7 +11,11 @@ from nextfire_cli import confirmation
 from tests.unit.cli.conftest import Api, Call
 
 DONE: dict[str, Any] = {"matched": 2, "changed": 1, "failed": []}
-PROBLEM = {"title": "Conflict", "status": 409, "detail": "It is \x1b[2J taken."}
+PROBLEM = {
+    "title": "Conflict",
+    "status": 409,
+    "detail": "It is \x1b[2J taken. Change it with PATCH.",
+}
 CRON = {"type": "CRON", "schedule": "0 3 * * *", "target": {"handler": "hello"}}
 
 
@@ -167,7 +171,7 @@ def test_many_are_created_a_few_at_a_time(
     assert [len(body["jobs"]) for body in api.bodies] == [25, 5]
     assert "25 of 30" in result.stderr
     assert "job_3" in result.stdout
-    assert "It is \\x1b[2J taken." in result.stdout
+    assert "It is \\x1b[2J taken. Change it with nextfire jobs update." in result.stdout
 
 
 def _created(request: httpx2.Request) -> httpx2.Response:

@@ -186,7 +186,7 @@ def test_what_is_shown(call: Call, items: list[Any], command: tuple[str, ...]) -
     assert "2026-10-25T00:30:07.125Z" in call(*command).stdout
 
     items.clear()
-    assert call(*command).stdout == "Nothing is to come.\n"
+    assert call(*command).stdout == "No upcoming occurrences.\n"
 
 
 def test_no_width_of_a_terminal_cuts_an_execution_id(

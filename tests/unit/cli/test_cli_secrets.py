@@ -152,7 +152,9 @@ def test_the_emulator_keeps_secrets_where_jobs_look() -> None:
 
 def test_names_are_listed_and_deleted_on_the_embedded_stack(call: Call, tmp_path: Path) -> None:
     pretend_stack(tmp_path)
-    assert call("list").stdout == "No secrets. Store one: nextfire secrets put NAME\n"
+    assert call("list").stdout == (
+        "No secrets in the pool default. Store one: nextfire secrets put NAME --pool default\n"
+    )
     for name in ("billing/key", "@db"):
         call("put", name, stdin="hunter2")
     call("put", "--parameter", "url", stdin="hunter2")

@@ -99,7 +99,7 @@ def test_until_ends_the_list_and_says_if_there_is_more(call: Call, api: Api) -> 
     one = call("jobs", "upcoming", "a", "--until", "20m", "--json")
     assert one.exit_code == 0, one.output
     assert [each["at"][11:16] for each in json.loads(one.stdout)["items"]] == ["12:05", "12:15"]
-    assert call("jobs", "upcoming", "--until", "1m").stdout == "Nothing is to come.\n"
+    assert call("jobs", "upcoming", "--until", "1m").stdout == "No upcoming occurrences.\n"
 
 
 def test_a_job_that_was_deleted_since_does_not_hide_the_others(call: Call, api: Api) -> None:
