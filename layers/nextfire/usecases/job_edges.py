@@ -22,6 +22,8 @@ _MAX_GRAPH = 5_000
 """Maximum number of ancestors of a job."""
 _MAX_LEVELS = 1_000
 """Maximum number of ancestors in a row. Each is read after the one below it, in one request."""
+_RECENT = 200
+"""More children than are added to a parent while a request adds one and stores it."""
 
 
 class JobEdges:
@@ -141,12 +143,8 @@ class JobEdges:
             if child in parent.children:
                 return
             children = parent.children
-            if len(children) >= MAX_CHILDREN:  # some may have been deleted
-                children = tuple(
-                    job.key.job_id
-                    for job in self._living(key.tenant, children)
-                    if job.definition.edge_from(key.job_id) is not None
-                )
+            if len(children) >= MAX_CHILDREN:
+                children = self._remaining(parent)
             if len(children) >= MAX_CHILDREN:
                 raise InvalidInputError(
                     "after",
@@ -158,6 +156,19 @@ class JobEdges:
             if self._jobs.update(changed, None, changed.updated_at):
                 return
         raise contended(key)
+
+    def _remaining(self, parent: Job) -> tuple[str, ...]:
+        """The children of *parent* without those that were deleted, or lost the edge; with the
+        `_RECENT` latest, if there is room: other requests may be about to store them.
+        """
+        living = {
+            job.key.job_id
+            for job in self._living(parent.key.tenant, parent.children)
+            if job.definition.edge_from(parent.key.job_id) is not None
+        }
+        kept = living | {*parent.children[-_RECENT:]}
+        kept = kept if len(kept) < MAX_CHILDREN else living
+        return tuple(child for child in parent.children if child in kept)
 
 
 def _times_differ(definition: JobDefinition, was: JobDefinition) -> bool:
