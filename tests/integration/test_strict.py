@@ -166,15 +166,12 @@ def test_transactions_that_conflict(
     dynamodb: DynamoDBClient,
     tables: Tables,
     strict: StandInThread,
-    monkeypatch: pytest.MonkeyPatch,
     *,
     planted: bool,
 ) -> None:
     """Jobs of a tenant with a quota are created at the same time: they share the count."""
-    if planted:
-        monkeypatch.setattr(job_store, "_TRIES", 1)
-    monkeypatch.setattr(job_store, "_BETWEEN_TRIES", 0.5)
-    store = DynamoDbJobStore(dynamodb, table=tables.jobs, due_table=tables.due)
+    tries = 1 if planted else job_store.PATIENT_TRIES
+    store = DynamoDbJobStore(dynamodb, table=tables.jobs, due_table=tables.due, tries=tries)
     strict.enforce("conflicts", transaction_ms=100)
 
     def create(number: int) -> bool:

@@ -20,7 +20,7 @@ from nextfire.adapters.dynamodb.change_stamp import with_changed_by
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
-from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
+from nextfire.adapters.dynamodb.job_store import PATIENT_TRIES, DynamoDbJobStore
 from nextfire.adapters.dynamodb.join_store import DynamoDbJoinStore
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.adapters.dynamodb.overview_store import DynamoDbSegmentStore
@@ -93,7 +93,11 @@ def api_ports(settings: ApiSettings, changed_by: Callable[[], str | None]) -> Ap
         overview = SegmentedOverview(segments, runs)
     return ApiPorts(
         jobs=DynamoDbJobStore(
-            database, table=settings.jobs_table, due_table=due_table, shards=shards
+            database,
+            table=settings.jobs_table,
+            due_table=due_table,
+            shards=shards,
+            tries=PATIENT_TRIES,
         ),
         runs=runs,
         due=DynamoDbDueStore(
