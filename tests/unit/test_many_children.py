@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from threading import Barrier, BrokenBarrierError
 from typing import Any
 
 import pytest
 
 from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.ids import JobKey
 from nextfire.domain.job import MAX_CHILDREN, Job
 from nextfire.domain.run import RunState
 from tests.builders import a_job
@@ -68,3 +72,26 @@ def test_a_parent_has_a_limited_number_of_children(world: World) -> None:
 
     with pytest.raises(InvalidInputError, match="already has 1,000 children"):
         world.register("b", **after("a"))
+
+
+def test_children_that_are_created_together_do_not_race_for_their_parent(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two that read it at the same time, one would have to read it again."""
+    job = parent(world)
+    get, meet, together = world.jobs.get, Barrier(2), []
+
+    def read(key: JobKey) -> Job | None:
+        found = get(key)
+        with suppress(BrokenBarrierError):
+            meet.wait(timeout=0.2)
+            together.append(key)
+        return found
+
+    monkeypatch.setattr(world.jobs, "get", read)
+    with ThreadPoolExecutor(2) as executor:
+        made = [*executor.map(lambda name: world.register(name, **after("a")), "bc")]
+
+    assert [each.key.job_id for each in made] == ["b", "c"]
+    assert {*world.job(job.key).children} == {"b", "c"}
+    assert together == []

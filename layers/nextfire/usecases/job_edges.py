@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime
+from threading import Lock
 
 from nextfire.domain.alignment import check_alignment
 from nextfire.domain.definition import SCHEDULE_FIELDS, JobDefinition
@@ -37,6 +38,8 @@ class JobEdges:
         """*check*: raises if the caller may not use a job with this definition."""
         self._jobs = jobs
         self._check_caller = check
+        # The jobs of a batch are stored concurrently. Without it, they would race for their parent.
+        self._adding = Lock()
 
     def attach(
         self, key: JobKey, definition: JobDefinition, was: JobDefinition | None, now: datetime
@@ -62,7 +65,8 @@ class JobEdges:
             active = {name: replace(job, state=JobState.ACTIVE) for name, job in above.items()}
             check_alignment(definition, now, active)
         for parent in added:
-            self._add_child(JobKey(key.tenant, parent), key.job_id, now)
+            with self._adding:
+                self._add_child(JobKey(key.tenant, parent), key.job_id, now)
 
     def check_deletable(self, job: Job) -> None:
         """Check that no job has *job* as a parent.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from nextfire.adapters.aws.clients import (
     dynamodb,
@@ -20,7 +21,7 @@ from nextfire.adapters.dynamodb.change_stamp import with_changed_by
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
 from nextfire.adapters.dynamodb.endpoint_store import DynamoDbEndpointStore
-from nextfire.adapters.dynamodb.job_store import PATIENT_TRIES, DynamoDbJobStore
+from nextfire.adapters.dynamodb.job_store import DynamoDbJobStore
 from nextfire.adapters.dynamodb.join_store import DynamoDbJoinStore
 from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.adapters.dynamodb.overview_store import DynamoDbSegmentStore
@@ -41,6 +42,9 @@ from nextfire.domain.ports.scripts import RunFiles, ScriptShelf
 from nextfire.domain.ports.waker import Waker
 from nextfire.settings import ApiSettings, EmbeddedSettings
 from nextfire.usecases.read_overview import SegmentedOverview
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +96,7 @@ def api_ports(settings: ApiSettings, changed_by: Callable[[], str | None]) -> Ap
         segments = DynamoDbSegmentStore(database, table=settings.overview_table)
         overview = SegmentedOverview(segments, runs)
     return ApiPorts(
-        jobs=DynamoDbJobStore(
-            database,
-            table=settings.jobs_table,
-            due_table=due_table,
-            shards=shards,
-            tries=PATIENT_TRIES,
-        ),
+        jobs=_job_store(settings, database),
         runs=runs,
         due=DynamoDbDueStore(
             database, table=due_table, shards=shards, executor=ThreadPoolExecutor(1)
@@ -118,4 +116,14 @@ def api_ports(settings: ApiSettings, changed_by: Callable[[], str | None]) -> Ap
         ),
         overview=overview,
         joins=DynamoDbJoinStore(database, table=settings.runs_table),
+    )
+
+
+def _job_store(settings: ApiSettings, database: DynamoDBClient) -> JobStore:
+    return DynamoDbJobStore(
+        database,
+        table=settings.jobs_table,
+        due_table=settings.due_table,
+        shards=settings.write_shards,
+        patient=True,
     )

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _TRIES = 6  # attempts of a write that conflicts with others on the same count
-PATIENT_TRIES = 12  # of a process that writes many jobs at once; they take 12 s at most
+_PATIENT_TRIES = 12  # of a patient store; they take 12 s at most
 _BETWEEN_TRIES = [0.1, 0.1, *(0.1 * 1.5**n for n in range(10))]  # maximum seconds
 
 
@@ -64,14 +64,14 @@ class DynamoDbJobStore:
         table: str,
         due_table: str = "",
         shards: int = 1,
-        tries: int = _TRIES,
+        patient: bool = False,
     ) -> None:
-        """*tries*: attempts of a write of a job that counts, while others write the count."""
+        """*patient*: wait up to 12 s for other processes that write the same job or count."""
         self._client = client
         self._table = table
         self._due_table = due_table
         self._shards = shards
-        self._tries = tries
+        self._patient = patient
         self._all = JobScan(client, table)
 
     def create(
@@ -299,13 +299,13 @@ class DynamoDbJobStore:
         if entry is not None:
             due = {"TableName": self._due_table, "Item": entry_item(entry, now, self._shards)}
             writes.append({"Put": due})
-        if count is None:
+        if count is None and not self._patient:
             return transact(self._client, writes, what)
-        return self._transact([*writes, count], what)
+        return self._transact([*writes, count] if count else writes, what)
 
     def _transact(self, writes: Sequence[Any], what: str) -> Item | None:
-        """Commit *writes*, the last of which is a count. Retries on contention: concurrent
-        creations of a tenant's jobs conflict on the count.
+        """Commit *writes*, of which the last may be a count. Retries on contention: concurrent
+        creations of a tenant's jobs conflict on the count, those of children on their parent.
 
         Returns:
             None if committed; else the item that fails the condition of the first write.
@@ -313,11 +313,12 @@ class DynamoDbJobStore:
         Raises:
             QuotaUsedUpError: The count is at its limit.
         """
-        for number in range(self._tries):
+        tries = _PATIENT_TRIES if self._patient else _TRIES
+        for number in range(tries):
             try:
                 refused = transact_all(self._client, [*writes], what)
             except TransactionConflictError:
-                if number == self._tries - 1:
+                if number == tries - 1:
                     raise
                 time.sleep(random.uniform(0, _BETWEEN_TRIES[number]))  # noqa: S311 — not a secret
                 continue
