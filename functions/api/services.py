@@ -72,7 +72,12 @@ class Services:
             settings.quotas,
             target_check(settings.pools),
         )
-        unsent = FindUnsent(ports.due, ports.control, read_shards=settings.read_shards)
+        unsent = FindUnsent(
+            ports.due,
+            ports.control,
+            read_shards=settings.read_shards,
+            executor=RequestThreadPool(_SIDE_BY_SIDE),
+        )
         self.jobs = ManageJobs(self.job_store, limits, unsent, check=check_code)
         self.backfills = ManageBackfills(self.job_store, unsent)
         side_by_side = RequestThreadPool(_SIDE_BY_SIDE)

@@ -65,6 +65,6 @@ def _rebuild(asked: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     )
     telemetry.logger.info("rebuilt", runs=done.runs, undecodable=done.undecodable)
     answer: dict[str, Any] = {"runs": done.runs, "undecodable": done.undecodable}
-    if done.after is not None:
+    if not done.done:
         answer["next"] = {"rebuild": {"after": done.after, "tenants": sorted(done.tenants)}}
     return answer

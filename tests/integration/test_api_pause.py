@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from threading import current_thread
 from typing import Any
 
 import pytest
 
+from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
+from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import parse_instant
+from nextfire.domain.job import MAX_REPLACED
 from tests.fakes import Clock
 from tests.integration.api_answers import CRON, assert_problem
-from tests.integration.deployment import (
-    Deployment,
-)
+from tests.integration.deployment import SHARDS, TENANT, Deployment
 
 NOW = parse_instant("2026-05-24T10:00:00Z")
 
@@ -212,3 +214,24 @@ class TestPause:
         assert system.call("POST", "/v1/jobs/a/resume").document["state"] == "ACTIVE"
         system.call("POST", "/v1/jobs/b/pause")
         assert system.call("POST", "/v1/jobs/b/resume").document["state"] == "COMPLETED"
+
+    def test_the_ninth_pause_reads_the_shards_concurrently(
+        self, system: Deployment, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """From then on the job forgets former versions, after a look at an hour of due entries."""
+        read, names = DynamoDbDueStore.read, set[str]()
+
+        def noting(*given: Any, **named: Any) -> Any:
+            names.add(current_thread().name)
+            return read(*given, **named)
+
+        monkeypatch.setattr(DynamoDbDueStore, "read", noting)
+        job_id = next(name for name in "abcdef" if JobKey(TENANT, name).shard(SHARDS))
+        system.register(jobId=job_id)
+        for _ in range(MAX_REPLACED + 1):
+            clock.advance(seconds=1)
+            assert system.call("POST", f"/v1/jobs/{job_id}/pause").status == 200
+            assert system.call("POST", f"/v1/jobs/{job_id}/resume").status == 200
+
+        assert names
+        assert current_thread().name not in names

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from functions.api import services as api
+from nextfire.adapters.aws.clients import transact_all
+from nextfire.adapters.aws.errors import TransactionConflictError
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.domain.instants import parse_instant
 from tests.fakes import Clock
@@ -175,3 +177,31 @@ def test_a_count_that_does_not_decode_is_not_an_answer(limited: Deployment) -> N
 
     assert answer.status == 500
     assert "count" in answer.document["detail"]
+
+
+def test_jobs_of_a_batch_wait_for_each_other(
+    limited: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each writes the count, and DynamoDB refuses a transaction while another one has the item: of
+    100 jobs that are created ten at a time, many were refused six times in a row.
+    """
+    conflicts, waits = [*range(11)], list[float]()
+
+    def refused(*given: Any) -> Any:
+        if conflicts:
+            conflicts.pop()
+            raise TransactionConflictError("transaction cancelled. Try again.")
+        return transact_all(*given)
+
+    def uniform(_shortest: float, longest: float) -> float:
+        waits.append(longest)
+        return 0.0
+
+    store = "nextfire.adapters.dynamodb.job_store"
+    monkeypatch.setattr(f"{store}.transact_all", refused)
+    monkeypatch.setattr(f"{store}.random.uniform", uniform)
+
+    assert limited.call("POST", "/v1/jobs", CRON).status == 201
+    assert len(waits) == 11
+    assert waits == sorted(waits)
+    assert sum(waits) < 12, "a batch starts no job after 15 s, and a request takes 30 s"

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from nextfire.adapters.aws.clients import transact_all
+from nextfire.adapters.aws.errors import TransactionConflictError
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import cut
@@ -202,3 +204,26 @@ def test_a_part_of_a_sequence_of_too_many_jobs_is_not_cancelled(
     path = f"/v1/executions/{key(jobs[0], jobs[0]).execution_id}/chain/cancel"
 
     assert_problem(system.call("POST", path, {}), 409)
+
+
+def test_a_child_waits_for_other_writes_of_its_parent(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DynamoDB refuses a transaction while another one has the item."""
+    conflicts = [*range(11)]
+
+    def refused(client: Any, writes: list[Any], what: str) -> Any:
+        if what == "update job" and conflicts:
+            conflicts.pop()
+            raise TransactionConflictError("transaction cancelled. Try again.")
+        return transact_all(client, writes, what)
+
+    store = "nextfire.adapters.dynamodb.job_store"
+    monkeypatch.setattr(f"{store}.transact_all", refused)
+    monkeypatch.setattr(f"{store}.random.uniform", lambda *_: 0.0)
+    system.register(jobId="a")
+
+    job = {"jobId": "b", "type": "AFTER", "after": [{"job": "a"}], "target": {"handler": "hello"}}
+    assert system.call("POST", "/v1/jobs", job).status == 201
+    assert system.job("a").children == ("b",)
+    assert not conflicts

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from nextfire.domain.ids import JobKey
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import RunState
 from nextfire.targets.script import runner
-from nextfire.usecases import message_batch
+from nextfire.usecases import job_edges, message_batch
 from nextfire.wiring.worker_ports import sqs_inbox
 from tests.builders import NOON, a_job, a_run, run_key
 from tests.integration.backends import LEAN_MINISTACK, MINISTACK
@@ -172,9 +173,8 @@ def test_transactions_that_conflict(
 ) -> None:
     """Jobs of a tenant with a quota are created at the same time: they share the count."""
     if planted:
-        monkeypatch.setattr(job_store, "_TRIES", 1)
-    monkeypatch.setattr(job_store, "_BETWEEN_TRIES", 0.5)
-    store = DynamoDbJobStore(dynamodb, table=tables.jobs, due_table=tables.due)
+        monkeypatch.setattr(job_store, "_PATIENT_TRIES", 1)
+    store = DynamoDbJobStore(dynamodb, table=tables.jobs, due_table=tables.due, patient=True)
     strict.enforce("conflicts", transaction_ms=100)
 
     def create(number: int) -> bool:
@@ -189,6 +189,25 @@ def test_transactions_that_conflict(
 
     assert strict.acted("conflicts") > 0
     assert all(created) != planted
+
+
+@as_is
+def test_children_that_are_created_together(
+    system: Deployment, strict: StandInThread, monkeypatch: pytest.MonkeyPatch, *, planted: bool
+) -> None:
+    """Each of a batch is added to their parent, ten at a time."""
+    if planted:
+        monkeypatch.setattr(job_store, "_PATIENT_TRIES", 1)
+        monkeypatch.setattr(job_edges, "Lock", nullcontext)
+    system.register(jobId="parent")
+    strict.enforce("conflicts", transaction_ms=10)
+    child = {"type": "AFTER", "after": [{"job": "parent"}], "target": {"handler": "hello"}}
+    jobs = [child | {"jobId": f"child{number}"} for number in range(20)]
+
+    answer = system.call("POST", "/v1/jobs:batch", {"jobs": jobs})
+
+    statuses = {each["status"] for each in answer.document["results"]}
+    assert statuses == ({201, 503} if planted else {201})
 
 
 @as_is

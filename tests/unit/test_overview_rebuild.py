@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from nextfire.domain.instants import from_ms
-from nextfire.domain.overview import MARGIN, BrokenHead, Head
-from nextfire.domain.ports.overview import ScannedRuns
+from nextfire.domain.instants import from_ms, to_ms
+from nextfire.domain.overview import MARGIN, WINDOW_MS, BrokenHead, Head, Segment, Step
+from nextfire.domain.ports.overview import RunScan, ScannedRuns
 from nextfire.domain.run import RunState
 from nextfire.usecases import rebuild_overview
 from nextfire.usecases.project_runs import FOLD_EVERY
 from nextfire.usecases.rebuild_overview import RebuildOverview
 from tests.builders import NOON, run_key
-from tests.fakes import MemoryRunScan
+from tests.fakes import Clock, MemoryRunScan, MemoryRunStore, MemorySegmentStore
 from tests.overview_stream import EVER, SECOND, TENANT, Stream, ended, keys, started
 
 
@@ -89,7 +90,7 @@ def rebuild(stream: Stream, *, step: timedelta = timedelta(hours=1)) -> int:
     """Rebuild; each call ends *step* after it began. Returns the number of calls."""
     use = RebuildOverview(MemoryRunScan(stream.runs), stream.store, stream.runs, stream.clock)
     done, calls = use.run(stream.clock.now() + step), 1
-    while done.after is not None:
+    while not done.done:
         done = use.run(stream.clock.now() + step, after=done.after, tenants=done.tenants)
         calls += 1
     return calls
@@ -217,3 +218,86 @@ def test_a_rebuild_holds_a_bounded_part_of_the_records(
     assert max(len(each.steps) for each in stream.store.segments.values()) < 10
     assert len([*stream.store.steps(TENANT)]) == 23
     stream.assert_complete()
+
+
+class SlowStore(MemorySegmentStore):
+    """Each call takes as long as its requests to DynamoDB, of 25 segments each, one by one.
+    *takes*: a request.
+    """
+
+    def __init__(self, takes: timedelta) -> None:
+        super().__init__()
+        self.clock = Clock(NOON)
+        self._takes = takes
+
+    def _request(self, number: int = 1) -> None:
+        self.clock.advance(number * self._takes)
+
+    def add(self, tenant: str, segments: Sequence[Segment]) -> int:
+        self._request(-(-len(segments) // 25))
+        return super().add(tenant, segments)
+
+    def read(self, *given: Any, **named: Any) -> Iterator[Segment]:
+        self._request()
+        return super().read(*given, **named)
+
+    def head(self, tenant: str) -> Head | BrokenHead | None:
+        self._request()
+        return super().head(tenant)
+
+    def replace_head(self, *given: Any) -> bool:
+        self._request(2)
+        return super().replace_head(*given)
+
+
+def rebuild_slowly(scan: RunScan, takes: timedelta) -> SlowStore:
+    """Rebuild as the function does, which has two minutes for a call."""
+    store = SlowStore(takes)
+    use = RebuildOverview(scan, store, MemoryRunStore(), store.clock)
+    after, tenants = None, frozenset[str]()
+    while True:
+        began = store.clock.now()
+        done = use.run(began + timedelta(minutes=1), after=after, tenants=tenants)
+        assert store.clock.now() - began < timedelta(minutes=2)
+        if done.done:
+            return store
+        after, tenants = done.after, done.tenants
+
+
+class Scanned:
+    """The records of *tenants*, in pages of 1,000: of each, one in each of *windows*."""
+
+    def __init__(self, *, tenants: int = 1, windows: int = 1, state: RunState) -> None:
+        key = run_key()
+        steps = [
+            Step(to_ms(NOON) - number * WINDOW_MS, key.job.job_id, key.run_id, state)
+            for number in range(windows)
+        ]
+        self._pages = [
+            {f"tenant-{tenant}": steps[start : start + 1000]}
+            for tenant in range(tenants)
+            for start in range(0, windows, 1000)
+        ]
+
+    def pages(self, after: str | None) -> Iterator[ScannedRuns]:
+        for number in range(int(after or 0), len(self._pages)):
+            more = number + 1 < len(self._pages)
+            yield ScannedRuns(self._pages[number], 0, str(number + 1) if more else None)
+
+
+def test_each_call_ends_in_time_if_runs_are_spread_over_months() -> None:
+    """A segment for each half minute: the function was ended by its timeout, in each attempt."""
+    scan = Scanned(windows=60_000, state=RunState.SUCCEEDED)
+    store = rebuild_slowly(scan, timedelta(milliseconds=60))
+
+    assert len(store.segments) == 60_000
+
+
+@pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.RUNNING])
+def test_each_call_ends_in_time_with_thousands_of_tenants(state: RunState) -> None:
+    """A snapshot for each tenant: all of them were made at the end of the last call."""
+    scan = Scanned(tenants=1_000, state=state)
+    store = rebuild_slowly(scan, timedelta(milliseconds=15))
+
+    heads = [head for head in store.heads.values() if isinstance(head, Head)]
+    assert [head.begins_ms for head in heads] == [0] * 1_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -101,17 +102,13 @@ class FindRun:
             job = self._jobs.get(key.job)
         except UndecodableError as error:
             unreadable = error
-        # A job has no records from before its creation.
-        made_at = at if job is None else job.created_at
-        mine = runs_of_uid(newest, key.uid, made_at)
-        before = next((run for run in mine if run.trigger is not Trigger.MANUAL), None)
-        covered = before is not None and before.covers_until >= at
-        if unreadable is not None and not covered:
-            raise unreadable
         owner = version_at(job, at) if job is not None and job.uid == key.uid else None
         known = None if owner is None else has_occurrence(owner, at)
-        if before is not None and covered and known is not False:
+        before = None if known is False else _latest(newest, key, job)
+        if before is not None and before.covers_until >= at:
             return before
+        if unreadable is not None:
+            raise unreadable
         if job is not None and owner is not None and job.definition.type is ScheduleType.AFTER:
             reason = self._why_it_awaits(job, at)
             if reason is not None and at > now - self._retention:
@@ -156,6 +153,18 @@ class FindRun:
         if decision.action is RuleAction.WAIT:
             return f"waits for {missing(states)}"
         return f"{decision.reason}; no executor has taken it yet"
+
+
+def _latest(newest: Iterable[Run], key: RunKey, job: Job | None) -> Run | None:
+    """The latest of the records *newest* of the creation of *job* that *key* names, without runs on
+    request.
+    """
+    at = key.scheduled_at
+    if job is not None and job.uid != key.uid and at > job.created_at:
+        return None  # an earlier creation has none: do not read all records of *job* to see it
+    # A job has no records from before its creation.
+    mine = runs_of_uid(newest, key.uid, at if job is None else job.created_at)
+    return next((run for run in mine if run.trigger is not Trigger.MANUAL), None)
 
 
 def _why_it_waits(job: Job, due_at: datetime, before: Run | None, now: datetime) -> str:

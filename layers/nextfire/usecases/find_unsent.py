@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from datetime import datetime, timedelta
+from functools import partial
 
 from nextfire.domain.due import PARKED_AT_MOST, FireEntry, StoredEntry
 from nextfire.domain.ids import JobKey
@@ -26,10 +28,21 @@ class FindUnsent:
     again at the end.
     """
 
-    def __init__(self, due: DueStore, control: ControlStore, *, read_shards: int) -> None:
+    def __init__(
+        self,
+        due: DueStore,
+        control: ControlStore,
+        *,
+        read_shards: int,
+        executor: Executor | None = None,
+    ) -> None:
+        """*executor*: reads the shards of a minute concurrently. None: one after the other. Not the
+        one in which `of` is called, which would wait for itself.
+        """
         self._due = due
         self._control = control
         self._read_shards = read_shards
+        self._executor = executor
 
     def of(self, job: JobKey, uid: str, now: datetime) -> list[FireEntry] | None:
         """The FIRE entries of the creation *uid* of *job* that were due by *now* and are in the
@@ -45,16 +58,29 @@ class FindUnsent:
         if len(cursors) < len(shards) or minute < now - MAX_BACKLOG_AGE:
             return None
         found: list[FireEntry] = []
-        read = 0
+        left = _READ_AT_MOST
         ahead = (floor_minute(now) + _AHEAD - minute) // MINUTE + 1
         minutes = [minute + n * MINUTE for n in range(ahead)]
         for minute in [*minutes, *(m for m in minutes if m <= floor_minute(now) + MINUTE)]:
-            for shard in sorted(s for s in shards if cursors[s] <= minute):
-                for stored in self._due.read(minute, shard, before=now + MOMENT, consistent=True):
-                    read += 1
-                    if read > _READ_AT_MOST:
-                        return None
-                    entry = stored.entry if isinstance(stored, StoredEntry) else None
-                    if isinstance(entry, FireEntry) and entry.uid == uid:
-                        found.append(entry)
+            known = sorted(s for s in shards if cursors[s] <= minute)
+            each = self._executor.map if self._executor and len(known) > 1 else map
+            for number, entries in each(partial(self._read, minute, uid, now, left), known):
+                left -= number
+                found += entries
+            if left < 0:
+                return None
         return found
+
+    def _read(
+        self, minute: datetime, uid: str, now: datetime, most: int, shard: int
+    ) -> tuple[int, list[FireEntry]]:
+        """The number of entries in a bucket, at most *most* + 1, and those of *uid* among them."""
+        number, found = 0, []
+        for stored in self._due.read(minute, shard, before=now + MOMENT, consistent=True):
+            number += 1
+            if number > most:
+                break
+            entry = stored.entry if isinstance(stored, StoredEntry) else None
+            if isinstance(entry, FireEntry) and entry.uid == uid:
+                found.append(entry)
+        return number, found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime
+from threading import Lock
 
 from nextfire.domain.alignment import check_alignment
 from nextfire.domain.definition import SCHEDULE_FIELDS, JobDefinition
@@ -22,6 +23,8 @@ _MAX_GRAPH = 5_000
 """Maximum number of ancestors of a job."""
 _MAX_LEVELS = 1_000
 """Maximum number of ancestors in a row. Each is read after the one below it, in one request."""
+_RECENT = 200
+"""More children than are added to a parent while a request adds one and stores it."""
 
 
 class JobEdges:
@@ -35,6 +38,8 @@ class JobEdges:
         """*check*: raises if the caller may not use a job with this definition."""
         self._jobs = jobs
         self._check_caller = check
+        # The jobs of a batch are stored concurrently. Without it, they would race for their parent.
+        self._adding = Lock()
 
     def attach(
         self, key: JobKey, definition: JobDefinition, was: JobDefinition | None, now: datetime
@@ -60,7 +65,8 @@ class JobEdges:
             active = {name: replace(job, state=JobState.ACTIVE) for name, job in above.items()}
             check_alignment(definition, now, active)
         for parent in added:
-            self._add_child(JobKey(key.tenant, parent), key.job_id, now)
+            with self._adding:
+                self._add_child(JobKey(key.tenant, parent), key.job_id, now)
 
     def check_deletable(self, job: Job) -> None:
         """Check that no job has *job* as a parent.
@@ -141,12 +147,8 @@ class JobEdges:
             if child in parent.children:
                 return
             children = parent.children
-            if len(children) >= MAX_CHILDREN:  # some may have been deleted
-                children = tuple(
-                    job.key.job_id
-                    for job in self._living(key.tenant, children)
-                    if job.definition.edge_from(key.job_id) is not None
-                )
+            if len(children) >= MAX_CHILDREN:
+                children = self._remaining(parent)
             if len(children) >= MAX_CHILDREN:
                 raise InvalidInputError(
                     "after",
@@ -158,6 +160,19 @@ class JobEdges:
             if self._jobs.update(changed, None, changed.updated_at):
                 return
         raise contended(key)
+
+    def _remaining(self, parent: Job) -> tuple[str, ...]:
+        """The children of *parent* without those that were deleted, or lost the edge; with the
+        `_RECENT` latest, if there is room: other requests may be about to store them.
+        """
+        living = {
+            job.key.job_id
+            for job in self._living(parent.key.tenant, parent.children)
+            if job.definition.edge_from(parent.key.job_id) is not None
+        }
+        kept = living | {*parent.children[-_RECENT:]}
+        kept = kept if len(kept) < MAX_CHILDREN else living
+        return tuple(child for child in parent.children if child in kept)
 
 
 def _times_differ(definition: JobDefinition, was: JobDefinition) -> bool:

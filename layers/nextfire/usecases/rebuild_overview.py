@@ -13,22 +13,32 @@ from nextfire.domain.overview import MAX_STEPS, Head, Segment, Step, still_open,
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.overview import RunScan, SegmentStore
 from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.run import RunState
 from nextfire.usecases.project_runs import ProjectRuns, read_open
 
 FLUSH_AT = 200_000
 """Steps that are held in memory: some 70 MB."""
+FLUSH_SEGMENTS = 20_000
+"""Segments that are held: to write them takes some 20 s."""
+FOLDS = 500
+"""Tenants whose open runs are held: to make their snapshots takes some 20 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
     """What a call did. `after`: the place where the next call continues; None: all records were
-    read. `tenants`: those whose runs were read, in this and earlier calls.
+    read. `tenants`: those whose runs were read, in this and earlier calls, and whose snapshots are
+    not complete.
     """
 
     runs: int
     undecodable: int
     after: str | None
     tenants: frozenset[str]
+
+    @property
+    def done(self) -> bool:
+        return self.after is None and not self.tenants
 
 
 class RebuildOverview:
@@ -45,34 +55,55 @@ class RebuildOverview:
     def run(
         self, until: datetime, *, after: str | None = None, tenants: Collection[str] = ()
     ) -> Rebuilt:
-        """Add the steps of the records after *after*, until *until*. *tenants*: those of earlier
-        calls. A call that died is repeated.
+        """Add the steps of the records after *after*, until *until*; then complete the snapshots
+        of all tenants. What is held at *until* is still written: some 40 s. *tenants*: those of the
+        earlier call; without *after*, only their snapshots are left. A call that died is repeated.
 
         Raises:
-            UnavailableError: The store did not answer. Call it again with the same *after*.
+            UnavailableError: The store did not answer. Call it again with the same *after* and
+                *tenants*.
         """
+        if after is None and tenants:
+            return Rebuilt(0, 0, None, self._complete(sorted(tenants), until))
         name = content_id(after or "")[:16]
         held: dict[str, list[Step]] = defaultdict(list)
         opened: dict[str, list[Step]] = defaultdict(list)
+        segments: set[tuple[str, RunState, int]] = set()
         runs = undecodable = flushes = 0
         for page in self._scan.pages(after):
             for tenant, steps in page.steps.items():
                 runs += len(steps)
-                held[tenant] += [step for step in steps if step.state.ended]
-                opened[tenant] += [step for step in steps if not step.state.ended]
+                ends = [step for step in steps if step.state.ended]
+                held[tenant] += ends
+                segments |= {(tenant, step.state, window_ms(step.at_ms)) for step in ends}
+                if unended := [step for step in steps if not step.state.ended]:
+                    opened[tenant] += unended
             undecodable += page.undecodable
             after = page.after
-            if sum(map(len, held.values())) >= FLUSH_AT:
+            if len(segments) >= FLUSH_SEGMENTS or sum(map(len, held.values())) >= FLUSH_AT:
                 self._flush(held, f"{name}-{flushes}")
+                segments.clear()
                 flushes += 1
-            if self._clock.now() >= until:
+            full = len(opened) >= FOLDS or sum(map(len, opened.values())) >= FLUSH_AT
+            if full or self._clock.now() >= until:
                 break
         self._flush(held, f"{name}-{flushes}")
-        known = frozenset({*tenants, *held, *opened})
-        for tenant in sorted(known):
-            if after is None or opened[tenant]:
-                self._fold(tenant, opened[tenant], complete=after is None)
-        return Rebuilt(runs, undecodable, after, known)
+        for tenant in sorted(opened):
+            self._fold(tenant, opened[tenant], complete=after is None)
+        left = frozenset({*tenants, *held})
+        if after is None:
+            left = self._complete(sorted(left - opened.keys()), until)
+        return Rebuilt(runs, undecodable, after, left)
+
+    def _complete(self, tenants: Sequence[str], until: datetime) -> frozenset[str]:
+        """Complete the snapshots of *tenants*, of at least one, until *until*. Returns the tenants
+        that are left.
+        """
+        for number, tenant in enumerate(tenants):
+            if number and self._clock.now() >= until:
+                return frozenset(tenants[number:])
+            self._fold(tenant, (), complete=True)
+        return frozenset()
 
     def _flush(self, held: dict[str, list[Step]], name: str) -> None:
         now_ms = to_ms(self._clock.now())

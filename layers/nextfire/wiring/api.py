@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from nextfire.adapters.aws.clients import (
     dynamodb,
@@ -41,6 +42,9 @@ from nextfire.domain.ports.scripts import RunFiles, ScriptShelf
 from nextfire.domain.ports.waker import Waker
 from nextfire.settings import ApiSettings, EmbeddedSettings
 from nextfire.usecases.read_overview import SegmentedOverview
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +96,7 @@ def api_ports(settings: ApiSettings, changed_by: Callable[[], str | None]) -> Ap
         segments = DynamoDbSegmentStore(database, table=settings.overview_table)
         overview = SegmentedOverview(segments, runs)
     return ApiPorts(
-        jobs=DynamoDbJobStore(
-            database, table=settings.jobs_table, due_table=due_table, shards=shards
-        ),
+        jobs=_job_store(settings, database),
         runs=runs,
         due=DynamoDbDueStore(
             database, table=due_table, shards=shards, executor=ThreadPoolExecutor(1)
@@ -114,4 +116,14 @@ def api_ports(settings: ApiSettings, changed_by: Callable[[], str | None]) -> Ap
         ),
         overview=overview,
         joins=DynamoDbJoinStore(database, table=settings.runs_table),
+    )
+
+
+def _job_store(settings: ApiSettings, database: DynamoDBClient) -> JobStore:
+    return DynamoDbJobStore(
+        database,
+        table=settings.jobs_table,
+        due_table=settings.due_table,
+        shards=settings.write_shards,
+        patient=True,
     )

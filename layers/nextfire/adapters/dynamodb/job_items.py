@@ -248,3 +248,13 @@ def decode_job(item: Mapping[str, Any]) -> Job:
         )
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise UndecodableError(f"job does not decode: {type(error).__name__}: {error}") from error
+
+
+def is_unchanged(item: Mapping[str, Any], job: Job) -> bool:
+    """Whether *item* is *job*, still ACTIVE and with the same schedule version."""
+    wanted = {
+        "uid": {"S": job.uid},
+        "schedule_version": {"N": str(job.schedule_version)},
+        "state": {"S": JobState.ACTIVE.value},
+    }
+    return all(item.get(name) == value for name, value in wanted.items())

@@ -26,6 +26,7 @@ from nextfire.adapters.dynamodb.job_items import (
     decode_key,
     encode_job,
     encode_key,
+    is_unchanged,
 )
 from nextfire.adapters.dynamodb.job_pause import pause_update
 from nextfire.adapters.dynamodb.job_removal import removal
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _TRIES = 6  # attempts of a write that conflicts with others on the same count
-_BETWEEN_TRIES = 0.1  # maximum seconds between attempts
+_PATIENT_TRIES = 12  # of a patient store; they take 12 s at most
+_BETWEEN_TRIES = [0.1, 0.1, *(0.1 * 1.5**n for n in range(10))]  # maximum seconds
 
 
 class DynamoDbJobStore:
@@ -56,12 +58,20 @@ class DynamoDbJobStore:
     """
 
     def __init__(
-        self, client: DynamoDBClient, *, table: str, due_table: str = "", shards: int = 1
+        self,
+        client: DynamoDBClient,
+        *,
+        table: str,
+        due_table: str = "",
+        shards: int = 1,
+        patient: bool = False,
     ) -> None:
+        """*patient*: wait up to 12 s for other processes that write the same job or count."""
         self._client = client
         self._table = table
         self._due_table = due_table
         self._shards = shards
+        self._patient = patient
         self._all = JobScan(client, table)
 
     def create(
@@ -188,7 +198,7 @@ class DynamoDbJobStore:
             stored = self._complete(job, now, counted=counted)
             if stored is None:
                 return True
-            if not _is_unchanged(stored, job) or ("counted" in stored) == counted:
+            if not is_unchanged(stored, job) or ("counted" in stored) == counted:
                 return False
             counted = not counted  # it has changed since *job* was read
 
@@ -289,13 +299,13 @@ class DynamoDbJobStore:
         if entry is not None:
             due = {"TableName": self._due_table, "Item": entry_item(entry, now, self._shards)}
             writes.append({"Put": due})
-        if count is None:
+        if count is None and not self._patient:
             return transact(self._client, writes, what)
-        return self._transact([*writes, count], what)
+        return self._transact([*writes, count] if count else writes, what)
 
     def _transact(self, writes: Sequence[Any], what: str) -> Item | None:
-        """Commit *writes*, the last of which is a count. Retries on contention: concurrent
-        creations of a tenant's jobs conflict on the count.
+        """Commit *writes*, of which the last may be a count. Retries on contention: concurrent
+        creations of a tenant's jobs conflict on the count, those of children on their parent.
 
         Returns:
             None if committed; else the item that fails the condition of the first write.
@@ -303,13 +313,14 @@ class DynamoDbJobStore:
         Raises:
             QuotaUsedUpError: The count is at its limit.
         """
-        for left in reversed(range(_TRIES)):
+        tries = _PATIENT_TRIES if self._patient else _TRIES
+        for number in range(tries):
             try:
                 refused = transact_all(self._client, [*writes], what)
             except TransactionConflictError:
-                if not left:
+                if number == tries - 1:
                     raise
-                time.sleep(random.uniform(0, _BETWEEN_TRIES))  # noqa: S311 — not a secret
+                time.sleep(random.uniform(0, _BETWEEN_TRIES[number]))  # noqa: S311 — not a secret
                 continue
             if refused is None:
                 return None
@@ -318,16 +329,6 @@ class DynamoDbJobStore:
                 return item
             raise too_many_jobs(writes[-1]["Update"]["ExpressionAttributeValues"][":most"]["N"])
         raise AssertionError("not reached")
-
-
-def _is_unchanged(item: Mapping[str, Any], job: Job) -> bool:
-    """Whether *item* is *job*, still ACTIVE and with the same schedule version."""
-    wanted = {
-        "uid": {"S": job.uid},
-        "schedule_version": {"N": str(job.schedule_version)},
-        "state": {"S": JobState.ACTIVE.value},
-    }
-    return all(item.get(name) == value for name, value in wanted.items())
 
 
 def replacing(job: Job, table: str) -> dict[str, Any]:
