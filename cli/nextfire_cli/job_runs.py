@@ -102,8 +102,9 @@ def backfill(
         return
     caller.say(f"{asked['count']} occurrences, {asked['first']} to {asked['last']}")
     runs = waiting.backfilled(client, asked)
-    caller.show({"backfill": asked, "items": runs}, render.executions(runs))
+    caller.show({"backfill": asked, "items": runs}, render.backfilled(runs))
     succeeded = sum(run["state"] == RunState.SUCCEEDED for run in runs)
-    caller.say(f"{succeeded} of {len(runs)} runs succeeded.")
+    if runs:
+        caller.say(f"{succeeded} of {len(runs)} runs succeeded.")
     if succeeded < len(runs):
         raise typer.Exit(1)

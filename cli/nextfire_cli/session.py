@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from nextfire.client import access
-from nextfire.client.access import is_local, key_file
+from nextfire.client.access import is_local
 from nextfire.client.auth import Auth
 from nextfire.client.folder import FOLDER, STACK_FILE, above
 from nextfire.domain.key_text import parse
@@ -248,11 +248,7 @@ class Session:
             if stack is not None:
                 raise
             if not is_local(endpoint):
-                raise CliError(
-                    f"No API key found, and no AWS credentials instead: {error.problem}",
-                    f"Put a key into {access.API_KEY}, or into the file {key_file(endpoint)}.\n"
-                    f"If the API wants signed requests: {error.remedy}",
-                ) from error
+                raise access.without_credentials(endpoint, error) from error
             raise CliError(
                 f"No local stack is up here to answer at {endpoint}.",
                 "Start it with `nextfire up`, or change into the folder that it was started in.\n"

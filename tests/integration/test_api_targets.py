@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from nextfire.domain.instants import floor_minute
 from nextfire.usecases import check_definition
+from tests.fakes import Clock
 from tests.integration.api_answers import assert_problem
 from tests.integration.deployment import LIMIT, Answer, Deployment
 
@@ -296,3 +299,13 @@ def test_a_job_that_was_stored_too_large_can_be_changed_and_deleted(
     smaller = {"name": "n", "target": {"http": {"body": "x" * 1900}}}
     assert system.call("PATCH", path, smaller).status == 200
     assert system.call("DELETE", path).status == 200
+
+
+def test_a_late_callback_may_wait_for_its_destination(system: Deployment, clock: Clock) -> None:
+    job = system.register(target=http())
+    run = job.run_key(floor_minute(clock.now()) + timedelta(minutes=1))
+    clock.advance(minutes=3)
+
+    reason = system.call("GET", f"/v1/executions/{run.execution_id}").document["reason"]
+
+    assert "in the table for room there, a quota, its destination (see the endpoints)" in reason

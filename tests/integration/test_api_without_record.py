@@ -115,7 +115,7 @@ class TestWithoutARecord:
         assert young == "dispatched or about to be; no executor has taken it yet"
         assert old == (
             "due 60 s ago and not taken by an executor yet: it waits in its pool's queue, or in "
-            "the table for room there or for its job's earlier runs; or no watcher runs. "
+            "the table for room there, a quota or its job's earlier runs; or no watcher runs. "
             "See docs/guide/policies.md"
         )
 

@@ -17,10 +17,11 @@ from nextfire.adapters.sqlite.due_store import SqliteDueStore
 from nextfire.adapters.sqlite.run_queue import SqliteDeadLetters, SqliteInbox, SqliteRunQueue
 from nextfire.adapters.sqlite.table import DUE, RUNS
 from nextfire.domain.activity import Activity
+from nextfire.domain.due import PARKED_AT_MOST
 from nextfire.domain.instants import isoformat, to_ms
 from nextfire_cli import state
 from nextfire_cli.main import app
-from tests.builders import LEASE, NOON, a_fire, a_job, a_message, run_key
+from tests.builders import LEASE, NOON, a_fire, a_job, a_message, a_retry, run_key
 from tests.fakes import Clock
 from tests.integration.sqlite_file import put
 from tests.local_stack import pretend_stack
@@ -43,6 +44,17 @@ def test_late_entries_are_those_that_no_watcher_dispatched(database: Database) -
     found = read_activity(database, "acme", NOON)
 
     assert found == replace(IDLE, lag=90 * SECOND, late=1, held=1)
+
+
+def test_runs_that_wait_for_a_later_minute_are_held(database: Database) -> None:
+    store = SqliteDueStore(database)
+    destination = a_retry(run_key(job_id="call"), NOON + timedelta(minutes=45))
+    parked = a_fire(a_job("queued"), NOON - 3600 * SECOND)
+    store.put([replace(destination, held=True)], NOON)
+    store.put([replace(parked, held=True)], NOON + PARKED_AT_MOST)
+    store.put([a_retry(run_key(job_id="failed"), NOON + timedelta(minutes=5))], NOON)
+
+    assert read_activity(database, "acme", NOON) == replace(IDLE, held=2)
 
 
 def test_messages_are_queued_or_taken(database: Database) -> None:

@@ -46,6 +46,7 @@ def test_a_problem_document_is_reported_with_its_fields() -> None:
 @pytest.mark.parametrize(
     ("status", "body", "kind", "expected"),
     [
+        (302, {"message": "Found"}, Invalid, "Redirects are not followed"),
         (400, {"message": "Bad Request"}, Invalid, "headers"),
         (401, {"message": "Unauthorized"}, Unauthorized, "--auth"),
         (403, {"message": "Forbidden"}, Forbidden, "execute-api:Invoke"),
@@ -68,6 +69,17 @@ def test_the_gateways_own_answers_say_what_to_do(
     assert refused.value.by_gateway
     assert body["message"] in refused.value.remedy
     assert expected in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", ".", ".."])
+def test_what_would_name_another_path_is_not_sent(text: str) -> None:
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, json={"items": []})
+
+    caller = client(answer)
+    for ask in (caller.get_job, caller.stop_backfill, caller.get_execution, caller.revoke_key):
+        with pytest.raises(ClientError, match="is not an id or a name"):
+            ask(text)
 
 
 def test_an_error_page_that_is_not_json_is_an_error_of_its_status() -> None:

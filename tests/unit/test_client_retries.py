@@ -53,6 +53,7 @@ def test_no_retry_begins_after_the_timeout() -> None:
         client(slow, clock=clock).get_job("j")
 
     assert lost.value.maybe_done
+    assert lost.value.remedy == "Try again in a moment."  # a GET changes nothing
     assert clock.slept == []
 
 

@@ -103,6 +103,23 @@ def test_iam_signs_in_the_region_of_the_endpoint(
     assert "/eu-west-1/execute-api/aws4_request" in authorization
 
 
+@pytest.mark.parametrize(("auth", "named"), [(None, True), ("iam", False)])
+def test_without_credentials_a_key_is_named_unless_a_signature_was_asked_for(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, auth: str | None, *, named: bool
+) -> None:
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(bare / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(bare / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+    with pytest.raises(ClientError, match=r"[Nn]o AWS credentials") as refused:
+        Client(REMOTE, auth=auth)
+
+    assert ("NEXTFIRE_API_KEY" in refused.value.remedy) is named
+    assert "aws sso login" in refused.value.remedy
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

@@ -59,8 +59,14 @@ def _next(job: Document) -> str | None:
     if "nextFireAt" in job:
         return str(job["nextFireAt"])
     if job.get("state") == "ACTIVE" and job.get("type") not in {"MANUAL", "AFTER"}:
-        return "none later; the last one is due and about to be dispatched"
+        return "none later; the last one was due already"
     return "none: no occurrence is left" if job.get("state") == "COMPLETED" else None
+
+
+def _then(job: Document) -> str:
+    """The instants of the runs after the next one, without those to be skipped."""
+    runs = [str(each["at"]) for each in job.get("upcoming", ()) if not each.get("skipped")]
+    return ", ".join(runs[1:])
 
 
 def _last(job: Document) -> str | None:
@@ -142,7 +148,7 @@ _STATE = (
     _as_is("Resumes", "resumesAt"),
     Row("Backfill", _backfill),
     Row("Next run", _next),
-    Row("Then", lambda job: ", ".join(str(each["at"]) for each in job.get("upcoming", ())[1:])),
+    Row("Then", _then),
     Row("Last run", _last),
     Row("To be skipped", lambda job: ", ".join(job.get("skips", ()))),
 )

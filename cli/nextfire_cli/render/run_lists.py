@@ -43,6 +43,13 @@ def executions(
     )
 
 
+def backfilled(items: Sequence[Document]) -> RenderableType:
+    """The runs of a backfill that has ended."""
+    if items:
+        return executions(items)
+    return Text("Nothing ran: the occurrences have records already, or the backfill was stopped.")
+
+
 _WIDE = ("EXIT", "POOL", "WORKER", "STARTED (UTC)", "FINISHED (UTC)")
 
 
@@ -59,6 +66,8 @@ def _more(run: Document) -> tuple[str, ...]:
 def _why_none(job: Document) -> str:
     """Why a job has no runs on record, and when it will have one."""
     due = "its record comes when an executor takes it"
+    if "http" in job.get("target", {}):
+        due += " and its destination is not paused or down (nextfire endpoints list)"
     if "nextFireAt" in job:
         return (
             f"The next one is due at {escaped(job['nextFireAt'])}; --follow waits for it. "
@@ -74,7 +83,7 @@ def _why_none(job: Document) -> str:
         case "ACTIVE" if job.get("type") == "AFTER":
             return "It runs when the runs of its parents end."
         case "ACTIVE":
-            return f"The last one is due and about to be dispatched; {due}. --follow waits for it."
+            return f"The last one was due already; {due}. --follow waits for it."
         case "COMPLETED":
             return (
                 f"No occurrence is left. Of a run just dispatched, {due}; old records are removed."

@@ -169,6 +169,17 @@ def who_calls(
     return sign()
 
 
+def without_credentials(endpoint: str, error: ClientError) -> ClientError:
+    """Return the error of a call that has no API key and that, because of *error*, cannot be
+    signed.
+    """
+    return ClientError(
+        f"No API key found, and no AWS credentials instead: {error.problem}",
+        f"Put a key into {API_KEY}, or into the file {key_file(endpoint)}.\n"
+        f"If the API wants signed requests: {error.remedy}",
+    )
+
+
 def of_folder(auth: Auth | None, key: Path, sign: Callable[[], httpx2.Auth]) -> httpx2.Auth:
     """Return the authentication for a local stack that a folder selected: the stack's own key in
     the file *key*, or for IAM the signature that *sign* creates with the stack's credentials.

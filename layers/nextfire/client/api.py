@@ -114,11 +114,13 @@ class Client(
                 auth = access.of_folder(wanted, stack.key_file, partial(_stack_signature, stack))
             else:
                 of = context or Context(found)
+                wanted = wanted or of.auth
+                names = profile or of.profile, region or of.region
                 auth = access.who_calls(
                     found,
-                    wanted or of.auth,
+                    wanted,
                     key=partial(_key, found, key, of.key),
-                    sign=partial(_signature, found, profile or of.profile, region or of.region),
+                    sign=partial(_signature, found, *names, instead=wanted is None),
                 )
         pace = Pace(timeout, retries, sleep, monotonic)
         self._sleep = sleep
@@ -167,7 +169,13 @@ def _stack_signature(stack: access.LocalEndpoint) -> httpx2.Auth:
     return signing.signature(session, stack.endpoint, stack.region)
 
 
-def _signature(endpoint: str, profile: str | None, region: str | None) -> httpx2.Auth:
+def _signature(
+    endpoint: str, profile: str | None, region: str | None, *, instead: bool
+) -> httpx2.Auth:
+    """The signature of the caller. *instead*: of an API key, which was not found."""
     from nextfire.client import signing  # noqa: PLC0415 — boto3 takes a second
 
-    return signing.signature(signing.callers_session(profile, region), endpoint, region)
+    try:
+        return signing.signature(signing.callers_session(profile, region), endpoint, region)
+    except ClientError as error:
+        raise (access.without_credentials(endpoint, error) if instead else error) from error

@@ -16,7 +16,15 @@ import httpx2
 from nextfire.client import exchange_log
 from nextfire.client.access import ENDPOINT, is_local
 from nextfire.client.bearer import Bearer
-from nextfire.client.errors import MAYBE_DONE, ApiError, ClientError, UnreachableError, error_of
+from nextfire.client.errors import (
+    MAYBE_DONE,
+    TRY_AGAIN,
+    ApiError,
+    ClientError,
+    MissingError,
+    UnreachableError,
+    error_of,
+)
 from nextfire.client.version import version
 
 T = TypeVar("T")
@@ -161,13 +169,13 @@ class Caller:
         except httpx2.TimeoutException as error:
             raise UnreachableError(
                 f"{self.endpoint} did not answer within {self._pace.timeout:.0f} s.",
-                MAYBE_DONE,
+                TRY_AGAIN if method == "GET" else MAYBE_DONE,
                 maybe_done=True,
             ) from error
         except httpx2.TransportError as error:
             raise UnreachableError(
                 f"The connection to {self.endpoint} was lost: {error}.",
-                f"{self._remedy()} {MAYBE_DONE}",
+                self._remedy() if method == "GET" else f"{self._remedy()} {MAYBE_DONE}",
                 maybe_done=True,
             ) from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
@@ -219,7 +227,16 @@ def _seconds(text: str | None) -> float | None:
 
 
 def segment(text: str) -> str:
-    """Encode *text* as one segment of a path."""
+    """Encode *text* as one segment of a path.
+
+    Raises:
+        MissingError: It is empty, or a dot segment: the path would be that of something else.
+    """
+    if text in {"", ".", ".."}:
+        raise MissingError(
+            f"{text!r} is not an id or a name.",
+            "A shell passes an empty text if a variable is not set." if not text else "",
+        )
     return quote(text, safe="")
 
 

@@ -22,7 +22,7 @@ from http import HTTPStatus
 from typing import Any
 
 MAYBE_DONE = "The request may have been carried out: look before you repeat it."
-"""Remedy if it is unknown whether the request took effect."""
+TRY_AGAIN = "Try again in a moment."
 
 
 def problem_document(status: HTTPStatus, detail: str) -> dict[str, Any]:
@@ -187,6 +187,10 @@ BY_GATEWAY: Mapping[int, ByGateway] = {
     504: ByGateway("The API did not answer in time", MAYBE_DONE),
 }
 """Responses of API Gateway itself, ``{"message": …}``, by status."""
+_REDIRECT = ByGateway(
+    "The endpoint redirects the request",
+    "Redirects are not followed. Check the endpoint (--endpoint): its host, and https://.",
+)
 _DEFAULT = ByGateway("The API failed", "Try again. If it persists, see the log of its function.")
 _REFUSED = {
     "key": ByGateway(
@@ -230,7 +234,8 @@ def error_of(
     )
     by_gateway = body is None or "title" not in body
     if body is None or "title" not in body:
-        found = BY_GATEWAY.get(status, _DEFAULT)
+        unknown = _REDIRECT if status < HTTPStatus.BAD_REQUEST else _DEFAULT
+        found = BY_GATEWAY.get(status, unknown)
         if status == HTTPStatus.FORBIDDEN:
             found = _REFUSED.get(carried, found)
         said = (body or {}).get("message") or _phrase(status)

@@ -184,10 +184,12 @@ def _why_it_waits(job: Job, due_at: datetime, before: Run | None, now: datetime)
         )
     if late < MISFIRE_AFTER:
         return "dispatched or about to be; no executor has taken it yet"
+    calls = job.definition.target.http is not None
+    awaited = "a quota, its destination (see the endpoints)" if calls else "a quota"
     return (
         f"due {late // timedelta(seconds=1)} s ago and not taken by an executor yet: it waits in "
-        "its pool's queue, or in the table for room there or for its job's earlier runs; or no "
-        "watcher runs. See docs/guide/policies.md"
+        f"its pool's queue, or in the table for room there, {awaited} or its job's earlier runs; "
+        "or no watcher runs. See docs/guide/policies.md"
     )
 
 

@@ -165,7 +165,12 @@ def test_empty_lists_say_what_to_do() -> None:
     ("job", "listed", "got"),
     [
         ({}, "due at 2026-05-24T10:00:00Z; --follow", "2026-05-24T10:00:00Z"),
-        ({"nextFireAt": None}, "its record comes when an executor takes it", "about to be"),
+        ({"nextFireAt": None}, "due already; its record comes when an executor", "was due already"),
+        (
+            {"nextFireAt": None, "target": {"http": {"url": "https://a.example.com"}}},
+            "takes it and its destination is not paused or down (nextfire endpoints list)",
+            "was due already",
+        ),
         (
             {"nextFireAt": None, "state": "COMPLETED"},
             "No occurrence is left",
@@ -185,6 +190,17 @@ def test_a_job_without_runs_shows_why(job: dict[str, str | None], listed: str, g
 
     assert listed in shown(render.executions([], document), width=300)
     assert got in shown(render.job(document))
+
+
+def test_an_occurrence_to_be_skipped_is_not_among_the_next_runs() -> None:
+    first, *later = (f"2026-05-24T1{hour}:00:00Z" for hour in range(3))
+    coming = [{"at": first, "skipped": True}, *({"at": at} for at in later)]
+    job = JOB | {"nextFireAt": later[0], "skips": [first], "upcoming": coming}
+
+    text = shown(render.job(job))
+
+    assert f"Next run       {later[0]}" in text
+    assert f"Then           {later[1]}  " in text
 
 
 def test_what_is_upcoming_shows_its_execution_ids_in_eighty_columns() -> None:

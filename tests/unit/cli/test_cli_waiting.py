@@ -91,6 +91,19 @@ def test_backfill_waits_for_its_runs_if_asked_to(
     assert api.queries[-1]["to"] == "2026-05-02T00:00:00.001000+00:00"
 
 
+def test_a_backfill_without_runs_says_why(call: Call, api: Api) -> None:
+    earlier = run("01", "SUCCEEDED", "2026-05-01T00:00:05Z")
+    api.routes["POST /v1/jobs/job_1/backfill"] = [BACKFILL]
+    api.routes["GET /v1/jobs/job_1"] = [JOB]
+    api.routes["GET /v1/executions"] = [{"items": [earlier]}]
+
+    result = call("jobs", "backfill", "job_1", *BETWEEN, "--wait")
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith("Nothing ran: the occurrences have records already")
+    assert "succeeded" not in result.stderr
+
+
 def test_a_backfill_that_another_one_replaces_is_not_waited_for(
     call: Call,
     api: Api,

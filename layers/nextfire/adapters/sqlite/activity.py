@@ -8,12 +8,14 @@ from datetime import datetime, timedelta
 from nextfire.adapters.dynamodb.run_items import dead_runs
 from nextfire.adapters.sqlite.database import Database
 from nextfire.domain.activity import MAX_LAG, RECENT, Activity
-from nextfire.domain.due import bucket_name
+from nextfire.domain.due import PARKED_AT_MOST, bucket_name
 from nextfire.domain.instants import MINUTE, from_ms, to_ms
 
 _HELD = "json_extract(item, '$.held.BOOL') IS NOT NULL"
-_DUE = f"""SELECT min(iif({_HELD}, NULL, entry)), total(entry < :late AND NOT {_HELD}),
-    total({_HELD}) FROM due WHERE bucket < :bucket AND entry < :now"""  # noqa: S608 — constants
+_DUE = f"""SELECT min(iif({_HELD}, NULL, entry)), total(entry < :late AND NOT {_HELD})
+    FROM due WHERE bucket < :bucket AND entry < :now"""  # noqa: S608 — constants
+# A run that waits is in a later bucket: parked, or due at the instant at which it is tried again.
+_WAITING = f"SELECT count(*) FROM due WHERE bucket < :last AND {_HELD}"  # noqa: S608 — constants
 _MESSAGES = """SELECT total(NOT taken), total(taken) FROM (SELECT
     coalesce(hidden_until > :now, 0) AS taken FROM messages WHERE queue NOT LIKE '%#dead')"""
 _OLDEST = """SELECT body FROM messages WHERE queue NOT LIKE '%#dead' AND NOT
@@ -31,13 +33,15 @@ def read_activity(database: Database, tenant: str, now: datetime) -> Activity:
     """
     values: dict[str, object] = {
         "bucket": bucket_name(now + MINUTE, 0),  # quarantined entries sort after it
+        "last": bucket_name(now + PARKED_AT_MOST + 2 * MINUTE, 0),
         "now": f"{to_ms(now):013d}",
         "late": f"{to_ms(now - MAX_LAG):013d}",
         "dead": dead_runs(tenant),
         "since": f"{to_ms(now - RECENT):013d}",
     }
     with database.reading("read activity") as connection:
-        first, late, held = connection.execute(_DUE, values).fetchone()
+        first, late = connection.execute(_DUE, values).fetchone()
+        (held,) = connection.execute(_WAITING, values).fetchone()
         (failed,) = connection.execute(_DEAD, values).fetchone()
         values["now"] = to_ms(now)
         queued, running = connection.execute(_MESSAGES, values).fetchone()
@@ -45,7 +49,7 @@ def read_activity(database: Database, tenant: str, now: datetime) -> Activity:
     return Activity(
         lag=_NONE if first is None else max(now - from_ms(int(first[:13])), _NONE),
         late=int(late),
-        held=int(held),
+        held=held,
         queued=int(queued),
         wait=_NONE if oldest is None else max(now - _dispatched_at(oldest[0], now), _NONE),
         running=int(running),
