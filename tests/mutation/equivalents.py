@@ -47,6 +47,21 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "one round of while view",
         "A write to a file in memory is complete, up to 2 GiB.",
     ),
+    *(
+        Equivalent(
+            "layers/nextfire/client/contexts.py",
+            "write_contexts",
+            f"{kind} {{os.getpid()}} in…",
+            "A file of this name that is left is removed; two logins at once are not promised.",
+        )
+        for kind in ("the same for all:", "without")
+    ),
+    Equivalent(
+        "layers/nextfire/adapters/sqlite/run_reads.py",
+        "_OTHERWISE",
+        "True for run.state is RunState.DEAD",
+        "Each query also asks for `attention_at`, which only DEAD records have.",
+    ),
     Equivalent(
         "layers/nextfire/domain/audit.py",
         "is_done",

@@ -124,7 +124,7 @@ def collected(files: Iterable[str], serve: Callable[[Tests], Any]) -> Tests:
     tests = Tests(serve)
     plugins = ("cacheprovider", "nextfire", "xdist", "schemathesis")
     without = [f"-pno:{name}" for name in plugins]
-    pytest.main(
+    ended = pytest.main(
         [
             # Captured output would go to one file for all children. Tracebacks are not read, and
             # pytest cannot show that of a traced test that its time limit ended.
@@ -137,6 +137,8 @@ def collected(files: Iterable[str], serve: Callable[[Tests], Any]) -> Tests:
         ],
         plugins=[tests],
     )
+    if ended in {pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR}:
+        tests.broken.append("conftest.py: does not import")
     return tests
 
 

@@ -42,6 +42,8 @@ class TestRestrictedKeys:
         ):  # fmt: skip
             answer = by.call("POST", "/v1/keys", {"name": "n", "scopes": ["read"], **wider})
             assert (answer.status, answer.document.get("key")) == (403, None)
+            restricted = "calls from 203.0.113.0/24 and jobs labelled team=etl"
+            assert f"Your key is restricted to {restricted}, and" in answer.document["detail"]
 
     def test_a_restricted_admin_key_takes_over_no_freer_one(self, system: Deployment) -> None:
         first = admin(system)

