@@ -31,11 +31,11 @@ def test_large_upload_to_a_refused_host_gets_the_answer(proxy: Proxy) -> None:
 def test_upload_that_goes_on_after_the_answer_is_received(proxy: Proxy) -> None:
     """Most clients send all of a body before they read the answer."""
     with proxy.open() as client:
-        client.sendall(b"POST http://evil.example/ HTTP/1.1\r\nContent-Length: 9000\r\n\r\n")
+        client.sendall(b"POST http://evil.example/ HTTP/1.1\r\nContent-Length: 40000\r\n\r\n")
         assert b"evil.example:80 is refused" in read_all(client)
-        for _ in range(9):
+        for _ in range(40):
             client.sendall(b"x" * 1000)
-            time.sleep(0.01)
+            time.sleep(0.02)
 
 
 def test_headers_without_end_are_cut_off(proxy: Proxy) -> None:
