@@ -136,6 +136,13 @@ class Client(
         """Close the connections."""
         self._caller.close()
 
+    def outlast_outages(self, notice: Callable[[ClientError], None]) -> None:
+        """Repeat reads until the API responds, once it has: `log` with ``follow=True`` then ends
+        only with the execution or with an error that is not transient. *notice* gets each error of
+        a read whose retries are used up; raise it there to end the read.
+        """
+        self._caller.on_outage = notice
+
     @property
     def endpoint(self) -> str:
         """The URL of the API."""
