@@ -21,8 +21,8 @@ from tests.unit.manage_runs.conftest import FAILED, Harness
         (
             RunState.SUCCEEDED,
             (
-                "Only a DEAD execution can be redriven. A sequence can start again from a job whose "
-                "execution is DEAD, CANCELLED or SKIPPED: "
+                "Only a DEAD execution can be redriven. A sequence can start again from a job "
+                "whose execution is DEAD, CANCELLED or SKIPPED: "
                 "POST /v1/executions/{executionId}/chain/redrive."
             ),
         ),
