@@ -33,7 +33,7 @@ FIRST_WAIT = 0.2
 LONGEST_WAIT = 20.0
 """Seconds. If a response asks for a longer wait, its error is raised instead."""
 READ_AGAIN = 5.0
-"""Seconds before a read is repeated that no response ended; see `Caller.on_outage`."""
+"""Seconds before a read is repeated, unless the response asks for more; see `Caller.on_outage`."""
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _PASSING = frozenset(
     {
@@ -118,10 +118,11 @@ class Caller:
                 if self.on_outage is None or method != "GET" or lasting:
                     raise
                 self.on_outage(error)
+                wait = max(READ_AGAIN, getattr(error, "retry_after", None) or 0)
             else:
                 self._answered = True
                 return found
-            self._pace.sleep(READ_AGAIN)
+            self._pace.sleep(wait)
 
     def put(self, url: str, headers: Mapping[str, str], content: bytes) -> None:
         """Upload *content* to a signed URL, which needs no other authentication.
