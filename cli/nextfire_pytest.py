@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import signature
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,5 +29,15 @@ def nextfire_stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
     from nextfire.testing import Stack  # noqa: PLC0415 - a second, which other tests do not need
 
     marker = request.node.get_closest_marker("nextfire")
-    with Stack(**(marker.kwargs if marker else {})) as stack:
+    args, options = (marker.args, marker.kwargs) if marker else ((), {})
+    parameters = signature(Stack)
+    try:
+        parameters.bind(*args, **options)
+    except TypeError as error:
+        names = ", ".join(parameters.parameters)
+        raise pytest.UsageError(
+            f"@pytest.mark.nextfire: {error}. Arguments: {names}; for example "
+            '@pytest.mark.nextfire(start="2027-03-28T00:00:00+01:00").'
+        ) from error
+    with Stack(*args, **options) as stack:
         yield stack

@@ -1,16 +1,20 @@
 """The commands of `nextfire jobs` that pause, resume, skip and cancel."""
 
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated
 
 import typer
 
+from nextfire.domain.instants import isoformat
 from nextfire.domain.occurrences import JobState
 from nextfire.responses.many_jobs import ManyResponse
 from nextfire_cli import render, session, waiting
 from nextfire_cli.confirmation import confirm
 from nextfire_cli.documents import Document
+from nextfire_cli.durations import ahead
 from nextfire_cli.errors import CliError
 from nextfire_cli.job_files import read_labels
 from nextfire_cli.session import Session
@@ -49,7 +53,11 @@ def pause(
     reason: Reason = None,
     until: Annotated[
         str | None,
-        typer.Option(metavar="INSTANT", help="When to resume it automatically; ISO 8601, UTC."),
+        typer.Option(
+            metavar="INSTANT|HH:MM|SPAN",
+            help="When to resume it automatically: an instant, the next HH:MM (UTC), or a time "
+            "from now: 30m, 12h, 2d.",
+        ),
     ] = None,
     yes: YesToAll = False,
 ) -> None:
@@ -62,10 +70,13 @@ def pause(
       nextfire jobs pause job_a93f2
       nextfire jobs pause job_a93f2 --reason 'the ledger is closed'
       nextfire jobs pause job_a93f2 --until 2027-01-02T06:00:00Z
+      nextfire jobs pause job_a93f2 --until 2h
       nextfire jobs pause --label team=etl --label env=prod
       nextfire jobs pause --all --reason 'the database moves'
     """
     caller = session.of(context)
+    if until is not None:
+        until = isoformat(ahead(until, "--until", datetime.fromtimestamp(time.time(), UTC)))
     if _is_one(job_id, label, every=every):
         job = caller.client().pause_job(str(job_id), reason=reason, until=until).document
         if job.get("pauseReason") != reason:

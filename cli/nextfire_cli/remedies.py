@@ -12,6 +12,9 @@ _COMMANDS = {
     "POST /v1/jobs/{jobId}/pause or /resume, or DELETE the job": (
         "nextfire jobs pause, nextfire jobs resume or nextfire jobs delete"
     ),
+    "POST /v1/executions/{executionId}/chain/redrive": (
+        "nextfire runs redrive EXECUTION_ID --from JOB_ID"
+    ),
     "POST /v1/keys": "nextfire keys create NAME",
     "each as for POST /v1/jobs": "each as for nextfire jobs create --file",
     "Change it with PATCH": "Change it with nextfire jobs update",

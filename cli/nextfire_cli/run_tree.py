@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.live import Live
 
-from nextfire_cli import render, session
+from nextfire_cli import render, session, waiting
 from nextfire_cli.documents import Document
 
 _POLL = 1.0
@@ -31,7 +31,7 @@ def tree(
       nextfire runs tree EXECUTION_ID --follow
     """
     caller = session.of(context)
-    client = caller.client()
+    client = waiting.client_of(caller, follows=follow)
     found = client.get_chain(execution_id).document
     if follow and not caller.for_programs and caller.out.is_terminal:
         with Live(render.run_tree(found), console=caller.out, auto_refresh=False) as live:

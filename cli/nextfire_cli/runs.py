@@ -92,7 +92,7 @@ def list_(
       nextfire runs list --state DEAD --from 2026-05-23 --to 2026-05-24
     """
     caller = session.of(context)
-    client = caller.client()
+    client = waiting.client_of(caller, follows=follow)
     wanted = {"--state": state, "--from": since, "--to": until, "--pool": pool}
     given = [flag for flag, value in wanted.items() if value is not None]
     if follow and job_id is None:
@@ -204,7 +204,7 @@ def logs(
       nextfire runs logs EXECUTION_ID --attempt 2 --timestamps
     """
     caller = session.of(context)
-    client = caller.client()
+    client = waiting.client_of(caller, follows=follow)
     out = caller.out
     items: list[Document] = []
     number = None

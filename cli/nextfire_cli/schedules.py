@@ -14,6 +14,9 @@ from nextfire_cli.flags import WHEN
 from nextfire_cli.jobs import Count
 from nextfire_cli.options import takes
 
+_SHORT = {"taskId": "jobId", "cron": "schedule", "params": "payload"}
+"""Field names in the long form of a job, by those in the short form."""
+
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
 
@@ -37,6 +40,7 @@ def preview(
       nextfire schedules preview --every 90m --start-at 2027-01-01T06:00:00Z
       nextfire schedules preview -f job.yaml --count 20
     """
+    document = _long(document)
     _check_other_fields(document)
     asked = {name: value for name, value in document.items() if name in SCHEDULE_FIELDS}
     if "type" not in asked:
@@ -49,6 +53,13 @@ def preview(
     caller.flags["after"] = "--after"
     items = caller.client().preview_schedule(asked).document["items"]
     caller.show({"items": items}, render.upcoming(items))
+
+
+def _long(document: Document) -> Document:
+    """*document* in the long form, as far as a preview needs it."""
+    if not document.keys() & _SHORT.keys() or document.keys() & {"type", *_SHORT.values()}:
+        return document
+    return {"type": "CRON"} | {_SHORT.get(name, name): value for name, value in document.items()}
 
 
 def _check_other_fields(document: Document) -> None:

@@ -181,15 +181,17 @@ def _value(file: str | None, noun: str) -> str:
     if file is None and in_terminal():
         value: str = typer.prompt(f"Value of the {noun}", hide_input=True, err=True)
         return value
+    given = "standard input" if file is None else "--file"
     try:
         data = sys.stdin.buffer.read() if file in {None, "-"} else Path(str(file)).read_bytes()
         value = data.decode().removesuffix("\n").removesuffix("\r")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
-        raise typer.BadParameter(f"cannot read {file}: {why}", param_hint="--file") from error
+        problem = f"cannot read {file or 'the value'}: {why}"
+        raise typer.BadParameter(problem, param_hint=given) from error
     if not value or "\0" in value:
         problem = "the value is empty" if not value else "the value is not text"
-        raise typer.BadParameter(problem, param_hint="--file")
+        raise typer.BadParameter(problem, param_hint=given)
     return value
 
 

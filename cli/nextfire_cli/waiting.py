@@ -1,4 +1,4 @@
-"""Waits for the end of runs."""
+"""Waits for the end of runs, and follows them through outages of the API."""
 
 import time
 from datetime import datetime, timedelta
@@ -6,13 +6,33 @@ from datetime import datetime, timedelta
 import typer
 
 from nextfire import Client
+from nextfire.client.access import is_local
+from nextfire.client.errors import ClientError, UnreachableError
 from nextfire.domain.run import RunState
 from nextfire_cli.documents import Document
+from nextfire_cli.session import Session
 
 POLL = 0.5
 """Seconds between two looks at a run."""
 UNDER_WAY = {state for state in RunState if not state.ended}
 _MOMENT = timedelta(milliseconds=1)
+
+
+def client_of(caller: Session, *, follows: bool) -> Client:
+    """The API. *follows*: once it has answered, a read without a response is repeated, with a
+    notice; but not if the local stack was stopped.
+    """
+    client = caller.client()
+
+    def notice(error: ClientError) -> None:
+        stopped = isinstance(error, UnreachableError) and not error.maybe_done
+        if stopped and is_local(client.endpoint):
+            raise error
+        caller.say(f"{error.problem} Trying again; Ctrl-C ends this.")
+
+    if follows:
+        client.outlast_outages(notice)
+    return client
 
 
 def ended(client: Client, run: Document) -> Document:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         Forbidden,
         Invalid,
         JobRequest,
+        NotEndedError,
         NotFound,
         PipelineError,
         PreconditionFailed,
@@ -34,6 +35,7 @@ __all__ = [
     "Forbidden",
     "Invalid",
     "JobRequest",
+    "NotEndedError",
     "NotFound",
     "PipelineError",
     "PreconditionFailed",
@@ -54,3 +56,6 @@ if not TYPE_CHECKING:  # a type checker would accept every attribute of this pac
         from nextfire import client  # noqa: PLC0415
 
         return getattr(client, name)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -184,3 +184,38 @@ def test_a_preview_needs_no_key() -> None:
     client(api).preview_schedule({"type": "MANUAL"})
 
     assert not [request for request in api.came if "Idempotency-Key" in request.headers]
+
+
+@pytest.mark.parametrize(("asked", "pause"), [(None, 5), ("60", 60)])
+def test_a_read_is_repeated_through_an_outage_if_the_caller_asks_for_it(
+    asked: str | None, pause: float
+) -> None:
+    headers = {"Retry-After": asked} if asked else {}
+    refused = httpx2.Response(429, headers=headers, json={"message": "no"})
+    answers = iter([{"jobId": "a"}, refused, refused, {"jobId": "b"}])
+    clock = Clock()
+    errors: list[ClientError] = []
+
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        found = next(answers)
+        return found if isinstance(found, httpx2.Response) else httpx2.Response(200, json=found)
+
+    caller = client(answer, clock=clock, retries=0)
+    caller.outlast_outages(errors.append)
+
+    assert [caller.get_job("j").job_id for _ in range(2)] == ["a", "b"]
+    assert [type(each) for each in errors] == [RateLimited] * 2
+    assert clock.slept == [pause] * 2
+
+
+def test_only_reads_are_repeated_through_an_outage_and_not_before_the_first_answer() -> None:
+    errors: list[ClientError] = []
+    caller = client(Api(503, {"jobId": "a"}, 503), retries=0)
+    caller.outlast_outages(errors.append)
+
+    with pytest.raises(Unavailable):
+        caller.get_job("j")
+    caller.get_job("j")
+    with pytest.raises(Unavailable):
+        caller.pause_job("j")
+    assert not errors

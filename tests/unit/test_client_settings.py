@@ -4,12 +4,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import httpx2
 import pytest
 
 import nextfire
+import nextfire.client
+import nextfire.testing
 from nextfire import (
     Client,
     ClientError,
@@ -147,3 +150,15 @@ def test_nextfire_itself_imports_no_httpx() -> None:
     assert nextfire.Client is Client
     with pytest.raises(AttributeError, match="no attribute 'Clinet'"):
         _ = nextfire.Clinet  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("timeout", [0, -1.5, float("nan")])
+def test_a_timeout_is_above_zero(timeout: float) -> None:
+    with pytest.raises(ClientError, match=r"^timeout: .* Give seconds above 0, such as 30\."):
+        Client(REMOTE, timeout=timeout)
+
+
+@pytest.mark.parametrize("module", [nextfire, nextfire.client, nextfire.testing])
+def test_names_that_are_imported_on_first_use_are_listed(module: ModuleType) -> None:
+    assert {*module.__all__} <= {*dir(module)}
+    assert "__name__" in dir(module)

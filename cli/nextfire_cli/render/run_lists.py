@@ -9,8 +9,8 @@ from nextfire_cli.documents import Document
 from nextfire_cli.escaping import escaped
 from nextfire_cli.render.job_lists import paused
 from nextfire_cli.render.run_details import coverage, why
-from nextfire_cli.render.tables import table
-from nextfire_cli.render.text import between, late, minute, state, with_reason
+from nextfire_cli.render.tables import TableWithReasons
+from nextfire_cli.render.text import between, late, minute, state
 
 
 def executions(
@@ -27,19 +27,22 @@ def executions(
         return Text("No run matches.")
     if not items:
         return Text(f"No runs on record. {_why_none(job or {})}".rstrip())
-    return table(
+    return TableWithReasons(
         ("EXECUTION", "STATE", "LATE", "TOOK", "TRY", *(_WIDE if wide else ())),
-        (
+        [
             (
-                with_reason(run["executionId"], coverage(run), why(run)),
-                state(run["state"]),
-                late(run, "startedAt"),
-                between(run, "startedAt", "finishedAt"),
-                run.get("attempt", ""),
-                *(_more(run) if wide else ()),
+                (
+                    run["executionId"],
+                    state(run["state"]),
+                    late(run, "startedAt"),
+                    between(run, "startedAt", "finishedAt"),
+                    run.get("attempt", ""),
+                    *(_more(run) if wide else ()),
+                ),
+                (coverage(run), why(run)),
             )
             for run in items
-        ),
+        ],
     )
 
 
@@ -95,17 +98,20 @@ def dead(items: Sequence[Document]) -> RenderableType:
     """Runs of any job that died."""
     if not items:
         return Text("No runs died in that time.")
-    return table(
+    return TableWithReasons(
         ("EXECUTION", "POOL", "DIED (UTC)", "TRY"),
-        (
+        [
             (
-                with_reason(run["executionId"], run.get("reason")),
-                run.get("pool", ""),
-                minute(run.get("finishedAt")),
-                run.get("attempt", ""),
+                (
+                    run["executionId"],
+                    run.get("pool", ""),
+                    minute(run.get("finishedAt")),
+                    run.get("attempt", ""),
+                ),
+                (run.get("reason"),),
             )
             for run in items
-        ),
+        ],
     )
 
 
@@ -113,14 +119,17 @@ def letters(items: Sequence[Document]) -> RenderableType:
     """Messages of a dead-letter queue."""
     if not items:
         return Text("The dead-letter queue is empty.")
-    return table(
+    return TableWithReasons(
         ("EXECUTION", "SINCE (UTC)", "MESSAGE"),
-        (
+        [
             (
-                with_reason(each.get("executionId", "UNREADABLE"), each.get("failure")),
-                minute(each["sentAt"]),
-                each["messageId"],
+                (
+                    each.get("executionId", "UNREADABLE"),
+                    minute(each["sentAt"]),
+                    each["messageId"],
+                ),
+                (each.get("failure"),),
             )
             for each in items
-        ),
+        ],
     )

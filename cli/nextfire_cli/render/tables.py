@@ -1,16 +1,22 @@
 """Tables for a terminal."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from nextfire_cli.escaping import escaped
+from nextfire_cli.render.text import indented
 
 _LEAST_FOLDED = 12
 """Minimum width of a column that may wrap."""
+_ANY = 10_000
+"""More than the width of any table."""
 
 
 def table(
@@ -32,6 +38,24 @@ def table(
     for row in cells:
         plain.add_row(*row)
     return plain
+
+
+@dataclass(frozen=True)
+class TableWithReasons:
+    """A table whose `rows` have one line each, and reasons below it over the whole width."""
+
+    headers: Sequence[str]
+    rows: Sequence[tuple[Sequence[object], Sequence[str | None]]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        cells = table(self.headers, (row for row, _ in self.rows))
+        # Not cut: narrow terminals wrap long lines themselves.
+        header, *lines = console.render_lines(cells, options.update(max_width=_ANY), pad=False)
+        yield from (*header, Segment.line())
+        for line, (_, reasons) in zip(lines, self.rows, strict=True):
+            yield from (*line, Segment.line())
+            for text in indented(reasons, options.max_width):
+                yield from (Segment(text, console.get_style("dim")), Segment.line())
 
 
 def fields(*pairs: tuple[str, Any]) -> Table:

@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from rich.text import Text
@@ -95,14 +96,19 @@ def prefixed(prefix: str, value: str | None) -> str:
 
 def with_reason(identity: str, *reasons: str | None) -> Text:
     """An id, and below it *reasons*, wrapped to its width."""
-    text = Text(escaped(identity))
+    below = "".join(f"\n{line}" for line in indented(reasons, len(identity)))
+    return Text(escaped(identity)).append(below, "dim")
+
+
+def indented(reasons: Iterable[str | None], width: int) -> list[str]:
+    """The lines of *reasons*, wrapped to *width*, or to a readable width that is more."""
+    lines: list[str] = []
     for reason in map(escaped, filter(None, reasons)):
         # Ids of other executions stay whole, so that they can be copied.
         ids = map(len, _EXECUTION_ID.findall(reason))
-        width = max(len(identity) - 2, 38, *ids)
-        lines = textwrap.wrap(reason, width=width, break_on_hyphens=False)
-        text.append("".join(f"\n  {line}" for line in lines), "dim")
-    return text
+        wrapped = textwrap.wrap(reason, width=max(width - 2, 38, *ids), break_on_hyphens=False)
+        lines += (f"  {line}" for line in wrapped)
+    return lines
 
 
 def _instant(text: str) -> datetime:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         Fault,
         Forbidden,
         Invalid,
+        NotEndedError,
         NotFound,
         PreconditionFailed,
         RateLimited,
@@ -37,6 +38,7 @@ _MODULES = {
         "Fault",
         "Forbidden",
         "Invalid",
+        "NotEndedError",
         "NotFound",
         "PreconditionFailed",
         "RateLimited",
@@ -68,6 +70,7 @@ __all__ = [
     "Forbidden",
     "Invalid",
     "JobRequest",
+    "NotEndedError",
     "NotFound",
     "PipelineError",
     "PreconditionFailed",
@@ -85,3 +88,6 @@ if not TYPE_CHECKING:  # a type checker would accept every attribute of this pac
         if name not in _PLACES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

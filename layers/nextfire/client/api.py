@@ -34,9 +34,9 @@ class Client(
     """A client of one nextfire API. Thread-safe.
 
     Its methods are the operations of the API, by operation id (docs/reference/api.md). In addition,
-    `jobs`, `executions`, `all_executions`, `keys`, `scripts` and `log` iterate over all pages, and
-    `push_script` uploads a script. Responses are views of JSON documents
-    (`nextfire.responses`).
+    `jobs`, `executions`, `all_executions`, `keys`, `scripts` and `log` iterate over all pages,
+    `wait` waits for the end of an execution, and `push_script` uploads a script. Responses are
+    views of JSON documents (`nextfire.responses`).
 
     Transient failures (429, 502 to 504, a lost connection) are retried with growing delays, at
     least as long as `Retry-After`. POST requests carry an `Idempotency-Key`, by default a new one,
@@ -92,8 +92,13 @@ class Client(
             monotonic: The clock of `timeout`.
 
         Raises:
-            ClientError: No endpoint, or no credentials.
+            ClientError: No endpoint, no credentials, or an invalid *timeout*.
         """
+        if not timeout > 0:
+            raise ClientError(
+                f"timeout: {timeout} is not a time to wait for a response.",
+                f"Give seconds above 0, such as {TIMEOUT:.0f}.",
+            )
         stack = context = None
         if not (endpoint := endpoint or access.from_environment(access.ENDPOINT)):
             context = access.named_context(None)
@@ -123,7 +128,7 @@ class Client(
                     sign=partial(_signature, found, *names, instead=wanted is None),
                 )
         pace = Pace(timeout, retries, sleep, monotonic)
-        self._sleep = sleep
+        self._sleep, self._monotonic = sleep, monotonic
         self._caller = Caller(found, auth, pace, transport)
 
     def __enter__(self) -> Self:
@@ -135,6 +140,13 @@ class Client(
     def close(self) -> None:
         """Close the connections."""
         self._caller.close()
+
+    def outlast_outages(self, notice: Callable[[ClientError], None]) -> None:
+        """Repeat reads until the API responds, once it has: `log` with ``follow=True`` then ends
+        only with the execution or with an error that is not transient. *notice* gets each error of
+        a read whose retries are used up; raise it there to end the read.
+        """
+        self._caller.on_outage = notice
 
     @property
     def endpoint(self) -> str:

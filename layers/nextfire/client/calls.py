@@ -32,6 +32,8 @@ FIRST_WAIT = 0.2
 """Average seconds before the first retry; doubled for each further retry."""
 LONGEST_WAIT = 20.0
 """Seconds. If a response asks for a longer wait, its error is raised instead."""
+READ_AGAIN = 5.0
+"""Seconds before a read is repeated, unless the response asks for more; see `Caller.on_outage`."""
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _PASSING = frozenset(
     {
@@ -63,7 +65,11 @@ class Pace:
 
 
 class Caller:
-    """Calls one endpoint."""
+    """Calls one endpoint. `on_outage`: gets the transient error of a read that was retried, once a
+    call has succeeded. If it returns, the read is repeated.
+    """
+
+    on_outage: Callable[[ClientError], None] | None = None
 
     def __init__(
         self, endpoint: str, auth: httpx2.Auth, pace: Pace, transport: httpx2.BaseTransport | None
@@ -78,6 +84,7 @@ class Caller:
             headers={"User-Agent": f"nextfire/{version()} python-httpx2/{httpx2.__version__}"},
         )
         self._carried = auth.kind if isinstance(auth, Bearer) else "iam"
+        self._answered = False
 
     def close(self) -> None:
         self._http.close()
@@ -103,7 +110,19 @@ class Caller:
             ClientError: The response is not from a nextfire API.
         """
         ask = partial(self._once, method, path + _query(query), body, headers)
-        return self._patiently(ask, again=again)
+        while True:
+            try:
+                found = self._patiently(ask, again=again)
+            except (UnreachableError, ApiError) as error:
+                lasting = not self._answered or not _may_go_better(error, again=True)
+                if self.on_outage is None or method != "GET" or lasting:
+                    raise
+                self.on_outage(error)
+                wait = max(READ_AGAIN, getattr(error, "retry_after", None) or 0)
+            else:
+                self._answered = True
+                return found
+            self._pace.sleep(wait)
 
     def put(self, url: str, headers: Mapping[str, str], content: bytes) -> None:
         """Upload *content* to a signed URL, which needs no other authentication.

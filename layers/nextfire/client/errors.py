@@ -2,6 +2,7 @@
 
 ClientError               base class
 ├── MissingError          what was looked up without the API does not exist
+├── NotEndedError         an execution did not end while it was waited for
 ├── UnreachableError      no response was received
 └── ApiError              the API or the gateway rejected the request
     ├── Unauthorized        401
@@ -54,6 +55,17 @@ class MissingError(ClientError):
 
     def document(self) -> dict[str, Any]:
         return problem_document(HTTPStatus.NOT_FOUND, str(self))
+
+
+class NotEndedError(ClientError):
+    """An execution did not end while it was waited for. `state`: its state then."""
+
+    def __init__(self, execution_id: str, state: str, timeout: float) -> None:
+        self.state = state
+        super().__init__(
+            f"{execution_id} is {state}: it has not ended within {timeout:g} s.",
+            "It continues. Wait longer, or end it with cancel_execution.",
+        )
 
 
 class UnreachableError(ClientError):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from math import inf
 
 from nextfire.client.calls import segment
+from nextfire.client.errors import NotEndedError
 from nextfire.client.operations import Instant, Operations, job_path, pages
 from nextfire.client.requests import without_none
 from nextfire.domain.redrive_plan import Definition
@@ -22,6 +24,8 @@ from nextfire.responses.executions import (
     SequenceResponse,
 )
 
+_FIRST_LOOK, _LAST_LOOK = 0.5, 10.0
+"""Seconds between the first two looks at an execution, and at most between two of them."""
 CANCEL_CHECK_EVERY = 1.0
 """Seconds between two looks at a log to which nothing was added."""
 _LINES = 1000
@@ -86,6 +90,26 @@ class ExecutionOperations(Operations):
     def get_execution(self, execution_id: str) -> ExecutionResponse:
         """Return an execution, or what its occurrence waits for."""
         return self._read(ExecutionResponse, _execution(execution_id))
+
+    def wait(self, execution_id: str, *, timeout: float | None = None) -> ExecutionResponse:
+        """Return the execution once it has ended, in whatever state: look at `state`. It is read at
+        once, after 0.5 s, and then in intervals that grow by half, up to 10 s.
+
+        Args:
+            execution_id: The execution, as `run_job` returns it.
+            timeout: Seconds to wait. Default: no limit.
+
+        Raises:
+            NotEndedError: It has not ended in time. It continues.
+        """
+        begun, interval = self._monotonic(), _FIRST_LOOK
+        while not _has_ended(execution := self.get_execution(execution_id)):
+            left = inf if timeout is None else begun + timeout - self._monotonic()
+            if left <= 0:
+                raise NotEndedError(execution_id, execution.state, timeout or 0)
+            self._sleep(min(interval, left))
+            interval = min(interval * 1.5, _LAST_LOOK)
+        return execution
 
     def get_chain(self, execution_id: str) -> SequenceResponse:
         """Return the executions of the sequence that this execution belongs to, each after its
@@ -209,6 +233,10 @@ class ExecutionOperations(Operations):
         )
         path = f"/v1/pools/{segment(pool)}/redrive"
         return self._post(RedrivenResponse, path, body, idempotency_key)
+
+
+def _has_ended(execution: ExecutionResponse) -> bool:
+    return execution.state not in {state for state in RunState if not state.ended}
 
 
 def _execution(execution_id: str) -> str:

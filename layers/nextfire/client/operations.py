@@ -30,10 +30,11 @@ class Page(Protocol[Item_co]):
 
 
 class Operations:
-    """Base of the operations. `_caller`: sends the requests."""
+    """Base of the operations. `_caller`: sends the requests; `_sleep`, `_monotonic`: its clock."""
 
     _caller: Caller
     _sleep: Callable[[float], None]
+    _monotonic: Callable[[], float]
 
     def _read(self, model: type[A], path: str, query: Mapping[str, object] | None = None) -> A:
         return model(*self._caller.call("GET", path, query=without_none(query or {})))

@@ -10,7 +10,9 @@ from nextfire.domain.definition import JobDefinition, WhenDocument
 
 
 class JobRequest(JobDefinition):
-    """The body of `create_job` and `put_job`. It validates its fields as the API does."""
+    """The body of `create_job` and `put_job`. It checks the types and bounds of its fields. The API
+    checks the rest, such as the text of `schedule` and the time zone.
+    """
 
     job_id: str | None = None
 

@@ -45,3 +45,6 @@ if not TYPE_CHECKING:  # a type checker would accept every attribute of this pac
         except ModuleNotFoundError as error:
             remedy = f"{error}. Install it: pip install 'nextfire[testing]'"
             raise ModuleNotFoundError(remedy, name=error.name) from error
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -52,13 +52,18 @@ class Scripts:
             return uploaded.fetch(source)  # checks the digest to which the job is pinned
         if name in self.functions:
             return FetchedScript.of(f"# the function of the test for {name}\n".encode())
-        known = ", ".join(sorted({*self.functions, *self.files})) or "none"
+        known = ", ".join(sorted(self.names)) or "none"
         raise NotFoundError(
             "script",
             name,
             f'The test has no such script: stack.script("{name}", lambda run: None). It has: '
             f"{known}.",
         )
+
+    @property
+    def names(self) -> set[str]:
+        """The names of all scripts."""
+        return {*self.functions, *self.files}
 
     @cached_property
     def processes(self) -> ScriptRunner:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
-from nextfire.client import Client, JobRequest
+from nextfire.client import Client, ClientError, JobRequest
 from nextfire.client.pipelines.apply import apply_plan, make_plan
 from nextfire.client.pipelines.document import read
 from nextfire.domain.instants import isoformat
@@ -17,7 +17,7 @@ from nextfire.domain.quotas import Quotas, TenantQuotas
 from nextfire.domain.run import RunState
 from nextfire.responses.executions import ExecutionResponse, SequenceResponse
 from nextfire.responses.jobs import JobResponse
-from nextfire.testing import api
+from nextfire.testing import api, names
 from nextfire.testing.calls import AwsFunction, HttpFunction
 from nextfire.testing.kernel import Kernel
 from nextfire.testing.processes import Processes
@@ -79,7 +79,7 @@ class Stack:
         targets = dict.fromkeys(pools, "scripts") | dict.fromkeys(call_pools, "calls")
         limits = TenantQuotas(default=Quotas.model_validate(quotas or {}))
         self._advancing = False
-        self._kernel = Kernel(0, _instant(start), interleaves=False, max_steps=float("inf"))
+        self._kernel = Kernel(0, names.instant(start), interleaves=False, max_steps=float("inf"))
         self._processes = Processes(self._kernel, targets, Shares(quotas=limits))
         self._processes.scripts.interpreter = interpreter
         self._stores = self._processes.stores
@@ -128,7 +128,7 @@ class Stack:
             ValueError: *instant* is in the past, or has no offset.
             RuntimeError: See `advance`.
         """
-        to = _instant(instant)
+        to = names.instant(instant)
         if to < self.now:
             raise ValueError(f"{isoformat(to)} is before the stack's time, {isoformat(self.now)}.")
         if self._advancing:
@@ -157,9 +157,15 @@ class Stack:
         Raises:
             nextfire.ClientError: The file cannot be read, or an entry is invalid.
         """
-        from nextfire_cli.job_files import read_documents  # noqa: PLC0415 - takes a while
+        import typer  # noqa: PLC0415 - takes a while
 
-        documents = read_documents(str(file), "file")
+        from nextfire_cli.job_files import read_documents  # noqa: PLC0415 - as typer
+
+        try:
+            documents = read_documents(str(file), "file")
+        except typer.BadParameter as error:
+            remedy = 'Give the path of a pipeline: stack.apply("examples/pipeline.yaml").'
+            raise ClientError(f"apply: {error.message}.", remedy) from error
         pipelines = [each for document in documents for each in read(document, str(file))]
         apply_plan(self.client, make_plan(self.client, pipelines))
 
@@ -220,30 +226,52 @@ class Stack:
     def http(self, url: str, function: HttpFunction) -> None:
         """Answer HTTP callbacks whose URL begins with *url*; of several, the longest counts.
         *function* gets an `HttpRequest` and returns an `HttpAnswer`, a status, or None for 200.
+
+        Raises:
+            ValueError: *url* is not the start of a URL.
         """
+        names.check_url(url)
         self._processes.calls.http[url] = function
 
     def aws(self, action: str, function: AwsFunction) -> None:
         """Answer the AWS call *action*, such as ``sqs:SendMessage``. *function* gets its input and
         returns its output, or None; it raises `AwsError` for an error.
+
+        Raises:
+            ValueError: *action* has another form.
         """
+        names.check_action(action)
         self._processes.calls.aws[action] = function
 
     def secret(self, name: str, value: str) -> None:
-        """Store the secret or parameter *name*; ``name#key`` for one key of a secret."""
+        """Store the secret or parameter *name*; ``name#key`` for one key of a secret.
+
+        Raises:
+            ValueError: A job cannot refer to *name*.
+        """
+        names.check_secret(name)
         self._stores.secrets.values[f"{api.TENANT}/{name}"] = value
 
     # What goes wrong
 
     def fail(self, script: str, times: int = 1) -> None:
-        """Fail the next *times* attempts of *script*, exit code 1, without calling it."""
+        """Fail the next *times* attempts of *script*, exit code 1, without calling it.
+
+        Raises:
+            ValueError: The test has not provided the script.
+        """
+        names.check_script("fail", script, self._processes.scripts.names)
         self._processes.scripts.failures[script] += times
 
     def crash_worker(self, *, during: str, times: int = 1) -> None:
         """Kill the worker in the next *times* attempts of the script *during*: after its work is
         done, and before that is recorded. Another worker takes the run over when the lease (60 s)
         has expired, as the next attempt. `ScriptRun.crash` does this anywhere in a function.
+
+        Raises:
+            ValueError: The test has not provided the script.
         """
+        names.check_script("crash_worker", during, self._processes.scripts.names)
         self._processes.scripts.crashes[during] += times
 
     def throttle(self, call: str, times: int = 1) -> None:
@@ -253,12 +281,7 @@ class Stack:
         Raises:
             ValueError: Unknown call.
         """
-        store, _, method = call.partition(".")
-        if not callable(getattr(getattr(self._stores, store, None), method, None)):
-            names = ", ".join(sorted(vars(self._stores)))
-            raise ValueError(  # noqa: TRY004 - not about a type
-                f"No call {call!r}: write due.put, for example. Stores: {names}."
-            )
+        names.check_call(call, self._stores)
         self._processes.faults.refuse(call, times)
 
     @contextmanager
@@ -317,10 +340,3 @@ class Stack:
         """The execution ids of the messages in the dead-letter queues, in order."""
         letters = self._stores.dead_letters.letters
         return [decode_message(body).key.execution_id for body, _ in letters]
-
-
-def _instant(given: datetime | str) -> datetime:
-    at = datetime.fromisoformat(given) if isinstance(given, str) else given
-    if at.tzinfo is None:
-        raise ValueError(f"{at.isoformat()} has no offset: write {at.isoformat()}Z for UTC.")
-    return at.astimezone(UTC)

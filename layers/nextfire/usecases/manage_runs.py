@@ -266,7 +266,11 @@ def _redriven_since(run: Run, since: datetime) -> bool:
 
 def _not_dead(state: RunState) -> ConflictError:
     if state.ended:
-        remedy = "Only a DEAD execution can be redriven."
+        remedy = (
+            "Only a DEAD execution can be redriven. A sequence can start again from a job whose "
+            "execution is DEAD, CANCELLED or SKIPPED: "
+            "POST /v1/executions/{executionId}/chain/redrive."
+        )
     else:
         remedy = "It has not ended. Only a DEAD execution can be redriven."
     return ConflictError(f"The execution is {state}", remedy)

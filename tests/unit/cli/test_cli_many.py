@@ -1,6 +1,7 @@
 """The commands that create or change many jobs."""
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import httpx2
 import pytest
 
 from nextfire_cli import confirmation
+from tests.unit.cli import answers
 from tests.unit.cli.conftest import Api, Call
 
 DONE: dict[str, Any] = {"matched": 2, "changed": 1, "failed": []}
@@ -78,6 +80,34 @@ def test_pause_says_why_and_until(call: Call, api: Api) -> None:
 
     asked = {"reason": "why", "until": "2030-01-01T00:00:00Z"}
     assert api.bodies == [{"labels": {"a": "b"}, **asked}]
+
+
+@pytest.mark.parametrize(
+    ("until", "sent"),
+    [
+        ("2h", "2026-05-24T14:00:00Z"),
+        ("08:00", "2026-05-25T08:00:00Z"),
+        ("2026-05-25T08:00:00+02:00", "2026-05-25T06:00:00Z"),
+    ],
+)
+def test_a_pause_ends_after_a_span_or_at_a_time(
+    call: Call, api: Api, monkeypatch: pytest.MonkeyPatch, until: str, sent: str
+) -> None:
+    noon = datetime.fromisoformat("2026-05-24T12:00:00Z").timestamp()
+    monkeypatch.setattr("nextfire_cli.job_control.time.time", lambda: noon)
+    api.routes["POST /v1/jobs/job_1/pause"] = [answers.JOB]
+
+    result = call("jobs", "pause", "job_1", "--until", until)
+
+    assert result.exit_code == 0, result.output
+    assert api.body == {"until": sent}
+
+
+def test_a_pause_until_something_else_is_rejected(call: Call) -> None:
+    result = call("jobs", "pause", "job_1", "--until", "tomorrow")
+
+    assert result.exit_code == 2
+    assert "'tomorrow' is not a time. Write an instant" in result.stderr
 
 
 def test_jobs_that_could_not_be_changed_are_reported(call: Call, api: Api) -> None:

@@ -309,3 +309,19 @@ def test_status_names_the_deaths_of_parts() -> None:
     assert found["api"] == "pid 7"
     assert found["watcher"] == "pid 8, died 2 times, last killed by SIGKILL"
     assert found["worker-default-0"] == "does not run, died once, last exited with code 3"
+
+
+@pytest.mark.parametrize(("width", "lines"), [(50, 2), (120, 1)])
+def test_reasons_have_the_whole_width_and_leave_the_columns_whole(width: int, lines: int) -> None:
+    reason = "exit code 1: ValueError: the ledger of 2026-05-23 has no rows, says the report"
+    letter = {"executionId": "job_1.x", "messageId": "m", "sentAt": RUN["finishedAt"]}
+    dead = RUN | {"executionId": "job_1.x", "state": "DEAD", "reason": reason, "attempt": 3}
+    for view, last in (
+        (render.executions([dead]), "TRY"),
+        (render.dead([dead]), "TRY"),
+        (render.letters([letter | {"failure": reason}]), "MESSAGE"),
+    ):
+        header, _, *below = shown(view, width).splitlines()
+        assert last in header
+        assert " ".join(" ".join(below).split()) == reason
+        assert (len(below), max(map(len, below)) <= width) == (lines, True)

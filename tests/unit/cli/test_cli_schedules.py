@@ -113,6 +113,19 @@ def test_preview_sends_all_of_when_and_nothing_else(
     }
 
 
+def test_preview_takes_a_job_in_the_short_form(
+    call: Call, asked: list[httpx2.Request], tmp_path: Path
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("taskId: report\ncron: 0 3 * * *\nparams: {day: 1}\ntimezone: Asia/Tokyo\n")
+
+    result = call("schedules", "preview", "-f", str(file))
+
+    assert result.exit_code == 0, result.output
+    when = {"type": "CRON", "schedule": "0 3 * * *", "timezone": "Asia/Tokyo"}
+    assert sent(asked) == when | {"count": 10}
+
+
 @pytest.mark.parametrize(
     ("flags", "named"),
     [

@@ -75,7 +75,8 @@ def test_the_value_is_asked_for_in_a_terminal(
     ("args", "stdin", "named"),
     [
         (["../key"], "x", "NAME"),
-        (["key"], "", "--file"),
+        (["key"], "", "Invalid value for standard input: the value is empty"),
+        (["key", "-f", "-"], "", "Invalid value for --file: the value is empty"),
         (["key", "-f", "absent"], "", "--file"),
         (["key", "--pool", "absent"], "x", "--pool"),
     ],

@@ -24,6 +24,7 @@ def test_a_lost_watcher_is_a_problem(call: Call, api: Api) -> None:
     result = call("status")
 
     assert result.exit_code == 1
+    assert "API time 2026-05-24T10:00:00Z" in " ".join(result.stdout.split())
     assert "Watcher 0 renews its lease" in " ".join(result.stdout.split())
     assert "Watcher 1 does not renew its lease" in " ".join(result.stdout.split())
     assert (

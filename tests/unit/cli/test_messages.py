@@ -51,6 +51,10 @@ def test_a_missing_value_is_not_shown_twice() -> None:
             "target.pool: the pool runs scripts, not HTTP callbacks.",
             "--pool: the pool runs scripts, not HTTP callbacks.",
         ),
+        (
+            "A sequence can start again: POST /v1/executions/{executionId}/chain/redrive.",
+            "A sequence can start again: nextfire runs redrive EXECUTION_ID --from JOB_ID.",
+        ),
         ("Use a value of the type that the message names.",) * 2,
     ],
 )

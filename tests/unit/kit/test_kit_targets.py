@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,6 +111,21 @@ def test_a_file_runs_in_a_process(stack: Stack) -> None:
     [run] = stack.runs("h")
     assert (run.stdout or "").startswith("Hello, you!\n")
     assert run.finished_at == run.started_at
+
+
+def test_the_reason_of_a_failed_run_has_the_beginning_of_a_long_message(
+    stack: Stack, tmp_path: Path
+) -> None:
+    script = tmp_path / "long.py"
+    script.write_text("raise ValueError('x' * 50_000)\n")
+    stack.script("long", path=script)
+    stack.put("h", ON_REQUEST | {"target": {"handler": "long"}})
+    stack.run("h")
+
+    stack.advance(hours=1)
+
+    [run] = stack.runs("h", state="DEAD")
+    assert re.fullmatch("exit code 1: ValueError: x+…", run.reason or "")
 
 
 def test_a_file_must_have_the_digest_to_which_its_job_is_pinned(stack: Stack) -> None:

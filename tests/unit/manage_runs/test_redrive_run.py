@@ -18,7 +18,14 @@ from tests.unit.manage_runs.conftest import FAILED, Harness
     ("state", "remedy"),
     [
         (RunState.RUNNING, "It has not ended. Only a DEAD execution can be redriven."),
-        (RunState.SUCCEEDED, "Only a DEAD execution can be redriven."),
+        (
+            RunState.SUCCEEDED,
+            (
+                "Only a DEAD execution can be redriven. A sequence can start again from a job "
+                "whose execution is DEAD, CANCELLED or SKIPPED: "
+                "POST /v1/executions/{executionId}/chain/redrive."
+            ),
+        ),
     ],
 )
 def test_what_is_not_dead_is_not_redriven(harness: Harness, state: RunState, remedy: str) -> None:

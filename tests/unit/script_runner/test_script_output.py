@@ -30,6 +30,22 @@ def test_cap_is_exact(run: Runner, size: int, cut: bool) -> None:  # noqa: FBT00
     assert ("[1 bytes cut]" in end.stderr) is cut
 
 
+@pytest.mark.parametrize(
+    ("printed", "last_lines"),
+    [
+        ("'a' * CAP", ""),
+        ("'a' * 3000 + '\\nValueError: ' + 'x' * 600", "ValueError: " + "x" * 600),
+        ("'a' * 400 + '\\nValueError: ' + 'x' * 990", "ValueError: " + "x" * 990),
+        ("'ValueError: ' + 'x' * 9000", "ValueError: " + "x" * 1012 + "…" + "x" * 500),
+        ("'10 %\\r20 %\\r' + 'x' * 1001", "x" * 1001),
+    ],
+)
+def test_a_long_last_line_keeps_its_beginning(run: Runner, printed: str, last_lines: str) -> None:
+    end = run(f"import sys; CAP = {CAP}; sys.stderr.write({printed})")
+
+    assert end.last_lines == last_lines
+
+
 def test_endless_output_is_drained_until_the_timeout(run: Runner) -> None:
     end = run("while True: print('z' * 100_000)", timeout=0.7)
 

@@ -25,6 +25,10 @@ class MaskedOutput:
         self._pass_on(self._masked.rest())
         return self._capture.text()
 
+    def last_lines(self) -> str:
+        """See `Capture.last_lines`; after `end`."""
+        return self._capture.last_lines()
+
     def _pass_on(self, data: bytes) -> None:
         if data:
             self._capture.feed(data)

@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -225,7 +226,8 @@ class ProcessScriptRunner:
             )
             while network.notices:
                 err.feed(network.notices.popleft().encode())
-        return self._exit(end, out.end(), err.end(), channel.result)
+        ended = self._exit(end, out.end(), err.end(), channel.result)
+        return replace(ended, last_lines=err.last_lines())
 
     def _prepare(self, sandbox: Sandbox, call: ScriptCall) -> dict[str, str]:
         """Add the files that all scripts get to the sandbox. Returns the script's environment."""

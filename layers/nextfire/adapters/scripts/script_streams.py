@@ -8,6 +8,8 @@ import time
 from typing import Protocol, Self
 
 _READ_BYTES = 64 * 1024
+_LINE_BYTES = 1024
+"""Kept of the beginning of a line whose end is in the kept end of a stream."""
 
 
 class Source(Protocol):
@@ -93,10 +95,13 @@ class Pump:
 
 
 class Capture:
-    """Keeps the first and the last *cap* / 2 bytes of a stream."""
+    """Keeps the first and the last *cap* / 2 bytes of a stream, and where the line began in which
+    the last ones start.
+    """
 
     def __init__(self, cap: int) -> None:
         self._head, self._tail = bytearray(), bytearray()
+        self._begun = bytearray()
         self._head_cap, self._tail_cap = cap // 2, cap - cap // 2
         self._cut = 0
 
@@ -105,14 +110,35 @@ class Capture:
         self._head += data[:room]
         self._tail += data[room:]
         excess = max(len(self._tail) - self._tail_cap, 0)
-        self._cut += excess
-        del self._tail[:excess]
+        if excess:
+            if not self._cut:
+                self._begin_line(self._head, len(self._head))
+            self._begin_line(self._tail, excess)
+            self._cut += excess
+            del self._tail[:excess]
 
     def text(self) -> str:
         if not self._cut:
             return _decode(self._head + self._tail)
         head, tail = _decode(self._head), _decode(self._tail)
         return f"{head}\n… [{self._cut} bytes cut] …\n{tail}"
+
+    def last_lines(self) -> str:
+        """The end of a stream that was cut, from the beginning of a line; of a long first line, the
+        beginning and the end. Empty if nothing was cut.
+        """
+        if not self._cut:
+            return ""
+        if len(self._begun) < _LINE_BYTES:
+            return _decode(self._begun + self._tail)
+        return f"{_decode(self._begun)}…{_decode(self._tail)}"
+
+    def _begin_line(self, data: bytearray, end: int) -> None:
+        """Keep the beginning of the line that is unfinished after *data* until *end*."""
+        start = max(data.rfind(b"\n", 0, end), data.rfind(b"\r", 0, end)) + 1
+        if start:
+            self._begun.clear()
+        self._begun += data[start : min(end, start + _LINE_BYTES - len(self._begun))]
 
 
 def _decode(data: bytearray) -> str:

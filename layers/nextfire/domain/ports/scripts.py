@@ -140,7 +140,8 @@ class ScriptExit:
 
     `timed_out`, or a `stopped` other than CONTINUE: the runner ended it. `result`: the last result
     that it set, as JSON. `error`: why it did not start; `permanent`: a retry would fail, too;
-    `unavailable`: the host lacked a resource to start it, such as disk space.
+    `unavailable`: the host lacked a resource to start it, such as disk space. `last_lines`: the end
+    of stderr from the beginning of a line, if `stderr` is cut.
     """
 
     exit_code: int | None
@@ -152,6 +153,7 @@ class ScriptExit:
     error: str | None = None
     permanent: bool = False
     unavailable: bool = False
+    last_lines: str = ""
 
 
 class ScriptRunner(Protocol):

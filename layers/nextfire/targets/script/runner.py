@@ -163,7 +163,7 @@ def _result(ended: ScriptExit, timeout: timedelta, supervisor: RunControl) -> Re
     elif ended.exit_code is not None and ended.exit_code < 0:
         outcome, reason = AttemptOutcome.FAILED, f"killed by signal {-ended.exit_code}"
     else:
-        said = explained(last_line(ended.stderr))
+        said = explained(last_line(ended.last_lines or ended.stderr))
         reason = f"exit code {ended.exit_code}{': ' if said else ''}{said}"
         outcome = AttemptOutcome.FAILED
     return Result(
