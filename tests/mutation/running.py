@@ -124,7 +124,7 @@ def collected(files: Iterable[str], serve: Callable[[Tests], Any]) -> Tests:
     tests = Tests(serve)
     plugins = ("cacheprovider", "nextfire", "xdist", "schemathesis")
     without = [f"-pno:{name}" for name in plugins]
-    ended = pytest.main(
+    ended = _main(
         [
             # Captured output would go to one file for all children. Tracebacks are not read, and
             # pytest cannot show that of a traced test that its time limit ended.
@@ -135,11 +135,18 @@ def collected(files: Iterable[str], serve: Callable[[Tests], Any]) -> Tests:
             "--tb=native",
             *files,
         ],
-        plugins=[tests],
+        tests,
     )
     if ended in {pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR}:
         tests.broken.append("conftest.py: does not import")
     return tests
+
+
+def _main(arguments: list[str], tests: Tests) -> int:
+    try:
+        return pytest.main(arguments, plugins=[tests])
+    except pytest.PytestUnraisableExceptionWarning:
+        return pytest.ExitCode.TESTS_FAILED  # of what a mutant left open; the tests have ended
 
 
 def traced(tests: Tests, path: str) -> dict[str, Any]:
