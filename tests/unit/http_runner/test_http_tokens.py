@@ -48,6 +48,29 @@ def test_a_token_is_fetched_once_and_again_before_it_expires(callbacks: Callback
     assert [each.url for each in callbacks.transport.sent[3:]] == [token.url, call.url]
 
 
+def test_the_id_and_the_secret_of_a_client_are_encoded(callbacks: Callbacks) -> None:
+    """RFC 6749, section 2.3.1: a token server decodes both."""
+    callbacks.transport.answers = [GRANTED, response()]
+    callbacks.secrets.values["acme/token"] = "a+b/c=%2B:d"
+
+    callbacks.headers(auth={**OAUTH, "clientId": "me:too"})
+
+    sent = callbacks.transport.sent[0].headers["Authorization"].removeprefix("Basic ")
+    assert base64.b64decode(sent) == b"me%3Atoo:a%2Bb%2Fc%3D%252B%3Ad"
+
+
+def test_a_line_break_after_the_secret_of_a_client_is_not_a_part_of_it(
+    callbacks: Callbacks,
+) -> None:
+    callbacks.transport.answers = [GRANTED, response()]
+    callbacks.secrets.values["acme/token"] = f"{TOKEN}\r\n"
+
+    callbacks.headers(auth=OAUTH)
+
+    sent = callbacks.transport.sent[0].headers["Authorization"].removeprefix("Basic ")
+    assert base64.b64decode(sent) == f"me:{TOKEN}".encode()
+
+
 def test_another_secret_gets_another_token(callbacks: Callbacks) -> None:
     callbacks.transport.answers = [GRANTED, response(), GRANTED, response()]
     callbacks.headers(auth=OAUTH)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.ids import JobKey
@@ -167,6 +167,7 @@ class Authentication:
 
     def _secret(self, job: JobKey, reference: object, masker: Masker) -> str:
         value = self._secrets.resolve(job.tenant, reference)  # type: ignore[arg-type] # a Reference
+        value = value.rstrip("\r\n")  # files given to the AWS CLI end with one
         masker.add(value)
         return value
 
@@ -196,7 +197,9 @@ class Authentication:
 
     def _fetch(self, auth: OAuth2Auth, secret: str, masker: Masker, send: Send) -> _Token:
         form = {"grant_type": "client_credentials", "scope": auth.scope, "audience": auth.audience}
-        basic = base64.b64encode(f"{auth.client_id}:{secret}".encode()).decode()
+        # RFC 6749, section 2.3.1: servers decode them, and would read a + as a blank.
+        client_id, encoded = quote_plus(auth.client_id), quote_plus(secret)
+        basic = base64.b64encode(f"{client_id}:{encoded}".encode()).decode()
         masker.add(basic)
         request = Request(
             "POST",
