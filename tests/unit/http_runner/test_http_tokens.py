@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from nextfire.domain.attempt import AttemptOutcome
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.masking import Masker
 from nextfire.targets.http import authentication as module
-from nextfire.targets.http.authentication import Authentication
+from nextfire.targets.http.authentication import Authentication, Send
 from nextfire.targets.http.messages import CallFailedError, Failure, Request, Response
 from tests.builders import job_key
 from tests.callbacks import (
@@ -178,6 +179,47 @@ def test_a_token_server_that_hangs_delays_the_other_calls_only(
         released.set()
 
     assert first.result() == second == {"Authorization": "Bearer granted-9c2e"}
+
+
+@pytest.mark.parametrize("then", [GRANTED, response(400), response(503)])
+def test_one_call_at_a_time_waits_for_a_token_server_that_is_down(
+    callbacks: Callbacks, then: Response
+) -> None:
+    auth = a_callback(auth=OAUTH).definition.target.http
+    assert auth is not None
+    released, begun = threading.Event(), threading.Event()
+    sent: list[str] = []
+
+    def headers(send: Send) -> dict[str, str]:
+        assert auth is not None
+        return authentication.headers(auth.auth, job_key(), Masker(), send)
+
+    def hang(_: Request) -> Response:
+        sent.append("first")
+        begun.set()
+        released.wait(20)
+        return then
+
+    def send(_: Request) -> Response:
+        sent.append("other")
+        raise CallFailedError(Failure.TIMEOUT, "no response in time")
+
+    authentication = Authentication(callbacks.secrets, None, None)
+    with pytest.raises(UnavailableError):
+        headers(send)
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(headers, hang)
+        assert begun.wait(10)
+        with pytest.raises(UnavailableError, match="does not answer other calls"):
+            headers(send)
+        released.set()
+        ended = first.exception()
+
+    assert sent == ["other", "first"]
+    assert (ended is None) is (then is GRANTED)
+    if then is GRANTED:
+        assert headers(send) == {"Authorization": "Bearer granted-9c2e"}
+    assert len(sent) == 2
 
 
 @pytest.mark.parametrize(

@@ -71,9 +71,12 @@ class _Token:
 
 @dataclass(slots=True)
 class _Cached:
-    """The token of a client, None before the first. `fetching`: held while it is fetched."""
+    """The token of a client, None before the first. `fetching`: held while it is fetched.
+    `is_failing`: the token server did not answer the latest request.
+    """
 
     token: _Token | None = None
+    is_failing: bool = False
     fetching: threading.Lock = field(default_factory=threading.Lock)
 
     def valid(self, now: float) -> _Token | None:
@@ -182,13 +185,24 @@ class Authentication:
         token, before = cached.valid(self._monotonic()), cached.token
         if token is None:
             # The calls of a batch share one token, but not the fate of one that hangs.
-            is_mine = cached.fetching.acquire(timeout=_OTHER_FETCHES_WITHIN)
+            waits = 0 if cached.is_failing else _OTHER_FETCHES_WITHIN
+            is_mine = cached.fetching.acquire(timeout=waits)
+            if not is_mine and cached.is_failing:
+                # One call at a time waits for a server that is down; the others keep no slot busy.
+                raise UnavailableError("no token: the token server does not answer other calls")
             try:
                 # Also one without a life, if it was fetched while this call waited.
                 fresh = cached.token if cached.token is not before else None
                 token = cached.valid(self._monotonic()) or fresh
                 token = token or self._fetch(auth, secret, masker, send)
-                cached.token = token
+                cached.token, cached.is_failing = token, False
+            except UnavailableError:
+                cached.is_failing = True
+                raise
+            except CallFailedError as error:
+                # A call that was stopped shows nothing of the server.
+                cached.is_failing = cached.is_failing and error.problem is Failure.STOPPED
+                raise
             finally:
                 if is_mine:
                     cached.fetching.release()
