@@ -171,9 +171,9 @@ def test_a_receiver_is_not_down_if_its_token_took_the_time(
 ) -> None:
     resolve = callbacks.secrets.resolve
 
-    def resolve_slowly(*reference: Any) -> str:
+    def resolve_slowly(*reference: Any, again: bool) -> str:
         callbacks.seconds += took
-        return resolve(*reference)
+        return resolve(*reference, again=again)
 
     monkeypatch.setattr(callbacks.secrets, "resolve", resolve_slowly)
     callbacks.transport.answers = [CallFailedError(Failure.TIMEOUT, "no response in time")]

@@ -91,6 +91,54 @@ def test_a_rejected_token_is_not_used_again(callbacks: Callbacks) -> None:
     assert len(callbacks.transport.sent) == 4
 
 
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize(
+    "auth",
+    [
+        {"type": "bearer", "token": REFERENCE},
+        {"type": "basic", "username": "me", "password": REFERENCE},
+        {"type": "apiKey", "header": "X-Api-Key", "value": REFERENCE},
+    ],
+)
+def test_a_secret_that_is_rejected_is_read_again_but_not_for_each_call(
+    callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch, auth: dict[str, Any], status: int
+) -> None:
+    reads = watched(callbacks, monkeypatch)
+    callbacks.transport.answers = [response(status)]
+
+    for callbacks.seconds in (0, 1, 4, 7, 8):
+        callbacks.attempt(a_callback(auth=auth))
+
+    assert reads == [False, True, False, False, True]
+
+
+def test_the_secret_of_a_client_that_is_rejected_is_read_again(
+    callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = watched(callbacks, monkeypatch)
+    callbacks.transport.answers = [response(401), GRANTED, response(403), response()]
+
+    callbacks.attempt(a_callback(auth=OAUTH))
+    callbacks.attempt(a_callback(auth=OAUTH))
+    callbacks.headers(auth=OAUTH)
+
+    assert reads == [False, True, False]
+    assert len(callbacks.transport.sent) == 4, "403 is not about the token"
+
+
+def watched(callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each read of a secret asks for the present value."""
+    reads: list[bool] = []
+    resolve = callbacks.secrets.resolve
+
+    def watch(tenant: str, reference: Any, *, again: bool = False) -> str:
+        reads.append(again)
+        return resolve(tenant, reference)
+
+    monkeypatch.setattr(callbacks.secrets, "resolve", watch)
+    return reads
+
+
 @pytest.mark.parametrize("problem", [Failure.TIMEOUT, Failure.CLOSED, Failure.CONNECT])
 def test_a_token_server_that_does_not_answer_defers_the_call(
     callbacks: Callbacks, problem: Failure

@@ -39,7 +39,7 @@ from nextfire.targets.http.tls import TlsSettings
 from nextfire.targets.http.transport import Transport
 from nextfire.targets.template import TemplateError
 
-_UNAUTHORIZED = 401
+_REJECTED = frozenset({401, 403})
 _DOWN = frozenset({502, 503, 504})
 _UNREACHABLE = frozenset({Failure.NAME, Failure.CONNECT, Failure.TIMEOUT, Failure.CLOSED})
 """Not TLS: the settings of one job may be wrong, and must not hold up the others."""
@@ -155,8 +155,8 @@ class HttpTarget:
                 self._report(job, call, "down", None)
             return result_without_response(call, request, error, masker)
         attempted = result_of(call, request, response, masker, self._clock.now())
-        if response.status == _UNAUTHORIZED:
-            self._authentication.rejected(call.auth, job.key)
+        if response.status in _REJECTED:
+            self._authentication.rejected(call.auth, job.key, response.status)
         is_success = attempted.result.outcome is AttemptOutcome.SUCCEEDED
         outcome: Outcome = "ok" if is_success else _report_of(response.status)
         self._report(job, call, outcome, attempted.result.retry_at)
