@@ -220,6 +220,15 @@ def test_a_change_is_seen_after_a_minute_at_the_latest(monkeypatch: pytest.Monke
     assert held.secrets.resolve("acme", TOKEN) == "new"
 
 
+def test_the_present_value_can_be_read_at_once(held: Held) -> None:
+    held.parameter("acme", "team/token", "old")
+    assert held.secrets.resolve("acme", TOKEN) == "old"
+    held.parameter("acme", "team/token", "new")
+
+    assert held.secrets.resolve("acme", TOKEN, again=True) == "new"
+    assert held.secrets.resolve("acme", TOKEN) == "new"
+
+
 class Store:
     """A parameter store that contains every name."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -108,6 +109,16 @@ def test_numbers_that_json_does_not_have_are_null() -> None:
 
     given = json.loads(found.given or b"", parse_constant=pytest.fail)
     assert given["Payload"] == {"a": None, "b": None}
+
+
+def test_numbers_of_the_sdk_that_json_does_not_have_are_null() -> None:
+    """The SDK reads the "NaN" of a database as a float, for example of rds-data."""
+    client = Client({"records": [[{"doubleValue": float("nan")}, {"doubleValue": -math.inf}]]})
+
+    found = attempt(client)
+
+    given = json.loads(found.given or b"", parse_constant=pytest.fail)
+    assert given == {"records": [[{"doubleValue": None}, {"doubleValue": None}]]}
 
 
 def test_a_function_error_is_a_failure() -> None:

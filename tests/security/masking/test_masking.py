@@ -119,11 +119,11 @@ def test_a_value_in_what_keeps_a_script_from_running(stage: Stage) -> None:
     resolve = stage.world.secrets.resolve
     seen: list[object] = []
 
-    def second_fails(tenant: str, reference: Any) -> str:
+    def second_fails(tenant: str, reference: Any, *, again: bool = False) -> str:
         if seen:
             fail()
         seen.append(reference)
-        return resolve(tenant, reference)
+        return resolve(tenant, reference, again=again)
 
     stage.world.secrets.resolve = second_fails  # type: ignore[method-assign]
 

@@ -66,6 +66,20 @@ def test_an_invalid_response_is_a_problem_of_the_protocol(data: bytes) -> None:
     assert (failed.problem, failed.sent) == (Failure.PROTOCOL, True)
 
 
+@pytest.mark.parametrize(
+    ("headers", "why"),
+    [
+        (b"A: b\r\n" * 100, "100 headers or more"),
+        (b"A: " + b"b" * 70_000 + b"\r\n", "a header of over 65536 bytes"),
+    ],
+)
+def test_headers_that_are_too_many_or_too_long_are_named(headers: bytes, why: str) -> None:
+    with server(answering(b"HTTP/1.1 200 OK\r\n" + headers + b"\r\n")) as place:
+        failed = failure(place)
+
+    assert failed.text == f"the response is not valid HTTP: {why}"
+
+
 def test_a_connection_that_is_closed_without_a_response_is_a_problem_of_its_own() -> None:
     with server(answering(b"")) as place:
         failed = failure(place)

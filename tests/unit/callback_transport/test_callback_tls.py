@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from nextfire.targets.http.messages import Failure
+from nextfire.targets.http.messages import Failure, Request
 from nextfire.targets.http.tls import TlsSettings
+from nextfire.targets.http.transport import Transport
 from tests.integration.certificates import Authority
-from tests.unit.callback_transport.conftest import OK, answering, failure, send, server
+from tests.unit.callback_transport.conftest import OK, RULES, answering, failure, send, server
 
 
 def test_a_stopped_handshake_leaves_no_thread_behind() -> None:
@@ -105,6 +106,20 @@ def test_a_client_certificate_is_shown(authority: Authority, tmp_path: Path) -> 
         failed = failure(place, scheme="https", tls=TlsSettings(ca=ca))
 
     assert failed.problem in {Failure.TLS, Failure.PROTOCOL}
+
+
+def test_a_response_to_a_part_of_the_request_is_returned(authority: Authority) -> None:
+    def reject(wire: socket.socket) -> None:
+        wire.recv(1000)
+        wire.sendall(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n")
+        time.sleep(0.5)  # the client fills the buffers meanwhile
+
+    tls = TlsSettings(ca=authority.bundle.read_text())
+    with server(reject, authority.server_context("127.0.0.1")) as place:
+        request = Request("POST", f"https://{place}/", {}, b"x" * 20_000_000)
+        found = Transport(RULES).send(request, tls=tls, timeout=30, ask=lambda: False)
+
+    assert found.status == 413
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from nextfire.domain.ports.scripts import Directive
 from nextfire.domain.ports.targets import Hold
 from nextfire.domain.replay import Replay
 from nextfire.targets.http.messages import CallFailedError, Failure
-from tests.builders import NOON, run_key
+from tests.builders import NOON, a_job, run_key
 from tests.callbacks import (
     LONGEST,
     Control,
@@ -151,6 +151,39 @@ def test_other_problems_say_nothing_about_the_destination(
     callbacks.attempt()
 
     assert callbacks.gate.reports == []
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_response_that_the_job_accepts_is_not_an_outage(
+    callbacks: Callbacks, status: int
+) -> None:
+    callbacks.transport.answers = [response(status)]
+
+    found = callbacks.attempt(a_callback(success=["2xx", "4xx", "5xx"]))
+
+    assert found.result.outcome is AttemptOutcome.SUCCEEDED
+    assert callbacks.gate.reports == [("acme", "api.example.com:443", "ok", None)]
+
+
+@pytest.mark.parametrize(("took", "reports"), [(31, []), (16, []), (14, ["down"])])
+def test_a_receiver_is_not_down_if_its_token_took_the_time(
+    callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch, took: float, reports: list[str]
+) -> None:
+    resolve = callbacks.secrets.resolve
+
+    def resolve_slowly(*reference: Any, again: bool) -> str:
+        callbacks.seconds += took
+        return resolve(*reference, again=again)
+
+    monkeypatch.setattr(callbacks.secrets, "resolve", resolve_slowly)
+    callbacks.transport.answers = [CallFailedError(Failure.TIMEOUT, "no response in time")]
+    http = {"url": "https://api.example.com/", "auth": {"type": "bearer", "token": REFERENCE}}
+
+    result = callbacks.attempt(a_job(target={"pool": "calls", "http": http}, timeoutSec=30)).result
+
+    assert [each[2] for each in callbacks.gate.reports] == reports
+    assert result.unavailable
+    assert ("tokens and secrets took all of timeoutSec" in result.reason) is (took > 30)
 
 
 def test_the_gate_decides_whether_a_run_starts(callbacks: Callbacks) -> None:

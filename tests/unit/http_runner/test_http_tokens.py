@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from nextfire.domain.attempt import AttemptOutcome
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.masking import Masker
 from nextfire.targets.http import authentication as module
-from nextfire.targets.http.authentication import Authentication
+from nextfire.targets.http.authentication import Authentication, Send
 from nextfire.targets.http.messages import CallFailedError, Failure, Request, Response
 from tests.builders import job_key
 from tests.callbacks import (
@@ -48,6 +49,29 @@ def test_a_token_is_fetched_once_and_again_before_it_expires(callbacks: Callback
     assert [each.url for each in callbacks.transport.sent[3:]] == [token.url, call.url]
 
 
+def test_the_id_and_the_secret_of_a_client_are_encoded(callbacks: Callbacks) -> None:
+    """RFC 6749, section 2.3.1: a token server decodes both."""
+    callbacks.transport.answers = [GRANTED, response()]
+    callbacks.secrets.values["acme/token"] = "a+b/c=%2B:d"
+
+    callbacks.headers(auth={**OAUTH, "clientId": "me:too"})
+
+    sent = callbacks.transport.sent[0].headers["Authorization"].removeprefix("Basic ")
+    assert base64.b64decode(sent) == b"me%3Atoo:a%2Bb%2Fc%3D%252B%3Ad"
+
+
+def test_a_line_break_after_the_secret_of_a_client_is_not_a_part_of_it(
+    callbacks: Callbacks,
+) -> None:
+    callbacks.transport.answers = [GRANTED, response()]
+    callbacks.secrets.values["acme/token"] = f"{TOKEN}\r\n"
+
+    callbacks.headers(auth=OAUTH)
+
+    sent = callbacks.transport.sent[0].headers["Authorization"].removeprefix("Basic ")
+    assert base64.b64decode(sent) == f"me:{TOKEN}".encode()
+
+
 def test_another_secret_gets_another_token(callbacks: Callbacks) -> None:
     callbacks.transport.answers = [GRANTED, response(), GRANTED, response()]
     callbacks.headers(auth=OAUTH)
@@ -65,6 +89,54 @@ def test_a_rejected_token_is_not_used_again(callbacks: Callbacks) -> None:
     callbacks.headers(auth=OAUTH)
 
     assert len(callbacks.transport.sent) == 4
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize(
+    "auth",
+    [
+        {"type": "bearer", "token": REFERENCE},
+        {"type": "basic", "username": "me", "password": REFERENCE},
+        {"type": "apiKey", "header": "X-Api-Key", "value": REFERENCE},
+    ],
+)
+def test_a_secret_that_is_rejected_is_read_again_but_not_for_each_call(
+    callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch, auth: dict[str, Any], status: int
+) -> None:
+    reads = watched(callbacks, monkeypatch)
+    callbacks.transport.answers = [response(status)]
+
+    for callbacks.seconds in (0, 1, 4, 7, 8):
+        callbacks.attempt(a_callback(auth=auth))
+
+    assert reads == [False, True, False, False, True]
+
+
+def test_the_secret_of_a_client_that_is_rejected_is_read_again(
+    callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = watched(callbacks, monkeypatch)
+    callbacks.transport.answers = [response(401), GRANTED, response(403), response()]
+
+    callbacks.attempt(a_callback(auth=OAUTH))
+    callbacks.attempt(a_callback(auth=OAUTH))
+    callbacks.headers(auth=OAUTH)
+
+    assert reads == [False, True, False]
+    assert len(callbacks.transport.sent) == 4, "403 is not about the token"
+
+
+def watched(callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each read of a secret asks for the present value."""
+    reads: list[bool] = []
+    resolve = callbacks.secrets.resolve
+
+    def watch(tenant: str, reference: Any, *, again: bool = False) -> str:
+        reads.append(again)
+        return resolve(tenant, reference)
+
+    monkeypatch.setattr(callbacks.secrets, "resolve", watch)
+    return reads
 
 
 @pytest.mark.parametrize("problem", [Failure.TIMEOUT, Failure.CLOSED, Failure.CONNECT])
@@ -155,6 +227,47 @@ def test_a_token_server_that_hangs_delays_the_other_calls_only(
         released.set()
 
     assert first.result() == second == {"Authorization": "Bearer granted-9c2e"}
+
+
+@pytest.mark.parametrize("then", [GRANTED, response(400), response(503)])
+def test_one_call_at_a_time_waits_for_a_token_server_that_is_down(
+    callbacks: Callbacks, then: Response
+) -> None:
+    auth = a_callback(auth=OAUTH).definition.target.http
+    assert auth is not None
+    released, begun = threading.Event(), threading.Event()
+    sent: list[str] = []
+
+    def headers(send: Send) -> dict[str, str]:
+        assert auth is not None
+        return authentication.headers(auth.auth, job_key(), Masker(), send)
+
+    def hang(_: Request) -> Response:
+        sent.append("first")
+        begun.set()
+        released.wait(20)
+        return then
+
+    def send(_: Request) -> Response:
+        sent.append("other")
+        raise CallFailedError(Failure.TIMEOUT, "no response in time")
+
+    authentication = Authentication(callbacks.secrets, None, None)
+    with pytest.raises(UnavailableError):
+        headers(send)
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(headers, hang)
+        assert begun.wait(10)
+        with pytest.raises(UnavailableError, match="does not answer other calls"):
+            headers(send)
+        released.set()
+        ended = first.exception()
+
+    assert sent == ["other", "first"]
+    assert (ended is None) is (then is GRANTED)
+    if then is GRANTED:
+        assert headers(send) == {"Authorization": "Bearer granted-9c2e"}
+    assert len(sent) == 2
 
 
 @pytest.mark.parametrize(

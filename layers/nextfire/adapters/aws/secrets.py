@@ -52,11 +52,17 @@ class AwsSecrets:
         self._lock = threading.Lock()  # guards `_cache`; never held during AWS calls
         self._cache: _Cache | None = None
 
-    def resolve(self, tenant: str, reference: SecretReference | ParameterReference) -> str:
+    def resolve(
+        self,
+        tenant: str,
+        reference: SecretReference | ParameterReference,
+        *,
+        again: bool = False,
+    ) -> str:
         noun, name = _named(tenant_place(self._pool, tenant), reference)
         try:
             with translated(f"resolve {noun}"):
-                value = self._latest(name).value(name, reference)
+                value = self._latest(name).value(name, reference, again=again)
         except refused() as error:
             code = error_code(error)
             if code in _ABSENT:
@@ -97,14 +103,16 @@ class _Cache:
         self._secrets = SecretsProvider(boto3_client=secrets)
         self._parameters = SSMProvider(boto3_client=parameters)
 
-    def value(self, name: str, reference: SecretReference | ParameterReference) -> object:
+    def value(
+        self, name: str, reference: SecretReference | ParameterReference, *, again: bool
+    ) -> object:
         turn = self.turns[name]
         # If the fetching thread gets no response, the others do not queue behind it.
         ours = turn.acquire(timeout=_WAIT_FOR_TURN)
         try:
             if isinstance(reference, SecretReference):
-                return self._secrets.get(name, max_age=_MAX_AGE)
-            return self._parameters.get(name, max_age=_MAX_AGE, decrypt=True)
+                return self._secrets.get(name, max_age=_MAX_AGE, force_fetch=again)
+            return self._parameters.get(name, max_age=_MAX_AGE, decrypt=True, force_fetch=again)
         except self._failed as error:
             # Powertools' error holds only text; the SDK's error is its cause.
             raise (error.__cause__ or error.__context__ or error) from None

@@ -27,7 +27,13 @@ class FileSecrets:
         self._folder = Folder(root)
         self._pool = pool
 
-    def resolve(self, tenant: str, reference: SecretReference | ParameterReference) -> str:
+    def resolve(
+        self,
+        tenant: str,
+        reference: SecretReference | ParameterReference,
+        *,
+        again: bool = False,  # noqa: ARG002 - nothing is cached
+    ) -> str:
         noun, name = self._place(tenant, reference)
         path = self._folder.path(name)
         content = self._folder.read(path)

@@ -58,8 +58,15 @@ class KeyStore(Protocol):
 class Secrets(Protocol):
     """Reads the secrets and parameters of one pool."""
 
-    def resolve(self, tenant: str, reference: SecretReference | ParameterReference) -> str:
-        """Return the value of *tenant*'s secret or parameter, at most a minute old.
+    def resolve(
+        self,
+        tenant: str,
+        reference: SecretReference | ParameterReference,
+        *,
+        again: bool = False,
+    ) -> str:
+        """Return the value of *tenant*'s secret or parameter, at most a minute old; with *again*,
+        the present one.
 
         Raises:
             NotFoundError: It does not exist.

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from math import isfinite
 from typing import Any, Protocol
 
 from nextfire.domain.attempt import (
@@ -217,13 +218,17 @@ def _record(exchange: _Exchange, call: AwsCall) -> str:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - of any type
-    """*value* of the SDK as JSON: instants as ISO 8601, bytes as text or base64, streams cut."""
+    """*value* of the SDK as JSON: instants as ISO 8601, bytes as text or base64, streams cut,
+    numbers that JSON does not have as null.
+    """
     if isinstance(value, dict):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, float) and not isfinite(value):
+        return None
     if value is None or isinstance(value, str | int | float | bool):
         return value
     if hasattr(value, "read"):

@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.masking import Masker
 from nextfire.domain.ports.access import Secrets
+from nextfire.domain.references import ParameterReference, SecretReference
 from nextfire.targets.http.document import (
     ApiKeyAuth,
     Auth,
@@ -23,6 +24,7 @@ from nextfire.targets.http.document import (
     BearerAuth,
     OAuth2Auth,
     OidcAuth,
+    Reference,
     SigV4Auth,
 )
 from nextfire.targets.http.messages import CallFailedError, Failure, Request, Response
@@ -36,7 +38,10 @@ _LONGEST_LIFE = 86_400.0
 _MAX_TOKENS = 256
 _OTHER_FETCHES_WITHIN = 5.0
 """Seconds to wait for the token that another call is fetching, before fetching one as well."""
+_READ_AGAIN_EVERY = 5.0
+"""Seconds between two reads of a secret that receivers reject."""
 _OK = 200
+_UNAUTHORIZED = 401
 _THROTTLED = 429
 _SERVER_ERROR = 500
 _NO_ANSWER = frozenset(
@@ -71,15 +76,20 @@ class _Token:
 
 @dataclass(slots=True)
 class _Cached:
-    """The token of a client, None before the first. `fetching`: held while it is fetched."""
+    """The token of a client, None before the first. `fetching`: held while it is fetched.
+    `is_failing`: the token server did not answer the latest request.
+    """
 
     token: _Token | None = None
+    is_failing: bool = False
     fetching: threading.Lock = field(default_factory=threading.Lock)
 
     def valid(self, now: float) -> _Token | None:
         return self.token if self.token is not None and now < self.token.until else None
 
 
+_SecretKey = tuple[str, SecretReference | ParameterReference]
+"""Tenant and reference."""
 Send = Callable[[Request], Response]
 """Sends a request within the attempt: by its deadline, and to allowed addresses only."""
 
@@ -102,6 +112,8 @@ class Authentication:
         self._aws_actions, self._monotonic = aws_actions, monotonic
         self._lock = threading.Lock()
         self._tokens: dict[str, _Cached] = {}
+        self._doubted: set[_SecretKey] = set()
+        self._read_again_at: dict[_SecretKey, float] = {}
 
     def headers(self, auth: Auth | None, job: JobKey, masker: Masker, send: Send) -> dict[str, str]:
         """Return the headers of *auth* that do not depend on the request.
@@ -158,15 +170,43 @@ class Authentication:
         signer(keys, auth.service, auth.region).add_auth(signed)
         return replace(request, headers=dict(signed.headers.items()))
 
-    def rejected(self, auth: Auth | None, job: JobKey) -> None:
-        """Forget the cached token of *auth*: the receiver responded 401."""
-        if isinstance(auth, OAuth2Auth):
-            with self._lock:
-                for key in [key for key in self._tokens if key.startswith(_owner(auth, job))]:
-                    del self._tokens[key]
+    def rejected(self, auth: Auth | None, job: JobKey, status: int) -> None:
+        """Forget the cached secret of *auth*, or with 401 the token: the receiver responded so."""
+        match auth:
+            case BearerAuth():
+                self._doubt(job, auth.token)
+            case BasicAuth():
+                self._doubt(job, auth.password)
+            case ApiKeyAuth():
+                self._doubt(job, auth.value)
+            case OAuth2Auth() if status == _UNAUTHORIZED:
+                with self._lock:
+                    for key in [key for key in self._tokens if key.startswith(_owner(auth, job))]:
+                        del self._tokens[key]
 
-    def _secret(self, job: JobKey, reference: object, masker: Masker) -> str:
-        value = self._secrets.resolve(job.tenant, reference)  # type: ignore[arg-type] # a Reference
+    def _doubt(self, job: JobKey, reference: Reference) -> None:
+        """Read the secret again for the next call. It may have just been rotated, and all retries
+        of a run can come within the minute for which its value is cached.
+        """
+        key, now = (job.tenant, reference), self._monotonic()
+        with self._lock:
+            if now >= self._read_again_at.get(key, now):
+                self._doubted.add(key)
+
+    def _is_doubted(self, key: _SecretKey) -> bool:
+        with self._lock:
+            is_doubted = key in self._doubted
+            if is_doubted:
+                self._doubted.discard(key)
+                if len(self._read_again_at) >= _MAX_TOKENS:
+                    self._read_again_at.clear()
+                self._read_again_at[key] = self._monotonic() + _READ_AGAIN_EVERY
+            return is_doubted
+
+    def _secret(self, job: JobKey, reference: Reference, masker: Masker) -> str:
+        again = self._is_doubted((job.tenant, reference))
+        value = self._secrets.resolve(job.tenant, reference, again=again)
+        value = value.rstrip("\r\n")  # files given to the AWS CLI end with one
         masker.add(value)
         return value
 
@@ -181,22 +221,37 @@ class Authentication:
         token, before = cached.valid(self._monotonic()), cached.token
         if token is None:
             # The calls of a batch share one token, but not the fate of one that hangs.
-            is_mine = cached.fetching.acquire(timeout=_OTHER_FETCHES_WITHIN)
+            waits = 0 if cached.is_failing else _OTHER_FETCHES_WITHIN
+            is_mine = cached.fetching.acquire(timeout=waits)
+            if not is_mine and cached.is_failing:
+                # One call at a time waits for a server that is down; the others keep no slot busy.
+                raise UnavailableError("no token: the token server does not answer other calls")
             try:
                 # Also one without a life, if it was fetched while this call waited.
                 fresh = cached.token if cached.token is not before else None
                 token = cached.valid(self._monotonic()) or fresh
-                token = token or self._fetch(auth, secret, masker, send)
-                cached.token = token
+                token = token or self._fetch(auth, job, secret, masker, send)
+                cached.token, cached.is_failing = token, False
+            except UnavailableError:
+                cached.is_failing = True
+                raise
+            except CallFailedError as error:
+                # A call that was stopped shows nothing of the server.
+                cached.is_failing = cached.is_failing and error.problem is Failure.STOPPED
+                raise
             finally:
                 if is_mine:
                     cached.fetching.release()
         masker.add(token.text)
         return token.text
 
-    def _fetch(self, auth: OAuth2Auth, secret: str, masker: Masker, send: Send) -> _Token:
+    def _fetch(
+        self, auth: OAuth2Auth, job: JobKey, secret: str, masker: Masker, send: Send
+    ) -> _Token:
         form = {"grant_type": "client_credentials", "scope": auth.scope, "audience": auth.audience}
-        basic = base64.b64encode(f"{auth.client_id}:{secret}".encode()).decode()
+        # RFC 6749, section 2.3.1: servers decode them, and would read a + as a blank.
+        client_id, encoded = quote_plus(auth.client_id), quote_plus(secret)
+        basic = base64.b64encode(f"{client_id}:{encoded}".encode()).decode()
         masker.add(basic)
         request = Request(
             "POST",
@@ -219,6 +274,7 @@ class Authentication:
         token, life = _read_token(response)
         if token is None:
             # Not permanent: the secret may have been rotated a moment ago.
+            self._doubt(job, auth.client_secret)
             raise CallFailedError(
                 Failure.PROTOCOL,
                 f"the token server responded {response.status} without an access token. Check"

@@ -39,7 +39,7 @@ from nextfire.targets.http.tls import TlsSettings
 from nextfire.targets.http.transport import Transport
 from nextfire.targets.template import TemplateError
 
-_UNAUTHORIZED = 401
+_REJECTED = frozenset({401, 403})
 _DOWN = frozenset({502, 503, 504})
 _UNREACHABLE = frozenset({Failure.NAME, Failure.CONNECT, Failure.TIMEOUT, Failure.CLOSED})
 """Not TLS: the settings of one job may be wrong, and must not hold up the others."""
@@ -116,8 +116,8 @@ class HttpTarget:
     def attempt(
         self, job: Job, run: Run, supervisor: RunControl, longest: timedelta
     ) -> AttemptResult:
-        masker, line = Masker(), _Line(self._transport, supervisor, self._monotonic)
-        line.until = self._monotonic() + min(job.definition.timeout, longest).total_seconds()
+        timeout = min(job.definition.timeout, longest).total_seconds()
+        masker, line = Masker(), _Line(self._transport, supervisor, self._monotonic, timeout)
         try:
             attempted = self._call(job, run, masker, line)
         except CallFailedError as error:  # of the token server
@@ -149,13 +149,17 @@ class HttpTarget:
         try:
             response = line.send(request, tls)
         except CallFailedError as error:
-            if error.problem in _UNREACHABLE:
+            if error.problem in _UNREACHABLE and not (
+                error.problem is Failure.TIMEOUT and line.was_short
+            ):
                 self._report(job, call, "down", None)
             return result_without_response(call, request, error, masker)
         attempted = result_of(call, request, response, masker, self._clock.now())
-        if response.status == _UNAUTHORIZED:
-            self._authentication.rejected(call.auth, job.key)
-        self._report(job, call, _report_of(response.status), attempted.result.retry_at)
+        if response.status in _REJECTED:
+            self._authentication.rejected(call.auth, job.key, response.status)
+        is_success = attempted.result.outcome is AttemptOutcome.SUCCEEDED
+        outcome: Outcome = "ok" if is_success else _report_of(response.status)
+        self._report(job, call, outcome, attempted.result.retry_at)
         return attempted
 
     def _tls(self, job: Job, call: HttpCall, masker: Masker) -> TlsSettings | None:
@@ -182,21 +186,34 @@ class HttpTarget:
 
 
 class _Line:
-    """Sends the requests of one attempt, until its deadline and its supervisor's directive."""
+    """Sends the requests of one attempt, until its deadline and its supervisor's directive.
+
+    `was_short`: less than half of the *timeout* (seconds) was left for the latest request: tokens
+    and secrets took the rest.
+    """
 
     def __init__(
-        self, transport: Transport, supervisor: RunControl, monotonic: Callable[[], float]
+        self,
+        transport: Transport,
+        supervisor: RunControl,
+        monotonic: Callable[[], float],
+        timeout: float,
     ) -> None:
         self._transport, self._supervisor, self._monotonic = transport, supervisor, monotonic
-        self.until = 0.0
+        self._timeout, self._until = timeout, monotonic() + timeout
+        self.was_short = False
         self.stopped = Directive.CONTINUE
 
     def send(self, request: Request, tls: TlsSettings | None = None) -> Response:
         if self._ask():  # what came before may have taken as long as the lease
             raise CallFailedError(Failure.STOPPED, "stopped before the call")
-        left = self.until - self._monotonic()
+        left = self._until - self._monotonic()
+        self.was_short = left < self._timeout / 2
         if left <= 0:
-            raise CallFailedError(Failure.TIMEOUT, "no time left for the call")
+            raise CallFailedError(
+                Failure.TIMEOUT,
+                "no time left for the call: tokens and secrets took all of timeoutSec",
+            )
         return self._transport.send(request, tls=tls, timeout=left, ask=self._ask)
 
     def _ask(self) -> bool:

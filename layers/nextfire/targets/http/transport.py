@@ -295,7 +295,8 @@ class _Call:
             if self._hung_up:
                 raise TimeoutError
             self.sent = True
-        with suppress(ConnectionError):  # it may have answered without reading the whole body
+        # It may have answered without reading the whole body; TLS has its own errors for this.
+        with suppress(ConnectionError, ssl.SSLError):
             client.endheaders(self._request.body or None)
         answer = client.getresponse()
         self.timings = replace(self.timings, first_byte=time.monotonic() - began)

@@ -16,6 +16,8 @@ from typing import Any
 
 _HEAD_CAP = 256 * 1024
 """Maximum bytes of status lines, headers and interim responses."""
+_MAX_HEADERS, _MAX_LINE = 100, 64 * 1024
+"""Of `http.client`, whose errors for more do not say so in a form that can be recorded."""
 _FRAMING = 8
 """Maximum bytes received per byte of the body: a chunk of one byte takes six."""
 
@@ -84,6 +86,7 @@ class Lines(io.BufferedReader):
         super().__init__(raw, size)
         self._wire = raw.wire
         self._expected = _STATUS
+        self._headers = 0
 
     def start_body(self) -> None:
         self._expected = _CHUNK
@@ -96,13 +99,19 @@ class Lines(io.BufferedReader):
             MalformedResponseError: It is not what may come next.
         """
         line = super().readline(size)
+        if len(line) > _MAX_LINE:
+            raise MalformedResponseError(f"a {_NAMES[self._expected]} of over {_MAX_LINE} bytes")
         match = self._expected.fullmatch(line)
         if match is None:
             raise MalformedResponseError(f"an invalid {_NAMES[self._expected]}")
         if self._expected is _STATUS:
-            self._expected = _HEADER
+            self._expected, self._headers = _HEADER, 0
         elif self._expected is _HEADER and not line.strip():
             self._expected = _STATUS  # after an interim response
+        elif self._expected is _HEADER:
+            self._headers += 1
+            if self._headers >= _MAX_HEADERS:
+                raise MalformedResponseError(f"{_MAX_HEADERS} headers or more")
         elif self._expected is _CHUNK and int(match[1], 16) == 0:
             self._expected = _TRAILER
         return line

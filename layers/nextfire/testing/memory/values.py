@@ -17,7 +17,13 @@ class MemorySecrets:
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
 
-    def resolve(self, tenant: str, reference: SecretReference | ParameterReference) -> str:
+    def resolve(
+        self,
+        tenant: str,
+        reference: SecretReference | ParameterReference,
+        *,
+        again: bool = False,  # noqa: ARG002 - nothing is cached
+    ) -> str:
         if isinstance(reference, SecretReference):
             noun, whole = "secret", f"{tenant}/{reference.secret}"
             name = f"{whole}#{reference.key}" if reference.key else whole
