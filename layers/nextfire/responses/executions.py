@@ -264,7 +264,9 @@ class ExecutionPage(ApiResponse):
 
 
 class MinuteResponse(ApiResponse):
-    """Executions that ended in a minute, by state."""
+    """Executions that ended in a minute, by state. Those that were redriven later, and skips that
+    were undone, stay counted.
+    """
 
     # of(minute, counts by state)
     at: datetime = field(lambda minute, _: minute, description="Start of the minute.")
