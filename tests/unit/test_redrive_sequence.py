@@ -233,6 +233,23 @@ def test_a_redrive_that_is_repeated_starts_nothing_twice(world: World) -> None:
     assert states(world, a, b, c, d) == [SUCCEEDED] * 4
 
 
+def test_a_run_that_followed_and_died_again_stays_if_the_request_is_repeated(world: World) -> None:
+    a, b, cleanup, report = cleanup_after_failure(world)
+    world.advance(seconds=30)
+    asked_at = world.now
+    redrive(world, a, "b", downstream=True)
+    for _ in range(2):
+        world.script(exit_code=1)
+    work(world)
+    assert states(world, a, b, cleanup, report) == [SUCCEEDED, DEAD, DEAD, SKIPPED]
+
+    redrive(world, a, "b", downstream=True, asked_at=asked_at)
+    work(world)
+
+    assert states(world, a, b, cleanup, report) == [SUCCEEDED, DEAD, DEAD, SKIPPED]
+    assert len(world.runner.calls) == 5
+
+
 def test_a_redrive_that_dies_anywhere_is_completed_by_a_repetition() -> None:
     for calls in range(100):
         world = started(BEGINNING)

@@ -99,7 +99,11 @@ class RedriveSequence:
         for job in jobs:
             pool_of(job, self._pools)
         because = f"redriven from {link}: starts again when its parents have ended again"
-        waiting = [step.node.run for step in steps if step.must_await and step.node.run]
+        waiting = [
+            step.node.run
+            for step in steps
+            if step.must_await and step.node.run and not _has_started(step.node.run, asked_at)
+        ]
         # All of them before the first start: a parent may end at once.
         list(self._executor.map(lambda run: self._await_parents(run, because), waiting))
         ended = [step.node.run for step in starts if step.node.run]
