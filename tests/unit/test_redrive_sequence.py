@@ -250,6 +250,19 @@ def test_a_run_that_followed_and_died_again_stays_if_the_request_is_repeated(wor
     assert len(world.runner.calls) == 5
 
 
+def test_a_run_that_follows_starts_although_its_parent_is_cancelled(world: World) -> None:
+    """A limit: a cancel of the sequence does not end SKIPPED runs."""
+    a, b, cleanup, report = cleanup_after_failure(world)
+    world.advance(seconds=30)
+    redrive(world, a, "b", downstream=True)
+
+    world.cancel_sequence.cancel(world.run(b, "12:00").key, "stop")
+    work(world)
+
+    expected = [SUCCEEDED, RunState.CANCELLED, SUCCEEDED, SUCCEEDED]
+    assert states(world, a, b, cleanup, report) == expected
+
+
 def test_a_redrive_that_dies_anywhere_is_completed_by_a_repetition() -> None:
     for calls in range(100):
         world = started(BEGINNING)
