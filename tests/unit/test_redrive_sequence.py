@@ -299,6 +299,21 @@ def test_runs_that_follow_await_their_parents_before_the_first_one_starts(world:
     assert states(world, b, cleanup) == [DEAD, SKIPPED]
 
 
+def test_a_run_of_a_deleted_job_stays_dead(world: World) -> None:
+    _, b = chain(world, "a", "b", **ONE_ATTEMPT)
+    world.script()
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+    world.worker().work()
+    world.delete(b)
+
+    with pytest.raises(ConflictError, match="job was deleted"):
+        redrive(world, b, "b")
+    work(world)
+
+    assert states(world, b) == [DEAD]
+
+
 def test_a_job_or_a_pool_that_does_not_exist_is_reported_before_anything_changes(
     world: World,
 ) -> None:
