@@ -228,11 +228,11 @@ class Functions:
                 "NEXTFIRE_JOB_RETENTION": iso8601(self._settings.job_retention),
             },
         )
-        # The auditor completes a job whose last run has ended, or that has no runs left, and
-        # removes ended jobs.
+        # The auditor completes a job whose last run has ended, or that has no runs left, removes
+        # ended jobs, and replaces a parent of deleted ones.
         allow(
             auditor.role,
-            dynamodb("Scan", "GetItem", "BatchGetItem", "UpdateItem", "DeleteItem"),
+            dynamodb("Scan", "GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem"),
             stores.jobs.table_arn,
         )
         allow(

@@ -137,7 +137,7 @@ class TestWhatItTells:
         monkeypatch.setattr("nextfire.wiring.api.dynamodb", lambda: proxy)
         api.own_services.cache_clear()
         events()
-        proxy.instead["transact_write_items"] = meanwhile
+        proxy.instead["put_item"] = meanwhile
         system.call("POST", "/v1/jobs/a/pause", {})
 
         other, event = events()

@@ -229,6 +229,28 @@ class TestByLabel:
         assert act(system, "cancel", {"env": "prod"})["matched"] == 0
         assert act(system, "pause", {"team": "etl"})["matched"] == 1
 
+    def test_cancel_of_a_sequence(self, system: Deployment) -> None:
+        """Parents before their children, by id, and one with a child without the label."""
+        labels = {"pipeline": "etl"}
+        batch(
+            system,
+            CRON | {"jobId": "p1", "labels": labels},
+            *(
+                {"jobId": f"p{n + 1}", "type": "AFTER", "after": [{"job": f"p{n}"}]}
+                | {"target": CRON["target"], "labels": labels}
+                for n in range(1, 5)
+            ),
+            CRON | {"jobId": "q1", "labels": labels},
+            {"jobId": "q2", "type": "AFTER", "after": [{"job": "q1"}], "target": CRON["target"]},
+        )
+
+        done = act(system, "cancel", labels)
+
+        assert (done["matched"], done["changed"]) == (6, 5)
+        assert [each["jobId"] for each in done["failed"]] == ["q1"]
+        assert system.job("p1").state is JobState.CANCELLED
+        assert system.job("q2").state is JobState.ACTIVE
+
     @pytest.mark.parametrize("what", ["pause", "cancel"])
     def test_listing_of_a_moment_ago(
         self, system: Deployment, monkeypatch: pytest.MonkeyPatch, what: str

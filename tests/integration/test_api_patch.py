@@ -199,11 +199,11 @@ class TestPatch:
         proxy = Proxy(system.database)
 
         def overtaken(real: Any, request: dict[str, Any]) -> Any:
-            del proxy.instead["transact_write_items"]
+            del proxy.instead["put_item"]
             system.call("PATCH", "/v1/jobs/a", {"labels": {"theirs": "1"}})
             return real(**request)
 
-        proxy.instead["transact_write_items"] = overtaken
+        proxy.instead["put_item"] = overtaken
         monkeypatch.setattr("nextfire.wiring.api.dynamodb", lambda: proxy)
         api.own_services.cache_clear()
 

@@ -386,7 +386,7 @@ def test_transaction_cancelled_by_another_is_unavailable(reason: str) -> None:
         "TransactionCanceledException", CancellationReasons=[{"Code": reason}, {"Code": "None"}]
     )
 
-    for name in ("create job", "update job", "create counted job", "complete counted job"):
+    for name in ("create job", "create counted job", "update counted job", "complete counted job"):
         with pytest.raises(UnavailableError, match=reason):
             CALLS[name](Failing(error))
 

@@ -197,7 +197,7 @@ def test_children_that_are_created_together(
 ) -> None:
     """Each of a batch is added to their parent, ten at a time."""
     if planted:
-        monkeypatch.setattr(job_store, "_PATIENT_TRIES", 1)
+        monkeypatch.setattr(job_edges, "_TRIES", 1)
         monkeypatch.setattr(job_edges, "Lock", nullcontext)
     system.register(jobId="parent")
     strict.enforce("conflicts", transaction_ms=10)

@@ -182,3 +182,19 @@ def test_a_sequence_that_is_not_read_as_a_whole_is_not_changed(
 
     world.worker().work()
     assert states(world, a, b) == [SUCCEEDED, SUCCEEDED]
+
+
+def test_deleted_children_leave_room_for_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, *gone = (world.register("a"), *(world.register(f"a{n}", **after("a")) for n in range(4)))
+    children = [world.register(name, **after("a")) for name in "bc"]
+    for job in gone:
+        world.delete(job)
+    world.tick_at("12:00")
+    monkeypatch.setattr(read_sequence, "MAX_NODES", 4)
+
+    world.cancel_sequence.cancel(key(a), "wrong input")
+    world.worker().work()
+
+    assert states(world, a, *children) == [CANCELLED] * 3

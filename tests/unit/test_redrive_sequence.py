@@ -233,6 +233,36 @@ def test_a_redrive_that_is_repeated_starts_nothing_twice(world: World) -> None:
     assert states(world, a, b, c, d) == [SUCCEEDED] * 4
 
 
+def test_a_run_that_followed_and_died_again_stays_if_the_request_is_repeated(world: World) -> None:
+    a, b, cleanup, report = cleanup_after_failure(world)
+    world.advance(seconds=30)
+    asked_at = world.now
+    redrive(world, a, "b", downstream=True)
+    for _ in range(2):
+        world.script(exit_code=1)
+    work(world)
+    assert states(world, a, b, cleanup, report) == [SUCCEEDED, DEAD, DEAD, SKIPPED]
+
+    redrive(world, a, "b", downstream=True, asked_at=asked_at)
+    work(world)
+
+    assert states(world, a, b, cleanup, report) == [SUCCEEDED, DEAD, DEAD, SKIPPED]
+    assert len(world.runner.calls) == 5
+
+
+def test_a_run_that_follows_starts_although_its_parent_is_cancelled(world: World) -> None:
+    """A limit: a cancel of the sequence does not end SKIPPED runs."""
+    a, b, cleanup, report = cleanup_after_failure(world)
+    world.advance(seconds=30)
+    redrive(world, a, "b", downstream=True)
+
+    world.cancel_sequence.cancel(world.run(b, "12:00").key, "stop")
+    work(world)
+
+    expected = [SUCCEEDED, RunState.CANCELLED, SUCCEEDED, SUCCEEDED]
+    assert states(world, a, b, cleanup, report) == expected
+
+
 def test_a_redrive_that_dies_anywhere_is_completed_by_a_repetition() -> None:
     for calls in range(100):
         world = started(BEGINNING)
@@ -267,6 +297,21 @@ def test_runs_that_follow_await_their_parents_before_the_first_one_starts(world:
         redrive(world, b, "b", downstream=True)
 
     assert states(world, b, cleanup) == [DEAD, SKIPPED]
+
+
+def test_a_run_of_a_deleted_job_stays_dead(world: World) -> None:
+    _, b = chain(world, "a", "b", **ONE_ATTEMPT)
+    world.script()
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+    world.worker().work()
+    world.delete(b)
+
+    with pytest.raises(ConflictError, match="job was deleted"):
+        redrive(world, b, "b")
+    work(world)
+
+    assert states(world, b) == [DEAD]
 
 
 def test_a_job_or_a_pool_that_does_not_exist_is_reported_before_anything_changes(

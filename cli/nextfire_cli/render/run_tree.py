@@ -33,10 +33,12 @@ def run_tree(found: Document) -> RenderableType:
 
 
 def _row(node: Document, depth: int) -> tuple[RenderableType | str, ...]:
-    more = node["after"][1:]
+    also = [*map(escaped, node["after"][1:])]
+    if "moreParents" in node:
+        also.append(f"{node['moreParents']:,} more")
     name = "  " * depth + escaped(node["jobId"])
-    if more:
-        name += f" (also after {', '.join(map(escaped, more))})"
+    if also:
+        name += f" (also after {', '.join(also)})"
     reason = node.get("reason") if node["state"] not in {"SUCCEEDED", "RUNNING"} else None
     return (
         Text(name),

@@ -11,6 +11,15 @@ from nextfire.domain.edges import TriggerRule
 from nextfire.domain.ids import RunKey
 from nextfire.domain.run import Run
 
+MAX_PARENTS_SHOWN = 25_000
+"""Maximum number of parents that all nodes of a sequence are shown with. A job id takes up to 69
+bytes of a response.
+"""
+MAX_REASONS_SHOWN = 200_000
+"""Maximum number of characters of the reasons that all nodes are shown with. Each takes up to 14
+bytes of a response.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class RunNode:
@@ -27,6 +36,28 @@ class RunNode:
     rule: TriggerRule = TriggerRule.ALL_SUCCEEDED
     redefined: bool = False
     setups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLimit:
+    """Maximum number of parents, and of characters of the reason, that a node is shown with. None:
+    all.
+    """
+
+    parents: int | None
+    reason: int | None
+
+    @classmethod
+    def of(cls, nodes: Sequence[RunNode]) -> NodeLimit:
+        """The limit of each of *nodes*, so that together they are below the 6 MB limit of a
+        function's response.
+        """
+        reasons = sum(len(node.run.reason or "") for node in nodes if node.run is not None)
+        parents = sum(len(node.parents) for node in nodes)
+        return cls(
+            MAX_PARENTS_SHOWN // len(nodes) if parents > MAX_PARENTS_SHOWN else None,
+            MAX_REASONS_SHOWN // len(nodes) if reasons > MAX_REASONS_SHOWN else None,
+        )
 
 
 def critical_path(nodes: Mapping[str, RunNode]) -> frozenset[str]:

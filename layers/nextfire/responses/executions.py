@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -13,6 +14,12 @@ from nextfire.domain.cancel_plan import CancelAction
 from nextfire.domain.ids import RunKey
 from nextfire.domain.redrive_plan import RedriveAction
 from nextfire.domain.run import Run, RunState, Trigger
+from nextfire.domain.run_graph import (
+    MAX_PARENTS_SHOWN,
+    MAX_REASONS_SHOWN,
+    NodeLimit,
+    RunNode,
+)
 from nextfire.responses.base import UNREADABLE, ApiResponse, Json, field, one_line
 from nextfire.responses.watchers import WatcherResponse
 
@@ -117,24 +124,45 @@ class ExecutionResponse(ApiResponse):
         )
 
 
+def _reason(node: RunNode, limit: NodeLimit) -> str | None:
+    reason = None if node.run is None else node.run.reason
+    if reason is None or limit.reason is None or len(reason) <= limit.reason:
+        return reason
+    return f"{reason[: limit.reason - 1]}…"
+
+
 class SequenceNode(ApiResponse):
     """A job of a sequence and its execution. `state`: WAITING before it has a record. `after`: its
     parents. `critical`: it is on the critical path, the executions that determined when the last
     one ended.
     """
 
-    # of(node)
-    job_id: str = field(lambda node: node.key.job.job_id)
-    execution_id: str = field(lambda node: node.key.execution_id)
+    # of(node, limit)
+    job_id: str = field(lambda node, _: node.key.job.job_id)
+    execution_id: str = field(lambda node, _: node.key.execution_id)
     state: RunState | Literal["WAITING"] = field(
-        lambda node: "WAITING" if node.run is None else node.run.state
+        lambda node, _: "WAITING" if node.run is None else node.run.state
     )
-    after: list[str] = field(lambda node: [*node.parents])
+    after: list[str] = field(lambda node, limit: [*node.parents[: limit.parents]])
+    more_parents: int | None = field(
+        lambda node, limit: (limit.parents and len(node.parents[limit.parents :])) or None,
+        description="Number of parents that `after` leaves out, if all executions of the sequence "
+        f"together have over {MAX_PARENTS_SHOWN:,} parents.",
+    )
     critical: bool
-    started_at: datetime | None = field(lambda node: node.run and node.run.started_at)
-    finished_at: datetime | None = field(lambda node: node.run and node.run.finished_at)
-    attempt: int | None = field(lambda node: node.run and node.run.attempt)
-    reason: str | None = field(lambda node: node.run and node.run.reason)
+    started_at: datetime | None = field(lambda node, _: node.run and node.run.started_at)
+    finished_at: datetime | None = field(lambda node, _: node.run and node.run.finished_at)
+    attempt: int | None = field(lambda node, _: node.run and node.run.attempt)
+    reason: str | None = field(
+        _reason,
+        description="Shortened, with … at the end, if all reasons of the sequence together have "
+        f"over {MAX_REASONS_SHOWN:,} characters.",
+    )
+
+
+def _nodes(nodes: Sequence[RunNode], _at: datetime) -> list[SequenceNode]:
+    limit = NodeLimit.of(nodes)
+    return [SequenceNode.of(each, limit) for each in nodes]
 
 
 class SequenceResponse(ApiResponse):
@@ -142,7 +170,7 @@ class SequenceResponse(ApiResponse):
 
     # of(nodes, logical time)
     scheduled_at: datetime = field(lambda _, at: at)
-    items: list[SequenceNode] = field(lambda nodes, _: [SequenceNode.of(each) for each in nodes])
+    items: list[SequenceNode] = field(_nodes)
 
 
 class _SequenceStep(ApiResponse):
@@ -236,7 +264,9 @@ class ExecutionPage(ApiResponse):
 
 
 class MinuteResponse(ApiResponse):
-    """Executions that ended in a minute, by state."""
+    """Executions that ended in a minute, by state. Those that were redriven later, and skips that
+    were undone, stay counted.
+    """
 
     # of(minute, counts by state)
     at: datetime = field(lambda minute, _: minute, description="Start of the minute.")

@@ -26,6 +26,7 @@ from nextfire.usecases.audit_parts import PART, AuditParts, up_to
 from nextfire.usecases.audit_report import AuditReport, Visits, label
 from nextfire.usecases.audit_snapshot import SnapshotReader
 from nextfire.usecases.audit_visit import JobVisits
+from nextfire.usecases.forget_children import forget_children, may_forget
 from nextfire.usecases.remove_ended import RemoveEnded
 
 PAGE = 100
@@ -36,7 +37,8 @@ T = TypeVar("T")
 
 
 class AuditJobs:
-    """The auditor. In a healthy system it finds nothing and writes only its own position.
+    """The auditor. In a healthy system it finds nothing and writes only its own position. It also
+    removes ended jobs, and ids of deleted children from their parents.
 
     A job costs a share of a Scan, one key of a BatchGetItem (the slot where its next FIRE entry
     must be) and one Query of its runs since the last audit, plus a day. Only suspects are checked a
@@ -158,6 +160,8 @@ class AuditJobs:
         expired = [job for job in ended if self._ended.is_expired(job, now)]
         if expired:
             self._ended.remove(expired, until, report)
+        parents = [job for job in scan.jobs if may_forget(job, now)]
+        visited.of(self._submit_all(lambda job: forget_children(self._jobs, job, now), parents))
         following = visited.of(self._submit_all(lambda job: next_entry(job, now), audited))
         slots = {key: self._snapshots.slot(entry, now) for key, entry in following.items() if entry}
         occupied = self._due.occupied(set(slots.values()))

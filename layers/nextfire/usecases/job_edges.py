@@ -15,6 +15,7 @@ from nextfire.domain.ids import JobKey
 from nextfire.domain.job import MAX_CHILDREN, Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.jobs import JobStore
+from nextfire.usecases.forget_children import must_be_written
 from nextfire.usecases.job_revisions import contended, revised
 from nextfire.usecases.read_parents import check_above, in_batches, read_above
 
@@ -144,22 +145,33 @@ class JobEdges:
                     "after", key.job_id, "job not found", "Create the parent first."
                 )
             self._check_caller(parent.definition, parent.definition)
-            if child in parent.children:
-                return
             children = parent.children
-            if len(children) >= MAX_CHILDREN:
-                children = self._remaining(parent)
-            if len(children) >= MAX_CHILDREN:
-                raise InvalidInputError(
-                    "after",
-                    key.job_id,
-                    f"already has {MAX_CHILDREN:,} children",
-                    "Use another parent.",
-                )
-            changed = replace(revised(parent, now), children=(*children, child))
+            if child not in children:
+                children = (*self._with_room(parent), child)
+            elif not must_be_written(parent, now):
+                return
+            changed = replace(revised(parent, now), children=children)
             if self._jobs.update(changed, None, changed.updated_at):
                 return
         raise contended(key)
+
+    def _with_room(self, parent: Job) -> tuple[str, ...]:
+        """The children of *parent*, without deleted ones if it has the maximum number.
+
+        Raises:
+            InvalidInputError: They are too many nevertheless.
+        """
+        children = parent.children
+        if len(children) >= MAX_CHILDREN:
+            children = self._remaining(parent)
+        if len(children) >= MAX_CHILDREN:
+            raise InvalidInputError(
+                "after",
+                parent.key.job_id,
+                f"already has {MAX_CHILDREN:,} children",
+                "Use another parent.",
+            )
+        return children
 
     def _remaining(self, parent: Job) -> tuple[str, ...]:
         """The children of *parent* without those that were deleted, or lost the edge; with the

@@ -34,7 +34,8 @@ PAGES_AT_MOST = 10
 """Pages of dead runs that one call searches for those of a pool."""
 TOGETHER = 20
 """Runs that are redriven concurrently; the time limit is checked between two such groups."""
-_DELETED = "Its job was deleted", "Recreate the job: a redriven run would be cancelled."
+JOB_DELETED = "Its job was deleted", "Recreate the job: a redriven run would be cancelled."
+"""Problem and remedy of a redrive without a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +227,7 @@ class ManageRuns:
         if run.state is not RunState.DEAD:
             raise _not_dead(run.state)
         if job is None or job.uid != run.key.uid or job.state is JobState.CANCELLED:
-            raise ConflictError(*_DELETED)
+            raise ConflictError(*JOB_DELETED)
         pool = pool_of(job, self._pools)
         now = cut(self._clock.now())
         to = run.redriven(reason, now)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
 
 from nextfire.domain.definition import JobDefinition
-from nextfire.domain.errors import ChangedError, NotFoundError, UnavailableError
+from nextfire.domain.errors import ChangedError, ConflictError, NotFoundError, UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
@@ -39,7 +40,7 @@ class NewJob:
     uid: str
 
 
-def _levels(new: Sequence[NewJob]) -> Iterator[list[int]]:
+def _levels(new: Sequence[NewJob | Job]) -> Iterator[list[int]]:
     """The numbers of *new*, parents before their children; last, cycles, which are rejected."""
     numbers = {one.key.job_id: number for number, one in enumerate(new)}
     sorter = TopologicalSorter(
@@ -152,7 +153,8 @@ class BulkJobs:
         return self._each(labelled, _PAUSABLE, resume)
 
     def delete(self, labelled: LabelSelection) -> BulkResult:
-        """Cancel the jobs that are not CANCELLED.
+        """Cancel the jobs that are not CANCELLED. Parents that were tried before their children are
+        tried again, after them.
 
         Raises:
             InvalidInputError: The cursor is invalid.
@@ -161,7 +163,51 @@ class BulkJobs:
         def delete(key: JobKey, now: datetime, expected: Collection[str]) -> Job:
             return self._manage.delete(key, now=now, expected=expected)
 
-        return self._each(labelled, _NOT_CANCELLED, delete)
+        result = self._each(labelled, _NOT_CANCELLED, delete)
+        refused = [key for key, error in result.failed if isinstance(error, ConflictError)]
+        found = self._jobs.get_many(refused, consistent=True) if refused else {}
+        parents = [job for job in found.values() if isinstance(job, Job)]
+        again = partial(self._changed, labelled, _NOT_CANCELLED, delete)
+        done: dict[JobKey, bool | Exception | None] = {}
+        for level in reversed([*_levels(parents)]):
+            for start in range(0, len(level), TOGETHER):
+                part = [parents[number] for number in level[start : start + TOGETHER]]
+                if self._clock.now() < labelled.stop_at:
+                    outcomes = self._executor.map(again, part)
+                    done |= zip((job.key for job in part), outcomes, strict=True)
+        left = [(key, done.get(key, error)) for key, error in result.failed]
+        return replace(
+            result,
+            changed=result.changed + sum(each is True for each in done.values()),
+            failed=[(key, each) for key, each in left if isinstance(each, Exception)],
+        )
+
+    def _changed(
+        self,
+        labelled: LabelSelection,
+        states: frozenset[JobState],
+        change: Callable[[JobKey, datetime, Collection[str]], Job],
+        listed: Job,
+    ) -> bool | Exception | None:
+        """Whether *listed* changed, or why it could not be; None: the job does not match."""
+        job: Job | None = listed
+        wanted = JobFilter(labels=labelled.labels)
+        try:
+            # The listing may be stale: the job may have lost the labels since.
+            for _ in range(_TRIES):
+                if job is None or job not in wanted or job.state not in states:
+                    return None
+                try:
+                    done = change(job.key, self._clock.now(), [job.version])
+                except ChangedError:
+                    job = self._jobs.get(listed.key)
+                else:
+                    return done.revision != job.revision
+            return UnavailableError("It is being changed by other requests. Try again.")
+        except NotFoundError:
+            return None  # deleted concurrently
+        except Exception as error:  # noqa: BLE001 — as above
+            return error
 
     def _each(
         self,
@@ -169,28 +215,7 @@ class BulkJobs:
         states: frozenset[JobState],
         change: Callable[[JobKey, datetime, Collection[str]], Job],
     ) -> BulkResult:
-        wanted, cursor = JobFilter(labels=labelled.labels), labelled.cursor
-
-        def changed(listed: Job) -> bool | Exception | None:
-            """Whether the job changed, or why it could not be; None: the job does not match."""
-            job: Job | None = listed
-            try:
-                # The listing may be stale: the job may have lost the labels since.
-                for _ in range(_TRIES):
-                    if job is None or job not in wanted or job.state not in states:
-                        return None
-                    try:
-                        done = change(job.key, self._clock.now(), [job.version])
-                    except ChangedError:
-                        job = self._jobs.get(listed.key)
-                    else:
-                        return done.revision != job.revision
-                return UnavailableError("It is being changed by other requests. Try again.")
-            except NotFoundError:
-                return None  # deleted concurrently
-            except Exception as error:  # noqa: BLE001 — as above
-                return error
-
+        cursor, changed = labelled.cursor, partial(self._changed, labelled, states, change)
         found: list[tuple[JobKey, bool | Exception]] = []
         unreadable: list[Unreadable] = []
         for _ in range(PAGES_AT_MOST):

@@ -96,14 +96,17 @@ def _parents(job: Job) -> list[str]:
 def _connected(reader: _Reader, first: Job, at: datetime) -> dict[str, Job]:
     """The jobs connected to *first* by edges that have runs at *at*, by id."""
     found = {first.key.job_id: first}
-    level, above = [first], set[str]()
-    while level:
+    level, above, left = [first], set[str](), list[str]()
+    while level or left:
         above |= {parent for job in level for parent in _parents(job)}
-        near = {name for job in level for name in _neighbours(job)} - found.keys()
-        near = {*sorted(near)[: MAX_NODES - len(found)]}
+        near = {name for job in level for name in _neighbours(job)} - {*left}
+        names = [name for name in (*left, *sorted(near)) if name not in found]
+        # Of those that are read now, some may turn out not to be connected.
+        room = MAX_NODES - len(found)
+        now, left = names[:room], names[room:] if room else []
         level = [
             job
-            for job in reader.jobs(JobKey(first.key.tenant, name) for name in sorted(near))
+            for job in reader.jobs(JobKey(first.key.tenant, name) for name in sorted(now))
             if _is_connected(job, found, above) and _runs_at(job, at)
         ]
         found |= {job.key.job_id: job for job in level}

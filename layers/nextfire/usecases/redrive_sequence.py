@@ -6,10 +6,11 @@ from collections.abc import Collection
 from concurrent.futures import Executor
 from datetime import datetime
 
-from nextfire.domain.errors import NotFoundError
+from nextfire.domain.errors import ConflictError, NotFoundError
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job
+from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore
@@ -21,7 +22,7 @@ from nextfire.domain.redrive_plan import (
     plan_redrive,
 )
 from nextfire.domain.run import Run
-from nextfire.usecases.manage_runs import REDRIVEN
+from nextfire.usecases.manage_runs import JOB_DELETED, REDRIVEN
 from nextfire.usecases.next_dispatch import next_dispatch
 from nextfire.usecases.read_sequence import read_whole_sequence
 from nextfire.usecases.request_runs import pool_of
@@ -87,7 +88,8 @@ class RedriveSequence:
 
         Raises:
             NotFoundError, InvalidInputError, UnavailableError: As `plan`.
-            ConflictError: As `plan`; or the pool of a job no longer exists. Nothing was changed.
+            ConflictError: As `plan`; or a job was deleted, or its pool no longer exists. Nothing
+                was changed.
         """
         steps = self.plan(key, link, downstream=downstream, definition=definition)
         starts = [
@@ -99,7 +101,11 @@ class RedriveSequence:
         for job in jobs:
             pool_of(job, self._pools)
         because = f"redriven from {link}: starts again when its parents have ended again"
-        waiting = [step.node.run for step in steps if step.must_await and step.node.run]
+        waiting = [
+            step.node.run
+            for step in steps
+            if step.must_await and step.node.run and not _has_started(step.node.run, asked_at)
+        ]
         # All of them before the first start: a parent may end at once.
         list(self._executor.map(lambda run: self._await_parents(run, because), waiting))
         ended = [step.node.run for step in starts if step.node.run]
@@ -110,6 +116,8 @@ class RedriveSequence:
         job = self._jobs.get(key.job)
         if job is None or job.uid != key.uid:
             raise NotFoundError("execution", key.execution_id)
+        if job.state is JobState.CANCELLED:
+            raise ConflictError(*JOB_DELETED)
         return job
 
     def _await_parents(self, run: Run, reason: str) -> None:

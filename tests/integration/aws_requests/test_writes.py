@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 from botocore.exceptions import ClientError  # noqa: TID251 — to reject like AWS
 
 from functions.api.request_record import RecordingJobStore, noting
+from nextfire.adapters.aws.errors import TransactionConflictError
 from nextfire.adapters.dynamodb.bucket_store import DynamoDbBucketStore
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.adapters.dynamodb.due_store import DynamoDbDueStore
@@ -55,6 +57,46 @@ def test_a_job_that_the_sdk_writes_twice_is_noted_as_written(
         jobs.create(a_job(uid="uid00002"), None, NOON)
 
     assert (seen.written, others.written) == ({"report"}, set())
+
+
+def test_a_job_without_a_due_entry_is_written_without_a_transaction(
+    dynamodb: DynamoDBClient, tables: Tables
+) -> None:
+    """A transaction of one write takes twice the units."""
+    client: Any = Noting(dynamodb)
+    jobs = DynamoDbJobStore(client, table=tables.jobs, due_table=tables.due, patient=True)
+    job = a_job()
+    changed = replace(job, revision=job.revision + 1)
+
+    assert jobs.create(job, None, NOON) is None
+    assert jobs.create(job, None, NOON) == job
+    assert jobs.update(changed, None, NOON)
+    assert jobs.update(changed, None, NOON), "the SDK repeats a write whose response is lost"
+    assert not jobs.update(replace(changed, updated_at=at("13:00")), None, NOON)
+    assert client.asked == ["put_item"] * 5
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_a_job_that_a_transaction_is_writing_is_written_after_it(
+    dynamodb: DynamoDBClient, tables: Tables, monkeypatch: pytest.MonkeyPatch, *, patient: bool
+) -> None:
+    class Conflicting(Noting):
+        def put_item(self, **request: Any) -> Any:
+            self.asked.append("put_item")
+            if len(self.asked) == 1:
+                error: Any = {"Code": "TransactionConflictException", "Message": ""}
+                raise ClientError({"Error": error}, "PutItem")
+            return dynamodb.put_item(**request)
+
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    client: Any = Conflicting(dynamodb)
+    jobs = DynamoDbJobStore(client, table=tables.jobs, due_table=tables.due, patient=patient)
+
+    if not patient:
+        with pytest.raises(TransactionConflictError):
+            jobs.create(a_job(), None, NOON)
+    assert jobs.create(a_job(), None, NOON) is None
+    assert client.asked == ["put_item"] * 2
 
 
 def test_a_key_that_is_ended_is_not_read_as_well(dynamodb: DynamoDBClient, tables: Tables) -> None:

@@ -59,6 +59,17 @@ def test_a_sequence_is_shown_with_states_durations_and_its_critical_path(
     assert [len(line) - len(line.lstrip()) for line in lines[1:4]] == [0, 2, 4]
 
 
+def test_parents_that_the_response_leaves_out_are_counted(call: Call, api: Api) -> None:
+    join = node("join", "WAITING", "a", "b", moreParents=1_198)
+    alone = node("alone", "WAITING", "a", moreParents=1)
+    api.routes[CHAIN] = [tree(node("a", "SUCCEEDED"), node("b", "SUCCEEDED"), join, alone)]
+
+    shown = call("runs", "tree", ID).stdout
+
+    assert "join (also after b, 1,198 more)" in shown
+    assert "alone (also after 1 more)" in shown
+
+
 @pytest.mark.parametrize("as_json", [True, False])
 def test_it_follows_until_the_last_run_has_ended(call: Call, api: Api, *, as_json: bool) -> None:
     done = node("a", "SUCCEEDED", **took(5))

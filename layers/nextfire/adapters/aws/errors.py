@@ -131,7 +131,9 @@ def translated(what: str) -> Iterator[None]:
         yield
     except refused() as error:
         if is_transient(error):
-            raise UnavailableError(f"{what}: {error_code(error) or error}. Try again.") from error
+            conflict = error_code(error) == "TransactionConflictException"
+            kind = TransactionConflictError if conflict else UnavailableError
+            raise kind(f"{what}: {error_code(error) or error}. Try again.") from error
         raise
     except unanswered() as error:
         # The text may contain an endpoint or a path: log it, but do not return it to callers.
