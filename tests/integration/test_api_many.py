@@ -26,8 +26,7 @@ def batch(system: Deployment, *jobs: object, **more: Any) -> list[dict[str, Any]
     answer = system.call("POST", "/v1/jobs:batch", {"jobs": jobs}, **more)
     assert answer.status == 200, answer.document
     assert len(answer.document["results"]) == len(jobs)
-    results: list[dict[str, Any]] = answer.document["results"]
-    return results
+    return [*answer.document["results"]]
 
 
 def ids(system: Deployment, tenant: str = TENANT, **query: str) -> list[str]:
@@ -104,11 +103,9 @@ class TestBatch:
         assert ids(system) == []
 
     def test_as_many_as_may_be(self, system: Deployment) -> None:
-        results = batch(system, *[CRON] * MAX_BATCH_JOBS)
+        made = {each["job"]["jobId"] for each in batch(system, *[CRON] * MAX_BATCH_JOBS)}
 
-        made = {result["job"]["jobId"] for result in results}
-        assert len(made) == MAX_BATCH_JOBS
-        assert set(ids(system)) == made
+        assert (len(made), {*ids(system)}) == (MAX_BATCH_JOBS, made)
 
     def test_a_batch_that_comes_again_finds_what_it_made(self, system: Deployment) -> None:
         first = batch(system, CRON, CRON | {"jobId": "a"}, headers=KEY)

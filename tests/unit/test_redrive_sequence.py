@@ -2,76 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 
 from nextfire.domain.errors import (
-    ConflictError,
-    InvalidInputError,
-    NotFoundError,
     UnavailableError,
 )
-from nextfire.domain.ids import RunKey
-from nextfire.domain.job import Job
-from nextfire.domain.redrive_plan import Definition, RedriveAction, RedriveStep
 from nextfire.domain.run import RunState
-from nextfire.usecases.redrive_sequence import RedriveSequence
 from tests.builders import a_message, at
-from tests.fakes import InlineExecutor, Killed
+from tests.fakes import Killed
+from tests.unit.redriving import (
+    DEAD,
+    FOLLOW,
+    KEEP,
+    RUN,
+    SKIPPED,
+    SUCCEEDED,
+    cleanup_after_failure,
+    failed_middle,
+    plan_of,
+    redrive,
+    run_key,
+    work,
+)
 from tests.unit.sequencing import ONE_ATTEMPT, after, chain, states
 from tests.world import World, started
 
 BEGINNING = "11:58:30"
-
-RUN, FOLLOW, KEEP = RedriveAction.RUN, RedriveAction.FOLLOW, RedriveAction.KEEP
-DEAD, SKIPPED, SUCCEEDED = RunState.DEAD, RunState.SKIPPED, RunState.SUCCEEDED
-
-
-def work(world: World, *, seconds: int = 30) -> None:
-    world.advance(seconds=seconds)
-    world.tick()
-    world.worker().work()
-
-
-def redrive(
-    world: World, job: Job, link: str, *, downstream: bool = False, **more: Any
-) -> dict[str, tuple[RedriveAction, str]]:
-    key = world.run(job, "12:00").key
-    return plan_of(
-        world.sequences.redrive(key, link, downstream=downstream, reason="fixed", **more)
-    )
-
-
-def plan_of(steps: list[RedriveStep]) -> dict[str, tuple[RedriveAction, str]]:
-    return {step.node.key.job.job_id: (step.action, step.reason) for step in steps}
-
-
-def failed_middle(world: World) -> list[Job]:
-    """Of four links the second dies; the others below it are skipped."""
-    jobs = chain(world, "a", "b", "c", "d", **ONE_ATTEMPT)
-    world.script()
-    world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
-    assert states(world, *jobs) == [SUCCEEDED, DEAD, SKIPPED, SKIPPED]
-    return jobs
-
-
-def cleanup_after_failure(world: World) -> list[Job]:
-    """A link dies, and so does its clean-up, which runs in any case; its report is skipped."""
-    a = world.register("a", **ONE_ATTEMPT)
-    b = world.register("b", **after("a"), **ONE_ATTEMPT)
-    cleanup = world.register("cleanup", **after("b", triggerRule="ALL_DONE"), **ONE_ATTEMPT)
-    report = world.register("report", **after("cleanup"))
-    world.script()
-    world.script(exit_code=1)
-    world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
-    assert states(world, a, b, cleanup, report) == [SUCCEEDED, DEAD, DEAD, SKIPPED]
-    return [a, b, cleanup, report]
 
 
 def test_a_dead_link_runs_again_and_what_it_caused_follows(world: World) -> None:
@@ -297,99 +253,3 @@ def test_runs_that_follow_await_their_parents_before_the_first_one_starts(world:
         redrive(world, b, "b", downstream=True)
 
     assert states(world, b, cleanup) == [DEAD, SKIPPED]
-
-
-def test_a_run_of_a_deleted_job_stays_dead(world: World) -> None:
-    _, b = chain(world, "a", "b", **ONE_ATTEMPT)
-    world.script()
-    world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
-    world.delete(b)
-
-    with pytest.raises(ConflictError, match="job was deleted"):
-        redrive(world, b, "b")
-    work(world)
-
-    assert states(world, b) == [DEAD]
-
-
-def test_a_job_or_a_pool_that_does_not_exist_is_reported_before_anything_changes(
-    world: World,
-) -> None:
-    jobs = cleanup_after_failure(world)
-    before = dict(world.runs.all)
-
-    with pytest.raises(InvalidInputError, match="Available: a, b, cleanup, report"):
-        redrive(world, jobs[0], "x")
-    world.change(jobs[1], **after("a"), target={"handler": "b", "pool": "batch"})
-    world.sequences = RedriveSequence(
-        world.jobs, world.runs, pools=["default"], clock=world.clock, executor=InlineExecutor()
-    )
-    with pytest.raises(ConflictError, match="no longer exists"):
-        redrive(world, jobs[0], "b", downstream=True)
-    with pytest.raises(NotFoundError):
-        world.sequences.plan(replace(run_key(jobs[0]), run_id=OTHER_UID), "b", downstream=False)
-    assert world.runs.all == before
-
-
-def test_a_parent_that_cannot_allow_it_any_more_is_named(world: World) -> None:
-    a = world.register("a", **ONE_ATTEMPT)
-    b, c = (world.register(name, **after("a"), **ONE_ATTEMPT) for name in "bc")
-    d = world.register("d", **after("b", "c"))
-    world.script()
-    world.script(exit_code=1)
-    world.script(exit_code=1)
-    world.tick_at("12:00")
-    world.worker().work()
-    assert states(world, a, b, c, d) == [SUCCEEDED, DEAD, DEAD, SKIPPED]
-
-    done = plan_of(world.sequences.plan(run_key(a), "b", downstream=True))
-
-    assert done["c"] == (KEEP, "not below b")
-    assert done["d"] == (KEEP, "trigger rule ALL_SUCCEEDED: c FAILED")
-
-
-def test_with_the_runs_definition_a_changed_job_is_refused(world: World) -> None:
-    a, b, c, _ = failed_middle(world)
-    world.change(b, **after("a"), **ONE_ATTEMPT, labels={"team": "data"})
-    world.change(c, **after("b"), **ONE_ATTEMPT, payload={"fixed": True})  # it has never started
-    key, before = run_key(a), dict(world.runs.all)
-    unchanged = world.sequences.plan(key, "b", downstream=True, definition=Definition.RUN)
-    assert plan_of(unchanged)["b"] == (RUN, "DEAD: exit code 1")
-
-    world.change(b, **after("a"), **ONE_ATTEMPT, payload={"fixed": True})
-
-    with pytest.raises(ConflictError, match="of b changed since"):
-        redrive(world, a, "b", definition=Definition.RUN)
-    assert world.runs.all == before
-    done = redrive(world, a, "b")
-    assert done["b"] == (RUN, "DEAD: exit code 1; its job has changed since")
-
-
-def test_a_pause_and_a_new_child_do_not_change_what_a_job_does(world: World) -> None:
-    a, b, *_ = failed_middle(world)
-    world.pause(b)
-    world.resume(b)
-    world.register("e", **after("b"))
-
-    done = redrive(world, a, "b", definition=Definition.RUN)
-
-    assert done["b"] == (RUN, "DEAD: exit code 1")
-
-
-def test_a_job_of_an_earlier_version_has_perhaps_changed(world: World) -> None:
-    a, b, *_ = failed_middle(world)
-    revision = world.job(b.key).revision
-    world.jobs.put(replace(world.job(b.key), defined_in=None))
-    assert redrive(world, a, "b", definition=Definition.RUN)["b"][0] is RUN
-
-    assert not replace(b, defined_in=None, revision=revision).defined_after(revision)
-    assert replace(b, defined_in=None, revision=revision + 1).defined_after(revision)
-
-
-def run_key(job: Job) -> RunKey:
-    return job.run_key(at("12:00"))
-
-
-OTHER_UID = "20260524T120000000Z-uid99999"
