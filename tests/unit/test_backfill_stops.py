@@ -6,10 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from nextfire.domain.backfill import AT_ONCE
+from nextfire.domain.backfill import AT_ONCE, Backfill
 from nextfire.domain.due import BackfillEntry, FireEntry
 from nextfire.domain.errors import ConflictError, NotFoundError
 from nextfire.domain.run import RunState
+from nextfire.usecases.continue_backfill import ContinueBackfill
 from nextfire.usecases.find_outstanding import has_outstanding
 from nextfire.usecases.manage_backfills import BackfillRange
 from tests.accounting import settle
@@ -146,3 +147,15 @@ def test_a_repeated_request_does_not_restart_a_stopped_backfill(world: World) ->
     assert again == stopped
     assert world.job(job.key).backfilling is None
     assert begin(world, job, "11:40", "11:55", backfill_id="c").backfilling is not None
+
+
+def test_a_backfill_for_which_no_time_is_left_computes_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = begin(world, world.register(**MINUTELY), "11:00", "11:05")
+    entry = job.backfill_entry(1)
+    assert entry is not None
+    backfill = ContinueBackfill(world.jobs, world.runs, world.due, world.queue, world.clock)
+    monkeypatch.delattr(Backfill, "batch")
+
+    assert not backfill.step(entry, job, world.now - timedelta(seconds=1))
