@@ -179,7 +179,6 @@ def test_woken_in_between_it_ends_at_once(stack: Stack) -> None:
 @pytest.mark.parametrize(
     ("service", "operation", "request_"),
     [
-        ("dynamodb", "put_item", {"TableName": "jobs", "Item": {}}),
         ("dynamodb", "put_item", {"TableName": "runs", "Item": {}}),
         ("dynamodb", "delete_item", {"TableName": "due", "Key": {}}),
         ("sqs", "receive_message", {}),

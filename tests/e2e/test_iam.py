@@ -195,7 +195,6 @@ def _list_dead(stack: Stack, client: Any) -> None:
         ("authorizer", "dynamodb", _list_keys),
         ("authorizer", "dynamodb", _delete_key),
         ("authorizer", "dynamodb", _scan_jobs),
-        ("auditor", "dynamodb", _put_job),
         ("auditor", "dynamodb", _read_key),
         ("auditor", "dynamodb", _read_request),
         ("auditor", "sqs", _send),
