@@ -6,11 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nextfire.domain.errors import (
-    ConflictError,
-    InvalidInputError,
-    NotFoundError,
-)
+from nextfire.domain.errors import ConflictError, InvalidInputError, NotFoundError
 from nextfire.domain.redrive_plan import Definition
 from nextfire.usecases.redrive_sequence import RedriveSequence
 from tests.fakes import InlineExecutor

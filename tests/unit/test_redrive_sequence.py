@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nextfire.domain.errors import (
-    UnavailableError,
-)
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.run import RunState
 from tests.builders import a_message, at
 from tests.fakes import Killed
