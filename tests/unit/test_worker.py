@@ -36,7 +36,8 @@ class Queue:
     It acts as inbox, SQS client, use case, service clock, task protection and deployment, which is
     replaced after the poll number `replaced_after`. `handled`: messages that were started;
     `listed`: content of the journal at those times; `hidden`: messages handed back; `done`:
-    messages deleted; `asked`: number of messages asked for in each poll.
+    messages deleted; `asked`: number of messages asked for in each poll; `passed`: seconds that
+    handlers let pass.
     """
 
     def __init__(self, *messages: str, slots: int = 4, one_run: bool = False) -> None:
@@ -48,6 +49,7 @@ class Queue:
         self.listed: list[list[str]] = []
         self.kept: list[bool] = []
         self.replaced_after: int | None = None
+        self.passed = 0.0
         self.ends: dict[str, Callable[[], Handled]] = {}
         self._messages = messages
         self._settled = threading.Semaphore(0)
@@ -106,7 +108,7 @@ class Queue:
                 acknowledger,
                 journal,
                 lease=timedelta(seconds=60),
-                threads=its_threads,
+                threads=replace(its_threads, monotonic=lambda: self.passed),
                 clock=self._clock,
                 service_clock=here,
                 protection=here,
@@ -155,6 +157,27 @@ def test_a_worker_stopped_in_a_run_hands_back_what_follows_and_not_what_is_done(
 
     assert queue.handled == queue.done == ["a"]
     assert queue.hidden == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "begun"), [(9, ["a", "b", "c", "d"]), (29, ["a", "b"]), (31, ["a"])]
+)
+def test_messages_whose_receipts_may_expire_in_their_runs_are_left_to_others(
+    seconds: int, begun: list[str]
+) -> None:
+    """Their visibility timeout, a lease, began when the first of their group was received."""
+
+    def last() -> Handled:
+        queue.passed += seconds
+        return DONE
+
+    queue = Queue("a", "b", "c", "d")
+    queue.ends = dict.fromkeys("abcd", last)
+
+    queue.serve()
+
+    assert queue.handled == queue.done == begun
+    assert begun + queue.hidden == ["a", "b", "c", "d"], "visible at once"
 
 
 def test_what_it_holds_is_listed_before_it_is_begun_and_until_it_is_done() -> None:

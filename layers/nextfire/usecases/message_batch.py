@@ -53,18 +53,20 @@ class MessageBatch(Generic[D]):
         *,
         stopping: Callable[[], bool],
         longest: timedelta = timedelta.max,
+        may_begin: Callable[[], bool] = lambda: True,
     ) -> list[D]:
         """Process *messages* in order.
 
         When a message stays in the queue, the later messages of its group are not started and are
         made visible at the end, because SQS delivers nothing of a group while one of its messages
         is hidden. The same applies to all messages that are not started when *stopping* becomes
-        true.
+        true, or *may_begin* false.
 
         Args:
             messages: The messages, in the order of their delivery.
             stopping: Whether this process ends soon; see `ExecuteRun.handle`.
             longest: Maximum duration of a script here; see `ExecuteRun.handle`.
+            may_begin: Called before each message but the first: whether it may still begin.
 
         Returns:
             The messages that stay in the queue, in their order.
@@ -74,6 +76,7 @@ class MessageBatch(Generic[D]):
         blocked: set[str] = set()
         stopped = False  # `ExecuteRun` itself hands back the first message if necessary
         for message in messages:
+            stopped = stopped or (message is not messages[0] and not may_begin())
             begins = not stopped and message.group not in blocked
             if not (begins and self._carry_out_one(message, stopping, longest)):
                 stay.append(message)

@@ -27,6 +27,10 @@ _GATHERS_FOR, _GATHERS_EVERY = timedelta(milliseconds=60), timedelta(millisecond
 _GATHERED_SHARE = 4
 """After all slots were taken, the worker waits until one in four is free, up to 60 ms, as long as
 one more becomes free every 15 ms."""
+_BEGINS_WITHIN = 2
+"""In the first half of a lease, a message begins that was received with others of its group. Later,
+its receipt could expire before its first heartbeat: another worker would receive it, too, and its
+deletion would fail."""
 _CLOCK_TOLERANCE = timedelta(seconds=5)
 _CLOCK_CHECK_SECONDS = 300.0
 """Seconds between two checks of this machine's clock; while it is off, `_RETRY_AFTER`."""
@@ -159,7 +163,12 @@ class ServePool(Generic[D]):
             self._clock.sleep(_GATHERS_EVERY)
 
     def _carry_out(self, group: list[D]) -> list[D]:
-        stay = self._batch.carry_out(group, stopping=self._is_stopping)
+        until = self._threads.monotonic() + (self._lease / _BEGINS_WITHIN).total_seconds()
+        stay = self._batch.carry_out(
+            group,
+            stopping=self._is_stopping,
+            may_begin=lambda: self._threads.monotonic() < until,
+        )
         self._journal.release(stay)
         return stay
 
