@@ -183,7 +183,7 @@ def test_a_retry_that_cannot_be_stored_leaves_the_message(world: World) -> None:
     with pytest.raises(UnavailableError):
         world.worker("a").work_one()
     world.due.refuses = lambda _: False
-    world.at("12:01")
+    world.advance(minutes=1)
     world.worker("b").work_one()
 
     assert outcomes(world.run(job, "12:00")) == [

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from nextfire.domain.attempt import MAX_VALUE_BYTES, Value
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.log import PART_BYTES, decode_part, part_name
 from nextfire.domain.message import MAX_RECORDED_REASON
 from nextfire.domain.run import RunState
@@ -109,6 +112,45 @@ def test_a_result_is_stored_again_until_the_store_answers(world: World) -> None:
     run = world.run(job, "12:00")
     assert (run.state, world.now) == (RunState.SUCCEEDED, at("12:00:03"))
     assert run.result == Value(9002, file="result/000001.json")
+
+
+def test_an_outage_of_the_files_that_outlasts_the_lease_costs_no_attempt(world: World) -> None:
+    job = dispatched(world)
+    world.script(result=b'"' + b"y" * 9000 + b'"')
+    world.faults.refuse("files.put", times=600)
+    world.faults.call_before_each("files.put", world.worker("b").work)
+    world.worker("a").work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt, run.worker) == (RunState.SUCCEEDED, 1, "a")
+    assert world.now == at("12:10")
+    assert world.queued == [], "its message stayed hidden"
+
+
+def test_a_lease_is_not_extended_without_end_for_a_result(world: World) -> None:
+    job = dispatched(world)
+    world.script(result=b'"' + b"y" * 9000 + b'"')
+    world.faults.refuse("files.put", times=10_000)
+    with pytest.raises(UnavailableError):
+        world.worker("a").work_one()
+
+    assert at("12:15") < world.now < at("12:17")
+    world.advance(minutes=1)
+    world.faults.clear()
+    world.worker("b").work_one()
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt, run.worker) == (RunState.SUCCEEDED, 2, "b")
+
+
+def test_a_lease_is_not_extended_by_an_executor_that_is_about_to_end(world: World) -> None:
+    dispatched(world)
+    world.script(result=b'"' + b"y" * 9000 + b'"')
+    world.faults.refuse("files.put", times=10_000)
+    ends_at = world.now + timedelta(seconds=10)
+    with pytest.raises(UnavailableError):
+        world.worker("a").work_one(stopping=lambda: world.now >= ends_at)
+
+    assert world.now < at("12:01:01")
 
 
 def test_the_environment_is_resolved_at_the_start_and_is_on_no_record(world: World) -> None:

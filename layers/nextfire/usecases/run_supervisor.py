@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TypeVar
@@ -28,6 +29,8 @@ CANCEL_CHECK_EVERY = timedelta(seconds=4)
 it is less frequent: a check costs half a read unit, a heartbeat a write unit."""
 _RETRY_AFTER = timedelta(seconds=1)
 _SHORT_WAIT = timedelta(seconds=2)
+_EXTENDED_FOR = timedelta(minutes=15)
+"""How long a lease is extended for an outcome, for example during an outage of S3."""
 
 
 SHORT_RUN = timedelta(seconds=1)
@@ -87,16 +90,20 @@ class RunSupervisor:
         return self._lease / 3
 
     def retry_until_lease_ends(self, write: Callable[[], T]) -> T:
-        """Retry *write* until the store answers, as long as the lease lasts, so that one
-        throttled request does not lose the work of a script.
+        """Retry *write* until the stores answer, as long as the lease lasts, so that one
+        throttled request does not lose the work of a script. If only the store of runs answers, the
+        lease is extended, for `_EXTENDED_FOR` at most.
 
         Raises:
-            UnavailableError: The store did not answer in that time.
+            UnavailableError: A store did not answer in that time.
         """
+        until = self._clock.now() + _EXTENDED_FOR
         while True:
             try:
                 return write()
             except UnavailableError:
+                if self._heartbeat_at <= self._clock.now() < until and not self._stopping():
+                    self._extend_lease()
                 if self._clock.now() + _RETRY_AFTER >= self._lease_until:
                     raise
                 self._clock.sleep(_RETRY_AFTER)
@@ -200,6 +207,12 @@ class RunSupervisor:
         if at_once:
             until = min(until, self._clock.now() + _SHORT_WAIT)
         return self.log.close(until=until, followed=followed)
+
+    def _extend_lease(self) -> None:
+        """Send a heartbeat while the outcome is recorded, which finds a loss or a cancel itself."""
+        self._heartbeat_at = self._clock.now() + self._heartbeat
+        with suppress(UnavailableError):
+            self._send_heartbeat()
 
     def _send_heartbeat(self) -> Directive:
         now = self._clock.now()
