@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
+from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.ids import group_id
-from nextfire.domain.message import decode_message
+from nextfire.domain.message import SkippedRange, decode_message
+from nextfire.usecases.handled import Disposition
+from nextfire.usecases.timed_runs import JOIN_END_DISPATCH
 from tests.builders import NOON, a_message, run_key
 from tests.unit.limited import ONCE, a_world
 
@@ -82,3 +85,43 @@ def test_a_worker_that_vanished_keeps_its_place_until_its_lease_is_over() -> Non
     world.worker().work()
 
     assert world.run(other, "12:00").state == "SUCCEEDED"
+
+
+def test_a_run_whose_job_does_not_decode_takes_no_place() -> None:
+    """It waits in the due table, not in the message group that it shares with others."""
+    world = a_world(concurrentRuns=1)
+    broken = world.register("broken", **ONCE)
+    other = world.register("works", **ONCE)
+    world.tick_at("12:00")
+    world.jobs.spoil(broken.key)
+
+    first, second = world.worker().work()
+
+    assert (first.disposition, first.quarantined) == (Disposition.ACKNOWLEDGE, True)
+    assert (second.outcome, world.queued) == (AttemptOutcome.SUCCEEDED, [])
+    assert world.run(other, "12:00").attempt == 1
+    for _ in range(20):
+        world.advance(seconds=61)
+        world.tick()
+        assert [each.quarantined for each in world.worker().work()] == [True], "it is counted"
+    world.jobs.repair(broken.key)
+    world.advance(seconds=61)
+    world.tick()
+    world.worker().work()
+    assert [each.state for each in world.runs.all.values()] == ["SUCCEEDED"] * 2
+
+
+def test_what_a_due_entry_cannot_hold_stays_in_the_queue() -> None:
+    """Missed occurrences, before their records are written, and the ends of joins."""
+    world = a_world(concurrentRuns=1)
+    job = world.register("broken", **ONCE)
+    world.jobs.spoil(job.key)
+    missed = SkippedRange(first=NOON, last=NOON, count=1, version=0, reason="late")
+    message = a_message(job.run_key(NOON))
+    for each in ({"missed": (missed,)}, {"dispatch": JOIN_END_DISPATCH}, {"removed_pool": "old"}):
+        world.queue.send([("default", message.model_copy(update=each))])
+        delivery = world.worker().receive()
+        assert delivery is not None
+        assert world.worker().handle(delivery).disposition is Disposition.LEAVE
+        world.queue.queues["default"].purge()
+        world.advance(minutes=5)

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.decisions import ClaimAction, decide_claim
+from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import UnavailableError, UndecodableError, UnknownVersionError, shorten
 from nextfire.domain.events import message_undecodable
 from nextfire.domain.ids import content_id
@@ -39,6 +40,7 @@ from nextfire.usecases.next_dispatch import next_dispatch
 from nextfire.usecases.record_outcome import RecordOutcome
 from nextfire.usecases.run_attempt import RunAttempt
 from nextfire.usecases.run_supervisor import Host
+from nextfire.usecases.timed_runs import JOIN_END_DISPATCH
 from nextfire.usecases.without_attempt import WithoutAttempt
 
 
@@ -69,6 +71,7 @@ class ExecuteRun:
         self._events = events
         self._clock = clock
         self._config = config
+        self._quotas = hand_over.quotas
         self._outcomes = RecordOutcome(
             jobs=jobs,
             runs=runs,
@@ -143,8 +146,31 @@ class ExecuteRun:
             quarantined = before.quarantined or handled.quarantined
             return replace(handled, missed=before.written, quarantined=quarantined)
         except UndecodableError as error:
-            # The job or the run does not decode. The message stays in the queue until it is fixed.
-            return Handled(Disposition.LEAVE, shorten(str(error), 500), quarantined=True)
+            return self._keep_unreadable(message, shorten(str(error), 500))
+
+    def _keep_unreadable(self, message: RunMessage, why: str) -> Handled:
+        """Keep *message*, whose job or run does not decode, until that is fixed: in the queue, or
+        in the due table, if it would block other runs of its tenant in the queue.
+        """
+        alone = self._quotas is None or self._quotas.of(message.tenant).concurrent_runs is None
+        only_here = message.missed or message.removed_pool or message.dispatch >= JOIN_END_DISPATCH
+        if alone or only_here:
+            return Handled(Disposition.LEAVE, why, quarantined=True)
+        now = self._clock.now()
+        entry = DispatchEntry(
+            message.key.job,
+            message.key.uid,
+            cut(now + _UNREADABLE_FOR),
+            message.run_id,
+            message.dispatch + 1,
+            self._config.pool,
+            held=True,
+            counted=True,
+            exclusive=message.exclusive,
+        )
+        if not self._due.put([entry], now):
+            raise UnavailableError("The deferred dispatch was not stored. Try again.")
+        return Handled(Disposition.ACKNOWLEDGE, why, quarantined=True)
 
     def _carry_out(self, job: Job | None, message: RunMessage, host: Host) -> Handled:
         if job is None or job.uid != message.key.uid or job.state is JobState.CANCELLED:
@@ -296,6 +322,8 @@ class ExecuteRun:
 
 _UNKNOWN_VERSION_FOR = timedelta(minutes=5)
 """How long a message of a newer version is hidden. SQS keeps it for 1,000 receives: 3.5 days."""
+_UNREADABLE_FOR = timedelta(minutes=1)
+"""How long a run whose job or record does not decode is kept in the due table, at a time."""
 _ENDS_AS = {ClaimAction.CANCEL: RunState.CANCELLED, ClaimAction.BURY: RunState.DEAD}
 _MAX_MOVES = 1000
 """Maximum number of dispatches in a row without an attempt, before a pass to another pool."""
