@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from nextfire.domain.run import RunState
 from nextfire.testing import Stack
 from nextfire.usecases import read_upstream as module
+from tests.unit.sequencing import after
+from tests.world import World
 
 PARENT = {"type": "MANUAL", "target": {"handler": "extract"}}
 AFTER: dict[str, Any] = {"type": "AFTER", "after": [{"job": "extract"}]}
@@ -68,3 +71,28 @@ def test_a_call_reads_its_parents_only_if_a_placeholder_names_them(
 
     [ended] = stack.runs("load")
     assert (ended.state, len(calls)) == ("SUCCEEDED", reads)
+
+
+def test_a_parent_that_does_not_decode_uses_up_no_attempt(world: World) -> None:
+    """For example after a rollback. The run waits, and says for what."""
+    a = world.register("a")
+    b = world.register("b", **after("a"))
+    world.tick_at("12:00")
+    world.worker().work_one()
+    key = world.run(a, "12:00").key
+    world.runs.spoil(key)
+    world.worker().work_one()
+    waits = world.run(b, "12:00")
+    assert (waits.state, waits.attempt) == (RunState.PENDING, 0)
+    assert waits.reason == "the runs of its parents cannot be read: run does not decode"
+
+    for minute in range(60):
+        world.advance(minutes=1)
+        world.tick()
+        world.worker().work()
+        if minute == 40:
+            assert world.state(b, "12:00") is RunState.PENDING
+            world.runs.repair(key)
+
+    run = world.run(b, "12:00")
+    assert (run.state, run.attempt) == (RunState.SUCCEEDED, 1)

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.endings import decide_ending
+from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.job import Job
+from nextfire.domain.message import recordable
 from nextfire.domain.misfire import too_late_to_begin
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.jobs import JobStore
@@ -60,8 +62,7 @@ class RunAttempt:
         elif too_late is not None:
             attempted = AttemptResult(Result(AttemptOutcome.FAILED, too_late, unavailable=True))
         elif job.definition.target.pool == self._config.pool:
-            informed = with_upstream(self._jobs, self._runs, job, run, supervisor)
-            attempted = self._target.attempt(job, informed, supervisor, host.longest)
+            attempted = self._attempt(job, run, supervisor, host)
         else:
             attempted = _without_pool(job.definition.target.pool)
         if attempted.verdict is Directive.LEASE_LOST:
@@ -96,6 +97,14 @@ class RunAttempt:
                 now,
             )
         )
+
+    def _attempt(self, job: Job, run: Run, supervisor: RunSupervisor, host: Host) -> AttemptResult:
+        try:
+            informed = with_upstream(self._jobs, self._runs, job, run, supervisor)
+        except (UndecodableError, InvalidInputError) as error:
+            reason = recordable(f"the runs of its parents cannot be read: {error}")
+            return AttemptResult(Result(AttemptOutcome.FAILED, reason, unavailable=True))
+        return self._target.attempt(job, informed, supervisor, host.longest)
 
     def _supervisor(self, run: Run, host: Host) -> RunSupervisor:
         folder = RunFolder(run.key, self._config.pool)

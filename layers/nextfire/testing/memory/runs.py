@@ -64,8 +64,11 @@ class MemoryRunStore:
         self._sorted, self._indexed = {}, 0
 
     def spoil(self, key: RunKey) -> None:
-        """Make the item of *key* undecodable."""
+        """Make the item of *key* undecodable; `repair` restores it."""
         self._broken.add(key)
+
+    def repair(self, key: RunKey) -> None:
+        self._broken.discard(key)
 
     def request_cancel(self, key: RunKey) -> None:
         self.items[key] = replace(self.items[key], cancel_requested=True)
