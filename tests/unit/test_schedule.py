@@ -21,6 +21,7 @@ from nextfire.domain.preview import upcoming
 from nextfire.domain.recurrence import check, next_instant, occurrences
 from nextfire.domain.schedule import Dst, Schedule, ScheduleType
 from nextfire.domain.stretch import count_occurrences
+from nextfire.domain.wall_clock import at_wall_times
 from tests.builders import NOON, a_definition, a_job
 from tests.unit.schedules import BERLIN, LONG_AGO, next_occurrences, schedule
 
@@ -93,10 +94,25 @@ class TestCheck:
         [shown] = re.findall(r"For example `([^`]+)`\.$", error.remedy)
         assert check(_with_field(of, field, shown)) or of.type is ScheduleType.MANUAL
 
+    def test_a_cron_whose_days_never_meet_is_not_one_in_the_past(self) -> None:
+        with pytest.raises(InvalidInputError, match="a day must match both"):
+            check(schedule("CRON", "0 0 */30 * 1#2"))
+
     def test_the_first_is_reported(self) -> None:
         of = schedule("CRON", "0 13 * * *", since="2026-05-24T12:00:00Z")
 
         assert check(of) == parse_instant("2026-05-24T13:00:00Z")
+
+
+@pytest.mark.parametrize("dst", [None, *Dst])
+def test_the_end_of_a_schedule_is_not_looked_for_after_each_clock_change(dst: Dst | None) -> None:
+    asked: list[datetime] = []
+
+    def never(at: datetime) -> None:
+        asked.append(at)
+
+    assert list(at_wall_times(never, BERLIN, dst, NOON)) == []
+    assert len(asked) == 2  # croniter takes 20 ms for each if no day ever matches
 
 
 def _with_field(of: Schedule, field: str, value: str) -> Schedule:
