@@ -24,6 +24,7 @@ from nextfire.domain.stretch import count_occurrences
 from nextfire.domain.wall_clock import at_wall_times
 from tests.builders import NOON, a_definition, a_job
 from tests.unit.schedules import BERLIN, LONG_AGO, next_occurrences, schedule
+from tests.world import World
 
 
 class TestCheck:
@@ -180,6 +181,24 @@ class TestUpcoming:
         assert [each.occurrence.at.hour for each in found] == [13, 14, 15, 16, 17]
         for each in found:
             assert each.due_at - each.occurrence.at == jitter("uid00001", each.occurrence.at, width)
+
+    def test_an_occurrence_waits_for_the_delay_of_the_one_before_it(self, world: World) -> None:
+        """With a jitter that is longer than the period."""
+        job = world.register(type="INTERVAL", schedule="PT1M", jitterSec=300, maxRuns=20)
+        due_at = {each.occurrence.at: each.due_at for each in job.upcoming(world.now, 20)}
+        assert due_at != {at: job.due_at(at) for at in due_at}, "none waits"
+
+        started = dict[datetime, datetime]()
+        while len(started) < len(due_at):
+            left = [each.occurrence.at for each in job.upcoming(world.now, 20)]
+            assert left == [at for at, due in due_at.items() if due > world.now]
+            world.advance(seconds=1)
+            world.tick_and_work(f"{world.now:%H:%M:%S}")
+            for run in world.runs.items.values():
+                started.setdefault(run.key.scheduled_at, world.now)
+
+        for at, due in due_at.items():
+            assert timedelta() <= started[at] - due < timedelta(seconds=10), at
 
     def test_what_jitter_has_delayed_is_still_to_come(self) -> None:
         width, at = timedelta(seconds=3600), NOON + timedelta(hours=1)
