@@ -88,7 +88,7 @@ def _check_all(
                 'Use `"which": "latest"`, or a schedule with a shorter interval.',
             )
     # One of the intervals may be empty, e.g. that of a parent that does not run on Sundays.
-    if upcoming and not logical_times(parent, above, now, upcoming[-1]):
+    if upcoming and not logical_times(parent, above, now, upcoming[-1], limit=1):
         raise InvalidInputError(
             "after",
             edge.job,
