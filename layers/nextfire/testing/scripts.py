@@ -131,6 +131,16 @@ class _Printed:
         return self.supervisor.save(checkpoint)
 
 
+def _exit_code(given: object, printed: _Printed) -> int:
+    """The exit code of a process that calls ``sys.exit(given)``: a byte, so 255 for -1."""
+    if given is None:
+        return 0
+    if isinstance(given, int):
+        return given & 0xFF
+    printed.output("stderr", f"{given}\n".encode())
+    return 1
+
+
 def _played(
     function: ScriptFunction, call: ScriptCall, printed: _Printed, actor: Actor
 ) -> ScriptExit:
@@ -143,9 +153,7 @@ def _played(
         ended = why
         exit_code = -9 if why.timed_out else -15
     except SystemExit as why:
-        if isinstance(why.code, str):
-            printed.output("stderr", f"{why.code}\n".encode())
-        exit_code = why.code if isinstance(why.code, int) else int(why.code is not None)
+        exit_code = _exit_code(why.code, printed)
     except Exception:  # noqa: BLE001 - as the interpreter does
         printed.output("stderr", traceback.format_exc().encode())
         exit_code = 1

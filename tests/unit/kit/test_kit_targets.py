@@ -67,6 +67,27 @@ def test_an_exception_is_a_failed_attempt(stack: Stack) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "code", [None, True, -1, 256, 300, "stopped", ["no", "rows"]], ids=lambda code: f"{code!r}"
+)
+def test_a_function_exits_as_a_process_does(stack: Stack, tmp_path: Path, code: object) -> None:
+    (tmp_path / "exits.py").write_text(f"import sys\n\nsys.exit({code!r})\n")
+    stack.script("file", path=tmp_path / "exits.py")
+    stack.script("function", lambda _: sys.exit(code))  # type: ignore[arg-type]
+    for name in ("file", "function"):
+        once = {"target": {"handler": name}, "retryPolicy": {"maxAttempts": 1}}
+        stack.put(name, ON_REQUEST | once)
+        stack.run(name)
+    stack.advance()
+
+    file, function = (stack.runs(name)[0] for name in ("file", "function"))
+    assert (function.state, function.exit_code, function.reason) == (
+        file.state,
+        file.exit_code,
+        file.reason,
+    )
+
+
 def test_a_function_that_sleeps_beyond_its_timeout_is_ended(stack: Stack) -> None:
     cleaned = []
 
@@ -139,7 +160,9 @@ def test_a_file_must_have_the_digest_to_which_its_job_is_pinned(stack: Stack) ->
     assert "no version has the digest sha256:000" in (run.reason or "")
 
 
-@pytest.mark.parametrize("given", [{}, {"function": print, "path": "x.py"}])
+@pytest.mark.parametrize(
+    "given", [{}, {"function": print, "path": "x.py"}, {"function": "examples/hello.py"}]
+)
 def test_a_script_is_a_function_or_a_file(stack: Stack, given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="Give a function or a path"):
         stack.script("report", **given)
@@ -215,3 +238,34 @@ def test_aws_calls_are_answered_by_functions(stack: Stack) -> None:
 
     assert stack.result(stack.runs("good", state="SUCCEEDED")[0]) == {"MessageId": "1"}
     assert stack.runs("bad", state="DEAD")[0].reason == "InvalidMessageContents: no"
+
+
+@pytest.mark.parametrize("given", [{"id": 7}, "OK", True, 99, HttpAnswer(1000)])
+def test_what_is_not_an_answer_is_named(stack: Stack, given: Any) -> None:
+    stack.http("https://api.example.com/", lambda _: given)
+    http = {"url": "https://api.example.com/hooks"}
+    job = {"target": {"pool": "calls", "http": http}, "retryPolicy": {"maxAttempts": 1}}
+    stack.put("hook", ON_REQUEST | job)
+    stack.run("hook")
+    stack.advance()
+
+    [run] = stack.runs("hook", state="DEAD")
+    assert f"the function for {http['url']} returned {given!r}: return HttpAnswer(200, {{}})" in (
+        run.reason or ""
+    )
+
+
+def test_what_is_not_the_output_of_an_action_is_named(stack: Stack) -> None:
+    answers: Any = lambda _: "sent"  # noqa: E731
+    stack.aws("sqs:SendMessage", answers)
+    given = {"QueueUrl": "https://sqs.example.com/1/q", "MessageBody": "x"}
+    aws = {"service": "sqs", "action": "SendMessage", "input": given}
+    job = {"target": {"pool": "calls", "aws": aws}, "retryPolicy": {"maxAttempts": 1}}
+    stack.put("send", ON_REQUEST | job)
+    stack.run("send")
+    stack.advance()
+
+    [run] = stack.runs("send", state="DEAD")
+    assert "the function for sqs:SendMessage returned 'sent': return the output" in (
+        run.reason or ""
+    )
