@@ -77,10 +77,12 @@ class AwsError(Exception):
 
 
 HttpFunction = Callable[[HttpRequest], "HttpAnswer | int | None"]
-"""Answers an HTTP callback: by an answer, or a status alone (None: 200). A `ConnectionError` or
-`TimeoutError` that it raises is a callback without a response.
+"""Answers an HTTP callback: by an answer, or a status alone (None: 200). Without a response it
+raises `TimeoutError` (too late), `ConnectionResetError` or `BrokenPipeError` (the receiver closed
+the connection), or another `ConnectionError` (not connected).
 """
 _STATUSES = range(200, 600)
+_CLOSED = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 AwsFunction = Callable[[dict[str, Any]], "dict[str, Any] | None"]
 """Answers an AWS call: from the input of the action to its output, as of boto3."""
 
@@ -135,6 +137,9 @@ class _Answers(Transport):
             found = function(given)
         except TimeoutError as error:
             raise CallFailedError(Failure.TIMEOUT, str(error) or "timed out", sent=True) from error
+        except _CLOSED as error:
+            text = str(error) or "the connection was closed"
+            raise CallFailedError(Failure.CLOSED, text, sent=True) from error
         except ConnectionError as error:
             raise CallFailedError(Failure.CONNECT, str(error) or "not connected") from error
         answer = _answer(found, request.url)

@@ -240,6 +240,31 @@ def test_aws_calls_are_answered_by_functions(stack: Stack) -> None:
     assert stack.runs("bad", state="DEAD")[0].reason == "InvalidMessageContents: no"
 
 
+@pytest.mark.parametrize(
+    ("error", "outcome", "reason"),
+    [
+        (TimeoutError(), "TIMED_OUT", "timed out"),
+        (ConnectionResetError(), "FAILED", "the connection was closed"),
+        (BrokenPipeError("gone"), "FAILED", "gone"),
+        (ConnectionRefusedError(), "DEFERRED", "not connected"),
+    ],
+)
+def test_a_call_without_a_response_ends_as_elsewhere(
+    stack: Stack, error: Exception, outcome: str, reason: str
+) -> None:
+    def answer(_: HttpRequest) -> int:
+        raise error
+
+    stack.http("https://api.example.com/", answer)
+    job = {"target": {"pool": "calls", "http": {"url": "https://api.example.com/hooks"}}}
+    stack.put("hook", ON_REQUEST | job)
+    stack.run("hook")
+    stack.advance()
+
+    [run] = stack.runs("hook")
+    assert (outcomes(run), run.reason) == ([outcome], reason)
+
+
 @pytest.mark.parametrize("given", [{"id": 7}, "OK", True, 99, HttpAnswer(1000)])
 def test_what_is_not_an_answer_is_named(stack: Stack, given: Any) -> None:
     stack.http("https://api.example.com/", lambda _: given)
