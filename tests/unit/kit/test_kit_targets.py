@@ -149,6 +149,28 @@ def test_the_reason_of_a_failed_run_has_the_beginning_of_a_long_message(
     assert re.fullmatch("exit code 1: ValueError: x+…", run.reason or "")
 
 
+def test_much_output_is_cut_as_that_of_a_file(stack: Stack, tmp_path: Path) -> None:
+    lines = "".join(f"line {number}\n" for number in range(10_000))
+    script = tmp_path / "file.py"
+    script.write_text(f"import sys\n\nprint({lines!r})\nsys.exit({lines + 'stopped'!r})\n")
+
+    def report(run: ScriptRun) -> None:
+        run.log(lines)
+        sys.exit(f"{lines}stopped")
+
+    stack.script("file", path=script)
+    stack.script("function", report)
+    for name in ("file", "function"):
+        stack.put(name, ON_REQUEST | {"target": {"handler": name}})
+        stack.run(name)
+    stack.advance()
+
+    file, function = (stack.runs(name)[0] for name in ("file", "function"))
+    assert function.reason == file.reason == "exit code 1: stopped"
+    assert (function.stdout, function.stderr) == (file.stdout, file.stderr)
+    assert (function.stdout or "").endswith("line 9999\n\n")
+
+
 def test_a_file_must_have_the_digest_to_which_its_job_is_pinned(stack: Stack) -> None:
     stack.script("hello", path=ROOT / "examples" / "hello.py")
     stack.put("h", ON_REQUEST | {"target": {"handler": f"hello@sha256:{'0' * 64}"}})
