@@ -20,6 +20,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 from infra.auth_settings import Auth, JwtSettings, checked_rules
 from infra.concurrency import ConcurrencyShares, share
 from infra.limits import MAX_GROUPS
+from infra.pool_names import check_pool_names
 from infra.pool_settings import LAMBDA_LIMIT, PoolSettings
 from infra.setting_types import (
     KEEP,
@@ -31,7 +32,6 @@ from infra.setting_types import (
     iso8601,
     json_if_text,
     known_retention,
-    pascal,
     whole_minutes,
 )
 from infra.store_settings import (
@@ -267,7 +267,7 @@ class Settings(StrictSettings):
                 "is invoked"
             )
         self._check_due_capacity()
-        self._check_pool_names()
+        check_pool_names(self.pools)
         if self.adopt.due and not self.adopt.control:
             raise ValueError(
                 "adopt.due requires adopt.control: without its cursors, watchers do not read the "
@@ -292,16 +292,6 @@ class Settings(StrictSettings):
                 "polls of the watchers use 1.8 each second. For example "
                 f'{{"writes": 30, "reads": {least}}}'
             )
-
-    def _check_pool_names(self) -> None:
-        names: dict[str, str] = {}
-        for pool in self.pools:
-            other = names.setdefault(pascal(pool), pool)
-            if other != pool:
-                raise ValueError(
-                    f"the pools {other!r} and {pool!r} would have the same ids in the template "
-                    f"({pascal(pool)}): rename one of them"
-                )
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> Self:

@@ -24,6 +24,7 @@ from infra.constructs.worker_service import WorkerService, create_vpc
 from infra.constructs.worker_trust import worker_trust
 from infra.environment import Environment
 from infra.functions import Functions
+from infra.pool_names import OWN_VPC
 from infra.pool_settings import FargateSettings
 from infra.setting_types import pascal
 from infra.settings import Settings, StackTarget
@@ -191,7 +192,7 @@ class NextfireStack(Stack):
 
     def _create_worker_service(self, pool: Pool, fargate: FargateSettings) -> WorkerService:
         if fargate.vpc_id is None and self._own_vpc is None:
-            self._own_vpc = create_vpc(self, "WorkerVpc")
+            self._own_vpc = create_vpc(self, OWN_VPC)
         return WorkerService(
             self,
             f"Workers{pascal(pool.name)}",
