@@ -154,6 +154,7 @@ class NextfireStack(Stack):
             audit_failures=self._audit_log.failures,
             settings=settings,
         )
+        self._encryption.before(self._stores, *self._pools, self._audit_log, self._projector_feed)
         self._write_outputs()
 
     def _create_executor(self, pool: Pool) -> Function:

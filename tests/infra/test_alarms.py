@@ -126,7 +126,7 @@ def test_one_composite_alarm_notifies_about_jobs_that_are_late(mailed: Template)
 
 
 def test_a_pool_whose_runs_wait_for_hours_hides_no_other_alarm(mailed: Template) -> None:
-    """Runs that wait for their turn are no reason to act ("pool-waits"). The composite alarm
+    """An operator need not act if runs wait for their turn ("pool-waits"). The composite alarm
     notifies only when it changes to ALARM ("PutCompositeAlarm", `AlarmActions`).
     """
     by_name = alarms(mailed)
