@@ -161,7 +161,7 @@ class Monitoring(Construct):
         """An alarm on failures, of which an audit that is overdue is one, and on the absence of
         invocations, which come once per *every*: Lambda has no count of errors then.
         """
-        period = min(max(_AUDITOR_SILENCE, 2 * every), timedelta(days=1))
+        period = max(_AUDITOR_SILENCE, 2 * every)
         self._alarms.add(
             "auditor-errors",
             function.function.metric_errors(

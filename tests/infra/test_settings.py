@@ -76,6 +76,7 @@ def _workers(*names: str, **settings: object) -> dict[str, object]:
         ({"life": "PT15M"}, "a watcher is a Lambda function"),
         ({"auditEvery": "PT10M"}, "at least auditorWakeEvery"),
         ({"auditorWakeEvery": "PT90S"}, "whole minutes"),
+        ({"auditorWakeEvery": "PT12H1M", "auditEvery": "P2D"}, "at most PT12H: the alarm"),
         ({"jobRetention": "P14D"}, "days=15"),
         ({"dueCapacity": {"writes": 30}}, "dueCapacity.reads"),
         ({"dueCapacity": {"writes": 0, "reads": 8}}, "greater than or equal to 1"),
