@@ -42,7 +42,7 @@ class Encryption(Construct):
 
     def allow(self, role: iam.Role, service: str, actions: Sequence[str]) -> None:
         """Allow *role* to use the key for *actions*, only through *service* (`s3`, `sqs` or
-        `dynamodb`) in this region. The permission has a policy of its own, see `before`.
+        `dynamodb`) in this region. The permission has a dedicated policy: see `before`.
         """
         if self.key is None:
             return
