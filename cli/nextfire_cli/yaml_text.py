@@ -18,8 +18,8 @@ _FORMS = {
         r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
     ),
 }
-"""What is a boolean or a number without quotes: of what YAML 1.1 takes for one, that which YAML 1.2
-and people take for the same. NO, on, 12:30, 0123 and 1_000 are texts.
+"""Booleans and numbers without quotes: the forms of YAML 1.1 without those that people mean as text,
+such as NO, on, 12:30, 0123 and 1_000.
 """
 _LINE_ENDS = re.compile("[\x85\u2028\u2029]")
 _MERGE = f"{_TAG}merge"
@@ -76,8 +76,8 @@ _Dumper.add_representer(str, _text)
 
 
 def read_yaml(text: str) -> list[object]:
-    """Return the documents in *text*. Instants are texts, and so is what only YAML 1.1 takes for
-    a boolean or a number.
+    """Return the documents in *text*. Instants are texts, and so are booleans and numbers that
+    have none of `_FORMS`.
 
     Raises:
         yaml.YAMLError: *text* is not YAML, or an object has a member twice.

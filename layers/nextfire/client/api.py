@@ -31,7 +31,7 @@ RETRIES = 3
 class Client(
     JobOperations, ExecutionOperations, ScriptOperations, EndpointOperations, KeyOperations
 ):
-    """A client of one nextfire API. Thread-safe.
+    """A client of one nextfire API. Thread-safe; a forked process has its own connections.
 
     Its methods are the operations of the API, by operation id (docs/reference/api.md). In addition,
     `jobs`, `executions`, `all_executions`, `keys`, `scripts` and `log` iterate over all pages,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -76,18 +77,30 @@ class Caller:
     ) -> None:
         self.endpoint = endpoint.rstrip("/")
         self._pace = pace
-        self._http = httpx2.Client(
+        self._connect = partial(
+            httpx2.Client,
             auth=auth,
             transport=transport,
             timeout=pace.timeout,
             event_hooks=exchange_log.hooks(),
             headers={"User-Agent": f"nextfire/{version()} python-httpx2/{httpx2.__version__}"},
         )
+        self._of_process = {os.getpid(): self._connect()}
         self._carried = auth.kind if isinstance(auth, Bearer) else "iam"
         self._answered = False
 
     def close(self) -> None:
-        self._http.close()
+        if own := self._of_process.get(os.getpid()):
+            own.close()
+
+    def _connections(self) -> httpx2.Client:
+        """The connections of this process. A forked one has its own: of shared ones, each process
+        would get responses of the other. It leaves those alone, whose locks may be held.
+        """
+        process = os.getpid()
+        if process not in self._of_process:
+            self._of_process.setdefault(process, self._connect())
+        return self._of_process[process]
 
     def call(
         self,
@@ -151,7 +164,7 @@ class Caller:
     def _put(self, url: str, headers: Mapping[str, str], content: bytes) -> None:
         place = httpx2.URL(url).host
         try:
-            response = self._http.request(
+            response = self._connections().request(
                 "PUT", url, content=content, headers=dict(headers), auth=None
             )
             why = f"{response.status_code} {response.reason_phrase}"
@@ -178,7 +191,7 @@ class Caller:
         headers: Mapping[str, str] | None,
     ) -> tuple[dict[str, Any], str | None]:
         try:
-            response = self._http.request(
+            response = self._connections().request(
                 method, self.endpoint + path, json=body, headers=dict(headers or {})
             )
         except _NOT_SENT as error:
