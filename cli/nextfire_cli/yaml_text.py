@@ -18,7 +18,7 @@ _FORMS = {
         r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
     ),
 }
-"""Booleans and numbers without quotes: the forms of YAML 1.1 without those that people mean as text,
+"""Booleans and numbers without quotes: forms of YAML 1.1, without those that people mean as text,
 such as NO, on, 12:30, 0123 and 1_000.
 """
 _LINE_ENDS = re.compile("[\x85\u2028\u2029]")
