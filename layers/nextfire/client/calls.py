@@ -26,6 +26,7 @@ from nextfire.client.errors import (
     UnreachableError,
     error_of,
 )
+from nextfire.client.folder import LOOPBACK
 from nextfire.client.version import version
 
 T = TypeVar("T")
@@ -35,6 +36,14 @@ LONGEST_WAIT = 20.0
 """Seconds. If a response asks for a longer wait, its error is raised instead."""
 READ_AGAIN = 5.0
 """Seconds before a read is repeated, unless the response asks for more; see `Caller.on_outage`."""
+_DIRECT: Mapping[str, httpx2.BaseTransport | None] = {
+    f"all://{f'[{host}]' if ':' in host else host}": None for host in LOOPBACK
+}
+"""No proxy for this machine: another one cannot reach it, and would get its API key unencrypted."""
+_VARIABLES = (
+    "Check the environment variables HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE and"
+    " SSL_CERT_DIR."
+)
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _PASSING = frozenset(
     {
@@ -83,9 +92,11 @@ class Caller:
             transport=transport,
             timeout=pace.timeout,
             event_hooks=exchange_log.hooks(),
+            mounts=_DIRECT,
             headers={"User-Agent": f"nextfire/{version()} python-httpx2/{httpx2.__version__}"},
         )
-        self._of_process = {os.getpid(): self._connect()}
+        self._of_process: dict[int, httpx2.Client] = {}
+        self._connections()
         self._carried = auth.kind if isinstance(auth, Bearer) else "iam"
         self._answered = False
 
@@ -99,7 +110,13 @@ class Caller:
         """
         process = os.getpid()
         if process not in self._of_process:
-            self._of_process.setdefault(process, self._connect())
+            try:
+                made = self._connect()
+            except (OSError, ImportError, ValueError, httpx2.InvalidURL) as error:
+                raise ClientError(
+                    f"Cannot connect to {self.endpoint}: {error}.", _VARIABLES
+                ) from error
+            self._of_process.setdefault(process, made)
         return self._of_process[process]
 
     def call(
