@@ -13,7 +13,11 @@ from uuid import UUID
 import pytest
 from botocore.exceptions import (  # noqa: TID251 - what the SDK raises
     ClientError,
+    ConnectionClosedError,
+    ConnectTimeoutError,
     EndpointConnectionError,
+    ProxyConnectionError,
+    ReadTimeoutError,
 )
 
 from nextfire.domain.attempt import MAX_VALUE_BYTES, AttemptOutcome
@@ -144,7 +148,8 @@ def test_a_function_error_is_a_failure() -> None:
             ClientError({"Error": {"Code": "ThrottlingException", "Message": "slow"}}, "Send"),
             "ThrottlingException: slow",
         ),
-        (EndpointConnectionError(endpoint_url="https://sqs"), "EndpointConnectionError: "),
+        (ReadTimeoutError(endpoint_url="https://sqs"), "ReadTimeoutError: "),
+        (ConnectionClosedError(endpoint_url="https://sqs"), "ConnectionClosedError: "),
     ],
 )
 def test_an_error_of_aws_is_the_reason(raised: Exception, reason: str) -> None:
@@ -152,6 +157,22 @@ def test_an_error_of_aws_is_the_reason(raised: Exception, reason: str) -> None:
 
     assert (found.result.outcome, found.result.permanent) == (AttemptOutcome.FAILED, False)
     assert found.result.reason.startswith(reason)
+    assert not found.result.unavailable, "the call may have taken effect"
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        EndpointConnectionError(endpoint_url="https://sqs"),
+        ConnectTimeoutError(endpoint_url="https://sqs"),
+        ProxyConnectionError(proxy_url="http://proxy"),
+    ],
+)
+def test_a_call_without_a_connection_is_deferred(raised: Exception) -> None:
+    found = attempt(Client(raised))
+
+    assert (found.result.outcome, found.result.unavailable) == (AttemptOutcome.FAILED, True)
+    assert found.result.reason.startswith(type(raised).__name__)
 
 
 @pytest.mark.parametrize(
