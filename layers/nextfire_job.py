@@ -46,8 +46,10 @@ LOCAL_CHECKPOINT = ".nextfire-checkpoint.json"
 """File that holds the checkpoint of a script that runs outside nextfire."""
 
 _MAX_BYTES = 1024 * 1024
+_MAX_NESTING = 200
 _SAVE_AGAIN_AFTER, _SAVE_AGAIN_FOR = 1.0, 60.0
 """Seconds after and for which a checkpoint is sent again while the database does not answer."""
+_TOO_DEEP = f"the value is nested more than {_MAX_NESTING} levels deep; flatten it"
 _lock = threading.RLock()
 _channel: socket.socket | None = None
 _unread = b""
@@ -146,20 +148,21 @@ def upstream() -> Any:  # noqa: ANN401 - any JSON value
 
 
 def save_checkpoint(value: object) -> None:
-    """Store *value*, JSON of up to 1 MiB, as the checkpoint of the run. Replaces the previous one.
+    """Store *value* as the checkpoint of the run: JSON of up to 1 MiB and 200 levels of lists and
+    dicts. Replaces the previous one.
 
     The checkpoint is durable when this function returns: the next attempt reads it, even if this
     attempt crashes. More than 10 calls per second are throttled. While the database does not
     answer, it tries again for a minute.
 
     Raises:
-        NotKeptError: The checkpoint was not stored: it is too large, this attempt lost its run, or
-            the database did not answer for a minute.
+        NotKeptError: The checkpoint was not stored: it is too large or nested too deeply, this
+            attempt lost its run, or the database did not answer for a minute.
         TypeError, ValueError: *value* cannot be encoded as JSON.
     """
     text = _json(value)
     if _is_local():
-        _check_size(value)
+        _check_limits(value)
         new_file = Path(f"{LOCAL_CHECKPOINT}.new")
         new_file.write_text(text, encoding="utf-8")
         new_file.replace(LOCAL_CHECKPOINT)
@@ -177,15 +180,16 @@ def save_checkpoint(value: object) -> None:
 
 
 def result(value: object) -> None:
-    """Set the result of the run to *value*, JSON of up to 1 MiB. A later call replaces it.
+    """Set the result of the run to *value*: JSON of up to 1 MiB and 200 levels of lists and dicts.
+    A later call replaces it.
 
     Raises:
-        NotKeptError: *value* is too large, or nextfire cannot be reached.
+        NotKeptError: *value* is too large or nested too deeply, or nextfire cannot be reached.
         TypeError, ValueError: *value* cannot be encoded as JSON.
     """
     text = _json(value)
     if _is_local():
-        _check_size(value)
+        _check_limits(value)
         print(f"result: {text}", file=sys.stderr)
     else:
         _ask({"op": "result", "value": value})
@@ -200,11 +204,20 @@ def _instant(text: str) -> datetime:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except RecursionError:
+        raise NotKeptError(_TOO_DEEP) from None
 
 
-def _check_size(value: object) -> None:
-    """Apply the size limit that nextfire enforces."""
+def _check_limits(value: object) -> None:
+    """Apply the limits that nextfire enforces."""
+    nested: list[Any] = [[value]]
+    for _ in range(_MAX_NESTING + 1):
+        inner = [v for each in nested for v in (each.values() if isinstance(each, dict) else each)]
+        nested = [each for each in inner if isinstance(each, dict | list | tuple)]
+    if nested:
+        raise NotKeptError(_TOO_DEEP)
     size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
     if size > _MAX_BYTES:
         raise NotKeptError(f"the value has {size} bytes; the maximum is {_MAX_BYTES}")

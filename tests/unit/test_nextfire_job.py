@@ -105,6 +105,17 @@ def test_a_checkpoint_above_the_limit_is_rejected_outside_nextfire_too() -> None
     assert nextfire_job.checkpoint() == most
 
 
+def test_a_value_nested_too_deeply_is_rejected_outside_nextfire_too() -> None:
+    value: list[object] = []
+    for _ in range(199):
+        value = [value]
+
+    for keep in (nextfire_job.save_checkpoint, nextfire_job.result):
+        keep(value)
+        with pytest.raises(nextfire_job.NotKeptError, match="more than 200 levels"):
+            keep({"a": (value,)})
+
+
 def test_result_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     nextfire_job.result({"rows": 3, "city": "Köln"})
 

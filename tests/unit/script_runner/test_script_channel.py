@@ -65,6 +65,44 @@ def test_refused_values_are_reported(run: Runner) -> None:
     ]
 
 
+def test_a_value_is_kept_if_all_its_readers_can_decode_it(run: Runner) -> None:
+    source = """
+        import nextfire_job as n
+        for levels in (200, 201, 5000):
+            value = []
+            for _ in range(levels - 1): value = [value]
+            for keep in (n.save_checkpoint, n.result):
+                try:
+                    keep(value)
+                    print("kept")
+                except n.NotKeptError as error:
+                    print(error)
+    """
+    watch = Watch()
+    end = run(source, watch=watch)
+
+    assert end.stdout.splitlines() == [
+        *["kept"] * 2,
+        *["the value is nested more than 200 levels deep; flatten it"] * 4,
+    ]
+    assert end.result == watch.saved == b"[" * 200 + b"]" * 200
+
+
+@pytest.mark.parametrize("levels", [980, 5000])
+def test_a_checkpoint_that_an_older_version_kept_may_be_too_deep(run: Runner, levels: int) -> None:
+    source = """
+        import nextfire_job
+        try:
+            nextfire_job.checkpoint()
+        except nextfire_job.NotKeptError as error:
+            print(error)
+    """
+    watch = Watch()
+    watch.saved = b"[" * levels + b"]" * levels
+
+    assert "nested" in run(source, watch=watch).stdout
+
+
 def test_a_checkpoint_is_saved_again_until_the_database_answers(run: Runner) -> None:
     class Throttled(Watch):
         refused = 0

@@ -19,7 +19,7 @@ import socket
 import time
 from typing import Any, Never
 
-from nextfire.domain.attempt import MAX_VALUE_BYTES
+from nextfire.domain.attempt import MAX_NESTING, MAX_VALUE_BYTES, is_nested_too_deeply
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.masking import Masker
 from nextfire.domain.ports.scripts import Supervisor
@@ -27,6 +27,7 @@ from nextfire.domain.ports.scripts import Supervisor
 _READ_BYTES = 64 * 1024
 _MAX_REQUEST = 4 * MAX_VALUE_BYTES
 """Larger than a value: a request may hold blanks and escapes that the stored value does not."""
+_TOO_DEEP = f"the value is nested more than {MAX_NESTING} levels deep; flatten it"
 _SAVE_BURST = 10
 _SAVE_EVERY = 0.1  # seconds per save after a burst: each save costs a write to DynamoDB
 
@@ -94,24 +95,25 @@ class Channel:
         if end < 0 and len(self._request) <= _MAX_REQUEST:
             return
         if end < 0 or end > _MAX_REQUEST:
-            answer = {"ok": False, "error": f"the request exceeds {_MAX_REQUEST} bytes"}
+            self._reply = _refusal(f"the request exceeds {_MAX_REQUEST} bytes")
             self._request.clear()
             self._ending = True
         else:
             line = bytes(self._request[:end])
             del self._request[: end + 1]
             self._searched = 0
-            try:
-                answer = self._answer(line)
-            except ValueError as error:
-                answer = {"ok": False, "error": str(error)}
-        self._reply = json.dumps(answer).encode() + b"\n"
+            self._reply = self._reply_to(line)
+
+    def _reply_to(self, line: bytes) -> bytes:
+        try:
+            return _line(self._answer(line))
+        except RecursionError:
+            return _refusal(_TOO_DEEP)
+        except ValueError as error:
+            return _refusal(str(error))
 
     def _answer(self, line: bytes) -> dict[str, Any]:
-        try:
-            request = json.loads(line, parse_constant=_refuse)
-        except RecursionError as error:
-            raise ValueError("the value is nested too deeply") from error
+        request = json.loads(line, parse_constant=_refuse)
         match request:
             case {"op": "checkpoint.load"}:
                 kept = self._supervisor.checkpoint()
@@ -145,13 +147,19 @@ class Channel:
         self._saves -= 1
 
 
+def _line(answer: dict[str, Any]) -> bytes:
+    return json.dumps(answer).encode() + b"\n"
+
+
+def _refusal(error: str) -> bytes:
+    return _line({"ok": False, "error": error})
+
+
 def _encode(value: object) -> bytes:
-    try:
-        return json.dumps(
-            value, ensure_ascii=False, allow_nan=False, separators=(",", ":")
-        ).encode()
-    except RecursionError as error:
-        raise ValueError("the value is nested too deeply") from error
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    if is_nested_too_deeply(text):
+        raise ValueError(_TOO_DEEP)
+    return text
 
 
 def _bounded(data: bytes) -> bytes:
