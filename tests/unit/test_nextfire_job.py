@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -137,18 +138,19 @@ def test_a_closed_channel_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_answer_may_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Channel:
-        pieces: ClassVar = [b'{"ok": tr', b"ue}", b"\n"]
+    class Channel(socket.socket):
+        pieces: ClassVar = [b'the rest of another}\n{"ok": tr', b"ue}", b"\n"]
 
-        def sendall(self, _: bytes) -> None: ...
-
-        def recv(self, _: int) -> bytes:
+        def recv(self, _size: int, _flags: int = 0) -> bytes:
             return self.pieces.pop(0)
 
-    monkeypatch.setenv("NEXTFIRE_CHANNEL", "9999")
-    monkeypatch.setattr(nextfire_job, "_channel", Channel())
+    near, far = socket.socketpair()
+    with far, Channel(fileno=near.detach()) as channel:
+        far.send(b"ready to read")
+        monkeypatch.setenv("NEXTFIRE_CHANNEL", "9999")
+        monkeypatch.setattr(nextfire_job, "_channel", channel)
 
-    nextfire_job.result(1)
+        nextfire_job.result(1)
 
     assert Channel.pieces == []
 

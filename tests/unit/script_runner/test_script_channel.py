@@ -126,6 +126,67 @@ def test_a_checkpoint_is_saved_again_until_the_database_answers(run: Runner) -> 
     assert end.stderr.endswith("NotKeptError: the checkpoint was not stored: throttled\n")
 
 
+CHILDREN = """
+    import os, nextfire_job as n
+    n.save_checkpoint(7)
+    for _ in range(3):
+        if not os.fork():
+            found = {n.checkpoint() for _ in range(300) if n.result(1) is None}
+            os._exit(found != {7})
+    print({os.wait()[1] for _ in range(3)})
+"""
+KILLED = """
+    import os, random, time, nextfire_job as n
+    n.save_checkpoint("c" * 200_000)
+    for _ in range(30):
+        child = os.fork()
+        while not child:
+            n.checkpoint()
+            n.result("x" * 100_000)
+        time.sleep(random.random() / 50)
+        os.kill(child, 9)
+        os.wait()
+        assert n.checkpoint() == "c" * 200_000
+    print({0})
+"""
+THREAD = """
+    import os, threading, nextfire_job as n
+    n.save_checkpoint(7)
+    statuses = []
+    thread = threading.Thread(target=lambda: [n.checkpoint() for _ in iter(statuses.__len__, 50)])
+    thread.start()
+    while len(statuses) < 50:
+        if not os.fork():
+            os._exit(n.checkpoint() != 7)
+        statuses.append(os.wait()[1])
+    thread.join()
+    print({*statuses})
+"""
+SIGNALS = """
+    import signal, nextfire_job as n
+    n.save_checkpoint(7)
+    wrong, handled = {0}, []
+    def handle(*_):
+        handled.append(n.checkpoint())
+    signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.003)
+    while len(handled) < 200:
+        if n.result(1) is not None or n.checkpoint() != 7:
+            wrong.add(1)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    print(wrong if {*handled} == {7} else handled)
+"""
+
+
+@pytest.mark.parametrize(
+    "source", [CHILDREN, KILLED, THREAD, SIGNALS], ids=["children", "killed", "thread", "signals"]
+)
+def test_each_caller_gets_its_own_answers(run: Runner, source: str) -> None:
+    end = run(source)
+
+    assert (end.stdout, end.stderr, end.exit_code) == ("{0}\n", "", 0)
+
+
 ASK = """
 import os, socket
 channel = socket.socket(fileno=int(os.environ["NEXTFIRE_CHANNEL"]))

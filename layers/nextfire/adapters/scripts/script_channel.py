@@ -8,6 +8,8 @@
     {"op": "result", "value": …}            {"ok": true}; the last result counts
     anything else                           {"ok": false, "error": "…"}
 
+A response has the `id` of its request, if that has one: several processes may use the socket.
+
 `nextfire_job` is the client for scripts.
 """
 
@@ -95,7 +97,8 @@ class Channel:
         if end < 0 and len(self._request) <= _MAX_REQUEST:
             return
         if end < 0 or end > _MAX_REQUEST:
-            self._reply = _refusal(f"the request exceeds {_MAX_REQUEST} bytes")
+            error = f"the request exceeds {_MAX_REQUEST} bytes"
+            self._reply = _line({"ok": False, "error": error})
             self._request.clear()
             self._ending = True
         else:
@@ -105,15 +108,18 @@ class Channel:
             self._reply = self._reply_to(line)
 
     def _reply_to(self, line: bytes) -> bytes:
+        named = {}
         try:
-            return _line(self._answer(line))
+            request = json.loads(line, parse_constant=_refuse)
+            if isinstance(request, dict) and isinstance(request.get("id"), str):
+                named = {"id": request["id"]}
+            return _line(self._answer(request) | named)
         except RecursionError:
-            return _refusal(_TOO_DEEP)
+            return _line({"ok": False, "error": _TOO_DEEP} | named)
         except ValueError as error:
-            return _refusal(str(error))
+            return _line({"ok": False, "error": str(error)} | named)
 
-    def _answer(self, line: bytes) -> dict[str, Any]:
-        request = json.loads(line, parse_constant=_refuse)
+    def _answer(self, request: object) -> dict[str, Any]:
         match request:
             case {"op": "checkpoint.load"}:
                 kept = self._supervisor.checkpoint()
@@ -149,10 +155,6 @@ class Channel:
 
 def _line(answer: dict[str, Any]) -> bytes:
     return json.dumps(answer).encode() + b"\n"
-
-
-def _refusal(error: str) -> bytes:
-    return _line({"ok": False, "error": error})
 
 
 def _encode(value: object) -> bytes:
