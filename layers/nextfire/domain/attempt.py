@@ -72,7 +72,7 @@ MAX_NESTING = 200
 1,000 without those of the calls around it: one that only its writer can read is useless.
 """
 _TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
-_BRACKETS = re.compile(rb"[\[\]{}]")
+_OTHERS = bytes({*range(256)} - {*b"[]{}"})
 MAX_CALL_BYTES = 2 * 1024
 """Maximum size of `Attempt.call`."""
 MAX_CALLS_KEPT = 10
@@ -103,7 +103,7 @@ def is_nested_too_deeply(text: bytes, most: int = MAX_NESTING) -> bool:
     if text.count(b"[") + text.count(b"{") <= most:
         return False
     depth = 0
-    for bracket in _BRACKETS.findall(_TEXT.sub(b"", text)):
+    for bracket in _TEXT.sub(b"", text).translate(None, _OTHERS):
         depth += 1 if bracket in b"[{" else -1
         if depth > most:
             return True
