@@ -46,7 +46,7 @@ def parse_inline_metadata(source: bytes) -> InlineMetadata:
     if len(block) > _MAX_CHARS or any(line.count(".") > _MAX_DOTS for line in blocks[0]):
         raise ValueError(
             f"its block '# /// script' has more than {_MAX_CHARS} characters, or a line with more "
-            f"than {_MAX_DOTS} dots. Write each dependency in a line of its own"
+            f"than {_MAX_DOTS} dots. Write each dependency in a separate line"
         )
     try:
         metadata = tomllib.loads(block)
