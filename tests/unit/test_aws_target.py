@@ -115,6 +115,16 @@ def test_numbers_that_json_does_not_have_are_null() -> None:
     assert given["Payload"] == {"a": None, "b": None}
 
 
+@pytest.mark.parametrize("levels", [101, 201, 900])
+def test_a_payload_that_is_nested_too_deeply_is_text(levels: int) -> None:
+    deep = "[" * levels + "]" * levels
+    client = Client({"StatusCode": 200, "Payload": io.BytesIO(deep.encode())})
+
+    found = attempt(client, a_call_job("lambda:Invoke", FunctionName="f"))
+
+    assert json.loads(found.given or b"")["Payload"] == deep
+
+
 def test_numbers_of_the_sdk_that_json_does_not_have_are_null() -> None:
     """The SDK reads the "NaN" of a database as a float, for example of rds-data."""
     client = Client({"records": [[{"doubleValue": float("nan")}, {"doubleValue": -math.inf}]]})
