@@ -241,7 +241,7 @@ def measure() -> Result:
         if kind == "seldom":
             key = "goodput_200_seldom_skip"
             text = f"goodput of jobs that run seldom, SKIP, at {times} x"
-            result.add(key, text, each.goodput, least=0.85)
+            result.add(key, text, each.goodput, least=0.9)
             continue
         key = f"minutely_{times.replace('.', '_')}_{policy.lower()}"
         result.values[key] = {"goodput": round(each.goodput, 4), "starved": each.starved}

@@ -13,7 +13,7 @@ _PROJECTOR = 5
 """Without a limit, Lambda invokes it once for each shard of the stream of the table `runs`."""
 _SMALL_PROJECTOR = 1  # its batches are short, and it may lag
 _OTHERS = 2  # authorizer, auditor and audit log: short or rare
-_MIN_POOL = 2  # of an event source mapping
+_MIN_POOL, _MAX_POOL = 2, 1000  # of an event source mapping
 _API_SHARE = 10  # the API gets a tenth of a large account
 _PROJECTOR_SHARE = 50
 
@@ -45,9 +45,8 @@ def share(account: int, *, groups: int, pools: int, auditors: int = 1) -> Concur
     projector = max(_PROJECTOR, account // _PROJECTOR_SHARE)
     if account >= watcher + api + projector + MIN_UNRESERVED:
         left = account - watcher - api - projector - others
-        return ConcurrencyShares(watcher, api, projector, max(left // max(pools, 1), _MIN_POOL))
+        return ConcurrencyShares(watcher, api, projector, _each(left, pools))
     left = account - watcher - _API - _SMALL_PROJECTOR - others
-    each = max(left // max(pools, 1), _MIN_POOL)
     needed = watcher + 1 + _MIN_POOL * pools + auditors - 1
     if needed > account:
         raise ValueError(
@@ -56,4 +55,8 @@ def share(account: int, *, groups: int, pools: int, auditors: int = 1) -> Concur
             '"Concurrent executions" of Lambda (code L-B99A9384) and set accountConcurrency to it, '
             'or lower auditSegments, or use fewer groups, or pools with "executor": "worker"'
         )
-    return ConcurrencyShares(None, None, None, each)
+    return ConcurrencyShares(None, None, None, _each(left, pools))
+
+
+def _each(left: int, pools: int) -> int:
+    return min(max(left // max(pools, 1), _MIN_POOL), _MAX_POOL)

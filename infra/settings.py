@@ -20,6 +20,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 from infra.auth_settings import Auth, JwtSettings, checked_rules
 from infra.concurrency import ConcurrencyShares, share
 from infra.limits import MAX_GROUPS
+from infra.pool_names import check_pool_names
 from infra.pool_settings import LAMBDA_LIMIT, PoolSettings
 from infra.setting_types import (
     KEEP,
@@ -31,7 +32,6 @@ from infra.setting_types import (
     iso8601,
     json_if_text,
     known_retention,
-    pascal,
     whole_minutes,
 )
 from infra.store_settings import (
@@ -48,6 +48,8 @@ from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.retention import MAX_RETENTION, MIN_RETENTION, RETENTION, RunRetention
 
 MIN_LIFE = timedelta(minutes=2)
+MAX_WAKE_EVERY = timedelta(hours=12)
+"""Half of a day, the longest period of the alarm on an auditor that is not invoked any more."""
 MAX_TENANTS_BYTES = 2_000
 """Maximum bytes of tenant settings in a function's environment, which has 4 KB in total."""
 
@@ -108,7 +110,8 @@ class Settings(StrictSettings):
     audit_every: Duration = timedelta(days=1)
     """How often the auditor visits each job; at least `auditorWakeEvery`."""
     auditor_wake_every: Annotated[Duration, AfterValidator(whole_minutes)] = timedelta(minutes=15)
-    """How often the auditor is invoked to continue or start an audit; whole minutes."""
+    """How often the auditor is invoked to continue or start an audit: whole minutes, up to
+    PT12H."""
     run_retention: Annotated[RunRetention, BeforeValidator(json_if_text)] = RunRetention()
     """How long the records of ended runs are kept: `succeeded`, by default P30D, and `dead`, by
     default P90D; P15D to P3650D. Other records, and those of jobs in a sequence, are kept at least
@@ -261,13 +264,18 @@ class Settings(StrictSettings):
             )
         if self.iam and self.auth is not Auth.IAM:
             raise ValueError('iam (rules for roles) requires "auth": "iam": set it, or remove iam')
+        if self.auditor_wake_every > MAX_WAKE_EVERY:
+            raise ValueError(
+                f"auditorWakeEvery must be at most {iso8601(MAX_WAKE_EVERY)}: the alarm on an "
+                "auditor that is not invoked any more looks at one day"
+            )
         if self.audit_every < self.auditor_wake_every:
             raise ValueError(
                 "auditEvery must be at least auditorWakeEvery: audits start only when the auditor "
                 "is invoked"
             )
         self._check_due_capacity()
-        self._check_pool_names()
+        check_pool_names(self.pools)
         if self.adopt.due and not self.adopt.control:
             raise ValueError(
                 "adopt.due requires adopt.control: without its cursors, watchers do not read the "
@@ -292,16 +300,6 @@ class Settings(StrictSettings):
                 "polls of the watchers use 1.8 each second. For example "
                 f'{{"writes": 30, "reads": {least}}}'
             )
-
-    def _check_pool_names(self) -> None:
-        names: dict[str, str] = {}
-        for pool in self.pools:
-            other = names.setdefault(pascal(pool), pool)
-            if other != pool:
-                raise ValueError(
-                    f"the pools {other!r} and {pool!r} would have the same ids in the template "
-                    f"({pascal(pool)}): rename one of them"
-                )
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> Self:

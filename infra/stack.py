@@ -24,6 +24,7 @@ from infra.constructs.worker_service import WorkerService, create_vpc
 from infra.constructs.worker_trust import worker_trust
 from infra.environment import Environment
 from infra.functions import Functions
+from infra.pool_names import OWN_VPC
 from infra.pool_settings import FargateSettings
 from infra.setting_types import pascal
 from infra.settings import Settings, StackTarget
@@ -153,6 +154,7 @@ class NextfireStack(Stack):
             audit_failures=self._audit_log.failures,
             settings=settings,
         )
+        self._encryption.before(self._stores, *self._pools, self._audit_log, self._projector_feed)
         self._write_outputs()
 
     def _create_executor(self, pool: Pool) -> Function:
@@ -191,7 +193,7 @@ class NextfireStack(Stack):
 
     def _create_worker_service(self, pool: Pool, fargate: FargateSettings) -> WorkerService:
         if fargate.vpc_id is None and self._own_vpc is None:
-            self._own_vpc = create_vpc(self, "WorkerVpc")
+            self._own_vpc = create_vpc(self, OWN_VPC)
         return WorkerService(
             self,
             f"Workers{pascal(pool.name)}",

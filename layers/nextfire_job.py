@@ -14,18 +14,22 @@ values, the payload is read from standard input unless that is a terminal, the c
 in ``.nextfire-checkpoint.json`` in the current directory, and the result is printed to standard
 error.
 
-Uses the standard library only; requires Python 3.11 or later. It is thread-safe. Only one process
-at a time may use it.
+Uses the standard library only; requires Python 3.11 or later. Threads, signal handlers and forked
+processes may use it.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import select
 import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,11 +50,19 @@ LOCAL_CHECKPOINT = ".nextfire-checkpoint.json"
 """File that holds the checkpoint of a script that runs outside nextfire."""
 
 _MAX_BYTES = 1024 * 1024
+_MAX_NESTING = 200
 _SAVE_AGAIN_AFTER, _SAVE_AGAIN_FOR = 1.0, 60.0
 """Seconds after and for which a checkpoint is sent again while the database does not answer."""
+_TOO_DEEP = f"the value is nested more than {_MAX_NESTING} levels deep; flatten it"
 _lock = threading.RLock()
 _channel: socket.socket | None = None
 _unread = b""
+_answers: dict[str, dict[str, Any]] = {}
+"""Answers that a signal handler read for the call that it interrupted, by `id`."""
+_calls = 0
+_process = os.urandom(8).hex()
+_numbers = itertools.count(1)
+_LOOK_EVERY = 0.1  # seconds
 _payload: list[Any] = []
 
 
@@ -146,20 +158,21 @@ def upstream() -> Any:  # noqa: ANN401 - any JSON value
 
 
 def save_checkpoint(value: object) -> None:
-    """Store *value*, JSON of up to 1 MiB, as the checkpoint of the run. Replaces the previous one.
+    """Store *value* as the checkpoint of the run: JSON of up to 1 MiB and 200 levels of lists and
+    dicts. Replaces the previous one.
 
     The checkpoint is durable when this function returns: the next attempt reads it, even if this
     attempt crashes. More than 10 calls per second are throttled. While the database does not
     answer, it tries again for a minute.
 
     Raises:
-        NotKeptError: The checkpoint was not stored: it is too large, this attempt lost its run, or
-            the database did not answer for a minute.
+        NotKeptError: The checkpoint was not stored: it is too large or nested too deeply, this
+            attempt lost its run, or the database did not answer for a minute.
         TypeError, ValueError: *value* cannot be encoded as JSON.
     """
     text = _json(value)
     if _is_local():
-        _check_size(value)
+        _check_limits(value)
         new_file = Path(f"{LOCAL_CHECKPOINT}.new")
         new_file.write_text(text, encoding="utf-8")
         new_file.replace(LOCAL_CHECKPOINT)
@@ -177,15 +190,16 @@ def save_checkpoint(value: object) -> None:
 
 
 def result(value: object) -> None:
-    """Set the result of the run to *value*, JSON of up to 1 MiB. A later call replaces it.
+    """Set the result of the run to *value*: JSON of up to 1 MiB and 200 levels of lists and dicts.
+    A later call replaces it.
 
     Raises:
-        NotKeptError: *value* is too large, or nextfire cannot be reached.
+        NotKeptError: *value* is too large or nested too deeply, or nextfire cannot be reached.
         TypeError, ValueError: *value* cannot be encoded as JSON.
     """
     text = _json(value)
     if _is_local():
-        _check_size(value)
+        _check_limits(value)
         print(f"result: {text}", file=sys.stderr)
     else:
         _ask({"op": "result", "value": value})
@@ -200,11 +214,20 @@ def _instant(text: str) -> datetime:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except RecursionError:
+        raise NotKeptError(_TOO_DEEP) from None
 
 
-def _check_size(value: object) -> None:
-    """Apply the size limit that nextfire enforces."""
+def _check_limits(value: object) -> None:
+    """Apply the limits that nextfire enforces."""
+    nested: list[Any] = [[value]]
+    for _ in range(_MAX_NESTING + 1):
+        inner = [v for each in nested for v in (each.values() if isinstance(each, dict) else each)]
+        nested = [each for each in inner if isinstance(each, dict | list | tuple)]
+    if nested:
+        raise NotKeptError(_TOO_DEEP)
     size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
     if size > _MAX_BYTES:
         raise NotKeptError(f"the value has {size} bytes; the maximum is {_MAX_BYTES}")
@@ -212,25 +235,76 @@ def _check_size(value: object) -> None:
 
 def _ask(request: dict[str, object]) -> Any:  # noqa: ANN401
     """Send *request* and return the value of the response."""
-    global _channel, _unread  # noqa: PLW0603
+    global _channel  # noqa: PLW0603
     with _lock:
         try:
             if _channel is None:
                 _channel = socket.socket(fileno=int(os.environ["NEXTFIRE_CHANNEL"]))
-            _channel.sendall(json.dumps(request, allow_nan=False).encode() + b"\n")
-            while b"\n" not in _unread:
-                data = _channel.recv(65536)
-                if not data:
-                    raise NotKeptError("nextfire closed the connection.")
-                _unread += data
+            with _turn(_channel):
+                answer = _exchange(_channel, request)
         except (OSError, ValueError) as error:
             raise NotKeptError(
                 f"nextfire cannot be reached: {error}. Call this from the script's main process "
                 "or from a process that it forked."
             ) from error
-        line, _, _unread = _unread.partition(b"\n")
-    answer = json.loads(line)
     if not answer.get("ok"):
         kind = _NotKeptYetError if answer.get("again") else NotKeptError
         raise kind(str(answer.get("error")))
     return answer.get("value")
+
+
+@contextmanager
+def _turn(channel: socket.socket) -> Iterator[None]:
+    """Keep other processes from the channel. A signal handler may call within a call."""
+    import fcntl  # noqa: PLC0415 - other systems, on which scripts are tried by hand, lack it
+
+    global _calls  # noqa: PLW0603
+    _calls += 1
+    try:
+        fcntl.lockf(channel, fcntl.LOCK_EX)  # the kernel unlocks it if this process dies
+        yield
+    finally:
+        _calls -= 1
+        if not _calls:
+            fcntl.lockf(channel, fcntl.LOCK_UN)
+
+
+def _exchange(channel: socket.socket, request: dict[str, object]) -> dict[str, Any]:
+    """Send *request* and return its answer. Others may come first: to a process that was killed
+    while it waited, or to the call that a signal handler interrupted.
+    """
+    global _unread
+    number = f"{_process}-{next(_numbers)}"
+    line = json.dumps({**request, "id": number}, allow_nan=False)
+    channel.sendall(line.encode() + b"\n")
+    while number not in _answers:
+        # Not for long: a signal handler may read the answer meanwhile.
+        if not select.select([channel], [], [], _LOOK_EVERY)[0]:
+            continue
+        try:
+            data = channel.recv(65536, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            continue
+        if not data:
+            raise NotKeptError("nextfire closed the connection.")
+        *lines, _unread = (_unread + data).split(b"\n")
+        for each in lines:
+            try:
+                answer = json.loads(each)
+            except ValueError:
+                continue  # the rest of an answer that a killed process had begun to read
+            to = answer.get("id", number)
+            if to.startswith(_process):
+                _answers[to] = answer
+    return _answers.pop(number)
+
+
+def _forget() -> None:
+    """Forget the calls of the process of which this one is a fork."""
+    global _lock, _unread, _calls, _process
+    _lock, _unread, _calls, _process = threading.RLock(), b"", 0, os.urandom(8).hex()
+    _answers.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -105,7 +105,7 @@ def drain(
       nextfire jobs drain job_a93f2 --wait
     """
     caller = session.of(context)
-    client = caller.client()
+    client = waiting.client_of(caller, follows=wait)
     job = client.drain_job(job_id, reason=reason).document
     job = waiting.drained(client, job) if wait else job
     caller.show(job, render.job(job))

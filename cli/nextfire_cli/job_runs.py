@@ -34,7 +34,7 @@ def run(
     """
     override: Document = {} if payload is None else {"payload": read_payload(payload)}
     caller = session.of(context)
-    client = caller.client()
+    client = waiting.client_of(caller, follows=wait)
     execution = client.run_job(job_id, reason=reason, **override).document
     if wait:
         caller.say(f"Waiting for {execution['executionId']}. Ctrl-C does not cancel it.")
@@ -84,7 +84,7 @@ def backfill(
       nextfire jobs backfill job_a93f2 --stop
     """
     caller = session.of(context)
-    client = caller.client()
+    client = waiting.client_of(caller, follows=wait)
     if stop:
         if any(each is not None for each in (from_, to, max_, reason)) or newest_first or wait:
             raise typer.BadParameter("it takes nothing else", param_hint="--stop")

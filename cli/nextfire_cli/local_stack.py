@@ -112,11 +112,11 @@ def down(
     from nextfire_cli.local.state import LocalStackError, has_stack
 
     root = session.local_root()
-    what = f"Delete all jobs, runs, scripts and logs of the local stack of {root}?"
-    confirm(session.of(context), what, yes=yes)
     if not has_stack(root / FOLDER):
         session.of(context).say(f"{root} has no local stack: nothing was removed.")
         return
+    what = f"Delete all jobs, runs, scripts and logs of the local stack of {root}?"
+    confirm(session.of(context), what, yes=yes)
     try:
         EmbeddedStack(root / FOLDER).remove()
         LocalStack(root).remove()

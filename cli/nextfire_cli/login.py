@@ -51,7 +51,7 @@ def login(
       nextfire login https://api.example.com --auth iam --profile ops --region eu-central-1
     """
     caller = session.of(context)
-    endpoint = access.checked_endpoint(url).rstrip("/").removesuffix("/v1")
+    endpoint = access.checked_endpoint(url)
     host = "local" if access.is_local(endpoint) else urlsplit(endpoint).hostname or "default"
     name = name or host.partition(".")[0]
     key = _key(key_file) if caller.auth in {None, Auth.KEYS} else None

@@ -280,6 +280,7 @@ def options(
     replace_unencodable()
     # What is there already stands in for the network (tests).
     output = Output.JSON if as_json else output
+    endpoint = endpoint.strip() if endpoint else None  # of a file with Windows line ends
     caller = Session(endpoint, output, profile, region, transport=context.obj, auth=auth)
     context.obj = caller
     if debug:

@@ -1,14 +1,16 @@
 """The commands `nextfire apply` and `nextfire export`."""
 
 import json
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from nextfire.client.errors import Fault
 from nextfire.client.pipelines.apply import apply_plan, make_plan
 from nextfire.client.pipelines.diagram import dot, mermaid
-from nextfire.client.pipelines.document import Pipeline, read
+from nextfire.client.pipelines.document import Pipeline, PipelineError, read
 from nextfire.client.pipelines.export import export as export_jobs
 from nextfire.client.pipelines.plan import Action, JobChange
 from nextfire_cli import session
@@ -132,11 +134,28 @@ def _text(pipelines: list[Pipeline], output: Format) -> str:
 
 
 def read_files(files: list[str]) -> list[Pipeline]:
-    """Read the pipelines of *files*; ``-`` is standard input."""
-    return [each for name in files for each in _pipelines(name)]
+    """Read the pipelines of *files*; ``-`` is standard input.
 
-
-def _pipelines(file: str) -> list[Pipeline]:
-    source = "standard input" if file == "-" else file
-    documents = [each for each in read_documents(file, "--file") if each is not None]
-    return [found for each in documents for found in read(each, source)]
+    Raises:
+        PipelineError: Some are invalid. Its `errors` are those of all files.
+    """
+    found: list[Pipeline] = []
+    wrong: dict[str, list[Fault]] = {}
+    for file in files:
+        source = "standard input" if file == "-" else file
+        for each in read_documents(file, "--file"):
+            try:
+                found += [] if each is None else read(each, source)
+            except PipelineError as error:
+                wrong.setdefault(source, []).extend(error.errors)
+    if not wrong:
+        return found
+    sources = [*wrong]
+    if len(sources) == 1:
+        raise PipelineError(f"{sources[0]} is invalid.", wrong[sources[0]])
+    faults = [
+        replace(each, field=f"{source}: {each.field}")
+        for source, errors in wrong.items()
+        for each in errors
+    ]
+    raise PipelineError(f"{', '.join(sources)} are invalid.", faults)

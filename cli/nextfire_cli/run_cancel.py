@@ -10,7 +10,7 @@ from nextfire.domain.run import RunState
 from nextfire_cli import render, session
 from nextfire_cli.sequence_plan import change_sequence
 from nextfire_cli.shared_options import Reason
-from nextfire_cli.waiting import ended
+from nextfire_cli.waiting import client_of, ended
 
 
 def cancel(
@@ -60,7 +60,7 @@ def cancel(
         return
     if given := [name for name, value in {"--dry-run": dry_run, "--yes": yes}.items() if value]:
         raise typer.BadParameter("only with --downstream", param_hint=given)
-    client = caller.client()
+    client = client_of(caller, follows=wait)
     run = client.cancel_execution(execution_id, reason=reason).document
     if run["state"] == RunState.RUNNING:
         caller.say("Its worker is asked to end it.")

@@ -249,7 +249,7 @@ def replay(
       nextfire runs replay EXECUTION_ID --reason 'the receiver lost it' --wait
     """
     caller = session.of(context)
-    client = caller.client()
+    client = waiting.client_of(caller, follows=wait)
     run = client.replay_execution(execution_id, reason=reason).document
     run = ended(client, run) if wait else run
     caller.show(run, render.execution_line(run))

@@ -7,15 +7,13 @@ import typer
 from pydantic import ValidationError
 
 from nextfire.domain.definition import JobDefinition
+from nextfire.domain.short_form import LONG_NAMES
 from nextfire_cli import render, session
 from nextfire_cli.definition import SCHEDULE_FIELDS, SCHEDULE_FLAGS
 from nextfire_cli.documents import Document
 from nextfire_cli.flags import WHEN
 from nextfire_cli.jobs import Count
 from nextfire_cli.options import takes
-
-_SHORT = {"taskId": "jobId", "cron": "schedule", "params": "payload"}
-"""Field names in the long form of a job, by those in the short form."""
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -57,9 +55,10 @@ def preview(
 
 def _long(document: Document) -> Document:
     """*document* in the long form, as far as a preview needs it."""
-    if not document.keys() & _SHORT.keys() or document.keys() & {"type", *_SHORT.values()}:
+    others = {"type", *LONG_NAMES.values()}
+    if not document.keys() & LONG_NAMES.keys() or document.keys() & others:
         return document
-    return {"type": "CRON"} | {_SHORT.get(name, name): value for name, value in document.items()}
+    return {"type": "CRON"} | {LONG_NAMES.get(n, n): value for n, value in document.items()}
 
 
 def _check_other_fields(document: Document) -> None:

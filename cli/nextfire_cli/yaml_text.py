@@ -9,13 +9,26 @@ from typing import Any
 
 import yaml
 
-_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_TAG = "tag:yaml.org,2002:"
+_FORMS = {
+    "bool": re.compile("(?:true|True|TRUE|false|False|FALSE)$"),
+    "int": re.compile("[-+]?(?:0|[1-9][0-9]*|0x[0-9a-fA-F]+)$"),
+    "float": re.compile(
+        r"(?:[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+    ),
+}
+"""Booleans and numbers without quotes: forms of YAML 1.1, without those that people mean as text,
+such as NO, on, 12:30, 0123 and 1_000.
+"""
 _LINE_ENDS = re.compile("[\x85\u2028\u2029]")
-_MERGE = "tag:yaml.org,2002:merge"
+_MERGE = f"{_TAG}merge"
 
 
 class _Loader(yaml.SafeLoader):
-    """Leaves unquoted instants as they are written, and rejects members that occur twice."""
+    """Leaves unquoted instants as they are written, reads only `_FORMS` as booleans and numbers,
+    and rejects members that occur twice.
+    """
 
     def construct_mapping(
         self,
@@ -32,7 +45,11 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, form) for tag, form in resolvers if tag != _TIMESTAMP]
+    first: [
+        (tag, _FORMS.get(tag.removeprefix(_TAG), form))
+        for tag, form in resolvers
+        if tag not in {f"{_TAG}timestamp", f"{_TAG}value"}
+    ]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 
@@ -59,7 +76,8 @@ _Dumper.add_representer(str, _text)
 
 
 def read_yaml(text: str) -> list[object]:
-    """Return the documents in *text*. Instants are texts.
+    """Return the documents in *text*. Instants are texts, and so are booleans and numbers that
+    have none of `_FORMS`.
 
     Raises:
         yaml.YAMLError: *text* is not YAML, or an object has a member twice.

@@ -18,6 +18,7 @@ from functions.api.operation import SCOPE
 from functions.api.request_record import RequestRecord
 from functions.api.resolver_parts import path_of, routes_of
 from functions.api.services import identify_event, now, telemetry
+from nextfire.domain.document import is_same_json
 from nextfire.domain.errors import ForbiddenError, NextfireError
 from nextfire.domain.instants import isoformat
 from nextfire.domain.keys import Scope
@@ -170,7 +171,7 @@ def _changed(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) 
     if after.get(of) != before[of] or (of == "jobId" and "executionId" in after):
         return None
     names = {*before, *after}
-    return sorted(each for each in names if before.get(each) != after.get(each))
+    return sorted(each for each in names if not is_same_json(before.get(each), after.get(each)))
 
 
 def _without_secrets(value: Any) -> Any:  # noqa: ANN401 — any JSON

@@ -14,6 +14,7 @@ from functions.api.requests import JobId, body_example, read_as
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.errors import ConflictError, InvalidInputError, NextfireError
 from nextfire.domain.schedule import ScheduleType
+from nextfire.domain.short_form import LONG_NAMES, SHORT_NAMES
 
 _TASK_ID = "It is the id of the job and names its script. For example `daily-report`."
 _ANOTHER_SCHEDULE = (
@@ -57,11 +58,7 @@ class ShortJob(JobRequest):
     `taskId`, and a `target`.
     """
 
-    spelt: ClassVar[Mapping[str, str]] = {
-        "jobId": "taskId",
-        "schedule": "cron",
-        "payload": "params",
-    }
+    spelt: ClassVar[Mapping[str, str]] = SHORT_NAMES
 
 
 def read_job(body: object) -> JobRequest:
@@ -70,10 +67,9 @@ def read_job(body: object) -> JobRequest:
     Raises:
         ValidationError, ModelValidationError, InvalidInputError: The body is invalid.
     """
-    names = {short: long for long, short in ShortJob.spelt.items()}
-    if not isinstance(body, dict) or not body.keys() & names.keys():
+    if not isinstance(body, dict) or not body.keys() & LONG_NAMES.keys():
         return read_as(JobRequest, body)
-    for name in ("type", *names.values()):
+    for name in ("type", *LONG_NAMES.values()):
         if name in body:
             remedy = "Write the job with `type` and `schedule`, or with `taskId` and `cron`."
             raise InvalidInputError(
@@ -82,7 +78,7 @@ def read_job(body: object) -> JobRequest:
     long: dict[str, Any] = {"type": ScheduleType.CRON, "schedule": None}
     if isinstance(body.get("taskId"), str):
         long["target"] = {"handler": body["taskId"]}
-    long |= {names.get(name) or name: value for name, value in body.items()}
+    long |= {LONG_NAMES.get(name, name): value for name, value in body.items()}
     try:
         job = read_as(ShortJob, long)
     except ValidationError as error:

@@ -19,6 +19,7 @@ class Notify(Enum):
 
     ALWAYS = "by itself"
     SUMMARY = "through the composite alarm, so that one outage is one notification"
+    """For alarms that end when the operator acts: while one of them lasts, others do not notify."""
 
 
 class Alarms:

@@ -7,7 +7,6 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from infra.constructs.grants import allow
 from infra.setting_types import KEEP
 from infra.settings import Settings, StackTarget
 from infra.store_settings import KmsSettings
@@ -33,6 +32,7 @@ class Encryption(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, settings: Settings) -> None:
         super().__init__(scope, construct_id)
         self.key: kms.IKey | None = None
+        self._policies: dict[str, iam.Policy] = {}
         if settings.kms is None or settings.target is StackTarget.LOCAL:
             return
         if not isinstance(settings.kms, KmsSettings):
@@ -40,16 +40,31 @@ class Encryption(Construct):
         else:
             self.key = kms.Key.from_key_arn(self, "Key", settings.kms.key_arn)
 
-    def allow(self, role: iam.IGrantable, service: str, actions: Sequence[str]) -> None:
+    def allow(self, role: iam.Role, service: str, actions: Sequence[str]) -> None:
         """Allow *role* to use the key for *actions*, only through *service* (`s3`, `sqs` or
-        `dynamodb`) in this region.
+        `dynamodb`) in this region. The permission has a dedicated policy: see `before`.
         """
         if self.key is None:
             return
+        if role.node.path not in self._policies:
+            self._policies[role.node.path] = iam.Policy(role, "Key", roles=[role])
         stack = Stack.of(self)
         via = f"{service}.{stack.region}.{stack.url_suffix}"
-        conditions = {"StringEquals": {"kms:ViaService": via}}
-        allow(role, actions, self.key.key_arn, conditions=conditions)
+        self._policies[role.node.path].add_statements(
+            iam.PolicyStatement(
+                actions=list(actions),
+                resources=[self.key.key_arn],
+                conditions={"StringEquals": {"kms:ViaService": via}},
+            )
+        )
+
+    def before(self, *stores: Construct) -> None:
+        """Let the roles use the key before *stores* get it. The other policies of a role name the
+        stores, so an update changes these first: until the policies followed, each request would be
+        denied.
+        """
+        for each in stores:
+            each.node.add_dependency(*self._policies.values())
 
     def _create(self, settings: Settings) -> kms.Key:
         stays = settings.audit_lock is not None or not settings.remove_data

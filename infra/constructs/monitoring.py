@@ -161,7 +161,7 @@ class Monitoring(Construct):
         """An alarm on failures, of which an audit that is overdue is one, and on the absence of
         invocations, which come once per *every*: Lambda has no count of errors then.
         """
-        period = min(max(_AUDITOR_SILENCE, 2 * every), timedelta(days=1))
+        period = max(_AUDITOR_SILENCE, 2 * every)
         self._alarms.add(
             "auditor-errors",
             function.function.metric_errors(
@@ -174,6 +174,9 @@ class Monitoring(Construct):
         )
 
     def _alarm_on_pools(self, pools: Sequence[Pool], settings: Settings) -> None:
+        """Alarms that notify by themselves: runs may wait for hours in a pool that is well, and the
+        composite alarm notifies only when it starts, so it would hide a watcher that stops.
+        """
         for pool in pools:
             # Runs on Lambda end within the limit; MiniStack rejects expressions.
             exact = pool.settings.executor == "worker" and settings.target is StackTarget.AWS
@@ -186,7 +189,6 @@ class Monitoring(Construct):
                 runbook="pool-waits",
                 threshold=_WAIT_LIMIT_SECONDS,
                 evaluation_periods=3,
-                notify=Notify.SUMMARY,
             )
             if settings.alarm_on_dead_runs:
                 self._alarms.add(

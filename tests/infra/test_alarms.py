@@ -119,12 +119,20 @@ def test_one_composite_alarm_notifies_about_jobs_that_are_late(mailed: Template)
     for member in ("watcherlate", "watcher0silent", "watcher1silent", "watcherundelivered"):
         assert f"Monitoring{member}" in rule
         assert "AlarmActions" not in by_name[member]
-    for member in ("executordefaultthrottled", "pooldefaultwaits"):
-        assert f"Monitoring{member}" in rule
-    for member in ("duewritesthrottled", "duereadsthrottled"):
+    for member in ("executordefaultthrottled", "duewritesthrottled", "duereadsthrottled"):
         assert f"Monitoring{member}" in rule
     for alone in ("apiservererrors", "auditorerrors", "defects", "auditlogbehind"):
         assert by_name[alone]["AlarmActions"] == [{"Ref": topic}]
+
+
+def test_a_pool_whose_runs_wait_for_hours_hides_no_other_alarm(mailed: Template) -> None:
+    """An operator need not act if runs wait for their turn ("pool-waits"). The composite alarm
+    notifies only when it changes to ALARM ("PutCompositeAlarm", `AlarmActions`).
+    """
+    by_name = alarms(mailed)
+
+    assert "pooldefaultwaits" not in json.dumps(by_name["jobsnotontime"]["AlarmRule"])
+    assert by_name["pooldefaultwaits"]["AlarmActions"]
 
 
 def test_an_address_gets_mails(mailed: Template) -> None:

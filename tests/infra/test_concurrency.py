@@ -45,6 +45,15 @@ def test_a_large_account_reserves_for_watcher_and_api(tmp_path: Path) -> None:
     assert executors_at_most(template) == [50]
 
 
+def test_a_pool_without_a_limit_gets_at_most_what_an_event_source_may_use(tmp_path: Path) -> None:
+    """Lambda rejects a maximum concurrency of more than 1,000."""
+    pools = '{"default": {"executor": "lambda", "maxConcurrency": null}}'
+
+    template = synthesize(tmp_path, {"accountConcurrency": 10_000, "pools": pools})[2]
+
+    assert executors_at_most(template) == [1000]
+
+
 @pytest.mark.parametrize("groups", [1, 2, 10])
 @pytest.mark.parametrize("pools", [0, 1, 2, 7])
 @pytest.mark.parametrize("account", [10, 40, 99, 114, 150, 1000, 10_000])

@@ -26,12 +26,15 @@ from nextfire.settings import ExecutorSettings
 from nextfire.usecases.dispatch.reader import READ_AT_MOST
 from nextfire.usecases.dispatch.tick import POLL_EVERY
 from nextfire.usecases.watch import ENOUGH
+from nextfire_cli.cost.model import Load, bill, monitoring
+from nextfire_cli.cost.prices import costs
 from tests.builders import NOON
 from tests.infra.pages import (
     API,
     CODE,
     EVENTS,
     POLICIES,
+    README,
     ROOT,
     RUNS,
     SCRIPTS,
@@ -272,3 +275,14 @@ def test_variables_of_a_script_are_those_it_gets() -> None:
 
     given = set(re.findall(r'"(NEXTFIRE_\w+)"', source))
     assert {name for name in named if name.startswith("NEXTFIRE_")} == given
+
+
+def test_the_cost_of_an_idle_month_is_that_of_the_command() -> None:
+    """To a dime: the command has rounded usage, `make bench NAME=cost` measures it."""
+    month = bill(Load(0, 0)).usd
+    shown = sum(cost.usd for cost in costs(monitoring(busy=False)))
+    page = (ROOT / "docs" / "operate" / "cost.md").read_text()
+
+    assert f"| {month:.1f} USD; " in README.read_text()
+    assert f"A stack without runs costs {month - shown:.1f} USD a month." in page
+    assert f"In addition {shown:.2f} USD" in page.replace("\n", " ")

@@ -90,6 +90,27 @@ def test_each_role_uses_the_key_through_its_services_only(
     assert len(found) == len(SERVICES)
 
 
+def test_roles_may_use_the_key_before_the_stores_have_it(created: Template) -> None:
+    """`kms` can be added to a stack that exists: CloudFormation changes a resource after those that
+    it names or depends on. A policy that names a table would follow the table.
+    """
+    stores = {
+        *of_type(created, "DynamoDB::Table"),
+        *of_type(created, "SQS::Queue"),
+        *of_type(created, "S3::Bucket"),
+    }
+    permissions = {
+        name for name, each in statements(created) if "kms:Decrypt" in as_list(each["Action"])
+    }
+
+    assert len(permissions) == len(SERVICES)
+    for name in permissions:
+        policy = json.dumps(created["Resources"][name])
+        assert [store for store in stores if f'"{store}"' in policy] == []
+    for store in stores:
+        assert set(created["Resources"][store].get("DependsOn", [])) >= permissions, store
+
+
 def test_the_condition_names_the_service_and_the_region(created: Template) -> None:
     for _, statement in statements(created):
         if "kms:Decrypt" in as_list(statement["Action"]):

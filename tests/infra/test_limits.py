@@ -25,6 +25,16 @@ def test_an_environment_that_is_too_large_is_rejected_with_what_to_change(tmp_pa
     assert f"allows {ENVIRONMENT_BYTES}. Use fewer pools" in str(raised.value)
 
 
+def test_a_pool_of_calls_with_too_many_actions_is_rejected_with_what_to_change(
+    tmp_path: Path,
+) -> None:
+    actions = [f"stepfunctions:AnActionWithAVeryLongName{n}" for n in range(100)]
+    pools = {"calls": {"executor": "lambda", "targets": "calls", "awsActions": actions}}
+
+    with pytest.raises(Exception, match=r"would have about .* shorter .*awsActions"):
+        synthesize(tmp_path, {"pools": pools})
+
+
 def test_the_policy_of_the_watcher_holds_the_largest_number_of_groups(tmp_path: Path) -> None:
     context = {"groups": MAX_GROUPS, "readShards": MAX_GROUPS, "accountConcurrency": 1000}
     template = synthesize(tmp_path, context | {"writeShards": MAX_GROUPS})[2]

@@ -54,6 +54,10 @@ def _pools(*names: str) -> dict[str, object]:
     return {"pools": {name: {"executor": "lambda"} for name in names}}
 
 
+def _workers(*names: str, **settings: object) -> dict[str, object]:
+    return {"pools": {name: {"executor": "worker", **settings} for name in names}}
+
+
 @pytest.mark.parametrize(
     ("context", "reason"),
     [
@@ -63,10 +67,16 @@ def _pools(*names: str) -> dict[str, object]:
         ({"quotas": {"tenants": {"acme": {"concurrentRuns": 0}}}}, "greater than or equal to 1"),
         ({"quotas": {"tenants": {f"t{n}": {"jobs": n + 1} for n in range(200)}}}, "2000 bytes"),
         (_pools("a1", "a-1"), "'a1' and 'a-1' would have the same ids"),
+        (_pools("a", "function-a"), "'a' and 'function-a' .* .ExecutorFunctionA.: rename"),
+        (_pools("role-arn-a", "a"), "'role-arn-a' and 'a' .* .ExecutorRoleArnA.: rename"),
+        (_workers("a", "environment-a"), "'a' and 'environment-a' .* .WorkerEnvironmentA.: rename"),
+        (_workers("a", "service-a", fargate={}), "'service-a' .* .WorkerServiceA.: rename"),
+        (_workers("vpc", fargate={}), "'vpc' would have the id of the workers' VPC"),
         ({"groups": 5}, "groups must not exceed readShards"),
         ({"life": "PT15M"}, "a watcher is a Lambda function"),
         ({"auditEvery": "PT10M"}, "at least auditorWakeEvery"),
         ({"auditorWakeEvery": "PT90S"}, "whole minutes"),
+        ({"auditorWakeEvery": "PT12H1M", "auditEvery": "P2D"}, "at most PT12H: the alarm"),
         ({"jobRetention": "P14D"}, "days=15"),
         ({"dueCapacity": {"writes": 30}}, "dueCapacity.reads"),
         ({"dueCapacity": {"writes": 0, "reads": 8}}, "greater than or equal to 1"),
@@ -135,6 +145,18 @@ def test_impossible_settings_are_refused_with_a_reason(
 ) -> None:
     with pytest.raises(ValidationError, match=reason):
         Settings.from_context(context)
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        _workers("a", "service-a", "vpc"),
+        {"pools": {"a": {"executor": "lambda"}, "function-a": {"executor": "worker"}}},
+        _workers("vpc", fargate={"vpcId": "vpc-0a1b2c3d", "subnetIds": ["subnet-0a1b2c3d"]}),
+    ],
+)
+def test_names_of_pools_that_have_no_id_in_common_are_accepted(context: dict[str, object]) -> None:
+    assert Settings.from_context(context).pools.keys() == context["pools"].keys()  # type: ignore[attr-defined]
 
 
 def test_command_line_gives_structured_values_as_json() -> None:

@@ -104,6 +104,12 @@ class TestWhatItTells:
         assert changed["after"]["schedule"] == "0 4 * * *"
         assert changed["changed"] == ["nextFireAt", "revision", "schedule", "updatedAt"]
 
+    def test_true_in_place_of_1_is_a_change(self, system: Deployment, events: Events) -> None:
+        system.call("POST", "/v1/jobs", JOB | {"payload": [1]})
+        system.call("PATCH", "/v1/jobs/a", {"payload": [True]})
+
+        assert events()[1]["changed"] == ["payload", "revision", "updatedAt"]
+
     def test_run_now_event_has_no_changed_fields(self, system: Deployment, events: Events) -> None:
         system.call("POST", "/v1/jobs", JOB)
         events()

@@ -31,6 +31,13 @@ ROUTES = [
 ]
 
 
+OF_SEQUENCES = [
+    ("GET", "/v1/executions/{}/chain", None),
+    ("POST", "/v1/executions/{}/chain/cancel", None),
+    ("POST", "/v1/executions/{}/chain/redrive", {"from": "child"}),
+]
+
+
 texts = st.text(max_size=30) | st.from_regex(r"-?[0-9]{1,40}(-[0-9]{1,9}){0,2}", fullmatch=True)
 queries = st.dictionaries(
     st.sampled_from(["state", "from", "to", "pool", "cursor", "limit", "attempt"]), texts
@@ -59,6 +66,21 @@ class TestHostileInput:
         self, system: Deployment, method: str, path: str, execution_id: str
     ) -> None:
         assert_problem(system.call(method, path.format(execution_id)), 404)
+
+    @pytest.mark.parametrize("job_id", ["a", "child"])
+    @pytest.mark.parametrize(
+        ("method", "path", "body"), [*((*route, None) for route in ROUTES), *OF_SEQUENCES]
+    )
+    def test_instants_that_no_run_has(
+        self, system: Deployment, job: Job, method: str, path: str, body: object, job_id: str
+    ) -> None:
+        child = {"type": "AFTER", "schedule": None, "after": [{"job": job.key.job_id}]}
+        uid = {"a": job.uid, "child": system.register(jobId="child", **child).uid}[job_id]
+
+        for at in ("00000000T000000000", "20260229T000000000", "00010101T000000000",
+                   "19691231T235959999", "21000101T000000000", "99991231T235959999"):  # fmt: skip
+            asked = path.format(f"{job_id}.{at}Z-{uid}")
+            assert_problem(system.call(method, asked, body), 404)
 
     @pytest.mark.parametrize("text", ["[]", "7", '"x"', "null", "{", '{"reason": NaN}', "[[[["])
     @pytest.mark.parametrize(

@@ -99,6 +99,17 @@ def test_the_fault_names_the_field_as_the_caller_spells_it(limited: Deployment) 
     assert answer.document["quota"] == "payloadBytes"
 
 
+def test_a_payload_that_is_equal_in_python_only_is_another_one(limited: Deployment) -> None:
+    """`1` is `true`, and `1e300` an integer of 301 digits."""
+    limited.register(jobId="job0", **CRON, payload=[1, 1e300])
+
+    for payload in ([True, 1e300, "too long"], [True, int(1e300)]):
+        answer = limited.call("PATCH", "/v1/jobs/job0", {"payload": payload})
+
+        assert_problem(answer, 422, field="payload")
+        assert answer.document["quota"] == "payloadBytes"
+
+
 def test_a_runs_payload_has_the_quota_of_a_jobs(limited: Deployment) -> None:
     limited.register(jobId="job0", **CRON)
 

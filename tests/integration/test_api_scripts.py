@@ -12,9 +12,11 @@ import pytest
 import requests
 
 from functions.api import services as api
+from nextfire.adapters.dynamodb.cursors import encode_cursor
 from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.usecases.manage_scripts import UPLOAD_LIFE
 from tests.fakes import Clock
+from tests.integration.api_answers import assert_problem
 from tests.integration.deployment import OTHER_TENANT, TENANT, Deployment
 
 SOURCE = b"print('hi')\n"
@@ -137,9 +139,13 @@ def test_they_are_listed_by_pool_page_by_page(system: Deployment) -> None:
         assert listed(system, limit=limit) == everything
         assert listed(system, limit=limit, pool="default") == everything[:3]
     assert listed(system, pool="gone") == ["gone/old"]
-    for query in ({"pool": ""}, {"pool": "a/b"}):
-        assert system.call("GET", "/v1/scripts", query=query).status == 422
-    assert system.call("GET", "/v1/scripts", query={"cursor": "x"}).status == 422
+    for query in ({"pool": ""}, {"pool": "a/b"}, {"pool": ".."}, {"pool": "a" * 65}):
+        assert_problem(system.call("GET", "/v1/scripts", query=query), 422, field="pool")
+    # S3 accepts no key of more than 1,024 bytes.
+    beyond = encode_cursor(f"default/{'x' * (1025 - len(f'pools/default/{TENANT}/'))}")
+    for cursor in ("x", beyond):
+        answer = system.call("GET", "/v1/scripts", query={"cursor": cursor})
+        assert_problem(answer, 422, field="cursor")
 
 
 def test_versions(system: Deployment) -> None:

@@ -234,6 +234,25 @@ def test_a_body_or_input_is_at_most_as_large_as_a_payload(
         assert "payload" in answer.fault["remedy"]
 
 
+@pytest.mark.parametrize(
+    ("was", "change", "field"),
+    [
+        (http(body=[1e300] * 700), {"http": {"body": [int(1e300)] * 700}}, "target.http.body"),
+        (
+            aws("ReceiveMessage", QueueUrl="https://sqs", MaxNumberOfMessages=1),
+            {"aws": {"input": {"MaxNumberOfMessages": True}}},
+            "target.aws.input.MaxNumberOfMessages",
+        ),
+    ],
+)
+def test_a_value_that_is_equal_in_python_only_is_checked(
+    system: Deployment, was: dict[str, Any], change: dict[str, Any], field: str
+) -> None:
+    path = f"/v1/jobs/{create(system, was).document['jobId']}"
+
+    assert_problem(system.call("PATCH", path, {"target": change}), 422, field=field)
+
+
 def _sent(target: dict[str, Any]) -> Any:
     return target["http"]["body"] if "http" in target else target["aws"]["input"]
 

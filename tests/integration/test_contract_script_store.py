@@ -129,7 +129,8 @@ def test_a_script_is_fetched_as_it_was_uploaded(held: Held) -> None:
 
 def test_a_script_that_is_not_there_is_not_found(held: Held) -> None:
     held.upload(held.url("report.py"))
-    for url in (held.url("repor.py"), "s3://no-such-bucket/report.py"):
+    long = held.url(f"{'x' * 256}.py")  # no file has such a name
+    for url in (held.url("repor.py"), "s3://no-such-bucket/report.py", long):
         held.lose(url)
 
         with pytest.raises(NotFoundError, match=re.escape(url)):

@@ -122,6 +122,13 @@ def test_a_key_that_is_not_there_is_reported(held: Held) -> None:
         held.secrets.resolve("acme", SecretReference(secret="team/db", key="password"))
 
 
+def test_a_secret_whose_name_no_file_can_have_is_not_found(held: Held) -> None:
+    held.secret("acme", "db", "hunter2")
+
+    with pytest.raises(NotFoundError):
+        held.secrets.resolve("acme", SecretReference(secret="x" * 256))
+
+
 def test_another_tenant_s_are_not_found(held: Held) -> None:
     held.secret("acme", "team/db", "hunter2")
     held.parameter("acme", "team/token", "hunter2")

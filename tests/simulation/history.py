@@ -202,8 +202,10 @@ class History(Requested):
         if key is None:
             return None
         job = self.stores.jobs.items[key]
-        for each in job.upcoming(self.kernel.clock.now() - MINUTE, 1):
-            return RunKey(key, run_id(job.uid, each.occurrence.at))
+        since = self.kernel.clock.now() - MINUTE
+        for each in job.upcoming(since, 100):
+            if job.due_at(each.occurrence.at) > since:  # not one that waits for one before it
+                return RunKey(key, run_id(job.uid, each.occurrence.at))
         return None
 
     def register(self, key: JobKey, when: dict[str, Any] | None = None) -> None:

@@ -287,6 +287,31 @@ def test_a_change_that_makes_schedules_miss_each_other_is_rejected() -> None:
     assert world.change(b, labels={"team": "data"}).revision == 2
 
 
+def test_only_occurrences_that_max_runs_allows_are_compared() -> None:
+    world = World("12:00")
+    world.register("a", schedule="0 13 * * *", maxRuns=2)
+
+    world.register("b", maxRuns=2, **cron("0 13 * * *"))
+    world.register("once", maxRuns=1, **cron("0 0 1 */4 *", which="all"))
+    with pytest.raises(InvalidInputError, match="does not run at 2026-05-26T13:00:00Z"):
+        world.register("c", maxRuns=3, **cron("0 13 * * *"))
+
+
+def test_an_edge_that_is_added_is_checked_in_the_phase_of_its_job() -> None:
+    world = World("12:00")
+    hourly = {"type": "INTERVAL", "schedule": "PT1H"}
+    world.register("a", **hourly)
+    b = world.register("b", **hourly)
+    world.tick_at("12:10")
+    c = world.register("c", **hourly)
+
+    world.tick_at("12:30")
+    assert world.change(b, after=[{"job": "a"}]).revision == 2
+    world.tick_at("13:00")
+    with pytest.raises(InvalidInputError, match="does not run at 2026-05-24T13:10:00Z"):
+        world.change(c, after=[{"job": "a"}])
+
+
 @pytest.mark.parametrize("edges", [{}, cron("0 0 * * *", which="latest", withinSec=60)])
 def test_an_audit_takes_no_waiting_occurrence_for_missed(edges: dict[str, Any]) -> None:
     """It restores a lost FIRE entry. Those before it, for days without a record, may wait."""

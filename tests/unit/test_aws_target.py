@@ -13,7 +13,11 @@ from uuid import UUID
 import pytest
 from botocore.exceptions import (  # noqa: TID251 - what the SDK raises
     ClientError,
+    ConnectionClosedError,
+    ConnectTimeoutError,
     EndpointConnectionError,
+    ProxyConnectionError,
+    ReadTimeoutError,
 )
 
 from nextfire.domain.attempt import MAX_VALUE_BYTES, AttemptOutcome
@@ -111,6 +115,16 @@ def test_numbers_that_json_does_not_have_are_null() -> None:
     assert given["Payload"] == {"a": None, "b": None}
 
 
+@pytest.mark.parametrize("levels", [101, 201, 900])
+def test_a_payload_that_is_nested_too_deeply_is_text(levels: int) -> None:
+    deep = "[" * levels + "]" * levels
+    client = Client({"StatusCode": 200, "Payload": io.BytesIO(deep.encode())})
+
+    found = attempt(client, a_call_job("lambda:Invoke", FunctionName="f"))
+
+    assert json.loads(found.given or b"")["Payload"] == deep
+
+
 def test_numbers_of_the_sdk_that_json_does_not_have_are_null() -> None:
     """The SDK reads the "NaN" of a database as a float, for example of rds-data."""
     client = Client({"records": [[{"doubleValue": float("nan")}, {"doubleValue": -math.inf}]]})
@@ -144,7 +158,8 @@ def test_a_function_error_is_a_failure() -> None:
             ClientError({"Error": {"Code": "ThrottlingException", "Message": "slow"}}, "Send"),
             "ThrottlingException: slow",
         ),
-        (EndpointConnectionError(endpoint_url="https://sqs"), "EndpointConnectionError: "),
+        (ReadTimeoutError(endpoint_url="https://sqs"), "ReadTimeoutError: "),
+        (ConnectionClosedError(endpoint_url="https://sqs"), "ConnectionClosedError: "),
     ],
 )
 def test_an_error_of_aws_is_the_reason(raised: Exception, reason: str) -> None:
@@ -152,6 +167,22 @@ def test_an_error_of_aws_is_the_reason(raised: Exception, reason: str) -> None:
 
     assert (found.result.outcome, found.result.permanent) == (AttemptOutcome.FAILED, False)
     assert found.result.reason.startswith(reason)
+    assert not found.result.unavailable, "the call may have taken effect"
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        EndpointConnectionError(endpoint_url="https://sqs"),
+        ConnectTimeoutError(endpoint_url="https://sqs"),
+        ProxyConnectionError(proxy_url="http://proxy"),
+    ],
+)
+def test_a_call_without_a_connection_is_deferred(raised: Exception) -> None:
+    found = attempt(Client(raised))
+
+    assert (found.result.outcome, found.result.unavailable) == (AttemptOutcome.FAILED, True)
+    assert found.result.reason.startswith(type(raised).__name__)
 
 
 @pytest.mark.parametrize(

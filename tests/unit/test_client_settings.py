@@ -128,6 +128,9 @@ def test_without_credentials_a_key_is_named_unless_a_signature_was_asked_for(
     [
         ({}, "No endpoint"),
         ({"endpoint": "api.example.com"}, "is not a URL"),
+        ({"endpoint": "https://[::1"}, "is not a URL: Invalid port"),
+        ({"endpoint": "https://a\tb.example.com"}, "is not a URL: Invalid non-printable"),
+        ({"timeout": float("inf")}, "is not a time to wait"),
         ({"endpoint": REMOTE, "key": "nonsense"}, "not hold a valid API key"),
         ({"endpoint": REMOTE, "auth": "basic"}, "Available: keys, iam, jwt"),
         ({"endpoint": REMOTE, "auth": "jwt"}, "No token found"),
@@ -141,6 +144,12 @@ def test_an_invalid_configuration_says_how_to_fix_it(
     with pytest.raises(ClientError, match=expected) as refused:
         Client(**given)
     assert "nonsense" not in str(refused.value)
+
+
+@pytest.mark.parametrize("written", [f"{REMOTE}/", f"{REMOTE}/v1", f" {REMOTE}/v1/\r\n"])
+def test_an_endpoint_may_be_written_with_what_follows_it(bare: Path, written: str) -> None:
+    assert bare.is_dir()
+    assert Client(written, KEY).endpoint == REMOTE
 
 
 def test_nextfire_itself_imports_no_httpx() -> None:

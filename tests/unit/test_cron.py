@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from datetime import date, datetime, timedelta
 from itertools import islice
 
@@ -125,6 +126,16 @@ def test_the_search_for_a_day_that_never_comes_ends() -> None:
     assert read_cron("0 0 */30 2 */2").next_wall(start) is not None  # the first of February
     assert read_cron("0 0 1,2 * *").next_wall(datetime(2099, 12, 3)) is None  # noqa: DTZ001
     assert read_cron("0 0 */30 4,6 1#5").next_wall(start) is None
+
+
+def test_thousands_of_expressions_fit_into_the_memory_of_a_watcher() -> None:
+    tracemalloc.start()
+    try:
+        kept = [read_cron(f"*,{each} * 1-{1 + each % 30} * *") for each in range(60)]
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size < len(kept) * 6_000  # of bytes, each with 1,440 times
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ class Site:
         stack.put("nightly", JOB)
         stack.put("report", JOB)
         # The client has no public way to send what it would not send itself.
-        transport = stack.client._caller._http._transport  # noqa: SLF001
+        transport = stack.client._caller._connections()._transport  # noqa: SLF001
         self._transport = transport
         self.api = httpx2.Client(transport=transport, base_url=URL)
         none = str(folder / "none")

@@ -197,6 +197,7 @@ def test_a_recorded_request_has_no_credentials() -> None:
         "User-Agent": "nextfire/1",
         "Authorization": "AWS4-HMAC-SHA256 Credential=AKIA/x, Signature=abc",
         "X-Amz-Security-Token": "session",
+        "webhook-signature": "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4= v1a,hnO3f9T8Ytu9Hw",
         "x-api-key": "short and secret",
         "X-Other": f"a {TOKEN}",
     }
@@ -209,6 +210,7 @@ def test_a_recorded_request_has_no_credentials() -> None:
         "User-Agent": "nextfire/1",
         "Authorization": "AWS4-HMAC-SHA256 ***",
         "X-Amz-Security-Token": "***",
+        "webhook-signature": "v1,*** v1a,***",
         "x-api-key": "***",
         "X-Other": "a ***",
     }

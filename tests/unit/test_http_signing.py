@@ -29,6 +29,11 @@ def test_both_secrets_of_a_rotation_verify(secret: str) -> None:
     Webhook(secret).verify(BODY, signed(OLD, NEW))
 
 
+@pytest.mark.parametrize("secret", [NEW + "\n", NEW[:20] + "\n" + NEW[20:], NEW.rstrip("=")])
+def test_line_breaks_and_missing_padding_of_a_secret_change_nothing(secret: str) -> None:
+    Webhook(NEW).verify(BODY, signed(secret))
+
+
 def test_another_secret_or_body_does_not_verify() -> None:
     with pytest.raises(WebhookVerificationError):
         Webhook(NEW).verify(BODY, signed(OLD))
@@ -56,6 +61,10 @@ def test_an_ed25519_signature_verifies_with_the_public_key() -> None:
     [
         *("hunter2-hunter2", "whsec_", "whsec_c2hvcnQ=", "whsk_c2hvcnQ=", "whsec_ü" * 9),
         "whsec_" + base64.b64encode(b"x" * 65).decode(),
+        "whsec_" + base64.urlsafe_b64encode(b"\xfb\xff" * 16).decode(),
+        "whsec_" + base64.urlsafe_b64encode(b"\xfb\xff" * 48).decode(),
+        "whsk_" + base64.urlsafe_b64encode(b"\xfb\xff" * 16 + b"x" * 32).decode(),
+        "whsec_" + base64.b64encode(b"x" * 32).decode() + "\u2028-",
     ],
 )
 def test_an_invalid_secret_is_an_error_without_its_value(secret: str) -> None:

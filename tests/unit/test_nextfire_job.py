@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -105,6 +106,17 @@ def test_a_checkpoint_above_the_limit_is_rejected_outside_nextfire_too() -> None
     assert nextfire_job.checkpoint() == most
 
 
+def test_a_value_nested_too_deeply_is_rejected_outside_nextfire_too() -> None:
+    value: list[object] = []
+    for _ in range(199):
+        value = [value]
+
+    for keep in (nextfire_job.save_checkpoint, nextfire_job.result):
+        keep(value)
+        with pytest.raises(nextfire_job.NotKeptError, match="more than 200 levels"):
+            keep({"a": (value,)})
+
+
 def test_result_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     nextfire_job.result({"rows": 3, "city": "Köln"})
 
@@ -126,18 +138,19 @@ def test_a_closed_channel_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_answer_may_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Channel:
-        pieces: ClassVar = [b'{"ok": tr', b"ue}", b"\n"]
+    class Channel(socket.socket):
+        pieces: ClassVar = [b'the rest of another}\n{"ok": tr', b"ue}", b"\n"]
 
-        def sendall(self, _: bytes) -> None: ...
-
-        def recv(self, _: int) -> bytes:
+        def recv(self, _size: int, _flags: int = 0) -> bytes:
             return self.pieces.pop(0)
 
-    monkeypatch.setenv("NEXTFIRE_CHANNEL", "9999")
-    monkeypatch.setattr(nextfire_job, "_channel", Channel())
+    near, far = socket.socketpair()
+    with far, Channel(fileno=near.detach()) as channel:
+        far.send(b"ready to read")
+        monkeypatch.setenv("NEXTFIRE_CHANNEL", "9999")
+        monkeypatch.setattr(nextfire_job, "_channel", channel)
 
-    nextfire_job.result(1)
+        nextfire_job.result(1)
 
     assert Channel.pieces == []
 

@@ -14,7 +14,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.schedule import MAX_DELAY
 from tests.accounting import assert_all_accounted_for, covered, ran, settle
-from tests.builders import MINUTELY, RUN_ALL, RUN_LATEST, at
+from tests.builders import MINUTELY, RUN_ALL, RUN_LATEST, SKIP, at
 from tests.fakes import Killed
 from tests.unit.auditing import audit, delete_due_entries
 from tests.world import World
@@ -52,6 +52,20 @@ def test_it_is_resumed_as_of_its_end_and_policy_decides_over_the_pause(world: Wo
     world.tick_at("12:02")
     settle(world)
     assert ran(world, job) == ["12:01", "12:02"]
+    assert_all_accounted_for(world, job)
+
+
+@pytest.mark.parametrize(("misfire", "runs"), [(RUN_LATEST, ["12:01"]), (SKIP, [])])
+def test_an_occurrence_at_the_end_was_due_in_the_pause(
+    world: World, misfire: dict[str, Any], runs: list[str]
+) -> None:
+    job = world.register(**MINUTELY, misfire=misfire)
+    pause(world, job, until="12:01")
+
+    world.tick_at("12:01")
+    settle(world)
+
+    assert ran(world, job) == runs
     assert_all_accounted_for(world, job)
 
 

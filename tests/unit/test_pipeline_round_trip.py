@@ -205,3 +205,30 @@ def test_a_default_that_depends_on_another_field_is_written() -> None:
     again = JobDefinition.model_validate(compact(definition))
 
     assert again.retry_policy.max_delay_ms == 3_600_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("NO", "no", "yes", "on", "Off", "y"),  # Norway
+        *("0123", "-012", "0o17", "0b11", "1_000", "1_0.5", "1e3", "="),
+        *("12:30", "12:30:00", "190:20:30.15", "2027-03-01", "2027-03-01T12:00:00Z"),
+    ],
+)
+def test_what_people_mean_as_text_is_read_as_text(text: str) -> None:
+    assert read_yaml(f"a: {text}\n{text}: b") == [{"a": text, text: "b"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(("true", True), ("False", False), ("null", None), ("~", None), ("", None)),
+        *(("0", 0), ("-12", -12), ("+1", 1), ("0x1F", 31), ("120", 120)),
+        *(("1.10", 1.1), ("-.5", -0.5), ("1.5e-3", 0.0015), ("0.0", 0.0)),
+    ],
+)
+def test_booleans_and_numbers_need_no_quotes(text: str, value: object) -> None:
+    [found] = read_yaml(f"a: {text}")
+
+    assert found == {"a": value}
+    assert type(found["a"]) is type(value)

@@ -13,9 +13,10 @@ from nextfire.client.pipelines.plan import (
     Action,
     Existing,
     Plan,
-    check_schedules,
     declare,
+    new_schedules,
     plan,
+    schedule_faults,
 )
 from tests.unit.pipeline_documents import job, pipeline
 
@@ -30,9 +31,11 @@ def existing(owner: str | None = "etl", **jobs: dict[str, Any]) -> dict[str, Exi
 
 
 def planned(
-    declared: Pipeline, stored: dict[str, Existing] | None = None, *, adopt: bool = False
+    given: Pipeline, stored: dict[str, Existing] | None = None, *, adopt: bool = False
 ) -> Plan:
-    return plan(declare([declared]), stored or {}, adopt=adopt)
+    declared, stored = declare([given]), stored or {}
+    faults = schedule_faults(new_schedules(declared, stored), NOW)
+    return plan(declared, stored, adopt=adopt, faults=faults)
 
 
 def steps(found: Plan) -> list[str]:
@@ -221,9 +224,17 @@ def test_a_job_of_two_files_is_refused() -> None:
 def test_a_schedule_that_never_fires_is_refused_before_anything_is_changed() -> None:
     past = job(type="ONCE", schedule="2020-01-01T00:00:00Z")
     with pytest.raises(PipelineError, match=r"a\.schedule: "):
-        check_schedules(planned(pipeline(a=past)), NOW)
+        planned(pipeline(a=past))
 
-    check_schedules(planned(pipeline(a=past), existing(a=past)), NOW)
+    assert steps(planned(pipeline(a=past), existing(a=past))) == ["unchanged a"]
     renamed = planned(pipeline(a=past | {"name": "A"}), existing(a=past))
-    check_schedules(renamed, NOW)
     assert steps(renamed) == ["update a"]
+
+
+def test_all_that_is_wrong_is_reported_at_once() -> None:
+    past = job(type="ONCE", schedule="2020-01-01T00:00:00Z")
+    stored = existing("other", b=job())
+    with pytest.raises(PipelineError) as error:
+        planned(pipeline(a=past, b=job(), c=job("nowhere")), stored)
+
+    assert [each.field for each in error.value.errors] == ["jobId", "c.after", "a.schedule"]

@@ -98,6 +98,16 @@ def test_with_the_runs_definition_a_changed_job_is_refused(world: World) -> None
     assert done["b"] == (RUN, "DEAD: exit code 1; its job has changed since")
 
 
+def test_true_in_place_of_1_changes_what_a_job_does(world: World) -> None:
+    _, b, *_ = failed_middle(world)
+    world.change(b, **after("a"), **ONE_ATTEMPT, payload={"full": 1})
+    changed = world.job(b.key).defined_in
+
+    world.change(b, **after("a"), **ONE_ATTEMPT, payload={"full": True})
+
+    assert world.job(b.key).defined_in != changed
+
+
 def test_a_pause_and_a_new_child_do_not_change_what_a_job_does(world: World) -> None:
     a, b, *_ = failed_middle(world)
     world.pause(b)

@@ -89,6 +89,20 @@ def test_a_checkpoint_that_is_too_large_is_refused(world: World) -> None:
     )
 
 
+def test_values_that_others_could_not_decode_are_rejected(world: World) -> None:
+    job, deep = dispatched(world), b"[" * 201 + b"]" * 201
+    world.script(saves=deep, result=deep)
+    world.worker().work_one()
+
+    text = (
+        "nested more than 200 levels deep. "
+        "Flatten it, for example into a list of objects that name their parents."
+    )
+    assert world.runner.refused == [f"the checkpoint is {text}"]
+    run = world.run(job, "12:00")
+    assert (run.state, run.reason, run.result) == (RunState.DEAD, f"the result is {text}", None)
+
+
 def test_a_result_is_on_the_record_a_large_one_in_a_file(world: World) -> None:
     small, large = dispatched(world), b'"' + b"y" * 9000 + b'"'
     world.script(result=b"[1, 2]")

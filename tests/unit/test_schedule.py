@@ -21,8 +21,10 @@ from nextfire.domain.preview import upcoming
 from nextfire.domain.recurrence import check, next_instant, occurrences
 from nextfire.domain.schedule import Dst, Schedule, ScheduleType
 from nextfire.domain.stretch import count_occurrences
+from nextfire.domain.wall_clock import at_wall_times
 from tests.builders import NOON, a_definition, a_job
 from tests.unit.schedules import BERLIN, LONG_AGO, next_occurrences, schedule
+from tests.world import World
 
 
 class TestCheck:
@@ -93,10 +95,25 @@ class TestCheck:
         [shown] = re.findall(r"For example `([^`]+)`\.$", error.remedy)
         assert check(_with_field(of, field, shown)) or of.type is ScheduleType.MANUAL
 
+    def test_a_cron_whose_days_never_meet_is_not_one_in_the_past(self) -> None:
+        with pytest.raises(InvalidInputError, match="a day must match both"):
+            check(schedule("CRON", "0 0 */30 * 1#2"))
+
     def test_the_first_is_reported(self) -> None:
         of = schedule("CRON", "0 13 * * *", since="2026-05-24T12:00:00Z")
 
         assert check(of) == parse_instant("2026-05-24T13:00:00Z")
+
+
+@pytest.mark.parametrize("dst", [None, *Dst])
+def test_the_end_of_a_schedule_is_not_looked_for_after_each_clock_change(dst: Dst | None) -> None:
+    asked: list[datetime] = []
+
+    def never(at: datetime) -> None:
+        asked.append(at)
+
+    assert list(at_wall_times(never, BERLIN, dst, NOON)) == []
+    assert len(asked) == 1  # croniter takes 20 ms for each if no day ever matches
 
 
 def _with_field(of: Schedule, field: str, value: str) -> Schedule:
@@ -164,6 +181,24 @@ class TestUpcoming:
         assert [each.occurrence.at.hour for each in found] == [13, 14, 15, 16, 17]
         for each in found:
             assert each.due_at - each.occurrence.at == jitter("uid00001", each.occurrence.at, width)
+
+    def test_an_occurrence_waits_for_the_delay_of_the_one_before_it(self, world: World) -> None:
+        """With a jitter that is longer than the period."""
+        job = world.register(type="INTERVAL", schedule="PT1M", jitterSec=300, maxRuns=20)
+        due_at = {each.occurrence.at: each.due_at for each in job.upcoming(world.now, 20)}
+        assert due_at != {at: job.due_at(at) for at in due_at}, "none waits"
+
+        started = dict[datetime, datetime]()
+        while len(started) < len(due_at):
+            left = [each.occurrence.at for each in job.upcoming(world.now, 20)]
+            assert left == [at for at, due in due_at.items() if due > world.now]
+            world.advance(seconds=1)
+            world.tick_and_work(f"{world.now:%H:%M:%S}")
+            for run in world.runs.items.values():
+                started.setdefault(run.key.scheduled_at, world.now)
+
+        for at, due in due_at.items():
+            assert timedelta() <= started[at] - due < timedelta(seconds=10), at
 
     def test_what_jitter_has_delayed_is_still_to_come(self) -> None:
         width, at = timedelta(seconds=3600), NOON + timedelta(hours=1)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nextfire.domain.errors import ChangedError, ConflictError, NotFoundError
+from nextfire.domain.instants import MINUTE
 from nextfire.domain.job import MAX_SKIPS, Job
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.run import RunState, Trigger
@@ -49,6 +50,18 @@ def test_asked_twice_it_is_the_same_occurrence(world: World) -> None:
     assert world.job(job.key).next_to_run(world.now) == at("12:00")
     world.tick_and_work("11:59")
     assert skip(world, job).skips == (at("11:59"), at("12:00"))
+
+
+def test_an_occurrence_that_jitter_delays_is_not_the_next_one(world: World) -> None:
+    job = world.register(type="INTERVAL", schedule="PT1H", jitterSec=3_600)
+    world.tick_at("12:58")
+    assert skip(world, job).skips == (at("12:58:30"),)
+    world.tick_at("12:58:31")
+    assert job.due_at(at("12:58:30")) > world.now + 2 * MINUTE
+
+    with pytest.raises(NotFoundError):
+        world.skips.unskip(job.key)
+    assert skip(world, job).skips[1:] == (at("13:58:30"),)
 
 
 def test_an_undone_skip_runs(world: World) -> None:

@@ -199,6 +199,31 @@ def test_a_job_s_stretch_ends_with_its_last_run(ordinal: int, count: int, last: 
     assert (found.count, found.last) == (count, at(last))
 
 
+@pytest.mark.parametrize(("until", "last"), [("17:59", None), ("18:00", "18:00")])
+def test_the_last_occurrence_that_max_runs_allows(until: str, last: str | None) -> None:
+    job = a_job(maxRuns=6)
+
+    assert job.last_allowed(at(until)) == (last and at(last))
+
+
+def test_the_last_run_of_many_is_not_looked_for_in_the_future(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    walked = []
+    walk = recurrence.cron_occurrences
+
+    def watched(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
+        for each in walk(schedule, after):
+            walked.append(each)
+            yield each
+
+    monkeypatch.setattr(recurrence, "cron_occurrences", watched)
+    monkeypatch.setitem(recurrence._SOURCES, ScheduleType.CRON, watched)  # noqa: SLF001
+
+    assert a_job(schedule="*/2 * * * *", maxRuns=100_000).last_allowed(at("18:00")) is None
+    assert len(walked) < 100
+
+
 def test_a_stretch_holds_its_first_whatever_the_end() -> None:
     job = a_job(since=at("11:30"))
 

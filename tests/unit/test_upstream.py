@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+<<<<<<< HEAD
 from nextfire.domain.run import RunState
+=======
+from nextfire.domain import attempt
+>>>>>>> main
 from nextfire.testing import Stack
 from nextfire.usecases import read_upstream as module
 from tests.unit.sequencing import after
@@ -47,6 +51,25 @@ def test_results_are_passed_up_to_a_size_of_all(
 
     [upstream] = seen
     assert {name: upstream[name] for name in upstream if name.startswith("result")} == passed
+
+
+def test_a_result_that_an_older_version_kept_may_be_too_deep(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempt, "is_nested_too_deeply", lambda _: False)
+    deep: list[Any] = []
+    for _ in range(200):
+        deep = [deep]
+    stack.script("extract", lambda _: deep)
+    seen: list[dict[str, Any]] = []
+    stack.script("load", lambda run: seen.append(run.upstream["extract"]))
+    stack.put("load", {**AFTER, "target": {"handler": "load"}})
+
+    run(stack)
+
+    [upstream] = seen
+    assert (upstream["state"], upstream["result"]) == ("SUCCEEDED", None)
+    assert upstream["resultBytes"] == 402
 
 
 @pytest.mark.parametrize(

@@ -294,7 +294,7 @@ class EmbeddedStack:
         deadline = time.monotonic() + _PATIENCE
         while process.poll() is None and time.monotonic() < deadline:
             with contextlib.suppress(httpx2.TransportError):
-                healthy = httpx2.get(f"{endpoint}/v1/health", timeout=5).is_success
+                healthy = httpx2.get(f"{endpoint}/v1/health", timeout=5, trust_env=False).is_success
                 if healthy and self._parts_file.exists():
                     return
             time.sleep(0.02)

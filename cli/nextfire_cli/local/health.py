@@ -26,7 +26,7 @@ def await_answer(
     deadline = time.monotonic() + within.total_seconds()
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(httpx2.TransportError):
-            if httpx2.get(url).is_success:
+            if httpx2.get(url, trust_env=False).is_success:
                 return
         time.sleep(0.05)
     raise LocalStackError(f"{what} did not start; see {log}:\n{tail(log)}")
@@ -41,7 +41,7 @@ def await_health(endpoint: str, *, log: Path) -> None:
     deadline = time.monotonic() + _HEALTHY_WITHIN
     while True:
         try:
-            response = httpx2.get(f"{endpoint}/v1/health", timeout=30)
+            response = httpx2.get(f"{endpoint}/v1/health", timeout=30, trust_env=False)
             if response.is_success:
                 return
             answer = f"{response.status_code}: {response.text}"

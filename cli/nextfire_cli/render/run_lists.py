@@ -74,7 +74,7 @@ def _why_none(job: Document) -> str:
     if "nextFireAt" in job:
         return (
             f"The next one is due at {escaped(job['nextFireAt'])}; --follow waits for it. "
-            f"Of one that was due before, {due}."
+            f"For a run that was due before, {due}."
         )
     match job.get("state"):
         case "PAUSED":
@@ -89,7 +89,7 @@ def _why_none(job: Document) -> str:
             return f"The last one was due already; {due}. --follow waits for it."
         case "COMPLETED":
             return (
-                f"No occurrence is left. Of a run just dispatched, {due}; old records are removed."
+                f"No occurrence is left. For a run just dispatched, {due}; old records are removed."
             )
     return ""
 

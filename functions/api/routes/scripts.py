@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 from typing import Annotated
 
@@ -80,6 +81,8 @@ UploadBody = Annotated[
 
 
 routes = area()
+_POOL = re.compile(r"[a-z0-9-]{1,64}")
+"""Also one that no longer exists: its scripts are listed."""
 _NO_JOB = "a script belongs to no job. Use a key without labels for scripts."
 
 
@@ -126,7 +129,7 @@ def upload_script(request: UploadBody) -> Response[str]:
 def list_scripts(
     pool: PoolFilter = None, limit: Limit = 50, cursor: Cursor = None
 ) -> Response[str]:
-    if pool is not None and (not pool or "/" in pool):
+    if pool is not None and not _POOL.fullmatch(pool):
         raise InvalidInputError(
             "pool", pool, "not a pool of this stack", services().pools_there_are()
         )

@@ -44,6 +44,9 @@ class LocalEndpoint:
     secret_key: str
 
 
+_BEGINS = "An endpoint begins with https://."
+
+
 def from_environment(name: str) -> str | None:
     """Return the variable *name*; None if it is unset or blank."""
     return os.environ.get(name, "").strip() or None
@@ -90,18 +93,25 @@ def current_context() -> Context | None:
 
 
 def is_local(endpoint: str) -> bool:
-    """Whether *endpoint* is on this machine."""
+    """Whether *endpoint* is on this machine.
+
+    Raises:
+        ClientError: *endpoint* is not a URL.
+    """
     return _host(endpoint) in LOOPBACK
 
 
 def _host(endpoint: str) -> str:
     import httpx2  # noqa: PLC0415 — takes a while, and the command must start quickly
 
-    return httpx2.URL(endpoint).host
+    try:
+        return httpx2.URL(endpoint).host
+    except httpx2.InvalidURL as error:
+        raise ClientError(f"{endpoint!r} is not a URL: {error}.", _BEGINS) from error
 
 
 def checked_endpoint(endpoint: str | None) -> str:
-    """Return *endpoint* if it is a URL.
+    """Return *endpoint*, without ``/v1``, if it is a URL.
 
     Raises:
         ClientError: *endpoint* is absent or not a URL.
@@ -112,9 +122,11 @@ def checked_endpoint(endpoint: str | None) -> str:
             "Start one with `nextfire up`,\n"
             f"or name a deployed API with --endpoint URL or {ENDPOINT}.",
         )
+    endpoint = endpoint.strip()
     if not endpoint.startswith(("http://", "https://")):
-        raise ClientError(f"{endpoint!r} is not a URL.", "An endpoint begins with https://.")
-    return endpoint
+        raise ClientError(f"{endpoint!r} is not a URL.", _BEGINS)
+    _host(endpoint)
+    return endpoint.rstrip("/").removesuffix("/v1")
 
 
 def named(auth: str | None) -> Auth | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import Any, Self
 
 import httpx2
@@ -31,7 +32,7 @@ RETRIES = 3
 class Client(
     JobOperations, ExecutionOperations, ScriptOperations, EndpointOperations, KeyOperations
 ):
-    """A client of one nextfire API. Thread-safe.
+    """A client of one nextfire API. Thread-safe; a forked process has its own connections.
 
     Its methods are the operations of the API, by operation id (docs/reference/api.md). In addition,
     `jobs`, `executions`, `all_executions`, `keys`, `scripts` and `log` iterate over all pages,
@@ -94,7 +95,7 @@ class Client(
         Raises:
             ClientError: No endpoint, no credentials, or an invalid *timeout*.
         """
-        if not timeout > 0:
+        if not 0 < timeout < inf:
             raise ClientError(
                 f"timeout: {timeout} is not a time to wait for a response.",
                 f"Give seconds above 0, such as {TIMEOUT:.0f}.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ from nextfire.client.errors import (
     UnreachableError,
     error_of,
 )
+from nextfire.client.folder import LOOPBACK
 from nextfire.client.version import version
 
 T = TypeVar("T")
@@ -34,6 +36,14 @@ LONGEST_WAIT = 20.0
 """Seconds. If a response asks for a longer wait, its error is raised instead."""
 READ_AGAIN = 5.0
 """Seconds before a read is repeated, unless the response asks for more; see `Caller.on_outage`."""
+_DIRECT: Mapping[str, httpx2.BaseTransport | None] = {
+    f"all://{f'[{host}]' if ':' in host else host}": None for host in LOOPBACK
+}
+"""No proxy for this machine: another one cannot reach it, and would get its API key unencrypted."""
+_VARIABLES = (
+    "Check the environment variables HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE and"
+    " SSL_CERT_DIR."
+)
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _PASSING = frozenset(
     {
@@ -76,18 +86,38 @@ class Caller:
     ) -> None:
         self.endpoint = endpoint.rstrip("/")
         self._pace = pace
-        self._http = httpx2.Client(
+        self._connect = partial(
+            httpx2.Client,
             auth=auth,
             transport=transport,
             timeout=pace.timeout,
             event_hooks=exchange_log.hooks(),
+            mounts=_DIRECT,
             headers={"User-Agent": f"nextfire/{version()} python-httpx2/{httpx2.__version__}"},
         )
+        self._of_process: dict[int, httpx2.Client] = {}
+        self._connections()
         self._carried = auth.kind if isinstance(auth, Bearer) else "iam"
         self._answered = False
 
     def close(self) -> None:
-        self._http.close()
+        if own := self._of_process.get(os.getpid()):
+            own.close()
+
+    def _connections(self) -> httpx2.Client:
+        """The connections of this process. A forked one has its own: of shared ones, each process
+        would get responses of the other. It leaves those alone, whose locks may be held.
+        """
+        process = os.getpid()
+        if process not in self._of_process:
+            try:
+                made = self._connect()
+            except (OSError, ImportError, ValueError, httpx2.InvalidURL) as error:
+                raise ClientError(
+                    f"Cannot connect to {self.endpoint}: {error}.", _VARIABLES
+                ) from error
+            self._of_process.setdefault(process, made)
+        return self._of_process[process]
 
     def call(
         self,
@@ -151,7 +181,7 @@ class Caller:
     def _put(self, url: str, headers: Mapping[str, str], content: bytes) -> None:
         place = httpx2.URL(url).host
         try:
-            response = self._http.request(
+            response = self._connections().request(
                 "PUT", url, content=content, headers=dict(headers), auth=None
             )
             why = f"{response.status_code} {response.reason_phrase}"
@@ -178,7 +208,7 @@ class Caller:
         headers: Mapping[str, str] | None,
     ) -> tuple[dict[str, Any], str | None]:
         try:
-            response = self._http.request(
+            response = self._connections().request(
                 method, self.endpoint + path, json=body, headers=dict(headers or {})
             )
         except _NOT_SENT as error:

@@ -26,6 +26,10 @@ MAYBE_DONE = "The request may have been carried out: look before you repeat it."
 TRY_AGAIN = "Try again in a moment."
 
 
+def _restored(kind: type[ClientError], *args: object) -> ClientError:
+    return kind.__new__(kind, *args)
+
+
 def problem_document(status: HTTPStatus, detail: str) -> dict[str, Any]:
     """Return the problem document with which the API would report an error of a caller."""
     return {"status": status, "type": "about:blank", "title": status.phrase, "detail": detail}
@@ -44,6 +48,11 @@ class ClientError(Exception):
         self.problem = problem
         self.remedy = remedy
         super().__init__(f"{problem} {remedy}".strip())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions are pickled as calls of their class with `args`, which the classes here do not
+        # take. A process pool whose task raises an error that cannot be read hangs or breaks.
+        return _restored, (type(self), *self.args), self.__dict__
 
     def document(self) -> dict[str, Any]:
         """Return the error as JSON, in the form of the API's problem documents."""

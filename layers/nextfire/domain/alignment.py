@@ -11,15 +11,20 @@ from nextfire.domain.edges import Edge, Which
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import MOMENT, isoformat
 from nextfire.domain.recurrence import occurrences
+from nextfire.domain.stretch import count_occurrences
 
 _CHECKED = 3  # next occurrences
 
 
-def check_alignment(definition: JobDefinition, now: datetime, above: Above) -> None:
+def check_alignment(
+    definition: JobDefinition, counted_from: datetime, now: datetime, above: Above
+) -> None:
     """Check the next occurrences of *definition* after *now* against its parents.
 
     Args:
         definition: A job with a schedule and parents.
+        counted_from: Start of the count for DELAY, INTERVAL and `maxRuns`: *now*, unless the
+            schedule is unchanged.
         now: When it becomes effective.
         above: Its parents, and the parents of those that have no schedule.
 
@@ -28,8 +33,11 @@ def check_alignment(definition: JobDefinition, now: datetime, above: Above) -> N
             `all`: the parent has no schedule, or too many runs between two of them. Or the schedule
             is invalid.
     """
-    found = occurrences(definition.schedule_from(now), now)
-    upcoming = [each.at for each in islice(found, _CHECKED)]
+    schedule, left = definition.schedule_from(counted_from), _CHECKED
+    if definition.max_runs is not None:
+        past = count_occurrences(schedule, now, at_most=definition.max_runs)
+        left = min(left, definition.max_runs - past)
+    upcoming = [each.at for each in islice(occurrences(schedule, now), left)]
     for edge in definition.after:
         if edge.which is Which.SAME:
             _check_same(edge, upcoming, above)
@@ -80,7 +88,7 @@ def _check_all(
                 'Use `"which": "latest"`, or a schedule with a shorter interval.',
             )
     # One of the intervals may be empty, e.g. that of a parent that does not run on Sundays.
-    if upcoming and not logical_times(parent, above, now, upcoming[-1]):
+    if upcoming and not logical_times(parent, above, now, upcoming[-1], limit=1):
         raise InvalidInputError(
             "after",
             edge.job,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -66,6 +67,12 @@ MAX_INLINE_BYTES = 8 * 1024
 """Maximum size of a result or checkpoint on the record; larger ones go to `RunFiles`."""
 MAX_VALUE_BYTES = 1024 * 1024
 """Maximum size of a result or checkpoint."""
+MAX_NESTING = 200
+"""Maximum levels of arrays and objects in a result or checkpoint. Pydantic reads 255, and Python
+1,000 without those of the calls around it: one that only its writer can read is useless.
+"""
+_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+_OTHERS = bytes({*range(256)} - {*b"[]{}"})
 MAX_CALL_BYTES = 2 * 1024
 """Maximum size of `Attempt.call`."""
 MAX_CALLS_KEPT = 10
@@ -89,6 +96,30 @@ def too_large(what: str, text: bytes) -> str:
         f"the {what} has {len(text)} bytes, more than {MAX_VALUE_BYTES}. "
         "Store the data in S3 and put its address here."
     )
+
+
+def is_nested_too_deeply(text: bytes, most: int = MAX_NESTING) -> bool:
+    """Whether *text*, valid JSON, has more than *most* levels of arrays and objects."""
+    if text.count(b"[") + text.count(b"{") <= most:
+        return False
+    depth = 0
+    for bracket in _TEXT.sub(b"", text).translate(None, _OTHERS):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > most:
+            return True
+    return False
+
+
+def rejection(what: str, text: bytes) -> str | None:
+    """The reason for rejecting *text*, the JSON of a result or checkpoint; None if it is kept."""
+    if len(text) > MAX_VALUE_BYTES:
+        return too_large(what, text)
+    if is_nested_too_deeply(text):
+        return (
+            f"the {what} is nested more than {MAX_NESTING} levels deep. "
+            "Flatten it, for example into a list of objects that name their parents."
+        )
+    return None
 
 
 @dataclass(frozen=True, slots=True)

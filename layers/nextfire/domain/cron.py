@@ -13,6 +13,7 @@ must match at least one of them; otherwise it must match both.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from dataclasses import field as _field
@@ -131,7 +132,7 @@ class _Reader:
                     raise self.refused(f"{part!r} in the {field.name} field {problem}", remedy)
         minutes, hours = self.numbers(_MINUTE), self.numbers(_HOUR)
         return Cron(
-            times=tuple(hour * 60 + minute for hour in hours for minute in minutes),
+            times=array("H", (hour * 60 + minute for hour in hours for minute in minutes)),
             days=self.days(),
             elapsed=self.fields[1].startswith("*"),
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+from array import array
 from bisect import bisect_left
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -23,12 +24,13 @@ _LAST_YEAR = 2100
 class Cron:
     """A parsed cron expression.
 
-    `times`: minutes of the day, ascending. `days`: croniter expressions; a day matches if it
+    `times`: minutes of the day, ascending; an array, because thousands of expressions are kept, and
+    a tuple of all minutes takes 50 KB. `days`: croniter expressions; a day matches if it
     matches one of them. `elapsed`: the hour field starts with ``*``, so the schedule follows
     elapsed time across clock changes.
     """
 
-    times: tuple[int, ...]
+    times: array[int]
     days: tuple[str, ...]
     elapsed: bool
 

@@ -17,7 +17,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from nextfire.domain.document import MAX_PAYLOAD_BYTES, Document
+from nextfire.domain.document import MAX_PAYLOAD_BYTES, Document, is_same_json
 from nextfire.domain.edges import (
     MAX_TIMED_PARENTS,
     USUAL_JOIN_TIMEOUT_SEC,
@@ -299,12 +299,9 @@ class JobDefinition(WhenDocument):
         """Whether an attempt does the same under *other*: target, payload, retry policy and
         timeout.
         """
-        return (self.target, self.payload, self.retry_policy, self.timeout_sec) == (
-            other.target,
-            other.payload,
-            other.retry_policy,
-            other.timeout_sec,
-        )
+        if (self.retry_policy, self.timeout_sec) != (other.retry_policy, other.timeout_sec):
+            return False
+        return is_same_json(self.payload, other.payload) and self.target.is_same(other.target)
 
     @property
     def is_timed_join(self) -> bool:

@@ -7,6 +7,7 @@ its unknown fields are ignored for decisions, and written back unchanged.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from typing import Any, Self
@@ -85,6 +86,11 @@ def with_unknown(document: Any, source: object) -> Any:  # noqa: ANN401 - JSON
             pairs = zip_longest(document, source[: len(document)])
             return [with_unknown(*pair) for pair in pairs]
     return document
+
+
+def is_same_json(one: Any, other: Any) -> bool:  # noqa: ANN401 - JSON
+    """Whether two JSON values are the same. In Python, `1` equals `true` and `1.0`."""
+    return one == other and json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _has_documents(values: Iterable[object]) -> bool:

@@ -225,14 +225,15 @@ class Occurrences:
         first = self.next_after(after)
         return 0 if first is None else max(most - self.ordinal(first) + 1, 0)
 
-    def last_allowed(self) -> datetime | None:
-        """Return the last occurrence that `maxRuns` allows; None if there are fewer, or no limit.
+    def last_allowed(self, until: datetime) -> datetime | None:
+        """Return the last occurrence that `maxRuns` allows; None if it is after *until*, if there
+        are fewer, or no limit.
 
         Raises:
             InvalidInputError: The schedule is invalid.
         """
         most = self.definition.max_runs
-        if most is None:
+        if most is None or count_occurrences(self.schedule, until, at_most=most) < most:
             return None
         counted = islice(occurrences(self.schedule, self.counted_since), most - 1, None)
         return next((occurrence.at for occurrence in counted), None)

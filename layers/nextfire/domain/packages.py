@@ -22,6 +22,8 @@ PUBLIC_INDEX = "https://pypi.org/simple"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _LINE = re.compile(r"[\x20-\x7e]{1,4000}")
+_LOCK_LINE = re.compile(r"[\x20-\x7e]+")
+"""As long as it takes: some packages have 140 files, so that many hashes."""
 _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
 
@@ -132,9 +134,11 @@ def read_lock(lines: Collection[str], dependencies: Collection[str], policy: Pac
     """
     locked = {}
     for line in lines:
-        text, *hashes = re.split(r"\s+(?=--)", line)
-        exact = {"==", "==="} if _LINE.fullmatch(line) else set()
-        requirement = _parse(text)
+        words = line.split()
+        first = next((n for n, word in enumerate(words) if word.startswith("--")), len(words))
+        hashes = words[first:]
+        exact = {"==", "==="} if _LOCK_LINE.fullmatch(line) else set()
+        requirement = _parse(" ".join(words[:first]))
         operators = [each.operator for each in requirement.specifier]
         if (
             requirement.url is not None
@@ -180,7 +184,7 @@ def _parse(text: str) -> Requirement:
     try:
         if _LINE.fullmatch(text):  # a single line, so no further line is parsed as an option
             return Requirement(text)
-    except InvalidRequirement:
+    except (InvalidRequirement, RecursionError):
         pass
     raise PackageRefusedError(
         f"{_shown(text)} is not a requirement. Write it like 'httpx>=0.28'"

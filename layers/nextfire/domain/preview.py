@@ -22,7 +22,8 @@ def upcoming(
     jitter_width: timedelta = timedelta(),
 ) -> list[Upcoming]:
     """Up to *count* next occurrences that are due after *after*, ordered by occurrence and limited
-    to the first *max_runs* since `effective_from`.
+    to the first *max_runs* since `effective_from`. None is due before the one before it: the due
+    entry of an occurrence is stored when that of the one before it is dispatched.
 
     Raises:
         InvalidInputError: The schedule is invalid.
@@ -33,8 +34,9 @@ def upcoming(
     if max_runs is not None:
         left = max_runs - count_occurrences(schedule, start, at_most=max_runs)
     found: list[Upcoming] = []
+    due_at = start
     for occurrence in islice(occurrences(schedule, start), left):
-        due_at = occurrence.at + jitter(jitter_key, occurrence.at, jitter_width)
+        due_at = max(due_at, occurrence.at + jitter(jitter_key, occurrence.at, jitter_width))
         if due_at > after:
             found.append(Upcoming(occurrence, due_at))
         if len(found) == count:

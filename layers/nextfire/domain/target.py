@@ -9,7 +9,7 @@ from typing import Annotated, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from nextfire.domain.document import Document
+from nextfire.domain.document import Document, is_same_json
 from nextfire.domain.references import ParameterReference, SecretReference
 from nextfire.targets.aws.document import AwsCall
 from nextfire.targets.http.document import HttpCall
@@ -86,6 +86,11 @@ class Target(Document):
         if self.http is not None:
             return TargetKind.HTTP
         return TargetKind.SCRIPT if self.aws is None else TargetKind.AWS
+
+    def is_same(self, other: Target) -> bool:
+        """Whether both are the same document; see `is_same_json`."""
+        mine, others = (each.model_dump(mode="json") for each in (self, other))
+        return self == other and is_same_json(mine, others)
 
     @model_validator(mode="after")
     def _require_one_kind(self) -> Self:

@@ -45,7 +45,8 @@ def at_wall_times(
         low = max([low, *(c.wall_before for c in changes(timezone, at - MAX_CLOCK_CHANGE, at))])
     while True:
         time = next_wall(low)
-        found = HORIZON if time is None else time.replace(tzinfo=UTC) - ahead
+        # After the last time, only a change that sets the clock back to it matters.
+        found = at + MAX_CLOCK_CHANGE if time is None else time.replace(tzinfo=UTC) - ahead
         change = next(changes(timezone, at, min(found, HORIZON)), None)
         if change is None:
             if time is None or found >= HORIZON:

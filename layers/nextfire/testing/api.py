@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from itertools import count
+from math import ceil
 from typing import Any
 
 import httpx2
@@ -47,10 +48,15 @@ def client(
     *,
     max_timeout: timedelta,
     quotas: TenantQuotas,
+    advance: Callable[[timedelta], object],
 ) -> Client:
     """A client of the API on *stores*. *through*: wraps a port, given it and its name; *pools*:
-    what each runs, ``scripts`` or ``calls``.
+    what each runs, ``scripts`` or ``calls``; *advance*: lets time of *clock* pass.
     """
+
+    def sleep(seconds: float) -> None:
+        advance(timedelta(milliseconds=ceil(seconds * 1000)))
+
     settings = ApiSettings.model_construct(
         **_NAMED,
         scripts_bucket=BUCKET,
@@ -86,7 +92,8 @@ def client(
         auth=httpx2.Auth(),
         transport=transport,
         retries=0,
-        sleep=lambda _: None,
+        sleep=sleep,
+        monotonic=lambda: clock.now().timestamp(),
     )
 
 

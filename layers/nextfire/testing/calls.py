@@ -77,9 +77,12 @@ class AwsError(Exception):
 
 
 HttpFunction = Callable[[HttpRequest], "HttpAnswer | int | None"]
-"""Answers an HTTP callback: by an answer, or a status alone (None: 200). A `ConnectionError` or
-`TimeoutError` that it raises is a callback without a response.
+"""Answers an HTTP callback: by an answer, or a status alone (None: 200). Without a response it
+raises `TimeoutError` (too late), `ConnectionResetError` or `BrokenPipeError` (the receiver closed
+the connection), or another `ConnectionError` (not connected).
 """
+_STATUSES = range(200, 600)
+_CLOSED = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 AwsFunction = Callable[[dict[str, Any]], "dict[str, Any] | None"]
 """Answers an AWS call: from the input of the action to its output, as of boto3."""
 
@@ -134,9 +137,12 @@ class _Answers(Transport):
             found = function(given)
         except TimeoutError as error:
             raise CallFailedError(Failure.TIMEOUT, str(error) or "timed out", sent=True) from error
+        except _CLOSED as error:
+            text = str(error) or "the connection was closed"
+            raise CallFailedError(Failure.CLOSED, text, sent=True) from error
         except ConnectionError as error:
             raise CallFailedError(Failure.CONNECT, str(error) or "not connected") from error
-        answer = found if isinstance(found, HttpAnswer) else HttpAnswer(found or 200)
+        answer = _answer(found, request.url)
         body = _bytes(answer.body)
         headers = {"Content-Type": "application/json"} if body else {}
         headers |= answer.headers
@@ -154,6 +160,16 @@ class _Answers(Transport):
         if not found:
             raise LookupError(f'the test answers no {url}: stack.http("{url}", lambda call: 200)')
         return self._calls.http[max(found, key=len)]
+
+
+def _answer(found: HttpAnswer | int | None, url: str) -> HttpAnswer:
+    answer = found if isinstance(found, HttpAnswer) else HttpAnswer(200 if found is None else found)
+    if answer.status not in _STATUSES:
+        raise TypeError(
+            f"the function for {url} returned {found!r:.80}: return HttpAnswer(200, {{}}), a "
+            "status from 200 to 599, or None"
+        )
+    return answer
 
 
 def _bytes(body: object) -> bytes:
@@ -208,4 +224,9 @@ class _Client:
                 f'the test answers no {wanted}: stack.aws("{wanted}", lambda given: {{}})'
             )
         found = self._functions[wanted](given)
+        if not isinstance(found, dict | None):
+            raise TypeError(
+                f"the function for {wanted} returned {found!r:.80}: return the output of the "
+                "action, such as {}, or None"
+            )
         return {"ResponseMetadata": {"HTTPStatusCode": 200}} | (found or {})

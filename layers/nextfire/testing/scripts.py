@@ -5,11 +5,12 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from nextfire.adapters.scripts.script_output import MaskedOutput
 from nextfire.domain.errors import NotFoundError
 from nextfire.domain.log import Stream
 from nextfire.domain.ports.scripts import (
@@ -89,7 +90,7 @@ class KitRunner:
         printed = _Printed(supervisor, call)
         if _take(self.scripts.failures, name):
             printed.output("stderr", b"failed by the test\n")
-            return ScriptExit(1, "", "failed by the test\n")
+            return printed.exit(1, None, Ended())
         function = self.scripts.functions.get(name)
         if function is None:
             ended = self.scripts.processes.run(call, supervisor)
@@ -108,27 +109,43 @@ def _take(counts: Counter[str], name: str) -> bool:
     return True
 
 
-@dataclass(slots=True)
 class _Printed:
-    """A `Supervisor` that keeps what is printed, masked as a runner does it."""
+    """A `Supervisor` whose output is masked and captured as a runner does it."""
 
-    supervisor: Supervisor
-    call: ScriptCall
-    text: dict[Stream, str] = field(default_factory=lambda: {"stdout": "", "stderr": ""})
+    def __init__(self, supervisor: Supervisor, call: ScriptCall) -> None:
+        self._supervisor = supervisor
+        self._out = MaskedOutput("stdout", _OUTPUT_CAP, call.masker, supervisor)
+        self._err = MaskedOutput("stderr", _OUTPUT_CAP, call.masker, supervisor)
 
     def output(self, stream: Stream, data: bytes) -> None:
-        text = self.call.masker.text(data.decode())
-        self.text[stream] = (self.text[stream] + text)[:_OUTPUT_CAP]
-        self.supervisor.output(stream, text.encode())
+        (self._out if stream == "stdout" else self._err).feed(data)
 
     def ask(self) -> Directive:
-        return self.supervisor.ask()
+        return self._supervisor.ask()
 
     def checkpoint(self) -> bytes | None:
-        return self.supervisor.checkpoint()
+        return self._supervisor.checkpoint()
 
     def save(self, checkpoint: bytes) -> str | None:
-        return self.supervisor.save(checkpoint)
+        return self._supervisor.save(checkpoint)
+
+    def exit(self, code: int, result: bytes | None, ended: Ended) -> ScriptExit:
+        """How the script ended, after its last output; *ended*: whether it was ended, and why."""
+        out, err = self._out.end(), self._err.end()
+        last_lines = self._err.last_lines()
+        return ScriptExit(
+            code, out, err, ended.timed_out, ended.stopped, result, last_lines=last_lines
+        )
+
+
+def _exit_code(given: object, printed: _Printed) -> int:
+    """The exit code of a process that calls ``sys.exit(given)``: a byte, so 255 for -1."""
+    if given is None:
+        return 0
+    if isinstance(given, int):
+        return given & 0xFF
+    printed.output("stderr", f"{given}\n".encode())
+    return 1
 
 
 def _played(
@@ -143,17 +160,9 @@ def _played(
         ended = why
         exit_code = -9 if why.timed_out else -15
     except SystemExit as why:
-        if isinstance(why.code, str):
-            printed.output("stderr", f"{why.code}\n".encode())
-        exit_code = why.code if isinstance(why.code, int) else int(why.code is not None)
+        exit_code = _exit_code(why.code, printed)
     except Exception:  # noqa: BLE001 - as the interpreter does
         printed.output("stderr", traceback.format_exc().encode())
         exit_code = 1
-    return ScriptExit(
-        exit_code,
-        printed.text["stdout"],
-        printed.text["stderr"],
-        ended.timed_out,
-        ended.stopped,
-        None if result is None else call.masker.json(result),
-    )
+    actor.raise_if_killed()  # also if the function caught what `crash` raises
+    return printed.exit(exit_code, None if result is None else call.masker.json(result), ended)

@@ -30,7 +30,8 @@ MAX_TIMEOUT = timedelta(hours=11)
 
 
 class Stack:
-    """A whole scheduler in memory. Its time moves only when `advance` or `advance_to` is called.
+    """A whole scheduler in memory. Its time moves only when `advance` or `advance_to` is called,
+    or when its client waits for a run.
 
     Jobs are created with the documents of the API, checked by the API's own code: errors are those
     of the client (`nextfire.Invalid`, `nextfire.NotFound`, …), with the same texts. Watcher and
@@ -90,8 +91,11 @@ class Stack:
             targets,
             max_timeout=MAX_TIMEOUT,
             quotas=limits,
+            advance=self.advance,
         )
-        """The client of this stack's API, for what has no method here (docs/guide/client.md)."""
+        """The client of this stack's API, for what has no method here (docs/guide/client.md). Its
+        `wait` and ``log(follow=True)`` let simulated time pass.
+        """
 
     def __enter__(self) -> Self:
         return self
@@ -205,10 +209,11 @@ class Stack:
             path: A ``.py`` file. It is read at each attempt.
 
         Raises:
-            ValueError: Neither or both of *function* and *path* are given.
+            ValueError: Neither or both of *function* and *path* are given, or *function* cannot be
+                called.
             FileNotFoundError: The file does not exist.
         """
-        if (function is None) == (path is None):
+        if callable(function) == (path is not None):
             raise ValueError(
                 f'Give a function or a path: stack.script("{name}", lambda run: None), or '
                 f'stack.script("{name}", path="scripts/{name}.py").'
@@ -216,7 +221,7 @@ class Stack:
         scripts = self._processes.scripts
         scripts.functions.pop(name, None)
         scripts.files.pop(name, None)
-        if function is not None:
+        if callable(function):
             scripts.functions[name] = function
         elif path is not None:
             if not Path(path).is_file():
@@ -300,8 +305,8 @@ class Stack:
     def runs(
         self, job_id: str | None = None, *, state: str | None = None
     ) -> list[ExecutionResponse]:
-        """The runs of a job, or of all jobs, by scheduled instant; with *state* those in it. Runs
-        that no worker has taken are not among them.
+        """The runs of a job, or of all jobs, by scheduled instant; with *state* those in it.
+        Occurrences that no worker has taken are not among them.
 
         Raises:
             ValueError: Unknown *state*.

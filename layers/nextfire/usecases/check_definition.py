@@ -9,7 +9,7 @@ from datetime import timedelta
 from itertools import islice, pairwise
 
 from nextfire.domain.definition import JobDefinition
-from nextfire.domain.document import MAX_PAYLOAD_BYTES
+from nextfire.domain.document import MAX_PAYLOAD_BYTES, is_same_json
 from nextfire.domain.errors import BeyondQuotaError, InvalidInputError
 from nextfire.domain.quotas import NO_QUOTAS, Quota, Quotas, TenantQuotas, check_payload
 from nextfire.domain.recurrence import occurrences
@@ -64,11 +64,13 @@ def check_definition(
     check_payload_size(size)
     _check_template_size(definition, was)
     _check_document_size(definition, was)
-    if was is None or was.payload != definition.payload:
+    has_new_payload = was is None or not is_same_json(was.payload, definition.payload)
+    has_new_target = was is None or not was.target.is_same(definition.target)
+    if has_new_payload:
         check_payload(size, limits.quotas.of(tenant))
-    if was is None or was.target != definition.target:
+    if has_new_target:
         check_references(definition.target, "target", tenant)
-    if was is None or was.target != definition.target or was.payload != definition.payload:
+    if has_new_target or has_new_payload:
         limits.check_target(definition)
     if definition.target.kind is TargetKind.SCRIPT:
         locate(definition.target, bucket=limits.scripts_bucket, tenant=tenant)
@@ -79,7 +81,7 @@ def _check_template_size(definition: JobDefinition, was: JobDefinition | None) -
     watchers decode it for each due entry.
     """
     field, template = _template(definition.target)
-    if was is not None and (field, template) == _template(was.target):
+    if was is not None and is_same_json([field, template], [*_template(was.target)]):
         return
     if (size := _json_bytes(template)) > MAX_PAYLOAD_BYTES:
         raise InvalidInputError(

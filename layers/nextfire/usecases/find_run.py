@@ -21,6 +21,7 @@ from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run, RunState, Trigger, runs_of_uid
 from nextfire.domain.schedule import ScheduleType
 from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start, missing
+from nextfire.domain.zones import FIRST, HORIZON
 from nextfire.usecases.limit_parallel import why_held
 from nextfire.usecases.read_parents import records_near
 
@@ -67,11 +68,7 @@ class FindRun:
         run = self._runs.get(key)
         if run is not None:
             return run
-        try:
-            _ = key.scheduled_at
-        except ValueError as error:  # digits that are not a date
-            raise NotFoundError("execution", key.execution_id) from error
-        return self._explain_missing(key)
+        return self._explain_missing(key, possible_instant(key))
 
     def explain(self, run: Run) -> Run:
         """*run*, as it is to be shown: with the reason why it waits, if that is `maxParallel`."""
@@ -93,8 +90,8 @@ class FindRun:
         waits = key.run_id not in begun and len(begun) >= most
         return f"waits for a place: {why_held(job, begun)}" if waits else None
 
-    def _explain_missing(self, key: RunKey) -> Run | PendingOccurrence:
-        at, now = key.scheduled_at, self._clock.now()
+    def _explain_missing(self, key: RunKey, at: datetime) -> Run | PendingOccurrence:
+        now = self._clock.now()
         newest = self._runs.between(key.job, "0", key.run_id, newest_first=True, page=1)
         job: Job | None = None
         unreadable: UndecodableError | None = None
@@ -153,6 +150,21 @@ class FindRun:
         if decision.action is RuleAction.WAIT:
             return f"waits for {missing(states)}"
         return f"{decision.reason}; no executor has taken it yet"
+
+
+def possible_instant(key: RunKey) -> datetime:
+    """The scheduled instant of *key*, an id from a request.
+
+    Raises:
+        NotFoundError: No run has it: it is not a date, or beyond those of schedules.
+    """
+    try:
+        at = key.scheduled_at
+    except ValueError as error:
+        raise NotFoundError("execution", key.execution_id) from error
+    if not FIRST <= at < HORIZON:
+        raise NotFoundError("execution", key.execution_id)
+    return at
 
 
 def _latest(newest: Iterable[Run], key: RunKey, job: Job | None) -> Run | None:

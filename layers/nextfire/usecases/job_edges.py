@@ -43,17 +43,18 @@ class JobEdges:
         self._adding = Lock()
 
     def attach(
-        self, key: JobKey, definition: JobDefinition, was: JobDefinition | None, now: datetime
+        self, key: JobKey, definition: JobDefinition, former: Job | None, now: datetime
     ) -> None:
-        """Check the edges of *definition*, which the job *key* gets in place of *was*, and add the
-        job to the children of its new parents. Call it before the job is stored: if the job is not
-        stored then, the addition has no effect. Idempotent.
+        """Check the edges of *definition*, which the job *key* gets in place of that of *former*,
+        and add the job to the children of its new parents. Call it before the job is stored: if the
+        job is not stored then, the addition has no effect. Idempotent.
 
         Raises:
             InvalidInputError: A parent does not exist, or has too many children; the edges form a
                 cycle, which the message shows; the job has too many ancestors; or the schedules
                 cannot meet.
         """
+        was = None if former is None else former.definition
         known = {edge.job for edge in was.after} if was is not None else set()
         added = [edge.job for edge in definition.after if edge.job not in known]
         if added:
@@ -64,7 +65,9 @@ class JobEdges:
             check_above(above)
             # A pause may end before the next occurrence.
             active = {name: replace(job, state=JobState.ACTIVE) for name, job in above.items()}
-            check_alignment(definition, now, active)
+            kept = former is not None and not _schedules_differ(definition, former.definition)
+            counted_from = former.counted_since if former is not None and kept else now
+            check_alignment(definition, counted_from, now, active)
         for parent in added:
             with self._adding:
                 self._add_child(JobKey(key.tenant, parent), key.job_id, now)
@@ -189,8 +192,11 @@ class JobEdges:
 
 def _times_differ(definition: JobDefinition, was: JobDefinition) -> bool:
     """Whether the edges or the schedule differ."""
-    fields = {"after", *SCHEDULE_FIELDS}
-    return any(getattr(definition, name) != getattr(was, name) for name in fields)
+    return definition.after != was.after or _schedules_differ(definition, was)
+
+
+def _schedules_differ(definition: JobDefinition, was: JobDefinition) -> bool:
+    return any(getattr(definition, name) != getattr(was, name) for name in SCHEDULE_FIELDS)
 
 
 def _too_large(key: JobKey, most: str) -> InvalidInputError:

@@ -169,7 +169,7 @@ class ManageBackfills:
         record that the schedule has yet to write must be written before the backfill's records.
         """
         until = min(wanted.to - MOMENT, cut(now) - job.definition.jitter_width - MOMENT)
-        if until > job.counted_since and (last := job.last_allowed()) is not None:
+        if until > job.counted_since and (last := job.last_allowed(until)) is not None:
             until = min(until, last)
         if until <= job.created_at:
             return until

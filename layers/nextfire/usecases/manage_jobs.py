@@ -195,7 +195,7 @@ class ManageJobs:
         def next_revision(job: Job) -> tuple[Job, FireEntry | None]:
             definition = edit(job.definition)
             self._check(definition, key.tenant, job.definition)
-            self._edges.attach(key, definition, job.definition, now)
+            self._edges.attach(key, definition, job, now)
             changed = revised(job, now, definition=definition)
             if all(getattr(definition, f) == getattr(job.definition, f) for f in SCHEDULE_FIELDS):
                 return changed, None

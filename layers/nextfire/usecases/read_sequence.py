@@ -23,6 +23,7 @@ from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run
 from nextfire.domain.run_graph import RunNode, critical_path, in_order
+from nextfire.usecases.find_run import possible_instant
 
 MAX_NODES = 2_000
 """Maximum number of jobs of a sequence that are read."""
@@ -61,16 +62,17 @@ def read_sequence(jobs: JobStore, runs: RunStore, key: RunKey, clock: Clock) -> 
     reads are consistent: one for each 100 runs, and for each 100 jobs at the same distance.
 
     Raises:
-        NotFoundError: The job of *key* does not exist, or it has another uid.
+        NotFoundError: The job of *key* does not exist, or it has another uid; or no run has the
+            instant of *key*.
         UnavailableError: Something could not be read, or not all was read within 15 s.
         UndecodableError: A run does not decode.
     """
     first = jobs.get(key.job)
     if first is None or first.uid != key.uid:
         raise NotFoundError("execution", key.execution_id)
-    reader = _Reader(jobs, runs, clock)
-    found = _connected(reader, first, key.scheduled_at)
-    keys = {name: job.run_key(key.scheduled_at) for name, job in found.items()}
+    at, reader = possible_instant(key), _Reader(jobs, runs, clock)
+    found = _connected(reader, first, at)
+    keys = {name: job.run_key(at) for name, job in found.items()}
     records = reader.runs([*keys.values()])
     nodes: dict[str, RunNode] = {}
     for name, job in found.items():

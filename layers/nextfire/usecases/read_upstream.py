@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
+from nextfire.domain.attempt import is_nested_too_deeply
 from nextfire.domain.awaited import ParentRun
 from nextfire.domain.edges import Which
 from nextfire.domain.ids import JobKey, RunKey, first_run_id
@@ -32,7 +33,8 @@ def read_upstream(jobs: JobStore, runs: RunStore, job: Job, key: RunKey) -> dict
     a list of such objects, each also with `scheduledAt`, the earliest first.
 
     `result` is null if the parent set none, or one that is not on its record, or if those before it
-    have `MAX_UPSTREAM_BYTES`: then `resultBytes` is its size, and the API returns it.
+    have `MAX_UPSTREAM_BYTES`, or if it is nested too deeply, as an older version kept it: then
+    `resultBytes` is its size, and the API returns it.
 
     Raises:
         UndecodableError: A record does not decode.
@@ -100,7 +102,8 @@ class _Describe:
         }
         if run.result is None:
             return described
-        if run.result.text is None or run.result.size > self._left:
+        text = run.result.text
+        if text is None or run.result.size > self._left or is_nested_too_deeply(text.encode()):
             return described | {"resultBytes": run.result.size}
         self._left -= run.result.size
-        return described | {"result": json.loads(run.result.text)}
+        return described | {"result": json.loads(text)}

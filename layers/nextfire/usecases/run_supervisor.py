@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TypeVar
 
-from nextfire.domain.attempt import MAX_INLINE_BYTES, MAX_VALUE_BYTES, Result, Value, too_large
+from nextfire.domain.attempt import MAX_INLINE_BYTES, Result, Value, rejection
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.log import Stream
@@ -160,8 +160,8 @@ class RunSupervisor:
         return self._checkpoint
 
     def save(self, checkpoint: bytes) -> str | None:
-        if len(checkpoint) > MAX_VALUE_BYTES:
-            return too_large("checkpoint", checkpoint)
+        if rejected := rejection("checkpoint", checkpoint):
+            return rejected
         self._saved += 1
         name = f"checkpoint/{self._run.fence:06d}-{self._saved:06d}.json"
         stored = self._runs.save(self._run, self.keep(checkpoint, name))
@@ -183,13 +183,15 @@ class RunSupervisor:
         return Value(len(text), file=name)
 
     def with_value(self, result: Result, given: bytes | None) -> Result:
-        """Return *result* with the value *given* by the target, if there is one.
+        """Return *result* with the value *given* by the target, if there is one that can be kept.
 
         Raises:
             UnavailableError: The store did not answer.
         """
         if given is None:
             return result
+        if rejected := rejection("result", given):
+            return replace(result, reason=recordable(f"{result.reason}; {rejected}"))
         try:
             kept = self.keep(given, f"result/{self._run.fence:06d}.json")
         except UnavailableError:

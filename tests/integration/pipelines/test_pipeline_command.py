@@ -199,3 +199,19 @@ def test_an_export_by_label_warns(call: Command, client: Client) -> None:
 
     assert "The pipeline etl has jobs without these labels." in result.stderr
     assert "jobId: b" in result.stdout
+
+
+def test_what_is_wrong_in_several_files_is_reported_at_once(call: Command) -> None:
+    call.write("a.yaml", "pipeline: a!\njobs: []\n---\njobs: [{jobId: x}]\n")
+    call.write("b.yaml", "pipeline: b\njobs: [{type: MANUAL}]\n")
+
+    alone = call("apply", "-f", "a.yaml", "--dry-run")
+    both = call("apply", "-f", "a.yaml", "-f", "b.yaml", "--dry-run")
+
+    assert "a.yaml is invalid." in alone.stderr
+    assert "  pipeline: not the name of a pipeline (got 'a!')." in alone.stderr
+    assert "  x.type: " in alone.stderr
+    assert "a.yaml, b.yaml are invalid." in both.stderr
+    assert "  a.yaml: pipeline: not the name of a pipeline (got 'a!')." in both.stderr
+    assert "  a.yaml: x.type: " in both.stderr
+    assert "  b.yaml: jobs[0].jobId: not the id of a job." in both.stderr

@@ -114,6 +114,24 @@ def test_a_lock_is_all_that_is_installed(folder: Path, index: Index) -> None:
     assert not any("acme-internal" in path for path in index.asked)
 
 
+def test_a_lock_has_a_hash_for_each_file_of_a_package(folder: Path, index: Index) -> None:
+    """Some have 140 files."""
+    digests = [f"{n:064x}" for n in range(300)] + [sha256(wheel("demo-pkg"))]
+    locked = ["demo-pkg==1.0" + "".join(f" --hash=sha256:{digest}" for digest in digests)]
+
+    end = run(runner(folder, index), script("demo-pkg", locked=locked, body="print('ran')"))
+
+    assert (end.error, end.stdout) == (None, "ran\n")
+
+
+def test_blanks_of_a_lock_take_no_time(folder: Path, index: Index) -> None:
+    locked = ["demo-pkg==1.0" + " " * 300_000 + "."]
+
+    end = run(runner(folder, index), script("demo-pkg", locked=locked))
+
+    refused(end, "is not a requirement")
+
+
 def test_a_pool_that_requires_hashes_refuses_a_script_without_a_lock(
     folder: Path, index: Index
 ) -> None:

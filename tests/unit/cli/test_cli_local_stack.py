@@ -146,7 +146,7 @@ def test_down_without_a_stack_leaves_no_files(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    result = call("down", "--yes")
+    result = call("down")
 
     assert result.exit_code == 0, result.stderr
     assert "has no local stack: nothing was removed." in result.stderr

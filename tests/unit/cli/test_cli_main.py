@@ -221,3 +221,18 @@ def test_the_module_is_the_command_too() -> None:
     )
 
     assert "Schedules jobs" in done.stdout
+
+
+@pytest.mark.parametrize("end", ["\r", "/v1", "/v1/ \r\n"])
+def test_an_endpoint_in_the_environment_may_have_a_line_end(call: Call, api: Api, end: str) -> None:
+    result = call("jobs", "get", "job_1", "-o", "name", NEXTFIRE_ENDPOINT=ENDPOINT + end)
+
+    assert result.exit_code == 0, result.output
+    assert str(api.requests[0].url) == f"{ENDPOINT}/v1/jobs/job_1"
+
+
+def test_an_endpoint_that_is_not_a_url_is_an_error(call: Call) -> None:
+    result = call("jobs", "get", "job_1", NEXTFIRE_ENDPOINT="https://[::1")
+
+    assert result.exit_code == 1
+    assert "Error: 'https://[::1' is not a URL: Invalid port: ':1'." in result.stderr

@@ -5,6 +5,7 @@ import json
 import httpx2
 import pytest
 
+from nextfire.client import calls
 from nextfire_cli import waiting
 from tests.unit.cli.conftest import Api, Call
 
@@ -62,10 +63,42 @@ def test_a_run_whose_outcome_is_lost_is_known_by_its_id(call: Call, api: Api) ->
     api.routes["POST /v1/jobs/job_1/run"] = [asked]
     api.routes[f"GET /v1/executions/{asked['executionId']}"] = [refuse]
 
-    result = call("jobs", "run", "job_1", "--wait", "-o", "json")
+    local = {"NEXTFIRE_ENDPOINT": "http://127.0.0.1:1", "NEXTFIRE_TOKEN": "x"}
+    result = call("jobs", "run", "job_1", "--wait", "-o", "json", **local)
 
-    assert result.exit_code == 6
+    assert result.exit_code == 6  # a local stack that was stopped does not come back by itself
     assert f"Waiting for {asked['executionId']}." in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "asked"),
+    [
+        ("jobs run job_1", "POST /v1/jobs/job_1/run"),
+        ("jobs drain job_1", "POST /v1/jobs/job_1/drain"),
+        (f"jobs backfill job_1 {' '.join(BETWEEN)}", "POST /v1/jobs/job_1/backfill"),
+        ("runs cancel RUN", "POST /v1/executions/RUN/cancel"),
+        ("runs replay RUN", "POST /v1/executions/RUN/replay"),
+    ],
+)
+def test_waiting_outlasts_an_outage_with_a_notice(
+    call: Call, api: Api, monkeypatch: pytest.MonkeyPatch, command: str, asked: str
+) -> None:
+    monkeypatch.setattr(calls, "FIRST_WAIT", 0)
+    monkeypatch.setattr(calls, "READ_AGAIN", 0)
+    down = httpx2.Response(503, json={"message": "Service Unavailable"})
+    begun = {"drain": JOB | {"draining": True}, "backfill": BACKFILL}
+    api.routes[asked] = begun.get(command.split()[1], run("24", "RUNNING", None))
+    api.routes["GET /v1/jobs/job_1"] = [*[down] * 5, JOB]
+    api.routes[f"GET /v1/executions/{run('24', '')['executionId']}"] = [
+        *[down] * 5,
+        run("24", "SUCCEEDED"),
+    ]
+    api.routes["GET /v1/executions"] = {"items": [run("02", "SUCCEEDED")]}
+
+    result = call(*command.split(), "--wait")
+
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("Trying again; Ctrl-C ends this.") == 1
 
 
 @pytest.mark.parametrize(("state", "code"), [("SUCCEEDED", 0), ("DEAD", 1), ("SKIPPED", 1)])

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nextfire import Invalid, NotFound
+from nextfire import Invalid, NotEndedError, NotFound
 from nextfire.testing import HttpRequest, ScriptRun, Stack
 from tests.fakes import Killed
 from tests.unit.kit.conftest import HOURLY, NIGHTLY, ON_REQUEST, ROOT, outcomes, states
@@ -43,6 +43,41 @@ def test_a_run_on_request_starts_when_time_advances_by_nothing(stack: Stack) -> 
         stack.run("h")
         stack.advance()
         assert states(stack.runs("h")) == ["SUCCEEDED"] * number
+
+
+def test_time_passes_while_the_client_waits_for_a_run(stack: Stack) -> None:
+    def report(run: ScriptRun) -> None:
+        run.log("begins")
+        run.sleep(minutes=4)
+        run.log("ends")
+
+    stack.script("report", report)
+    stack.put("h", ON_REQUEST)
+    first, second = stack.run("h"), stack.run("h")
+
+    log = stack.client.log(first.execution_id, follow=True)
+    assert [line.text for line in log] == ["begins", "ends"]
+    assert stack.client.wait(second.execution_id).state == "SUCCEEDED"
+    assert stack.now < datetime(2027, 1, 1, 0, 5, tzinfo=UTC)
+
+
+def test_the_client_waits_at_most_for_its_timeout(stack: Stack) -> None:
+    stack.script("report", lambda run: run.sleep(minutes=4))
+    stack.put("h", ON_REQUEST)
+    run = stack.run("h")
+
+    with pytest.raises(NotEndedError):
+        stack.client.wait(run.execution_id, timeout=60.001)
+    assert stack.now == datetime(2027, 1, 1, 0, 1, 0, 1000, tzinfo=UTC)
+
+
+def test_a_function_cannot_wait_for_a_run(stack: Stack) -> None:
+    stack.script("report", lambda run: stack.client.wait(run.execution_id))
+    stack.put("h", ON_REQUEST | {"retryPolicy": {"maxAttempts": 1}})
+    stack.run("h")
+    stack.advance()
+
+    assert "A script cannot advance the stack" in (stack.runs("h")[0].reason or "")
 
 
 def test_time_never_goes_back(stack: Stack) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -55,6 +56,23 @@ def test_the_next_attempt_finds_the_checkpoint_of_a_crashed_one(stack: Stack) ->
 
     [run] = stack.runs("nightly", state="SUCCEEDED")
     assert stack.result(run) == {"page": 7}
+
+
+def test_a_function_cannot_catch_the_death_of_its_worker(stack: Stack) -> None:
+    def report(run: ScriptRun) -> int:
+        with suppress(BaseException):
+            if run.attempt == 1:
+                run.crash()
+        return run.attempt
+
+    stack.script("report", report)
+    stack.put("h", ON_REQUEST)
+    stack.run("h")
+    stack.advance(minutes=5)
+
+    [run] = stack.runs("h")
+    assert outcomes(run) == ["WORKER_LOST", "SUCCEEDED"]
+    assert stack.result(run) == 2
 
 
 def test_a_dead_worker_stores_nothing_more(stack: Stack) -> None:

@@ -67,6 +67,27 @@ def test_an_exception_is_a_failed_attempt(stack: Stack) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "code", [None, True, -1, 256, 300, "stopped", ["no", "rows"]], ids=lambda code: f"{code!r}"
+)
+def test_a_function_exits_as_a_process_does(stack: Stack, tmp_path: Path, code: object) -> None:
+    (tmp_path / "exits.py").write_text(f"import sys\n\nsys.exit({code!r})\n")
+    stack.script("file", path=tmp_path / "exits.py")
+    stack.script("function", lambda _: sys.exit(code))  # type: ignore[arg-type]
+    for name in ("file", "function"):
+        once = {"target": {"handler": name}, "retryPolicy": {"maxAttempts": 1}}
+        stack.put(name, ON_REQUEST | once)
+        stack.run(name)
+    stack.advance()
+
+    file, function = (stack.runs(name)[0] for name in ("file", "function"))
+    assert (function.state, function.exit_code, function.reason) == (
+        file.state,
+        file.exit_code,
+        file.reason,
+    )
+
+
 def test_a_function_that_sleeps_beyond_its_timeout_is_ended(stack: Stack) -> None:
     cleaned = []
 
@@ -128,6 +149,28 @@ def test_the_reason_of_a_failed_run_has_the_beginning_of_a_long_message(
     assert re.fullmatch("exit code 1: ValueError: x+…", run.reason or "")
 
 
+def test_much_output_is_cut_as_that_of_a_file(stack: Stack, tmp_path: Path) -> None:
+    lines = "".join(f"line {number}\n" for number in range(10_000))
+    script = tmp_path / "file.py"
+    script.write_text(f"import sys\n\nprint({lines!r})\nsys.exit({lines + 'stopped'!r})\n")
+
+    def report(run: ScriptRun) -> None:
+        run.log(lines)
+        sys.exit(f"{lines}stopped")
+
+    stack.script("file", path=script)
+    stack.script("function", report)
+    for name in ("file", "function"):
+        stack.put(name, ON_REQUEST | {"target": {"handler": name}})
+        stack.run(name)
+    stack.advance()
+
+    file, function = (stack.runs(name)[0] for name in ("file", "function"))
+    assert function.reason == file.reason == "exit code 1: stopped"
+    assert (function.stdout, function.stderr) == (file.stdout, file.stderr)
+    assert (function.stdout or "").endswith("line 9999\n\n")
+
+
 def test_a_file_must_have_the_digest_to_which_its_job_is_pinned(stack: Stack) -> None:
     stack.script("hello", path=ROOT / "examples" / "hello.py")
     stack.put("h", ON_REQUEST | {"target": {"handler": f"hello@sha256:{'0' * 64}"}})
@@ -139,7 +182,9 @@ def test_a_file_must_have_the_digest_to_which_its_job_is_pinned(stack: Stack) ->
     assert "no version has the digest sha256:000" in (run.reason or "")
 
 
-@pytest.mark.parametrize("given", [{}, {"function": print, "path": "x.py"}])
+@pytest.mark.parametrize(
+    "given", [{}, {"function": print, "path": "x.py"}, {"function": "examples/hello.py"}]
+)
 def test_a_script_is_a_function_or_a_file(stack: Stack, given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="Give a function or a path"):
         stack.script("report", **given)
@@ -215,3 +260,59 @@ def test_aws_calls_are_answered_by_functions(stack: Stack) -> None:
 
     assert stack.result(stack.runs("good", state="SUCCEEDED")[0]) == {"MessageId": "1"}
     assert stack.runs("bad", state="DEAD")[0].reason == "InvalidMessageContents: no"
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "reason"),
+    [
+        (TimeoutError(), "TIMED_OUT", "timed out"),
+        (ConnectionResetError(), "FAILED", "the connection was closed"),
+        (BrokenPipeError("gone"), "FAILED", "gone"),
+        (ConnectionRefusedError(), "DEFERRED", "not connected"),
+    ],
+)
+def test_a_call_without_a_response_ends_as_elsewhere(
+    stack: Stack, error: Exception, outcome: str, reason: str
+) -> None:
+    def answer(_: HttpRequest) -> int:
+        raise error
+
+    stack.http("https://api.example.com/", answer)
+    job = {"target": {"pool": "calls", "http": {"url": "https://api.example.com/hooks"}}}
+    stack.put("hook", ON_REQUEST | job)
+    stack.run("hook")
+    stack.advance()
+
+    [run] = stack.runs("hook")
+    assert (outcomes(run), run.reason) == ([outcome], reason)
+
+
+@pytest.mark.parametrize("given", [{"id": 7}, "OK", True, 99, HttpAnswer(1000)])
+def test_what_is_not_an_answer_is_named(stack: Stack, given: Any) -> None:
+    stack.http("https://api.example.com/", lambda _: given)
+    http = {"url": "https://api.example.com/hooks"}
+    job = {"target": {"pool": "calls", "http": http}, "retryPolicy": {"maxAttempts": 1}}
+    stack.put("hook", ON_REQUEST | job)
+    stack.run("hook")
+    stack.advance()
+
+    [run] = stack.runs("hook", state="DEAD")
+    assert f"the function for {http['url']} returned {given!r}: return HttpAnswer(200, {{}})" in (
+        run.reason or ""
+    )
+
+
+def test_what_is_not_the_output_of_an_action_is_named(stack: Stack) -> None:
+    answers: Any = lambda _: "sent"  # noqa: E731
+    stack.aws("sqs:SendMessage", answers)
+    given = {"QueueUrl": "https://sqs.example.com/1/q", "MessageBody": "x"}
+    aws = {"service": "sqs", "action": "SendMessage", "input": given}
+    job = {"target": {"pool": "calls", "aws": aws}, "retryPolicy": {"maxAttempts": 1}}
+    stack.put("send", ON_REQUEST | job)
+    stack.run("send")
+    stack.advance()
+
+    [run] = stack.runs("send", state="DEAD")
+    assert "the function for sqs:SendMessage returned 'sent': return the output" in (
+        run.reason or ""
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import struct
 import zipfile
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +18,10 @@ from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.ports.scripts import Directive, ScriptExit
 from tests.supervisors import Watch
 from tests.unit.packages.conftest import run
+
+MAIN = {"__main__.py": "print(1)"}
+NOT_BZ2 = b"PK\1\2\x14\3\x14\0\0\0\x0c"
+"""The beginning of the description of a file that is packed in another way."""
 
 
 def archive(**files: str) -> bytes:
@@ -61,8 +67,14 @@ def test_archive_paths_that_escape_are_unpacked_inside(plain: ProcessScriptRunne
         (archive(**{"sub/__main__.py": "1"}), "no __main__.py at the top level"),
         (archive(**{"__main__.py": "x" * 999})[:-9], "not a zip file"),
         (archive(**{f"{n}": "" for n in range(20_001)}), "the maximum is 20000 files"),
+        (archive(**MAIN, a="", **{"a/b": ""}), "Not a directory"),
+        (archive(**MAIN, **{"n" * 300: ""}), "File name too long"),
+        (archive(**MAIN).replace(b"PK\1\2\x14\3\x14\0\0\0\x08", NOT_BZ2), "Invalid data stream"),
     ],
-    ids=["empty", "no archive", "no main", "main too deep", "cut", "too many files"],
+    ids=[
+        *("empty", "no archive", "no main", "main too deep", "cut", "too many files"),
+        *("a file and a folder", "a long name", "not what was packed"),
+    ],
 )
 def test_archive_that_cannot_be_run_is_refused_for_good(
     plain: ProcessScriptRunner, data: bytes, problem: str
@@ -73,6 +85,32 @@ def test_archive_that_cannot_be_run_is_refused_for_good(
     assert end.error is not None
     assert "The archive report.zip cannot be run: " in end.error
     assert problem in end.error
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (OSError(errno.ENOSPC, "No space left"), 1, "[Errno 28] No space left"),
+        (OSError("Invalid data stream"), unpack.REFUSED, "Invalid data stream"),
+        (struct.error(), unpack.REFUSED, "error"),
+        (MemoryError(), 1, "it needs more memory than a script may have"),
+    ],
+)
+def test_only_what_is_wrong_with_an_archive_is_refused_for_good(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    raised: Exception,
+    code: int,
+    said: str,
+) -> None:
+    def fails(*_: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(unpack, "unpack", fails)
+    with pytest.raises(SystemExit) as ended:
+        unpack.main(["a.zip", "folder", "1", "1"])
+
+    assert (ended.value.code, capsys.readouterr().err) == (code, said)
 
 
 def test_archive_that_unpacks_too_large_is_refused(tmp_path: Path) -> None:

@@ -28,12 +28,13 @@ from tests.unit.packages.conftest import inline
         ),
         ("#!python\n\n" + inline("dependencies = ['a']") + "print(1)\n", InlineMetadata(("a",))),
         ("# /// script\n#\n# dependencies = [\n#   'a',\n# ]\n# ///\n", InlineMetadata(("a",))),
+        ("\ufeff" + inline("dependencies = ['a']"), InlineMetadata(("a",))),  # as Windows writes it
         (
             inline("dependencies = ['a']", "[tool.uv]", "exclude-newer = '2026'"),
             InlineMetadata(("a",)),
         ),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_inline_metadata(source: str, said: InlineMetadata) -> None:
     assert parse_inline_metadata(source.encode()) == said
@@ -49,8 +50,10 @@ def test_inline_metadata(source: str, said: InlineMetadata) -> None:
         (inline("dependencies = 'a'"), "not a list of strings"),
         (inline("dependencies = [1]"), "not a list of strings"),
         (inline("requires-python = 3"), "not a string"),
+        (inline(".".join("a" * 50_000) + " = 1"), "a line with more than 500 dots"),
+        (inline(*["dependencies = []"] * 200_000), "more than 2097152 characters"),
     ],
-    ids=range(6),
+    ids=range(8),
 )
 def test_malformed_metadata_is_refused(source: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):

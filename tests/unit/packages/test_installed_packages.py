@@ -127,7 +127,12 @@ def test_only_wheels_are_installed(installing: ProcessScriptRunner) -> None:
 
 
 @pytest.mark.parametrize(
-    "requirement", ["--index-url=http://127.0.0.1:9/", "./here", "no such", "a\\nb"]
+    "requirement",
+    [
+        *("--index-url=http://127.0.0.1:9/", "./here", "no such", "a\\nb"),
+        f'a; {"(" * 1900}python_version > "3"{")" * 1900}',
+    ],
+    ids=range(5),
 )
 def test_invalid_requirement_is_rejected(installing: ProcessScriptRunner, requirement: str) -> None:
     end = run(installing, inline(f"dependencies = ['{requirement}']") + "print('ran')")

@@ -65,6 +65,44 @@ def test_refused_values_are_reported(run: Runner) -> None:
     ]
 
 
+def test_a_value_is_kept_if_all_its_readers_can_decode_it(run: Runner) -> None:
+    source = """
+        import nextfire_job as n
+        for levels in (200, 201, 5000):
+            value = []
+            for _ in range(levels - 1): value = [value]
+            for keep in (n.save_checkpoint, n.result):
+                try:
+                    keep(value)
+                    print("kept")
+                except n.NotKeptError as error:
+                    print(error)
+    """
+    watch = Watch()
+    end = run(source, watch=watch)
+
+    assert end.stdout.splitlines() == [
+        *["kept"] * 2,
+        *["the value is nested more than 200 levels deep; flatten it"] * 4,
+    ]
+    assert end.result == watch.saved == b"[" * 200 + b"]" * 200
+
+
+@pytest.mark.parametrize("levels", [980, 5000])
+def test_a_checkpoint_that_an_older_version_kept_may_be_too_deep(run: Runner, levels: int) -> None:
+    source = """
+        import nextfire_job
+        try:
+            nextfire_job.checkpoint()
+        except nextfire_job.NotKeptError as error:
+            print(error)
+    """
+    watch = Watch()
+    watch.saved = b"[" * levels + b"]" * levels
+
+    assert "nested" in run(source, watch=watch).stdout
+
+
 def test_a_checkpoint_is_saved_again_until_the_database_answers(run: Runner) -> None:
     class Throttled(Watch):
         refused = 0
@@ -86,6 +124,67 @@ def test_a_checkpoint_is_saved_again_until_the_database_answers(run: Runner) -> 
 
     assert (end.exit_code, watch.saved) == (1, b"1")
     assert end.stderr.endswith("NotKeptError: the checkpoint was not stored: throttled\n")
+
+
+CHILDREN = """
+    import os, nextfire_job as n
+    n.save_checkpoint(7)
+    for _ in range(3):
+        if not os.fork():
+            found = {n.checkpoint() for _ in range(300) if n.result(1) is None}
+            os._exit(found != {7})
+    print({os.wait()[1] for _ in range(3)})
+"""
+KILLED = """
+    import os, random, time, nextfire_job as n
+    n.save_checkpoint("c" * 200_000)
+    for _ in range(30):
+        child = os.fork()
+        while not child:
+            n.checkpoint()
+            n.result("x" * 100_000)
+        time.sleep(random.random() / 50)
+        os.kill(child, 9)
+        os.wait()
+        assert n.checkpoint() == "c" * 200_000
+    print({0})
+"""
+THREAD = """
+    import os, threading, nextfire_job as n
+    n.save_checkpoint(7)
+    statuses = []
+    thread = threading.Thread(target=lambda: [n.checkpoint() for _ in iter(statuses.__len__, 50)])
+    thread.start()
+    while len(statuses) < 50:
+        if not os.fork():
+            os._exit(n.checkpoint() != 7)
+        statuses.append(os.wait()[1])
+    thread.join()
+    print({*statuses})
+"""
+SIGNALS = """
+    import signal, nextfire_job as n
+    n.save_checkpoint(7)
+    wrong, handled = {0}, []
+    def handle(*_):
+        handled.append(n.checkpoint())
+    signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.003)
+    while len(handled) < 200:
+        if n.result(1) is not None or n.checkpoint() != 7:
+            wrong.add(1)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    print(wrong if {*handled} == {7} else handled)
+"""
+
+
+@pytest.mark.parametrize(
+    "source", [CHILDREN, KILLED, THREAD, SIGNALS], ids=["children", "killed", "thread", "signals"]
+)
+def test_each_caller_gets_its_own_answers(run: Runner, source: str) -> None:
+    end = run(source)
+
+    assert (end.stdout, end.stderr, end.exit_code) == ("{0}\n", "", 0)
 
 
 ASK = """

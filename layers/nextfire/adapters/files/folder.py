@@ -72,7 +72,8 @@ class Folder:
         with translated("read", path):
             try:
                 return path.read_bytes()
-            except _ABSENT:
+            except OSError as error:
+                _check_absent(error)
                 return None
 
     def remove(self, path: Path) -> bool:
@@ -84,7 +85,8 @@ class Folder:
         with translated("remove", path):
             try:
                 path.unlink()
-            except _ABSENT:
+            except OSError as error:
+                _check_absent(error)
                 return False
             _sync_folder(path.parent)
             return True
@@ -104,8 +106,17 @@ class Folder:
         with translated("list", path):
             try:
                 return [each.name for each in path.iterdir() if each.name[0] != "."]
-            except _ABSENT:
+            except OSError as error:
+                _check_absent(error)
                 return []
+
+
+def _check_absent(error: OSError) -> None:
+    """Raise *error*, unless it means that the file or folder does not exist: a name that is too
+    long cannot exist.
+    """
+    if not isinstance(error, _ABSENT) and error.errno != errno.ENAMETOOLONG:
+        raise error
 
 
 @contextmanager

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 _BLOCK, _END = "# /// script", "# ///"
+_MAX_CHARS = 2 << 20
+"""Maximum size of a block: a lock of hundreds of packages, with 140 hashes for some of them."""
+_MAX_DOTS = 500
+"""Maximum number of dots in a line: a key of n names takes `tomllib` n² steps, in the executor."""
 _CLAUSE = re.compile(r"(~=|==|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?")
 
 
@@ -31,15 +35,21 @@ def parse_inline_metadata(source: bytes) -> InlineMetadata:
     Raises:
         ValueError: *source* has several such blocks, or the block is malformed.
     """
-    lines = iter(source.decode(errors="replace").splitlines())
+    lines = iter(source.decode("utf-8-sig", errors="replace").splitlines())
     begun = (_block(lines) for line in lines if line.rstrip() == _BLOCK)
     blocks = [block for block in begun if block is not None]
     if len(blocks) > 1:
         raise ValueError("it has several blocks '# /// script'. Keep only one")
     if not blocks:
         return InlineMetadata()
+    block = "\n".join(blocks[0])
+    if len(block) > _MAX_CHARS or any(line.count(".") > _MAX_DOTS for line in blocks[0]):
+        raise ValueError(
+            f"its block '# /// script' has more than {_MAX_CHARS} characters, or a line with more "
+            f"than {_MAX_DOTS} dots. Write each dependency in a separate line"
+        )
     try:
-        metadata = tomllib.loads("\n".join(blocks[0]))
+        metadata = tomllib.loads(block)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ValueError(f"its block '# /// script' is not valid TOML: {error}") from error
     dependencies, python = metadata.get("dependencies", []), metadata.get("requires-python", "")

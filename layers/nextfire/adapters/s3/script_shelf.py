@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _PLACE = re.compile(r"[^/]+/.+", re.DOTALL)
 _NAME = re.compile(r"[^/]+\.(?:py|zip)")
 _VERSION = re.compile(r"[!-~]{1,1024}")
+_MAX_KEY_BYTES = 1024
+"""S3 rejects requests with longer keys."""
 
 
 class S3ScriptShelf:
@@ -74,7 +76,7 @@ class S3ScriptShelf:
     def list(
         self, tenant: str, *, pool: str | None, cursor: str | None, limit: int
     ) -> Page[StoredScript]:
-        last_pool, last_name = _place(cursor)
+        last_pool, last_name = _place(cursor, tenant)
         scripts: Sequence[StoredScript] = []
         for each in self._pools() if pool is None else [pool]:
             # Pools are in S3's order, in which pool `a-b` comes before pool `a`.
@@ -142,9 +144,11 @@ class S3ScriptShelf:
         return Page(found, encode_cursor(answer["NextVersionIdMarker"]) if more else None)
 
 
-def _place(cursor: str | None) -> tuple[str, str]:
-    """Pool and name of the object in *cursor*."""
+def _place(cursor: str | None, tenant: str) -> tuple[str, str]:
+    """Pool and name of the object of *tenant* in *cursor*."""
     if cursor is None:
         return "", ""
     pool, _, name = decode_cursor(cursor, _PLACE).partition("/")
+    if len(f"{tenant_place(pool, tenant)}{name}".encode()) > _MAX_KEY_BYTES:
+        raise invalid_cursor(cursor)
     return pool, name

@@ -8,6 +8,8 @@
     {"op": "result", "value": …}            {"ok": true}; the last result counts
     anything else                           {"ok": false, "error": "…"}
 
+A response has the `id` of its request, if that has one: several processes may use the socket.
+
 `nextfire_job` is the client for scripts.
 """
 
@@ -19,7 +21,7 @@ import socket
 import time
 from typing import Any, Never
 
-from nextfire.domain.attempt import MAX_VALUE_BYTES
+from nextfire.domain.attempt import MAX_NESTING, MAX_VALUE_BYTES, is_nested_too_deeply
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.masking import Masker
 from nextfire.domain.ports.scripts import Supervisor
@@ -27,6 +29,7 @@ from nextfire.domain.ports.scripts import Supervisor
 _READ_BYTES = 64 * 1024
 _MAX_REQUEST = 4 * MAX_VALUE_BYTES
 """Larger than a value: a request may hold blanks and escapes that the stored value does not."""
+_TOO_DEEP = f"the value is nested more than {MAX_NESTING} levels deep; flatten it"
 _SAVE_BURST = 10
 _SAVE_EVERY = 0.1  # seconds per save after a burst: each save costs a write to DynamoDB
 
@@ -94,24 +97,29 @@ class Channel:
         if end < 0 and len(self._request) <= _MAX_REQUEST:
             return
         if end < 0 or end > _MAX_REQUEST:
-            answer = {"ok": False, "error": f"the request exceeds {_MAX_REQUEST} bytes"}
+            error = f"the request exceeds {_MAX_REQUEST} bytes"
+            self._reply = _line({"ok": False, "error": error})
             self._request.clear()
             self._ending = True
         else:
             line = bytes(self._request[:end])
             del self._request[: end + 1]
             self._searched = 0
-            try:
-                answer = self._answer(line)
-            except ValueError as error:
-                answer = {"ok": False, "error": str(error)}
-        self._reply = json.dumps(answer).encode() + b"\n"
+            self._reply = self._reply_to(line)
 
-    def _answer(self, line: bytes) -> dict[str, Any]:
+    def _reply_to(self, line: bytes) -> bytes:
+        named = {}
         try:
             request = json.loads(line, parse_constant=_refuse)
-        except RecursionError as error:
-            raise ValueError("the value is nested too deeply") from error
+            if isinstance(request, dict) and isinstance(request.get("id"), str):
+                named = {"id": request["id"]}
+            return _line(self._answer(request) | named)
+        except RecursionError:
+            return _line({"ok": False, "error": _TOO_DEEP} | named)
+        except ValueError as error:
+            return _line({"ok": False, "error": str(error)} | named)
+
+    def _answer(self, request: object) -> dict[str, Any]:
         match request:
             case {"op": "checkpoint.load"}:
                 kept = self._supervisor.checkpoint()
@@ -145,13 +153,15 @@ class Channel:
         self._saves -= 1
 
 
+def _line(answer: dict[str, Any]) -> bytes:
+    return json.dumps(answer).encode() + b"\n"
+
+
 def _encode(value: object) -> bytes:
-    try:
-        return json.dumps(
-            value, ensure_ascii=False, allow_nan=False, separators=(",", ":")
-        ).encode()
-    except RecursionError as error:
-        raise ValueError("the value is nested too deeply") from error
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    if is_nested_too_deeply(text):
+        raise ValueError(_TOO_DEEP)
+    return text
 
 
 def _bounded(data: bytes) -> bytes:

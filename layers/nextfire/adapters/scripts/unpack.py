@@ -9,11 +9,18 @@ library only.
 
 from __future__ import annotations
 
+import errno
 import sys
 import zipfile
-import zlib
 
 REFUSED = 3
+_OF_THE_HOST = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES),
+    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR),
+}
+"""Errors that another attempt may not have. Others are in the archive: a name that is too long, or
+one that is both a file and a folder.
+"""
 
 
 def unpack(archive: str, folder: str, most_bytes: int, most_files: int) -> None:
@@ -23,6 +30,7 @@ def unpack(archive: str, folder: str, most_bytes: int, most_files: int) -> None:
         ValueError: The archive has no ``__main__.py``, or is too large. The message holds the
             remedy.
         zipfile.BadZipFile, zlib.error, …: The archive is broken.
+        OSError: A file cannot be written.
     """
     with zipfile.ZipFile(archive) as opened:
         members = opened.infolist()
@@ -46,9 +54,12 @@ def main(arguments: list[str]) -> None:
     archive, folder, most_bytes, most_files = arguments
     try:
         unpack(archive, folder, int(most_bytes), int(most_files))
-    except (ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except MemoryError:
+        sys.stderr.write("it needs more memory than a script may have")
+        sys.exit(1)
+    except Exception as error:  # noqa: BLE001 - zipfile raises any of a broken archive
         sys.stderr.write(str(error) or type(error).__name__)
-        sys.exit(REFUSED)
+        sys.exit(1 if getattr(error, "errno", None) in _OF_THE_HOST else REFUSED)
 
 
 if __name__ == "__main__":

@@ -28,9 +28,10 @@ from nextfire.client.pipelines.plan import (
     Existing,
     JobChange,
     Plan,
-    check_schedules,
     declare,
+    new_schedules,
     plan,
+    schedule_faults,
 )
 from nextfire.domain.occurrences import JobState
 
@@ -63,10 +64,10 @@ def make_plan(client: Client, pipelines: Iterable[Pipeline], *, adopt: bool = Fa
         ClientError: A call failed.
     """
     declared = declare(pipelines)
-    found = plan(declared, _existing(client, declared), adopt=adopt)
-    if found:
-        check_schedules(found, client.get_health().time)
-    return found
+    existing = _existing(client, declared)
+    checked = new_schedules(declared, existing)
+    faults = [*schedule_faults(checked, client.get_health().time)] if checked else []
+    return plan(declared, existing, adopt=adopt, faults=faults)
 
 
 def apply_plan(

@@ -143,13 +143,20 @@ def declare(pipelines: Iterable[Pipeline]) -> Declared:
     return Declared(jobs, owners, frozenset(names))
 
 
-def plan(declared: Declared, existing: Mapping[str, Existing], *, adopt: bool = False) -> Plan:
+def plan(
+    declared: Declared,
+    existing: Mapping[str, Existing],
+    *,
+    adopt: bool = False,
+    faults: Iterable[Fault] = (),
+) -> Plan:
     """Compare what is *declared* with what is *existing*: all declared jobs that exist, their
     parents, and all jobs of the declared pipelines. *adopt*: take over jobs that belong to another
-    pipeline or to none.
+    pipeline or to none. *faults*: what else is wrong.
 
     Raises:
-        PipelineError: A job belongs to another pipeline, or to none; or a parent does not exist.
+        PipelineError: There are *faults*; a job belongs to another pipeline, or to none; or a
+            parent does not exist.
     """
     living = {job_id: each for job_id, each in existing.items() if each.definition is not None}
     removed = {
@@ -157,8 +164,8 @@ def plan(declared: Declared, existing: Mapping[str, Existing], *, adopt: bool = 
         for job_id, each in living.items()
         if job_id not in declared.jobs and each.owner in declared.names and each.definition
     }
-    faults = [*_foreign(declared, living, adopt=adopt), *_orphans(declared, living, removed)]
-    if faults:
+    ties = [*_foreign(declared, living, adopt=adopt), *_orphans(declared, living, removed)]
+    if faults := [*ties, *faults]:
         raise PipelineError("The pipelines cannot be applied. Nothing was changed.", faults)
     kept = [
         _change(job_id, declared.jobs[job_id], declared.owners[job_id], existing.get(job_id))
@@ -171,26 +178,28 @@ def plan(declared: Declared, existing: Mapping[str, Existing], *, adopt: bool = 
     return Plan([*kept, *gone])
 
 
-def check_schedules(changes: Plan, now: datetime) -> None:
-    """Check that each new or changed schedule fires after *now*, the instant of the API.
+def new_schedules(
+    declared: Declared, existing: Mapping[str, Existing]
+) -> Mapping[str, JobDefinition]:
+    """The declared jobs, by id, whose schedule differs from that of the existing job."""
+    found: dict[str, JobDefinition] = {}
+    for job_id, new in declared.jobs.items():
+        was = existing[job_id].definition if job_id in existing else None
+        if was is None or any(getattr(new, n) != getattr(was, n) for n in SCHEDULE_FIELDS):
+            found[job_id] = new
+    return found
 
-    Raises:
-        PipelineError: One of them is invalid, or never fires.
+
+def schedule_faults(jobs: Mapping[str, JobDefinition], now: datetime) -> Iterator[Fault]:
+    """What is wrong with the schedules of *jobs*: each must be valid, and fire after *now*, the
+    instant of the API.
     """
-    faults: list[Fault] = []
-    for each in (*changes.of(Action.CREATE), *changes.of(Action.UPDATE)):
-        new, was = each.definition, each.was and each.was.definition
-        if new is None or (
-            was and all(getattr(new, n) == getattr(was, n) for n in SCHEDULE_FIELDS)
-        ):
-            continue
+    for job_id, definition in jobs.items():
         try:
-            check(new.schedule_from(now))
+            check(definition.schedule_from(now))
         except InvalidInputError as error:
-            named = error.about(f"{each.job_id}.{error.field}")
-            faults.append(Fault(named.field, named.value, named.problem, named.remedy))
-    if faults:
-        raise PipelineError("The pipelines cannot be applied. Nothing was changed.", faults)
+            named = error.about(f"{job_id}.{error.field}")
+            yield Fault(named.field, named.value, named.problem, named.remedy)
 
 
 def _change(

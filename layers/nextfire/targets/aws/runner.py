@@ -35,6 +35,10 @@ from nextfire.targets.template import TemplateError, context_of, render
 _ASK_EVERY = 0.2  # seconds
 _MAX_STREAM = 64 * 1024
 _MAX_MESSAGE = 300
+_NO_CONNECTION = frozenset(
+    {"ConnectTimeoutError", "EndpointConnectionError", "ProxyConnectionError"}
+)
+"""Names of botocore's exceptions that mean: nothing was sent."""
 
 
 class Clients(Protocol):
@@ -194,8 +198,12 @@ def _failure(error: Exception, record: str) -> Result:
     response = getattr(error, "response", None)
     if not isinstance(response, dict):
         text = f"{type(error).__name__}: {error}"[:_MAX_MESSAGE]
-        permanent = type(error).__name__ in {"ParamValidationError", "UnknownServiceError"}
-        return Result(AttemptOutcome.FAILED, text, call=record, permanent=permanent)
+        name = type(error).__name__
+        permanent = name in {"ParamValidationError", "UnknownServiceError"}
+        unavailable = name in _NO_CONNECTION  # as for HTTP callbacks: not the job's failure
+        return Result(
+            AttemptOutcome.FAILED, text, call=record, permanent=permanent, unavailable=unavailable
+        )
     fault = response.get("Error", {})
     text = f"{fault.get('Code', 'Error')}: {str(fault.get('Message', ''))[:_MAX_MESSAGE]}"
     return Result(AttemptOutcome.FAILED, text, call=record)

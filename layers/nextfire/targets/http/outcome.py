@@ -36,7 +36,8 @@ _SHOWN = frozenset(
 _MAX_HEADER = 128
 _MAX_BODY = 512
 _NO_CONNECTION = frozenset({Failure.NAME, Failure.CONNECT, Failure.BUSY})
-_CREDENTIALS = frozenset({"authorization", "x-amz-security-token"})
+_SIGNATURE = "webhook-signature"
+_CREDENTIALS = frozenset({"authorization", "x-amz-security-token", _SIGNATURE})
 """Headers of requests whose values are never recorded: a signature can be used by others, too."""
 _CUT: tuple[tuple[tuple[str, ...], int], ...] = (
     (("request", "body"), 128),
@@ -176,7 +177,7 @@ def _request(call: HttpCall, request: Request, masker: Masker) -> dict[str, Any]
     headers = {
         name: MASK
         if name.lower() in own
-        else _without_credentials(value)
+        else _without_credentials(name.lower(), value)
         if name.lower() in _CREDENTIALS
         else masker.text(value)[:_MAX_HEADER]
         for name, value in request.headers.items()
@@ -185,7 +186,9 @@ def _request(call: HttpCall, request: Request, masker: Masker) -> dict[str, Any]
     return {"headers": headers, "body": body}
 
 
-def _without_credentials(value: str) -> str:
+def _without_credentials(name: str, value: str) -> str:
+    if name == _SIGNATURE:  # of each of several secrets, after its version
+        return " ".join(f"{each.partition(',')[0]},{MASK}" for each in value.split())
     scheme, space, _ = value.partition(" ")
     return f"{scheme} {MASK}" if space else MASK
 

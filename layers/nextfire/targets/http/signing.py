@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -14,6 +15,7 @@ from nextfire.domain.errors import InvalidInputError
 _SYMMETRIC, _PRIVATE, _PUBLIC = "whsec_", "whsk_", "whpk_"
 _MIN_BYTES, _MAX_BYTES = 24, 64
 _SEED_BYTES = 32
+_BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 
 
 def signature_headers(
@@ -70,8 +72,16 @@ def _seed(secret: str) -> bytes:
 
 
 def _decoded(text: str) -> bytes:
+    """The bytes of *text*, base64 with or without padding and line breaks.
+
+    Decoders disagree on other characters, such as the - and _ of URL-safe base64: they drop them or
+    refuse the text, so a receiver could have another key.
+    """
+    text = "".join(text.split())
+    if not _BASE64.fullmatch(text):
+        raise _invalid("it has characters that are not base64; - and _ are URL-safe base64")
     try:
-        return base64.b64decode(text.strip() + "==", validate=False) if text.isascii() else b""
+        return base64.b64decode(text + "==", validate=False)
     except binascii.Error:
         return b""
 

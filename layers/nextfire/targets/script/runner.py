@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from nextfire.domain.attempt import MAX_VALUE_BYTES, AttemptOutcome, Result, too_large
+from nextfire.domain.attempt import AttemptOutcome, Result, rejection
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import isoformat
@@ -155,9 +155,8 @@ def _result(ended: ScriptExit, timeout: timedelta, supervisor: RunControl) -> Re
     elif ended.timed_out:
         outcome = AttemptOutcome.TIMED_OUT
         reason = f"did not end within {int(timeout.total_seconds())} s"
-    elif ended.exit_code == 0 and len(ended.result or b"") > MAX_VALUE_BYTES:
-        outcome, permanent = AttemptOutcome.FAILED, True
-        reason = too_large("result", ended.result or b"")
+    elif ended.exit_code == 0 and (rejected := rejection("result", ended.result or b"")):
+        outcome, reason, permanent = AttemptOutcome.FAILED, rejected, True
     elif ended.exit_code == 0:
         outcome, reason = AttemptOutcome.SUCCEEDED, "exit code 0"
     elif ended.exit_code is not None and ended.exit_code < 0:

@@ -16,7 +16,7 @@ from nextfire.domain.ids import JobKey
 BATCH = 100
 """Entries that are handled together: the maximum number of keys of one BatchGetItem."""
 _SPARE_PART = BATCH // 4  # share of an incomplete batch for spare entries
-_SPARE_OF_FULL = BATCH // 50  # a record of a skipped occurrence costs almost as much as four runs
+_SPARE_OF_FULL = BATCH // 100  # a record of a skipped occurrence costs almost as much as four runs
 _LEFT_FOR = timedelta(minutes=1)
 _FRESH = timedelta(seconds=5)
 _SEEN_AGAIN = timedelta(seconds=5)  # a deleted entry may still show in eventually consistent reads
@@ -28,7 +28,7 @@ class HeldEntries:
     An entry is held until it is due, then it is ready: tenants take turns. The entries of a batch
     are *in flight*; other due entries of their jobs wait until those are done, so each job has at
     most one entry in flight. An entry that can wait is *spare*: it is taken when nothing else is
-    ready, and a few are taken with each other batch. Spare entries use half of the memory at most;
+    ready, and one or a few with each other batch. Spare entries use half of the memory at most;
     more of them are left in the table. An ignored slot is not held again until its time. The
     slots of handled entries that could not be deleted count as entries.
 
