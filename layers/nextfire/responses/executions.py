@@ -264,8 +264,8 @@ class ExecutionPage(ApiResponse):
 
 
 class MinuteResponse(ApiResponse):
-    """Executions that ended in a minute, by state. Those that were redriven later, and skips that
-    were undone, stay counted.
+    """Executions that ended in a minute, by state. On AWS, those that were redriven later, and
+    skips that were undone, stay counted; on the embedded stack they do not.
     """
 
     # of(minute, counts by state)
