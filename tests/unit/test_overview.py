@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
@@ -10,9 +11,12 @@ import pytest
 
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.errors import InvalidInputError, UnavailableError
+from nextfire.domain.ids import RunKey
 from nextfire.domain.overview import MAX_STEPS, WINDOW, Head, newest, segments_of, step_of
+from nextfire.domain.ports.pages import Page
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases import read_overview
+from nextfire.usecases.list_runs import READS_AT_MOST
 from tests.builders import NOON, at, run_key
 from tests.overview_stream import EVER, FAILED, SECOND, TENANT, Stream, ended, keys, started
 
@@ -160,6 +164,41 @@ def test_a_call_that_has_read_much_returns_what_it_found(
     assert len(pages) > 2
     assert [run.pool for page in pages for run in page.items] == ["rare"]
     stream.assert_complete()
+
+
+def test_a_call_reads_few_records_that_are_gone_or_have_changed(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example of runs that were all redriven, or whose records have expired."""
+    for key in keys(3 * MAX_STEPS):
+        stream.write(ended(started(key, NOON), NOON + SECOND))
+    first = stream.write(ended(started(run_key(job_id="first"), NOON), NOON))
+    last = stream.write(ended(started(run_key(job_id="last"), NOON), NOON + SECOND * 2))
+    stream.deliver()
+    stream.runs.items = {run.key: run for run in (first, last)}
+    asked: list[int] = []
+    find = stream.runs.find
+
+    def counted(keys: Sequence[RunKey]) -> Page[Run]:
+        asked.append(len(keys))
+        found: Page[Run] = find(keys)
+        return found
+
+    monkeypatch.setattr(stream.runs, "find", counted)
+
+    for limit in (1, 2, 50):
+        found: list[Run] = []
+        cursor, pages = None, 0
+        while pages == 0 or cursor is not None:
+            asked.clear()
+            page = stream.overview.list(TENANT, EVER, cursor=cursor, limit=limit)
+            assert len(asked) <= READS_AT_MOST
+            assert max(asked, default=0) <= 100
+            assert len(page.items) <= limit
+            found += page.items
+            cursor, pages = page.cursor, pages + 1
+        assert found == [last, first]
+        assert pages <= 5
 
 
 def test_an_invalid_cursor_is_refused(stream: Stream) -> None:

@@ -161,6 +161,12 @@ def test_small_output_is_read_from_the_record(harness: Harness) -> None:
     assert harness.all(1) == ["1 a", "2 b", "2 c", "2 d"]
 
 
+def test_output_on_the_record_has_the_lines_that_a_log_has(harness: Harness) -> None:
+    """A line of JSON may hold a separator of lines of Unicode."""
+    harness.record((AttemptOutcome.SUCCEEDED, 0), stdout="a\u2028b\x0cc\x85\rd\r\n\ne", stderr="\n")
+    assert harness.all() == ["1 a\u2028b\x0cc\x85\rd", "1 ", "1 e", "1 "]
+
+
 def test_the_records_output_is_its_own_attempts(harness: Harness) -> None:
     harness.record((FAILED, 0), (AttemptOutcome.HANDED_BACK, 0), stdout="a", state=RunState.PENDING)
 

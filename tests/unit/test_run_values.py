@@ -12,7 +12,7 @@ from nextfire.domain.log import PART_BYTES, decode_part, part_name
 from nextfire.domain.message import MAX_RECORDED_REASON
 from nextfire.domain.run import RunState
 from nextfire.usecases.handled import Disposition
-from tests.builders import LEASE, at
+from tests.builders import LEASE, a_retry, at
 from tests.dispatched import FAILS, dispatched, log
 from tests.world import World
 
@@ -260,6 +260,36 @@ def test_the_output_of_an_attempt_that_another_follows_is_kept(world: World) -> 
     run = world.run(job, "12:00")
     assert log(world, run) == ["1 first"]
     assert run.stdout == "second\n"
+
+
+def test_the_output_of_a_run_that_died_is_kept_if_it_is_redriven(world: World) -> None:
+    job = dispatched(world, retryPolicy={"maxAttempts": 1})
+    lines = "first\n" * 100  # more than the ends that a record has of a longer output
+    world.script(stdout=lines, **FAILS)
+    world.worker().work_one()
+    dead = world.run(job, "12:00")
+    assert (dead.state, dead.stdout) == (RunState.DEAD, lines)
+
+    redriven = dead.redriven("fixed", world.now)
+    entry = a_retry(dead.key, world.now, dispatch=redriven.dispatch)
+    world.runs.redrive(redriven, entry, world.now)
+    world.tick_at("12:00:01")
+    world.script(stdout="second\n")
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.stdout) == (RunState.SUCCEEDED, "second\n")
+    assert log(world, run) == ["1 first"] * 100
+
+
+def test_the_output_of_a_run_that_cannot_be_stored_is_on_its_record(world: World) -> None:
+    job = dispatched(world, retryPolicy={"maxAttempts": 1})
+    world.files.broken = True
+    world.script(stdout="first\n", **FAILS)
+    world.worker().work_one()
+
+    dead = world.run(job, "12:00")
+    assert (dead.stdout, dead.attempts[0].log_parts) == ("first\n", 0)
 
 
 def test_a_log_that_cannot_be_stored_holds_up_no_outcome(world: World) -> None:

@@ -57,7 +57,11 @@ def decode_part(data: bytes) -> list[LogLine]:
 
 def text_lines(stream: Stream, text: str | None) -> Iterable[LogLine]:
     """The lines of *text* from a run record, which does not store timestamps per line."""
-    return [LogLine(None, stream, line) for line in (text or "").splitlines()]
+    if not text:
+        return []
+    # Not `splitlines`, which splits at form feeds, at U+2028 and others, too: a log does not.
+    lines = text.removesuffix("\n").split("\n")
+    return [LogLine(None, stream, line.removesuffix("\r")) for line in lines]
 
 
 def ends_of(text: str, printed: int) -> str:

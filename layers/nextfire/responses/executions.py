@@ -34,14 +34,14 @@ class Covered(ApiResponse):
 
 def _logs(attempt: Attempt, run: Run) -> str | None:
     if not attempt.may_have_parts:
-        return None  # the record holds the full output
+        return None  # the only copy is on the record
     return f"/v1/executions/{run.key.execution_id}/logs?attempt={attempt.number}"
 
 
 class AttemptResponse(ApiResponse):
     """An attempt. `scriptSha256`: digest of the script that was fetched. `call`: what an HTTP
     callback or AWS call sent and received, for the latest attempts. `logs`: where to read the full
-    output, if the record does not hold all of it.
+    output, unless the only copy is on the record.
     """
 
     # of(attempt, run)
@@ -264,8 +264,8 @@ class ExecutionPage(ApiResponse):
 
 
 class MinuteResponse(ApiResponse):
-    """Executions that ended in a minute, by state. Those that were redriven later, and skips that
-    were undone, stay counted.
+    """Executions that ended in a minute, by state. On AWS, those that were redriven later, and
+    skips that were undone, stay counted; on the embedded stack they do not.
     """
 
     # of(minute, counts by state)

@@ -29,11 +29,13 @@ from nextfire.domain.ports.overview import Freshness, OverviewPage, SegmentStore
 from nextfire.domain.ports.pages import Unreadable
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run, RunState
-from nextfire.usecases.list_runs import PAGE_CHARACTERS, characters
+from nextfire.usecases.list_runs import PAGE_CHARACTERS, READS_AT_MOST, characters
 from nextfire.usecases.project_runs import END_MS, OpenRuns, read_open
 
 READ_AT_MOST = 100_000
 """Steps of ended runs after which a call reads no further window: some 2 MB."""
+_MOST_RECORDS = 100
+"""Maximum number of records that are read at a time, if the read before found none."""
 _TRIES = 5
 _MINUTE_MS = MINUTE // MOMENT
 _CURSOR = re.compile(rf"([0-9]{{1,13}})\.({JOB_ID.pattern})\.({RUN_ID.pattern})")
@@ -94,16 +96,20 @@ class SegmentedOverview:
         steps = self._steps(tenant, wanted, before, open_runs, reading)
         # By key: a run whose end is delivered while the snapshot still has it is listed once.
         found: dict[RunKey, Run | Unreadable] = {}
-        more, left = True, PAGE_CHARACTERS
-        while more and left > 0 and (room := limit - len(found)) > 0:
-            some = [*islice(steps, room)]
-            more = len(some) == room
+        more, left, size = True, PAGE_CHARACTERS, limit
+        for _ in range(READS_AT_MOST):
+            if not more or left <= 0 or len(found) >= limit:
+                break
+            some = [*islice(steps, size)]
+            more, known = len(some) == size, len(found)
             for step, record in self._records(tenant, some, wanted, head):
                 found[step.key(tenant)] = record
                 left -= characters(record) if isinstance(record, Run) else 0
-                if left <= 0:
+                if left <= 0 or len(found) >= limit:
                     reading.last, more = step[:3], True
                     break
+            # Thousands of steps may have records that are gone, or that have changed since.
+            size = limit - len(found) if len(found) > known else min(2 * size, _MOST_RECORDS)
         end = reading.last if more or reading.left < 0 else None
         place = None if end is None else "{}.{}.{}".format(*end)
         runs = [each for each in found.values() if isinstance(each, Run)]

@@ -78,10 +78,12 @@ class RunAttempt:
             result = replace(result, reason=ending.reason or result.reason)
         followed = ending is None or ending.retry_at is not None
         # During a shutdown time is short, and the hand-back matters more than the log.
-        parts = supervisor.close_log(followed=followed, at_once=ending is None)
+        # The next attempt after a redrive replaces the output on the record, too.
+        last = ending is not None and ending.state is RunState.SUCCEEDED
+        parts = supervisor.close_log(followed=not last, at_once=ending is None)
         result = replace(result, log_parts=parts)
-        if parts:
-            log = supervisor.log
+        log = supervisor.log
+        if parts and (followed or not log.is_short):
             result = replace(
                 result,
                 stdout=log.ends("stdout", result.stdout),

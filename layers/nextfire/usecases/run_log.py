@@ -87,12 +87,18 @@ class RunLog:
             with suppress(RuntimeError):  # no more threads, and no reason to fail the attempt
                 self._shipping = self._background.submit(self._store, until=None)
 
+    @property
+    def is_short(self) -> bool:
+        """Whether the run's record can hold all of it."""
+        return not self._shipped and max(self._printed.values()) <= self._inline_cap
+
     def close(self, *, until: datetime, followed: bool) -> int:
         """Store the rest, until *until* at the latest, unless the run's record holds everything.
 
         Args:
             until: Output that is not stored by then is lost.
-            followed: Whether another attempt follows; its output replaces this one on the record.
+            followed: Whether another attempt follows, or may follow after a redrive; its output
+                replaces this one on the record.
 
         Returns:
             The number of parts.
@@ -102,10 +108,9 @@ class RunLog:
         if self._cut:
             notice = f"… [{self._cut} bytes cut: the log is full] …"
             self._append(LogLine(self._clock.now(), "stderr", notice))
-        fits = not self._shipped and max(self._printed.values()) <= self._inline_cap
         if not self._part and not self._full:
             return self._number
-        if fits and not followed:
+        if self.is_short and not followed:
             return 0
         if self._shipping is not None:
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Collection
 from datetime import datetime
 
 from nextfire.adapters.dynamodb.cursors import decode_cursor, encode_cursor
@@ -18,13 +19,13 @@ from nextfire.domain.run import RunState
 
 _AT = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3})?"
 _PLACE = re.compile(rf"{_AT} {JOB_ID.pattern} {RUN_ID.pattern}")
-_SOME = """SELECT item, step_at, job, run_id FROM runs
-    WHERE tenant = :tenant AND state = :state AND step_at >= :first
+_SOME = """SELECT * FROM (SELECT item, step_at, job, run_id FROM runs
+    WHERE tenant = :tenant AND state = '{state}' AND step_at >= :first
     AND (step_at, job, run_id) < (:at, :job, :run_id) AND (:pool IS NULL OR pool = :pool)
-    ORDER BY step_at DESC, job DESC, run_id DESC LIMIT :limit"""
-_ENDED = """SELECT substr(step_at, 1, 16), count(*) FROM runs
-    WHERE tenant = ? AND state = ? AND step_at >= ? GROUP BY 1"""
-_OPEN = "SELECT count(*) FROM runs WHERE tenant = ? AND state = ?"
+    ORDER BY step_at DESC, job DESC, run_id DESC LIMIT :limit)"""
+_ENDED = """SELECT '{state}', substr(step_at, 1, 16), count(*) FROM runs
+    WHERE tenant = :tenant AND state = '{state}' AND step_at >= :first GROUP BY 2"""
+_OPEN = "SELECT '{state}', '', count(*) FROM runs WHERE tenant = :tenant AND state = '{state}'"
 
 
 class SqliteRunOverview:
@@ -49,10 +50,8 @@ class SqliteRunOverview:
             "pool": wanted.pool,
             "limit": limit + 1,
         } | dict(zip(("at", "job", "run_id"), place, strict=True))
-        rows: list[tuple[str, str, str, str]] = []
         with self._database.reading("read the overview") as connection:
-            for state in wanted.states:
-                rows += connection.execute(_SOME, values | {"state": state.value})
+            rows = [*connection.execute(_for_each(_SOME, wanted.states), values)]
         rows.sort(key=lambda row: row[1:], reverse=True)
         runs, unreadable = decode_all((json.loads(row[0]) for row in rows[:limit]), execution_id)
         more = None
@@ -63,19 +62,25 @@ class SqliteRunOverview:
 
     def counts(self, tenant: str, first: datetime) -> tuple[Counts, Freshness]:
         first = floor_minute(first)
+        query = f"{_for_each(_ENDED, ENDED)} UNION ALL {_for_each(_OPEN, OPEN)}"
         minutes: dict[datetime, Counter[RunState]] = {}
+        open_runs: dict[RunState, int] = {}
         with self._database.reading("count runs") as connection:
-            for state in ENDED:
-                for minute, count in connection.execute(
-                    _ENDED, (tenant, state.value, _text(first))
-                ):
-                    at = parse_instant(f"{minute}Z")
-                    minutes.setdefault(at, Counter())[state] = count
-            open_runs = {
-                state: int(connection.execute(_OPEN, (tenant, state.value)).fetchone()[0])
-                for state in OPEN
-            }
+            rows = [*connection.execute(query, {"tenant": tenant, "first": _text(first)})]
+        for state, minute, count in rows:
+            if minute:
+                at = parse_instant(f"{minute}Z")
+                minutes.setdefault(at, Counter())[RunState(state)] = count
+            else:
+                open_runs[RunState(state)] = count
         return Counts(open_runs, dict(sorted(minutes.items())), first), Freshness()
+
+
+def _for_each(query: str, states: Collection[RunState]) -> str:
+    """*query* for each of *states* as one statement, so that a run that changes meanwhile is found
+    once.
+    """
+    return " UNION ALL ".join(query.format(state=state.value) for state in states)
 
 
 def _text(at: datetime) -> str:

@@ -206,8 +206,11 @@ class SqliteRunStore(RunReads):
             found = None if item is None else decode_run(item)
             run = change(found)
             if run is not None:
-                run = run_writes.as_stored(run)
-                RUNS.put(connection, unknown_attributes(item) | stored_item(run))
+                kept, run = run.kept, run_writes.as_stored(run)
+                new = unknown_attributes(item) | stored_item(replace(run, kept=kept))
+                if item is not None and found and found.state is run.state and run.state.ended:
+                    new["expires_at"] = item["expires_at"]  # set by the writer of its end
+                RUNS.put(connection, new)
             return found, run
 
 
