@@ -91,9 +91,9 @@ def test_missing_cursors_are_seeded(store: ControlStore) -> None:
 
     store.seed_cursors(2, NOON)
     store.move_cursor(1, at("12:05"), epoch=1)
-    store.seed_cursors(3, at("11:30"))
+    store.seed_cursors(3, at("11:55"))
 
-    assert store.cursors(range(9)) == {0: NOON, 1: at("12:05"), 2: at("11:30")}
+    assert store.cursors(range(9)) == {0: NOON, 1: at("12:05"), 2: at("11:55")}
     assert store.cursors([]) == {}
 
 

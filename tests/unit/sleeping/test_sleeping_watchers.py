@@ -12,6 +12,7 @@ from nextfire.usecases.watcher_life import AWAKE_AT_LEAST, LOOK_EVERY
 from tests.unit.sleeping.conftest import (
     LIFE,
     SECOND,
+    SHARDS,
     Notices,
     Woken,
     a_watcher,
@@ -125,3 +126,17 @@ def test_a_watcher_does_not_sleep_before_it_has_looked_for_parked_entries(world:
     world.due.put([parked], world.now + timedelta(minutes=50))
     lives(world, a_watcher(world))
     assert len(world.sent) == 1
+
+
+def test_a_watcher_finds_what_is_due_before_the_cursor_of_a_clock_that_was_ahead(
+    world: World,
+) -> None:
+    world.control.seed_cursors(SHARDS, world.now + 4 * 60 * SECOND)
+    lives(world, a_watcher(world))
+    watcher = a_watcher(world, "b")
+    end_at = watcher.begin() + AWAKE_AT_LEAST
+    while world.now < end_at:
+        world.clock.sleep(watcher.turn(world.now) - world.now)
+    world.register(type="DELAY", schedule="PT30S")
+
+    assert not watcher.falls_asleep(LIFE)

@@ -43,8 +43,10 @@ class Lease:
     takeover: Takeover | None = field(default=None, compare=False)
 
 
-CURSOR_AHEAD = timedelta(hours=1)
-"""A cursor that is further ahead of the clock is broken: new entries would never be read."""
+CURSOR_AHEAD = timedelta(minutes=15)
+"""A cursor that is further after the minute of `seed_cursors`, which is up to 10 minutes before the
+clock, is broken: a clock that was set back has moved it, and new entries would never be read.
+"""
 CURSOR_SET_BACK = timedelta(days=1)
 """How far before the others a broken cursor is set."""
 CLOCK_AHEAD = timedelta(minutes=1)
