@@ -66,12 +66,18 @@ class HoldLease:
             self._mine = self._renewed_at = None
         return self._mine
 
-    def release(self, *, idle: bool = False) -> None:
-        """Release the lease, so that a standby takes over immediately. *idle*: see `Lease`."""
+    def release(self, *, idle: bool = False) -> bool:
+        """Release the lease, so that a standby takes over immediately. *idle*: see `Lease`.
+
+        Returns False if it was not released: another watcher has it, or a renewal was stored
+        without an answer.
+        """
+        released = False
         if self._mine is not None:
             to = replace(self._next(self._mine), released=True, idle=idle)
-            self._control.replace_lease(self._group, self._mine, to)
-        self._mine = self._renewed_at = None
+            released = self._control.replace_lease(self._group, self._mine, to)
+        self._mine = self._renewed_at = self._seen_at = None
+        return released
 
     def _renew(self, now: datetime) -> None:
         assert self._mine is not None  # noqa: S101 — for the type checker

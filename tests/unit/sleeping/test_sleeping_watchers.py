@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nextfire.usecases.wake_watchers import WakeWatchers, WakingDue
-from nextfire.usecases.watcher_life import AWAKE_AT_LEAST, LOOK_EVERY
+from nextfire.usecases.watcher_life import AWAKE_AT_LEAST, LOOK_EVERY, WOKEN_AT_LEAST
 from tests.unit.sleeping.conftest import (
     LIFE,
     SECOND,
@@ -140,3 +140,27 @@ def test_a_watcher_finds_what_is_due_before_the_cursor_of_a_clock_that_was_ahead
     world.register(type="DELAY", schedule="PT30S")
 
     assert not watcher.falls_asleep(LIFE)
+
+
+@pytest.mark.parametrize("woken", [False, True])
+def test_a_watcher_that_could_not_release_its_lease_stays_awake(
+    world: World, *, woken: bool
+) -> None:
+    """A renewal that was stored without an answer: the lease is not the one to be released."""
+    lives(world, a_watcher(world))
+    watcher = a_watcher(world, "b")
+    watcher.begin(woken=woken)
+    watcher.turn(world.now)
+    world.advance(seconds=WOKEN_AT_LEAST.total_seconds())
+    world.faults.lose_answer("control.replace_lease")
+    watcher.turn(world.now)
+    assert watcher.holds
+
+    assert not watcher.falls_asleep(LIFE)
+    assert not asleep(world)
+
+    world.advance(seconds=0.5)
+    for _ in range(7):
+        world.clock.sleep(watcher.turn(world.now) - world.now)
+        assert not watcher.falls_asleep(LIFE)
+    assert watcher.holds
