@@ -51,6 +51,7 @@ def config_of(settings: WatcherSettings, group: int) -> WatcherConfig:
         ),
         budget=budget_of(function_memory()),
         pools=Pools(settings.pools.keys()),
+        groups=settings.groups,
     )
 
 

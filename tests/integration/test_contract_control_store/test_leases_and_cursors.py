@@ -23,7 +23,7 @@ def test_a_group_without_a_lease_has_none(store: ControlStore) -> None:
 
 
 def test_a_lease_is_kept_for_each_group(store: ControlStore) -> None:
-    first, second = Lease("a", 1, 0), Lease("b", 7, 3, released=True)
+    first, second = Lease("a", 1, 0), Lease("b", 7, 3, released=True, idle=True, groups=2)
 
     assert store.replace_lease(0, None, first)
     assert store.replace_lease(1, None, second)

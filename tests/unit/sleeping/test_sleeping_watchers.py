@@ -128,6 +128,30 @@ def test_a_watcher_does_not_sleep_before_it_has_looked_for_parked_entries(world:
     assert len(world.sent) == 1
 
 
+@pytest.mark.parametrize("before", [2, 3])
+def test_a_watcher_of_fewer_groups_looks_for_parked_entries(world: World, before: int) -> None:
+    lives(world, a_watcher(world, groups=before))
+    assert asleep(world)
+    parked = an_entry(world, -SECOND)
+    assert parked.job.shard(SHARDS) == 1
+    world.due.put([parked], world.now + timedelta(minutes=50))  # by the other group
+
+    lives(world, a_watcher(world, "b"))
+
+    assert len(world.sent) == 1
+
+
+def test_a_group_that_was_gone_for_a_while_looks_for_parked_entries(world: World) -> None:
+    lives(world, a_watcher(world))
+    world.advance(minutes=11)
+    parked = an_entry(world, -SECOND)
+    world.due.put([parked], world.now + timedelta(minutes=50))  # by the group that had its shards
+
+    lives(world, a_watcher(world, "b"))
+
+    assert len(world.sent) == 1
+
+
 def test_a_watcher_finds_what_is_due_before_the_cursor_of_a_clock_that_was_ahead(
     world: World,
 ) -> None:
