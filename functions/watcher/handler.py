@@ -14,7 +14,7 @@ from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.dispatch.tick import BUDGET
 from nextfire.usecases.watcher_life import WatcherLife
 from nextfire.wiring.telemetry import Telemetry
-from nextfire.wiring.watcher import WatcherConfig, build_watcher
+from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
 from nextfire.wiring.watcher_ports import watcher_ports
 
 _CODE_MIB = 100
@@ -24,10 +24,18 @@ telemetry = Telemetry("watcher")
 
 
 @cache
+def _ports() -> WatcherPorts:
+    """The adapters of all watchers in this process. Lambda gives it the invocations of any group:
+    with threads and connections for each of 10 groups it would exceed 1,024 threads, Lambda's
+    limit.
+    """
+    return watcher_ports(WatcherSettings.read())
+
+
+@cache
 def _watcher_of(group: int) -> WatcherLife:
     """The watcher of *group* in this process. Invocations in one process are sequential."""
-    settings = WatcherSettings.read()
-    return build_watcher(watcher_ports(settings), config_of(settings, group), telemetry)
+    return build_watcher(_ports(), config_of(WatcherSettings.read(), group), telemetry)
 
 
 def config_of(settings: WatcherSettings, group: int) -> WatcherConfig:
@@ -43,6 +51,7 @@ def config_of(settings: WatcherSettings, group: int) -> WatcherConfig:
         ),
         budget=budget_of(function_memory()),
         pools=Pools(settings.pools.keys()),
+        groups=settings.groups,
     )
 
 

@@ -244,6 +244,12 @@ def run_item(run: Run) -> Item:
 LEASES: list[Item] = [
     {"id": {"S": "lease#0"}, **to_item({"holder": "a", "epoch": 1, "beat": 5})},
     {"id": {"S": "lease#0"}, **to_item({"holder": "a", "epoch": 1, "beat": 5, "released": True})},
+    {
+        "id": {"S": "lease#0"},
+        **to_item(
+            {"holder": "a", "epoch": 1, "beat": 5, "released": True, "idle": True, "groups": 2}
+        ),
+    },
 ]
 CURSORS: list[Item] = [
     {"id": {"S": "cursor#000"}, **to_item({"minute": isoformat(BEGINNING), "epoch": 7})}

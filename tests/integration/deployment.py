@@ -190,6 +190,7 @@ class Deployment(StackResources):
             monkeypatch.setenv(f"NEXTFIRE_{name.upper()}", value)
         api.own_services.cache_clear()
         watcher._watcher_of.cache_clear()  # noqa: SLF001 — like a new process
+        watcher._ports.cache_clear()  # noqa: SLF001
         executor._executor.cache_clear()  # noqa: SLF001
         auditor._auditor.cache_clear()  # noqa: SLF001
 

@@ -132,7 +132,7 @@ class System(Processes):
         )
         shards = range(group, setting.shards, setting.groups)
         limits = setting.shares, setting.memory, self.pools
-        config = WatcherConfig(group, actor.name, shards, *limits)
+        config = WatcherConfig(group, actor.name, shards, *limits, groups=setting.groups)
         life = build_watcher(ports, config, RecordedNotices(self, actor))
         turn = life.turn
 

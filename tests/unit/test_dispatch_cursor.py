@@ -202,3 +202,20 @@ def test_a_vanished_cursor_does_not_stop_later_polls(world: World) -> None:
         world.watcher.poll(world.now)
 
     assert world.watcher.poll(world.now).polled
+
+
+@pytest.mark.parametrize("now", ["12:55:02", "12:45:02", "12:15:02"])
+def test_what_is_stored_after_a_clock_was_set_back_is_sent_in_time(world: World, now: str) -> None:
+    for minute in range(0, 60, 10):
+        world.tick_at(f"12:{minute:02}")
+    world.tick_at("13:00:31")
+    assert cursor(world) == "13:00"
+    world.at(now)
+    world.new_watcher()  # a holder whose clock is set back starts again as a standby
+    world.tick()
+    job = world.register(type="DELAY", schedule="PT10S")
+
+    world.advance(seconds=10)
+    world.tick()
+
+    assert world.sent == [f"{job.key.job_id} {world.now:%H:%M:%S}"]

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+import pytest
+
 from nextfire.domain.due import Slot, StoredEntry
+from nextfire.domain.fair_queue import FairQueue
+from nextfire.domain.instants import MOMENT
 from nextfire.usecases.dispatch.holding import BATCH, HeldEntries
 from tests.builders import NOON, a_fire, a_job, at
 
@@ -60,6 +64,33 @@ def test_a_job_s_next_entry_waits_until_the_one_before_it_is_done() -> None:
 
     holding.done(batch)
     assert holding.take(later) == [second]
+
+
+def test_the_backlog_of_one_job_is_not_moved_with_each_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backlog = [an_entry(due_at=NOON + n * MOMENT) for n in range(5_000)]
+    holding = a_holding(*backlog, budget=10_000)
+    taken: list[StoredEntry] = []
+    push, pushed, later = FairQueue.push, 0, NOON + timedelta(minutes=1)
+
+    def counted(queue: FairQueue, stored: StoredEntry) -> None:
+        nonlocal pushed
+        pushed += 1
+        push(queue, stored)
+
+    monkeypatch.setattr(FairQueue, "push", counted)
+    while batch := holding.take(later):
+        other = an_entry(f"other{len(taken)}")
+        holding.hold(other, NOON)
+        assert holding.take(later) == [other], "it does not wait for the backlog"
+        assert holding.take(later) == []
+        holding.done([other])
+        holding.done(batch)
+        taken += batch
+
+    assert taken == backlog
+    assert pushed < 3 * len(backlog)
 
 
 def test_take_full_returns_a_full_batch_or_nothing() -> None:

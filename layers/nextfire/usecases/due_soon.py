@@ -48,7 +48,7 @@ class DueSoon:
         asked = [
             (minute, shard)
             for shard, cursor in cursors.items()
-            for minute in _minutes(cursor, until)
+            for minute in _minutes(min(cursor, floor_minute(now)), until)
         ]
 
         def found(bucket: tuple[datetime, int]) -> bool:

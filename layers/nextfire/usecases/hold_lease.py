@@ -14,6 +14,10 @@ PRESUMED_DEAD_AFTER = LIFE + timedelta(seconds=5)
 """Age of a renewal by which others can tell that the holder is dead, although clocks differ."""
 RENEW_EVERY = timedelta(seconds=1)
 WATCH_EVERY = timedelta(milliseconds=500)
+IDLE_FOR = timedelta(minutes=10)
+"""Age of an idle lease after which entries may be parked: while the number of groups was lower,
+another group had its shards.
+"""
 
 
 class HoldLease:
@@ -25,9 +29,10 @@ class HoldLease:
     the first standby that notices takes over.
     """
 
-    def __init__(self, control: ControlStore, *, group: int, holder: str) -> None:
+    def __init__(self, control: ControlStore, *, group: int, holder: str, groups: int = 1) -> None:
         self._control = control
         self._group = group
+        self._groups = groups
         self._holder = holder
         self._mine: Lease | None = None
         self._renewed_at: datetime | None = None
@@ -66,12 +71,19 @@ class HoldLease:
             self._mine = self._renewed_at = None
         return self._mine
 
-    def release(self, *, idle: bool = False) -> None:
-        """Release the lease, so that a standby takes over immediately. *idle*: see `Lease`."""
+    def release(self, *, idle: bool = False) -> bool:
+        """Release the lease, so that a standby takes over immediately. *idle*: see `Lease`.
+
+        Returns False if it was not released: another watcher has it, or a renewal was stored
+        without an answer.
+        """
+        released = False
         if self._mine is not None:
-            to = replace(self._next(self._mine), released=True, idle=idle)
-            self._control.replace_lease(self._group, self._mine, to)
-        self._mine = self._renewed_at = None
+            groups = self._groups if idle else None
+            to = replace(self._next(self._mine), released=True, idle=idle, groups=groups)
+            released = self._control.replace_lease(self._group, self._mine, to)
+        self._mine = self._renewed_at = self._seen_at = None
+        return released
 
     def _renew(self, now: datetime) -> None:
         assert self._mine is not None  # noqa: S101 — for the type checker
@@ -90,9 +102,14 @@ class HoldLease:
         if lease is None or lease.released or is_unchanged:
             # Time-based, so that a later holder of a cursor has a later epoch in any group.
             epoch = max(lease.epoch + 1 if lease else 1, to_ms(now))
-            idle = lease is not None and lease.released and lease.idle
+            idle = lease is not None and self._is_idle(lease, now)
             takeover = self._takeover(lease, now) if lease else None
             self._replace(lease, Lease(self._holder, epoch, 0, idle=idle, takeover=takeover), now)
+
+    def _is_idle(self, lease: Lease, now: datetime) -> bool:
+        """Whether no entry is parked in the shards of this watcher, according to *lease*."""
+        is_recent = to_ms(now - IDLE_FOR) < lease.epoch  # the time at which it was taken
+        return lease.released and lease.idle and lease.groups == self._groups and is_recent
 
     def _takeover(self, was: Lease, now: datetime) -> Takeover | None:
         """The latest takeover of the group, if this watcher takes *was* at *now*. To take its own

@@ -79,7 +79,9 @@ class Watch:
         """Whether this watcher holds entries, or has to look for parked ones."""
         return self._dispatcher is not None and not self._dispatcher.is_idle
 
-    def end(self, *, idle: bool = False) -> None:
-        """Release the lease, so that the standby takes over immediately. *idle*: see `Lease`."""
+    def end(self, *, idle: bool = False) -> bool:
+        """Release the lease, so that the standby takes over immediately. *idle*: see `Lease`.
+        Returns whether it was held and is released.
+        """
         self._dispatcher = None
-        self._lease.release(idle=idle)
+        return self._lease.release(idle=idle)

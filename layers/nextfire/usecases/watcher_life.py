@@ -104,7 +104,8 @@ class WatcherLife:
             if self._due_soon.any(now, ahead):
                 return False
             self._record(self._watch.finish())
-            self._watch.end(idle=True)
+            if not self._watch.end(idle=True):
+                return False
             if not self._due_soon.any(self._clock.now(), ahead, consistent=True):
                 return True
         except UnavailableError as error:

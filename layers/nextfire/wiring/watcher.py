@@ -41,8 +41,8 @@ class WatcherPorts:
 
 @dataclass(frozen=True, slots=True)
 class WatcherConfig:
-    """The part of the work that this watcher does. `holder` names it in the lease of its *group*.
-    `pools`: those that exist. `budget`: maximum number of due entries in memory.
+    """The part of the work that this watcher does. `holder` names it in the lease of its *group*,
+    one of *groups*. `pools`: those that exist. `budget`: maximum number of due entries in memory.
     """
 
     group: int
@@ -51,6 +51,7 @@ class WatcherConfig:
     shares: Shares
     budget: int = BUDGET
     pools: Pools = ALL_POOLS
+    groups: int = 1
 
 
 def build_dispatcher(
@@ -101,7 +102,8 @@ def build_watch(ports: WatcherPorts, config: WatcherConfig, notices: WatcherNoti
             nothing_parked=lease.idle,
         )
 
-    return Watch(HoldLease(ports.control, group=config.group, holder=config.holder), dispatcher)
+    lease = HoldLease(ports.control, group=config.group, holder=config.holder, groups=config.groups)
+    return Watch(lease, dispatcher)
 
 
 def build_watcher(

@@ -23,7 +23,7 @@ def test_a_group_without_a_lease_has_none(store: ControlStore) -> None:
 
 
 def test_a_lease_is_kept_for_each_group(store: ControlStore) -> None:
-    first, second = Lease("a", 1, 0), Lease("b", 7, 3, released=True)
+    first, second = Lease("a", 1, 0), Lease("b", 7, 3, released=True, idle=True, groups=2)
 
     assert store.replace_lease(0, None, first)
     assert store.replace_lease(1, None, second)
@@ -91,9 +91,9 @@ def test_missing_cursors_are_seeded(store: ControlStore) -> None:
 
     store.seed_cursors(2, NOON)
     store.move_cursor(1, at("12:05"), epoch=1)
-    store.seed_cursors(3, at("11:30"))
+    store.seed_cursors(3, at("11:55"))
 
-    assert store.cursors(range(9)) == {0: NOON, 1: at("12:05"), 2: at("11:30")}
+    assert store.cursors(range(9)) == {0: NOON, 1: at("12:05"), 2: at("11:55")}
     assert store.cursors([]) == {}
 
 

@@ -174,12 +174,12 @@ class TestWhatDoesNotDecode:
         self, table: Table
     ) -> None:
         table.store.seed_cursors(2, NOON)
-        table.store.move_cursor(0, at("12:59"), epoch=1)
-        table.store.move_cursor(1, at("13:01"), epoch=1)
+        table.store.move_cursor(0, at("12:15"), epoch=1)
+        table.store.move_cursor(1, at("12:16"), epoch=1)
 
         table.store.seed_cursors(2, NOON)
 
-        assert table.store.cursors(range(2)) == {0: at("12:59"), 1: NOON - DAY}
+        assert table.store.cursors(range(2)) == {0: at("12:15"), 1: NOON - DAY}
 
     def test_a_holder_that_knows_better_repairs_a_broken_cursor(
         self, table: Table, broken_cursor: Mapping[str, object]

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from functions.watcher import handler as watcher
+from infra.limits import MAX_GROUPS
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from nextfire.domain.ids import JobKey
@@ -17,6 +18,9 @@ from nextfire.wiring import watcher_ports
 from tests.builders import a_fire
 from tests.integration.deployment import SHARDS, Context, Deployment, Proxy
 from tests.integration.watcher.conftest import SECOND, once, refusal
+
+LAMBDA_THREADS = 1_024
+"""Maximum number of threads and processes of a Lambda executor."""
 
 
 def test_handlers_of_two_groups_share_the_shards(
@@ -46,6 +50,24 @@ def test_handlers_of_two_groups_share_the_shards(
         lease = control.lease(group)
         assert lease is not None
         assert lease.released, "the next invocation must not have to wait for its expiry"
+
+
+def test_a_process_that_serves_many_groups_has_the_threads_of_one(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system.configure(monkeypatch)
+    pools: list[int] = []
+
+    def pool(threads: int) -> ThreadPoolExecutor:
+        pools.append(threads)
+        return ThreadPoolExecutor(threads)
+
+    monkeypatch.setattr(watcher_ports, "ThreadPoolExecutor", pool)
+
+    for group in range(MAX_GROUPS):
+        watcher._watcher_of(group)  # noqa: SLF001 — cached per process
+
+    assert 0 < sum(pools) < LAMBDA_THREADS / 2
 
 
 def test_a_group_that_does_not_exist_is_not_watched(system: Deployment) -> None:

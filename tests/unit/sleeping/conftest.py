@@ -80,9 +80,12 @@ def a_watcher(
     between: Callable[[], object] = int,
     *,
     shards: int = SHARDS,
+    groups: int = 1,
     notices: Notices | None = None,
 ) -> WatcherLife:
-    """A watcher of all shards. *between* is called before each of its calls to a store."""
+    """A watcher of the first of *groups*, by default of all shards. *between* is called before each
+    of its calls to a store.
+    """
 
     def port(store: Any, of: str) -> Any:
         return _Between(world.faults.through(store, of), between)
@@ -97,7 +100,7 @@ def a_watcher(
         executor=InlineExecutor(),
         lanes=InlineExecutor(),
     )
-    config = WatcherConfig(0, name, range(shards), world.shares)
+    config = WatcherConfig(0, name, range(0, shards, groups), world.shares, groups=groups)
     return build_watcher(ports, config, cast("Any", notices or Notices()))
 
 

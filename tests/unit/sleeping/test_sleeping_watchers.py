@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from nextfire.usecases.wake_watchers import WakeWatchers, WakingDue
-from nextfire.usecases.watcher_life import AWAKE_AT_LEAST, LOOK_EVERY
+from nextfire.usecases.watcher_life import AWAKE_AT_LEAST, LOOK_EVERY, WOKEN_AT_LEAST
 from tests.unit.sleeping.conftest import (
     LIFE,
     SECOND,
+    SHARDS,
     Notices,
     Woken,
     a_watcher,
@@ -125,3 +126,65 @@ def test_a_watcher_does_not_sleep_before_it_has_looked_for_parked_entries(world:
     world.due.put([parked], world.now + timedelta(minutes=50))
     lives(world, a_watcher(world))
     assert len(world.sent) == 1
+
+
+@pytest.mark.parametrize("before", [2, 3])
+def test_a_watcher_of_fewer_groups_looks_for_parked_entries(world: World, before: int) -> None:
+    lives(world, a_watcher(world, groups=before))
+    assert asleep(world)
+    parked = an_entry(world, -SECOND)
+    assert parked.job.shard(SHARDS) == 1
+    world.due.put([parked], world.now + timedelta(minutes=50))  # by the other group
+
+    lives(world, a_watcher(world, "b"))
+
+    assert len(world.sent) == 1
+
+
+def test_a_group_that_was_gone_for_a_while_looks_for_parked_entries(world: World) -> None:
+    lives(world, a_watcher(world))
+    world.advance(minutes=11)
+    parked = an_entry(world, -SECOND)
+    world.due.put([parked], world.now + timedelta(minutes=50))  # by the group that had its shards
+
+    lives(world, a_watcher(world, "b"))
+
+    assert len(world.sent) == 1
+
+
+def test_a_watcher_finds_what_is_due_before_the_cursor_of_a_clock_that_was_ahead(
+    world: World,
+) -> None:
+    world.control.seed_cursors(SHARDS, world.now + 4 * 60 * SECOND)
+    lives(world, a_watcher(world))
+    watcher = a_watcher(world, "b")
+    end_at = watcher.begin() + AWAKE_AT_LEAST
+    while world.now < end_at:
+        world.clock.sleep(watcher.turn(world.now) - world.now)
+    world.register(type="DELAY", schedule="PT30S")
+
+    assert not watcher.falls_asleep(LIFE)
+
+
+@pytest.mark.parametrize("woken", [False, True])
+def test_a_watcher_that_could_not_release_its_lease_stays_awake(
+    world: World, *, woken: bool
+) -> None:
+    """A renewal that was stored without an answer: the lease is not the one to be released."""
+    lives(world, a_watcher(world))
+    watcher = a_watcher(world, "b")
+    watcher.begin(woken=woken)
+    watcher.turn(world.now)
+    world.advance(seconds=WOKEN_AT_LEAST.total_seconds())
+    world.faults.lose_answer("control.replace_lease")
+    watcher.turn(world.now)
+    assert watcher.holds
+
+    assert not watcher.falls_asleep(LIFE)
+    assert not asleep(world)
+
+    world.advance(seconds=0.5)
+    for _ in range(7):
+        world.clock.sleep(watcher.turn(world.now) - world.now)
+        assert not watcher.falls_asleep(LIFE)
+    assert watcher.holds

@@ -75,6 +75,7 @@ LEASE: tuple[Field[Lease], ...] = (
     Field("beat", _COUNT, required=True),
     Field("released", _BOOLEAN, unless=False),
     Field("idle", _BOOLEAN, unless=False),
+    Field("groups", _COUNT),
     Field("renewed_at", INSTANT),
     Field("lost_at", INSTANT, get=lambda lease: lease.takeover and lease.takeover.lost_at),
     Field("taken_at", INSTANT, get=lambda lease: lease.takeover and lease.takeover.taken_at),

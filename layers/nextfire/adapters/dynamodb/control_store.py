@@ -89,8 +89,8 @@ class DynamoDbControlStore:
     def seed_cursors(self, shards: int, minute: datetime) -> None:
         """Set missing cursors of the shards below *shards* to *minute*.
 
-        A cursor is broken if it does not decode, or if it is more than an hour after *minute* (then
-        new entries would never be read). A broken cursor is set to one day before *minute*, or to
+        A cursor is broken if it does not decode, or if it is `CURSOR_AHEAD` of *minute* (then new
+        entries would never be read). A broken cursor is set to one day before *minute*, or to
         one day before the earliest of the other cursors if that is earlier. The lost value is
         unknown, and everything after it must be read again. Cursors stay within minutes of each
         other, so the other cursors show a long outage; the day covers the loss of all cursors at

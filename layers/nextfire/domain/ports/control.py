@@ -29,9 +29,10 @@ class Lease:
     `epoch` grows with every change of holder. `beat` counts renewals: a standby takes over after it
     has not changed for the lease's duration, so the clocks of holder and standby need not agree.
     `released`: it has no holder. `idle`: its last holder released it because nothing was due soon,
-    and no entry was parked; the next holder's first lease keeps it. `renewed_at`: the time of the
-    renewal by the holder's clock; None if it was not stored. `takeover`: the latest one of the
-    group; None if it is unknown. Leases that differ only in these two are equal.
+    and no entry was parked; the next holder's first lease keeps it. `groups`: the number of groups
+    when it was released as idle; else None. `renewed_at`: the time of the renewal by the holder's
+    clock; None if it was not stored. `takeover`: the latest one of the group; None if it is
+    unknown. Leases that differ only in the last two are equal.
     """
 
     holder: str
@@ -39,12 +40,15 @@ class Lease:
     beat: int
     released: bool = False
     idle: bool = False
+    groups: int | None = None
     renewed_at: datetime | None = field(default=None, compare=False)
     takeover: Takeover | None = field(default=None, compare=False)
 
 
-CURSOR_AHEAD = timedelta(hours=1)
-"""A cursor that is further ahead of the clock is broken: new entries would never be read."""
+CURSOR_AHEAD = timedelta(minutes=15)
+"""A cursor that is further after the minute of `seed_cursors`, which is up to 10 minutes before the
+clock, is broken: a clock that was set back has moved it, and new entries would never be read.
+"""
 CURSOR_SET_BACK = timedelta(days=1)
 """How far before the others a broken cursor is set."""
 CLOCK_AHEAD = timedelta(minutes=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from itertools import islice
@@ -53,7 +53,7 @@ class HeldEntries:
         self._in_flight: set[Slot] = set()
         self._was_spare: set[Slot] = set()
         self._busy_jobs: set[JobKey] = set()
-        self._blocked: dict[JobKey, list[StoredEntry]] = {}
+        self._blocked: dict[JobKey, deque[StoredEntry]] = {}
 
     def __len__(self) -> int:
         return len(self._held) + len(self._spare) + len(self._undeleted)
@@ -150,9 +150,12 @@ class HeldEntries:
         while self._ready and len(batch) < most:
             stored = self._ready.pop()
             if stored.slot not in self._held:
-                continue  # pushed twice: it was spare until an instant, and was read before that
+                # Pushed twice: it was spare until an instant, and was read before that.
+                if stored.entry.job not in self._busy_jobs:
+                    self._unblock(stored.entry.job)
+                continue
             if stored.entry.job in self._busy_jobs:
-                self._blocked.setdefault(stored.entry.job, []).append(stored)
+                self._blocked.setdefault(stored.entry.job, deque()).append(stored)
                 continue
             del self._held[stored.slot]
             self._tenants[stored.entry.job.tenant] -= 1
@@ -171,9 +174,19 @@ class HeldEntries:
             for stored in batch:
                 self._in_flight.discard(stored.slot)
                 self._was_spare.discard(stored.slot)
-                self._busy_jobs.discard(stored.entry.job)
-                for behind in self._blocked.pop(stored.entry.job, ()):
-                    self._ready.push(behind)
+            for job in dict.fromkeys(stored.entry.job for stored in batch):
+                self._busy_jobs.discard(job)
+                self._unblock(job)
+
+    def _unblock(self, job: JobKey) -> None:
+        """Push the next entries of *job*, up to a batch: its others wait until these are done. If
+        all of them moved back and forth, a large backlog of one job would use up the CPU.
+        """
+        behind = self._blocked.pop(job, deque())
+        for _ in range(min(BATCH, len(behind))):
+            self._ready.push(behind.popleft())
+        if behind:
+            self._blocked[job] = behind
 
     def set_aside(self, stored: StoredEntry, until: datetime | None, now: datetime) -> bool:
         """Keep *stored*, an entry of a batch, as spare, until *until* at the latest; or leave it in

@@ -259,8 +259,8 @@ class BucketReader:
         how far its cursor may move.
         """
         found: Found = []
-        cursor = self._cursors[shard]
-        minute = max(cursor, _first_of_present(now))
+        cursor, first = self._cursors[shard], _first_of_present(now)
+        minute = max(cursor, first) if cursor <= now else first  # moved by a clock that was ahead
         if now >= minute + MINUTE + CLOSED_AFTER:
             found += self._read_closed(minute, shard)
             if not found and cursor == minute:
