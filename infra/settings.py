@@ -49,7 +49,7 @@ from nextfire.domain.retention import MAX_RETENTION, MIN_RETENTION, RETENTION, R
 
 MIN_LIFE = timedelta(minutes=2)
 MAX_WAKE_EVERY = timedelta(hours=12)
-"""Half of a day, the longest period of the alarm on an auditor that is not invoked any more."""
+"""Half of a day, the longest period of the alarm on an auditor without invocations."""
 MAX_TENANTS_BYTES = 2_000
 """Maximum bytes of tenant settings in a function's environment, which has 4 KB in total."""
 
@@ -267,7 +267,7 @@ class Settings(StrictSettings):
         if self.auditor_wake_every > MAX_WAKE_EVERY:
             raise ValueError(
                 f"auditorWakeEvery must be at most {iso8601(MAX_WAKE_EVERY)}: the alarm on an "
-                "auditor that is not invoked any more looks at one day"
+                "auditor without invocations covers one day"
             )
         if self.audit_every < self.auditor_wake_every:
             raise ValueError(

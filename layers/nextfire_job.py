@@ -24,6 +24,7 @@ import itertools
 import json
 import os
 import select
+import signal
 import socket
 import sys
 import threading
@@ -275,8 +276,13 @@ def _exchange(channel: socket.socket, request: dict[str, object]) -> dict[str, A
     """
     global _unread
     number = f"{_process}-{next(_numbers)}"
-    line = json.dumps({**request, "id": number}, allow_nan=False)
-    channel.sendall(line.encode() + b"\n")
+    line = json.dumps({**request, "id": number}, allow_nan=False).encode() + b"\n"
+    # A signal handler that interrupts a long request would send its own in the middle of it.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        channel.sendall(line)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     while number not in _answers:
         # Not for long: a signal handler may read the answer meanwhile.
         if not select.select([channel], [], [], _LOOK_EVERY)[0]:

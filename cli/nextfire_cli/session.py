@@ -298,7 +298,7 @@ def _same(named: str, found: str) -> bool:
     import httpx2
 
     try:
-        first, second = httpx2.URL(named.rstrip("/")), httpx2.URL(found.rstrip("/"))
+        first, second = (httpx2.URL(e.rstrip("/").removesuffix("/v1")) for e in (named, found))
     except httpx2.InvalidURL:
         return False
     return (first.port, first.path) == (second.port, second.path)

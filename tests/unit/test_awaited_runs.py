@@ -297,6 +297,15 @@ def test_only_occurrences_that_max_runs_allows_are_compared() -> None:
         world.register("c", maxRuns=3, **cron("0 13 * * *"))
 
 
+def test_runs_before_an_edge_was_added_count_for_max_runs() -> None:
+    world = World("12:00")
+    world.register("a", type="ONCE", schedule="2026-05-24T14:00:00Z")
+    b = world.register("b", type="INTERVAL", schedule="PT1H", maxRuns=2)
+    world.tick_at("13:00")
+
+    assert world.change(b, after=[{"job": "a"}]).revision == 2
+
+
 def test_an_edge_that_is_added_is_checked_in_the_phase_of_its_job() -> None:
     world = World("12:00")
     hourly = {"type": "INTERVAL", "schedule": "PT1H"}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from nextfire import Client, ClientError
+from nextfire_cli.local.health import await_answer, await_health
 from tests.unit.client_calls import REMOTE
 
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -53,6 +57,18 @@ def test_this_machine_is_not_called_through_a_proxy(
 
     with Client(f"http://{host}:{port}", auth="jwt", timeout=5, retries=0) as client:
         assert client.get_job("job_1").job_id == "job_1"
+
+
+def test_a_local_stack_is_awaited_without_a_proxy(
+    port: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in PROXIES[:3]:
+        monkeypatch.setenv(name, "http://127.0.0.1:1")  # refuses connections
+    endpoint, log = f"http://127.0.0.1:{port}", tmp_path / "log"
+
+    await_health(endpoint, log=log)
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as process:
+        await_answer(process, endpoint, what="the stack", within=timedelta(seconds=5), log=log)
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,8 @@ def test_without_credentials_a_key_is_named_unless_a_signature_was_asked_for(
     [
         ({}, "No endpoint"),
         ({"endpoint": "api.example.com"}, "is not a URL"),
+        ({"endpoint": "https://"}, "'https://' is not a URL"),
+        ({"endpoint": "https:///v1"}, "is not a URL"),
         ({"endpoint": "https://[::1"}, "is not a URL: Invalid port"),
         ({"endpoint": "https://a\tb.example.com"}, "is not a URL: Invalid non-printable"),
         ({"timeout": float("inf")}, "is not a time to wait"),

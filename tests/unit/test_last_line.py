@@ -56,6 +56,11 @@ def test_a_message_of_several_lines_is_kept(stderr: str, expected: str) -> None:
         ("\x1b\x07\n", ""),
         ("", ""),
         ("größer ✓", "größer ✓"),
+        (
+            "12:00:03 | ERROR    | app:main:12 - no disk +",
+            "12:00:03 | ERROR | app:main:12 - no disk +",
+        ),
+        ("x" + " " * 500_000 + "y", "x y"),
         ("x" * 201, "x" * 199 + "…"),
         ("x" * 200, "x" * 200),
     ],

@@ -6,11 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from nextfire.domain.attempt import MAX_VALUE_BYTES, Value
+from nextfire.domain.attempt import MAX_VALUE_BYTES, AttemptOutcome, Result, Value
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.log import PART_BYTES, decode_part, part_name
 from nextfire.domain.message import MAX_RECORDED_REASON
+from nextfire.domain.ports.targets import AttemptResult
 from nextfire.domain.run import RunState
+from nextfire.domain.target import TargetKind
 from nextfire.usecases.handled import Disposition
 from tests.builders import LEASE, a_retry, at
 from tests.dispatched import FAILS, dispatched, log
@@ -101,6 +103,32 @@ def test_values_that_others_could_not_decode_are_rejected(world: World) -> None:
     assert world.runner.refused == [f"the checkpoint is {text}"]
     run = world.run(job, "12:00")
     assert (run.state, run.reason, run.result) == (RunState.DEAD, f"the result is {text}", None)
+
+
+class DeepResponse:
+    """A `TargetRunner` whose call returns a value that others could not decode."""
+
+    def admit(self, *_: object, **__: object) -> None:
+        """Nothing holds the call."""
+
+    def release(self, *_: object) -> None:
+        """Nothing was held."""
+
+    def attempt(self, *_: object) -> AttemptResult:
+        given = b"[" * 201 + b"]" * 201
+        return AttemptResult(Result(AttemptOutcome.SUCCEEDED, "200 OK"), given=given)
+
+
+def test_a_call_succeeds_without_a_result_that_others_could_not_decode(world: World) -> None:
+    world.call_targets[TargetKind.HTTP] = DeepResponse()
+    job = world.register(target={"pool": "default", "http": {"url": "https://api.example.com"}})
+    world.tick_at("12:00")
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.result) == (RunState.SUCCEEDED, None)
+    assert run.reason is not None
+    assert run.reason.startswith("200 OK; the result is nested more than 200 levels deep. ")
 
 
 def test_a_result_is_on_the_record_a_large_one_in_a_file(world: World) -> None:

@@ -123,9 +123,8 @@ def checked_endpoint(endpoint: str | None) -> str:
             f"or name a deployed API with --endpoint URL or {ENDPOINT}.",
         )
     endpoint = endpoint.strip()
-    if not endpoint.startswith(("http://", "https://")):
+    if not endpoint.startswith(("http://", "https://")) or not _host(endpoint):
         raise ClientError(f"{endpoint!r} is not a URL.", _BEGINS)
-    _host(endpoint)
     return endpoint.rstrip("/").removesuffix("/v1")
 
 

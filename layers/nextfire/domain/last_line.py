@@ -12,7 +12,7 @@ attempts, each with its reason.
 """
 _MAX_LINES = 100
 """Lines of a message. If there are more, they may be other output that followed it."""
-_MARGIN = re.compile(r" +(?:\| ?|\+[-+]*(?: (?:\d+|\.\.\.) -*)?$)")
+_MARGIN = re.compile(r"^ +(?:\| ?|\+[-+]*(?: (?:\d+|\.\.\.) -*)?$)")
 """What a traceback of an exception group has at the left of its lines, and between them."""
 
 

@@ -69,6 +69,20 @@ def test_the_local_stack_is_found_from_below_and_called_with_its_key(
     assert "Credential=LOCALKEY/" in api.requests[1].headers["Authorization"]
 
 
+@pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/"])
+def test_a_local_stack_that_is_named_is_called_with_its_key(
+    call: Call, api: Api, stack: dict[str, Any], up: Callable[[], None], end: str
+) -> None:
+    stack["endpoint"] = "http://127.0.0.1:4566"
+    up()
+
+    result = call("jobs", "list", "--endpoint", f"http://localhost:4566{end}")
+
+    assert result.exit_code == 0, result.output
+    assert api.requests[0].url.path == "/v1/jobs"
+    assert api.requests[0].headers["Authorization"] == f"Bearer {LOCAL_KEY}"
+
+
 def test_a_local_stack_whose_key_is_gone_says_so(
     call: Call, api: Api, up: Callable[[], None], tmp_path: Path
 ) -> None:

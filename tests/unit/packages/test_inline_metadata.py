@@ -52,8 +52,9 @@ def test_inline_metadata(source: str, said: InlineMetadata) -> None:
         (inline("requires-python = 3"), "not a string"),
         (inline(".".join("a" * 50_000) + " = 1"), "a line with more than 500 dots"),
         (inline(*["dependencies = []"] * 200_000), "more than 2097152 characters"),
+        ("# /// script\n" + "# ///\n" * 700_000, "more than 2097152 characters"),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_malformed_metadata_is_refused(source: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):

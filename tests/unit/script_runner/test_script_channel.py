@@ -176,10 +176,21 @@ SIGNALS = """
     signal.setitimer(signal.ITIMER_REAL, 0)
     print(wrong if {*handled} == {7} else handled)
 """
+LONG_REQUESTS = """
+    import signal, nextfire_job as n
+    signal.signal(signal.SIGALRM, lambda *_: n.result(2))
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.002)
+    for _ in range(20):
+        n.result("x" * 1_000_000)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    print({0})
+"""
 
 
 @pytest.mark.parametrize(
-    "source", [CHILDREN, KILLED, THREAD, SIGNALS], ids=["children", "killed", "thread", "signals"]
+    "source",
+    [CHILDREN, KILLED, THREAD, SIGNALS, LONG_REQUESTS],
+    ids=["children", "killed", "thread", "signals", "long requests"],
 )
 def test_each_caller_gets_its_own_answers(run: Runner, source: str) -> None:
     end = run(source)

@@ -79,14 +79,14 @@ def _locked(metadata: Mapping[str, Any]) -> tuple[str, ...] | None:
 def _block(lines: Iterator[str]) -> list[str] | None:
     """The content of the block whose first line was just read; None if it is not terminated."""
     content: list[str] = []
-    ended: list[str] | None = None
+    end: int | None = None
     for line in lines:
         if line.rstrip() == _END:
-            ended = list(content)  # the last such line of the comment ends it
+            end = len(content)  # the last such line of the comment ends it
         if line != "#" and not line.startswith("# "):
             break
         content.append(line[2:])
-    return ended
+    return content[:end] if end is not None else None
 
 
 def python_satisfies(version: Sequence[int], required: str) -> bool:
