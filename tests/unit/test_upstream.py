@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-<<<<<<< HEAD
 from nextfire.domain.run import RunState
-=======
 from nextfire.domain import attempt
->>>>>>> main
 from nextfire.testing import Stack
 from nextfire.usecases import read_upstream as module
 from tests.unit.sequencing import after

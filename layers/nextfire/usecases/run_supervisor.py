@@ -31,6 +31,8 @@ _RETRY_AFTER = timedelta(seconds=1)
 _SHORT_WAIT = timedelta(seconds=2)
 _EXTENDED_FOR = timedelta(minutes=15)
 """How long a lease is extended for an outcome, for example during an outage of S3."""
+_ENDING_FOR = timedelta(seconds=8)
+"""How long an outcome is retried by a host that is about to end: a Lambda function has 15 s left."""
 
 
 SHORT_RUN = timedelta(seconds=1)
@@ -92,19 +94,23 @@ class RunSupervisor:
     def retry_until_lease_ends(self, write: Callable[[], T]) -> T:
         """Retry *write* until the stores answer, as long as the lease lasts, so that one
         throttled request does not lose the work of a script. If only the store of runs answers, the
-        lease is extended, for `_EXTENDED_FOR` at most.
+        lease is extended, for `_EXTENDED_FOR` at most. A host that is about to end waits no longer
+        than `_ENDING_FOR`: it still has to hand back messages.
 
         Raises:
             UnavailableError: A store did not answer in that time.
         """
-        until = self._clock.now() + _EXTENDED_FOR
+        extended_until = self._clock.now() + _EXTENDED_FOR
+        until = extended_until + self._lease
         while True:
             try:
                 return write()
             except UnavailableError:
-                if self._heartbeat_at <= self._clock.now() < until and not self._stopping():
+                if self._stopping():
+                    until = min(until, self._clock.now() + _ENDING_FOR)
+                elif self._heartbeat_at <= self._clock.now() < extended_until:
                     self._extend_lease()
-                if self._clock.now() + _RETRY_AFTER >= self._lease_until:
+                if self._clock.now() + _RETRY_AFTER >= min(self._lease_until, until):
                     raise
                 self._clock.sleep(_RETRY_AFTER)
 
