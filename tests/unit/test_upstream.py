@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nextfire.domain.run import RunState
 from nextfire.domain import attempt
+from nextfire.domain.run import RunState
 from nextfire.testing import Stack
 from nextfire.usecases import read_upstream as module
 from tests.unit.sequencing import after

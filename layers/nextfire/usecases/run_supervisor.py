@@ -32,7 +32,7 @@ _SHORT_WAIT = timedelta(seconds=2)
 _EXTENDED_FOR = timedelta(minutes=15)
 """How long a lease is extended for an outcome, for example during an outage of S3."""
 _ENDING_FOR = timedelta(seconds=8)
-"""How long an outcome is retried by a host that is about to end: a Lambda function has 15 s left."""
+"""How long an outcome is retried by a host that is about to end. Lambda leaves it 15 s."""
 
 
 SHORT_RUN = timedelta(seconds=1)
