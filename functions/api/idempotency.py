@@ -54,7 +54,10 @@ def answer_idempotently(app: Any, next_middleware: NextMiddleware) -> Response[A
         response: Response[Any] = next_middleware(app)
     except NextfireError as error:
         if problem_of(error).status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
-            answers.refuse(asked)
+            # Possibly because a repetition at the same time took effect first.
+            answer = answers.refuse(asked)
+            if answer is not None:
+                return _read(answer)
         raise
     if not app.context.get("keep", True):
         answers.refuse(asked)

@@ -41,8 +41,24 @@ def test_a_job_too_many_is_refused_with_the_quotas_name(limited: Deployment) -> 
     assert answer.media_type == "application/problem+json"
     assert (answer.document["quota"], answer.document["title"]) == ("jobs", "Quota used up")
     assert int(answer.headers["retry-after"]) > 0
-    assert "2 jobs" in answer.document["detail"]
+    assert "PAUSED, which is 2," in answer.document["detail"]
     assert limited.call("POST", "/v1/jobs", CRON, tenant=OTHER_TENANT).status == 201
+
+
+def test_a_quota_that_was_lowered_is_not_taken_for_the_number_of_jobs(
+    limited: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(limited)
+    quotas = json.dumps({"tenants": {TENANT: {"jobs": 1}}})
+    limited.configure(monkeypatch, quotas=quotas)
+
+    detail = limited.call("POST", "/v1/jobs", CRON).document["detail"]
+
+    assert "You have 1" not in detail
+    assert "GET /v1/quotas" in detail
+    assert limited.call("GET", "/v1/quotas").document["used"]["jobs"] == 2
+    limited.call("DELETE", "/v1/jobs/job0")
+    assert limited.call("POST", "/v1/jobs", CRON).status == 429
 
 
 def test_a_deleted_job_makes_room_for_another(limited: Deployment) -> None:

@@ -107,6 +107,20 @@ def test_a_refusal_is_kept_with_its_request(store: RequestStore) -> None:
     assert store.finish("acme", "k", NOON, "one") == "one", "it may still be executed"
 
 
+def test_an_answered_request_is_not_refused(store: RequestStore) -> None:
+    store.begin("acme", "k", "f", NOON)
+    assert store.refuse("acme", "k", NOON) is None
+    store.finish("acme", "k", NOON, "one")
+
+    assert store.refuse("acme", "k", NOON) == "one"
+    assert store.refuse("acme", "k", NOON - SECOND) is None
+
+    store.begin("acme", "l", "f", NOON)
+    store.finish("acme", "l", NOON, "two")
+    assert store.refuse("acme", "l", NOON) == "two"
+    assert store.begin("acme", "l", "f", NOON) == KeptRequest("f", NOON, "two")
+
+
 def test_a_restarted_request_keeps_no_old_rejection(store: RequestStore) -> None:
     store.begin("acme", "k", "f", NOON)
     store.begin("acme", "k", "f", NOON + REQUESTS_KEPT)

@@ -68,6 +68,7 @@ class Client:
         try:
             answer = do(asked)
         except (ConflictError, InvalidInputError, NotFoundError, QuotaUsedUpError):
-            answers.refuse(asked)
+            if (stored := answers.refuse(asked)) is not None:
+                return stored
             raise
         return answers.finish(asked, answer)

@@ -45,7 +45,7 @@ def test_one_job_more_than_the_quota_is_refused_until_another_goes() -> None:
     world = a_world(jobs=2)
     first = world.register("one")
     world.register("two")
-    with pytest.raises(QuotaUsedUpError, match="2 jobs") as refused:
+    with pytest.raises(QuotaUsedUpError, match="which is 2, is used up") as refused:
         world.register("three")
     assert refused.value.quota == "jobs"
     assert world.jobs.get(job_key("three")) is None

@@ -97,8 +97,9 @@ def too_many_jobs(most: int | str) -> QuotaUsedUpError:
     """The error for a job that exceeds the quota of *most* jobs."""
     return QuotaUsedUpError(
         Quota.JOBS,
-        f"You have {most} jobs that are ACTIVE or PAUSED, which is your quota",
-        "Delete a job that you do not need, or ask for a larger quota.",
+        f"Your quota of jobs that are ACTIVE or PAUSED, which is {most}, is used up",
+        "Delete jobs that you do not need, or ask for a larger quota. "
+        "GET /v1/quotas shows how many count.",
         retry_after=_ASK_AGAIN,
     )
 

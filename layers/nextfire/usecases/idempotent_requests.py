@@ -83,10 +83,15 @@ class IdempotentRequests:
         """
         return self._requests.finish(self._tenant, self._key, asked.at, answer)
 
-    def refuse(self, asked: IdempotentRequest) -> None:
-        """Store that *asked*, or a part of it, was reported to have no effect."""
-        if not asked.refused:
-            self._requests.refuse(self._tenant, self._key, asked.at)
+    def refuse(self, asked: IdempotentRequest) -> str | None:
+        """Store that *asked*, or a part of it, was reported to have no effect.
+
+        Returns:
+            The response to send instead, if a concurrent repetition of *asked* stored one.
+        """
+        if asked.refused:
+            return None
+        return self._requests.refuse(self._tenant, self._key, asked.at)
 
     def _seed(self, at: datetime) -> str:
         return f"{self._tenant}#{self._key}#{at.isoformat()}"

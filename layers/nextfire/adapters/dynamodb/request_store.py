@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import secrets
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nextfire.adapters.aws.errors import CONDITION_FAILED, error_code, refused, translated
+from nextfire.adapters.aws.errors import (
+    CONDITION_FAILED,
+    HasResponse,
+    error_code,
+    refused,
+    translated,
+)
 from nextfire.adapters.dynamodb.items import Item, to_item
 from nextfire.adapters.dynamodb.request_items import (
     decode_request,
@@ -69,26 +75,26 @@ class DynamoDbRequestStore:
         except refused() as error:
             if error_code(error) != CONDITION_FAILED:
                 raise
-            item: Any = error.response.get("Item")
-            kept = decode_request(item) if item else None
-            if kept is not None and kept.at == began_at and kept.answer is not None:
-                return kept.answer
+            return _answer_in(error, began_at) or answer
         return answer
 
-    def refuse(self, tenant: str, key: str, began_at: datetime) -> None:
+    def refuse(self, tenant: str, key: str, began_at: datetime) -> str | None:
         try:
             with translated("refuse request"):
                 self._client.update_item(
                     TableName=self._table,
                     Key=_id(tenant, key),
                     UpdateExpression="SET refused = :yes",
-                    ConditionExpression="#at = :at",
+                    ConditionExpression="#at = :at AND attribute_not_exists(answer)",
                     ExpressionAttributeNames={"#at": "at"},
                     ExpressionAttributeValues=to_item({":yes": True, ":at": isoformat(began_at)}),
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
         except refused() as error:
             if error_code(error) != CONDITION_FAILED:
                 raise
+            return _answer_in(error, began_at)
+        return None
 
     def note(self, request_id: str, changed_by: str, now: datetime) -> None:
         """Send *changed_by* to the audit chain, for a request that writes no other item."""
@@ -99,6 +105,13 @@ class DynamoDbRequestStore:
         }
         with translated("note request"):
             self._client.put_item(TableName=self._table, Item=to_item(item))
+
+
+def _answer_in(error: HasResponse, began_at: datetime) -> str | None:
+    """The answer to the request that began at *began_at*, in the item that failed a condition."""
+    item = error.response.get("Item")
+    kept = decode_request(item) if item else None
+    return kept.answer if kept is not None and kept.at == began_at else None
 
 
 def _id(tenant: str, key: str) -> Item:

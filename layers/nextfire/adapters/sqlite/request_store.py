@@ -43,13 +43,12 @@ class SqliteRequestStore:
         kept = self._change("finish request", _id(tenant, key), began_at, finished)
         return answer if kept is None or kept.answer is None else kept.answer
 
-    def refuse(self, tenant: str, key: str, began_at: datetime) -> None:
-        self._change(
-            "refuse request",
-            _id(tenant, key),
-            began_at,
-            lambda kept: replace(kept, refused=True),
-        )
+    def refuse(self, tenant: str, key: str, began_at: datetime) -> str | None:
+        def refused(kept: KeptRequest) -> KeptRequest:
+            return kept if kept.answer is not None else replace(kept, refused=True)
+
+        kept = self._change("refuse request", _id(tenant, key), began_at, refused)
+        return None if kept is None else kept.answer
 
     def _change(
         self,

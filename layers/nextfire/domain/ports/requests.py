@@ -45,8 +45,13 @@ class RequestStore(Protocol):
             The stored response: *answer*, or an earlier one.
         """
 
-    def refuse(self, tenant: str, key: str, began_at: datetime) -> None:
-        """Mark the request that began at *began_at* as refused, if it is still stored."""
+    def refuse(self, tenant: str, key: str, began_at: datetime) -> str | None:
+        """Mark the request that began at *began_at* as refused, if it is still stored and has no
+        answer.
+
+        Returns:
+            Its answer, if a concurrent repetition has stored one.
+        """
 
 
 class BucketStore(Protocol):

@@ -62,8 +62,11 @@ class MemoryRequestStore:
                 self.items[tenant, key] = replace(kept, answer=answer)
             return kept.answer or answer
 
-    def refuse(self, tenant: str, key: str, began_at: datetime) -> None:
+    def refuse(self, tenant: str, key: str, began_at: datetime) -> str | None:
         with self._lock:
             kept = self.items.get((tenant, key))
-            if kept is not None and kept.at == began_at:
+            if kept is None or kept.at != began_at:
+                return None
+            if kept.answer is None:
                 self.items[tenant, key] = replace(kept, refused=True)
+            return kept.answer
