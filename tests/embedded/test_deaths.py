@@ -93,6 +93,32 @@ def test_no_process_outlives_the_supervisor(state: Path) -> None:
         stack.stop()
 
 
+def test_files_that_were_empty_when_the_machine_died_are_written_again(state: Path) -> None:
+    stack, data = EmbeddedStack(state, sources=ROOT), state / "embedded"
+    with stack.running(_quiet):
+        pass
+    names = ("port", "upload-key", "api-key")
+    for name in names:
+        (data / name).write_bytes(b"")
+
+    with stack.running(_quiet) as info, Client(info.endpoint, auth=Bearer(info.api_key)) as client:
+        client.push_script("marks", MARKS.encode())
+
+    assert all((data / name).read_text() for name in names)
+
+
+def test_no_other_user_can_write_what_the_stack_writes(state: Path) -> None:
+    before = os.umask(0)
+    try:
+        with EmbeddedStack(state, sources=ROOT).running(_quiet):
+            modes = {each.name: each.stat().st_mode & 0o777 for each in state.iterdir()}
+    finally:
+        os.umask(before)
+
+    assert modes["embedded"] == modes["logs"] == 0o700
+    assert modes["tmp"] == 0o755
+
+
 def test_a_database_that_is_damaged_is_reported_with_a_remedy(state: Path) -> None:
     stack = EmbeddedStack(state, sources=ROOT)
     with stack.running(_quiet):

@@ -188,12 +188,14 @@ class EmbeddedStack:
             self._processes.end_strays()
         for each in (self._data, self._tmp, self._logs):
             each.mkdir(parents=True, exist_ok=True)
-        self._data.chmod(0o700)
+        for each in (self._data, self._logs):
+            each.chmod(0o700)
+        self._tmp.chmod(self._tmp.stat().st_mode & ~0o022)  # whatever the umask is
         port = self._port()
         report(f"starting the API, the watcher and the workers on {_HOST}:{port}")
         endpoint = f"http://{_HOST}:{port}"
         upload_key = self._data / UPLOAD_KEY
-        if not upload_key.exists():
+        if not upload_key.exists() or not upload_key.stat().st_size:  # the machine may have died
             folder.write_private(upload_key, secrets.token_hex(32))
         self._parts_file.unlink(missing_ok=True)
         process = self._processes.spawn(
@@ -231,7 +233,7 @@ class EmbeddedStack:
     def _port(self) -> int:
         """The port of the last start if it is free, so that the address stays; else a free one."""
         file = self._data / "port"
-        wanted = int(file.read_text()) if file.exists() else 0
+        wanted = _number_in(file)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -239,7 +241,8 @@ class EmbeddedStack:
             except OSError:
                 probe.bind((_HOST, 0))
             port: int = probe.getsockname()[1]
-        file.write_text(str(port))
+        if port != wanted:  # a file that is written again on a full disk is empty
+            file.write_text(str(port))
         return port
 
     def _provide_key(self) -> None:
@@ -302,3 +305,12 @@ class EmbeddedStack:
         logs = [each for each in (log, self._logs / "api.log") if each.exists()]
         texts = "\n".join(f"{each}:\n{tail(each)}" for each in logs)
         raise LocalStackError(f"The embedded stack did not start; see {texts}")
+
+
+def _number_in(file: Path) -> int:
+    """The port in *file*; 0 if it has none: the machine may have died while it was written."""
+    try:
+        port = int(file.read_text())
+    except (OSError, ValueError):
+        return 0
+    return port if 0 <= port < 2**16 else 0
