@@ -45,6 +45,7 @@ _HOST = "127.0.0.1"
 _NAME = "embedded"
 _GRACE = timedelta(seconds=20)
 _PATIENCE = 30.0  # seconds
+_LOOK_AT_KEY = timedelta(days=1).total_seconds()
 
 
 class EmbeddedPool(BaseModel):
@@ -104,6 +105,7 @@ class EmbeddedStack:
         self._file = StackFile(self._state)
         self._processes = Processes(self._state / "processes.json", folder=self._tmp)
         self._lock: IO[bytes] | None = None
+        self._key_looked_at = 0.0
 
     @contextlib.contextmanager
     def running(
@@ -176,6 +178,15 @@ class EmbeddedStack:
         """Returns False: the supervisor starts parts again, and has ended if this is asked."""
         return False
 
+    def renew_key(self) -> None:
+        """Create a new API key if the present one expires within a month. Looks once a day."""
+        now = time.monotonic()
+        if self._lock is None or now < self._key_looked_at + _LOOK_AT_KEY:
+            return
+        self._key_looked_at = now
+        with contextlib.suppress(LocalStackError, OSError):  # there are 29 more days
+            self._provide_key()
+
     def deaths(self) -> list[str]:
         """Processes that ended although the stack was not stopped, with the end of their logs."""
         return self._processes.deaths(self._logs) if self._file.exists else []
@@ -206,6 +217,7 @@ class EmbeddedStack:
             log=self._logs / f"{_NAME}.log",
         )
         self._provide_key()  # while the supervisor starts
+        self._key_looked_at = time.monotonic()
         self._await_health(endpoint, process)
         info = EmbeddedInfo(
             endpoint=endpoint,
