@@ -66,6 +66,7 @@ def up(
             caller.say("Ctrl-C stops it. In another terminal: nextfire jobs create --help")
             with contextlib.suppress(KeyboardInterrupt, InterruptedBySignal):
                 while stack.status() is not None or stack.restart_workers(caller.say):
+                    stack.renew_key()
                     time.sleep(1)
                 raise _ended(stack.deaths(), emulator=emulator)
             caller.say(_STOPPING + (_SAVING if emulator else ""))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from functions.embedded.log_files import rotate_logs
-from functions.embedded.restarts import cause_of_death, pause_before_restart
+from functions.embedded.restarts import MAX_PAUSE, cause_of_death, pause_before_restart
 from nextfire.adapters.scripts.confinement import PR_SET_PDEATHSIG, prctl
 
 _STOPS = (signal.SIGTERM, signal.SIGINT)
@@ -64,6 +64,7 @@ class PartsSupervisor:
         self._states = [_State(part) for part in parts]
         self._logs = logs
         self._report = report
+        self._reported = True
 
     def run(self) -> int:
         """Supervise. Returns the exit status: 0 if stopped, 1 if a part died too often."""
@@ -84,9 +85,13 @@ class PartsSupervisor:
         now, changed = time.monotonic(), False
         for state in self._states:
             if state.pid is None and state.restart_at <= now:
-                state.pid = self._fork(state.part)
+                try:
+                    state.pid = self._fork(state.part)
+                except OSError as error:  # no memory, or too many processes
+                    state.restart_at = now + MAX_PAUSE
+                    _log("ERROR", f"{state.part.name} cannot be started", cause=str(error))
                 changed = True
-        if changed:
+        if changed or not self._reported:
             self._tell()
 
     def _until_restart(self) -> float:
@@ -108,7 +113,8 @@ class PartsSupervisor:
             pause = pause_before_restart(state.deaths)
             if pause is None:
                 going_on = False
-                _log("ERROR", f"{state.part.name} died too often", cause=state.last_death)
+                log = str(self._log_of(state.part))
+                _log("ERROR", f"{state.part.name} died too often", cause=state.last_death, log=log)
             else:
                 state.restart_at = now + pause
                 _log("ERROR", f"{state.part.name} died", cause=state.last_death, restart_in=pause)
@@ -140,7 +146,7 @@ class PartsSupervisor:
         try:
             prctl(PR_SET_PDEATHSIG, part.dies_by)
             if os.getppid() == supervisor:  # it may have died before
-                _redirect(self._logs / f"{part.name}.log")
+                _redirect(self._log_of(part))
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED_FOR)
                 status = part.run()
         except SystemExit as exit_:
@@ -155,17 +161,28 @@ class PartsSupervisor:
                 sys.stderr.flush()
             os._exit(status)
 
+    def _log_of(self, part: Part) -> Path:
+        return self._logs / f"{part.name}.log"
+
     def _tell(self) -> None:
-        self._report(
-            {
-                state.part.name: {
-                    "pid": state.pid,
-                    "deaths": len(state.deaths),
-                    "lastDeath": state.last_death,
-                }
-                for state in self._states
+        """Report the state of the parts. If the disk is full, it is reported when the supervisor
+        wakes again.
+        """
+        parts = {
+            state.part.name: {
+                "pid": state.pid,
+                "deaths": len(state.deaths),
+                "lastDeath": state.last_death,
             }
-        )
+            for state in self._states
+        }
+        try:
+            self._report(parts)
+        except OSError as error:
+            _log("ERROR", "the state of the parts cannot be written", cause=str(error))
+            self._reported = False
+        else:
+            self._reported = True
 
 
 def _ended(pid: int | None) -> int | None:

@@ -14,7 +14,7 @@ import pytest
 
 from nextfire import Client
 from nextfire.client.bearer import Bearer
-from nextfire_cli.local import LocalStackError
+from nextfire_cli.local import LocalStackError, embedded
 from nextfire_cli.local.embedded import EmbeddedStack
 from nextfire_cli.local.processes import started
 from tests.crons import LONG
@@ -91,6 +91,48 @@ def test_no_process_outlives_the_supervisor(state: Path) -> None:
         assert stack.status() is None
     finally:
         stack.stop()
+
+
+def test_files_that_were_empty_when_the_machine_died_are_written_again(state: Path) -> None:
+    stack, data = EmbeddedStack(state, sources=ROOT), state / "embedded"
+    with stack.running(_quiet):
+        pass
+    names = ("port", "upload-key", "api-key")
+    for name in names:
+        (data / name).write_bytes(b"")
+
+    with stack.running(_quiet) as info, Client(info.endpoint, auth=Bearer(info.api_key)) as client:
+        client.push_script("marks", MARKS.encode())
+
+    assert all((data / name).read_text() for name in names)
+
+
+def test_the_key_of_a_stack_that_runs_for_long_is_renewed(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack, key = EmbeddedStack(state, sources=ROOT), state / "embedded" / "api-key"
+    with stack.running(_quiet) as info:
+        key.write_text("expired")
+        stack.renew_key()
+        assert key.read_text() == "expired", "it was looked at less than a day ago"
+        monkeypatch.setattr(embedded, "_LOOK_AT_KEY", 0)
+
+        stack.renew_key()
+
+        with Client(info.endpoint, auth=Bearer(info.api_key)) as client:
+            assert client.list_jobs().items == []
+
+
+def test_no_other_user_can_write_what_the_stack_writes(state: Path) -> None:
+    before = os.umask(0)
+    try:
+        with EmbeddedStack(state, sources=ROOT).running(_quiet):
+            modes = {each.name: each.stat().st_mode & 0o777 for each in state.iterdir()}
+    finally:
+        os.umask(before)
+
+    assert modes["embedded"] == modes["logs"] == 0o700
+    assert modes["tmp"] == 0o755
 
 
 def test_a_database_that_is_damaged_is_reported_with_a_remedy(state: Path) -> None:

@@ -65,8 +65,20 @@ PARTS = {
 }
 
 def report(parts):
+    if (folder / "full").exists():
+        raise OSError(28, "No space left on device")
     (folder / "new").write_text(json.dumps(parts))
     (folder / "new").replace(folder / "parts")
+
+fork = os.fork
+
+def fork_or_fail():
+    if (folder / "no-memory").exists():
+        raise OSError(12, "Cannot allocate memory")
+    return fork()
+
+os.fork = fork_or_fail
+supervisor.MAX_PAUSE = 0.05
 
 sys.exit(supervisor.PartsSupervisor(
     [PARTS[name] for name in sys.argv[4:]], logs=folder, report=report
@@ -79,10 +91,12 @@ class Supervised:
 
     def __init__(self, folder: Path, *parts: str, grace: float = 5, pause: float = 0.02) -> None:
         self._folder = folder
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(folder), str(grace), str(pause), *parts],
-            env={"PYTHONPATH": f"{ROOT / 'layers'}:{ROOT}"},
-        )
+        with (folder / "output").open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, str(folder), str(grace), str(pause), *parts],
+                env={"PYTHONPATH": f"{ROOT / 'layers'}:{ROOT}"},
+                stdout=output,
+            )
 
     @property
     def notes(self) -> list[tuple[str, str, int, float]]:
@@ -182,6 +196,33 @@ def test_a_part_that_dies_too_often_ends_the_others(start: Start) -> None:
 
     assert len(supervised.started("failing")) == 3
     assert [what for part, what, *_ in supervised.notes if part == "quick"] == ["starts", "stopped"]
+
+
+def test_a_full_disk_does_not_end_the_parts(start: Start, tmp_path: Path) -> None:
+    supervised = start("quick", "slow")
+    (tmp_path / "full").touch()
+
+    os.kill(supervised.started("quick")[0], signal.SIGKILL)
+    supervised.until(lambda: len(supervised.started("quick")) == 2)
+    (tmp_path / "full").unlink()
+    os.kill(supervised.process.pid, signal.SIGCHLD)  # wakes the supervisor
+
+    supervised.until(lambda: supervised.parts["quick"]["deaths"])
+    assert supervised.parts["quick"]["pid"] == supervised.started("quick")[1]
+    assert len(supervised.started("slow")) == 1
+
+
+def test_a_part_that_cannot_be_started_is_tried_again(start: Start, tmp_path: Path) -> None:
+    supervised = start("quick", "slow")
+    (tmp_path / "no-memory").touch()
+
+    os.kill(supervised.started("quick")[0], signal.SIGKILL)
+    supervised.until(lambda: "cannot be started" in (tmp_path / "output").read_text())
+    assert supervised.parts["quick"]["pid"] is None
+    (tmp_path / "no-memory").unlink()
+
+    supervised.until(lambda: len(supervised.started("quick")) == 2)
+    assert len(supervised.started("slow")) == 1
 
 
 def test_parts_have_time_to_stop(start: Start) -> None:

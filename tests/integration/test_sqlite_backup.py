@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import tarfile
 import threading
 from dataclasses import replace
@@ -131,6 +132,29 @@ def test_a_backup_in_which_a_byte_changed_is_rejected(home: Path, tmp_path: Path
         (tmp_path / "damaged").write_bytes(damaged)
         with pytest.raises(InvalidInputError, match="not a complete backup"):
             restore(tmp_path / "damaged", tmp_path / f"restored{number}", database="nextfire.db")
+
+
+def test_a_full_disk_of_the_backup_is_not_taken_for_that_of_the_database(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(home / "nextfire.db")
+    with database.reading("open"):  # before connections are small
+        pass
+    connect = sqlite3.connect
+
+    def small(path: Path) -> sqlite3.Connection:
+        connection = connect(path)
+        connection.execute("PRAGMA max_page_count = 1")
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", small)
+    (tmp_path / "away").mkdir()
+
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        back_up(database, home, tmp_path / "away" / "backup", parts=PARTS)
+
+    assert caught.value.filename == str(tmp_path / "away")
+    assert not any((tmp_path / "away").iterdir())
 
 
 def test_a_damaged_database_is_not_backed_up(home: Path, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ _HOST = "127.0.0.1"
 _NAME = "embedded"
 _GRACE = timedelta(seconds=20)
 _PATIENCE = 30.0  # seconds
+_LOOK_AT_KEY = timedelta(days=1).total_seconds()
 
 
 class EmbeddedPool(BaseModel):
@@ -104,6 +105,7 @@ class EmbeddedStack:
         self._file = StackFile(self._state)
         self._processes = Processes(self._state / "processes.json", folder=self._tmp)
         self._lock: IO[bytes] | None = None
+        self._key_looked_at = 0.0
 
     @contextlib.contextmanager
     def running(
@@ -176,6 +178,15 @@ class EmbeddedStack:
         """Returns False: the supervisor starts parts again, and has ended if this is asked."""
         return False
 
+    def renew_key(self) -> None:
+        """Create a new API key if the present one expires within a month. Looks once a day."""
+        now = time.monotonic()
+        if self._lock is None or now < self._key_looked_at + _LOOK_AT_KEY:
+            return
+        self._key_looked_at = now
+        with contextlib.suppress(LocalStackError, OSError):  # there are 29 more days
+            self._provide_key()
+
     def deaths(self) -> list[str]:
         """Processes that ended although the stack was not stopped, with the end of their logs."""
         return self._processes.deaths(self._logs) if self._file.exists else []
@@ -188,12 +199,14 @@ class EmbeddedStack:
             self._processes.end_strays()
         for each in (self._data, self._tmp, self._logs):
             each.mkdir(parents=True, exist_ok=True)
-        self._data.chmod(0o700)
+        for each in (self._data, self._logs):
+            each.chmod(0o700)
+        self._tmp.chmod(self._tmp.stat().st_mode & ~0o022)  # whatever the umask is
         port = self._port()
         report(f"starting the API, the watcher and the workers on {_HOST}:{port}")
         endpoint = f"http://{_HOST}:{port}"
         upload_key = self._data / UPLOAD_KEY
-        if not upload_key.exists():
+        if not upload_key.exists() or not upload_key.stat().st_size:  # the machine may have died
             folder.write_private(upload_key, secrets.token_hex(32))
         self._parts_file.unlink(missing_ok=True)
         process = self._processes.spawn(
@@ -204,6 +217,7 @@ class EmbeddedStack:
             log=self._logs / f"{_NAME}.log",
         )
         self._provide_key()  # while the supervisor starts
+        self._key_looked_at = time.monotonic()
         self._await_health(endpoint, process)
         info = EmbeddedInfo(
             endpoint=endpoint,
@@ -231,7 +245,7 @@ class EmbeddedStack:
     def _port(self) -> int:
         """The port of the last start if it is free, so that the address stays; else a free one."""
         file = self._data / "port"
-        wanted = int(file.read_text()) if file.exists() else 0
+        wanted = _number_in(file)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -239,7 +253,8 @@ class EmbeddedStack:
             except OSError:
                 probe.bind((_HOST, 0))
             port: int = probe.getsockname()[1]
-        file.write_text(str(port))
+        if port != wanted:  # a file that is written again on a full disk is empty
+            file.write_text(str(port))
         return port
 
     def _provide_key(self) -> None:
@@ -302,3 +317,12 @@ class EmbeddedStack:
         logs = [each for each in (log, self._logs / "api.log") if each.exists()]
         texts = "\n".join(f"{each}:\n{tail(each)}" for each in logs)
         raise LocalStackError(f"The embedded stack did not start; see {texts}")
+
+
+def _number_in(file: Path) -> int:
+    """The port in *file*; 0 if it has none: the machine may have died while it was written."""
+    try:
+        port = int(file.read_text())
+    except (OSError, ValueError):
+        return 0
+    return port if 0 <= port < 2**16 else 0

@@ -177,6 +177,9 @@ class LocalStack:
         """
         return self._processes.deaths(self._logs) if self._file.exists else []
 
+    def renew_key(self) -> None:
+        """Does nothing: an emulator is not left running for a year."""
+
     def restart_workers(self, report: Report) -> bool:
         """Restart dead workers. Returns whether the stack continues: it does not if the
         emulator has died, or a worker died too often; see `deaths`.

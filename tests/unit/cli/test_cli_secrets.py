@@ -57,6 +57,23 @@ def test_a_secret_is_stored_for_its_owner_and_found_by_jobs(call: Call, tmp_path
     assert "hunter" not in again.output
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("billing", "billing/key"), ("billing/key", "billing"), ("other", "x" * 256)],
+)
+def test_a_name_that_no_file_can_have_is_rejected_as_such(
+    call: Call, tmp_path: Path, first: str, second: str
+) -> None:
+    pretend_stack(tmp_path)
+    assert call("put", first, stdin="one").exit_code == 0
+
+    rejected = call("put", second, stdin="two")
+
+    assert rejected.exit_code == 1
+    assert "Choose another name" in " ".join(rejected.stderr.split())
+    assert "permissions" not in rejected.stderr
+
+
 def test_the_value_is_asked_for_in_a_terminal(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,10 @@ class _Interrupted:
         assert workers == 1
         yield SimpleNamespace(endpoint="http://127.0.0.1:1")
 
-    def status(self) -> None:
+    def status(self) -> object:
+        return self
+
+    def renew_key(self) -> None:
         raise KeyboardInterrupt
 
 

@@ -15,6 +15,8 @@ from nextfire.domain.errors import UnavailableError
 
 _SPECIAL = re.compile(r"[%/\0]|^\.")
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+_NAMES = {errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG}
+"""Errors of names that a file cannot have."""
 TEMPORARY = ".new-"
 """Prefix of files that are being written. No file name starts with a full stop, see `file_name`."""
 
@@ -132,6 +134,11 @@ def translated(what: str, path: Path) -> Iterator[None]:
         remedy = f"Check its permissions, for example with `ls -ld {path.parent}`, and try again."
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             remedy = f"Free some space, for example see `df -h {path.parent}`, and try again."
+        elif error.errno in _NAMES:
+            remedy = (
+                "Choose another name: it is that of a file, so no name below `billing` if there is "
+                "a `billing`, and has at most 255 bytes between slashes."
+            )
         raise UnavailableError(f"{what} {path}: {error.strerror}. {remedy}") from error
 
 

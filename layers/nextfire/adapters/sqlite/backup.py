@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
@@ -93,8 +94,17 @@ def _copy(database: Database, to: Path) -> None:
         database.reading("back up") as source,
         closing(sqlite3.connect(to)) as copy,
     ):
-        source.backup(copy)  # in one read transaction: writers do not wait
+        _copy_pages(source, copy, to)
     _check(to)
+
+
+def _copy_pages(source: sqlite3.Connection, copy: sqlite3.Connection, to: Path) -> None:
+    try:
+        source.backup(copy)  # in one read transaction: writers do not wait
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_FULL:  # only the copy is written
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(to.parent.parent)) from error
+        raise
 
 
 def _check(path: Path) -> None:
