@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from nextfire.domain.errors import UnavailableError
@@ -83,6 +85,27 @@ def test_downstream_runs_dead_runs_below_again_after_their_parents(world: World)
     again, parent = world.run(cleanup, "12:00"), world.run(b, "12:00")
     assert again.attempts[-1].started_at >= (parent.finished_at or at("13:00"))
     assert (again.attempt, again.tries) == (2, 1)
+
+
+def test_a_dead_run_follows_a_run_that_is_skipped_again(world: World) -> None:
+    a, b = chain(world, "a", "b", **ONE_ATTEMPT)
+    c = world.register("c", **after("b"))
+    cleanup = world.register("cleanup", **after("c", triggerRule="ALL_DONE"), **ONE_ATTEMPT)
+    world.script()
+    world.script(exit_code=1)
+    world.script(exit_code=1, lasts=timedelta(seconds=30))
+    world.tick_at("12:00")
+    world.worker().work()
+    assert states(world, a, b, c, cleanup) == [SUCCEEDED, DEAD, SKIPPED, DEAD]
+    world.advance(seconds=30)
+
+    done = redrive(world, b, "b", downstream=True)
+    world.script(exit_code=1)
+    work(world)
+
+    assert done["cleanup"] == (FOLLOW, "after c, if ALL_DONE allows it")
+    assert states(world, a, b, c, cleanup) == [SUCCEEDED, DEAD, SKIPPED, SUCCEEDED]
+    assert "cleanup 12:00 #3" in world.sent
 
 
 def test_a_run_whose_rule_decides_against_it_does_not_say_that_it_starts_again(
