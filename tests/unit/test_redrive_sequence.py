@@ -8,6 +8,7 @@ import pytest
 
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.run import RunState
+from nextfire.usecases import hand_over
 from tests.builders import a_message, at
 from tests.fakes import Killed
 from tests.unit.redriving import (
@@ -87,7 +88,11 @@ def test_downstream_runs_dead_runs_below_again_after_their_parents(world: World)
     assert (again.attempt, again.tries) == (2, 1)
 
 
-def test_a_dead_run_follows_a_run_that_is_skipped_again(world: World) -> None:
+@pytest.mark.parametrize("together", [100, 1])
+def test_a_dead_run_follows_a_run_that_is_skipped_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    """Also if another executor hands the skipped run over, because they are many."""
     a, b = chain(world, "a", "b", **ONE_ATTEMPT)
     c = world.register("c", **after("b"))
     cleanup = world.register("cleanup", **after("c", triggerRule="ALL_DONE"), **ONE_ATTEMPT)
@@ -97,10 +102,12 @@ def test_a_dead_run_follows_a_run_that_is_skipped_again(world: World) -> None:
     world.tick_at("12:00")
     world.worker().work()
     assert states(world, a, b, c, cleanup) == [SUCCEEDED, DEAD, SKIPPED, DEAD]
+    monkeypatch.setattr(hand_over, "_MAX_SKIPPED", together)
     world.advance(seconds=30)
 
     done = redrive(world, b, "b", downstream=True)
     world.script(exit_code=1)
+    work(world)
     work(world)
 
     assert done["cleanup"] == (FOLLOW, "after c, if ALL_DONE allows it")

@@ -111,8 +111,7 @@ class HandOver:
         """
         if not job.children or run.covered > 1 or not run.state.ended:
             return ""
-        again = run.attempt_base > 0  # it was redriven: what it skips now may be awaited again
-        work, seen, problem = deque([(job, run)]), {run.key}, ""
+        work, seen, problem, again = deque([(job, run)]), {run.key}, "", run.attempt_base > 0
         while work:
             parent, ended = work.popleft()
             found = self._hand_to_all(parent, ended, again=again)
@@ -259,8 +258,11 @@ class HandOver:
         stored = self.runs.get(run)
         if decision.action is RuleAction.RUN and child.state is not JobState.PAUSED:
             again = again or ends.again or ended.attempt_base > 0
-            again = again or _skipped_before(stored, ended_at)
-            if stored and stored.skipped_by_parents and again:
+            if (
+                stored
+                and stored.skipped_by_parents
+                and (again or _skipped_before(stored, ended_at) or _awaits_again(stored, ended))
+            ):
                 stored = self._starting.reopen(child, stored, ends.ready_at, decision.reason)
             else:
                 self._starting.start(child, run, stored, ends.ready_at, decision.reason)
@@ -324,10 +326,14 @@ class HandOver:
         return self._starting.reopen(child, skipped, ends.ready_at, decision.reason)
 
 
-def _skipped_before(run: Run | None, ended_at: datetime) -> bool:
+def _skipped_before(run: Run, ended_at: datetime) -> bool:
     """Whether *run* was skipped before its parent ended at *ended_at*."""
-    finished_at = None if run is None else run.finished_at
-    return finished_at is not None and finished_at < ended_at + CLOCKS_DIFFER
+    return run.finished_at is not None and run.finished_at < ended_at + CLOCKS_DIFFER
+
+
+def _awaits_again(run: Run, ended: Run) -> bool:
+    """Whether a redrive made *run*, which was DEAD, await *ended*, which was then skipped again."""
+    return run.attempt_base > 0 and ended.skipped_by_parents
 
 
 def _join_ends(
