@@ -78,8 +78,7 @@ def _unrendered(definition: JobDefinition, payload: JsonValue) -> tuple[str, Tem
     if template is None:
         return None
     try:
-        parents = [edge.job for edge in definition.after]
-        render(template, example_context(payload, parents))  # type: ignore[arg-type]
+        render(template, example_context(payload, definition.after))  # type: ignore[arg-type]
     except TemplateError as error:
         return field, error
     return None

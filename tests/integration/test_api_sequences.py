@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -37,7 +37,9 @@ def key(job: Job, at: Job) -> RunKey:
     return job.run_key(cut(at.created_at))
 
 
-def end(system: Deployment, job: Job, state: RunState, *, at: Job) -> None:
+def end(
+    system: Deployment, job: Job, state: RunState, *, at: Job, ended_at: datetime | None = None
+) -> None:
     message = message_for(job, cut(at.created_at))
     run = system.runs.claim(
         message,
@@ -49,7 +51,8 @@ def end(system: Deployment, job: Job, state: RunState, *, at: Job) -> None:
         lease_until=job.created_at + timedelta(minutes=1),
     ).run
     result = Result(AttemptOutcome.FAILED, "exit code 1", 1)
-    assert system.runs.advance(run, run.ended(state, result, job.created_at)).taken
+    ended = run.ended(state, result, ended_at or job.created_at)
+    assert system.runs.advance(run, ended).taken
 
 
 def redrive(system: Deployment, jobs: list[Job], body: object, **more: Any) -> Answer:
@@ -152,7 +155,7 @@ def test_an_unknown_execution_is_not_found(system: Deployment, jobs: list[Job]) 
 def test_a_cancel_shows_its_plan_and_ends_what_has_not_ended(system: Deployment) -> None:
     a = system.register(jobId="a")
     b = system.register(jobId="b", after=[{"job": "a"}], **AFTER)
-    end(system, a, RunState.SUCCEEDED, at=a)
+    end(system, a, RunState.SUCCEEDED, at=a, ended_at=b.created_at)
     path = f"/v1/executions/{key(a, a).execution_id}/chain/cancel"
 
     planned = system.call("POST", path, {"dryRun": True})

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.run import RunState
+from nextfire.usecases import hand_over
 from tests.builders import a_message, at
 from tests.fakes import Killed
 from tests.unit.redriving import (
@@ -76,13 +79,61 @@ def test_downstream_runs_dead_runs_below_again_after_their_parents(world: World)
 
     assert [action for action, _ in done.values()] == [KEEP, RUN, FOLLOW, FOLLOW]
     assert world.run(cleanup, "12:00").reason == (
-        "redriven from b: starts again when its parents have ended again"
+        "redriven from b: starts again after its parents if ALL_DONE allows it"
     )
     work(world)
     assert states(world, a, b, cleanup, report) == [SUCCEEDED] * 4
     again, parent = world.run(cleanup, "12:00"), world.run(b, "12:00")
     assert again.attempts[-1].started_at >= (parent.finished_at or at("13:00"))
     assert (again.attempt, again.tries) == (2, 1)
+
+
+@pytest.mark.parametrize("together", [100, 1])
+def test_a_dead_run_follows_a_run_that_is_skipped_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    """Also if another executor hands the skipped run over, because they are many."""
+    a, b = chain(world, "a", "b", **ONE_ATTEMPT)
+    c = world.register("c", **after("b"))
+    cleanup = world.register("cleanup", **after("c", triggerRule="ALL_DONE"), **ONE_ATTEMPT)
+    world.script()
+    world.script(exit_code=1)
+    world.script(exit_code=1, lasts=timedelta(seconds=30))
+    world.tick_at("12:00")
+    world.worker().work()
+    assert states(world, a, b, c, cleanup) == [SUCCEEDED, DEAD, SKIPPED, DEAD]
+    monkeypatch.setattr(hand_over, "_MAX_SKIPPED", together)
+    world.advance(seconds=30)
+
+    done = redrive(world, b, "b", downstream=True)
+    world.script(exit_code=1)
+    work(world)
+    work(world)
+
+    assert done["cleanup"] == (FOLLOW, "after c, if ALL_DONE allows it")
+    assert states(world, a, b, c, cleanup) == [SUCCEEDED, DEAD, SKIPPED, SUCCEEDED]
+    assert "cleanup 12:00 #3" in world.sent
+
+
+def test_a_run_whose_rule_decides_against_it_does_not_say_that_it_starts_again(
+    world: World,
+) -> None:
+    parent = world.register("parent", **ONE_ATTEMPT)
+    alarm = world.register("alarm", **after("parent", triggerRule="ANY_FAILED"), **ONE_ATTEMPT)
+    world.script(exit_code=1)
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+    world.worker().work()
+    assert states(world, parent, alarm) == [DEAD, DEAD]
+    world.advance(seconds=30)
+
+    assert redrive(world, parent, "parent", downstream=True)["alarm"][0] is FOLLOW
+    work(world)
+
+    assert states(world, parent, alarm) == [SUCCEEDED, SKIPPED]
+    assert world.run(alarm, "12:00").reason == (
+        "redriven from parent: starts again after its parents if ANY_FAILED allows it"
+    )
 
 
 def test_a_link_that_succeeded_stays_and_dead_runs_below_it_start_now(world: World) -> None:

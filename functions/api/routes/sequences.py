@@ -86,7 +86,8 @@ routes = area()
 def get_chain(execution_id: ExecutionId) -> Response[str]:
     key = _key(execution_id)
     nodes = read_sequence(services().job_store, services().runs, key, services().clock)
-    return respond(SequenceResponse.of(nodes, key.scheduled_at))
+    shown = [node for node in nodes if not node.created_late]
+    return respond(SequenceResponse.of(shown, key.scheduled_at))
 
 
 @routes.post(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nextfire.domain.run import Run, RunState
-from nextfire.domain.run_graph import RunNode
+from nextfire.domain.run_graph import HAS_NO_RUN, RunNode
 
 
 class CancelAction(StrEnum):
@@ -37,7 +37,10 @@ def plan_cancel(nodes: Sequence[RunNode], link: str) -> list[CancelStep]:
             steps.append(CancelStep(node, CancelAction.KEEP, f"not below {link}"))
             continue
         below.add(name)
-        steps.append(CancelStep(node, *_decide(node.run)))
+        if node.created_late:
+            steps.append(CancelStep(node, CancelAction.KEEP, HAS_NO_RUN))
+        else:
+            steps.append(CancelStep(node, *_decide(node.run)))
     return steps
 
 

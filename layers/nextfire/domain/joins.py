@@ -87,3 +87,11 @@ def states_of(edges: Iterable[Edge], marks: Iterable[str]) -> Mapping[str, Paren
         edge.job: states[letters[edge.job]] if edge.job in letters else ParentState.WAITING
         for edge in edges
     }
+
+
+def is_complete(edges: Sequence[Edge], marks: Iterable[str], group: int) -> bool:
+    """Whether all parents in *edges* that share the item *group* have ended, according to its
+    *marks*.
+    """
+    states = states_of(edges_of(edges, group), marks)
+    return ParentState.WAITING not in states.values()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from nextfire.domain.errors import ConflictError, InvalidInputError
 from nextfire.domain.run import Run, RunState
-from nextfire.domain.run_graph import RunNode
+from nextfire.domain.run_graph import HAS_NO_RUN, RunNode
 from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start
 
 _NAMED = 3  # parents that a reason names
@@ -51,7 +51,9 @@ class RedriveStep:
     def ends_later(self) -> bool:
         """Whether the run ends after the redrive, so that its children are handed over then."""
         run = self.node.run
-        return self.action is not RedriveAction.KEEP or run is None or not run.state.ended
+        if run is None:
+            return not self.node.created_late
+        return self.action is not RedriveAction.KEEP or not run.state.ended
 
 
 def check_definitions(steps: Sequence[RedriveStep]) -> None:
@@ -97,12 +99,14 @@ def plan_redrive(nodes: Sequence[RunNode], link: str, *, downstream: bool) -> li
     for name, node in zip(names, nodes, strict=True):
         parents = [steps[each] for each in node.parents if each in steps]
         if name == link:
-            action, reason = _first(node.run)
+            action, reason = _first(node)
         elif not below & {*node.parents}:
             action, reason = RedriveAction.KEEP, f"not below {link}"
         else:
             below.add(name)
             later = {each.node.key.job.job_id for each in parents if each.ends_later}
+            if later & below:  # one of them is handed over to it, if its job was created late
+                node = replace(node, created_late=False)  # noqa: PLW2901 — as it will be
             action, reason = _follower(node, parents, later & below, downstream=downstream)
         if node.redefined and action is not RedriveAction.KEEP:
             reason = f"{reason}; its job has changed since"
@@ -110,17 +114,19 @@ def plan_redrive(nodes: Sequence[RunNode], link: str, *, downstream: bool) -> li
     return [*steps.values()]
 
 
-def _first(run: Run | None) -> tuple[RedriveAction, str]:
-    kept = _kept(run)
+def _first(node: RunNode) -> tuple[RedriveAction, str]:
+    run, kept = node.run, _kept(node)
     if kept or run is None:
         return RedriveAction.KEEP, kept
     return RedriveAction.RUN, f"{run.state}: {run.reason}" if run.reason else run.state.value
 
 
-def _kept(run: Run | None) -> str:
-    """Why *run* cannot start again; empty if it can."""
+def _kept(node: RunNode) -> str:
+    """Why the run of *node* cannot start again; empty if it can."""
+    run = node.run
     if run is None:
-        return "has no run yet: starts when its parents have ended"
+        waits = "has no run yet: starts when its parents have ended"
+        return HAS_NO_RUN if node.created_late else waits
     if not run.state.ended:
         return f"has not ended: {run.state}"
     if run.state is RunState.SUCCEEDED:
@@ -137,7 +143,7 @@ def _follower(
 ) -> tuple[RedriveAction, str]:
     """Decide about a run below the link. *later*: its parents that end after the redrive."""
     run, keep = node.run, RedriveAction.KEEP
-    kept = _kept(run)
+    kept = _kept(node)
     if kept or run is None:
         return keep, kept
     if run.state is RunState.CANCELLED:

@@ -21,12 +21,17 @@ bytes of a response.
 """
 
 
+HAS_NO_RUN = "has no run: its job was created after the runs of its parents"
+"""Why a node that was created late does not change."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunNode:
     """A job of the sequence at one logical time: its run key, its record or None if it has none
     yet, its parents, and the trigger rule of its job. `setups`: the parents whose run must have
     succeeded. `critical`: on the critical path.
     `redefined`: what the job does has changed since the latest attempt of the run began.
+    `created_late`: it has no record, because its job was created after its parents' runs had ended.
     """
 
     key: RunKey
@@ -36,6 +41,7 @@ class RunNode:
     rule: TriggerRule = TriggerRule.ALL_SUCCEEDED
     redefined: bool = False
     setups: frozenset[str] = frozenset()
+    created_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)

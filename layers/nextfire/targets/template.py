@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from nextfire.domain.edges import Edge, Which
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run
@@ -49,7 +50,7 @@ def context_of(job: Job, run: Run) -> dict[str, JsonValue]:
 
 
 class _Anything(dict[str, JsonValue]):
-    """A result that is not known yet: it has every member."""
+    """A value that is not known yet, such as a result: it has every member."""
 
     def __contains__(self, _name: object) -> bool:
         return True
@@ -58,11 +59,13 @@ class _Anything(dict[str, JsonValue]):
         return self
 
 
-def example_context(payload: JsonValue, parents: Iterable[str] = ()) -> dict[str, JsonValue]:
-    """A context with *payload* and *parents* (job ids), to check a template before a run exists."""
+def example_context(payload: JsonValue, parents: Iterable[Edge] = ()) -> dict[str, JsonValue]:
+    """A context with *payload* and the runs of *parents*, to check a template before a run exists.
+    With `all`, how many runs a parent has is not known.
+    """
+    one: dict[str, JsonValue] = {"state": "SUCCEEDED", "executionId": "", "result": _Anything()}
     upstream: dict[str, JsonValue] = {
-        parent: {"state": "SUCCEEDED", "executionId": "", "result": _Anything()}
-        for parent in parents
+        edge.job: {"runs": _Anything()} if edge.which is Which.ALL else one for edge in parents
     }
     run: dict[str, JsonValue] = {
         "executionId": "job.20260101T000000000Z-0000000000000000",

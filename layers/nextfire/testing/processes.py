@@ -122,6 +122,11 @@ class Processes:
         self.notices.outcomes.clear()
         self.faults.calls.clear()
 
+    def idle(self) -> None:
+        """Do what watchers do while nothing is due."""
+        if not self.down:
+            self._pass_empty_buckets(self._kernel.clock.now())
+
     def restart(self) -> None:
         """End an outage."""
         self.down = False

@@ -143,6 +143,7 @@ class Stack:
         finally:
             self._advancing = False
         self._processes.check()
+        self._processes.idle()
         return self.now
 
     # Jobs

@@ -10,6 +10,7 @@ from itertools import islice, pairwise
 
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.document import MAX_PAYLOAD_BYTES, is_same_json
+from nextfire.domain.edges import Which
 from nextfire.domain.errors import BeyondQuotaError, InvalidInputError
 from nextfire.domain.quotas import NO_QUOTAS, Quota, Quotas, TenantQuotas, check_payload
 from nextfire.domain.recurrence import occurrences
@@ -70,10 +71,15 @@ def check_definition(
         check_payload(size, limits.quotas.of(tenant))
     if has_new_target:
         check_references(definition.target, "target", tenant)
-    if has_new_target or has_new_payload:
+    if has_new_target or has_new_payload or (was and _upstream(was) != _upstream(definition)):
         limits.check_target(definition)
     if definition.target.kind is TargetKind.SCRIPT:
         locate(definition.target, bucket=limits.scripts_bucket, tenant=tenant)
+
+
+def _upstream(definition: JobDefinition) -> set[tuple[str, Which]]:
+    """What templates can name of the parents."""
+    return {(edge.job, edge.which) for edge in definition.after}
 
 
 def _check_template_size(definition: JobDefinition, was: JobDefinition | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -18,10 +18,10 @@ from nextfire.domain.instants import CLOCKS_DIFFER, cut
 from nextfire.domain.job import Job
 from nextfire.domain.joins import (
     EVERY_GROUP,
-    edges_of,
     group_of,
     groups,
     has_second_end,
+    is_complete,
     mark,
     ready_at,
     states_of,
@@ -111,10 +111,10 @@ class HandOver:
         """
         if not job.children or run.covered > 1 or not run.state.ended:
             return ""
-        work, seen, problem = deque([(job, run)]), {run.key}, ""
+        work, seen, problem, again = deque([(job, run)]), {run.key}, "", run.attempt_base > 0
         while work:
             parent, ended = work.popleft()
-            found = self._hand_to_all(parent, ended)
+            found = self._hand_to_all(parent, ended, again=again)
             unreadable = [each for each in found if isinstance(each, UndecodableError)]
             if unreadable:
                 problem = f"not handed over: {unreadable[0]}"
@@ -176,7 +176,9 @@ class HandOver:
         pool, at = definition.target.pool, message.dispatched_at
         return JoinEnd(reason, self._starting.skip(key, reason, pool=pool, at=at), skipped=True)
 
-    def _hand_to_all(self, parent: Job, ended: Run) -> list[tuple[Job, Run] | UndecodableError]:
+    def _hand_to_all(
+        self, parent: Job, ended: Run, *, again: bool
+    ) -> list[tuple[Job, Run] | UndecodableError]:
         """Hand *ended* over to all children of *parent*. Returns the runs that are skipped, and
         what does not decode, or cannot be decided by this process. The children for which a store
         did not answer are tried again, as long as this succeeds for some of them.
@@ -188,7 +190,7 @@ class HandOver:
         found: list[tuple[Job, Run] | UndecodableError] = []
         refused: Sequence[UnavailableError] = ()
         for _ in range(_ROUNDS):
-            served, refused = self._hand_to_some(left, parent, ended)
+            served, refused = self._hand_to_some(left, parent, ended, again=again)
             found += [each for done in served.values() for each in done]
             left = [key for key in left if key not in served]
             if not left:
@@ -199,7 +201,7 @@ class HandOver:
         raise refused[0]
 
     def _hand_to_some(
-        self, keys: Sequence[JobKey], parent: Job, ended: Run
+        self, keys: Sequence[JobKey], parent: Job, ended: Run, *, again: bool
     ) -> tuple[_Served, Sequence[UnavailableError]]:
         """Hand *ended* over to the children *keys*, until a store refuses too many calls. Returns
         what was found for those that are handed over, and the refusals.
@@ -213,7 +215,7 @@ class HandOver:
             if len(refused) > len(served) + _REFUSED_AT_MOST:
                 return
             try:
-                served[key] = hand_to_child(key, parent, ended)
+                served[key] = hand_to_child(key, parent, ended, again=again)
             except UnavailableError as error:
                 refused.append(error)
             except UndecodableError as error:
@@ -231,9 +233,12 @@ class HandOver:
         at = now + min(max(wait, AGAIN_AFTER), AGAIN_AT_MOST)
         self._starting.dispatch_later(parent, ended.key, at, HAND_OVER_DISPATCH)
 
-    def hand_to_child(self, key: JobKey, parent: Job, ended: Run) -> list[tuple[Job, Run]]:
-        """Hand *ended* over to the child *key*. Returns its job and its runs that are skipped.
-        Raises as `follow` does; and if the child does not decode, or cannot be decided here.
+    def hand_to_child(
+        self, key: JobKey, parent: Job, ended: Run, *, again: bool = False
+    ) -> list[tuple[Job, Run]]:
+        """Hand *ended* over to the child *key*. *again*: a redriven run caused it. Returns its job
+        and its runs that are skipped. Raises as `follow` does; and if the child does not decode, or
+        cannot be decided here.
         """
         child = self.jobs.get(key)
         edge = None if child is None else child.definition.edge_from(parent.key.job_id)
@@ -252,11 +257,11 @@ class HandOver:
             return []
         stored = self.runs.get(run)
         if decision.action is RuleAction.RUN and child.state is not JobState.PAUSED:
-            redriven = ends.again or ended.attempt_base > 0
+            again = again or ends.again or ended.attempt_base > 0
             if (
                 stored
                 and stored.skipped_by_parents
-                and (redriven or _skipped_before(stored, ended_at))
+                and (again or _skipped_before(stored, ended_at) or _awaits_again(stored, ended))
             ):
                 stored = self._starting.reopen(child, stored, ends.ready_at, decision.reason)
             else:
@@ -285,9 +290,10 @@ class HandOver:
             until = _join_ends(child.definition, run, ended_at, self.clock.now())
             self._starting.dispatch_later(child, run, until, JOIN_END_DISPATCH)
         marks = self.joins.add(run, group, mark(edge, state, ended_at), self.clock.now())
-        if _is_complete(child.definition, marks, group):
+        if is_complete(edges, marks, group):
             # Of concurrent callers that complete a group, the last one sees all groups complete.
-            marks = [*marks, *self.joins.read(run, _others(child.definition, group))]
+            others = [each for each in groups(edges) if each != group]
+            marks = [*marks, *self.joins.read(run, others)]
         again = has_second_end(marks)
         return _Ends(states_of(edges, marks), ready_at(marks) or ended_at, again)
 
@@ -325,6 +331,11 @@ def _skipped_before(run: Run, ended_at: datetime) -> bool:
     return run.finished_at is not None and run.finished_at < ended_at + CLOCKS_DIFFER
 
 
+def _awaits_again(run: Run, ended: Run) -> bool:
+    """Whether a redrive made *run*, which was DEAD, await *ended*, which was then skipped again."""
+    return run.attempt_base > 0 and ended.skipped_by_parents
+
+
 def _join_ends(
     definition: JobDefinition, run: RunKey, ended_at: datetime, now: datetime
 ) -> datetime:
@@ -337,13 +348,3 @@ def _join_ends(
         return until
     # The hand-over is late: those of other parents that ended in time may be as well.
     return max(until, now + _LATE_JOINS_LAST)
-
-
-def _is_complete(definition: JobDefinition, marks: Collection[str], group: int) -> bool:
-    """Whether all parents of *group* have ended."""
-    states = states_of(edges_of(definition.after, group), marks)
-    return ParentState.WAITING not in states.values()
-
-
-def _others(definition: JobDefinition, group: int) -> list[int]:
-    return [each for each in groups(definition.after) if each != group]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -86,8 +86,31 @@ def read_sequence(jobs: JobStore, runs: RunStore, key: RunKey, clock: Clock) -> 
             setups=definition.setups,
             redefined=began_with is not None and job.defined_after(began_with),
         )
-    critical = critical_path(nodes)
-    return [replace(nodes[name], critical=name in critical) for name in in_order(nodes)]
+    critical, order = critical_path(nodes), in_order(nodes)
+    late = _created_late(found, nodes, order)
+    return [
+        replace(nodes[name], critical=name in critical, created_late=name in late) for name in order
+    ]
+
+
+def _created_late(
+    jobs: Mapping[str, Job], nodes: Mapping[str, RunNode], order: Iterable[str]
+) -> set[str]:
+    """The *jobs* without a record that were created after the runs of all their parents had ended,
+    and the jobs below them: these runs were not handed over to them. *order*: parents first.
+    """
+    late, settled = set[str](), dict[str, datetime]()
+    for name in order:
+        job, run, parents = jobs[name], nodes[name].run, nodes[name].parents
+        above = [each in settled or each in late for each in parents]
+        if run is not None:
+            # What its parents skipped starts after all if one of them was redriven.
+            if run.state.ended and (all(above) or not run.skipped_by_parents):
+                settled[name] = run.finished_at or job.created_at
+        elif parents and all(above) and not job.definition.is_timed_join:
+            ended = [settled[each] for each in parents if each in settled]
+            late |= {name} if all(at < job.created_at for at in ended) else set()
+    return late
 
 
 def _parents(job: Job) -> list[str]:

@@ -22,6 +22,7 @@ from nextfire.domain.redrive_plan import (
     plan_redrive,
 )
 from nextfire.domain.run import Run
+from nextfire.domain.run_graph import RunNode
 from nextfire.usecases.manage_runs import JOB_DELETED, REDRIVEN
 from nextfire.usecases.next_dispatch import next_dispatch
 from nextfire.usecases.read_sequence import read_whole_sequence
@@ -100,14 +101,13 @@ class RedriveSequence:
         jobs = list(self._executor.map(lambda step: self._job(step.node.key), starts))
         for job in jobs:
             pool_of(job, self._pools)
-        because = f"redriven from {link}: starts again when its parents have ended again"
         waiting = [
-            step.node.run
+            step.node
             for step in steps
-            if step.must_await and step.node.run and not _has_started(step.node.run, asked_at)
+            if step.must_await and not _has_started(step.node.run, asked_at)
         ]
         # All of them before the first start: a parent may end at once.
-        list(self._executor.map(lambda run: self._await_parents(run, because), waiting))
+        list(self._executor.map(lambda node: self._await_parents(node, link), waiting))
         ended = [step.node.run for step in starts if step.node.run]
         list(self._executor.map(lambda run, job: self._start(run, job, reason), ended, jobs))
         return steps
@@ -120,8 +120,13 @@ class RedriveSequence:
             raise ConflictError(*JOB_DELETED)
         return job
 
-    def _await_parents(self, run: Run, reason: str) -> None:
-        self._runs.await_parents(run, run.awaiting_parents(reason))
+    def _await_parents(self, node: RunNode, link: str) -> None:
+        if node.run is not None:
+            # It stays on the record if the rule decides against a start.
+            reason = (
+                f"redriven from {link}: starts again after its parents if {node.rule} allows it"
+            )
+            self._runs.await_parents(node.run, node.run.awaiting_parents(reason))
 
     def _start(self, run: Run, job: Job, reason: str | None) -> None:
         now = cut(self._clock.now())

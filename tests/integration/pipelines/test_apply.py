@@ -138,6 +138,29 @@ def test_nothing_is_written_if_a_check_fails(client: Client, handler: Dying) -> 
             applied(client, pipelines(**invalid))
 
 
+def test_a_cycle_through_another_pipeline_is_found_before_the_first_write(client: Client) -> None:
+    applied(client, pipelines("etl", a=job(), b=job("a")))
+    applied(client, pipelines("reports", x=job("b"), y=job("x"), z=job("y")))
+    before = stored(client)
+
+    with pytest.raises(PipelineError) as error:
+        applied(client, pipelines("etl", a=job("z"), b=job("a"), new=job()))
+
+    assert str(error.value).startswith("The pipelines cannot be applied. Nothing was changed.")
+    assert "a.after: the jobs wait for each other: a -> b -> x -> y -> z -> a" in error.value.remedy
+    assert stored(client) == before
+
+
+def test_the_order_of_changes_respects_the_edges_of_other_pipelines(client: Client) -> None:
+    applied(client, pipelines("etl", a=job(), b=job("a")))
+    applied(client, pipelines("reports", x=job("b"), y=job("x")))
+    turned = pipelines("etl", a=job("y"), b=job())
+
+    # In the other order there would be a cycle for a moment: a -> b -> x -> y -> a.
+    assert applied(client, turned) == ["update b", "update a"]
+    assert applied(client, turned) == []
+
+
 def test_python(client: Client) -> None:
     with nextfire.pipeline("etl") as p:
         a, b = (p.job(each, type=None, target={"handler": each}) for each in "ab")

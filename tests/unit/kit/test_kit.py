@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -114,6 +115,21 @@ def test_over_a_clock_change_a_local_time_runs_once_a_day(stack: Stack) -> None:
 
 
 # Jobs
+
+
+@pytest.mark.parametrize("job", [NIGHTLY, HOURLY, ON_REQUEST])
+def test_the_id_of_a_deleted_job_is_free_after_hours_without_a_run(
+    stack: Stack, job: dict[str, Any]
+) -> None:
+    stack.put("h", job)
+    stack.advance(days=1)
+    stack.delete("h")
+    stack.advance(hours=5)
+
+    stack.put("h", job)
+    stack.advance(days=1)
+    stack.delete("h")
+    stack.put("h", job)
 
 
 def test_jobs_are_checked_as_by_the_api(stack: Stack) -> None:

@@ -22,6 +22,7 @@ from nextfire.client.errors import (
     UnreachableError,
 )
 from nextfire.client.pipelines.document import OWNER, Pipeline, owned, split, unreadable
+from nextfire.client.pipelines.graph import parents
 from nextfire.client.pipelines.plan import (
     Action,
     Declared,
@@ -29,6 +30,7 @@ from nextfire.client.pipelines.plan import (
     JobChange,
     Plan,
     declare,
+    gains_parents,
     new_schedules,
     plan,
     schedule_faults,
@@ -116,16 +118,27 @@ def _existing(client: Client, declared: Declared) -> Mapping[str, Existing]:
         for name in sorted(declared.names)
         for job in client.jobs(label=f"{OWNER}:{name}")
     }
-    wanted = sorted({*declared.jobs, *declared.outside(), *listed})
     # A listing may lag by a second, and has no versions.
-    with ThreadPoolExecutor(_READERS) as executor:
-        read = dict(
-            zip(wanted, executor.map(lambda each: _read(client, each), wanted), strict=True)
-        )
-    found = {job_id: job for job_id, job in read.items() if job is not None}
+    found = _read_all(client, {*declared.jobs, *declared.outside(), *listed})
+    if gains_parents(declared, found):
+        found |= _ancestors(client, declared, found)
     removed = listed - declared.jobs.keys()
     if any(job_id in removed and job.definition is not None for job_id, job in found.items()):
         found = {**_waiting(client.jobs()), **found}
+    return found
+
+
+def _ancestors(
+    client: Client, declared: Declared, known: Mapping[str, Existing]
+) -> dict[str, Existing]:
+    """The jobs above those that are *declared*, without those that are *known*."""
+    asked, level, found = {*declared.jobs, *known}, {*declared.outside()}, dict[str, Existing]()
+    while level:
+        jobs = [(found.get(each) or known.get(each)) for each in level]
+        living = [job.definition for job in jobs if job is not None and job.definition is not None]
+        level = {parent for each in living for parent in parents(each)} - asked
+        asked |= level
+        found |= _read_all(client, level)
     return found
 
 
@@ -133,6 +146,14 @@ def _waiting(jobs: Iterable[Any]) -> Mapping[str, Existing]:
     """The jobs of a listing that have parents: they may wait for one that is removed."""
     waiting = [job.document for job in jobs if job.document.get("after")]
     return {str(each["jobId"]): _of(each, "") for each in waiting}
+
+
+def _read_all(client: Client, job_ids: Iterable[str]) -> dict[str, Existing]:
+    """Those of the jobs that exist, deleted ones too, by id."""
+    wanted = sorted(job_ids)
+    with ThreadPoolExecutor(_READERS) as executor:
+        read = zip(wanted, executor.map(lambda each: _read(client, each), wanted), strict=True)
+        return {job_id: job for job_id, job in read if job is not None}
 
 
 def _read(client: Client, job_id: str) -> Existing | None:

@@ -13,6 +13,18 @@ def parents(definition: JobDefinition) -> tuple[str, ...]:
     return tuple(edge.job for edge in definition.after)
 
 
+def with_ancestors(
+    jobs: Mapping[str, JobDefinition], others: Mapping[str, JobDefinition]
+) -> Mapping[str, JobDefinition]:
+    """*jobs*, and their ancestors among *others*, by id."""
+    found, left = {**jobs}, [*jobs.values()]
+    while left:
+        above = {each: others[each] for each in parents(left.pop()) if each in others}
+        left += [above[each] for each in above.keys() - found.keys()]
+        found = above | found
+    return found
+
+
 def find_cycle(jobs: Mapping[str, JobDefinition]) -> tuple[str, ...]:
     """The ids of the jobs of one cycle among *jobs*, each a parent of the next one; the first id
     is repeated at the end. Empty without a cycle.

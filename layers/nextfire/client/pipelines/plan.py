@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -13,7 +13,13 @@ from typing import Any
 from nextfire.client.errors import Fault
 from nextfire.client.pipelines.diff import FieldChange, changed_fields
 from nextfire.client.pipelines.document import Pipeline, PipelineError, owned
-from nextfire.client.pipelines.graph import find_cycle, parents, parents_first, unknown_parents
+from nextfire.client.pipelines.graph import (
+    find_cycle,
+    parents,
+    parents_first,
+    unknown_parents,
+    with_ancestors,
+)
 from nextfire.domain.definition import SCHEDULE_FIELDS, JobDefinition
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.recurrence import check
@@ -134,10 +140,7 @@ def declare(pipelines: Iterable[Pipeline]) -> Declared:
                 faults.append(Fault("jobId", repr(job_id), problem, "Declare each job once."))
             jobs[job_id], owners[job_id], sources[job_id] = definition, each.name, each.source
     if not faults and (cycle := find_cycle(jobs)):
-        path = " -> ".join(cycle)
-        remedy = f"Remove one of these edges. For example the parent {cycle[-2]} of {cycle[-1]}."
-        problem = f"the jobs wait for each other: {path}"
-        faults.append(Fault(f"{cycle[-1]}.after", None, problem, remedy))
+        faults.append(_circular(cycle))
     if faults:
         raise PipelineError("The pipelines are invalid.", faults)
     return Declared(jobs, owners, frozenset(names))
@@ -151,12 +154,12 @@ def plan(
     faults: Iterable[Fault] = (),
 ) -> Plan:
     """Compare what is *declared* with what is *existing*: all declared jobs that exist, their
-    parents, and all jobs of the declared pipelines. *adopt*: take over jobs that belong to another
-    pipeline or to none. *faults*: what else is wrong.
+    parents, all jobs of the declared pipelines, and if `gains_parents` all ancestors. *adopt*: take
+    over jobs that belong to another pipeline or to none. *faults*: what else is wrong.
 
     Raises:
-        PipelineError: There are *faults*; a job belongs to another pipeline, or to none; or a
-            parent does not exist.
+        PipelineError: There are *faults*; a job belongs to another pipeline, or to none; a parent
+            does not exist; or the edges have a cycle, together with those of other jobs.
     """
     living = {job_id: each for job_id, each in existing.items() if each.definition is not None}
     removed = {
@@ -164,18 +167,39 @@ def plan(
         for job_id, each in living.items()
         if job_id not in declared.jobs and each.owner in declared.names and each.definition
     }
+    others = {
+        job_id: each.definition
+        for job_id, each in living.items()
+        if job_id not in declared.jobs and job_id not in removed and each.definition
+    }
+    graph = with_ancestors(declared.jobs, others)
     ties = [*_foreign(declared, living, adopt=adopt), *_orphans(declared, living, removed)]
+    if cycle := find_cycle(graph):
+        graph = declared.jobs  # a race of changes can leave a cycle of other jobs
+        ties += [_circular(_from_one_of(cycle, graph))] if graph.keys() & {*cycle} else []
     if faults := [*ties, *faults]:
         raise PipelineError("The pipelines cannot be applied. Nothing was changed.", faults)
     kept = [
         _change(job_id, declared.jobs[job_id], declared.owners[job_id], existing.get(job_id))
-        for job_id in parents_first(declared.jobs)
+        for job_id in parents_first(graph)
+        if job_id in declared.jobs
     ]
     gone = [
         JobChange(Action.REMOVE, job_id, living[job_id].owner, None, living[job_id])
         for job_id in reversed(parents_first(removed))
     ]
     return Plan([*kept, *gone])
+
+
+def gains_parents(declared: Declared, existing: Mapping[str, Existing]) -> bool:
+    """Whether a declared job that exists gets a new parent: only then can the edges of jobs that
+    are not declared close a cycle.
+    """
+    return any(
+        {*parents(declared.jobs[job_id])} - {*parents(each.definition)}
+        for job_id, each in existing.items()
+        if job_id in declared.jobs and each.definition is not None
+    )
 
 
 def new_schedules(
@@ -200,6 +224,19 @@ def schedule_faults(jobs: Mapping[str, JobDefinition], now: datetime) -> Iterato
         except InvalidInputError as error:
             named = error.about(f"{job_id}.{error.field}")
             yield Fault(named.field, named.value, named.problem, named.remedy)
+
+
+def _circular(cycle: Sequence[str]) -> Fault:
+    path = " -> ".join(cycle)
+    remedy = f"Remove one of these edges. For example the parent {cycle[-2]} of {cycle[-1]}."
+    problem = f"the jobs wait for each other: {path}"
+    return Fault(f"{cycle[-1]}.after", None, problem, remedy)
+
+
+def _from_one_of(cycle: Sequence[str], names: Collection[str]) -> Sequence[str]:
+    """*cycle*, beginning and ending with one of *names*."""
+    first = next(place for place, name in enumerate(cycle) if name in names)
+    return [*cycle[first:-1], *cycle[: first + 1]]
 
 
 def _change(
