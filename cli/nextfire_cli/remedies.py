@@ -21,6 +21,7 @@ _COMMANDS = {
     "in a PATCH set it to null": "set it to null in a file for nextfire jobs update --file",
     "use a new Idempotency-Key": "repeat the command",
     "Omit If-Match to create it": "Create it with nextfire jobs create",
+    "GET /v1/quotas": "nextfire quotas",
     "GET /v1/openapi.json lists the routes": "The API is older than this command: update it",
     "Narrow `from` and `to`": "Narrow --from and --to",
     "Swap `from` and `to`": "Swap --from and --to",

@@ -187,7 +187,7 @@ def test_an_audit_resends_up_to_its_limit_and_reports_the_rest(world: World) -> 
     lost = records(world, job)
     for run in lost:
         forget(world, run)
-    world.tick_at("12:37")
+    world.tick_at("13:00")
 
     report = audit(world)
 

@@ -191,7 +191,6 @@ TYPED = [
     # Confirmations
     ("jobs delete nightly", "Aborted", "To confirm it in advance, add --yes."),
     ("jobs delete nightly --json", "Aborted", "To confirm it in advance, add --yes."),
-    ("down", "Aborted", "To confirm it in advance, add --yes."),
     # Scripts that do not exist
     (
         f"{CREATE} --cron @daily --strict",

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from itertools import islice, pairwise
+from itertools import pairwise
 
 from nextfire.domain.awaited import MAX_AWAITED, MAX_INTERVAL, Above, logical_times
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.edges import Edge, Which
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import MOMENT, isoformat
-from nextfire.domain.recurrence import occurrences
-from nextfire.domain.stretch import count_occurrences
 
 _CHECKED = 3  # next occurrences
 
@@ -33,11 +31,7 @@ def check_alignment(
             `all`: the parent has no schedule, or too many runs between two of them. Or the schedule
             is invalid.
     """
-    schedule, left = definition.schedule_from(counted_from), _CHECKED
-    if definition.max_runs is not None:
-        past = count_occurrences(schedule, now, at_most=definition.max_runs)
-        left = min(left, definition.max_runs - past)
-    upcoming = [each.at for each in islice(occurrences(schedule, now), left)]
+    upcoming = definition.next_occurrences(counted_from, now, _CHECKED)
     for edge in definition.after:
         if edge.which is Which.SAME:
             _check_same(edge, upcoming, above)

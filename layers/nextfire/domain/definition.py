@@ -141,6 +141,18 @@ class WhenDocument(Document):
             dst=self.dst,
         )
 
+    def next_occurrences(
+        self, effective_from: datetime, after: datetime, count: int
+    ) -> list[datetime]:
+        """Return the instants of the next *count* occurrences after *after*, within `max_runs`
+        counted from *effective_from*.
+
+        Raises:
+            InvalidInputError: The schedule is invalid.
+        """
+        found = upcoming(self.schedule_from(effective_from), after, count, max_runs=self.max_runs)
+        return [each.occurrence.at for each in found]
+
     def upcoming(
         self, effective_from: datetime, after: datetime, count: int, *, uid: str
     ) -> list[Upcoming]:

@@ -58,7 +58,8 @@ def test_a_user_sees_what_the_receiver_gets(
     shown = attempt["call"]["request"]
     added = {"Host", "Accept-Encoding", "Connection", "Content-Length"}
     got = {name: value for name, value in one.headers.items() if name not in added}
-    assert shown["headers"] == {**got, "Authorization": "Bearer ***"}
+    secret = {"Authorization": "Bearer ***", "webhook-signature": "v1,***"}
+    assert shown["headers"] == {**got, **secret}
     assert shown["body"].encode() == one.body
     assert TOKEN not in done.stdout
     with stack.api_with(key) as api:
