@@ -141,16 +141,11 @@ class WhenDocument(Document):
             dst=self.dst,
         )
 
-    def next_occurrences(
-        self, effective_from: datetime, after: datetime, count: int
-    ) -> list[datetime]:
+    def next_occurrences(self, since: datetime, after: datetime, count: int) -> list[datetime]:
         """Return the instants of the next *count* occurrences after *after*, within `max_runs`
-        counted from *effective_from*.
-
-        Raises:
-            InvalidInputError: The schedule is invalid.
+        counted from *since*. Raises as `upcoming` does.
         """
-        found = upcoming(self.schedule_from(effective_from), after, count, max_runs=self.max_runs)
+        found = upcoming(self.schedule_from(since), after, count, max_runs=self.max_runs)
         return [each.occurrence.at for each in found]
 
     def upcoming(
