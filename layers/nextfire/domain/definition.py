@@ -47,8 +47,7 @@ from nextfire.domain.target import Target
 
 MAX_TIMEOUT_SEC = 11 * 3_600
 MAX_LABELS = 32
-"""Keeps the labels of a job well below the size of a DynamoDB item, with the limits of keys and
-values."""
+"""With the limits of keys and values, labels stay well below the size of a DynamoDB item."""
 
 MAX_EXPRESSION = 256
 MAX_INSTANT = 64
@@ -148,17 +147,15 @@ class WhenDocument(Document):
         found = upcoming(self.schedule_from(since), after, count, max_runs=self.max_runs)
         return [each.occurrence.at for each in found]
 
-    def upcoming(
-        self, effective_from: datetime, after: datetime, count: int, *, uid: str
-    ) -> list[Upcoming]:
+    def upcoming(self, since: datetime, after: datetime, count: int, *, uid: str) -> list[Upcoming]:
         """Return the next *count* occurrences due after *after*, within `max_runs` counted from
-        *effective_from*, with the jitter of the job *uid*.
+        *since*, with the jitter of the job *uid*.
 
         Raises:
             InvalidInputError: The schedule is invalid.
         """
         return upcoming(
-            self.schedule_from(effective_from),
+            self.schedule_from(since),
             after,
             count,
             max_runs=self.max_runs,
