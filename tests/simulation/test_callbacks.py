@@ -52,7 +52,7 @@ def ignore_places(patch: pytest.MonkeyPatch) -> None:
 def forget_held_runs(patch: pytest.MonkeyPatch) -> None:
     """The message of a run that must wait is deleted, and no dispatch is stored."""
 
-    def defer(_: Any, job: Any, message: Any, hold: Any) -> Handled:  # noqa: ARG001
+    def defer(_: Any, job: Any, message: Any, host: Any, hold: Any) -> Handled:  # noqa: ARG001
         return Handled(Disposition.ACKNOWLEDGE, hold.reason)
 
     patch.setattr(ExecuteRun, "_defer", defer)

@@ -59,6 +59,7 @@ def test_whatever_happens_every_occurrence_is_accounted_for(seed: int) -> None:
         2939,
         3740,
         4368,
+        5363,
         5438,
         5982,
         7861,

@@ -189,13 +189,13 @@ class ExecuteRun:
         first = message.dispatch == 1
         hold = self._parallel.hold(job, message.key, self._clock.now(), dispatch=message.dispatch)
         if hold is not None:
-            deferred = self._defer(job, message, hold)
+            deferred = self._defer(job, message, host, hold)
             return deferred or self._with_job(job, message, host, hold)
         now = self._clock.now()
         hold = self._target.admit(job, message.key, now, first=first)
         if hold is not None and held_too_long(job, message.key, hold.since, now):
             return self._with_job(job, message, replace(host, given_up=hold), None)
-        deferred = self._defer(job, message, hold) if hold else None
+        deferred = self._defer(job, message, host, hold) if hold else None
         if deferred is not None:
             return deferred
         try:
@@ -223,12 +223,14 @@ class ExecuteRun:
             raise UnavailableError("The dispatch to the job's pool was not stored. Try again.")
         return Handled(Disposition.ACKNOWLEDGE, f"its job has moved to pool {pool}")
 
-    def _defer(self, job: Job, message: RunMessage, hold: Hold) -> Handled | None:
+    def _defer(self, job: Job, message: RunMessage, host: Host, hold: Hold) -> Handled | None:
         """Postpone the run without an attempt: the destination of its call is not available.
-        Returns None if it has a record that is not free, or a later dispatch.
+        Returns None if it has a record that is not free, or a later dispatch: it may be running
+        elsewhere, and the deletion of its message would let the next of its group start.
         """
         now = self._clock.now()
-        run = self._runs.get(message.key) if message.dispatch > 1 else None
+        may_have_begun = message.dispatch > 1 or host.delivery.receives > 1
+        run = self._runs.get(message.key) if may_have_begun else None
         if run is not None and (run.state is not RunState.PENDING or run.cancel_requested):
             return None
         if run is not None and message.dispatch < run.dispatch:

@@ -90,7 +90,7 @@ class MessageBatch(Generic[D]):
 
     def _carry_out_one(self, message: D, stopping: Callable[[], bool], longest: timedelta) -> bool:
         """Process *message*. Returns whether it is done."""
-        noted = _Noted(message, message.body, message.token)
+        noted = _Noted(message, message.body, message.token, message.receives)
         try:
             if self._lease is not None and message.receives > 1:
                 noted.hide(self._lease)
@@ -134,6 +134,7 @@ class _Noted:
     message: FifoDelivery
     body: str
     token: str
+    receives: int
     hidden: bool = False
 
     def hide(self, duration: timedelta) -> None:

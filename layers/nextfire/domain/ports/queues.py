@@ -34,9 +34,10 @@ class RunQueue(Protocol):
 
 
 class Delivery(Protocol):
-    """One received message."""
+    """One received message. `receives`: how often it was received so far, this time included."""
 
     body: str
+    receives: int
 
     @property
     def token(self) -> str:
@@ -50,12 +51,11 @@ class Delivery(Protocol):
 
 class FifoDelivery(Delivery, Protocol):
     """One received message of a FIFO queue. `group`: its message group, within which messages are
-    delivered in order. `receives`: how often it was received so far, this time included.
+    delivered in order.
     """
 
     message_id: str
     group: str
-    receives: int
 
 
 D = TypeVar("D", bound=FifoDelivery)
