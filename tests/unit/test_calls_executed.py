@@ -304,30 +304,6 @@ def test_a_hold_that_cannot_be_stored_leaves_the_message(world: World, calls: Ca
     assert world.queued != []
 
 
-def test_a_run_that_runs_is_not_deferred_when_its_message_is_received_again(
-    world: World, calls: Calls
-) -> None:
-    """Slow stores delayed its claim, so its message was visible before the first heartbeat. Without
-    the message, the next run of its group could start.
-    """
-    job = dispatched(world, overlap="QUEUE")
-    delivery = world.worker("a").receive()
-    assert delivery is not None
-    world.advance(seconds=59)
-
-    def receive_again() -> None:
-        world.advance(seconds=2)
-        calls.hold = Hold(at("12:05"), "paused")
-        world.worker("b").work_one()
-
-    calls.meanwhile = receive_again
-    world.worker("a").handle(delivery)
-
-    assert retries(world) == []
-    assert world.queued == ["report 12:00"], "it is deleted once it is received again"
-    assert world.run(job, "12:00").state is RunState.SUCCEEDED
-
-
 def test_a_cancel_during_a_deferral_wins(world: World, calls: Calls) -> None:
     job = dispatched(world)
     calls.results = [UNAVAILABLE]

@@ -155,3 +155,27 @@ def test_a_run_that_waits_takes_one_run_of_its_tenants_quota(calls: Calls) -> No
 
     sent = Counter(message.job_id for message in world.queue.log)
     assert sent == {"held0": 2, "held1": 2, "other0": 1, "other1": 1}
+
+
+def test_a_run_that_runs_is_not_deferred_when_its_message_is_received_again(
+    world: World, calls: Calls
+) -> None:
+    """Slow stores delayed its claim, so its message was visible before the first heartbeat. Without
+    the message, the next run of its group could start.
+    """
+    job = dispatched(world, overlap="QUEUE")
+    delivery = world.worker("a").receive()
+    assert delivery is not None
+    world.advance(seconds=59)
+
+    def receive_again() -> None:
+        world.advance(seconds=2)
+        calls.hold = PAUSED
+        world.worker("b").work_one()
+
+    calls.meanwhile = receive_again
+    world.worker("a").handle(delivery)
+
+    assert retries(world) == []
+    assert world.queued == ["report 12:00"], "it is deleted once it is received again"
+    assert world.run(job, "12:00").state is RunState.SUCCEEDED
