@@ -67,6 +67,7 @@ def test_whatever_happens_every_occurrence_is_accounted_for(seed: int) -> None:
         10298,
         10372,
         11284,
+        11549,
         11601,
         12994,
         18881,

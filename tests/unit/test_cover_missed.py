@@ -177,6 +177,17 @@ def test_a_row_ends_before_a_later_range_that_was_recorded_first() -> None:
 FORGOTTEN = replace(JOB, schedule_version=JOB.schedule_version + 1)
 
 
+@pytest.mark.parametrize("job", [JOB, FORGOTTEN, None], ids=["known", "forgotten", "deleted"])
+def test_a_row_within_an_earlier_range_is_not_recorded(job: Job | None) -> None:
+    """Two due entries of a job are left if a watcher dies before it deletes one of them: the first
+    was covered up to noon, and the message of the other one's run reports the same occurrences.
+    """
+    runs = MemoryRunStore()
+    runs.skip(a_range(at("07:00"), NOON, 6))
+
+    assert recorded(runs, WHOLE, job=job) == []
+
+
 @pytest.mark.parametrize(
     "job", [None, replace(JOB, uid=FORMER), FORGOTTEN], ids=["gone", "another", "forgotten"]
 )

@@ -133,14 +133,19 @@ def _as_of(job: Job | None, key: RunKey, version: int) -> Job | None:
 
 
 def _record_whole(runs: RunStore, key: RunKey, row: SkippedRange, now: datetime) -> Recorded:
-    """Record *row* as one range, if none of it has a record. Without its schedule it cannot be
-    split.
+    """Record *row* as one range, if none of it has a record, its own or a range that began earlier.
+    Without its schedule it cannot be split.
     """
-    between = runs.between(key.job, first_run_id(row.first), _after(row.last), page=1, lenient=True)
+    first = first_run_id(row.first)
+    before = runs.between(key.job, "0", first, newest_first=True, page=1, lenient=True)
+    earlier = next((run for run in before if run.trigger is not Trigger.MANUAL), None)
+    if earlier is not None and earlier.key.uid == key.uid and earlier.covers_until >= row.first:
+        return Recorded()
+    between = runs.between(key.job, first, _after(row.last), page=1, lenient=True)
     if any(run.key.uid == key.uid and run.trigger is not Trigger.MANUAL for run in between):
         return Recorded()
-    first = RunKey(key.job, run_id(key.uid, row.first))
-    skipped = Run.skipped(first, row.reason, cut(now), covered_to=row.last, covered=row.count)
+    whole = RunKey(key.job, run_id(key.uid, row.first))
+    skipped = Run.skipped(whole, row.reason, cut(now), covered_to=row.last, covered=row.count)
     try:
         return Recorded((skipped,) if runs.skip(skipped) == skipped else ())
     except UndecodableError:  # the first occurrence has a record
