@@ -19,7 +19,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -36,13 +37,23 @@ _TWO_STACKS = ["-n", "2", "--dist", "loadfile"]
 """Each process has its own stack. End-to-end tests mostly wait, but one after the other they take
 longer than all other tests.
 """
-_PROCESSES = ("tests/unit/launcher", "tests/unit/script_runner", "tests/security")
+_PROCESSES = (
+    "tests/unit/launcher",
+    "tests/unit/script_runner",
+    "tests/unit/test_many_scripts.py",
+    "tests/security",
+)
 """Tests that mostly wait for processes, many of them of scripts."""
 _CACHES = Path(".pytest_cache", "plan").absolute()
 """A folder for each command of the plan, in which pytest records the tests that failed."""
 _PATIENT = ["--timeout", "1800"]
 """A test with many cases may take longer than a hanging short one is allowed."""
 _BYTECODE = Path(".nextfire", "bytecode").absolute()
+_MEMORY = Path("/dev/shm")  # noqa: S108
+_ROOM = 4 * 1024**3
+"""Bytes. The tests write about a tenth of that."""
+_ON_DISK = "processes"
+"""Scripts see the folders of these tests as they do in production: below `/tmp`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +64,8 @@ class _Background:
     command: list[str]
     output: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
 
-    def begin(self) -> subprocess.Popen[Any]:
-        command = _recording(self.name, self.command)
+    def begin(self, memory: Path | None) -> subprocess.Popen[Any]:
+        command = _complete(self.name, self.command, memory)
         return subprocess.Popen(command, stdout=self.output, stderr=subprocess.STDOUT)
 
     def show(self) -> None:
@@ -140,9 +151,28 @@ def _long() -> _Plan:
     )
 
 
-def _recording(name: str, command: list[str]) -> list[str]:
-    """*command*, which records the tests that fail if it is pytest."""
-    return [*command, "-o", f"cache_dir={_CACHES / name}"] if "pytest" in command else command
+def _complete(name: str, command: list[str], memory: Path | None) -> list[str]:
+    """*command*. If it is pytest, it records the tests that fail, and has the folders of its tests
+    in *memory*.
+    """
+    if "pytest" not in command:
+        return command
+    command = [*command, "-o", f"cache_dir={_CACHES / name}"]
+    if memory is None or name == _ON_DISK:
+        return command
+    return [*command, f"--basetemp={memory / name.replace(' ', '-')}"]
+
+
+@contextmanager
+def _folder_in_memory() -> Iterator[Path | None]:
+    """A folder in memory; None if there is no `_ROOM`, and for the long tests. On a disk, tests
+    wait for each of their thousands of commits to SQLite.
+    """
+    if LONG or not _MEMORY.is_dir() or shutil.disk_usage(_MEMORY).free < _ROOM:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(dir=_MEMORY, prefix="nextfire-") as folder:
+        yield Path(folder)
 
 
 def _failed_tests(name: str) -> list[str]:
@@ -208,13 +238,20 @@ def main(names: Collection[str]) -> int:
     # Hundreds of processes import the same modules. Elsewhere: the caller may want none in place.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # noqa: TID251
     os.environ.setdefault("PYTHONPYCACHEPREFIX", str(_BYTECODE))  # noqa: TID251
+    with _folder_in_memory() as memory:
+        report = _run(plan, memory)
+    return int(bool(report.failed))
+
+
+def _run(plan: _Plan, memory: Path | None) -> _Report:
+    """Run the commands of *plan*, print their output and what failed."""
     report = _Report(plan)
-    running = [(each, each.begin()) for each in plan.background]
+    running = [(each, each.begin(memory)) for each in plan.background]
     waiting = _wait_in_the_background(running, report)
     try:
         for name, command in plan.foreground.items():
             began = report.minutes()
-            polite = ["nice", "-n", "10", *_recording(name, command)]
+            polite = ["nice", "-n", "10", *_complete(name, command, memory)]
             report.ended(name, subprocess.run(polite, check=False).returncode, began)
     finally:
         for thread in waiting:
@@ -227,7 +264,7 @@ def main(names: Collection[str]) -> int:
         print(f"failed: {', '.join(report.failed) or 'nothing'}", flush=True)
         for test in [test for name in report.failed for test in _failed_tests(name)]:
             print(f"  {test}", flush=True)
-    return int(bool(report.failed))
+    return report
 
 
 def _names() -> list[str]:

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 from nextfire.domain.attempt import AttemptOutcome
@@ -232,8 +233,12 @@ class CallTarget:
     """A gate for each thread: threads that waited for the lock of another one would block the only
     real thread.
     """
+    random: Random = field(init=False)
     failed_at: datetime = _NEVER
     """When the store of endpoints failed last: then calls are neither held nor limited."""
+
+    def __post_init__(self) -> None:
+        self.random = Random(self.actor.name)  # noqa: S311 — repeatable
 
     def admit(self, job: Job, run: RunKey, now: datetime, *, first: bool) -> Hold | None:
         began_at, endpoints = self.system.monitor.now, self.system.endpoints
@@ -276,7 +281,9 @@ class CallTarget:
         task = current()
         if task not in self.gates:
             store = self.system.wire.port(self.actor, "endpoints")
-            self.gates[task] = EndpointGate(store, self.pool, self.actor, on_error=self._failed)
+            self.gates[task] = EndpointGate(
+                store, self.pool, self.actor, on_error=self._failed, random=self.random
+            )
         return self.gates[task]
 
     def _failed(self, error: Exception) -> None:

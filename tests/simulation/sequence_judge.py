@@ -300,16 +300,27 @@ class SequenceJudge:
         self, job: Job, key: RunKey, at: datetime, *, certain: bool = False
     ) -> dict[str, set[str]]:
         """The states in which the awaited runs had ended by *at*; *certain*: without successes that
-        are perhaps not recent enough for `latest`.
+        are perhaps not recent enough for `latest`, and without runs that were redriven since.
         """
         return {
             each.name: {
                 ENDED[end.run.state]
                 for end in each.ends
-                if end.at <= at and not (certain and each.is_old(end, key.scheduled_at))
+                if end.at <= at
+                and not (
+                    certain and (each.is_old(end, key.scheduled_at) or self._was_redriven(end, at))
+                )
             }
             for each in self._timed.awaited(job, key) or []
         }
+
+    def _was_redriven(self, end: Seen, at: datetime) -> bool:
+        """Whether the run of *end* had started again when those who decided by *at* read it."""
+        key = end.run.key
+        states = self.sequences.seen[key.job][key.scheduled_at][key]
+        return any(
+            end.at < each.at <= at + DECIDING and not each.run.state.ended for each in states
+        )
 
     @cached_property
     def _deadlines(self) -> DeadlineJudge:

@@ -100,13 +100,13 @@ PLANTS: dict[str, tuple[Plant, str]] = {
 }
 _FIRST_SEED: dict[Plant, int] = {
     call_while_down: 123,
-    overwrite: 283,
+    overwrite: 2123,
     ignore_places: 11043,
-    repair_held_runs: 663,
+    repair_held_runs: 2103,
     believe_in_lost_responses: 103,
-    forget_held_runs: 663,
+    forget_held_runs: 1983,
 }
-"""The first seed that reveals the defect, for defects that few histories reveal."""
+"""A seed that reveals the defect soon, for defects that few histories reveal."""
 _MOST_SEEDS = 40
 
 

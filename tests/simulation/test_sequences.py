@@ -261,20 +261,20 @@ _FIRST_SEED: dict[Plant, int] = {
     start_at_once: 47,
     pass_another_run: 67,
     reopen_nothing: 767,
-    reopen_everything: 127,
+    reopen_everything: 1907,
     forget_deadlines: 1727,
     forget_the_last_run: 407,
-    skip_too_early: 147,
+    skip_too_early: 1467,
     end_sequences_at_once: 627,
-    let_all_begin: 467,
+    let_all_begin: 1247,
     forget_the_time: 87,
     come_too_early: 4967,
     excuse_what_is_late: 467,
     forget_what_does_not_decode: 27,
     take_any_success: 3207,
-    ignore_setups: 27,
+    ignore_setups: 2167,
 }
-"""The first seed that reveals the defect, for defects that few histories reveal."""
+"""A seed that reveals the defect soon, for defects that few histories reveal."""
 _MOST_SEEDS = 40
 
 

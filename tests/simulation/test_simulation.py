@@ -70,6 +70,7 @@ def test_whatever_happens_every_occurrence_is_accounted_for(seed: int) -> None:
         11549,
         11601,
         12994,
+        15607,
         18881,
         30224,
         31128,
@@ -88,8 +89,8 @@ def test_seeds_that_once_failed_pass(seed: int) -> None:
 
 def test_a_seed_replays_exactly_in_any_process() -> None:
     # In seed 33 a process with several threads dies; seed 1774 depends on the order of a set, which
-    # differs between the hash seeds 1 and 5.
-    seeds = [0, 33, 1774]
+    # differs between the hash seeds 1 and 5; in seed 11043 calls wait for a limit.
+    seeds = [0, 33, 1774, 11043]
     script = (
         "from tests.simulation.history import History\n"
         f"print([History(seed).play().digest for seed in {seeds}])"
@@ -120,7 +121,7 @@ def test_a_history_can_be_read() -> None:
 _MANY_SCRIPTS = 40
 REMOVALS = [9, 129, 1969]
 """Seeds in which runs wait for a pool that was removed for longer than its grace."""
-_RICH = [641, 1025, 977, 743, 927, 948, 1121, 1187, 1156]
+_RICH = [641, 1227, 1161, 363, 1057, 43, 767, 1121]
 """Seeds in which much happens. They are played first; others follow if something was not seen."""
 WRITES = ["queue.send", "due.put", "due.delete", "runs.claim", "runs.advance", "jobs.update"]
 

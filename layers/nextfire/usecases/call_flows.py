@@ -17,11 +17,11 @@ end could not be written is taken out with the next write of its process.
 
 from __future__ import annotations
 
-import secrets
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from random import Random, SystemRandom
 
 from nextfire.domain import call_flow
 from nextfire.domain.call_flow import CallFlow, WaitingRun
@@ -71,6 +71,7 @@ class CallFlows:
 
     *on_error*: called with an error of the store. While the store does not answer, runs of
     endpoints with a limit wait. A flow that does not decode limits nothing until it expires.
+    *random*: names of callers, which must differ between processes, and waits after conflicts.
     """
 
     def __init__(
@@ -79,9 +80,11 @@ class CallFlows:
         clock: Clock,
         *,
         on_error: Callable[[Exception], None] = lambda _: None,
+        random: Random | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
+        self._random = random or SystemRandom()
         self._on_error = on_error
         self._known: dict[EndpointKey, _Known] = {}
         self._places: dict[tuple[EndpointKey, str], _Place] = {}
@@ -105,7 +108,7 @@ class CallFlows:
             until: When the call has ended, even if its executor dies.
             first: Whether the run asks for the first time.
         """
-        caller = WaitingRun(secrets.token_hex(4), until, first)
+        caller = WaitingRun(f"{self._random.getrandbits(32):08x}", until, first)
         known = self._of(key)
         now = self._clock.now()
         with known.lock:
@@ -173,7 +176,7 @@ class CallFlows:
                 known.ended.pop(name, None)
 
     def _back_off(self, attempt: int) -> None:
-        milliseconds = secrets.randbelow(_BACK_OFF_MS << attempt)
+        milliseconds = self._random.randrange(_BACK_OFF_MS << attempt)
         self._clock.sleep(timedelta(milliseconds=milliseconds))
 
     def _without_flow(

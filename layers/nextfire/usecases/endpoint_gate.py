@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from random import Random
 
 from nextfire.domain.endpoints import EndpointKey, EndpointState, Outcome
 from nextfire.domain.ports.clocks import Clock
@@ -17,7 +18,9 @@ _TO_END = timedelta(seconds=15)
 
 
 class EndpointGate:
-    """The gate of the endpoints of one pool in one process; thread-safe."""
+    """The gate of the endpoints of one pool in one process; thread-safe. *random*: as of
+    `CallFlows`.
+    """
 
     def __init__(
         self,
@@ -26,10 +29,11 @@ class EndpointGate:
         clock: Clock,
         *,
         on_error: Callable[[Exception], None] = lambda _: None,
+        random: Random | None = None,
     ) -> None:
         self._pool = pool
         self._breaker = Breaker(store, pool, clock, on_error=on_error)
-        self._flows = CallFlows(store, clock, on_error=on_error)
+        self._flows = CallFlows(store, clock, on_error=on_error, random=random)
 
     def admit(
         self,
