@@ -1,4 +1,8 @@
-"""The occurrences of a schedule, one generator per type."""
+"""The occurrences of a schedule, one generator per type. `occurrences` covers all types;
+`next_instant` returns the first occurrence.
+
+This module is deterministic: it reads no clock, uses no randomness and stops at `HORIZON`.
+"""
 
 from __future__ import annotations
 
