@@ -21,7 +21,7 @@ from nextfire.domain.zones import ZoneReading, wall
 
 
 class JobState(StrEnum):
-    """ACTIVE has a FIRE entry; the others have none. COMPLETED: no occurrence is left."""
+    """Only ACTIVE jobs with a schedule have a FIRE entry. COMPLETED: no occurrence is left."""
 
     ACTIVE = "ACTIVE"
     PAUSED = "PAUSED"
