@@ -193,7 +193,7 @@ def _dates(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
             "schedule",
             texts,
             f"not a list of 1 to {MAX_DATES} instants",
-            'For example `["2030-05-24T10:00:00Z"]`.',
+            f"For example `{EXAMPLES[ScheduleType.DATES]}`.",
         )
     fields = tuple(f"schedule.{index}" for index in range(len(texts)))
     return _of_dates(texts, schedule.timezone, schedule.dst, after, fields)
