@@ -80,9 +80,7 @@ class Functions:
                 **self._environment.identity(),
                 "NEXTFIRE_POOLS": self._environment.pools(),
                 "NEXTFIRE_QUOTAS": self._settings.quotas_json,
-                "NEXTFIRE_TENANT_WEIGHTS": self._stack.to_json_string(
-                    self._settings.tenant_weights
-                ),
+                "NEXTFIRE_TENANT_WEIGHTS": self._environment.tenant_weights(),
                 "NEXTFIRE_SCRIPTS_BUCKET": stores.scripts.bucket_name,
                 "NEXTFIRE_OUTPUTS_BUCKET": stores.outputs.bucket_name,
                 "NEXTFIRE_RUN_RETENTION": self._environment.run_retention(),
@@ -166,9 +164,7 @@ class Functions:
                 **self._environment.shards(),
                 "NEXTFIRE_POOLS": self._environment.pools(),
                 "NEXTFIRE_GROUPS": str(self._settings.groups),
-                "NEXTFIRE_TENANT_WEIGHTS": self._stack.to_json_string(
-                    self._settings.tenant_weights
-                ),
+                "NEXTFIRE_TENANT_WEIGHTS": self._environment.tenant_weights(),
                 "NEXTFIRE_QUOTAS": self._settings.quotas_json,
                 "NEXTFIRE_LIFE": iso8601(self._settings.life),
             },

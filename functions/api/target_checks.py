@@ -71,14 +71,11 @@ def check_run_payload(definition: JobDefinition, payload: JsonValue) -> None:
 
 def _unrendered(definition: JobDefinition, payload: JsonValue) -> tuple[str, TemplateError] | None:
     """The template of the job, as a path, if it cannot be rendered for *payload*, and why."""
-    target = definition.target
-    field, template = "target.http.body", target.http and target.http.body
-    if target.aws is not None:
-        field, template = "target.aws.input", dict(target.aws.input)
+    field, template = definition.target.template
     if template is None:
         return None
     try:
-        render(template, example_context(payload, definition.after))  # type: ignore[arg-type]
+        render(template, example_context(payload, definition.after))
     except TemplateError as error:
         return field, error
     return None

@@ -167,7 +167,7 @@ class Monitoring(Construct):
             function.function.metric_errors(
                 period=Duration.minutes(period // timedelta(minutes=1))
             ),
-            "The function auditor failed, was killed, is not invoked any more, or has not ended "
+            "The function auditor failed, was killed, is not invoked, or has not ended "
             "an audit when the next one is due: see its log group.",
             runbook="function-errors",
             treat_missing_data=cloudwatch.TreatMissingData.BREACHING,

@@ -7,12 +7,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nextfire.domain.schedule import ScheduleType
 from tests.fuzz import items
 from tests.fuzz.cases import fuzzed
 from tests.fuzz.checks import check_schedule
 from tests.fuzz.damage import odd_texts
 
-TYPES = ["CRON", "INTERVAL", "ONCE", "DELAY", "DATES", "MANUAL", "AFTER", ""]
+TYPES = [*(each.value for each in ScheduleType), ""]
 cron_fields = st.one_of(
     st.sampled_from(["*", "*/5", "1-5", "5-1", "L", "W", "#2", "?", "R", "0", "59", "60", "31"]),
     st.text("0123456789*/,-LW#?ABCMONFEB ", max_size=8),

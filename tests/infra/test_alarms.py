@@ -178,7 +178,7 @@ def test_alarms_and_dashboard_of_a_default_stack_cost_at_most_5_usd(tmp_path: Pa
     found = alarms(synthesize(tmp_path, {})[2])
     single = [alarm for alarm in found.values() if "MetricName" in alarm]
 
-    assert len(single) == ALARMS
+    assert len(single) == ALARMS, "the number in nextfire_cli/cost/model.py is another one"
     assert len(found) == ALARMS + 1, "and the composite alarm"
     assert round(sum(cost.usd for cost in costs(monitoring(busy=False))), 6) <= 5
 

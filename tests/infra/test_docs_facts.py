@@ -22,12 +22,14 @@ from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.misfire import MISFIRE_AFTER
 from nextfire.domain.policies import Backoff, RetryPolicy
 from nextfire.domain.run import Run, RunState
+from nextfire.domain.schedule import ScheduleType
 from nextfire.settings import ExecutorSettings
 from nextfire.usecases.dispatch.reader import READ_AT_MOST
 from nextfire.usecases.dispatch.tick import POLL_EVERY
 from nextfire.usecases.watch import ENOUGH
 from nextfire_cli.cost.model import Load, bill, monitoring
 from nextfire_cli.cost.prices import costs
+from nextfire_cli.flags import FLAGS
 from tests.builders import NOON
 from tests.infra.pages import (
     API,
@@ -45,6 +47,8 @@ from tests.infra.pages import (
 )
 from tests.world import World
 
+SCHEDULES = ROOT / "docs" / "guide" / "schedules.md"
+
 
 def table(page: Path, *columns: str) -> list[Row]:
     """The rows of all tables of *page* with these columns."""
@@ -58,6 +62,16 @@ def test_the_reference_of_settings_explains_every_key() -> None:
         assert row["meaning"], row["key"]
 
 
+def test_the_guide_has_each_schedule_type_with_its_flag() -> None:
+    rows = table(SCHEDULES, "type", "flag", "`schedule`", "occurrences", "example")
+    flags = {flag.type: f"`{flag.name}`" for flag in FLAGS if flag.type}
+
+    assert [row["type"] for row in rows] == [each.value for each in ScheduleType]
+    for row in rows:
+        named = row["flag"].partition(",")[0]
+        assert flags.get(ScheduleType(row["type"]), named) == named, row["type"]
+
+
 def test_routes_are_those_of_the_api() -> None:
     include_all()
     routes = {
@@ -65,7 +79,8 @@ def test_routes_are_those_of_the_api() -> None:
         for route in routes_of(api)
     }
 
-    assert {code(row["route"]) for row in table(API, "route", "response", "notes")} == routes
+    documented = {code(row["route"]) for row in table(API, "route", "response", "notes")}
+    assert documented == routes, "the table of routes in docs/reference/api.md is written by hand"
 
 
 def braced(name: str) -> str:

@@ -99,7 +99,8 @@ class TestDocument:
     def test_examples_are_what_they_are_examples_of(self) -> None:
         for name, schema in DOCUMENT["components"]["schemas"].items():
             for example in schema.get("examples", []):
-                assert valid({"$ref": f"#/components/schemas/{name}"}, example), name
+                of_class = {"$ref": f"#/components/schemas/{name}"}
+                assert valid(of_class, example), f"correct the example of {name} in openapi_texts"
         for name, operation in OPERATIONS.items():
             if "requestBody" not in operation:
                 continue

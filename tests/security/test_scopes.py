@@ -137,7 +137,7 @@ class TestScopes:
             for route in routes
             if route.openapi_extensions
         }
-        assert stated == SCOPES
+        assert stated == SCOPES, "add each new operation to SCOPES, with the scope that it needs"
         assert stated.keys() == OPERATIONS.keys()
 
     @pytest.mark.parametrize("scope", GIVEN)

@@ -110,16 +110,22 @@ def test_at_most_two_signing_secrets() -> None:
     assert problem(sign=[SECRET] * 3)
 
 
-@pytest.mark.parametrize(
-    ("target", "kind"),
-    [
-        ({"handler": "report"}, TargetKind.SCRIPT),
-        ({"http": {"url": URL}}, TargetKind.HTTP),
-        ({"aws": {"service": "sqs", "action": "SendMessage"}}, TargetKind.AWS),
-    ],
-)
-def test_a_target_is_of_one_kind(target: dict[str, Any], kind: TargetKind) -> None:
-    assert Target.model_validate(target).kind is kind
+TARGETS: dict[TargetKind, dict[str, Any]] = {
+    TargetKind.SCRIPT: {"handler": "report"},
+    TargetKind.HTTP: {"http": {"url": URL}},
+    TargetKind.AWS: {"aws": {"service": "sqs", "action": "SendMessage"}},
+}
+
+
+@pytest.mark.parametrize("kind", TargetKind)
+def test_a_target_is_of_one_kind(kind: TargetKind) -> None:
+    assert kind in TARGETS, "add a target of the new kind to TARGETS"
+    assert Target.model_validate(TARGETS[kind]).kind is kind
+
+
+@pytest.mark.parametrize("kind", TargetKind)
+def test_a_kind_has_a_noun_for_messages(kind: TargetKind) -> None:
+    assert kind.noun
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,18 @@ secrets; executors of the new pool cannot read files that runs left in the forme
 
 from __future__ import annotations
 
-import pytest
+import re
 
+import pytest
+from pydantic import ValidationError
+
+from functions.api.job_requests import JobRequest
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.job import Job
 from nextfire.domain.places import run_place
+from nextfire.domain.remedies import remedy_for
 from nextfire.domain.run import RunState
 from nextfire.domain.script import locate
 from nextfire.domain.target import Target
@@ -268,6 +273,16 @@ def test_a_script_outside_the_pool_prefix_is_rejected(script: str) -> None:
 
     with pytest.raises(InvalidInputError, match="not a script of your tenant in the pool batch"):
         locate(target, bucket=BUCKET, tenant="acme")
+
+
+def test_the_remedy_of_a_script_names_a_place_below_the_prefix_of_a_pool() -> None:
+    with pytest.raises(ValidationError) as refused:
+        JobRequest.model_validate({"type": "MANUAL", "target": {"script": "report.py"}})
+    [fault] = refused.value.errors()
+    [url] = re.findall("`(.+?)`", remedy_for(fault, JobRequest))
+    target = Target(pool="POOL", script=url)
+
+    assert locate(target, bucket="BUCKET", tenant="TENANT").url == url
 
 
 def test_files_of_a_version_that_did_not_separate_pools_are_where_they_were() -> None:

@@ -109,7 +109,7 @@ _KINDS = ("target.handler", "target.script", "target.http", "target.aws")
 
 
 def test_the_property_covers_every_field() -> None:
-    assert VALUES.keys() | _BY_TYPE == JOB_FIELDS.keys()
+    assert VALUES.keys() | _BY_TYPE == JOB_FIELDS.keys(), "add values of the new field to VALUES"
 
 
 @st.composite

@@ -10,6 +10,7 @@ from rich.console import RenderableType
 
 from nextfire.domain.policies import RETRIED
 from nextfire.domain.run import RunState
+from nextfire.domain.schedule import UNTIMED
 from nextfire_cli.documents import Document
 from nextfire_cli.job_fields import JOB_FIELDS, JobField
 from nextfire_cli.render.job_lists import schedule, target
@@ -58,7 +59,7 @@ def _next(job: Document) -> str | None:
     """The next run, or why a job has no next run."""
     if "nextFireAt" in job:
         return str(job["nextFireAt"])
-    if job.get("state") == "ACTIVE" and job.get("type") not in {"MANUAL", "AFTER"}:
+    if job.get("state") == "ACTIVE" and job.get("type") not in UNTIMED:
         return "none later; the last one was due already"
     return "none: no occurrence is left" if job.get("state") == "COMPLETED" else None
 

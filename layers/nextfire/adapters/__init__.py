@@ -1,1 +1,3 @@
-"""Implementations of the ports on AWS. boto3 may be imported here only."""
+"""Implementations of the ports: on AWS, on SQLite and files, and on the operating system. boto3 may
+be imported here only.
+"""

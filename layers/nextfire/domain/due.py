@@ -50,7 +50,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class FireEntry(_Entry):
-    """The next occurrence of a job; exactly one per active job.
+    """The next occurrence of a job; exactly one per ACTIVE job with a schedule.
 
     `version`: the schedule version that created the entry. `occurrence`: the scheduled instant if
     jitter delays the run; else None. `ordinal`: for a job with `maxRuns`, the number of the
@@ -86,8 +86,8 @@ class FireEntry(_Entry):
 
 @dataclass(frozen=True, slots=True)
 class DispatchEntry(_Entry):
-    """The next dispatch of a run: a retry, or the first dispatch of a run that a user requested. It
-    does not depend on a schedule version.
+    """The next dispatch of a run: a retry, the first dispatch of a run that a user requested or of
+    a child, the end of a join, or a hand-over to repeat. It does not depend on a schedule version.
 
     `dispatch`: number of the dispatch. `exclusive`: the runs of the job share one message group.
     `trigger`: MANUAL or BACKFILL for the first dispatch of a requested run, else SCHEDULE.

@@ -7,8 +7,8 @@
 - OPEN: runs wait, except one run per interval, the probe.
 - PAUSED: runs wait, without probes, and no result changes the state.
 
-All functions are pure. The clock may go backwards: no instant that lies further ahead than the
-longest interval delays a run.
+All functions are pure. The clock may go backwards: no instant further ahead than the longest
+interval delays a run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Joins: how the ends of several parents' runs are collected for one run of their child.
 
 Each parent that ends adds a mark to the join of the child's run. Marks are added and never removed,
-so a repeated addition changes nothing. A join of many parents has several items: so few parents
-write the same one.
+so a repeated addition changes nothing. A join of many parents has several items, so that few
+parents write to the same one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The end of a script's stderr: mostly the message of the exception that ended it."""
+"""The end of a script's stderr: usually the message of the exception that ended it."""
 
 from __future__ import annotations
 

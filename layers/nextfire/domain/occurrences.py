@@ -21,7 +21,7 @@ from nextfire.domain.zones import ZoneReading, wall
 
 
 class JobState(StrEnum):
-    """ACTIVE has a FIRE entry; the others have none. COMPLETED: no occurrence is left."""
+    """Only ACTIVE jobs with a schedule have a FIRE entry. COMPLETED: no occurrence is left."""
 
     ACTIVE = "ACTIVE"
     PAUSED = "PAUSED"
@@ -35,10 +35,8 @@ class JobState(StrEnum):
 
 ENDED_STATES = frozenset({JobState.COMPLETED, JobState.CANCELLED})
 
-_ZONED = frozenset(
-    {ScheduleType.ONCE, ScheduleType.CRON, ScheduleType.INTERVAL, ScheduleType.DATES}
-)
-"""The types that can contain wall-clock times."""
+_ZONED = frozenset(ScheduleType) - UNTIMED - {ScheduleType.DELAY}
+"""The types that can contain wall-clock times, in `schedule` or `startAt`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +180,7 @@ class Occurrences:
 
     def stretch(self, entry: FireEntry, until: datetime) -> Stretch:
         """Return the occurrences from that of *entry* to *until*, within `maxRuns`; see
-        `schedule.stretch`.
+        `nextfire.domain.stretch`.
         """
         most = self.definition.max_runs
         left = MAX_RUNS**2 if most is None else max(most - entry.ordinal + 1, 1)

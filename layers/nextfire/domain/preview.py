@@ -1,4 +1,4 @@
-"""The next occurrences of a schedule, as users see them."""
+"""The next occurrences of a schedule, with jitter and `maxRuns`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The occurrences of a schedule, one generator per type."""
+"""The occurrences of a schedule, one generator per type. `occurrences` covers all types;
+`next_instant` returns the first occurrence.
+
+This module is deterministic: it reads no clock, uses no randomness and stops at `HORIZON`.
+"""
 
 from __future__ import annotations
 
@@ -189,7 +193,7 @@ def _dates(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
             "schedule",
             texts,
             f"not a list of 1 to {MAX_DATES} instants",
-            'For example `["2030-05-24T10:00:00Z"]`.',
+            f"For example `{EXAMPLES[ScheduleType.DATES]}`.",
         )
     fields = tuple(f"schedule.{index}" for index in range(len(texts)))
     return _of_dates(texts, schedule.timezone, schedule.dst, after, fields)

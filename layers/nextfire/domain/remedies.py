@@ -66,7 +66,7 @@ _REMEDIES = {
     "sha256": "Use 64 lower-case hexadecimal digits, as `sha256sum FILE` prints them.",
     "signature": "Use an ed25519 signature, see `nextfire scripts push --sign`.",
     "size": "Use the size of the file in bytes, 1 to 10485760: executors accept no larger script.",
-    "target.script": "For example `s3://BUCKET/TENANT/report.py`.",
+    "target.script": "For example `s3://BUCKET/pools/POOL/TENANT/report.py`.",
     "target.env": (
         f"Use an object of at most {MAX_ENV} variables. "
         'For example `{"LOG_LEVEL": "debug", "API_KEY": {"secret": "billing/key"}}`.'

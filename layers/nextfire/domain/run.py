@@ -2,10 +2,13 @@
 
     PENDING ──▶ RUNNING ──▶ SUCCEEDED | CANCELLED | DEAD      ended: final, except for
        ▲           │                             │            a redrive of DEAD
-       ├───────────┘  retry (attempts left),     │
-       │              hand-back or deferral      │
-       │              (these are not counted)    │
+       ├───────────┘  retry (attempts left);     │
+       │              hand-back or deferral,     │
+       │              which are not counted      │
        └─────────────────────────────────────────┘  redrive
+
+A run that is not to start is SKIPPED instead. The redrive of a sequence also returns CANCELLED and
+SKIPPED runs to PENDING.
 
 Transitions are computed here from the record that was read. `RunStore` writes them only if the
 stored record still has the same fence, so a worker that lost its lease cannot write.

@@ -1,5 +1,4 @@
-"""Schedules and their occurrences. `occurrences` covers all types; `next_instant` returns the first
-one.
+"""Schedules: their types, fields and bounds. `recurrence` computes their occurrences.
 
 A schedule contains wall-clock times, instants or durations. Rules for clock changes:
 
@@ -9,8 +8,6 @@ A schedule contains wall-clock times, instants or durations. Rules for clock cha
   both times.
 - A cron whose hour field starts with ``*`` follows elapsed time, like INTERVAL: it fires in both
   passes of a repeated hour, and a skipped hour has no occurrences.
-
-This module is deterministic: it reads no clock, uses no randomness and stops at `HORIZON`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import re
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from nextfire.domain.document import Document, is_same_json
@@ -86,6 +86,15 @@ class Target(Document):
         if self.http is not None:
             return TargetKind.HTTP
         return TargetKind.SCRIPT if self.aws is None else TargetKind.AWS
+
+    @property
+    def template(self) -> tuple[str, JsonValue]:
+        """The field of the template that a callback or an AWS call sends, and its value; None: the
+        target has no template.
+        """
+        if self.aws is not None:
+            return "target.aws.input", dict(self.aws.input)
+        return "target.http.body", None if self.http is None else self.http.body
 
     def is_same(self, other: Target) -> bool:
         """Whether both are the same document; see `is_same_json`."""

@@ -1,4 +1,4 @@
-"""Reads JSON of others."""
+"""Parses JSON that other systems send: responses, and results of AWS calls."""
 
 from __future__ import annotations
 

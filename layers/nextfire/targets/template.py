@@ -3,7 +3,7 @@
 A placeholder is a path of names and list indexes into the context: `payload`, `run`, `job` and, for
 jobs with parents, `upstream`. A text that is a single placeholder becomes the value; in a longer
 text, texts are inserted as they are and other values as compact JSON. Expressions, filters and
-escapes are not supported: a text with literal braces belongs into the payload.
+escapes are not supported: put a text with literal braces into the payload.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks what a test gives. With a typo in a name, what it names would never be used."""
+"""Checks the names that a test gives. A name with a typo would never match anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run that a function sees which replaces a script."""
+"""The run, as a function that replaces a script sees it."""
 
 from __future__ import annotations
 

@@ -7,11 +7,11 @@ Each process keeps the states of the endpoints that it calls. The costs, in requ
 |---|---|---|
 | run on a CLOSED endpoint, state read less than 5 s ago | 0 | 0 |
 | run on a CLOSED endpoint otherwise | 1 | 0 |
-| response of a CLOSED endpoint without failures | 0, after a call of over 5 s 1 | 0 |
+| response of a CLOSED endpoint without failures | 0; 1 after a call of over 5 s | 0 |
 | each of the first 5 failures | 0 or 1 | 1 |
 | failures after that | 0 or 1 | 0 |
-| run on an OPEN or PAUSED endpoint | 0, every 5 s 1 | 0 |
-| probe | 1 | 1, refused in all processes but one |
+| run on an OPEN or PAUSED endpoint | 0; 1 every 5 s | 0 |
+| probe | 1 | 1, which succeeds in one process |
 | response that closes it | 0 or 1 | 1, at most 3 |
 
 In a process, one thread at a time calls the store about an endpoint; the others use its result. So

@@ -5,12 +5,12 @@ The costs, in requests to the store:
 | path | consistent reads | writes |
 |---|---|---|
 | run on an endpoint without a limit | 0 | 0 |
-| run that starts or waits | 0, after a change by another process 1 | 1, and 1 per conflict |
+| run that starts or waits | 0; 1 after a change by another process | 1, and 1 per conflict |
 | run that would wait for over an hour | 1 | 0 |
-| end of a call that has a place | 0, after such a change 1 | 1, and 1 per conflict |
+| end of a call that has a place | 0; 1 after such a change | 1, and 1 per conflict |
 
-Calls of a process that end at once share a write. A write is one unit; with 40 calls at the same
-time two, with 100 three. Processes that write at the same time conflict, wait for some milliseconds
+Calls of a process that end at once share a write. A write takes one unit, two with 40 calls in
+progress, three with 100. Processes that write at the same time conflict, wait for some milliseconds
 and try again; after `_TRIES` conflicts a run waits for some seconds without a write. A call whose
 end could not be written is taken out with the next write of its process.
 """

@@ -17,7 +17,7 @@ from nextfire.domain.recurrence import occurrences
 from nextfire.domain.references import check_references
 from nextfire.domain.schedule import Schedule, ScheduleType
 from nextfire.domain.script import locate
-from nextfire.domain.target import Target, TargetKind
+from nextfire.domain.target import TargetKind
 
 _OCCURRENCES_CHECKED = 1_500
 """Occurrences that are searched for a short gap: more than a day of an every-minute schedule."""
@@ -86,8 +86,8 @@ def _check_template_size(definition: JobDefinition, was: JobDefinition | None) -
     """Check the size of what a callback or an AWS call sends, if it differs from that of *was*:
     watchers decode it for each due entry.
     """
-    field, template = _template(definition.target)
-    if was is not None and is_same_json([field, template], [*_template(was.target)]):
+    field, template = definition.target.template
+    if was is not None and is_same_json([field, template], [*was.target.template]):
         return
     if (size := _json_bytes(template)) > MAX_PAYLOAD_BYTES:
         raise InvalidInputError(
@@ -97,13 +97,6 @@ def _check_template_size(definition: JobDefinition, was: JobDefinition | None) -
             "Put data into the payload, for example as {{payload.text}}; or store it in S3 and send"
             " its address.",
         )
-
-
-def _template(target: Target) -> tuple[str, object]:
-    """The field and the value of the template of *target*; None: it has none."""
-    if target.aws is not None:
-        return "target.aws.input", target.aws.input
-    return "target.http.body", None if target.http is None else target.http.body
 
 
 def _check_document_size(definition: JobDefinition, was: JobDefinition | None) -> None:

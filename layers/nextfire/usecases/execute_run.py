@@ -1,7 +1,7 @@
 """Process one message: admit and claim its run, or do what its record or its job asks for.
 
-`without_attempt` has the messages whose run must not start, `run_attempt` the attempt of a claimed
-run, `record_outcome` what follows from its outcome.
+`without_attempt` handles messages whose run must not start, `run_attempt` makes the attempt of a
+claimed run, `record_outcome` does what follows from its outcome.
 """
 
 from __future__ import annotations

@@ -343,6 +343,6 @@ class ManageJobs:
 
 
 def _first(job: Job) -> FireEntry | None:
-    """The first due entry. A MANUAL job has none."""
+    """The first due entry. A MANUAL or AFTER job has none."""
     at = check(job.schedule)
     return None if at is None else job.fire_entry(at, 1)

@@ -1,4 +1,4 @@
-"""Whether watchers hold the leases of their groups, and which of them were lost lately."""
+"""Whether watchers hold the leases of their groups, and which of them were lost recently."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Running scripts in processes of their own, confined."""
+"""Runs each script in its own processes, confined."""

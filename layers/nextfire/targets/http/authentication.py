@@ -286,7 +286,7 @@ class Authentication:
 
 def check_signature(auth: SigV4Auth, allowed: Sequence[str]) -> None:
     """Check that a pool may sign requests for the service of *auth*. *allowed*: `awsActions` of the
-    pool. A signature does not tell the action, so all of the service must be allowed.
+    pool. A signature does not name the action, so all actions of the service must be allowed.
 
     Raises:
         InvalidInputError: It may not.

@@ -1,4 +1,4 @@
-"""TLS of callbacks: which certificates are trusted, and which one is shown."""
+"""TLS of callbacks: which certificates are trusted, and which one is presented."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ name was resolved, and again on the connected socket, so it does not matter what
 to a moment later.
 
 The request is made in its own thread. The caller's thread waits, asks whether to continue, and
-shuts the socket down at the deadline: neither a name server that hangs nor a server that sends a
-byte a second takes longer.
+shuts the socket down at the deadline. So a name server that hangs, or a server that sends a byte a
+second, cannot delay it.
 """
 
 from __future__ import annotations
