@@ -64,7 +64,10 @@ def _remedy(pool: str, handler: str) -> str:
     if handler.endswith(".py"):
         return f"A script's name is that of its file without .py: use {PurePath(handler).stem!r}."
     in_pool = "" if pool == "default" else f" --pool {pool}"
-    return f"Upload it: nextfire scripts push {handler.removesuffix('.zip')}.py{in_pool}"
+    if handler.endswith(".zip"):
+        return f"Upload it: nextfire scripts push {handler}{in_pool}"
+    upload = f"Upload it: nextfire scripts push {handler}.py{in_pool}"
+    return f"{upload} (the name of an archive ends in .zip: {handler}.zip)"
 
 
 def _script(job: dict[str, Any]) -> tuple[str, str] | None:

@@ -116,5 +116,8 @@ def _check_aws(call: AwsCall, pool: DeployedPool) -> None:
 
 def _without_role(field: str, value: str) -> InvalidInputError:
     return InvalidInputError(
-        field, value, "the pool has no job role", "Set jobRole of the pool, or use another pool."
+        field,
+        value,
+        "the pool has no job role",
+        "Set jobRole of the pool, or use another pool. The embedded stack has none with a role.",
     )

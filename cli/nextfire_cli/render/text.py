@@ -61,8 +61,11 @@ def between(document: Document, start: str, end: str) -> str:
 
 
 def late(run: Document, field: str) -> str:
-    """The time from the scheduled instant to *field*, e.g. ``+31 ms``; empty for a retry."""
-    if run.get("dispatch", 1) > 1 or run.get("attempt", 1) > 1:
+    """The time from the scheduled instant to *field*, e.g. ``+31 ms``; empty after an earlier
+    attempt. A run that waited without an attempt was dispatched again, and is late.
+    """
+    begun = {attempt.get("startedAt") for attempt in run.get("attempts", ())}
+    if run.get("attempt", 1) > 1 or begun - {None, run.get("startedAt")}:
         return ""
     text = between(run, "scheduledAt", field)
     return text if text.startswith("-") else text and f"+{text}"

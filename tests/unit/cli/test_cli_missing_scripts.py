@@ -40,6 +40,23 @@ def test_a_missing_script_is_a_warning_or_strictly_an_error(
     assert requests(api) == [changed, VERSIONS, VERSIONS], "with --strict nothing is changed"
 
 
+@pytest.mark.parametrize(
+    ("handler", "advice"),
+    [
+        ("app.zip", "Upload it: nextfire scripts push app.zip\n"),
+        ("app", "Upload it: nextfire scripts push app.py (the name of an archive ends in .zip"),
+        ("app.py", "A script's name is that of its file without .py: use 'app'."),
+    ],
+)
+def test_the_warning_names_the_file_to_upload(
+    call: Call, api: Api, handler: str, advice: str
+) -> None:
+    versions = f"GET /v1/scripts/default/{handler}/versions"
+    api.routes |= {versions: [{"items": []}], "POST /v1/jobs": [JOB]}
+
+    assert advice in call(*CREATE[:-1], handler).stderr
+
+
 def test_a_rejected_job_is_not_warned_of(call: Call, api: Api) -> None:
     detail = "target.pool: no such pool. Available: default."
     api.routes["POST /v1/jobs"] = [

@@ -32,8 +32,20 @@ def test_lateness_is_counted_from_the_scheduled_instant() -> None:
         "-10 ms"
     )
     assert not render.late({"scheduledAt": RUN["scheduledAt"]}, "dispatchedAt")
-    assert not render.late(RUN | {"dispatch": 2}, "dispatchedAt")  # a retry is due later
-    assert not render.late(RUN | {"attempt": 2}, "startedAt")  # as is the next attempt
+    assert not render.late(RUN | {"attempt": 2}, "startedAt")  # a retry is due later
+
+
+def test_a_run_that_waited_without_an_attempt_is_late() -> None:
+    waited = RUN | {"dispatch": 2, "dispatchedAt": "2026-05-24T10:00:11.541Z"}
+    assert render.late(waited, "dispatchedAt") == "+11.54 s"
+
+
+def test_a_run_that_was_deferred_after_an_attempt_is_not_late() -> None:
+    deferred = {"number": 1, "outcome": "DEFERRED", "startedAt": "2026-05-24T10:00:00.120Z"}
+    again = {"dispatch": 2, "startedAt": "2026-05-24T10:00:10.120Z", "attempts": [deferred]}
+    assert not render.late(RUN | again, "startedAt")
+    succeeded = deferred | {"outcome": "SUCCEEDED", "startedAt": again["startedAt"]}
+    assert not render.late(RUN | again | {"attempts": [deferred, succeeded]}, "startedAt")
 
 
 def test_tables_fit_a_hundred_columns_and_keep_ids_whole() -> None:
