@@ -79,6 +79,9 @@ class WorkerService(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._key = key
+        self._puller = iam.Role(
+            self, "Puller", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com")
+        )
         home = vpc if fargate.vpc_id is None else None
         if home is None:
             # The zones are required by the CDK but unused: the subnets are set explicitly.
@@ -105,6 +108,9 @@ class WorkerService(Construct):
             max_healthy_percent=200,
             propagate_tags=ecs.PropagatedTagSource.SERVICE,
         )
+        # Created after, and deleted before, what tasks need to start and to hand their runs back.
+        # The CDK adds the dependency on the role of the tasks only.
+        service.node.add_dependency(home, self._puller)
         self.cluster_name = cluster.cluster_name
         self.service_name = service.service_name
         tasks, services = (self._all_of(cluster, kind) for kind in ("task", "service"))
@@ -137,9 +143,6 @@ class WorkerService(Construct):
             removal_policy=RemovalPolicy.DESTROY,
             encryption_key=self._key,
         )
-        puller = iam.Role(
-            self, "Puller", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com")
-        )
         task = ecs.FargateTaskDefinition(
             self,
             "Task",
@@ -150,12 +153,12 @@ class WorkerService(Construct):
                 operating_system_family=ecs.OperatingSystemFamily.LINUX,
             ),
             task_role=role,
-            execution_role=puller,
+            execution_role=self._puller,
             volumes=[ecs.Volume(name="tmp")],
         )
         container = task.add_container(
             "worker",
-            image=self._image(fargate, build, puller),
+            image=self._image(fargate, build),
             user=_USER,
             readonly_root_filesystem=True,
             stop_timeout=_STOP_TIMEOUT,
@@ -176,9 +179,7 @@ class WorkerService(Construct):
         linux.drop_capabilities(ecs.Capability.ALL)
         return linux
 
-    def _image(
-        self, fargate: FargateSettings, build: Build, puller: iam.Role
-    ) -> ecs.ContainerImage:
+    def _image(self, fargate: FargateSettings, build: Build) -> ecs.ContainerImage:
         if fargate.image is None:
             asset = ecr_assets.DockerImageAsset(
                 self,
@@ -199,7 +200,7 @@ class WorkerService(Construct):
             )
             ecr.Repository.from_repository_attributes(
                 self, "Repository", repository_arn=arn, repository_name=name
-            ).grant_pull(puller)
+            ).grant_pull(self._puller)
         return ecs.ContainerImage.from_registry(fargate.image)
 
     def _subnets(self, fargate: FargateSettings) -> ec2.SubnetSelection:

@@ -288,6 +288,37 @@ def test_given_image_and_network_are_used_as_they_are(fargate: Template) -> None
     assert len(properties(fargate, "EC2::VPC")) == 1, "only that of the other pool"
 
 
+def test_tasks_have_their_network_and_their_image_as_long_as_the_service_exists(
+    fargate: Template,
+) -> None:
+    """CloudFormation creates what a service depends on before it, and deletes it afterwards: a task
+    that ends with its service needs the network to hand its runs back.
+    """
+    resources = fargate["Resources"]
+    network = {
+        name
+        for name, resource in resources.items()
+        if name.startswith("WorkerVpc") and resource["Type"].startswith("AWS::EC2::")
+    }
+    puller = of_pool(fargate, "ECS::TaskDefinition", "WorkersEtl")["ExecutionRoleArn"]
+    policies = {
+        name
+        for name, resource in resources.items()
+        if resource["Type"] == "AWS::IAM::Policy"
+        and resource["Properties"]["Roles"] == [{"Ref": puller["Fn::GetAtt"][0]}]
+    }
+    [service] = [
+        resource
+        for name, resource in resources.items()
+        if resource["Type"] == "AWS::ECS::Service" and name.startswith("WorkersEtl")
+    ]
+
+    kinds = {resources[name]["Type"].removeprefix("AWS::EC2::") for name in network}
+    assert {"Route", "SubnetRouteTableAssociation", "VPCGatewayAttachment"} <= kinds
+    assert policies
+    assert network | policies <= {*service["DependsOn"]}
+
+
 def test_own_network_costs_nothing_by_itself(fargate: Template) -> None:
     kinds = {resource["Type"] for resource in fargate["Resources"].values()}
 
