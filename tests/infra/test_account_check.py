@@ -31,6 +31,8 @@ class Stub:
     tables: Mapping[str, Table] = field(default_factory=dict)
     left: Sequence[str] = ()
     deployed_shards: int | None = None
+    cursors: int = 0
+    roles: Sequence[str] = ()
 
     def name(self) -> str:
         return "111122223333 in eu-central-1"
@@ -55,6 +57,13 @@ class Stub:
     def read_shards(self, stack: str) -> int | None:
         assert stack == "Nextfire"
         return self.deployed_shards
+
+    def has_cursor(self, control: str, shard: int) -> bool:
+        assert control == "old-control"
+        return shard < self.cursors
+
+    def has_role(self, name: str) -> bool:
+        return name in self.roles
 
     def has_stack(self, name: str) -> bool:
         raise NotImplementedError(name)
@@ -115,6 +124,19 @@ def test_the_concurrency_does_not_matter_without_a_pool_on_lambda() -> None:
     text, prevents = found(Stub(), a_deployment(10, pools={"large": {"executor": "worker"}}))
 
     assert (text, prevents) == ("account 111122223333 in eu-central-1", False)
+
+
+def test_without_the_role_of_ecs_the_message_has_the_command_that_creates_it() -> None:
+    pools = {"etl": {"executor": "worker", "fargate": {}}, "large": {"executor": "worker"}}
+    settings = a_deployment(pools=pools)
+
+    text, prevents = found(Stub(), settings)
+
+    assert not prevents  # it may succeed, and does when it is repeated
+    assert "which ECS needs for the pools etl:" in text
+    assert "aws iam create-service-linked-role --aws-service-name ecs.amazonaws.com" in text
+    assert "ECS" not in found(Stub(roles=["AWSServiceRoleForECS"]), settings)[0]
+    assert "ECS" not in found(Stub())[0]
 
 
 def test_what_the_caller_may_not_ask_is_named_and_prevents_nothing() -> None:
@@ -188,6 +210,16 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     with mock_aws():
         yield
+
+
+@pytest.mark.usefixtures("aws")
+def test_the_role_of_ecs_is_found_by_its_name() -> None:
+    assert not AwsAccount().has_role("AWSServiceRoleForECS")
+
+    trust = json.dumps({"Version": "2012-10-17", "Statement": []})
+    boto3.client("iam").create_role(RoleName="AWSServiceRoleForECS", AssumeRolePolicyDocument=trust)
+
+    assert AwsAccount().has_role("AWSServiceRoleForECS")
 
 
 @pytest.mark.usefixtures("aws")
