@@ -220,16 +220,7 @@ class WorkerService(Construct):
         cluster: ecs.Cluster,
         service: ecs.FargateService,
     ) -> None:
-        tasks = appscaling.ScalableTarget(
-            self,
-            "Tasks",
-            service_namespace=appscaling.ServiceNamespace.ECS,
-            scalable_dimension="ecs:service:DesiredCount",
-            resource_id=f"service/{cluster.cluster_name}/{service.service_name}",
-            role=iam.Role.from_role_arn(self, "Scaler", self._scaling_role()),
-            min_capacity=fargate.min_tasks,
-            max_capacity=fargate.max_tasks,
-        )
+        tasks = self._scaled(fargate, f"service/{cluster.cluster_name}/{service.service_name}")
         queue = pool.queue
         waiting = queue.metric_approximate_number_of_messages_visible(
             period=_MINUTE, statistic="Maximum"
@@ -285,20 +276,33 @@ class WorkerService(Construct):
         fewer.add_adjustment(adjustment=fargate.min_tasks, upper_bound=0)
         idle.add_alarm_action(actions.ApplicationScalingAction(fewer))
 
-    def _scaling_role(self) -> str:
-        """The service-linked role of Application Auto Scaling for ECS."""
-        return Stack.of(self).format_arn(
-            service="iam",
-            region="",
-            resource="role",
-            resource_name="aws-service-role/ecs.application-autoscaling.amazonaws.com/"
-            "AWSServiceRoleForApplicationAutoScaling_ECSService",
+    def _scaled(self, fargate: FargateSettings, service: str) -> appscaling.IScalableTarget:
+        """The number of tasks of *service*.
+
+        The CDK's own construct names the service-linked role of Application Auto Scaling, which
+        rejects that name if the account lacks the role. Without a name it creates the role.
+        """
+        tasks = appscaling.CfnScalableTarget(
+            Construct(self, "Tasks"),
+            "Resource",
+            service_namespace="ecs",
+            scalable_dimension="ecs:service:DesiredCount",
+            resource_id=service,
+            min_capacity=fargate.min_tasks,
+            max_capacity=fargate.max_tasks,
+        )
+        return appscaling.ScalableTarget.from_scalable_target_attributes(
+            self,
+            "Scaled",
+            service_namespace=tasks.service_namespace,
+            scalable_dimension=tasks.scalable_dimension,
+            scalable_target_id=tasks.ref,
         )
 
     def _step(
         self,
         construct_id: str,
-        tasks: appscaling.ScalableTarget,
+        tasks: appscaling.IScalableTarget,
         metric: cloudwatch.IMetric,
         description: str,
         steps: list[tuple[int, int]],

@@ -195,6 +195,11 @@ def test_tasks_are_from_none_to_as_many_as_asked_for(fargate: Template) -> None:
     assert (target["MinCapacity"], target["MaxCapacity"]) == (0, 9)
 
 
+def test_scaling_does_not_name_a_role_that_a_new_account_lacks(fargate: Template) -> None:
+    """Without a name Application Auto Scaling uses its service-linked role, and creates it."""
+    assert "RoleARN" not in of_pool(fargate, "ApplicationAutoScaling::ScalableTarget", "WorkersEtl")
+
+
 def test_waiting_runs_bring_tasks_from_none_on(fargate: Template) -> None:
     policy = of_pool(fargate, "ApplicationAutoScaling::ScalingPolicy", "WorkersEtlMore")
     steps = policy["StepScalingPolicyConfiguration"]["StepAdjustments"]
