@@ -126,19 +126,6 @@ def test_the_concurrency_does_not_matter_without_a_pool_on_lambda() -> None:
     assert (text, prevents) == ("account 111122223333 in eu-central-1", False)
 
 
-def test_without_the_role_of_ecs_the_message_has_the_command_that_creates_it() -> None:
-    pools = {"etl": {"executor": "worker", "fargate": {}}, "large": {"executor": "worker"}}
-    settings = a_deployment(pools=pools)
-
-    text, prevents = found(Stub(), settings)
-
-    assert not prevents  # it may succeed, and does when it is repeated
-    assert "which ECS needs for the pools etl:" in text
-    assert "aws iam create-service-linked-role --aws-service-name ecs.amazonaws.com" in text
-    assert "ECS" not in found(Stub(roles=["AWSServiceRoleForECS"]), settings)[0]
-    assert "ECS" not in found(Stub())[0]
-
-
 def test_what_the_caller_may_not_ask_is_named_and_prevents_nothing() -> None:
     text, prevents = found(Stub(bootstrapped=None, quota=None))
 
@@ -180,13 +167,6 @@ def test_an_adopted_table_may_lack_what_the_settings_do_without() -> None:
     assert not found(Stub(tables={"old-runs": runs}), without)[1]
 
 
-def test_an_adopted_table_that_does_not_exist_prevents_the_deployment() -> None:
-    text, prevents = found(Stub(), a_deployment(adopt={"keys": "old-keys"}))
-
-    assert prevents
-    assert "adopt.keys: table old-keys not found" in text
-
-
 def test_settings_of_the_command_line_override_those_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "cdk.json").write_text(json.dumps({"context": {"pools": POOLS, "groups": 1}}))
     arguments = ["deploy", "-c", "accountConcurrency=1000", "--context=life=PT3M"]
@@ -210,16 +190,6 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     with mock_aws():
         yield
-
-
-@pytest.mark.usefixtures("aws")
-def test_the_role_of_ecs_is_found_by_its_name() -> None:
-    assert not AwsAccount().has_role("AWSServiceRoleForECS")
-
-    trust = json.dumps({"Version": "2012-10-17", "Statement": []})
-    boto3.client("iam").create_role(RoleName="AWSServiceRoleForECS", AssumeRolePolicyDocument=trust)
-
-    assert AwsAccount().has_role("AWSServiceRoleForECS")
 
 
 @pytest.mark.usefixtures("aws")
