@@ -1,5 +1,6 @@
 """Checks the AWS account before a deployment: credentials, bootstrap, concurrency of Lambda, the
-tables that the stack adopts, those that it no longer uses, and the shards that it reads.
+role of ECS, the tables that the stack adopts, those that it no longer uses, and the shards that it
+reads.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ import argparse
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -54,6 +56,12 @@ class CallersAccount(Protocol):
     def read_shards(self, stack: str) -> int | None:
         """The `readShards` with which *stack* is deployed; None if it does not exist."""
 
+    def has_cursor(self, control: str, shard: int) -> bool:
+        """Whether watchers whose table `control` is called *control* have read *shard*."""
+
+    def has_role(self, name: str) -> bool:
+        """Whether the account has the role called *name*."""
+
     def has_stack(self, name: str) -> bool:
         """Whether the stack called *name* was once created completely."""
 
@@ -76,7 +84,9 @@ def check(settings: Settings, account: CallersAccount) -> list[Finding]:
         lambda: _bootstrap(account),
         lambda: _shards(settings, account.read_shards(STACK_NAME)),
         lambda: _concurrency(settings, account.concurrent_executions()),
+        lambda: _role_of_ecs(settings, account),
         lambda: _adopted_tables(settings, account),
+        lambda: _adopted_shards(settings, account),
         lambda: _tables_left(settings, account.tables_left(STACK_NAME)),
     )
     for each in checks:
@@ -87,6 +97,7 @@ def check(settings: Settings, account: CallersAccount) -> list[Finding]:
     return findings
 
 
+_ECS_ROLE = "AWSServiceRoleForECS"
 _CREDENTIALS = "Set AWS_PROFILE, or keys and AWS_REGION; `aws sts get-caller-identity` shows them."
 
 
@@ -124,6 +135,35 @@ def _shards(settings: Settings, deployed: int | None) -> list[Finding]:
         f"the others would never be sent. Set readShards to {deployed} or more, in cdk.json"
     )
     return [Finding(text, prevents=True)]
+
+
+def _adopted_shards(settings: Settings, account: CallersAccount) -> list[Finding]:
+    """Shards of an adopted table `due` that the watchers of its earlier stack have read."""
+    control, shards = settings.adopt.control, settings.read_shards
+    if settings.adopt.due is None or control is None or not account.has_cursor(control, shards):
+        return []
+    read = next(shard for shard in count(shards + 1) if not account.has_cursor(control, shard))
+    text = (
+        f"readShards is {shards}, and the earlier stack of adopt.due read {read} shards: entries "
+        f"in the others would never be sent. Set readShards to {read} or more, in cdk.json"
+    )
+    return [Finding(text, prevents=True)]
+
+
+def _role_of_ecs(settings: Settings, account: CallersAccount) -> list[Finding]:
+    """Whether ECS has its role. It creates the role with the first cluster, and may fail to use it
+    at once.
+    """
+    on_fargate = [name for name, pool in settings.pools.items() if pool.fargate]
+    if not on_fargate or account.has_role(_ECS_ROLE):
+        return []
+    text = (
+        f"the account has no role {_ECS_ROLE}, which ECS needs for the pools "
+        f'{", ".join(on_fargate)}: the deployment may fail with "Unable to assume the service '
+        'linked role". Run first: aws iam create-service-linked-role --aws-service-name '
+        "ecs.amazonaws.com"
+    )
+    return [Finding(text)]
 
 
 def _adopted_tables(settings: Settings, account: CallersAccount) -> list[Finding]:

@@ -10,6 +10,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from infra.account_check import Table
+from nextfire.adapters.dynamodb.control_items import encode_id
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation.type_defs import StackTypeDef
@@ -98,6 +99,20 @@ class AwsAccount:
                 watcher = functions.get_function_configuration(FunctionName=output["OutputValue"])
                 return int(watcher["Environment"]["Variables"]["NEXTFIRE_READ_SHARDS"])
         return None
+
+    def has_cursor(self, control: str, shard: int) -> bool:
+        """See `CallersAccount.has_cursor`."""
+        dynamodb = self._session.client("dynamodb", config=_QUICK)
+        return "Item" in dynamodb.get_item(TableName=control, Key=encode_id(f"cursor#{shard}"))
+
+    def has_role(self, name: str) -> bool:
+        """See `CallersAccount.has_role`."""
+        iam = self._session.client("iam", config=_QUICK)
+        try:
+            iam.get_role(RoleName=name)
+        except iam.exceptions.NoSuchEntityException:
+            return False
+        return True
 
     def has_stack(self, name: str) -> bool:
         """See `CallersAccount.has_stack`."""

@@ -79,6 +79,9 @@ class WorkerService(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._key = key
+        self._puller = iam.Role(
+            self, "Puller", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com")
+        )
         home = vpc if fargate.vpc_id is None else None
         if home is None:
             # The zones are required by the CDK but unused: the subnets are set explicitly.
@@ -105,6 +108,9 @@ class WorkerService(Construct):
             max_healthy_percent=200,
             propagate_tags=ecs.PropagatedTagSource.SERVICE,
         )
+        # Created after, and deleted before, what tasks need to start and to hand their runs back.
+        # The CDK adds the dependency on the role of the tasks only.
+        service.node.add_dependency(home, self._puller)
         self.cluster_name = cluster.cluster_name
         self.service_name = service.service_name
         tasks, services = (self._all_of(cluster, kind) for kind in ("task", "service"))
@@ -137,9 +143,6 @@ class WorkerService(Construct):
             removal_policy=RemovalPolicy.DESTROY,
             encryption_key=self._key,
         )
-        puller = iam.Role(
-            self, "Puller", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com")
-        )
         task = ecs.FargateTaskDefinition(
             self,
             "Task",
@@ -150,12 +153,12 @@ class WorkerService(Construct):
                 operating_system_family=ecs.OperatingSystemFamily.LINUX,
             ),
             task_role=role,
-            execution_role=puller,
+            execution_role=self._puller,
             volumes=[ecs.Volume(name="tmp")],
         )
         container = task.add_container(
             "worker",
-            image=self._image(fargate, build, puller),
+            image=self._image(fargate, build),
             user=_USER,
             readonly_root_filesystem=True,
             stop_timeout=_STOP_TIMEOUT,
@@ -176,9 +179,7 @@ class WorkerService(Construct):
         linux.drop_capabilities(ecs.Capability.ALL)
         return linux
 
-    def _image(
-        self, fargate: FargateSettings, build: Build, puller: iam.Role
-    ) -> ecs.ContainerImage:
+    def _image(self, fargate: FargateSettings, build: Build) -> ecs.ContainerImage:
         if fargate.image is None:
             asset = ecr_assets.DockerImageAsset(
                 self,
@@ -199,7 +200,7 @@ class WorkerService(Construct):
             )
             ecr.Repository.from_repository_attributes(
                 self, "Repository", repository_arn=arn, repository_name=name
-            ).grant_pull(puller)
+            ).grant_pull(self._puller)
         return ecs.ContainerImage.from_registry(fargate.image)
 
     def _subnets(self, fargate: FargateSettings) -> ec2.SubnetSelection:
@@ -219,16 +220,7 @@ class WorkerService(Construct):
         cluster: ecs.Cluster,
         service: ecs.FargateService,
     ) -> None:
-        tasks = appscaling.ScalableTarget(
-            self,
-            "Tasks",
-            service_namespace=appscaling.ServiceNamespace.ECS,
-            scalable_dimension="ecs:service:DesiredCount",
-            resource_id=f"service/{cluster.cluster_name}/{service.service_name}",
-            role=iam.Role.from_role_arn(self, "Scaler", self._scaling_role()),
-            min_capacity=fargate.min_tasks,
-            max_capacity=fargate.max_tasks,
-        )
+        tasks = self._scaled(fargate, f"service/{cluster.cluster_name}/{service.service_name}")
         queue = pool.queue
         waiting = queue.metric_approximate_number_of_messages_visible(
             period=_MINUTE, statistic="Maximum"
@@ -284,20 +276,33 @@ class WorkerService(Construct):
         fewer.add_adjustment(adjustment=fargate.min_tasks, upper_bound=0)
         idle.add_alarm_action(actions.ApplicationScalingAction(fewer))
 
-    def _scaling_role(self) -> str:
-        """The service-linked role of Application Auto Scaling for ECS."""
-        return Stack.of(self).format_arn(
-            service="iam",
-            region="",
-            resource="role",
-            resource_name="aws-service-role/ecs.application-autoscaling.amazonaws.com/"
-            "AWSServiceRoleForApplicationAutoScaling_ECSService",
+    def _scaled(self, fargate: FargateSettings, service: str) -> appscaling.IScalableTarget:
+        """The number of tasks of *service*.
+
+        The CDK's own construct names the service-linked role of Application Auto Scaling, which
+        rejects that name if the account lacks the role. Without a name it creates the role.
+        """
+        tasks = appscaling.CfnScalableTarget(
+            Construct(self, "Tasks"),
+            "Resource",
+            service_namespace="ecs",
+            scalable_dimension="ecs:service:DesiredCount",
+            resource_id=service,
+            min_capacity=fargate.min_tasks,
+            max_capacity=fargate.max_tasks,
+        )
+        return appscaling.ScalableTarget.from_scalable_target_attributes(
+            self,
+            "Scaled",
+            service_namespace=tasks.service_namespace,
+            scalable_dimension=tasks.scalable_dimension,
+            scalable_target_id=tasks.ref,
         )
 
     def _step(
         self,
         construct_id: str,
-        tasks: appscaling.ScalableTarget,
+        tasks: appscaling.IScalableTarget,
         metric: cloudwatch.IMetric,
         description: str,
         steps: list[tuple[int, int]],

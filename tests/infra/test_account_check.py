@@ -31,6 +31,8 @@ class Stub:
     tables: Mapping[str, Table] = field(default_factory=dict)
     left: Sequence[str] = ()
     deployed_shards: int | None = None
+    cursors: int = 0
+    roles: Sequence[str] = ()
 
     def name(self) -> str:
         return "111122223333 in eu-central-1"
@@ -55,6 +57,13 @@ class Stub:
     def read_shards(self, stack: str) -> int | None:
         assert stack == "Nextfire"
         return self.deployed_shards
+
+    def has_cursor(self, control: str, shard: int) -> bool:
+        assert control == "old-control"
+        return shard < self.cursors
+
+    def has_role(self, name: str) -> bool:
+        return name in self.roles
 
     def has_stack(self, name: str) -> bool:
         raise NotImplementedError(name)
@@ -156,13 +165,6 @@ def test_an_adopted_table_may_lack_what_the_settings_do_without() -> None:
     without = a_deployment(adopt={"runs": "old-runs"}, runsRecovery=False, removeData=True)
 
     assert not found(Stub(tables={"old-runs": runs}), without)[1]
-
-
-def test_an_adopted_table_that_does_not_exist_prevents_the_deployment() -> None:
-    text, prevents = found(Stub(), a_deployment(adopt={"keys": "old-keys"}))
-
-    assert prevents
-    assert "adopt.keys: table old-keys not found" in text
 
 
 def test_settings_of_the_command_line_override_those_of_the_file(tmp_path: Path) -> None:

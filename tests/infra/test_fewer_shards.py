@@ -1,17 +1,20 @@
-"""A deployment that would read fewer shards than the stack does is rejected."""
+"""A deployment that would read fewer shards than the stack does, or did, is rejected."""
 
 from __future__ import annotations
 
 import io
 import json
 import zipfile
+from datetime import UTC, datetime
 
 import boto3
 import pytest
 from botocore.stub import Stubber
 from moto import mock_aws
 
+from infra.account_check import Table
 from infra.aws_account import AwsAccount
+from nextfire.adapters.dynamodb.control_store import DynamoDbControlStore
 from tests.infra.test_account_check import Stub, a_deployment, found
 
 
@@ -28,6 +31,45 @@ def test_as_many_shards_or_more_are_not_mentioned(deployed: int | None) -> None:
     text, prevents = found(Stub(deployed_shards=deployed), a_deployment(readShards=8))
 
     assert (text, prevents) == ("account 111122223333 in eu-central-1", False)
+
+
+_ADOPT = {"due": "old-due", "control": "old-control"}
+_RESTORED = Table(expires_by=None, recovery=True, protected=True)
+_TABLES = {"old-due": _RESTORED, "old-control": _RESTORED}
+
+
+def test_fewer_shards_than_those_of_an_adopted_table_prevent_the_deployment() -> None:
+    account = Stub(tables=_TABLES, cursors=16)
+
+    text, prevents = found(account, a_deployment(readShards=4, adopt=_ADOPT))
+
+    assert prevents
+    assert "readShards is 4, and the earlier stack of adopt.due read 16 shards" in text
+    assert "Set readShards to 16 or more" in text
+    assert not found(account, a_deployment(readShards=16, adopt=_ADOPT))[1]
+
+
+def test_an_adopted_control_table_without_due_entries_may_have_any_cursors() -> None:
+    settings = a_deployment(readShards=4, adopt={"control": "old-control"})
+
+    assert not found(Stub(tables=_TABLES, cursors=16), settings)[1]
+
+
+@mock_aws
+def test_a_shard_that_was_read_has_a_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    dynamodb = boto3.client("dynamodb")
+    dynamodb.create_table(
+        TableName="old-control",
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    watchers = DynamoDbControlStore(dynamodb, table="old-control")
+    watchers.seed_cursors(2, datetime(2026, 5, 24, 10, tzinfo=UTC))
+
+    assert AwsAccount().has_cursor("old-control", 1)
+    assert not AwsAccount().has_cursor("old-control", 2)
 
 
 @mock_aws

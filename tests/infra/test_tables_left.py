@@ -27,6 +27,13 @@ def test_tables_that_the_stack_does_not_use_are_named_and_prevent_nothing() -> N
     assert left[0] not in text
 
 
+def test_an_adopted_table_that_does_not_exist_prevents_the_deployment() -> None:
+    text, prevents = found(Stub(), a_deployment(adopt={"keys": "old-keys"}))
+
+    assert prevents
+    assert "adopt.keys: table old-keys not found" in text
+
+
 @mock_aws
 @pytest.mark.parametrize("current", [None, "Nextfire-StoresKeys2-B"])
 def test_tables_that_no_stack_has_are_found_by_their_names(

@@ -195,6 +195,11 @@ def test_tasks_are_from_none_to_as_many_as_asked_for(fargate: Template) -> None:
     assert (target["MinCapacity"], target["MaxCapacity"]) == (0, 9)
 
 
+def test_scaling_does_not_name_a_role_that_a_new_account_lacks(fargate: Template) -> None:
+    """Without a name Application Auto Scaling uses its service-linked role, and creates it."""
+    assert "RoleARN" not in of_pool(fargate, "ApplicationAutoScaling::ScalableTarget", "WorkersEtl")
+
+
 def test_waiting_runs_bring_tasks_from_none_on(fargate: Template) -> None:
     policy = of_pool(fargate, "ApplicationAutoScaling::ScalingPolicy", "WorkersEtlMore")
     steps = policy["StepScalingPolicyConfiguration"]["StepAdjustments"]
@@ -286,6 +291,37 @@ def test_given_image_and_network_are_used_as_they_are(fargate: Template) -> None
     assert wall["VpcId"] == "vpc-0a1b2c3d"
     assert ":ecr:eu-central-1:123456789012:repository/team/worker" in str(puller)
     assert len(properties(fargate, "EC2::VPC")) == 1, "only that of the other pool"
+
+
+def test_tasks_have_their_network_and_their_image_as_long_as_the_service_exists(
+    fargate: Template,
+) -> None:
+    """CloudFormation creates what a service depends on before it, and deletes it afterwards: a task
+    that ends with its service needs the network to hand its runs back.
+    """
+    resources = fargate["Resources"]
+    network = {
+        name
+        for name, resource in resources.items()
+        if name.startswith("WorkerVpc") and resource["Type"].startswith("AWS::EC2::")
+    }
+    puller = of_pool(fargate, "ECS::TaskDefinition", "WorkersEtl")["ExecutionRoleArn"]
+    policies = {
+        name
+        for name, resource in resources.items()
+        if resource["Type"] == "AWS::IAM::Policy"
+        and resource["Properties"]["Roles"] == [{"Ref": puller["Fn::GetAtt"][0]}]
+    }
+    [service] = [
+        resource
+        for name, resource in resources.items()
+        if resource["Type"] == "AWS::ECS::Service" and name.startswith("WorkersEtl")
+    ]
+
+    kinds = {resources[name]["Type"].removeprefix("AWS::EC2::") for name in network}
+    assert {"Route", "SubnetRouteTableAssociation", "VPCGatewayAttachment"} <= kinds
+    assert policies
+    assert network | policies <= {*service["DependsOn"]}
 
 
 def test_own_network_costs_nothing_by_itself(fargate: Template) -> None:
