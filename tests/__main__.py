@@ -165,8 +165,8 @@ def _complete(name: str, command: list[str], memory: Path | None) -> list[str]:
 
 @contextmanager
 def _folder_in_memory() -> Iterator[Path | None]:
-    """A folder in memory; None if there is no `_ROOM`, and for the long tests. On a disk, tests
-    wait for each of their thousands of commits to SQLite.
+    """A folder in memory; None if less than `_ROOM` is free, and for the long tests. On a disk,
+    tests wait for each of their thousands of commits to SQLite.
     """
     if LONG or not _MEMORY.is_dir() or shutil.disk_usage(_MEMORY).free < _ROOM:
         yield None
