@@ -30,6 +30,12 @@ class Equivalent:
 
 EQUIVALENTS: tuple[Equivalent, ...] = (
     Equivalent(
+        "layers/nextfire/targets/http/outcome.py",
+        "_without_credentials",
+        "the same for all: {MASK} in…",
+        "It is a constant.",
+    ),
+    Equivalent(
         "layers/nextfire/adapters/aws/lean/json_client.py",
         "JsonClient._attempt",
         "one round of while True",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
 from nextfire.domain.run import RunState
 from nextfire.usecases.forget_children import FEW_CHILDREN
@@ -57,6 +58,24 @@ def test_few_children_are_not_read(world: World) -> None:
     audit(world)
 
     assert world.job(parent.key).children == tuple(MANY[1:])
+
+
+def test_a_child_that_a_stale_read_does_not_show_is_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent, children = family(world, MANY)
+    read = world.jobs.get_many
+
+    def stale(keys: Iterable[JobKey], *, consistent: bool = False) -> Mapping[JobKey, Any]:
+        found = read(keys, consistent=consistent)
+        return {key: job for key, job in found.items() if consistent or key != children[0].key}
+
+    monkeypatch.setattr(world.jobs, "get_many", stale)
+    world.advance(hours=2)
+
+    audit(world)
+
+    assert world.job(parent.key).children == tuple(MANY)
 
 
 @pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "lost its edge"])

@@ -261,6 +261,13 @@ def test_a_record_that_does_not_decode_keeps_its_place_and_blocks_no_other(job: 
     assert ranges(done.written) == [*rest, "11:00-12:00 (2)"]
 
 
+def test_a_range_of_another_job_with_the_same_id_covers_nothing_of_a_job_that_is_gone() -> None:
+    runs = MemoryRunStore()
+    runs.skip(a_range(at("06:00"), at("10:00"), 5, uid=FORMER))
+
+    assert recorded(runs, WHOLE, job=None) == ["08:00-12:00 (5)"]
+
+
 def test_a_row_that_another_executor_records_first_is_not_reported_again() -> None:
     runs, faults = MemoryRunStore(), Faults()
     message = a_message(run_key(at("13:00"))).model_copy(update={"missed": (WHOLE,)})

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
+import pytest
+
 from nextfire.domain.attempt import AttemptOutcome
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import group_id
 from nextfire.domain.message import SkippedRange, decode_message
 from nextfire.usecases.handled import Disposition
@@ -125,3 +128,18 @@ def test_what_a_due_entry_cannot_hold_stays_in_the_queue() -> None:
         assert world.worker().handle(delivery).disposition is Disposition.LEAVE
         world.queue.queues["default"].purge()
         world.advance(minutes=5)
+
+
+def test_a_run_whose_job_does_not_decode_stays_in_the_queue_if_the_due_table_takes_no_entry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = a_world(concurrentRuns=1)
+    job = world.register("broken", **ONCE)
+    world.tick_at("12:00")
+    world.jobs.spoil(job.key)
+    monkeypatch.setattr(world.due, "put", lambda *_: set())
+    delivery = world.worker().receive()
+    assert delivery is not None
+
+    with pytest.raises(UnavailableError, match="was not stored"):
+        world.worker().handle(delivery)

@@ -46,8 +46,10 @@ def test_a_dense_graph_is_shown_in_one_response_of_a_function() -> None:
     parents = [f"{n:064}" for n in range(1_000)]
     above = {f"c{n:063}": parents for n in range(1_000)} | {name: [] for name in parents}
     nodes = [
-        replace(node, run=Run.skipped(node.key, "\U0001f525" * 500, NOON), critical=True)
-        for node in graph(above).values()
+        replace(
+            node, run=Run.skipped(node.key, f"{n:04}" + "\U0001f525" * 496, NOON), critical=True
+        )
+        for n, node in enumerate(graph(above).values())
     ]
 
     body = respond(SequenceResponse.of(nodes, NOON)).body
@@ -57,7 +59,9 @@ def test_a_dense_graph_is_shown_in_one_response_of_a_function() -> None:
     assert [len(each.after) for each in shown] == [12] * 1_000 + [0] * 1_000
     assert {each.more_parents for each in shown[:1_000]} == {988}
     assert shown[-1].more_parents is None
-    assert shown[0].reason == "\U0001f525" * 99 + "…"
+    assert [shown[n].reason for n in (0, 1)] == [
+        f"000{n}" + "\U0001f525" * 95 + "…" for n in (0, 1)
+    ]
 
 
 def test_a_wide_graph_is_shown_with_all_parents() -> None:

@@ -13,7 +13,7 @@ from nextfire.domain.instants import from_ms
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.retention import RETENTION
 from nextfire.domain.run import RunState
-from tests.builders import at
+from tests.builders import LEASE, at
 from tests.integration.backends import MEMORY, SQLITE
 from tests.integration.test_contract_run_store.conftest import FAILED, claim
 
@@ -55,3 +55,16 @@ def test_the_record_of_an_ended_run_is_kept_as_long_as_its_outcome_says(
     if backend == MEMORY:  # it never expires records
         return
     assert _expires_at(backend, request) == at("12:05") + (kept or RETENTION)
+
+
+def test_the_record_of_a_run_that_continues_is_kept_from_its_latest_step(
+    store: RunStore, backend: str, request: pytest.FixtureRequest
+) -> None:
+    run = claim(store).run
+    later = at("12:00") + 80 * DAY
+    taken = run.taken_over(dispatch=1, token="t2", worker="b", now=later, lease_until=later + LEASE)
+    assert store.advance(run, taken).taken
+
+    if backend == MEMORY:
+        return
+    assert _expires_at(backend, request) == later + RETENTION
