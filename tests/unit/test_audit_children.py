@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -66,7 +66,7 @@ def test_a_child_that_a_stale_read_does_not_show_is_kept(
     parent, children = family(world, MANY)
     read = world.jobs.get_many
 
-    def stale(keys: Iterable[JobKey], *, consistent: bool = False) -> Mapping[JobKey, Any]:
+    def stale(keys: Collection[JobKey], *, consistent: bool = False) -> Mapping[JobKey, Any]:
         found = read(keys, consistent=consistent)
         return {key: job for key, job in found.items() if consistent or key != children[0].key}
 
