@@ -37,12 +37,7 @@ _TWO_STACKS = ["-n", "2", "--dist", "loadfile"]
 """Each process has its own stack. End-to-end tests mostly wait, but one after the other they take
 longer than all other tests.
 """
-_PROCESSES = (
-    "tests/unit/launcher",
-    "tests/unit/script_runner",
-    "tests/unit/test_many_scripts.py",
-    "tests/security",
-)
+_PROCESSES = ("tests/unit/launcher", "tests/unit/script_runner", "tests/security")
 """Tests that mostly wait for processes, many of them of scripts."""
 _CACHES = Path(".pytest_cache", "plan").absolute()
 """A folder for each command of the plan, in which pytest records the tests that failed."""

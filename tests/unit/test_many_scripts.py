@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -82,12 +83,16 @@ def parents() -> dict[int, int]:
     return found
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder below `/tmp`, which scripts can see, unlike one in `/dev/shm`."""
+    with tempfile.TemporaryDirectory(prefix="test-many-") as path:
+        Path(path).chmod(0o755)
+        yield Path(path)
+
+
 @pytest.mark.timeout(3600)
-def test_resources_do_not_grow_over_many_scripts(tmp_path: Path) -> None:
-    folder = tmp_path / "scripts"
-    folder.mkdir()
-    for each in (folder, *folder.parents[:3]):
-        each.chmod(0o755)
+def test_resources_do_not_grow_over_many_scripts(folder: Path) -> None:
     runner = ProcessScriptRunner(temp_root=folder)
     call = ScriptCall("a.py", b"print(1)", "{}", timedelta(minutes=1), "acme", {}, Masker())
 
