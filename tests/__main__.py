@@ -246,7 +246,7 @@ def _run(plan: _Plan, memory: Path | None) -> _Report:
     try:
         for name, command in plan.foreground.items():
             began = report.minutes()
-            polite = ["nice", "-n", "10", *_complete(name, command, memory)]
+            polite = ["nice", "-n", "5", *_complete(name, command, memory)]
             report.ended(name, subprocess.run(polite, check=False).returncode, began)
     finally:
         for thread in waiting:
