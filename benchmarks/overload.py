@@ -324,7 +324,7 @@ def _notes() -> list[str]:
         f"Jobs that run seldom: every {SELDOM / MINUTE:.0f} minutes, spread evenly, for three of "
         f"these periods, of which the last counts. Memory for {SELDOM_MEMORY:g} minute of the "
         f"capacity; a watcher lives for {SELDOM_LIFE / MINUTE:.0f} minutes. The deployed watcher "
-        "has the same proportions: a twelfth of a core, 22,528 entries, 125 s."
+        "has about the same proportions: a twelfth of a core, 18,432 entries, 125 s."
     )
     limits = (
         "The dispatcher's own time limits (seconds) and batch sizes are not scaled. On the slow "
