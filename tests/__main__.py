@@ -31,10 +31,8 @@ _PYTHON = [sys.executable, "-m"]
 _PYTEST = [*_PYTHON, "pytest"]
 _SLOWEST = ["--durations", "30", "--durations-min", "4"]
 """Shows which tests take long."""
-_SIDE_BY_SIDE = ["-n", str((os.cpu_count() or 2) + 1), "--dist", "worksteal"]
-"""Each process has tests that follow each other, so that a module's fixtures are made once. One
-more than cores, because some tests wait.
-"""
+_SIDE_BY_SIDE = ["-n", str(os.cpu_count() or 2), "--dist", "worksteal"]
+"""Each process has tests that follow each other, so that a module's fixtures are made once."""
 _TWO_STACKS = ["-n", "2", "--dist", "loadfile"]
 """Each process has its own stack. End-to-end tests mostly wait, but one after the other they take
 longer than all other tests.
@@ -248,7 +246,7 @@ def _run(plan: _Plan, memory: Path | None) -> _Report:
     try:
         for name, command in plan.foreground.items():
             began = report.minutes()
-            polite = ["nice", "-n", "10", *_complete(name, command, memory)]
+            polite = ["nice", "-n", "5", *_complete(name, command, memory)]
             report.ended(name, subprocess.run(polite, check=False).returncode, began)
     finally:
         for thread in waiting:
