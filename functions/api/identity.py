@@ -7,9 +7,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.errors import ForbiddenError
 from nextfire.domain.iam_rules import IamRule, iam_caller, rule_for
 from nextfire.domain.keys import Scope, implied

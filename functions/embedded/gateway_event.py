@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qsl, unquote
+
+from nextfire.dataclass import dataclass
 
 ACCOUNT = "000000000000"
 _API = "embedded"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from nextfire.client.auth import Auth
 from nextfire.client.contexts import CONTEXT, Context, read_contexts
 from nextfire.client.errors import ClientError
 from nextfire.client.folder import FOLDER, LOOPBACK, STACK_FILE, above, read_private, read_stack
+from nextfire.dataclass import dataclass
 from nextfire.domain.key_text import fault_of
 
 if TYPE_CHECKING:

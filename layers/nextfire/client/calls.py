@@ -6,7 +6,6 @@ import os
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -28,6 +27,7 @@ from nextfire.client.errors import (
 )
 from nextfire.client.folder import LOOPBACK
 from nextfire.client.version import version
+from nextfire.dataclass import dataclass
 
 T = TypeVar("T")
 FIRST_WAIT = 0.2

@@ -8,12 +8,13 @@ import json
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
 
 from nextfire.client.auth import Auth
 from nextfire.client.errors import ClientError, MissingError
+from nextfire.dataclass import dataclass
 
 CONTEXT = "NEXTFIRE_CONTEXT"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO

@@ -18,9 +18,10 @@ ClientError               base class
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
+
+from nextfire.dataclass import dataclass
 
 MAYBE_DONE = "The request may have been carried out: look before you repeat it."
 TRY_AGAIN = "Try again in a moment."

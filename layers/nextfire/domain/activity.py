@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
+
+from nextfire.dataclass import dataclass
 
 MAX_LAG = timedelta(seconds=5)
 """How late a due entry may be dispatched: a standby takes over after 3 s."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
+
+from nextfire.dataclass import dataclass
 
 
 class AttemptOutcome(StrEnum):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job

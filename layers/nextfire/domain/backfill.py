@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.instants import MOMENT
 from nextfire.domain.recurrence import occurrences
 from nextfire.domain.schedule import Schedule

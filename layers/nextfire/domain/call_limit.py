@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
+
+from nextfire.dataclass import dataclass
 
 MAX_PER_MINUTE = 6000
 MAX_PARALLEL = 100

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.run_graph import HAS_NO_RUN, RunNode
 

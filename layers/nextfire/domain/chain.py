@@ -11,9 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.errors import NextfireError
 
 Event = dict[str, Any]

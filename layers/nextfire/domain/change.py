@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
+
+from nextfire.dataclass import dataclass
 
 CHANGED_BY = "changed_by"
 """The item attribute that identifies the request of the last write."""

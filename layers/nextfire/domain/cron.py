@@ -15,10 +15,10 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from dataclasses import field as _field
 from functools import lru_cache
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.cron_calendar import Cron
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.not_cron import instead

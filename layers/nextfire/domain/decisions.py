@@ -5,11 +5,11 @@ Decisions about due entries are in `due_decisions`, those after an attempt in `e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from itertools import islice
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import CLOCKS_DIFFER, in_seconds, isoformat

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.deadlines import named
 from nextfire.domain.instants import in_seconds

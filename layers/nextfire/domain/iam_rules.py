@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field, StringConstraints, field_validator
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.document import StrictModel
 from nextfire.domain.key_text import KEY_TENANT
 from nextfire.domain.keys import Scope

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import cut
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.errors import shorten
 from nextfire.domain.references import ParameterReference, SecretReference
 from nextfire.domain.remedies import ENV, problem_text, remedy_for

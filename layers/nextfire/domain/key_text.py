@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from nextfire.dataclass import dataclass
 
 PREFIX = "nfk_"
 KEY_ID = re.compile(r"[0-9a-f]{16}")

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.instants import from_ms, to_ms
 

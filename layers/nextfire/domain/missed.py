@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.due import FireEntry
 from nextfire.domain.job import Job
 from nextfire.domain.message import SkippedRange

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice, takewhile
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.due import FireEntry, fire
 from nextfire.domain.ids import JobKey

@@ -9,10 +9,10 @@ is read from the records.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.instants import to_ms
 from nextfire.domain.run import Run, RunState

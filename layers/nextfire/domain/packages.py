@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Self
 from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.document import StrictModel
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ This module is deterministic: it reads no clock, uses no randomness and stops at
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from heapq import merge
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.cron import read_cron
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import MOMENT, cut, isoformat

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.due_decisions import Decision, Fire, Resend
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Self
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.ids import RUN_ID
 
 _TEXT = re.compile(rf"({RUN_ID.pattern}) ([1-9][0-9]{{0,8}}) ([0-9a-f]{{32}})")

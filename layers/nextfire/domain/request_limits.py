@@ -7,9 +7,9 @@ moves `spent` forward.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.instants import EPOCH
 
 _SECOND = 1_000_000

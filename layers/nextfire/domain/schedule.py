@@ -12,9 +12,10 @@ A schedule contains wall-clock times, instants or durations. Rules for clock cha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+
+from nextfire.dataclass import dataclass
 
 MAX_DELAY = timedelta(days=366 * 5)
 MIN_INTERVAL = timedelta(seconds=1)

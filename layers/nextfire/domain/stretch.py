@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import islice, takewhile
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.cron import read_cron
 from nextfire.domain.instants import MOMENT
 from nextfire.domain.recurrence import (

@@ -9,9 +9,9 @@ about the others.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.edges import TriggerRule
 from nextfire.domain.run import RunState
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.ports.control import Takeover
 
 

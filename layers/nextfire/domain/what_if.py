@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.deadlines import limits
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.edges import Edge, Which

@@ -6,9 +6,9 @@ where it was, if that run has started; otherwise where it is now.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.due import FireEntry
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import isoformat

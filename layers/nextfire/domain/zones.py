@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from importlib import import_module, resources
 from typing import Self
 from zoneinfo import ZoneInfo
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.errors import InvalidInputError
 
 FIRST = datetime(1970, 1, 1, tzinfo=UTC)

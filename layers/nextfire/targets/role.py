@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.ids import JobKey
 from nextfire.domain.masking import Masker
 

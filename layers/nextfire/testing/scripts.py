@@ -5,12 +5,12 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from nextfire.adapters.scripts.script_output import MaskedOutput
+from nextfire.dataclass import dataclass
 from nextfire.domain.errors import NotFoundError
 from nextfire.domain.log import Stream
 from nextfire.domain.ports.scripts import (

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from random import Random, SystemRandom
 
+from nextfire.dataclass import dataclass
 from nextfire.domain import call_flow
 from nextfire.domain.call_flow import CallFlow, WaitingRun
 from nextfire.domain.call_limit import CallLimit

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice, pairwise
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.document import MAX_PAYLOAD_BYTES, is_same_json
 from nextfire.domain.edges import Which

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.audit import GRACE, claimable_since
 from nextfire.domain.audit_repairs import sending
 from nextfire.domain.backfill import Backfill

@@ -4,9 +4,9 @@ if the job has nothing to run; otherwise the executor of the run that was sent i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.due import FireEntry, fire
 from nextfire.domain.due_decisions import Cover
 from nextfire.domain.errors import UndecodableError

@@ -1,8 +1,8 @@
 """The configuration of an executor."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.retention import DEFAULT_RETENTION, RunRetention
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.awaited import longest_wait, run_at
 from nextfire.domain.errors import NotFoundError, UndecodableError
 from nextfire.domain.ids import JobKey, RunKey

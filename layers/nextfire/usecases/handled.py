@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.run import Run
 

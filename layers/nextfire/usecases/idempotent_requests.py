@@ -11,9 +11,9 @@ effect once.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from datetime import datetime
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import cut
 from nextfire.domain.ports.requests import RequestStore

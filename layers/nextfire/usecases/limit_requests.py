@@ -12,9 +12,9 @@ itself, so N processes together admit up to N times as many requests.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.ports.requests import BucketStore
 from nextfire.domain.request_limits import RequestLimit, take, to_us
 

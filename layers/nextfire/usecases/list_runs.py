@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.errors import invalid_cursor
 from nextfire.domain.ids import JOB_ID, JobKey
 from nextfire.domain.ports.jobs import JobStore

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.backfill import MOST, Backfill, Order
 from nextfire.domain.errors import (
     ConflictError,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.errors import ConflictError, NotFoundError
 from nextfire.domain.key_text import SECRET_BYTES, fault_of, parse
 from nextfire.domain.keys import (

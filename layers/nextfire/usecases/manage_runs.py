@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import (
     ConflictError,

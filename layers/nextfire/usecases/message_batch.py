@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Generic, Protocol
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.jitter import spread
 from nextfire.domain.ports.queues import D, FifoDelivery

@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import MOMENT, to_ms
 from nextfire.domain.overview import (

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from heapq import merge
 from itertools import groupby, islice
 from operator import attrgetter
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.errors import UnavailableError, invalid_cursor
 from nextfire.domain.ids import JOB_ID, RUN_ID, RunKey
 from nextfire.domain.instants import MINUTE, MOMENT, floor_minute, from_ms, to_ms
@@ -44,7 +45,7 @@ Position = tuple[int, str, str]
 """The place of a step in a listing: its instant, job and run."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Reading:
     """What one call has read. `begins_ms`: as in the head. `left`: how many steps it may still
     read; below zero, it has stopped. `last`: the place that it has reached.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.fair_queue import DEFAULT_WEIGHT
 from nextfire.domain.instants import floor_minute
 from nextfire.domain.ports.control import ControlStore

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.ids import content_id
 from nextfire.domain.instants import to_ms
 from nextfire.domain.overview import MAX_STEPS, Head, Segment, Step, still_open, window_ms

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Generic
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.instants import CLOCKS_DIFFER
 from nextfire.domain.message import decode_message

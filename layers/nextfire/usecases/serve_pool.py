@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.ports.clocks import Clock, ServiceClock
 from nextfire.domain.ports.queues import D, Inbox, Journal
 from nextfire.domain.ports.worker import Notices, TaskDeployment, TaskProtection

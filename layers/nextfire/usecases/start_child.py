@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import RunKey
 from nextfire.domain.instants import cut

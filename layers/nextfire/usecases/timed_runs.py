@@ -9,9 +9,9 @@ has come. So of these executors the last one sees everything, and decides.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.audit import GRACE
 from nextfire.domain.awaited import (
     ParentRun,

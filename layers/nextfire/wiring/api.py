@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,7 @@ from nextfire.adapters.dynamodb.request_store import DynamoDbRequestStore
 from nextfire.adapters.dynamodb.run_store import DynamoDbRunStore
 from nextfire.adapters.s3.run_files import S3RunFiles
 from nextfire.adapters.s3.script_shelf import S3ScriptShelf
+from nextfire.dataclass import dataclass
 from nextfire.domain.ports.access import KeyStore
 from nextfire.domain.ports.control import ControlStore
 from nextfire.domain.ports.due import DueStore

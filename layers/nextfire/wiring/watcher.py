@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from concurrent.futures import Executor
-from dataclasses import dataclass
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.control import ControlStore, Lease
 from nextfire.domain.ports.due import DueStore

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.ports.clocks import ServiceClock
 from nextfire.domain.ports.queues import D, Inbox, Journal
 from nextfire.domain.ports.worker import TaskDeployment, TaskProtection

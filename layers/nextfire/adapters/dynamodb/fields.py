@@ -7,12 +7,12 @@ projections and the permissions of executors are made from the list of a table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from nextfire.adapters.dynamodb.items import Item
+from nextfire.dataclass import dataclass
 from nextfire.domain.change import CHANGED_BY
 from nextfire.domain.instants import from_ms, isoformat, parse_instant, to_ms
 

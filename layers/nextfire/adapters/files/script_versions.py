@@ -11,10 +11,10 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from nextfire.adapters.files.folder import Folder, text_of, translated
+from nextfire.dataclass import dataclass
 
 _DELETED = "deleted"
 _LOCK = ".lock"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from nextfire.dataclass import dataclass
 
 _BLOCK, _END = "# /// script", "# ///"
 _MAX_CHARS = 2 << 20

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.dataclass import dataclass
 from nextfire.domain.chain import Batch, BrokenChainError
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import parse_instant

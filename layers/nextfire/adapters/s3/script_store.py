@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.dataclass import dataclass
 from nextfire.domain.errors import InvalidInputError, NotFoundError
 from nextfire.domain.script import MAX_SCRIPT_BYTES, FetchedScript, ScriptSource, split_url
 

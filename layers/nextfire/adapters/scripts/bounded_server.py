@@ -15,8 +15,10 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from nextfire.dataclass import dataclass
 
 _log = logging.getLogger(__name__)
 

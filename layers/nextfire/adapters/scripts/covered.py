@@ -6,12 +6,12 @@ import os
 import pwd
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
 from nextfire.adapters.scripts.confinement import View
+from nextfire.dataclass import dataclass
 
 _TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/run/lock"))  # noqa: S108 - the host's
 _RUN = Path("/run")

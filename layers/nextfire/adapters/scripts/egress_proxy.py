@@ -13,10 +13,10 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 
 from nextfire.adapters.scripts.bounded_server import CHUNK, IDLE, BoundedServer, SharedCapacity
+from nextfire.dataclass import dataclass
 from nextfire.domain.egress import PORTS, Address, Egress
 
 _log = logging.getLogger(__name__)

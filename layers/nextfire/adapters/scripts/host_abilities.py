@@ -7,11 +7,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 from nextfire.adapters.scripts import confinement
 from nextfire.adapters.scripts.kept_program import in_memory
 from nextfire.adapters.scripts.launching import BOOT, compiled
+from nextfire.dataclass import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ import shutil
 import stat
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from nextfire.adapters.scripts.sandbox import ScriptLimits
 from nextfire.adapters.scripts.sandboxes import Sandboxes
 from nextfire.adapters.scripts.script_streams import Capture
+from nextfire.dataclass import dataclass
 from nextfire.domain.ports.scripts import Directive
 
 _log = logging.getLogger(__name__)

@@ -13,11 +13,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from nextfire.adapters.scripts.forking_launcher import ForkingLauncher
 from nextfire.adapters.scripts.launching import FAMILY, LauncherClient
+from nextfire.dataclass import dataclass
 
 _log = logging.getLogger(__name__)
 _Launched = TypeVar("_Launched")

@@ -14,7 +14,6 @@ import threading
 import weakref
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -30,6 +29,7 @@ from nextfire.adapters.scripts import (
 from nextfire.adapters.scripts.keeper import ProgramRequest
 from nextfire.adapters.scripts.kept_program import SupervisedProgram, in_memory
 from nextfire.adapters.scripts.launcher import Launch
+from nextfire.dataclass import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ import socket
 import struct
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from nextfire.adapters.scripts.script_users import FIRST_UID, RESERVED_UIDS
+from nextfire.dataclass import dataclass
 
 ADDRESSES: tuple[IPv4Address | IPv6Address, ...] = tuple(
     map(

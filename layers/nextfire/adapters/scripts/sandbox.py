@@ -11,7 +11,6 @@ import socket
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from nextfire.adapters.scripts.script_network import Network
 from nextfire.adapters.scripts.script_streams import Pump, Sink, Source, Stream
 from nextfire.adapters.scripts.script_users import ScriptUser
 from nextfire.adapters.scripts.syscalls import script_filter
+from nextfire.dataclass import dataclass
 from nextfire.domain.ports.scripts import Directive
 
 _log = logging.getLogger(__name__)

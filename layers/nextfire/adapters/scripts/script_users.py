@@ -14,11 +14,11 @@ import stat
 import tempfile
 import weakref
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from nextfire.adapters.scripts import process_table
+from nextfire.dataclass import dataclass
 
 FIRST_UID = 60_000
 """The first uid that is reserved for script users. Nothing else may use them."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.definition import JobDefinition
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

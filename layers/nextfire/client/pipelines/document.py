@@ -21,13 +21,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
 from nextfire.client.errors import ClientError, Fault
 from nextfire.client.requests import JobRequest
+from nextfire.dataclass import dataclass
 from nextfire.domain.definition import MAX_LABELS, JobDefinition
 from nextfire.domain.errors import shorten
 from nextfire.domain.ids import JOB_ID

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,6 +11,7 @@ from nextfire.client.api import Client
 from nextfire.client.errors import ClientError
 from nextfire.client.pipelines.document import OWNER, Pipeline, split, unreadable
 from nextfire.client.pipelines.graph import find_cycle, parents_first
+from nextfire.dataclass import dataclass
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.occurrences import JobState
 from nextfire.responses.base import UNREADABLE

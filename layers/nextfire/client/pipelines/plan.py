@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -20,6 +19,7 @@ from nextfire.client.pipelines.graph import (
     unknown_parents,
     with_ancestors,
 )
+from nextfire.dataclass import dataclass
 from nextfire.domain.definition import SCHEDULE_FIELDS, JobDefinition
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.recurrence import check

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from nextfire.client.errors import Fault
 from nextfire.client.pipelines.document import Pipeline, PipelineError
 from nextfire.client.pipelines.graph import parents_first
 from nextfire.client.pipelines.plan import declare
+from nextfire.dataclass import dataclass
 from nextfire.domain.errors import shorten
 from nextfire.domain.what_if import Foreseen, what_if
 

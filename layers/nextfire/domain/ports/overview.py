@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.overview import BrokenHead, Counts, Head, Segment, Step
 from nextfire.domain.ports.pages import Unreadable
 from nextfire.domain.run import Run, RunState

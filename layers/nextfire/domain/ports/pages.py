@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.request_limits import RequestLimit, Taken
 
 REQUESTS_KEPT = timedelta(hours=24)

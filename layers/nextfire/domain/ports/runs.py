@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Protocol
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.attempt import Value
 from nextfire.domain.due import DueEntry
 from nextfire.domain.ids import JobKey, RunKey

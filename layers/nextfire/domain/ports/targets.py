@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.attempt import Result
 from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Self
 from urllib.parse import SplitResult, urlsplit
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.egress import NUMERIC, Address, meanings
 from nextfire.domain.errors import InvalidInputError
 

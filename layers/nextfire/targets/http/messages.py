@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.errors import InvalidInputError
 from nextfire.targets.http.document import HEADER_VALUE
 

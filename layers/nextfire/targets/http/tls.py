@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
+
+from nextfire.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

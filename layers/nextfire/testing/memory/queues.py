@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 from copy import copy
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.queues import DEDUP_WINDOW, MAX_FAILURE
 from nextfire.testing.memory.clock import Clock

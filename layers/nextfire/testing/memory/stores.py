@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from nextfire.dataclass import dataclass
 from nextfire.testing.memory.clock import Clock
 from nextfire.testing.memory.control import MemoryControlStore
 from nextfire.testing.memory.due import MemoryDueStore
@@ -19,7 +20,7 @@ from nextfire.testing.memory.scripts import MemoryScriptStore
 from nextfire.testing.memory.values import MemorySecrets
 
 
-@dataclass
+@dataclass()
 class Stores:
     """Everything that survives a process."""
 

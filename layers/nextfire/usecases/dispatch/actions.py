@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from nextfire.dataclass import dataclass
 from nextfire.domain.due import FireEntry, Slot, StoredEntry
 from nextfire.domain.due_decisions import ContinueDecision, Cover, Fire, Resend, Resume
 from nextfire.domain.errors import UnavailableError

@@ -6,7 +6,6 @@ import json
 import time
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,6 +27,7 @@ from nextfire.adapters.aws.lean.response import ConnectionLostError, Response
 from nextfire.adapters.aws.lean.retries import FailureCause, RetryBudget, backoff
 from nextfire.adapters.aws.lean.signing import Signer
 from nextfire.adapters.aws.lean.transport import TimedOutError, Transport
+from nextfire.dataclass import dataclass
 
 _SKEW = frozenset(
     {

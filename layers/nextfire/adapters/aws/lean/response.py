@@ -7,10 +7,10 @@ else that a small call needs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from nextfire.adapters.aws.errors import UnansweredError
+from nextfire.dataclass import dataclass
 
 _MAX_LINE = 64 * 1024
 _MAX_HEADERS = 100

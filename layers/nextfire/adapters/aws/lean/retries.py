@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from nextfire.dataclass import dataclass
 
 _CAPACITY = 500
 _COST = 5

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hmac
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
+
+from nextfire.dataclass import dataclass
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
 
