@@ -1,0 +1,59 @@
+"""The message of a run that has ended comes once more, and hands it over again."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from nextfire.domain.job import Job
+from nextfire.domain.run import RunState
+from tests.builders import a_message
+from tests.unit.redriving import DEAD, SKIPPED, SUCCEEDED, redrive, run_key
+from tests.unit.sequencing import ONE_ATTEMPT, after, chain, states
+from tests.world import World
+
+PENDING = RunState.PENDING
+
+
+def redeliver(world: World, job: Job) -> None:
+    """Deliver another message of the job's run of 12:00, and work it off."""
+    body = a_message(run_key(job), dispatch=1).encode()
+    world.queue.queues["default"].send(body, group="again", dedup=f"again {job.key.job_id}")
+    world.worker().work()
+
+
+def test_a_run_that_its_parents_skipped_stays_skipped_if_its_rule_changes(world: World) -> None:
+    a, b, c = chain(world, "a", "b", "c", **ONE_ATTEMPT)
+    world.jobs.spoil(c.key)  # it is handed over late, long after its parent was skipped
+    world.script(exit_code=1)
+    world.tick_and_work("12:00")
+    world.jobs.repair(c.key)
+    world.tick_and_work("12:15")
+    assert states(world, a, b, c) == [DEAD, SKIPPED, SKIPPED]
+
+    world.change(c, triggerRule="ALL_DONE")
+    redeliver(world, a)
+
+    assert states(world, a, b, c) == [DEAD, SKIPPED, SKIPPED]
+
+
+def test_a_run_that_awaits_a_redriven_parent_does_not_start_for_another_one(world: World) -> None:
+    """What is known of the redriven parent is its first end, until it has ended again."""
+    a = world.register("a", **ONE_ATTEMPT)
+    b, x = (world.register(name, **after("a"), **ONE_ATTEMPT) for name in "bx")
+    c = world.register("c", **after("b", "x", triggerRule="ALL_DONE"), **ONE_ATTEMPT)
+    world.script()
+    world.script()
+    world.script(exit_code=1)
+    world.script(exit_code=1, lasts=timedelta(seconds=30))
+    world.tick_at("12:00")
+    world.worker().work()
+    assert states(world, a, b, x, c) == [SUCCEEDED, SUCCEEDED, DEAD, DEAD]
+    world.advance(seconds=30)
+
+    redrive(world, x, "x", downstream=True)
+    redeliver(world, b)
+    assert states(world, x, c) == [PENDING, SKIPPED]
+
+    world.tick()
+    world.worker().work()
+    assert states(world, x, c) == [SUCCEEDED, SUCCEEDED]
