@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from functions.api.identity import Identity
 from functions.api.request_record import RecordingJobStore, RecordingRunStore
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, replace
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.errors import (
     ConflictError,

@@ -14,14 +14,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from pathlib import Path
 from typing import NoReturn
 
 from functions.embedded.log_files import rotate_logs
 from functions.embedded.restarts import MAX_PAUSE, cause_of_death, pause_before_restart
 from nextfire.adapters.scripts.confinement import PR_SET_PDEATHSIG, prctl
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _WAITED_FOR = {*_STOPS, signal.SIGCHLD}

@@ -1,4 +1,4 @@
-"""The decorator of our dataclasses: `dataclasses.dataclass`, whose frozen classes cost less.
+"""`dataclasses`, with frozen classes that cost less.
 
 The standard library compiles two methods for each frozen class that reject assignments, and its
 ``__init__`` has to go around them. That is a tenth of the API's cold start, and makes each instance
@@ -7,6 +7,7 @@ three times as expensive. Here only mypy rejects assignments.
 
 from __future__ import annotations
 
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,4 +29,4 @@ else:
         return decorate
 
 
-__all__ = ["dataclass"]
+__all__ = ["dataclass", "field", "replace"]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, replace
 
 
 class AttemptOutcome(StrEnum):

@@ -8,11 +8,10 @@ in the queue of its pool. `Comparison.lost_before` returns the instant before wh
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field, replace
 from nextfire.domain.due import DueEntry, FireEntry
 from nextfire.domain.ids import run_id
 from nextfire.domain.instants import MOMENT

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, replace
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job

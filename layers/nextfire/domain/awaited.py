@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from heapq import merge
 from itertools import groupby, islice
 from zlib import crc32
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, replace
 from nextfire.domain.audit import spans
 from nextfire.domain.edges import Edge, Which
 from nextfire.domain.instants import MOMENT, from_ms, isoformat, to_ms

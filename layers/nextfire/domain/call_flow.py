@@ -15,10 +15,9 @@ the longest wait.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
 from datetime import datetime, timedelta
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field, replace
 from nextfire.domain.call_limit import BURST, MAX_PARALLEL, NO_LIMIT, CallLimit
 from nextfire.domain.endpoints import EndpointKey
 from nextfire.domain.instants import CLOCKS_DIFFER, cut

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field
 from datetime import datetime
 from typing import Any
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 
 CHANGED_BY = "changed_by"
 """The item attribute that identifies the request of the last write."""

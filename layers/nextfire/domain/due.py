@@ -6,12 +6,11 @@ never written to a bucket that watchers no longer read. The sort key starts with
 
 from __future__ import annotations
 
-from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import cut, floor_minute, to_ms
 from nextfire.domain.run import Trigger

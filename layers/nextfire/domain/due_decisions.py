@@ -13,10 +13,9 @@ Each type of decision has only the fields that its action needs:
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, replace
 from nextfire.domain.due import BackfillEntry, DispatchEntry, DueEntry, FireEntry, ResumeEntry
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import CLOCKS_DIFFER, isoformat

@@ -14,12 +14,11 @@ interval delays a run.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, replace
 from nextfire.domain.call_limit import NO_LIMIT, CallLimit
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import CLOCKS_DIFFER, cut, isoformat, to_ms

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
 from datetime import datetime
 from typing import Any
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field, replace
 from nextfire.domain.backfill import Backfill
 from nextfire.domain.definition import JobDefinition, WhenDocument
 from nextfire.domain.due import BackfillEntry, FireEntry, ResumeEntry

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 import zlib
-from dataclasses import field
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 
 PREFIX = "nfk_"
 KEY_ID = re.compile(r"[0-9a-f]{16}")

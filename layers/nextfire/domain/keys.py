@@ -9,11 +9,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Collection
-from dataclasses import field, replace
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field, replace
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import cut, isoformat
 from nextfire.domain.key_text import (

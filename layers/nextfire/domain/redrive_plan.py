@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, replace
 from nextfire.domain.errors import ConflictError, InvalidInputError
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.run_graph import HAS_NO_RUN, RunNode

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from datetime import datetime, timedelta
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, replace
 from nextfire.domain.due_decisions import Decision, Fire, Resend
 from nextfire.domain.job import Job
 from nextfire.domain.occurrences import JobState

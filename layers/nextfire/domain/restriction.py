@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import field
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 from nextfire.domain.errors import ForbiddenError, InvalidInputError
 
 MAX_CIDRS = 20

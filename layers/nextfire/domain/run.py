@@ -17,11 +17,10 @@ stored record still has the same fence, so a worker that lost its lease cannot w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, replace
 from nextfire.domain.attempt import (
     MAX_ATTEMPTS_KEPT,
     Attempt,

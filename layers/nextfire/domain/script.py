@@ -9,10 +9,9 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from datetime import datetime
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.places import tenant_place
 from nextfire.domain.target import Target

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Any
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 from nextfire.domain.ids import JobKey
 from nextfire.domain.masking import Masker
 from nextfire.domain.ports.access import Secrets

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
-from dataclasses import field
 from typing import Self, TypeVar
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from concurrent.futures import Executor
-from dataclasses import field
 from datetime import datetime, timedelta
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 from nextfire.domain.audit_repairs import ChainEntry, next_entry
 from nextfire.domain.due import (
     PARKED_AT_MOST,

@@ -23,10 +23,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import field
 from datetime import datetime, timedelta
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 from nextfire.domain import endpoints
 from nextfire.domain.endpoints import Endpoint, EndpointKey, Outcome
 from nextfire.domain.ports.clocks import Clock

@@ -19,11 +19,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import field
 from datetime import datetime, timedelta
 from random import Random, SystemRandom
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 from nextfire.domain import call_flow
 from nextfire.domain.call_flow import CallFlow, WaitingRun
 from nextfire.domain.call_limit import CallLimit

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, replace
 from nextfire.domain.audit import GRACE, claimable_since
 from nextfire.domain.audit_repairs import sending
 from nextfire.domain.backfill import Backfill

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime, timedelta
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, replace
 from nextfire.domain.awaited import longest_wait, run_at
 from nextfire.domain.errors import NotFoundError, UndecodableError
 from nextfire.domain.ids import JobKey, RunKey

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
 from datetime import datetime, timedelta
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, replace
 from nextfire.domain.awaited import time_of
 from nextfire.domain.deadlines import limits, no_later
 from nextfire.domain.definition import JobDefinition

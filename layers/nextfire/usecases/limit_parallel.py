@@ -8,10 +8,9 @@ a sequence ends.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import field
 from datetime import datetime, timedelta
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 from nextfire.domain.audit import GRACE
 from nextfire.domain.decisions import range_over
 from nextfire.domain.edges import Which

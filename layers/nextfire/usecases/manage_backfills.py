@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from datetime import datetime
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, replace
 from nextfire.domain.backfill import MOST, Backfill, Order
 from nextfire.domain.errors import (
     ConflictError,

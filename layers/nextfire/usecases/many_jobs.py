@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, replace
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.errors import ChangedError, ConflictError, NotFoundError, UnavailableError
 from nextfire.domain.ids import JobKey

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import field
 from itertools import count
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 from nextfire.domain.attempt import Attempt, AttemptOutcome
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UndecodableError
 from nextfire.domain.ids import RunKey

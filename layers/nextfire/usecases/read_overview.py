@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
 from datetime import datetime
 from heapq import merge
 from itertools import groupby, islice
 from operator import attrgetter
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 from nextfire.domain.errors import UnavailableError, invalid_cursor
 from nextfire.domain.ids import JOB_ID, RUN_ID, RunKey
 from nextfire.domain.instants import MINUTE, MOMENT, floor_minute, from_ms, to_ms

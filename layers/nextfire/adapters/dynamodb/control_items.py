@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 from nextfire.adapters.dynamodb.fields import INSTANT, TEXT, Codec, Field, decoder, encoder
 from nextfire.adapters.dynamodb.items import Item, from_item
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 from nextfire.domain.audit_pass import Audit
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import floor_minute, isoformat, to_ms

@@ -19,7 +19,6 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
@@ -33,7 +32,7 @@ from nextfire.adapters.scripts.removal import remove
 from nextfire.adapters.scripts.sandbox import ProgramEnd, Sandbox, ScriptLimits
 from nextfire.adapters.scripts.script_streams import Capture
 from nextfire.adapters.scripts.script_users import tenant_group
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, replace
 from nextfire.domain.packages import (
     Lock,
     PackagePolicy,

@@ -15,10 +15,9 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import field
 from typing import Any
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 
 _log = logging.getLogger(__name__)
 

@@ -13,12 +13,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import TypeVar
 
 from nextfire.adapters.scripts.forking_launcher import ForkingLauncher
 from nextfire.adapters.scripts.launching import FAMILY, LauncherClient
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 
 _log = logging.getLogger(__name__)
 _Launched = TypeVar("_Launched")

@@ -15,12 +15,11 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import field
 from urllib.parse import urlsplit
 
 from nextfire.adapters.scripts.confinement import leave_network
 from nextfire.adapters.scripts.egress_proxy import EgressProxy, proxy_environment, relay
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 from nextfire.domain.egress import Egress, EgressMode
 
 _PROXY_PORT = 3128

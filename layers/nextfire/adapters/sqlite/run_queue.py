@@ -10,11 +10,10 @@ from __future__ import annotations
 import sqlite3
 import uuid
 from collections.abc import Collection, Sequence
-from dataclasses import field
 from datetime import timedelta
 
 from nextfire.adapters.sqlite.database import Database
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 from nextfire.domain.instants import to_ms
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.clocks import Clock

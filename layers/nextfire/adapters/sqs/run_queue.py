@@ -8,7 +8,6 @@ import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from nextfire.adapters.aws.errors import (
     translated,
     unanswered,
 )
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports.queues import MAX_FAILURE
 

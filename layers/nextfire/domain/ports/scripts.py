@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Protocol
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.log import Stream
 from nextfire.domain.masking import Masker

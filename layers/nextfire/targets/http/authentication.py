@@ -8,11 +8,10 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
 from typing import Protocol
 from urllib.parse import quote_plus, urlencode
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field, replace
 from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.masking import Masker

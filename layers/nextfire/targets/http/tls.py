@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import ssl
-from dataclasses import field
 from functools import cache
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

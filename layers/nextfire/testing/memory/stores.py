@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import field
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 from nextfire.testing.memory.clock import Clock
 from nextfire.testing.memory.control import MemoryControlStore
 from nextfire.testing.memory.due import MemoryDueStore

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from concurrent.futures import Executor
-from dataclasses import replace
 from datetime import datetime, timedelta
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, replace
 from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry, Slot, StoredEntry
 from nextfire.domain.due_decisions import Cover, Drop, Fire, Leave, decide_due, is_certain
 from nextfire.domain.errors import UnavailableError

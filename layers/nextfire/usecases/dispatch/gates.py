@@ -9,11 +9,10 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Mapping
 from concurrent.futures import Executor, Future
-from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field, replace
 from nextfire.domain.decisions import OverlapDecision, decide_overlap
 from nextfire.domain.due import BrokenEntry, DispatchEntry, DueEntry, FireEntry, StoredEntry
 from nextfire.domain.due_decisions import Cover, Fire, Resend

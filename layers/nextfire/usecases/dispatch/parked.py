@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import field
 from datetime import UTC, datetime
 from itertools import islice
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 from nextfire.domain.due import PARKED_AT_MOST, BrokenEntry, Slot, StoredEntry
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import MINUTE, floor_minute

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from datetime import timedelta
 from typing import Self
 
-from nextfire.dataclass import dataclass
+from nextfire.dataclass import dataclass, field
 from nextfire.domain.due import DueEntry, StoredEntry
 from nextfire.domain.due_decisions import Decision
 from nextfire.domain.ids import RunKey
