@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 from nextfire.dataclass import dataclass
 
@@ -60,3 +62,14 @@ def test_mypy_rejects_assignments_to_frozen_instances() -> None:
     point = Point(1)
     point.x = 2  # type: ignore[misc]
     assert point.x == 2
+
+
+def test_functions_and_layer_have_no_other_dataclasses() -> None:
+    root = Path(__file__).parents[2]
+    files = [*root.glob("layers/nextfire/**/*.py"), *root.glob("functions/**/*.py")]
+    other = re.compile(r"^ *from dataclasses import .*\bdataclass\b", re.MULTILINE)
+
+    found = {each.name for each in files if other.search(each.read_text())}
+
+    assert files
+    assert found == {"dataclass.py"}
