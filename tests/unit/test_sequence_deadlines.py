@@ -13,9 +13,11 @@ from nextfire.domain.attempt import Attempt, AttemptOutcome, Result
 from nextfire.domain.endings import decide_ending
 from nextfire.domain.job import Job
 from nextfire.domain.run import Run, RunState
+from nextfire.domain.target import TargetKind
 from nextfire.usecases.manage_backfills import BackfillRange
 from tests.builders import a_run, at
 from tests.unit.sequencing import ONE_ATTEMPT, after, states
+from tests.unit.test_calls_executed import HTTP, OK, UNAVAILABLE, Calls
 from tests.world import World
 
 BEGINNING = "11:58:30"
@@ -102,6 +104,47 @@ def test_a_deadline_ends_the_wait_of_a_job_with_a_schedule(world: World) -> None
         SKIPPED,
         "joinTimeoutSec is 86400 s, deadlineSec is 600 s; missing: a",
     )
+
+
+def deferred_link(world: World, deadline: int, *, begun: str) -> Job:
+    """The second of two links, whose first attempt *begun* found its destination down."""
+    once = {"type": "ONCE", "schedule": "2026-05-24T12:00:00Z"}
+    world.register("a", **once)
+    calls = Calls([UNAVAILABLE, OK])
+    world.call_targets[TargetKind.HTTP] = calls
+    policy = {"initialDelayMs": 10_000}
+    fields = after("a", deadlineSec=deadline, retryPolicy=policy)
+    b = world.register("b", target=HTTP, **fields)
+    world.tick_at("12:00")
+    world.worker().work_one()  # a
+    world.at(begun)
+    world.worker().work_one()
+    world.advance(seconds=20)
+    world.tick()
+    return b
+
+
+def test_a_deferred_run_that_is_picked_up_after_its_deadline_is_skipped(world: World) -> None:
+    """Its repeat waited for workers. It has not begun: its first call was not possible."""
+    b = deferred_link(world, 60, begun="12:00")
+    world.at("12:01:01")
+    world.worker().work()
+
+    run = world.run(b, "12:00")
+    assert (run.state, run.attempt) == (SKIPPED, 0)
+    assert (
+        run.reason
+        == "picked up again 61 s after its logical time; not repeated: deadlineSec is 60 s"
+    )
+
+
+@pytest.mark.parametrize("late", ["12:00:59", "12:01"])
+def test_a_deferred_run_that_is_picked_up_by_its_deadline_runs(world: World, late: str) -> None:
+    b = deferred_link(world, 60, begun="12:00")
+    world.at(late)
+    world.worker().work()
+
+    assert world.run(b, "12:00").state is SUCCEEDED
 
 
 def test_a_redrive_after_the_deadline_runs_the_rest(world: World) -> None:

@@ -83,13 +83,19 @@ def held_too_long(job: Job, key: RunKey, since: datetime | None, now: datetime) 
 
 def too_late_to_begin(job: Job, run: Run, now: datetime) -> str | None:
     """Return why the attempt of *run* that was claimed at *now* must not be made, or None: its
-    earlier attempts were deferred, so it has not begun, and its relevancy window is over.
+    earlier attempts were deferred, so it has not begun, and its relevancy window or its deadline is
+    over.
     """
-    window = job.definition.misfire.relevancy_window
     earlier = [each.outcome for each in run.attempts if each.outcome is not None]
-    if window is None or run.on_request or run.attempt_base or not earlier:
+    if run.on_request or run.attempt_base or not earlier:
         return None
     if any(outcome is not AttemptOutcome.DEFERRED for outcome in earlier):
         return None
-    late = now - job.due_at(run.key.scheduled_at)
-    return f"picked up again {in_seconds(late)} late" if late > window else None
+    at, window = run.key.scheduled_at, job.definition.misfire.relevancy_window
+    deadline = job.definition.deadline(at)
+    late = now - job.due_at(at)
+    if window is not None and late > window:
+        return f"picked up again {in_seconds(late)} late"
+    if deadline is not None and now > deadline and not run.begun_after(deadline):
+        return f"picked up again {in_seconds(now - at)} after its logical time"
+    return None
