@@ -113,6 +113,21 @@ def test_a_retry_that_was_to_be_cancelled_ends_although_its_endpoint_is_paused(
     assert world.run(job, "12:00").state is RunState.CANCELLED
 
 
+def test_a_run_that_was_cancelled_while_it_waited_is_no_probe(world: World, calls: Calls) -> None:
+    """As the probe it would make no call, and the endpoint would stay OPEN for another interval."""
+    calls.hold = replace(PAUSED, until=at("12:01"))
+    job = dispatched(world, maxParallel=1, **ONCE)
+    world.worker("a").work_one()
+    world.manage_runs.cancel(key(job), None)
+    admitted = len(calls.first)
+    world.tick_at("12:01")
+
+    handled = world.worker("a").work_one()
+
+    assert handled.reason == "has ended CANCELLED"
+    assert len(calls.first) == admitted
+
+
 def test_a_lost_run_whose_endpoint_is_paused_waits_for_a_dispatch_after_the_received_one(
     world: World, calls: Calls
 ) -> None:

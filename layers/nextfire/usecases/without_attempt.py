@@ -83,7 +83,12 @@ class WithoutAttempt:
     def _skip(self, job: Job, message: RunMessage) -> Handled | None:
         """Record the run as skipped, if it must not start and was never claimed."""
         key, now = message.key, self._clock.now()
-        if message.dispatch > 1 and self._was_claimed(key):
+        # A second dispatch may be the first to reach an executor: the auditor repeats lost
+        # messages, and runs of moved jobs are passed on.
+        known = self._runs.get(key) if message.dispatch > 1 else None
+        if known is not None and known.state.ended:  # it takes no place, and is no probe
+            return self._outcomes.settled(job, known, f"has ended {known.state}")
+        if known is not None and known.fence > 0:
             return None
         covered = decide_covered(job, key, now, lambda: self._near_ranges(key))
         # A run that was claimed keeps its record, and this message continues it.
@@ -134,13 +139,6 @@ class WithoutAttempt:
         if message.dispatch != HAND_OVER_DISPATCH:
             return None
         return self._outcomes.settled(job, self._runs.get(message.key), "handed over again")
-
-    def _was_claimed(self, key: RunKey) -> bool:
-        """Whether an executor has had the run. A second dispatch may be the first to reach one:
-        the auditor repeats lost messages, and runs of moved jobs are passed on.
-        """
-        run = self._runs.get(key)
-        return run is not None and run.fence > 0
 
     def _near_ranges(self, key: RunKey) -> Iterator[Run]:
         """The records before *key*, the latest first, as far as one of them may be a range over it.
