@@ -5,6 +5,7 @@ secrets; executors of the new pool cannot read files that runs left in the forme
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 from pydantic import ValidationError
@@ -15,14 +16,16 @@ from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.job import Job
 from nextfire.domain.places import run_place
+from nextfire.domain.ports.targets import Hold
 from nextfire.domain.remedies import remedy_for
 from nextfire.domain.run import RunState
 from nextfire.domain.script import locate
-from nextfire.domain.target import Target
+from nextfire.domain.target import Target, TargetKind
 from nextfire.usecases import execute_run
 from nextfire.usecases.handled import Disposition, Handled
 from nextfire.usecases.read_logs import ReadLogs
 from tests.builders import LEASE, at, run_key
+from tests.unit.test_calls_executed import Calls
 from tests.world import BUCKET, World
 
 LARGE = b'"' + b"x" * 10_000 + b'"'
@@ -125,10 +128,40 @@ def test_executors_with_a_wrong_pool_do_not_pass_runs_around_forever(
         assert handle().disposition is Disposition.ACKNOWLEDGE
         world.tick()
 
-    handled = handle()
+    for _ in range(2):
+        handled = handle()
 
-    assert (handled.disposition, handled.quarantined) == (Disposition.LEAVE, True)
-    assert "NEXTFIRE_POOL=default" in handled.reason
+        assert (handled.disposition, handled.quarantined) == (Disposition.ACKNOWLEDGE, True)
+        assert "NEXTFIRE_POOL=default" in handled.reason
+        world.advance(seconds=59)
+        world.tick()
+        assert world.queued == []
+        world.advance(seconds=2)
+        world.tick()
+
+
+def test_a_run_that_waited_for_long_before_its_job_moved_runs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execute_run, "_MAX_MOVES", 20)
+    once = {"type": "ONCE", "schedule": "2026-05-24T12:00:00Z"}
+    job, calls = world.register(**once), Calls()
+    world.call_targets[TargetKind.SCRIPT] = calls
+    world.tick_at("12:00")
+    for _ in range(21):
+        calls.hold = Hold(world.now + timedelta(seconds=30), "down")
+        world.worker("a").work_one()
+        world.advance(seconds=31)
+        world.tick()
+    del world.call_targets[TargetKind.SCRIPT]
+    move(world, job)
+
+    world.worker("a").work_one()
+    world.advance(seconds=61)
+    world.tick()
+    world.worker("b", pool="batch").work_one()
+
+    assert world.run(job, "12:00").state is RunState.SUCCEEDED
 
 
 def test_a_message_that_comes_twice_runs_it_once(world: World) -> None:

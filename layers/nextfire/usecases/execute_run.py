@@ -210,18 +210,23 @@ class ExecuteRun:
         and the claim lets only one of the two dispatches run.
         """
         pool = job.definition.target.pool
-        if message.dispatch - (run.dispatch if run else 0) > _MAX_MOVES:
-            reason = (
-                f"passed on {_MAX_MOVES} times, now to the pool {pool}: check that the executors "
-                f"of its queue have NEXTFIRE_POOL={pool}"
-            )
-            return Handled(Disposition.LEAVE, reason, run, quarantined=True)
-        entry = next_dispatch(
-            job, message.key, cut(message.dispatched_at), message.dispatch + 1, again=True
+        now, at, reason = (
+            self._clock.now(),
+            message.dispatched_at,
+            f"its job has moved to pool {pool}",
         )
-        if not self._due.put([entry], self._clock.now()):
+        often = message.dispatch - (run.dispatch if run else 0) > _MAX_MOVES
+        if often:
+            # Unless it waited that often before its job moved, executors have a wrong pool.
+            at = now + _AFTER_MANY_MOVES
+            reason = (
+                f"{reason}, dispatched {_MAX_MOVES} times without an attempt: check that the "
+                f"executors of its queue have NEXTFIRE_POOL={pool}"
+            )
+        entry = next_dispatch(job, message.key, cut(at), message.dispatch + 1, again=True)
+        if not self._due.put([entry], now):
             raise UnavailableError("The dispatch to the job's pool was not stored. Try again.")
-        return Handled(Disposition.ACKNOWLEDGE, f"its job has moved to pool {pool}")
+        return Handled(Disposition.ACKNOWLEDGE, reason, quarantined=often)
 
     def _defer(self, job: Job, message: RunMessage, host: Host, hold: Hold) -> Handled | None:
         """Postpone the run without an attempt: the destination of its call is not available.
@@ -328,7 +333,9 @@ _UNREADABLE_FOR = timedelta(minutes=1)
 """How long a run whose job or record does not decode is kept in the due table, at a time."""
 _ENDS_AS = {ClaimAction.CANCEL: RunState.CANCELLED, ClaimAction.BURY: RunState.DEAD}
 _MAX_MOVES = 1000
-"""Maximum number of dispatches in a row without an attempt, before a pass to another pool."""
+"""Number of dispatches in a row without an attempt after which a run is passed on to another pool
+only every `_AFTER_MANY_MOVES`, and counted as quarantined."""
+_AFTER_MANY_MOVES = timedelta(minutes=1)
 
 
 def _mark_lost(handled: Handled) -> Handled:
