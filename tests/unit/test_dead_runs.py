@@ -7,12 +7,14 @@ from datetime import timedelta
 import pytest
 
 from nextfire.domain.attempt import AttemptOutcome
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.events import EventKind
 from nextfire.domain.ids import dedup_id
 from nextfire.domain.run import Run, RunState
-from tests.builders import a_retry
+from tests.builders import a_retry, at
 from tests.dispatched import FAILS, die, dispatched, outcomes, redeliver
 from tests.fakes import Killed
+from tests.unit.sequencing import ONE_ATTEMPT
 from tests.world import World
 
 
@@ -47,6 +49,34 @@ def test_a_death_is_published_once_however_often_its_message_comes(world: World)
         "finishedAt": "2026-05-24T12:00:00Z",
     }
     assert len(world.dead_letters.letters) == 1
+
+
+def test_an_outage_of_the_event_bus_does_not_take_slots(world: World) -> None:
+    """The run has ended. Its message, which is delivered again, publishes its death."""
+    job = dispatched(world, **ONE_ATTEMPT)
+    world.script(**FAILS)
+    world.faults.refuse("events.put", 100)
+
+    with pytest.raises(UnavailableError):
+        world.worker().work_one()
+
+    assert world.now - at("12:00") < timedelta(seconds=5)
+    assert world.run(job, "12:00").state is RunState.DEAD
+    world.faults.clear()
+    world.advance(minutes=2)
+    world.worker().work_one()
+    assert [event.kind for event in world.events.published] == [EventKind.EXECUTION_DEAD]
+    assert len(world.dead_letters.letters) == 1
+
+
+def test_one_refused_event_is_sent_again_at_once(world: World) -> None:
+    dispatched(world, **ONE_ATTEMPT)
+    world.script(**FAILS)
+    world.faults.refuse("events.put")
+
+    world.worker().work_one()
+
+    assert [event.kind for event in world.events.published] == [EventKind.EXECUTION_DEAD]
 
 
 def test_a_message_that_does_not_decode_is_published(world: World) -> None:

@@ -123,6 +123,12 @@ class UnavailableError(NextfireError):
     """A store or queue rejected the request or did not answer. It may have taken effect: retry."""
 
 
+class NotSettledError(UnavailableError):
+    """The outcome of a run is recorded, and what follows from it is not done. The redelivery of its
+    message repeats it.
+    """
+
+
 def invalid_cursor(cursor: str) -> InvalidInputError:
     """The error for a *cursor* that the listing did not return."""
     problem, remedy = "not a cursor of this listing", "Use a cursor that a listing returned."

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.decisions import is_last
 from nextfire.domain.endings import Ending
-from nextfire.domain.errors import UnavailableError
+from nextfire.domain.errors import NotSettledError, UnavailableError
 from nextfire.domain.events import execution_dead
 from nextfire.domain.ids import dedup_id
 from nextfire.domain.instants import isoformat
@@ -101,7 +101,11 @@ class RecordOutcome:
         result: Result,
         now: datetime,
     ) -> Handled | None:
-        """End the run; None if this worker no longer owns it."""
+        """End the run; None if this worker no longer owns it.
+
+        Raises:
+            NotSettledError: It has ended, and what follows is not done.
+        """
         lapsed = result.outcome is AttemptOutcome.WORKER_LOST
         kept = self._retention.of(job, state, run.trigger)
         ended = replace(run.ended(state, result, now), kept=kept)
@@ -112,7 +116,10 @@ class RecordOutcome:
             claim = self._runs.advance(run, ended, lapsed=lapsed)
         if not claim.taken:
             return None
-        unreadable = self.settle(job, claim.run)
+        try:
+            unreadable = self.settle(job, claim.run)
+        except UnavailableError as error:
+            raise NotSettledError(str(error)) from error
         return Handled(
             Disposition.ACKNOWLEDGE,
             unreadable or result.reason,

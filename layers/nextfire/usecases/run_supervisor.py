@@ -9,7 +9,12 @@ from typing import TypeVar
 
 from nextfire.dataclass import dataclass, replace
 from nextfire.domain.attempt import MAX_INLINE_BYTES, Result, Value, rejection
-from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
+from nextfire.domain.errors import (
+    InvalidInputError,
+    NotSettledError,
+    UnavailableError,
+    UndecodableError,
+)
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.log import Stream
 from nextfire.domain.message import recordable
@@ -33,6 +38,9 @@ _EXTENDED_FOR = timedelta(minutes=15)
 """How long a lease is extended for an outcome, for example during an outage of S3."""
 _ENDING_FOR = timedelta(seconds=8)
 """How long an outcome is retried by a host that is about to end. Lambda leaves it 15 s."""
+_SETTLED_WITHIN = timedelta(seconds=3)
+"""How long what follows from a recorded outcome is retried. After that its message repeats it, with
+growing delays, and the slot is free: in an outage of the event bus, each DEAD run would take it."""
 
 
 SHORT_RUN = timedelta(seconds=1)
@@ -95,7 +103,8 @@ class RunSupervisor:
         """Retry *write* until the stores answer, as long as the lease lasts, so that one
         throttled request does not lose the work of a script. If only the store of runs answers, the
         lease is extended, for `_EXTENDED_FOR` at most. A host that is about to end waits no longer
-        than `_ENDING_FOR`: it still has to hand back messages.
+        than `_ENDING_FOR`: it still has to hand back messages. Once the outcome is recorded, what
+        follows from it is retried for `_SETTLED_WITHIN`.
 
         Raises:
             UnavailableError: A store did not answer in that time.
@@ -105,8 +114,10 @@ class RunSupervisor:
         while True:
             try:
                 return write()
-            except UnavailableError:
-                if self._stopping():
+            except UnavailableError as error:
+                if isinstance(error, NotSettledError):
+                    until = min(until, self._clock.now() + _SETTLED_WITHIN)
+                elif self._stopping():
                     until = min(until, self._clock.now() + _ENDING_FOR)
                 elif self._heartbeat_at <= self._clock.now() < extended_until:
                     self._extend_lease()
