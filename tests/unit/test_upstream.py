@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
-from typing import Any
+from datetime import UTC, datetime
+from math import ceil
+from typing import Any, cast
 
 import pytest
 
 from nextfire.domain import attempt
-from nextfire.domain.run import RunState
+from nextfire.domain.attempt import Value
+from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.instants import MOMENT
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.testing import Stack
 from nextfire.usecases import read_upstream as module
+from tests.builders import UID, at, run_key
 from tests.unit.sequencing import after
 from tests.world import World
 
@@ -116,3 +124,47 @@ def test_a_parent_that_does_not_decode_uses_up_no_attempt(world: World) -> None:
 
     run = world.run(b, "12:00")
     assert (run.state, run.attempt) == (RunState.SUCCEEDED, 1)
+
+
+class Records:
+    """A store with a run of each job every minute, with a result of 8 KB, and *on_request* others
+    in each. It makes records when they are read, as one of pages does.
+    """
+
+    def __init__(self, on_request: int) -> None:
+        self.seconds = 60 // (1 + on_request)
+
+    def between(self, job: JobKey, first: str, last: str, **_: Any) -> Iterator[Run]:
+        until = RunKey(job, f"{last}-{UID}").scheduled_at
+        # The search for the earliest run, newest first, ends with its record.
+        since = until - MOMENT if first == "0" else RunKey(job, f"{first}-{UID}").scheduled_at
+        begin = ceil(since.timestamp() / self.seconds) * self.seconds
+        for second in range(begin, ceil(until.timestamp()), self.seconds):
+            text = f'"{"x" * 8_000}"'
+            trigger = Trigger.MANUAL if second % 60 else Trigger.SCHEDULE
+            key = run_key(datetime.fromtimestamp(second, UTC), job_id=job.job_id)
+            result = Value(len(text), text=text)
+            yield Run(key, RunState.SUCCEEDED, result=result, trigger=trigger)
+
+
+@pytest.mark.parametrize(("parents", "on_request"), [(20, 0), (2, 9)])
+def test_the_results_of_thousands_of_runs_are_not_held_at_once(
+    parents: int, on_request: int
+) -> None:
+    world, names = World("09:59"), [f"p{n}" for n in range(parents)]
+    for name in names:
+        world.register(name, schedule="* * * * *")
+    edges = [{"job": name, "which": "all"} for name in names]
+    child = world.register("load", schedule="0 0,12 * * *", after=edges)
+    key, records = child.run_key(at("12:00")), cast("RunStore", Records(on_request))
+
+    tracemalloc.start()
+    try:
+        found: Any = module.read_upstream(world.jobs, records, child, key)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert [len(found[name]["runs"]) for name in names] == [121] * parents
+    assert all(each["state"] == "SUCCEEDED" for name in names for each in found[name]["runs"])
+    assert peak < 8 * 2**20

@@ -35,25 +35,29 @@ ReadJobs = Callable[[Sequence[JobKey]], Iterable[Job]]
 """Reads those of some jobs that exist, in their order."""
 
 
-def read_parents(
-    jobs: JobStore, runs: RunStore, child: Job, at: datetime, *, results: bool = False
-) -> list[ParentRun]:
+def read_parents(jobs: JobStore, runs: RunStore, child: Job, at: datetime) -> list[ParentRun]:
     """Return the runs that the run of *child* at *at* waits for, by consistent reads: edge by edge,
-    the earliest first. Without their output, attempts and, unless *results*, results: thousands of
-    runs may be held at once.
+    the earliest first. Without their output, attempts and results: thousands of runs may be held at
+    once.
 
     Raises:
         InvalidInputError: A schedule is invalid.
         UndecodableError: A job or a record does not decode.
         UnavailableError: A store did not answer.
     """
+    return [*iter_parents(jobs, runs, child, at, results=False)]
+
+
+def iter_parents(
+    jobs: JobStore, runs: RunStore, child: Job, at: datetime, *, results: bool
+) -> Iterator[ParentRun]:
+    """Read them edge by edge; see `read_parents`. *results*: with their results, of which those of
+    one edge are held at once.
+    """
     asked = [edge.job for edge in child.definition.after if edge.which is Which.ALL]
     above = read_above(one_by_one(jobs), child.key.tenant, asked)
-    return [
-        each
-        for wanted in awaited(child, at, above)
-        for each in _read(runs, JobKey(child.key.tenant, wanted.edge.job), wanted, results)
-    ]
+    for wanted in awaited(child, at, above):
+        yield from _read(runs, JobKey(child.key.tenant, wanted.edge.job), wanted, results)
 
 
 def one_by_one(jobs: JobStore) -> ReadJobs:
@@ -137,7 +141,10 @@ def _read(
     if last > first:
         after = runs.between(parent, first_run_id(first + MOMENT), first_run_id(last + MOMENT))
         records = chain(records, after)
-    near = [_small(run, results) for run in records]
+    # Not the runs on request between them, of which there can be any number.
+    times = {*wanted.times}
+    awaited_runs = (run for run in records if run.key.scheduled_at in times or run.covered > 1)
+    near = [_small(run, results) for run in awaited_runs]
     by_time: dict[datetime, list[Run]] = {}
     for run in near:
         by_time.setdefault(run.key.scheduled_at, []).append(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 
 from pydantic import JsonValue
@@ -17,7 +18,7 @@ from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run
 from nextfire.domain.target import TargetKind
-from nextfire.usecases.read_parents import read_parents
+from nextfire.usecases.read_parents import iter_parents
 from nextfire.usecases.run_supervisor import RunSupervisor
 
 MAX_UPSTREAM_BYTES = 4 * 1024 * 1024
@@ -41,7 +42,7 @@ def read_upstream(jobs: JobStore, runs: RunStore, job: Job, key: RunKey) -> dict
         UnavailableError: The store did not answer.
     """
     if job.definition.is_timed_join:
-        return _of_timed(job, read_parents(jobs, runs, job, key.scheduled_at, results=True))
+        return _of_timed(job, iter_parents(jobs, runs, job, key.scheduled_at, results=True))
     found: dict[str, JsonValue] = {}
     describe = _Describe()
     for edge in job.definition.after:
@@ -55,7 +56,7 @@ def read_upstream(jobs: JobStore, runs: RunStore, job: Job, key: RunKey) -> dict
     return found
 
 
-def _of_timed(job: Job, parents: list[ParentRun]) -> dict[str, JsonValue]:
+def _of_timed(job: Job, parents: Iterable[ParentRun]) -> dict[str, JsonValue]:
     found: dict[str, JsonValue] = {}
     edges, describe = job.definition.after, _Describe()
     lists: dict[str, list[JsonValue]] = {e.job: [] for e in edges if e.which is Which.ALL}
