@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.run import RunState
+from nextfire.domain.target import TargetKind
 from nextfire.usecases import hand_over
 from tests.builders import a_message, at
 from tests.fakes import Killed
@@ -26,6 +28,7 @@ from tests.unit.redriving import (
     work,
 )
 from tests.unit.sequencing import ONE_ATTEMPT, after, chain, states
+from tests.unit.test_calls_executed import HTTP, IN_A_MINUTE, OK, UNAVAILABLE, Calls
 from tests.world import World, started
 
 BEGINNING = "11:58:30"
@@ -47,6 +50,32 @@ def test_a_dead_link_runs_again_and_what_it_caused_follows(world: World) -> None
     assert states(world, *jobs) == [SUCCEEDED] * 4
     assert world.sent.count("a 12:00") == 1
     assert world.run(jobs[1], "12:00").attempt_base == 1
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_a_run_that_was_deferred_and_skipped_or_cancelled_runs_after_its_window(
+    world: World, *, cancelled: bool
+) -> None:
+    """No attempt of it counted. Its redrive is on purpose, so the relevancy window is over."""
+    calls = Calls([UNAVAILABLE])
+    world.call_targets[TargetKind.HTTP] = calls
+    policies: dict[str, Any] = IN_A_MINUTE
+    a = world.register("a", target=HTTP, **policies)
+    b = world.register("b", **after("a"))
+    world.tick_at("12:00")
+    world.worker().work()
+    if cancelled:
+        world.manage_runs.cancel(run_key(a), None)
+    for _ in range(5):
+        work(world)
+    assert world.run(a, "12:00").attempt == 0
+    calls.results = [UNAVAILABLE] * len(calls.made) + [UNAVAILABLE, OK]
+
+    assert redrive(world, a, "a")["a"][0] is RUN
+    for _ in range(5):
+        work(world)
+
+    assert states(world, a, b) == [SUCCEEDED] * 2
 
 
 def test_a_plan_changes_nothing(world: World) -> None:

@@ -82,7 +82,7 @@ def _decide_deferral(job: Job, run: Run, result: Result, now: datetime) -> Endin
     began_at = since_redrive[0].started_at if since_redrive else now
     if result.permanent:
         limit, name = now, "a day of waiting"
-    elif window is None or run.on_request or run.attempt_base:
+    elif window is None or run.on_request or run.restarted or run.attempt_base:
         limit, name = began_at + DEFERRED_AT_MOST, "1 day after the first attempt"
         if deferrals >= MAX_DEFERRALS:
             limit, name = now, f"{MAX_DEFERRALS} waits"

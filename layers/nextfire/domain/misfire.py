@@ -87,7 +87,7 @@ def too_late_to_begin(job: Job, run: Run, now: datetime) -> str | None:
     over.
     """
     earlier = [each.outcome for each in run.attempts if each.outcome is not None]
-    if run.on_request or run.attempt_base or not earlier:
+    if run.on_request or run.restarted or run.attempt_base or not earlier:
         return None
     if any(outcome is not AttemptOutcome.DEFERRED for outcome in earlier):
         return None

@@ -65,8 +65,8 @@ class Run:
     - `dispatch`: number of the latest dispatch. `buried`: number of the dispatch whose DEAD event
       was published.
     - `attempt`: number of attempts that count; `attempt_base` of them were made before the last
-      redrive and do not count toward `maxAttempts`. `attempts`: the history, the latest
-      `MAX_ATTEMPTS_KEPT`.
+      redrive and do not count toward `maxAttempts`. `restarted`: a user has redriven it, maybe
+      before an attempt counted. `attempts`: the history, the latest `MAX_ATTEMPTS_KEPT`.
     - `checkpoint`: the latest one that the script saved. `result`: the script's result.
     - `covered_to`: makes a SKIPPED record a range record, which stands for the `covered`
       occurrences from its own to that one.
@@ -103,6 +103,7 @@ class Run:
     covered_to: datetime | None = None
     covered: int = 1
     attempt_base: int = 0
+    restarted: bool = False
     buried: int = 0
     checkpoint: Value | None = None
     result: Value | None = None
@@ -261,6 +262,7 @@ class Run:
             # recording it. The queue would drop the redrive's message as a duplicate.
             dispatch=self.dispatch + 2,
             attempt_base=self.attempt,
+            restarted=self.restarted or not self.skipped_by_parents,
             not_before=now,
             finished_at=None,
             cancel_requested=False,
@@ -302,6 +304,7 @@ class Run:
             self,
             state=RunState.SKIPPED,
             attempt_base=self.attempt,
+            restarted=True,
             # Without a claim, and without an executor that decided to skip it.
             claim_token="",
             worker=None,

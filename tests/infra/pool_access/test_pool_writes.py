@@ -174,7 +174,12 @@ ENDPOINT = ["owner", "destination", "state", "changed_at", "version"]
         *(
             (action, "runs", "acme/report", ["job", "run_id", name], {})
             for action in ("PutItem", "UpdateItem")
-            for name in ("payload", "trigger", "request", "request_reason", "attempt_base")
+            for name in ("payload", "trigger", "request", "request_reason")
+        ),
+        *(
+            (action, "runs", "acme/report", ["job", "run_id", name], {})
+            for action in ("PutItem", "UpdateItem")
+            for name in ("attempt_base", "restarted")
         ),
         ("PutItem", "runs", "acme/report", ["job", "run_id", "state", "dispatch"], {}),
         ("DeleteItem", "runs", "acme/report", ["job", "run_id"], {}),

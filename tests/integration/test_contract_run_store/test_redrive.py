@@ -164,6 +164,7 @@ def test_a_run_that_was_cancelled_or_skipped_is_redriven(dead: Dead) -> None:
             assert dead.store.redrive(to, entry, NOON, was=run.state).taken
         found = stored(dead, run)
         assert (found.state, found.dispatch, found.finished_at) == (RunState.PENDING, 3, None)
+        assert found.restarted
         assert claim(dead.store, a_message(run.key, dispatch=3)).taken
     assert len(dead.entries()) == 2
 

@@ -266,6 +266,7 @@ RUNS_TABLE: tuple[Field[Any], ...] = (
     Field("job_revision", _INTEGER, EXECUTORS),
     Field("dispatch_reason", TEXT, EXECUTORS),
     Field("attempt_base", _COUNT, unless=0),
+    Field("restarted", FLAG, unless=False),
     Field("buried", _COUNT, EXECUTORS, unless=0),
     # Executors do not set it: conditions of their writes use it.
     Field("cancel_requested", FLAG, EXECUTORS, unless=False),

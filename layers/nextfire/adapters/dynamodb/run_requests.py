@@ -112,10 +112,13 @@ class RunRequests:
         self, run: Run, entry: DueEntry, now: datetime, *, was: RunState = RunState.DEAD
     ) -> Claim:
         attempts = "attempt = :base" if run.attempt_base else _NO_ATTEMPT
-        # Executors redrive what was SKIPPED. They may not write these, and it has no other values.
+        # Executors redrive what was SKIPPED because of its parents, so without a pool. They may not
+        # write these, and it has no other values.
         base, cancel_reason = "", ""
-        if was is not RunState.SKIPPED:
-            base, cancel_reason = "attempt_base = :base, ", "cancel_reason, "
+        yes: dict[str, object] = {}
+        if was is not RunState.SKIPPED or run.pool is not None:
+            base, cancel_reason = "attempt_base = :base, restarted = :yes, ", "cancel_reason, "
+            yes[":yes"] = True
         update = {
             "TableName": self._table,
             "Key": encode_key(run.key),
@@ -130,7 +133,8 @@ class RunRequests:
             ),
             "ExpressionAttributeNames": {"#state": "state"},
             "ExpressionAttributeValues": to_item(
-                {
+                yes
+                | {
                     ":pending": RunState.PENDING.value,
                     ":was": was.value,
                     ":dispatch": run.dispatch,
@@ -163,7 +167,8 @@ class RunRequests:
             to.key,
             what="await parents",
             update=(
-                f"{sets}, attempt_base = :base REMOVE {removes}, cancel_requested, cancel_reason"
+                f"{sets}, attempt_base = :base, restarted = :yes "
+                f"REMOVE {removes}, cancel_requested, cancel_reason"
             ),
             condition=(
                 "#state = :was AND #state IN (:dead, :skipped) AND #dispatch = :dispatch"
@@ -174,6 +179,7 @@ class RunRequests:
                 ":dead": RunState.DEAD.value,
                 ":skipped": RunState.SKIPPED.value,
                 ":base": to.attempt_base,
+                ":yes": True,
             },
             fields=fields,
             ours=lambda stored: stored.skipped_by_parents and stored.dispatch == to.dispatch,
