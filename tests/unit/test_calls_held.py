@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from nextfire.domain.target import TargetKind
 from tests.builders import at
 from tests.fakes import Killed
 from tests.unit.auditing import purge
+from tests.unit.backfilling import backfilled, begin
 from tests.unit.limited import ONCE, a_world
 from tests.unit.test_calls_executed import FAILED, HTTP, OK, Calls, dispatched, key, retries
 from tests.world import World
@@ -111,6 +113,45 @@ def test_a_retry_that_was_to_be_cancelled_ends_although_its_endpoint_is_paused(
     world.worker("a").work_one()
 
     assert world.run(job, "12:00").state is RunState.CANCELLED
+
+
+def test_a_redriven_run_waits_for_a_day_from_then_on(world: World, calls: Calls) -> None:
+    """Its endpoint has been paused for days. As SKIPPED, it could not be redriven again."""
+    calls.results = [FAILED, OK]
+    policy: dict[str, Any] = {"retryPolicy": {"maxAttempts": 1}}
+    job = dispatched(world, **policy, **ONCE)
+    world.worker("a").work_one()
+    calls.hold = replace(PAUSED, until=at("12:00") + timedelta(hours=60))
+    world.clock.move_to(at("12:00") + timedelta(hours=48))
+
+    world.manage_runs.redrive(key(job), None)
+    world.tick()
+    world.worker("a").work_one()
+
+    assert world.run(job, "12:00").state is RunState.PENDING
+    world.clock.move_to(calls.hold.until)
+    calls.hold = replace(calls.hold, until=at("12:00") + timedelta(hours=73))
+    world.tick()
+    world.worker("a").work_one()
+    assert world.run(job, "12:00").state is RunState.PENDING
+    world.clock.move_to(calls.hold.until)
+    world.tick()
+    world.worker("a").work_one()
+    assert (len(calls.made), world.run(job, "12:00").state) == (1, RunState.SKIPPED)
+
+
+def test_a_run_of_a_backfill_waits_for_a_day_from_its_dispatch_on(
+    world: World, calls: Calls
+) -> None:
+    calls.hold = replace(PAUSED, until=at("12:00") + timedelta(days=3))
+    job = world.register(target=HTTP)
+    world.clock.move_to(at("12:00") + timedelta(days=2))
+    begin(world, job, "08:00", "10:00")
+
+    world.tick()
+    world.worker("a").work()
+
+    assert [run.state for run in backfilled(world, job)] == [RunState.PENDING] * 2
 
 
 def test_a_run_that_was_cancelled_while_it_waited_is_no_probe(world: World, calls: Calls) -> None:

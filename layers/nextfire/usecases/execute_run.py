@@ -16,7 +16,7 @@ from nextfire.domain.decisions import ClaimAction, decide_claim
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import UnavailableError, UndecodableError, UnknownVersionError, shorten
 from nextfire.domain.events import message_undecodable
-from nextfire.domain.ids import content_id
+from nextfire.domain.ids import RunKey, content_id
 from nextfire.domain.instants import cut, isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage, decode_message
@@ -193,7 +193,7 @@ class ExecuteRun:
             return deferred or self._with_job(job, message, host, hold)
         now = self._clock.now()
         hold = self._target.admit(job, message.key, now, first=first)
-        if hold is not None and held_too_long(job, message.key, hold.since, now):
+        if hold is not None and self._waited_too_long(job, message.key, hold, now):
             return self._with_job(job, message, replace(host, given_up=hold), None)
         deferred = self._defer(job, message, host, hold) if hold else None
         if deferred is not None:
@@ -227,6 +227,12 @@ class ExecuteRun:
         if not self._due.put([entry], now):
             raise UnavailableError("The dispatch to the job's pool was not stored. Try again.")
         return Handled(Disposition.ACKNOWLEDGE, reason, quarantined=often)
+
+    def _waited_too_long(self, job: Job, key: RunKey, hold: Hold, now: datetime) -> bool:
+        if not held_too_long(job, key, hold.since, now):
+            return False
+        run = self._runs.get(key)  # a redriven run, and one of a backfill, has waited since then
+        return run is None or held_too_long(job, key, run.not_before or hold.since, now)
 
     def _defer(self, job: Job, message: RunMessage, host: Host, hold: Hold) -> Handled | None:
         """Postpone the run without an attempt: the destination of its call is not available.
