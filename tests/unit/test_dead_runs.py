@@ -14,7 +14,7 @@ from nextfire.domain.run import Run, RunState
 from tests.builders import a_retry, at
 from tests.dispatched import FAILS, die, dispatched, outcomes, redeliver
 from tests.fakes import Killed
-from tests.unit.sequencing import ONE_ATTEMPT
+from tests.unit.sequencing import ONE_ATTEMPT, after
 from tests.world import World
 
 
@@ -67,6 +67,20 @@ def test_an_outage_of_the_event_bus_does_not_take_slots(world: World) -> None:
     world.worker().work_one()
     assert [event.kind for event in world.events.published] == [EventKind.EXECUTION_DEAD]
     assert len(world.dead_letters.letters) == 1
+
+
+def test_an_outage_of_the_event_bus_does_not_delay_a_clean_up(world: World) -> None:
+    job = dispatched(world, **ONE_ATTEMPT)
+    clean_up = world.register("clean-up", **after("report", triggerRule="ALL_DONE"))
+    world.script(**FAILS)
+    world.faults.refuse("events.put", 100)
+
+    with pytest.raises(UnavailableError):
+        world.worker().work_one()
+    world.worker().work_one()
+
+    assert world.state(job, "12:00") is RunState.DEAD
+    assert world.state(clean_up, "12:00") is RunState.SUCCEEDED
 
 
 def test_one_refused_event_is_sent_again_at_once(world: World) -> None:

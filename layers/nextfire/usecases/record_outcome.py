@@ -161,12 +161,19 @@ class RecordOutcome:
 
     def settle(self, job: Job, run: Run) -> str:
         """Do the follow-up of an ended run. Idempotent: a redelivered message repeats it. Returns
-        what of its children does not decode, if anything; it does not affect the rest.
+        what of its children does not decode, if anything; it does not affect the rest. If the death
+        cannot be published, the rest is done before the error is raised: children may clean up.
         """
-        self.publish_death(run, exclusive=job.exclusive)
+        unpublished: Exception | None = None
+        try:
+            self.publish_death(run, exclusive=job.exclusive)
+        except Exception as error:  # noqa: BLE001 — raised below
+            unpublished = error
         unreadable = self._hand_over.follow(job, run)
         if job.state is JobState.ACTIVE and is_last(job, run):
             self._jobs.complete(job, self._clock.now())
+        if unpublished is not None:
+            raise unpublished
         return unreadable
 
     def settled(self, job: Job, run: Run | None, reason: str, *, skipped: bool = False) -> Handled:
