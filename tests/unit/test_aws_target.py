@@ -97,6 +97,21 @@ def test_a_call_succeeds_with_the_response_as_its_result() -> None:
     assert client.asked == [("acme", "sqs", None, 30)]
 
 
+def test_an_executor_without_a_thread_for_a_call_uses_up_no_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = Client()
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    found = attempt(client)
+
+    assert (found.result.unavailable, client.calls) == (True, [])
+    assert found.result.reason == "the executor has no thread for the call"
+
+
 def test_a_whole_payload_is_given_to_a_text_as_json() -> None:
     client = Client()
 

@@ -106,7 +106,10 @@ class AwsTarget:
         # Assuming the role may have taken as long as the lease.
         if (verdict := supervisor.ask()) is not Directive.CONTINUE:
             return _stopped(verdict, supervisor, None)
-        exchange = _Exchange(client, call, parameters)
+        try:
+            exchange = _Exchange(client, call, parameters)
+        except RuntimeError as error:
+            raise UnavailableError("the executor has no thread for the call") from error
         verdict = self._wait(exchange, supervisor, timeout)
         return _result_of(exchange, call, verdict, supervisor, masker, timeout)
 
