@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from math import ceil
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.testing import Stack
 from nextfire.usecases import read_upstream as module
 from tests.builders import UID, at, run_key
-from tests.unit.sequencing import after
+from tests.unit.sequencing import ONE_ATTEMPT, after
 from tests.world import World
 
 PARENT = {"type": "MANUAL", "target": {"handler": "extract"}}
@@ -122,6 +122,28 @@ def test_a_parent_that_does_not_decode_uses_up_no_attempt(world: World) -> None:
             assert world.state(b, "12:00") is RunState.PENDING
             world.runs.repair(key)
 
+    run = world.run(b, "12:00")
+    assert (run.state, run.attempt) == (RunState.SUCCEEDED, 1)
+
+
+def test_a_table_that_does_not_answer_for_the_parents_uses_up_no_attempt(world: World) -> None:
+    """Nor a slot: the reads of a hundred parents are not repeated every second."""
+    world.register("a")
+    b = world.register("b", **after("a"), **ONE_ATTEMPT)
+    world.tick_at("12:00")
+    world.worker().work_one()
+    world.faults.refuse("runs.between", 10)
+
+    world.worker().work_one()
+
+    waits = world.run(b, "12:00")
+    assert (waits.state, waits.attempt) == (RunState.PENDING, 0)
+    assert world.now - at("12:00") < timedelta(seconds=5)
+    world.faults.clear()
+    for _ in range(5):
+        world.advance(seconds=30)
+        world.tick()
+        world.worker().work()
     run = world.run(b, "12:00")
     assert (run.state, run.attempt) == (RunState.SUCCEEDED, 1)
 

@@ -19,7 +19,7 @@ from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run
 from nextfire.domain.target import TargetKind
 from nextfire.usecases.read_parents import iter_parents
-from nextfire.usecases.run_supervisor import RunSupervisor
+from nextfire.usecases.run_supervisor import RETRIED_FOR, RunSupervisor
 
 MAX_UPSTREAM_BYTES = 4 * 1024 * 1024
 """Maximum size of all results together: with `all`, a parent can have a thousand runs."""
@@ -73,17 +73,15 @@ def _of_timed(job: Job, parents: Iterable[ParentRun]) -> dict[str, JsonValue]:
 def with_upstream(
     jobs: JobStore, runs: RunStore, job: Job, run: Run, supervisor: RunSupervisor
 ) -> Run:
-    """Return the claimed *run* with the runs of its parents, for its target.
-
-    Raises:
-        UnavailableError: The store did not answer until the lease ended.
+    """Return the claimed *run* with the runs of its parents, for its target. Raises as
+    `read_upstream`, after a few seconds in which the store does not answer.
     """
     if not job.definition.after:
         return run
     target = job.definition.target
     if target.kind is not TargetKind.SCRIPT and "upstream" not in target.model_dump_json():
         return run  # no placeholder names it
-    read = supervisor.retry_until_lease_ends(lambda: read_upstream(jobs, runs, job, run.key))
+    read = supervisor.retry(lambda: read_upstream(jobs, runs, job, run.key), within=RETRIED_FOR)
     return replace(run, upstream=json.dumps(read, ensure_ascii=False))
 
 

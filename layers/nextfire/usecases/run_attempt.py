@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.endings import decide_ending
-from nextfire.domain.errors import InvalidInputError, UndecodableError
+from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.job import Job
 from nextfire.domain.message import recordable
@@ -89,7 +89,7 @@ class RunAttempt:
                 stdout=log.ends("stdout", result.stdout),
                 stderr=log.ends("stderr", result.stderr),
             )
-        return supervisor.retry_until_lease_ends(
+        return supervisor.retry(
             lambda: self._outcomes.record(
                 job,
                 run,
@@ -103,7 +103,8 @@ class RunAttempt:
     def _attempt(self, job: Job, run: Run, supervisor: RunSupervisor, host: Host) -> AttemptResult:
         try:
             informed = with_upstream(self._jobs, self._runs, job, run, supervisor)
-        except (UndecodableError, InvalidInputError) as error:
+        except (UndecodableError, InvalidInputError, UnavailableError) as error:
+            # Deferred: its target has not started.
             reason = recordable(f"the runs of its parents cannot be read: {error}")
             return AttemptResult(Result(AttemptOutcome.FAILED, reason, unavailable=True))
         return self._target.attempt(job, informed, supervisor, host.longest)

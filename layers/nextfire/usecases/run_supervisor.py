@@ -38,9 +38,9 @@ _EXTENDED_FOR = timedelta(minutes=15)
 """How long a lease is extended for an outcome, for example during an outage of S3."""
 _ENDING_FOR = timedelta(seconds=8)
 """How long an outcome is retried by a host that is about to end. Lambda leaves it 15 s."""
-_SETTLED_WITHIN = timedelta(seconds=3)
-"""How long what follows from a recorded outcome is retried. After that its message repeats it, with
-growing delays, and the slot is free: in an outage of the event bus, each DEAD run would take it."""
+RETRIED_FOR = timedelta(seconds=3)
+"""How long a call is retried that is repeated later, with growing delays, if its slot is released:
+in an outage of the event bus, for example, each DEAD run would keep its slot busy."""
 
 
 SHORT_RUN = timedelta(seconds=1)
@@ -99,12 +99,12 @@ class RunSupervisor:
     def _heartbeat(self) -> timedelta:
         return self._lease / 3
 
-    def retry_until_lease_ends(self, write: Callable[[], T]) -> T:
-        """Retry *write* until the stores answer, as long as the lease lasts, so that one
-        throttled request does not lose the work of a script. If only the store of runs answers, the
-        lease is extended, for `_EXTENDED_FOR` at most. A host that is about to end waits no longer
-        than `_ENDING_FOR`: it still has to hand back messages. Once the outcome is recorded, what
-        follows from it is retried for `_SETTLED_WITHIN`.
+    def retry(self, call: Callable[[], T], *, within: timedelta | None = None) -> T:
+        """Retry *call* until the stores answer, for *within* or as long as the lease lasts, so that
+        one throttled request does not lose the work of a script. If only the store of runs answers,
+        the lease is extended, for `_EXTENDED_FOR` at most. A host that is about to end waits no
+        longer than `_ENDING_FOR`: it still has to hand back messages. Once the outcome is recorded,
+        what follows from it is retried for `RETRIED_FOR`.
 
         Raises:
             UnavailableError: A store did not answer in that time.
@@ -113,10 +113,12 @@ class RunSupervisor:
         until = extended_until + self._lease
         while True:
             try:
-                return write()
+                return call()
             except UnavailableError as error:
                 if isinstance(error, NotSettledError):
-                    until = min(until, self._clock.now() + _SETTLED_WITHIN)
+                    within = RETRIED_FOR
+                if within is not None:
+                    until = min(until, self._clock.now() + within)
                 elif self._stopping():
                     until = min(until, self._clock.now() + _ENDING_FOR)
                 elif self._heartbeat_at <= self._clock.now() < extended_until:
