@@ -20,7 +20,18 @@ from tests.fakes import Killed
 from tests.unit.auditing import purge
 from tests.unit.backfilling import backfilled, begin
 from tests.unit.limited import ONCE, a_world
-from tests.unit.test_calls_executed import FAILED, HTTP, OK, Calls, dispatched, key, retries
+from tests.unit.sequencing import after
+from tests.unit.test_calls_executed import (
+    FAILED,
+    HTTP,
+    IN_A_MINUTE,
+    OK,
+    UNAVAILABLE,
+    Calls,
+    dispatched,
+    key,
+    retries,
+)
 from tests.world import World
 
 PAUSED = Hold(at("12:01"), "the endpoint is paused", since=at("11:00"))
@@ -152,6 +163,30 @@ def test_a_run_of_a_backfill_waits_for_a_day_from_its_dispatch_on(
     world.worker("a").work()
 
     assert [run.state for run in backfilled(world, job)] == [RunState.PENDING] * 2
+
+
+@pytest.mark.parametrize(
+    "limit", [IN_A_MINUTE, after("a", deadlineSec=60, retryPolicy=IN_A_MINUTE["retryPolicy"])]
+)
+def test_a_deferred_run_that_waits_is_skipped_after_its_window_or_deadline(
+    world: World, calls: Calls, limit: dict[str, Any]
+) -> None:
+    """Its first call was not possible, and since then its endpoint is down."""
+    calls.results = [UNAVAILABLE]
+    world.register("a", **ONCE)
+    job = world.register(target=HTTP, **limit)
+    world.tick_at("12:00")
+    world.worker("a").work()
+    world.worker("a").work()
+    calls.hold = replace(PAUSED, until=at("12:02"), since=at("12:00"))
+
+    for time in ("12:00:59", "12:02"):
+        world.tick_at(time)
+        world.worker("a").work()
+
+    run = world.run(job, "12:00")
+    assert (len(calls.made), run.state, run.attempt) == (1, RunState.SKIPPED, 0)
+    assert "picked up again 120 s" in str(run.reason)
 
 
 def test_a_run_that_was_cancelled_while_it_waited_is_no_probe(world: World, calls: Calls) -> None:

@@ -20,7 +20,7 @@ from nextfire.domain.ids import RunKey, content_id
 from nextfire.domain.instants import cut, isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage, decode_message
-from nextfire.domain.misfire import held_too_long
+from nextfire.domain.misfire import held_too_long, too_late_to_begin
 from nextfire.domain.occurrences import JobState
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.due import DueStore
@@ -246,6 +246,8 @@ class ExecuteRun:
             return None
         if run is not None and message.dispatch < run.dispatch:
             return None
+        if run is not None and too_late_to_begin(job, run, now):
+            return self._with_job(job, message, host, None)  # which ends the run
         entry = next_dispatch(job, message.key, cut(hold.until), message.dispatch + 1, again=True)
         if not self._due.put([entry], now):
             raise UnavailableError("The deferred dispatch was not stored. Try again.")
