@@ -28,6 +28,7 @@ _COMMANDS = {
     "raise `max`": "raise --max",
     "write a job with `type` ONCE, and the instant as its `schedule`": "use --at",
     "write a job with `type` INTERVAL, and the duration as its `schedule`": "use --every",
+    "use the type INTERVAL": "use --every",
     "as `timezone`": "as --timezone",
     "in `timezone`": "in the time zone of the job (--timezone)",
     "Without an offset it is UTC; in a URL a `+` is written `%2B`.": "Without an offset it is UTC.",
@@ -36,7 +37,7 @@ _COMMANDS = {
     "`to`": "--to",
 }
 """What remedies say, and what users of the command do instead. Longer texts come first."""
-_FLAGS = {"from": "--from", "to": "--to", "max": "--max", "until": "--until"}
+_FLAGS = {"from": "--from", "to": "--to", "max": "--max", "until": "--until", "pool": "--pool"}
 """The flags of commands that have one for each of these fields."""
 _FIELD = re.compile(r"^(\w[\w.]*?)(?:\.[0-9]+)?: ", re.MULTILINE)
 _ANY = re.compile("|".join(map(re.escape, _COMMANDS)))
