@@ -209,6 +209,11 @@ TYPED = [
             "callbacks: calls."
         ),
     ),
+    (
+        "jobs get team/nightly",
+        "The API is older",
+        "does not exist. An id has no slash. If there is none, the API is older than this command:",
+    ),
     # Confirmations
     ("jobs delete nightly", "Aborted", "To confirm it in advance, add --yes."),
     ("jobs delete nightly --json", "Aborted", "To confirm it in advance, add --yes."),
