@@ -20,7 +20,10 @@ from nextfire_cli.errors import CliError
 def backup(
     context: typer.Context,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The file to write; an existing one is replaced.")
+        Path,
+        typer.Argument(
+            metavar="FILE", dir_okay=False, help="The file to write; an existing one is replaced."
+        ),
     ],
 ) -> None:
     """Back up the embedded stack: jobs, runs, keys, scripts, outputs and secrets.

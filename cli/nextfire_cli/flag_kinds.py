@@ -162,6 +162,12 @@ def _member(name: str, read: Callable[[Any, Flag], object]) -> Callable[[Any, Fl
     return lambda typed, flag: {name: read(typed, flag)}
 
 
+def _json_member(name: str) -> Kind:
+    """The member *name* of an object that several flags make up, as JSON."""
+    read = _member(name, lambda text, flag: read_payload(text, flag.name))
+    return Kind(read, "JSON|@FILE", member=name)
+
+
 def _headers(pairs: Sequence[str], flag: Flag) -> dict[str, object]:
     return {"headers": _variables(str)(pairs, flag)}
 
@@ -186,8 +192,8 @@ LABELS = Kind(lambda pairs, flag: read_labels(pairs, flag.name), "KEY=VALUE", is
 URL = Kind(_member("url", _unchanged), "URL", member="url")
 METHOD = Kind(_member("method", _unchanged), "METHOD", member="method")
 HEADERS = Kind(_headers, "NAME=VALUE", is_list=True)
-BODY = Kind(_member("body", lambda text, flag: read_payload(text, flag.name)), "JSON|@FILE")
-AUTH = Kind(_member("auth", lambda text, flag: read_payload(text, flag.name)), "JSON|@FILE")
+BODY = _json_member("body")
+AUTH = _json_member("auth")
 SIGNERS = Kind(
     _member("sign", lambda names, _: [_secret(each) for each in names]),
     "SECRET[#KEY]",
@@ -195,7 +201,7 @@ SIGNERS = Kind(
 )
 SUCCESS = Kind(_member("success", _unchanged), "2xx|409|200-204", is_list=True)
 AWS_ACTION = Kind(_aws_action, "SERVICE:ACTION")
-AWS_INPUT = Kind(_member("input", lambda text, flag: read_payload(text, flag.name)), "JSON|@FILE")
+AWS_INPUT = _json_member("input")
 TEXTS = Kind(_variables(str), "NAME=VALUE", is_list=True)
 SECRETS = Kind(_variables(_secret), "NAME=SECRET[#KEY]", is_list=True)
 PARAMETERS = Kind(_variables(lambda name: {"parameter": name}), "NAME=PARAMETER", is_list=True)

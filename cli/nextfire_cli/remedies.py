@@ -22,12 +22,15 @@ _COMMANDS = {
     "use a new Idempotency-Key": "repeat the command",
     "Omit If-Match to create it": "Create it with nextfire jobs create",
     "GET /v1/quotas": "nextfire quotas",
-    "GET /v1/openapi.json lists the routes": "The API is older than this command: update it",
+    "GET /v1/openapi.json lists the routes": (
+        "An id has no slash. If there is none, the API is older than this command: update it"
+    ),
     "Narrow `from` and `to`": "Narrow --from and --to",
     "Swap `from` and `to`": "Swap --from and --to",
     "raise `max`": "raise --max",
     "write a job with `type` ONCE, and the instant as its `schedule`": "use --at",
     "write a job with `type` INTERVAL, and the duration as its `schedule`": "use --every",
+    "use the type INTERVAL": "use --every",
     "as `timezone`": "as --timezone",
     "in `timezone`": "in the time zone of the job (--timezone)",
     "Without an offset it is UTC; in a URL a `+` is written `%2B`.": "Without an offset it is UTC.",
@@ -36,7 +39,7 @@ _COMMANDS = {
     "`to`": "--to",
 }
 """What remedies say, and what users of the command do instead. Longer texts come first."""
-_FLAGS = {"from": "--from", "to": "--to", "max": "--max", "until": "--until"}
+_FLAGS = {"from": "--from", "to": "--to", "max": "--max", "until": "--until", "pool": "--pool"}
 """The flags of commands that have one for each of these fields."""
 _FIELD = re.compile(r"^(\w[\w.]*?)(?:\.[0-9]+)?: ", re.MULTILINE)
 _ANY = re.compile("|".join(map(re.escape, _COMMANDS)))

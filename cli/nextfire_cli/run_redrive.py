@@ -12,6 +12,7 @@ from nextfire_cli.errors import FAILED, ApiError, CliError, exit_code
 from nextfire_cli.sequence_plan import change_sequence
 from nextfire_cli.session import Session
 from nextfire_cli.shared_options import Reason
+from nextfire_cli.waiting import client_of, ended, exit_by_outcome
 
 
 def redrive(
@@ -20,6 +21,10 @@ def redrive(
         list[str], typer.Argument(metavar="EXECUTION_ID...", show_default=False)
     ],
     reason: Reason = None,
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait until they have ended. Exit code 1: one has failed."),
+    ] = False,
     from_: Annotated[
         str | None,
         typer.Option(
@@ -61,6 +66,7 @@ def redrive(
 
     [bold]Examples[/]
       nextfire runs redrive EXECUTION_ID --reason 'disk replaced'
+      nextfire runs redrive EXECUTION_ID --wait
       nextfire runs redrive EXECUTION_ID --from load --dry-run
       nextfire runs redrive EXECUTION_ID --from load --downstream --yes
     """
@@ -74,8 +80,10 @@ def redrive(
         }
         if given := [name for name, value in options.items() if value]:
             raise typer.BadParameter("only with --from JOB_ID", param_hint=given)
-        _redrive_runs(caller, execution_ids, reason)
+        _redrive_runs(caller, execution_ids, reason, wait=wait)
         return
+    if wait:
+        raise typer.BadParameter("not with --from", param_hint="--wait")
     if len(execution_ids) > 1:
         raise typer.BadParameter("with --from, name one run", param_hint="EXECUTION_ID")
     ask = partial(
@@ -98,8 +106,10 @@ def redrive(
     )
 
 
-def _redrive_runs(caller: Session, execution_ids: list[str], reason: str | None) -> None:
-    client = caller.client()
+def _redrive_runs(
+    caller: Session, execution_ids: list[str], reason: str | None, *, wait: bool
+) -> None:
+    client = client_of(caller, follows=wait)
     items: list[Document] = []
     refused: list[ApiError] = []
     for execution_id in execution_ids:
@@ -112,7 +122,13 @@ def _redrive_runs(caller: Session, execution_ids: list[str], reason: str | None)
         items.append(run)
         if not caller.for_programs:
             caller.out.print(render.execution_line(run), soft_wrap=True)
+    for number, run in enumerate(items if wait else ()):
+        items[number] = ended(client, run)
+        if not caller.for_programs:
+            caller.out.print(render.execution_line(items[number]), soft_wrap=True)
     if caller.for_programs:
         caller.dump({"items": items})
     if refused:
         raise typer.Exit(exit_code(refused[0]) if len(execution_ids) == 1 else FAILED)
+    for run in items if wait else ():
+        exit_by_outcome(run)

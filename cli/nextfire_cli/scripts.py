@@ -282,6 +282,8 @@ def _check(file: Path) -> str | None:
                 f"{file} is not a script.",
                 f"Let its name end in {_SCRIPT}, an archive's in {_ARCHIVE}.",
             )
+        if size == 0:
+            raise CliError(f"{file} is empty.", "Write the script, then push it.")
         parse_inline_metadata(file.read_bytes())
         return _does_not_compile(file)
     except ValueError as error:

@@ -13,7 +13,7 @@ from functions.api.access import AccessibleJobs, AccessibleRuns, check_code
 from functions.api.current_request import changed_by
 from functions.api.identity import Identity, identify
 from functions.api.request_record import RecordingKeyStore, RequestThreadPool
-from functions.api.target_checks import check_run_payload, target_check
+from functions.api.target_checks import check_kind, check_run_payload, target_check
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.domain.errors import NotFoundError
 from nextfire.domain.instants import floor_minute
@@ -22,6 +22,7 @@ from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.scripts import RunFiles
+from nextfire.domain.target import TargetKind
 from nextfire.settings import ApiSettings
 from nextfire.usecases.cancel_sequence import CancelSequence
 from nextfire.usecases.check_definition import Limits
@@ -66,6 +67,7 @@ class Services:
         self.runs = cast("RunStore", AccessibleRuns(runs, self.job_store))
         self.files: RunFiles = ports.files
         self.pools = sorted(settings.pools)
+        self._deployed_pools = settings.pools
         limits = Limits(
             {name: pool.max_timeout for name, pool in settings.pools.items()},
             settings.scripts_bucket,
@@ -137,14 +139,17 @@ class Services:
         # watcher finds it however late it first comes.
         ports.control.seed_cursors(settings.read_shards, floor_minute(self.clock.now()))
 
-    def pool(self, name: str) -> str:
-        """Return *name* if the pool exists.
+    def pool(self, name: str, kind: TargetKind | None = None) -> str:
+        """Return *name* if the pool exists, and runs targets of *kind*.
 
         Raises:
             NotFoundError: The pool does not exist.
+            InvalidInputError: It runs other targets.
         """
         if name not in self.pools:
             raise NotFoundError("pool", name, self.pools_there_are())
+        if kind is not None:
+            check_kind(self._deployed_pools, name, kind)
         return name
 
     def pools_there_are(self) -> str:

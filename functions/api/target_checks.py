@@ -23,13 +23,7 @@ def target_check(pools: Mapping[str, DeployedPool]) -> Callable[[JobDefinition],
         target = definition.target
         pool = pools[target.pool]
         is_script = target.kind is TargetKind.SCRIPT
-        if is_script != (pool.targets == "scripts"):
-            raise InvalidInputError(
-                "target.pool",
-                target.pool,
-                f"the pool runs {pool.targets}, not {target.kind.noun}",
-                f"Pools for {target.kind.noun}: {_fitting(pools, target.kind)}.",
-            )
+        check_kind(pools, target.pool, target.kind, "target.pool")
         if not is_script and definition.retry_policy.retry_on.exit_codes is not None:
             raise InvalidInputError(
                 "retryPolicy.retryOn.exitCodes",
@@ -45,12 +39,30 @@ def target_check(pools: Mapping[str, DeployedPool]) -> Callable[[JobDefinition],
             field, error = found
             raise InvalidInputError(
                 field,
-                "the template",
+                definition.target.template[1],
                 str(error),
                 "For example {{payload.id}} or {{run.executionId}}.",
             ) from error
 
     return check
+
+
+def check_kind(
+    pools: Mapping[str, DeployedPool], name: str, kind: TargetKind, field: str = "pool"
+) -> None:
+    """Check that the pool *name* runs targets of *kind*.
+
+    Raises:
+        InvalidInputError: It does not.
+    """
+    targets = pools[name].targets
+    if (kind is TargetKind.SCRIPT) != (targets == "scripts"):
+        raise InvalidInputError(
+            field,
+            name,
+            f"the pool runs {targets}, not {kind.noun}",
+            f"Pools for {kind.noun}: {_fitting(pools, kind)}.",
+        )
 
 
 def check_run_payload(definition: JobDefinition, payload: JsonValue) -> None:

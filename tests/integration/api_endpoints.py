@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from nextfire.usecases.breaker import Breaker
-from tests.integration.deployment import TENANT, Answer
+from tests.integration.deployment import CALLS, TENANT, Answer
 
 HOST = "api.example.com:443"
-PATH = f"/v1/endpoints/default/{HOST}"
-CLOSED = {"pool": "default", "destination": HOST, "state": "CLOSED", "failures": 0}
+PATH = f"/v1/endpoints/{CALLS}/{HOST}"
+CLOSED = {"pool": CALLS, "destination": HOST, "state": "CLOSED", "failures": 0}
 
 
 def done(answer: Answer) -> dict[str, Any]:

@@ -35,6 +35,8 @@ TENANT = stack_resources.TENANT
 OTHER_TENANT = "210987654321"
 SHARDS = stack_resources.SHARDS
 LIMIT = "PT14M"
+CALLS = "webhooks"
+"""A pool of calls; `default` runs scripts."""
 
 
 _AT_THE_START = 2  # the executor reads its budget, then decides whether to begin
@@ -180,8 +182,9 @@ class Deployment(StackResources):
     def configure(self, monkeypatch: pytest.MonkeyPatch, **more: str) -> None:
         """Set the functions' environment, and clear what they have cached."""
         pool = {"queueUrl": self.queue_url, "maxTimeout": LIMIT}
+        pools = {"default": pool, CALLS: pool | {"targets": "calls"}}
         settings = self.names() | {
-            "pools": json.dumps({"default": pool}),
+            "pools": json.dumps(pools),
             "pool": "default",
             "lease": "PT30S",
             "life": "PT2S",

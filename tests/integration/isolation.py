@@ -15,7 +15,7 @@ from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.run import RunState
 from tests.integration import moto_content, resources
 from tests.integration.conftest import REGION
-from tests.integration.deployment import Answer, Deployment, message_for
+from tests.integration.deployment import CALLS, Answer, Deployment, message_for
 
 OWNER = "acme-walled"
 STRANGER = "mallory"
@@ -219,7 +219,7 @@ class Owner:
             "destination": "walled.example.com:443",
         }
         for host in ("walled.example.com", "walled-2.example.com"):
-            path = f"/v1/endpoints/default/{host}/pause"
+            path = f"/v1/endpoints/{CALLS}/{host}/pause"
             assert self.call("POST", path, {"reason": "walled reason"}).status == 200
         self.private = {OWNER, "walled-job", "walled name", "walled output", "walled reason", *keys}
         """Values that only this tenant may read."""
@@ -255,8 +255,8 @@ def caller(owner: Owner, name: str) -> Call:
     how = way(name)
 
     def call(ids: Mapping[str, str], tenant: str, **more: Any) -> Answer:
-        path = template
-        for each in named_in(template):
+        path = template.replace("/endpoints/{pool}", f"/endpoints/{CALLS}")
+        for each in named_in(path):
             assert each in OWNED or each in SHARED, (
                 f"{each} in {template} is a new kind of id: add it to OWNED with a value that "
                 "identifies nothing (and give `Owner` one), or to SHARED if all tenants share it."

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.integration.api_endpoints import HOST, PATH, done
-from tests.integration.deployment import Deployment
+from tests.integration.deployment import CALLS, Deployment
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_an_invalid_limit_is_rejected(system: Deployment, body: dict[str, Any]) 
     "form", ["api.example.com", "API.example.com:443", "api.example.com%3A443", "api.example.com."]
 )
 def test_a_destination_has_several_forms(system: Deployment, form: str) -> None:
-    path = f"/v1/endpoints/default/{form}"
+    path = f"/v1/endpoints/{CALLS}/{form}"
 
     assert done(system.call("POST", f"{path}/pause"))["destination"] == HOST
     assert done(system.call("GET", PATH))["state"] == "PAUSED"
@@ -37,7 +37,7 @@ def test_a_destination_has_several_forms(system: Deployment, form: str) -> None:
 
 @pytest.mark.parametrize("form", ["[2001:db8::1]:8443", "%5B2001%3Adb8%3A%3A1%5D%3A8443"])
 def test_a_destination_may_be_an_address(system: Deployment, form: str) -> None:
-    answer = done(system.call("POST", f"/v1/endpoints/default/{form}/pause"))
+    answer = done(system.call("POST", f"/v1/endpoints/{CALLS}/{form}/pause"))
 
     assert answer["destination"] == "[2001:db8::1]:8443"
 
@@ -47,7 +47,7 @@ def test_a_destination_may_be_an_address(system: Deployment, form: str) -> None:
 )
 @pytest.mark.parametrize("action", ["", "/pause", "/resume", "/limit"])
 def test_an_invalid_destination_is_rejected(system: Deployment, form: str, action: str) -> None:
-    path = f"/v1/endpoints/default/{form}{action}"
+    path = f"/v1/endpoints/{CALLS}/{form}{action}"
 
     answer = system.call("POST" if action else "GET", path)
 
@@ -62,7 +62,7 @@ def test_an_unknown_pool_is_not_found(system: Deployment, action: str) -> None:
     answer = system.call("POST" if action else "GET", f"/v1/endpoints/nowhere/{HOST}{action}")
 
     assert answer.status == 404
-    assert "Available: default." in answer.document["detail"]
+    assert f"Available: default, {CALLS}." in answer.document["detail"]
 
 
 @pytest.mark.parametrize(
@@ -90,3 +90,14 @@ def test_an_invalid_query_is_rejected(
 def test_an_invalid_reason_is_rejected(system: Deployment, body: dict[str, str]) -> None:
     assert system.call("POST", f"{PATH}/pause", body).status == 422
     assert done(system.call("GET", PATH))["state"] == "CLOSED"
+
+
+@pytest.mark.parametrize(("action", "body"), [("pause", {}), ("limit", {"parallel": 1})])
+def test_a_pool_that_makes_no_calls_is_rejected(
+    system: Deployment, action: str, body: dict[str, Any]
+) -> None:
+    answer = system.call("POST", f"/v1/endpoints/default/{HOST}/{action}", body)
+
+    assert (answer.status, answer.fault["field"]) == (422, "pool")
+    assert answer.fault["problem"] == "the pool runs scripts, not HTTP callbacks"
+    assert answer.fault["remedy"] == f"Pools for HTTP callbacks: {CALLS}."

@@ -17,7 +17,14 @@ from nextfire.usecases.endpoint_gate import EndpointGate
 from tests.builders import NOON
 from tests.fakes import Clock
 from tests.integration.api_endpoints import CLOSED, HOST, PATH, done, fail
-from tests.integration.deployment import LIMIT, OTHER_TENANT, TENANT, Deployment, labelled_key
+from tests.integration.deployment import (
+    CALLS,
+    LIMIT,
+    OTHER_TENANT,
+    TENANT,
+    Deployment,
+    labelled_key,
+)
 
 
 @pytest.fixture
@@ -35,7 +42,7 @@ def store(system: Deployment) -> DynamoDbEndpointStore:
 @pytest.fixture
 def breaker(store: DynamoDbEndpointStore, clock: Clock) -> Breaker:
     """The breaker of an executor."""
-    return Breaker(store, "default", clock)
+    return Breaker(store, CALLS, clock)
 
 
 def listed(system: Deployment, **query: str) -> list[str]:
@@ -108,7 +115,7 @@ def test_a_pause_holds_the_runs_of_executors_until_it_is_resumed(
 def test_a_limit_holds_runs_of_executors_until_it_is_removed(
     system: Deployment, store: DynamoDbEndpointStore, clock: Clock
 ) -> None:
-    gate = EndpointGate(store, "default", clock)
+    gate = EndpointGate(store, CALLS, clock)
 
     def admitted(run: str) -> bool:
         return not gate.admit(
@@ -183,7 +190,7 @@ def test_an_unreadable_endpoint_is_shown_among_the_others(
     system: Deployment, breaker: Breaker
 ) -> None:
     fail(breaker)
-    broken = {"owner": f"default/{TENANT}", "destination": "broken.example.com:443", "state": "?"}
+    broken = {"owner": f"{CALLS}/{TENANT}", "destination": "broken.example.com:443", "state": "?"}
     system.database.put_item(
         TableName=system.endpoints_table, Item={name: {"S": text} for name, text in broken.items()}
     )
@@ -191,8 +198,8 @@ def test_an_unreadable_endpoint_is_shown_among_the_others(
     first, second = done(system.call("GET", "/v1/endpoints"))["items"]
 
     assert (first["destination"], second["destination"]) == (HOST, "broken.example.com:443")
-    assert (second["pool"], second["state"]) == ("default", "UNREADABLE")
-    answer = system.call("GET", "/v1/endpoints/default/broken.example.com")
+    assert (second["pool"], second["state"]) == (CALLS, "UNREADABLE")
+    answer = system.call("GET", f"/v1/endpoints/{CALLS}/broken.example.com")
     assert answer.status == 500
 
 
@@ -240,7 +247,7 @@ def test_a_change_is_in_the_audit_chain_and_in_the_log(
     kept = system.database.scan(TableName=system.requests_table)["Items"]
     noted = [json.loads(item["changed_by"]["S"]) for item in kept if "changed_by" in item]
 
-    resource = {"pool": "default", "destination": HOST}
+    resource = {"pool": CALLS, "destination": HOST}
     for events in (lines, noted):
         assert sorted(each["operation"] for each in events) == ["pauseEndpoint", "resumeEndpoint"]
         assert all(each["resource"] == resource for each in events)
@@ -251,7 +258,7 @@ def test_a_change_is_in_the_audit_chain_and_in_the_log(
 def test_a_pause_prevails_over_failures_at_the_same_time(
     system: Deployment, store: DynamoDbEndpointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key, failures = EndpointKey("default", TENANT, HOST), iter(range(1, 6))
+    key, failures = EndpointKey(CALLS, TENANT, HOST), iter(range(1, 6))
     real = DynamoDbEndpointStore.replace
 
     def replace_late(self: DynamoDbEndpointStore, was: Endpoint, to: Endpoint) -> bool:

@@ -26,7 +26,7 @@ from tests.integration.api_runs import (
     get,
     started,
 )
-from tests.integration.deployment import SHARDS, Deployment, message_for
+from tests.integration.deployment import CALLS, SHARDS, Deployment, message_for
 
 
 class TestCancel:
@@ -279,7 +279,7 @@ class TestRedrivePool:
         answer = system.call("POST", "/v1/pools/gpu/redrive")
 
         assert_problem(answer, 404)
-        assert "Available: default." in answer.document["detail"]
+        assert f"Available: default, {CALLS}." in answer.document["detail"]
 
     @pytest.mark.parametrize(
         ("body", "field"),

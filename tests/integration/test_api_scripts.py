@@ -17,7 +17,7 @@ from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.usecases.manage_scripts import UPLOAD_LIFE
 from tests.fakes import Clock
 from tests.integration.api_answers import assert_problem
-from tests.integration.deployment import OTHER_TENANT, TENANT, Deployment
+from tests.integration.deployment import CALLS, OTHER_TENANT, TENANT, Deployment
 
 SOURCE = b"print('hi')\n"
 
@@ -111,6 +111,7 @@ def test_the_url_is_neither_logged_nor_kept(
             for name in ("../x", "a/b", "", ".", "..", "a" * 129, "a\n", "%2e", "ä", "-a", None)
         ),
         ({"pool": "nowhere"}, "pool"),
+        ({"pool": CALLS}, "pool"),
         ({"pool": "../other"}, "pool"),
         ({"size": 0}, "size"),
         ({"size": 10 * 1024 * 1024 + 1}, "size"),

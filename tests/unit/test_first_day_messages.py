@@ -130,6 +130,7 @@ TYPED = [
     (f"{CREATE} --cron 'at(2027-02-01T00:00:00)'", "seconds", "at an instant, use --at."),
     (f"{CREATE} --cron 'TZ=Asia/Tokyo 0 3 * * *'", "seconds", "Give the time zone as --timezone."),
     (f"{CREATE} --cron '0 3 * *'", "1 field", "has 4 fields (got '0 3 * *'). Give five: minute"),
+    (f"{CREATE} --cron '*/90 * * * *'", "INTERVAL", "For other periods use --every."),
     (f"{CREATE} --cron '@every 5m'", "unknown macro", "For an interval, use --every."),
     (
         f"{CREATE} --cron 2027-02-01T00:00:00Z",
@@ -187,6 +188,31 @@ TYPED = [
             "--max: from 2026-06-01T03:00:00Z to 2026-11-30T03:00:00Z there are 183 occurrences "
             "(got 10). Narrow --from and --to, or raise --max, to 1000 at most."
         ),
+    ),
+    # Callbacks
+    (
+        "jobs create --every 1h --pool calls --http https://example.com --method get",
+        "of the type that the message names",
+        "or 'HEAD' (got 'get'). Did you mean `GET`?",
+    ),
+    (
+        "jobs create --every 1h --pool calls --http https://example.com --body '[\"{{b}}\"]'",
+        "the template",
+        '--body: unknown placeholder {{b}}: available: job, payload, run (got ["{{b}}"]).',
+    ),
+    # Pools of the other kind
+    (
+        "endpoints pause api.example.com",
+        "PAUSED",
+        (
+            "--pool: the pool runs scripts, not HTTP callbacks (got 'default'). Pools for HTTP "
+            "callbacks: calls."
+        ),
+    ),
+    (
+        "jobs get team/nightly",
+        "The API is older",
+        "does not exist. An id has no slash. If there is none, the API is older than this command:",
     ),
     # Confirmations
     ("jobs delete nightly", "Aborted", "To confirm it in advance, add --yes."),

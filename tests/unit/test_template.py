@@ -59,7 +59,7 @@ def test_placeholders_become_values(template: Any, rendered: Any) -> None:
     [
         ("{{payload.idd}}", "did you mean {{payload.id}}?"),
         ("{{run.executionID}}", "did you mean {{run.executionId}}?"),
-        ("{{secrets.token}}", "available has job, payload, run"),
+        ("{{secrets.token}}", "available: job, payload, run"),
         ("{{payload.items.2}}", "payload.items has no members"),
         ("{{payload.who.x}}", "payload.who has no members"),
         ("{{payload.__class__}}", "payload has"),

@@ -102,6 +102,8 @@ def test_a_reason_names_the_parents_that_caused_it() -> None:
     assert found.reason == "trigger rule ALL_SUCCEEDED: b FAILED"
     found = decide_start(TriggerRule.ANY_SUCCEEDED, dict.fromkeys("abcde", K))
     assert found.reason == "trigger rule ANY_SUCCEEDED: a, b, c and 2 more SKIPPED"
+    found = decide_start(TriggerRule.ANY_FAILED, {"a": S, "b": F})
+    assert found.reason == "ANY_FAILED: b FAILED"
     assert missing({"a": S, "b": W, "c": W}) == "b, c"
 
 

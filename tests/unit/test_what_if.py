@@ -55,7 +55,7 @@ def test_each_job_has_an_outcome_and_a_reason() -> None:
         "extract": (RUN, "SUCCEEDED", "starts by itself: CRON"),
         "check": (RUN, "SUCCEEDED", "ALL_SUCCEEDED: extract SUCCEEDED"),
         "load": (RUN, "FAILED", "ALL_SUCCEEDED: extract SUCCEEDED"),
-        "alarm": (RUN, "SUCCEEDED", "ANY_FAILED: check SUCCEEDED"),
+        "alarm": (RUN, "SUCCEEDED", "ANY_FAILED: load FAILED"),
         "report": (SKIP, "SKIPPED", "trigger rule ALL_SUCCEEDED: load FAILED"),
         "cleanup": (RUN, "SUCCEEDED", "ALL_DONE: done"),
     }

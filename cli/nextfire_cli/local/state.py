@@ -30,12 +30,18 @@ def locked(state: Path) -> IO[bytes]:
     """Create the folder *state* and lock it until the returned file is closed.
 
     Raises:
-        LocalStackError: Another process has locked it, or it cannot be trusted.
+        LocalStackError: Another process has locked it, or it cannot be trusted or written.
     """
-    state.mkdir(parents=True, exist_ok=True)
-    check_state(state)
-    state.chmod(state.stat().st_mode & ~0o022)
-    lock = (state / "lock").open("wb")
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        check_state(state)
+        state.chmod(state.stat().st_mode & ~0o022)
+        lock = (state / "lock").open("wb")
+    except OSError as error:
+        raise LocalStackError(
+            f"Cannot write the folder {state}, which has the data of the local stack: "
+            f"{error.strerror}. Change into another folder, or repair this one."
+        ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -60,7 +60,8 @@ def _next(job: Document) -> str | None:
     if "nextFireAt" in job:
         return str(job["nextFireAt"])
     if job.get("state") == "ACTIVE" and job.get("type") not in UNTIMED:
-        return "none later; the last one was due already"
+        last = "is to be skipped" if job.get("skips") else "was due already"
+        return f"none later; the last one {last}"
     return "none: no occurrence is left" if job.get("state") == "COMPLETED" else None
 
 

@@ -24,6 +24,7 @@ def execution(document: Document) -> RenderableType:
             ("Stands for", coverage(document)),
             ("Dispatched", next_to(document, "dispatchedAt", late(document, "dispatchedAt"))),
             ("Because", document.get("dispatchReason")),
+            ("Requested", _requested(document)),
             ("Started", next_to(document, "startedAt", late(document, "startedAt"))),
             (
                 "Finished",
@@ -101,6 +102,12 @@ def _attempts(attempts: Sequence[Document]) -> Table:
 def why(run: Document) -> str | None:
     """Why the run did not succeed."""
     return None if run["state"] == "SUCCEEDED" else run.get("reason")
+
+
+def _requested(run: Document) -> str | None:
+    """The reason that was given for a run on request, unless it is the reason of its state."""
+    given: str | None = run.get("requestReason")
+    return None if given == run.get("reason") else given
 
 
 def _cancel(run: Document) -> str | None:

@@ -215,7 +215,7 @@ def remedy_for(fault: ErrorDetails, model: type[BaseModel] | None) -> str:
         return _ENV_VALUE if len(fault["loc"]) == 3 else _REFERENCE  # noqa: PLR2004
     if field == "overlap" and not isinstance(fault["input"], str):
         return _OVERLAP
-    if kind == "enum":
+    if kind in {"enum", "literal_error"}:
         allowed = str(context["expected"]).split("'")[1::2]
         like = nearest(fault["input"], allowed) if isinstance(fault["input"], str) else None
         return like or f"Use one of these values. For example `{allowed[0]}`."

@@ -118,7 +118,9 @@ def _explained(
     rule: TriggerRule, action: RuleAction, states: Mapping[str, ParentState]
 ) -> RuleDecision:
     if action is RuleAction.RUN:
-        return RuleDecision(action, f"{rule}: {_named(states, ParentState.SUCCEEDED) or 'done'}")
+        fails = rule is TriggerRule.ANY_FAILED
+        cause = _named(states, ParentState.FAILED if fails else ParentState.SUCCEEDED)
+        return RuleDecision(action, f"{rule}: {cause or 'done'}")
     if action is RuleAction.WAIT:
         return RuleDecision(action, _named(states, ParentState.WAITING))
     if not states:  # an interval without runs of the parents

@@ -162,7 +162,7 @@ def _unknown(path: str, before: list[str], found: object, part: str) -> str:
     if near:
         hint = f"did you mean {{{{{'.'.join([*before, near[0]])}}}}}?"
     elif names:
-        hint = f"{place or 'available'} has {', '.join(sorted(names)[:8])}"
+        hint = f"{f'{place} has' if place else 'available:'} {', '.join(sorted(names)[:8])}"
     else:
         hint = f"{place} has no members"
     return f"unknown placeholder {{{{{path}}}}}: {hint}"

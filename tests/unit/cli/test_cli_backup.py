@@ -85,3 +85,13 @@ def test_a_path_that_cannot_be_used_is_reported(data: Path, command: str) -> Non
 
     assert refused.exit_code == 1
     assert "Check the path" in refused.output
+
+
+@pytest.mark.usefixtures("data")
+def test_a_folder_in_place_of_the_file_is_named(here: Path) -> None:
+    (here / "copies").mkdir()
+
+    refused = nextfire("backup", "copies")
+
+    assert refused.exit_code == 2
+    assert "file 'copies' is a directory" in refused.output

@@ -79,3 +79,11 @@ def test_a_capital_m_is_not_a_minute(call: Call, api: Api, typed: str) -> None:
     assert result.exit_code == 2
     assert "A minute is a small m." in " ".join(result.stderr.replace("│", "").split())
     assert not api.requests
+
+
+def test_a_job_whose_last_occurrence_is_to_be_skipped_says_so(call: Call, api: Api) -> None:
+    api.routes["GET /v1/jobs/live"] = [JOB | {"skips": ["2026-05-24T10:00:00Z"]}]
+
+    shown = call("jobs", "get", "live").stdout
+
+    assert "none later; the last one is to be skipped" in shown

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from nextfire.client.folder import write_private
-from nextfire_cli.local.state import locked
+from nextfire_cli.local.state import LocalStackError, locked
 from tests.unit.cli import answers
 from tests.unit.cli.answers import LOCAL_KEY
 from tests.unit.cli.conftest import Api, Call
@@ -181,3 +181,10 @@ def test_a_second_down_finds_no_stack(
     assert "is stopped and removed." in first.stderr
     assert "has no local stack: nothing was removed." in second.stderr
     assert [each.name for each in state.iterdir()] == ["lock"]
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for state in (tmp_path / "file", Path("/proc/.nextfire")):
+        with pytest.raises(LocalStackError, match=f"Cannot write the folder {state}, which"):
+            locked(state)

@@ -116,6 +116,13 @@ def test_a_run_shows_why_it_was_dispatched() -> None:
     assert reason in shown(render.execution(RUN | {"dispatchReason": reason}))
 
 
+def test_a_run_on_request_shows_the_reason_of_the_request_after_its_end() -> None:
+    asked = RUN | {"requestReason": "it was wrong", "reason": "exit code 0"}
+
+    assert "Requested   it was wrong" in shown(render.execution(asked))
+    assert shown(render.execution(asked | {"reason": "it was wrong"})).count("was wrong") == 1
+
+
 def test_a_paused_job_shows_since_when_and_why() -> None:
     job = JOB | {"state": "PAUSED", "pausedAt": "2026-05-24T09:00:00Z", "pauseReason": "[red]"}
     del job["nextFireAt"]

@@ -120,7 +120,7 @@ def test_an_upload_that_is_refused_is_reported_without_its_url(
     call: Call, script_api: Api, tmp_path: Path
 ) -> None:
     script = tmp_path / "report.py"
-    script.touch()
+    script.write_text("pass\n")
     script_api.routes["PUT /acme/default/x"] = httpx2.Response(403, text="<Error/>")
 
     result = call("scripts", "push", str(script))
@@ -178,6 +178,7 @@ def test_an_archive_is_pushed_with_its_ending(call: Call, script_api: Api, tmp_p
         ("hidden.py", "is an archive"),
         ("large.py", "bytes, more than 10485760"),
         ("Makefile", "is not a script"),
+        ("nothing.py", "nothing.py is empty."),
         ("broken.py", "is not valid TOML"),
     ],
 )
@@ -188,6 +189,7 @@ def test_a_script_that_no_executor_would_run_is_not_uploaded(
     archive(tmp_path / "empty.zip", lib_py="")
     archive(tmp_path / "hidden.py", __main___py="")
     (tmp_path / "Makefile").touch()
+    (tmp_path / "nothing.py").touch()
     (tmp_path / "broken.py").write_text("# /// script\n# dependencies = [\n# ///\n")
     (tmp_path / "large.py").write_bytes(b"#" * (10 * 1024 * 1024 + 1))
 

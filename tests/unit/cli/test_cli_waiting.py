@@ -147,3 +147,19 @@ def test_a_backfill_that_another_one_replaces_is_not_waited_for(
     api.routes["GET /v1/executions"] = [{"items": [run("01", "SUCCEEDED")]}]
 
     assert call("jobs", "backfill", "job_1", *BETWEEN, "--wait").exit_code == 0
+
+
+@pytest.mark.parametrize(("end", "code"), [("SUCCEEDED", 0), ("DEAD", 1)])
+def test_redrive_waits_for_the_runs_if_asked_to(call: Call, api: Api, end: str, code: int) -> None:
+    runs = [run(day, "PENDING", None) for day in ("01", "02")]
+    for each, state in zip(runs, ("SUCCEEDED", end), strict=True):
+        path = f"/v1/executions/{each['executionId']}"
+        api.routes[f"POST {path}/redrive"] = [each]
+        api.routes[f"GET {path}"] = [each | {"state": "RUNNING"}, each | {"state": state}]
+
+    result = call("runs", "redrive", *(str(each["executionId"]) for each in runs), "--wait")
+
+    assert result.exit_code == code
+    assert result.stdout.count("PENDING") == 2
+    assert f"{runs[1]['executionId']}  {end}" in result.stdout
+    assert call("runs", "redrive", "x", "--wait", "--from", "job_1").exit_code == 2
