@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click import Group
 
-from infra.app import ROOT
+from infra.app import ROOT, STACK_NAME
 from infra.constructs.alarms import RUNBOOK
 from nextfire_cli.cost.model import ALARMS, DUE_ALARMS, monitoring
 from nextfire_cli.cost.prices import costs
@@ -77,6 +77,19 @@ def test_every_alarm_that_the_pages_name_exists(mailed: Template) -> None:
 
     assert ("audit.md", "auditlog-behind") in named
     assert [(page, name) for page, name in named if _letters(name) not in known] == []
+
+
+def test_an_alarm_has_the_name_by_which_the_runbook_routes_it(mailed: Template) -> None:
+    """A notification shows the name only, and the runbook says which ones wake people."""
+    names = {alarm["AlarmName"] for alarm in alarms(mailed).values()}
+    rows = re.search(r"^\| alarm \| act .*\n((?:\|.*\n)+)", _RUNBOOK, re.MULTILINE)
+    assert rows is not None
+    routed = re.findall(r"`([a-z…-]+)`", rows[1])
+
+    assert len(routed) >= 6
+    for name in routed:
+        pattern = re.escape(f"{STACK_NAME}-{name}").replace("…", "[a-z-]+")
+        assert any(re.fullmatch(pattern, each) for each in names), name
 
 
 def test_a_run_of_hours_is_not_one_that_waits(tmp_path: Path) -> None:
