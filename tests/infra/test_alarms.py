@@ -112,6 +112,24 @@ def test_every_command_of_the_runbook_exists(words: str) -> None:
         command = command.commands[word]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"level":"ERROR","message":"stays in the queue"}',
+        '{"level":"WARNING","message":"the watcher retries a step"}',
+        "2026-11-27T03:00:00.000Z 5d1f Task timed out after 145.00 seconds",
+        "RequestId: 5d1f Error: Runtime exited with error: signal: killed",
+        "REPORT RequestId: 5d1f Status: error Error Type: Runtime.OutOfMemory",
+        '{"type":"platform.report","record":{"requestId":"5d1f","status":"timeout"}}',
+    ],
+)
+def test_the_filter_of_the_logs_shows_the_lines_to_look_for(line: str) -> None:
+    """Filter patterns are case-sensitive (CloudWatch Logs user guide, "Filter pattern syntax")."""
+    [pattern] = re.findall(r"--filter-pattern '(.+)'", _RUNBOOK)
+
+    assert any(term.strip('"') in line for term in re.findall(r'\?("[^"]+"|\S+)', pattern))
+
+
 def test_every_make_target_of_the_runbook_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", Path(ROOT, "Makefile").read_text(), re.MULTILINE))
 
