@@ -86,6 +86,7 @@ class Functions:
                 "NEXTFIRE_RUN_RETENTION": self._environment.run_retention(),
                 "NEXTFIRE_WATCHER_FUNCTION": watcher.function.function_name,
                 "NEXTFIRE_GROUPS": str(self._settings.groups),
+                "NEXTFIRE_LIFE": iso8601(self._settings.life),
             },
         )
         # It wakes a watcher when it stores an entry that is due soon.

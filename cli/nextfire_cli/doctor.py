@@ -18,7 +18,7 @@ from nextfire_cli import render, session
 from nextfire_cli.errors import CliError
 from nextfire_cli.run_reindex import INCOMPLETE
 from nextfire_cli.session import Session
-from nextfire_cli.state import TAKEOVER, lost_watchers
+from nextfire_cli.state import lost_watchers
 
 _MOST_SKEW = timedelta(seconds=30)
 """AWS rejects signatures that are 5 minutes off. Instants that people compare are wrong earlier."""
@@ -128,12 +128,12 @@ def _overview(client: Client) -> Iterator[CheckResult]:
         overview = client.get_overview(minutes=1)
     except ApiError:
         return
-    for name, state in lost_watchers(overview.document):
+    for name, state, then in lost_watchers(overview.document):
         yield CheckResult(
             name.removeprefix("the "),
             Verdict.PROBLEM,
             state,
-            f"Wait: {TAKEOVER.removeprefix('and ')}. If none does, read the watcher's log.",
+            f"{then[:1].upper()}{then[1:]}.",
         )
     if (begins_at := overview.overview.begins_at) is not None:
         yield CheckResult(

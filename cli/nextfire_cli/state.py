@@ -23,8 +23,8 @@ from nextfire_cli.session import Session
 _STATUS = {"endpoint", "aws_endpoint", "scripts_bucket", "pools", "processes"}
 """Fields of a running local stack that `status` shows."""
 _MOST_FAILURES = 100
-TAKEOVER = "and another one takes over within about a minute"
-"""What happens after the loss of a watcher."""
+_TAKEOVER = "another one takes over within about a minute. If none does, read the watcher's log"
+_RUNBOOK = "see watcher-silent in docs/operate/runbook.md"
 
 
 def status(context: typer.Context) -> None:
@@ -57,7 +57,7 @@ def status(context: typer.Context) -> None:
         found |= {"onTime": not wrong, "problems": wrong}
     else:
         found |= _overview(caller) or _failures(caller)
-        lost = (f"{name} {state}, {TAKEOVER}" for name, state in lost_watchers(found))
+        lost = (f"{name} {state}: {then}" for name, state, then in lost_watchers(found))
         wrong = [*not_running(runs), *lost]
     caller.show(found, render.health(found))
     if begins_at := found.get("activity", {}).get("beginsAt"):
@@ -119,14 +119,17 @@ def _overview(caller: Session) -> Document:
     }
 
 
-def lost_watchers(found: Document) -> Iterator[tuple[str, str]]:
+def lost_watchers(found: Document) -> Iterator[tuple[str, str, str]]:
     """The name and the state of each watcher in *found*, an overview, that does not run although
-    its lease is not released.
+    it should; and what happens, or is to be done, next.
     """
     for each in found.get("watchers", []):
+        name = f"the watcher of group {each['group']}"
         if each["state"] == WatcherState.LOST:
-            name = f"the watcher of group {each['group']}"
-            yield name, f"has not renewed its lease since {each['renewedAt']}: it died or hangs"
+            state = f"has not renewed its lease since {each['renewedAt']}, so it died or hangs"
+            yield name, state, _TAKEOVER
+        elif each["state"] == WatcherState.STOPPED:
+            yield name, "was not started for minutes", _RUNBOOK
 
 
 def _failures(caller: Session) -> Document:

@@ -127,6 +127,7 @@ class Services:
         self.overview = ports.overview
         self.control = ports.control
         self.watcher_groups = settings.groups
+        self.watcher_life = settings.life
         self.requests = ports.requests
         self.note_change = ports.note_change
         self.tenant_quotas = settings.quotas

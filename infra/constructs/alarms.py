@@ -2,6 +2,7 @@
 
 from enum import Enum
 
+from aws_cdk import Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_iam as iam
@@ -56,6 +57,7 @@ class Alarms:
         alarm = cloudwatch.Alarm(
             self._scope,
             construct_id,
+            alarm_name=self._name(construct_id),
             metric=metric,
             alarm_description=_described(description, runbook),
             threshold=threshold,
@@ -76,6 +78,7 @@ class Alarms:
         summary = cloudwatch.CompositeAlarm(
             self._scope,
             "jobs-not-on-time",
+            composite_alarm_name=self._name("jobs-not-on-time"),
             alarm_rule=cloudwatch.AlarmRule.any_of(*self._delaying),
             alarm_description=_described(
                 "Jobs are not running on time: see which of its alarms is in ALARM.",
@@ -84,6 +87,12 @@ class Alarms:
         )
         if self._action:
             summary.add_alarm_action(self._action)
+
+    def _name(self, construct_id: str) -> str:
+        """The name that a notification shows. That of the runbook, after the name of the stack:
+        those that CloudFormation chooses have no dashes.
+        """
+        return f"{Stack.of(self._scope).stack_name}-{construct_id}"
 
 
 def _by_alarms(topic: sns.Topic) -> iam.PolicyStatement:

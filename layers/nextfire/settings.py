@@ -145,6 +145,8 @@ class ApiSettings(_Settings):
     watcher_function: str | None = None
     """None: watchers do not sleep."""
     groups: Annotated[int, Field(ge=1)] = 1
+    life: timedelta = timedelta(seconds=125)
+    """Of a watcher."""
     keys_table: str
     requests_table: str
     endpoints_table: str

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click import Group
 
-from infra.app import ROOT
+from infra.app import ROOT, STACK_NAME
 from infra.constructs.alarms import RUNBOOK
 from nextfire_cli.cost.model import ALARMS, DUE_ALARMS, monitoring
 from nextfire_cli.cost.prices import costs
@@ -79,6 +79,19 @@ def test_every_alarm_that_the_pages_name_exists(mailed: Template) -> None:
     assert [(page, name) for page, name in named if _letters(name) not in known] == []
 
 
+def test_an_alarm_has_the_name_by_which_the_runbook_routes_it(mailed: Template) -> None:
+    """A notification shows the name only, and the runbook says which ones wake people."""
+    names = {alarm["AlarmName"] for alarm in alarms(mailed).values()}
+    rows = re.search(r"^\| alarm \| act .*\n((?:\|.*\n)+)", _RUNBOOK, re.MULTILINE)
+    assert rows is not None
+    routed = re.findall(r"`([a-z…-]+)`", rows[1])
+
+    assert len(routed) >= 6
+    for name in routed:
+        pattern = re.escape(f"{STACK_NAME}-{name}").replace("…", "[a-z-]+")
+        assert any(re.fullmatch(pattern, each) for each in names), name
+
+
 def test_a_run_of_hours_is_not_one_that_waits(tmp_path: Path) -> None:
     """SQS counts the message of a running job for the age; workers run jobs of 11 hours."""
     pools = {"default": {"executor": "lambda"}, "batch": {"executor": "worker"}}
@@ -97,6 +110,24 @@ def test_every_command_of_the_runbook_exists(words: str) -> None:
             break
         assert word in command.commands, words
         command = command.commands[word]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"level":"ERROR","message":"stays in the queue"}',
+        '{"level":"WARNING","message":"the watcher retries a step"}',
+        "2026-11-27T03:00:00.000Z 5d1f Task timed out after 145.00 seconds",
+        "RequestId: 5d1f Error: Runtime exited with error: signal: killed",
+        "REPORT RequestId: 5d1f Status: error Error Type: Runtime.OutOfMemory",
+        '{"type":"platform.report","record":{"requestId":"5d1f","status":"timeout"}}',
+    ],
+)
+def test_the_filter_of_the_logs_shows_the_lines_to_look_for(line: str) -> None:
+    """Filter patterns are case-sensitive (CloudWatch Logs user guide, "Filter pattern syntax")."""
+    [pattern] = re.findall(r"--filter-pattern '(.+)'", _RUNBOOK)
+
+    assert any(term.strip('"') in line for term in re.findall(r'\?("[^"]+"|\S+)', pattern))
 
 
 def test_every_make_target_of_the_runbook_exists() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -142,3 +143,24 @@ def test_the_last_occurrence_in_a_pause_completes_the_job(world: World) -> None:
 
     assert world.job(job.key).state is JobState.COMPLETED
     assert covered(world, job) == ["12:30-12:30 (1)"]
+
+
+@pytest.mark.parametrize("misfire", [RUN_LATEST, RUN_ALL])
+def test_what_was_due_in_a_pause_is_not_taken_for_a_late_watcher(
+    world: World, misfire: dict[str, Any]
+) -> None:
+    """The alarm `watcher-late` does not count runs that were held back."""
+    job = world.register(**MINUTELY, misfire=misfire)
+    world.at("12:00:30")
+    world.tick()
+    world.pause(job)
+    world.at("12:40:30")
+    world.resume(job)
+
+    sent = []
+    for _ in range(60):
+        sent += world.tick().dispatched
+        world.advance(seconds=1)
+    assert sent
+    assert all(run.held_back for run in sent if run.lateness > timedelta(seconds=4))
+    assert [run.held_back for run in world.tick_at("12:42").dispatched] == [False]

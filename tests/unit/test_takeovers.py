@@ -100,7 +100,7 @@ def test_versions_read_each_others_leases() -> None:
 
 
 def only_group(control: MemoryControlStore, seconds: float) -> WatcherGroup:
-    [found] = read_watchers(control, 1, NOON + seconds * SECOND)
+    [found] = read_watchers(control, 1, NOON + seconds * SECOND, life=2 * MINUTE)
     return found
 
 
@@ -126,9 +126,27 @@ def test_a_group_is_lost_until_another_watcher_takes_its_lease(
     assert only_group(control, later + 0.1).takeover is None
 
 
+def test_a_group_whose_watchers_are_no_longer_started_is_stopped(
+    control: MemoryControlStore,
+) -> None:
+    """The last one fell asleep, as always, and released the lease. None has taken it since."""
+    holder = HoldLease(control, group=0, holder="a")
+    holder.step(NOON)
+    holder.release(idle=True)
+    longest = (2 * MINUTE + 3 * MINUTE) / SECOND
+
+    assert only_group(control, longest).state is WatcherState.ASLEEP
+    assert only_group(control, longest + 0.1).state is WatcherState.STOPPED
+
+    HoldLease(control, group=0, holder="b").step(NOON + 6 * MINUTE)  # which dies
+    assert only_group(control, 360).state is WatcherState.WATCHING
+    assert only_group(control, 365).state is WatcherState.LOST
+    assert only_group(control, 360 + longest + 0.1).state is WatcherState.STOPPED
+
+
 def test_all_groups_are_reported(control: MemoryControlStore) -> None:
     HoldLease(control, group=1, holder="a").step(NOON)
 
-    found = [(each.group, each.state) for each in read_watchers(control, 2, NOON)]
+    found = [(each.group, each.state) for each in read_watchers(control, 2, NOON, life=MINUTE)]
 
     assert found == [(0, WatcherState.ASLEEP), (1, WatcherState.WATCHING)]

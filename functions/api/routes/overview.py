@@ -49,5 +49,5 @@ def get_overview(minutes: Minutes = 15) -> Response[str]:
     first = floor_minute(now()) - timedelta(minutes=minutes - 1)
     counts, freshness = overview.counts(tenant(), first)
     known = services()
-    watchers = read_watchers(known.control, known.watcher_groups, now())
+    watchers = read_watchers(known.control, known.watcher_groups, now(), life=known.watcher_life)
     return respond(OverviewResponse.of(counts, freshness, watchers))

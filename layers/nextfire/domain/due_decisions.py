@@ -285,12 +285,6 @@ def _is_of_pause(entry: FireEntry, owner: Job) -> bool:
     return owner.resumed_at is not None and entry.occurs_at - owner.resumed_at <= CLOCKS_DIFFER
 
 
-def inherit_held(entry: DueEntry, successor: FireEntry | None, now: datetime) -> FireEntry | None:
-    """*successor*, marked as held if it became due by *now* while *entry* was held back."""
-    late = successor is not None and successor.at <= now and entry.held
-    return replace(successor, held=True) if late and successor is not None else successor
-
-
 def _orphan(entry: FireEntry, now: datetime, what: str) -> Leave | Drop:
     if now - entry.at < ORPHAN_AGE:
         return Leave(what)

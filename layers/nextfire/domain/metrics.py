@@ -22,8 +22,8 @@ class Metric(StrEnum):
     TICKS = "Ticks"  # polls of the due table by a watcher that holds its group's lease
     BEHIND = "Behind"  # ms by which a group's oldest cursor is behind, while that is over 3 minutes
     DUE_BACKLOG = "DueBacklog"  # entries that it has read and not sent meanwhile
-    UNDELIVERED = "Undelivered"  # due runs that a queue did not accept, and steps of a watcher that
-    # a table or queue did not answer; both are retried
+    UNDELIVERED = "Undelivered"  # due runs that a queue did not accept, or about which a table did
+    # not answer, and steps of a watcher that were not answered; all are retried
     HELD_BACK = "HeldBack"  # due runs that wait for a queue, the job's turn or a quota
     SKIPPED = "Skipped"  # occurrences skipped by misfire policy, overlap policy or window
     WAKE_UPS_LOST = "WakeUpsLost"  # watchers that could not be woken; their entries wait for a tick

@@ -12,16 +12,18 @@ from nextfire.domain.ports.control import Takeover
 class WatcherState(StrEnum):
     """WATCHING: a watcher renews the lease of the group. ASLEEP: the lease is released, because
     nothing is due soon. LOST: the holder died or hangs, and no watcher has taken the lease.
+    STOPPED: no watcher has been started for minutes, whatever the lease says.
     """
 
     WATCHING = "WATCHING"
     ASLEEP = "ASLEEP"
     LOST = "LOST"
+    STOPPED = "STOPPED"
 
 
 @dataclass(frozen=True, slots=True)
 class WatcherGroup:
-    """`renewed_at`: the holder's last renewal of the lease; None if ASLEEP, or unknown.
+    """`renewed_at`: the holder's last renewal of the lease; None if it was released, or unknown.
     `takeover`: the latest one, if it is recent.
     """
 

@@ -23,10 +23,11 @@ class WatcherResponse(ApiResponse):
     group: int
     state: WatcherState = field(
         description="WATCHING: a watcher renews the lease. ASLEEP: nothing is due soon. LOST: the"
-        " holder died or hangs, and no watcher has taken the lease yet."
+        " holder died or hangs, and no watcher has taken the lease yet. STOPPED: no watcher has"
+        " been started for minutes, so due runs wait."
     )
     renewed_at: datetime | None = field(
-        description="Last renewal of the lease. Absent if the group is ASLEEP."
+        description="Last renewal of the lease. Absent if the last watcher has released it."
     )
     takeover: TakeoverResponse | None = field(
         lambda group: group.takeover and TakeoverResponse.of(group.takeover),

@@ -45,6 +45,8 @@ class HoldLease:
         """Whether the lease was seen to change hands or to be renewed since `begin`."""
         self.next_at: datetime | None = None
         """When `step` has work again; None: now."""
+        self.trouble: UnavailableError | None = None
+        """Why the last `step` could neither read nor write the lease, if it tried and failed."""
 
     def begin(self, *, consistent: bool = False) -> None:
         """Forget what was seen of other holders. *consistent*: how a standby reads from now on."""
@@ -57,11 +59,12 @@ class HoldLease:
         if self._stepped_at is not None and now < self._stepped_at:
             # The clock was set back, so the ages below are unknown: start again as a standby.
             self._mine = self._renewed_at = self._pending = self._seen_at = self.next_at = None
-        self._stepped_at = now
+        self._stepped_at, self.trouble = now, None
         if self.next_at is None or now >= self.next_at:
             try:
                 self._renew(now) if self._mine else self._watch(now)
-            except UnavailableError:
+            except UnavailableError as error:
+                self.trouble = error
                 # It is unknown whether the write succeeded. The lease ends after `LIFE`, see below.
                 self.next_at = now + WATCH_EVERY
                 self.renewed_by_another = False

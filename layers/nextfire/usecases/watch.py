@@ -54,6 +54,8 @@ class Watch:
         again_at = self._lease.next_at or now
         if lease is None:
             self._dispatcher = None
+            if self._lease.trouble is not None:
+                raise self._lease.trouble  # no run may be sent: the operator has to know
             return None, again_at
         if self._dispatcher is None or lease.epoch != self._epoch:
             self._dispatcher, self._epoch = self._new_dispatcher(lease), lease.epoch

@@ -28,8 +28,21 @@ def test_a_lost_watcher_is_a_problem(call: Call, api: Api) -> None:
     assert "Watcher 0 renews its lease" in " ".join(result.stdout.split())
     assert "Watcher 1 does not renew its lease" in " ".join(result.stdout.split())
     assert (
-        "Not on time: the watcher of group 1 has not renewed its lease since 2026-05-24T09:59:55Z:"
-        " it died or hangs, and another one takes over within about a minute."
+        "Not on time: the watcher of group 1 has not renewed its lease since 2026-05-24T09:59:55Z"
+        ", so it died or hangs: another one takes over within about a minute."
+    ) in " ".join(result.stderr.split())
+
+
+def test_watchers_that_are_not_started_are_a_problem(call: Call, api: Api) -> None:
+    watchers(api, {"group": 0, "state": "STOPPED"})
+
+    result = call("status")
+
+    assert result.exit_code == 1
+    assert "Watcher 0 was not started for minutes" in " ".join(result.stdout.split())
+    assert (
+        "Not on time: the watcher of group 0 was not started for minutes: see watcher-silent in"
+        " docs/operate/runbook.md."
     ) in " ".join(result.stderr.split())
 
 
@@ -67,4 +80,4 @@ def test_the_doctor_finds_a_lost_watcher(call: Call, api: Api) -> None:
     ]
     assert (found["check"], found["verdict"]) == ("watcher of group 1", "problem")
     assert "has not renewed its lease since 2026-05-24T09:59:55Z" in found["found"]
-    assert "another one takes over" in found["remedy"]
+    assert "Another one takes over" in found["remedy"]

@@ -93,6 +93,7 @@ class Actions:
             elif covered is None or isinstance(covered, UnavailableError):
                 again.append(due.stored)
                 report.notes.append(f"not recorded yet, entry stays: {due.stored.slot.sort_key}")
+                report.undelivered += int(covered is not None)
             else:
                 undecided.append(due.stored)
                 report.cannot_decide(due.stored, covered)
@@ -135,7 +136,7 @@ class Actions:
                 is_done = isinstance(due.decision, Move) and self._move(due.decision, now, report)
             except UnavailableError as error:
                 is_done = False
-                report.notes.append(f"{stored.slot.sort_key} waits: {error}")
+                report.not_answered(stored, error)
             except Exception as error:  # noqa: BLE001 - one job's defect must not stop the others
                 report.cannot_decide(stored, error)
                 self.waiting.postpone([stored], WaitReason.BROKEN)
@@ -202,7 +203,7 @@ class Actions:
                 resumed = isinstance(due.decision, Resume) and self._resume(due, due.decision)
             except UnavailableError as error:
                 again.append(stored)
-                report.notes.append(f"{stored.slot.sort_key} waits: {error}")
+                report.not_answered(stored, error)
             except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
                 report.cannot_decide(stored, error)
                 self.waiting.postpone([stored], WaitReason.BROKEN)

@@ -130,7 +130,7 @@ class Decider:
                 decided.append(DecidedEntry(stored, decision, is_sure))
             except UnavailableError as error:
                 unread.append(stored)
-                report.notes.append(f"{stored.slot.sort_key} waits: {error}")
+                report.not_answered(stored, error)
             except Exception as error:  # noqa: BLE001 — stays in the table; reported and alarmed
                 undecided.append(stored)
                 report.cannot_decide(stored, error)

@@ -171,13 +171,14 @@ class OverlapGate:
             return wanted
         admitted: list[DecidedEntry] = []
         held_back: list[StoredEntry] = []
+        unknown: list[StoredEntry] = []
         undecided: list[StoredEntry] = []
         for due in wanted:
             try:
                 overlap = _answer(asked.get(due.stored.slot))
             except UnavailableError as error:
-                held_back.append(due.stored)
-                report.notes.append(str(error))
+                unknown.append(due.stored)
+                report.not_answered(due.stored, error)
                 continue
             except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
                 undecided.append(due.stored)
@@ -190,6 +191,7 @@ class OverlapGate:
                 report.notes.append(f"{due.stored.slot.sort_key} waits: {overlap.reason}")
         report.held_back += len(held_back)
         self._waiting.postpone(held_back, WaitReason.NO_TURN)
+        self._waiting.postpone(unknown, WaitReason.NO_ANSWER)
         self._waiting.postpone(undecided, WaitReason.BROKEN)
         return admitted
 
@@ -285,6 +287,7 @@ class TenantQuotaGate:
                 admitted.append(due)
             else:
                 over.append(due.stored)
+        report.undelivered += len(again)
         self._waiting.postpone(again, WaitReason.NO_ANSWER)
         self._wait(over, report)
         return admitted

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Self
 
-from nextfire.dataclass import dataclass, field
-from nextfire.domain.due import DueEntry, StoredEntry
-from nextfire.domain.due_decisions import Decision
+from nextfire.dataclass import dataclass, field, replace
+from nextfire.domain.due import DueEntry, FireEntry, StoredEntry
+from nextfire.domain.due_decisions import Decision, Fire
 from nextfire.domain.ids import RunKey
 from nextfire.domain.run import Run
 
@@ -31,12 +31,24 @@ class DecidedEntry:
     def tenant(self) -> str:
         return self.stored.entry.job.tenant
 
+    @property
+    def had_to_wait(self) -> bool:
+        """Whether the run is late because of its pool's queue, its job's turn, its tenant's quota
+        or a pause of its job: not because of the watcher.
+        """
+        resumed = isinstance(self.decision, Fire) and self.decision.resumed_as is not None
+        return self.entry.held or resumed
+
+    def marked(self, successor: FireEntry | None, now: datetime) -> FireEntry | None:
+        """*successor*, marked as held if it became due by *now* while the run had to wait."""
+        if successor is None or successor.at > now or not self.had_to_wait:
+            return successor
+        return replace(successor, held=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """A run that was sent, and its lateness. `held_back`: it is late because it waited for its
-    pool's queue, its job's turn or its tenant's quota.
-    """
+    """A run that was sent, and its lateness. `held_back`: `DecidedEntry.had_to_wait`."""
 
     run: RunKey
     lateness: timedelta
@@ -69,6 +81,11 @@ class TickReport:
     quarantined: int = 0
     notes: list[str] = field(default_factory=list)
     behind: Behind | None = None
+
+    def not_answered(self, stored: StoredEntry, error: Exception) -> None:
+        """*stored* waits for a table. It counts as undelivered: no run may be sent, or be late."""
+        self.undelivered += 1
+        self.notes.append(f"{stored.slot.sort_key} waits: {error}")
 
     def cannot_decide(self, stored: StoredEntry, error: Exception) -> None:
         self.quarantined += 1

@@ -15,7 +15,6 @@ from nextfire.domain.due_decisions import (
     Fire,
     Resend,
     Resume,
-    inherit_held,
 )
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ports.clocks import Clock
@@ -305,7 +304,7 @@ class Dispatch:
             followed.append((due, decision.successor if isinstance(decision, Fire) else None))
             due_at = decision.due_at if isinstance(decision, Fire) else due.entry.at
             report.dispatched.append(
-                Dispatched(decision.run, done_at - due_at, decision.reason, due.entry.held)
+                Dispatched(decision.run, done_at - due_at, decision.reason, due.had_to_wait)
             )
         self._waiting.postpone(unsent, WaitReason.NO_ANSWER)
         self._waiting.postpone(without_pool, WaitReason.NO_POOL)
@@ -327,7 +326,7 @@ class Dispatch:
     def _follow(self, followed: list[Followed], now: datetime, report: TickReport) -> list[Slot]:
         """Store successors and stop replaced runs. Returns the slots of entries that are done."""
         unended = self._actions.end_replaced([due for due, _ in followed], now, report)
-        marked = [(due, inherit_held(due.entry, successor, now)) for due, successor in followed]
+        marked = [(due, due.marked(successor, now)) for due, successor in followed]
         successors = [successor for _, successor in marked if successor is not None]
         in_store = self._due.put(successors, self._clock.now()) if successors else set()
         gone: list[Slot] = []
