@@ -13,7 +13,7 @@ from functions.api.access import AccessibleJobs, AccessibleRuns, check_code
 from functions.api.current_request import changed_by
 from functions.api.identity import Identity, identify
 from functions.api.request_record import RecordingKeyStore, RequestThreadPool
-from functions.api.target_checks import check_kind, check_run_payload, target_check
+from functions.api.target_checks import check_run_payload, check_targets, target_check
 from nextfire.adapters.aws.clients import SystemClock
 from nextfire.domain.errors import NotFoundError
 from nextfire.domain.instants import floor_minute
@@ -22,7 +22,6 @@ from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.jobs import JobStore
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.ports.scripts import RunFiles
-from nextfire.domain.target import TargetKind
 from nextfire.settings import ApiSettings
 from nextfire.usecases.cancel_sequence import CancelSequence
 from nextfire.usecases.check_definition import Limits
@@ -140,8 +139,8 @@ class Services:
         # watcher finds it however late it first comes.
         ports.control.seed_cursors(settings.read_shards, floor_minute(self.clock.now()))
 
-    def pool(self, name: str, kind: TargetKind | None = None) -> str:
-        """Return *name* if the pool exists, and runs targets of *kind*.
+    def pool(self, name: str, *, targets: str | None = None) -> str:
+        """Return *name* if the pool exists, and runs *targets*: scripts or calls, None: any.
 
         Raises:
             NotFoundError: The pool does not exist.
@@ -149,8 +148,8 @@ class Services:
         """
         if name not in self.pools:
             raise NotFoundError("pool", name, self.pools_there_are())
-        if kind is not None:
-            check_kind(self._deployed_pools, name, kind)
+        if targets is not None:
+            check_targets(self._deployed_pools, name, targets)
         return name
 
     def pools_there_are(self) -> str:

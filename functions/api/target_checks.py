@@ -23,7 +23,9 @@ def target_check(pools: Mapping[str, DeployedPool]) -> Callable[[JobDefinition],
         target = definition.target
         pool = pools[target.pool]
         is_script = target.kind is TargetKind.SCRIPT
-        check_kind(pools, target.pool, target.kind, "target.pool")
+        if is_script != (pool.targets == "scripts"):
+            fitting = _fitting(pools, target.kind)
+            raise _other_targets("target.pool", target.pool, pool, target.kind.noun, fitting)
         if not is_script and definition.retry_policy.retry_on.exit_codes is not None:
             raise InvalidInputError(
                 "retryPolicy.retryOn.exitCodes",
@@ -47,22 +49,22 @@ def target_check(pools: Mapping[str, DeployedPool]) -> Callable[[JobDefinition],
     return check
 
 
-def check_kind(
-    pools: Mapping[str, DeployedPool], name: str, kind: TargetKind, field: str = "pool"
-) -> None:
-    """Check that the pool *name* runs targets of *kind*.
+def check_targets(pools: Mapping[str, DeployedPool], name: str, targets: str) -> None:
+    """Check that the pool *name* runs *targets*: scripts, or calls.
 
     Raises:
         InvalidInputError: It does not.
     """
-    targets = pools[name].targets
-    if (kind is TargetKind.SCRIPT) != (targets == "scripts"):
-        raise InvalidInputError(
-            field,
-            name,
-            f"the pool runs {targets}, not {kind.noun}",
-            f"Pools for {kind.noun}: {_fitting(pools, kind)}.",
-        )
+    if pools[name].targets != targets:
+        fitting = ", ".join(sorted(_pools_of(pools, targets))) or "none"
+        raise _other_targets("pool", name, pools[name], targets, fitting)
+
+
+def _other_targets(
+    field: str, name: str, pool: DeployedPool, targets: str, fitting: str
+) -> InvalidInputError:
+    problem = f"the pool runs {pool.targets}, not {targets}"
+    return InvalidInputError(field, name, problem, f"Pools for {targets}: {fitting}.")
 
 
 def check_run_payload(definition: JobDefinition, payload: JsonValue) -> None:
@@ -93,9 +95,12 @@ def _unrendered(definition: JobDefinition, payload: JsonValue) -> tuple[str, Tem
     return None
 
 
+def _pools_of(pools: Mapping[str, DeployedPool], targets: str) -> dict[str, DeployedPool]:
+    return {name: pool for name, pool in pools.items() if pool.targets == targets}
+
+
 def _fitting(pools: Mapping[str, DeployedPool], kind: TargetKind) -> str:
-    targets = "scripts" if kind is TargetKind.SCRIPT else "calls"
-    fitting = {name: pool for name, pool in pools.items() if pool.targets == targets}
+    fitting = _pools_of(pools, "scripts" if kind is TargetKind.SCRIPT else "calls")
     if kind is not TargetKind.AWS:
         return ", ".join(sorted(fitting)) or "none"
     return ", ".join(sorted(name for name in fitting if fitting[name].has_job_role)) or (

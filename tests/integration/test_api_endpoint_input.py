@@ -99,5 +99,5 @@ def test_a_pool_that_makes_no_calls_is_rejected(
     answer = system.call("POST", f"/v1/endpoints/default/{HOST}/{action}", body)
 
     assert (answer.status, answer.fault["field"]) == (422, "pool")
-    assert answer.fault["problem"] == "the pool runs scripts, not HTTP callbacks"
-    assert answer.fault["remedy"] == f"Pools for HTTP callbacks: {CALLS}."
+    assert answer.fault["problem"] == "the pool runs scripts, not calls"
+    assert answer.fault["remedy"] == f"Pools for calls: {CALLS}."

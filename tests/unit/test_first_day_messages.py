@@ -204,10 +204,7 @@ TYPED = [
     (
         "endpoints pause api.example.com",
         "PAUSED",
-        (
-            "--pool: the pool runs scripts, not HTTP callbacks (got 'default'). Pools for HTTP "
-            "callbacks: calls."
-        ),
+        "--pool: the pool runs scripts, not calls (got 'default'). Pools for calls: calls.",
     ),
     (
         "jobs get team/nightly",

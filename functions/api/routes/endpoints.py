@@ -30,7 +30,6 @@ from nextfire.domain.document import Document
 from nextfire.domain.endpoints import EndpointKey, parse_destination
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.keys import Scope
-from nextfire.domain.target import TargetKind
 from nextfire.responses.endpoints import EndpointPage, EndpointResponse
 
 
@@ -131,7 +130,7 @@ def pause_endpoint(
     destination: Destination,
     request: PauseBody = PauseEndpointRequest(),  # noqa: B008 — immutable
 ) -> Response[str]:
-    key = _key(services().pool(pool, TargetKind.HTTP), destination)
+    key = _key(services().pool(pool, targets="calls"), destination)
     _note(key)
     endpoint = services().endpoints.pause(key, request.reason, now())
     return respond(EndpointResponse.of(endpoint, now()))
@@ -173,7 +172,7 @@ def limit_endpoint(
     destination: Destination,
     request: LimitBody = LimitEndpointRequest(),  # noqa: B008 — immutable
 ) -> Response[str]:
-    key = _key(services().pool(pool, TargetKind.HTTP), destination)
+    key = _key(services().pool(pool, targets="calls"), destination)
     _note(key)
     limit = CallLimit(request.per_minute, request.parallel)
     endpoint = services().endpoints.limit(key, limit, now())

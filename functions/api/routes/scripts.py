@@ -28,7 +28,7 @@ from nextfire.domain.document import Document
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.keys import Scope
 from nextfire.domain.script import MAX_SCRIPT_BYTES, SIGNATURE
-from nextfire.domain.target import HANDLER, TargetKind
+from nextfire.domain.target import HANDLER
 from nextfire.responses.scripts import ScriptPage, ScriptVersionPage, UploadResponse
 
 
@@ -101,7 +101,7 @@ _NO_JOB = "a script belongs to no job. Use a key without labels for scripts."
 )
 def upload_script(request: UploadBody) -> Response[str]:
     if request.pool in services().pools:  # the use case rejects the others
-        services().pool(request.pool, TargetKind.SCRIPT)
+        services().pool(request.pool, targets="scripts")
     # Written before the URL exists: every upload is in the audit trail.
     script = {"pool": request.pool, "handler": request.handler}
     request_id = app.current_event.request_context.request_id
