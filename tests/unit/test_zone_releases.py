@@ -147,6 +147,17 @@ def test_entries_of_the_same_or_a_newer_release_are_taken_as_they_are(
     assert states(world, job, "12:00", "12:30") == [None, SUCCEEDED]
 
 
+def test_a_time_that_ran_by_a_newer_release_does_not_run_again_by_the_old_one(
+    world: World, release: Release
+) -> None:
+    release.current = EARLIER
+    job = world.register(**DAILY)
+    release.current = OLD
+    work(world, "11:30", "12:00")
+    assert states(world, job, "11:30", "12:00") == [SUCCEEDED, None]
+    assert fires(world) == ["25 12:00"]
+
+
 def test_a_time_before_the_job_was_created_runs_where_it_was(
     world: World, release: Release
 ) -> None:

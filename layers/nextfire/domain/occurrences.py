@@ -158,12 +158,17 @@ class Occurrences:
         return None if entry is None else entry.occurs_at
 
     def successor(self, entry: FireEntry) -> FireEntry | None:
-        """Return the due entry after *entry*, an entry of this version; None after the last.
+        """Return the due entry after *entry*, an entry of this version; None after the last. If a
+        newer release of the time zone rules computed *entry*, its wall-clock time may be later by
+        the rules of this process: then what follows that time, which must not run twice.
 
         Raises:
             InvalidInputError: The schedule is invalid.
         """
-        return self.following(entry.occurs_at, entry.ordinal)
+        read, after = entry.reading, entry.occurs_at
+        if read is not None and read.is_newer:
+            after = max(after, first_at(wall(after, read.offset), self.schedule.timezone))
+        return self.following(after, entry.ordinal)
 
     def following(self, occurrence: datetime, ordinal: int) -> FireEntry | None:
         """Return the due entry after the *ordinal*-th occurrence; None after the last.

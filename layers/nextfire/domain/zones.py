@@ -73,6 +73,11 @@ class ZoneReading:
         """Whether this process has a newer release. An older one does not judge the instant."""
         return self.release < release()
 
+    @property
+    def is_newer(self) -> bool:
+        """Whether this process has an older release."""
+        return self.release > release()
+
 
 def release() -> str:
     """The release of the IANA database of this process. Later releases sort after earlier ones."""
