@@ -9,9 +9,9 @@ from nextfire.domain.audit_pass import OVERLAP, Audit
 from tests.crons import LONG
 from tests.simulation.zones import ZoneHistory
 
-SEEDS = range(300) if LONG else (*range(6), 26, 39, 286)
-"""In 26 and 39 a watcher dies while it moves an entry, in 286 before it stores the next one; one
-with the earlier release takes over.
+SEEDS = (*range(300), 2278) if LONG else (*range(6), 26, 39, 286, 2278)
+"""In 26 and 39 a watcher dies while it moves an entry, in 286 and 2278 before it stores the next
+one; one with the earlier release takes over.
 """
 
 

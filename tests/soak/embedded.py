@@ -6,6 +6,7 @@ import dataclasses
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -29,6 +30,7 @@ from nextfire.client.bearer import Bearer
 from nextfire.usecases.audit import AuditJobs
 from nextfire_cli.local.api_key import provide_key
 from nextfire_cli.local.embedded import TENANT, EmbeddedInfo, EmbeddedStack
+from nextfire_cli.local.processes import started
 from tests.process_tree import children_of, tree_of
 from tests.soak.marks import HANDLER, SOURCE
 from tests.soak.target import LEASE, ROOT, WORKERS, Kill, Log, now
@@ -184,6 +186,8 @@ class EmbeddedSoakStack:
         tree = tree_of(supervisor)
         kill = self._note(Kill(at, "stack", supervisor), random.sample(tree, len(tree)))
         down_at = now()
+        while any(started(pid) for pid in tree):  # until then the API has its port
+            time.sleep(0.01)
         self.stop()
         away()
         self.start()

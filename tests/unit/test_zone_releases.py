@@ -21,13 +21,11 @@ from tests.zone_releases import EARLIER, LATER, MOVED, OLD, disagree
 
 SUCCEEDED, SKIPPED = RunState.SUCCEEDED, RunState.SKIPPED
 ALL: dict[str, Any] = {"timezone": MOVED, "misfire": {"policy": "RUN_ALL"}}
-# 15:30 in the zone is 12:00 in UTC at first, 12:30 with `LATER`, 11:30 with `EARLIER`.
+# 15:30 in the zone is at 12:00 at first, 12:30 with `LATER`, 11:30 with `EARLIER`.
 ONCE: dict[str, Any] = ALL | {"type": "ONCE", "schedule": "2026-05-24T15:30"}
 DAILY: dict[str, Any] = ALL | {"type": "CRON", "schedule": "30 15 * * *"}
-TWICE: dict[str, Any] = ALL | {
-    "type": "DATES",
-    "schedule": ["2026-05-24T15:30", "2026-05-24T16:40"],
-}
+_BOTH = ["2026-05-24T15:30", "2026-05-24T16:40"]
+TWICE: dict[str, Any] = ALL | {"type": "DATES", "schedule": _BOTH}
 INTERVAL: dict[str, Any] = ALL | {
     "type": "INTERVAL",
     "schedule": "PT24H",
@@ -74,7 +72,7 @@ def states(world: World, job: Job, *times: str) -> list[RunState | None]:
 
 
 def fires(world: World) -> list[str]:
-    return [f"{entry.at:%d %H:%M}" for entry in world.entries if isinstance(entry, FireEntry)]
+    return [f"{each.at:%d %H:%M}" for each in world.entries if isinstance(each, FireEntry)]
 
 
 def reason(world: World, job: Job, time: str) -> str | None:
@@ -128,10 +126,14 @@ def test_the_times_after_it_follow_the_new_rules(world: World, release: Release)
     assert world.job(job.key).state is JobState.COMPLETED
 
 
-def test_a_time_that_is_an_occurrence_by_both_rules_stays(world: World, release: Release) -> None:
+@pytest.mark.parametrize(("first", "then"), [(OLD, LATER), (LATER, OLD)])
+def test_a_time_that_is_an_occurrence_by_both_rules_stays(
+    world: World, release: Release, first: str, then: str
+) -> None:
+    release.current = first
     job = world.register(**ALL | {"schedule": "*/30 0-23 * * *"})
     work(world, "11:30")
-    release.current = LATER
+    release.current = then
     work(world, "12:00", "12:30")
     assert states(world, job, "11:30", "12:00", "12:30") == [SUCCEEDED] * 3
 
@@ -156,6 +158,16 @@ def test_a_time_that_ran_by_a_newer_release_does_not_run_again_by_the_old_one(
     work(world, "11:30", "12:00")
     assert states(world, job, "11:30", "12:00") == [SUCCEEDED, None]
     assert fires(world) == ["25 12:00"]
+
+
+def test_a_time_that_is_earlier_by_the_old_release_is_not_passed_over(
+    world: World, release: Release
+) -> None:
+    release.current = LATER
+    job = world.register(**ALL | {"schedule": "30,50 15 * * *"})  # 12:30 and 12:50
+    release.current = OLD
+    work(world, "12:30", "12:50")  # by the old release 15:50 is at 12:20
+    assert states(world, job, "12:20", "12:30", "12:50") == [SUCCEEDED, SUCCEEDED, None]
 
 
 def test_a_time_before_the_job_was_created_runs_where_it_was(

@@ -159,15 +159,15 @@ class Occurrences:
 
     def successor(self, entry: FireEntry) -> FireEntry | None:
         """Return the due entry after *entry*, an entry of this version; None after the last. If a
-        newer release of the time zone rules computed *entry*, its wall-clock time may be later by
-        the rules of this process: then what follows that time, which must not run twice.
+        newer release of the time zone rules computed *entry*, what follows its wall-clock time by
+        the rules of this process: each of these times runs once, whoever stores the next one.
 
         Raises:
             InvalidInputError: The schedule is invalid.
         """
         read, after = entry.reading, entry.occurs_at
-        if read is not None and read.is_newer:
-            after = max(after, first_at(wall(after, read.offset), self.schedule.timezone))
+        if read is not None and read.is_newer and self.next_after(after - MOMENT) != after:
+            after = first_at(wall(after, read.offset), self.schedule.timezone)
         return self.following(after, entry.ordinal)
 
     def following(self, occurrence: datetime, ordinal: int) -> FireEntry | None:
