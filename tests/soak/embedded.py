@@ -179,10 +179,10 @@ class EmbeddedSoakStack:
         assert self._info is not None
         self._report("killing all processes")
         supervisor, at = self._info.processes[0].pid, now()
-        parts = [each["pid"] for each in self._info.parts().values() if each["pid"]]
-        # A worker may record that its script was killed before it is killed itself.
-        workers = [Kill(at, "worker", pid, _name_of(w)) for pid in parts for w in children_of(pid)]
-        self.log.kills += workers
+        # A worker may record that its script was killed before it is killed itself. What the stack
+        # says of its parts may be out of date: one may just have been started again.
+        for pid in children_of(supervisor):
+            self.log.kills += [Kill(at, "worker", pid, _name_of(w)) for w in children_of(pid)]
         tree = tree_of(supervisor)
         kill = self._note(Kill(at, "stack", supervisor), random.sample(tree, len(tree)))
         down_at = now()
