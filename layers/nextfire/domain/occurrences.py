@@ -160,7 +160,7 @@ class Occurrences:
     def successor(self, entry: FireEntry) -> FireEntry | None:
         """Return the due entry after *entry*, an entry of this version; None after the last. If a
         newer release of the time zone rules computed *entry*, what follows its wall-clock time by
-        the rules of this process: each of these times runs once, whoever stores the next one.
+        the rules of this process: no wall-clock time runs twice or is passed over.
 
         Raises:
             InvalidInputError: The schedule is invalid.

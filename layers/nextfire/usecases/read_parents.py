@@ -141,7 +141,7 @@ def _read(
     if last > first:
         after = runs.between(parent, first_run_id(first + MOMENT), first_run_id(last + MOMENT))
         records = chain(records, after)
-    # Not the runs on request between them, of which there can be any number.
+    # Without the runs on request between them: their number is not bounded.
     times = {*wanted.times}
     awaited_runs = (run for run in records if run.key.scheduled_at in times or run.covered > 1)
     near = [_small(run, results) for run in awaited_runs]

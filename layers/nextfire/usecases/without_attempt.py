@@ -86,7 +86,7 @@ class WithoutAttempt:
         # A second dispatch may be the first to reach an executor: the auditor repeats lost
         # messages, and runs of moved jobs are passed on.
         known = self._runs.get(key) if message.dispatch > 1 else None
-        if known is not None and known.state.ended:  # it takes no place, and is no probe
+        if known is not None and known.state.ended:  # do not count it, or probe with it
             return self._outcomes.settled(job, known, f"has ended {known.state}")
         if known is not None and known.fence > 0:
             return None
