@@ -119,7 +119,7 @@ def test_a_history_can_be_read() -> None:
 
 
 _MANY_SCRIPTS = 40
-REMOVALS = [9, 129, 1969]
+REMOVALS = [9, 369, 1969]
 """Seeds in which runs wait for a pool that was removed for longer than its grace."""
 _RICH = [641, 1227, 1161, 363, 1057, 43, 767, 1121]
 """Seeds in which much happens. They are played first; others follow if something was not seen."""

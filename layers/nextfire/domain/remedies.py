@@ -216,7 +216,8 @@ def remedy_for(fault: ErrorDetails, model: type[BaseModel] | None) -> str:
     if field == "overlap" and not isinstance(fault["input"], str):
         return _OVERLAP
     if kind in {"enum", "literal_error"}:
-        allowed = str(context["expected"]).split("'")[1::2]
+        expected = str(context["expected"])  # True, or texts in quotes
+        allowed = expected.split("'")[1::2] or [expected.lower()]
         like = nearest(fault["input"], allowed) if isinstance(fault["input"], str) else None
         return like or f"Use one of these values. For example `{allowed[0]}`."
     if (bound := context.get("ge", context.get("le"))) is not None:
