@@ -82,6 +82,29 @@ def test_a_function_starts_without_boto3(function: str) -> None:
     assert result.stdout.splitlines()[-1] == "['botocore']"
 
 
+@pytest.mark.parametrize(("function", "imported"), [("watcher", True), ("api", False)])
+def test_the_watcher_starts_with_the_calendar_and_the_api_without(
+    function: str, imported: bool
+) -> None:  # noqa: FBT001
+    program = f"import functions.{function}.handler, sys; print('croniter' in sys.modules)"
+
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env={
+            "PYTHONPATH": f"{ROOT / 'layers'}:{ROOT}",
+            "PATH": "/usr/bin:/bin",
+            "AWS_REGION": "eu-central-1",
+        },
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == str(imported)
+
+
 def test_the_api_starts_without_what_only_its_description_needs() -> None:
     """Schemas of responses and the OpenAPI document are for one route."""
     needless = {

@@ -2,7 +2,7 @@
 
 croniter provides the calendar. It only computes days, from unambiguous expressions, which `cron`
 makes from what users write. It is imported when a day is first searched: few requests do, and its
-import is a twentieth of the API's cold start.
+import is a twentieth of the API's cold start. The watcher imports it when it starts.
 """
 
 from __future__ import annotations

@@ -210,11 +210,8 @@ class ExecuteRun:
         and the claim lets only one of the two dispatches run.
         """
         pool = job.definition.target.pool
-        now, at, reason = (
-            self._clock.now(),
-            message.dispatched_at,
-            f"its job has moved to pool {pool}",
-        )
+        now, at = self._clock.now(), message.dispatched_at
+        reason = f"its job has moved to pool {pool}"
         often = message.dispatch - (run.dispatch if run else 0) > _MAX_MOVES
         if often:
             # Unless it waited that often before its job moved, executors have a wrong pool.
