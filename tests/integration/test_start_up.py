@@ -83,9 +83,7 @@ def test_a_function_starts_without_boto3(function: str) -> None:
 
 
 @pytest.mark.parametrize(("function", "imported"), [("watcher", True), ("api", False)])
-def test_the_watcher_starts_with_the_calendar_and_the_api_without(
-    function: str, imported: bool
-) -> None:  # noqa: FBT001
+def test_only_the_watcher_starts_with_the_calendar(function: str, *, imported: bool) -> None:
     program = f"import functions.{function}.handler, sys; print('croniter' in sys.modules)"
 
     result = subprocess.run(
