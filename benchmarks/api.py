@@ -26,7 +26,7 @@ PROCESSES = 15
 ROUNDS = 60
 _WARM_UP = 3
 _MOST_RATIO = 1.3
-_MOST_RATIO_WITH_CLIENTS = 0.9
+_MOST_RATIO_WITH_CLIENTS = 0.8
 _PATIENCE = timedelta(seconds=30)
 _OURS = "import functions.api.handler"
 _OURS_WITH_CLIENTS = f"""

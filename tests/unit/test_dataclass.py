@@ -6,7 +6,9 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from nextfire.dataclass import dataclass
+import pytest
+
+from nextfire.dataclass import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,35 @@ class Counter:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class Login:
+    user: str
+    secret: str = field(repr=False)
+    seen: int = field(default=0, compare=False)
+    labels: dict[str, str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Guest(Login):
+    host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    pass
+
+
+@dataclass(slots=True)
+class Shown:  # noqa: PLW1641 - it has no hash
+    count: int
+
+    def __repr__(self) -> str:
+        return "shown"
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
 def test_a_frozen_class_is_a_value() -> None:
     point = Point(1, y=2)
     assert point == Point(1, 2)
@@ -46,6 +77,7 @@ def test_a_hash_of_the_class_is_kept() -> None:
     assert hash(Named("a")) == 7
     assert Identity("a") != Identity("a")
     assert len({Identity("a"), Identity("a")}) == 2
+    assert Identity.__hash__ is object.__hash__
 
 
 def test_a_class_that_may_change_has_no_hash() -> None:
@@ -53,6 +85,38 @@ def test_a_class_that_may_change_has_no_hash() -> None:
     counter.count += 1
     assert counter == Counter(2)
     assert Counter.__hash__ is None
+
+
+def test_fields_are_left_out_as_they_say() -> None:
+    login = Login("ann", "s3cret", labels={"a": "b"})
+    assert repr(login) == "Login(user='ann', seen=0, labels={'a': 'b'})"
+    assert login == Login("ann", "s3cret", seen=9, labels={"a": "b"})
+    assert login != Login("ann", "other", labels={"a": "b"})
+    assert hash(login) == hash(Login("ann", "s3cret", labels={}))
+
+
+def test_only_values_of_one_class_are_equal() -> None:
+    assert Guest("ann", "s", host="a") == Guest("ann", "s", host="a")
+    assert Guest("ann", "s", host="a") != Guest("ann", "s", host="b")
+    assert Guest("ann", "s") != Login("ann", "s")
+    pair: object = (1, 0)
+    assert Point(1) != pair
+    assert Nothing() == Nothing()
+    assert len({Nothing(), Nothing()}) == 1
+    assert repr(Nothing()) == "Nothing()"
+
+
+def test_methods_of_the_class_are_kept() -> None:
+    assert repr(Shown(1)) == "shown"
+    assert Shown(1) == Shown(2)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Shown(1))
+
+
+def test_an_instance_that_contains_itself_is_shown() -> None:
+    loop = Login("ann", "s")
+    loop.labels["self"] = loop  # type: ignore[assignment]
+    assert repr(loop) == "Login(user='ann', seen=0, labels={'self': ...})"
 
 
 def test_mypy_rejects_assignments_to_frozen_instances() -> None:

@@ -20,7 +20,7 @@ _DELETED = "deleted"
 _LOCK = ".lock"
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class VersionFile:
     """The file of a version. `sha256`: None marks a deletion. `signature`: base64."""
 
@@ -67,7 +67,7 @@ class ScriptVersions:
                 found.append(VersionFile.of(path / name))
             except ValueError:
                 continue  # a folder of other scripts, or a file that a user left there
-        return sorted(found, reverse=True)
+        return sorted(found, key=lambda each: each.number, reverse=True)
 
     def content(self, version: VersionFile) -> bytes | None:
         """Return the content of *version*; None if it was removed."""
