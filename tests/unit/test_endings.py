@@ -140,7 +140,7 @@ def test_a_redriven_call_is_deferred_for_a_day_from_then_on(misfire: dict[str, A
     first = decide_ending(job, run, UNAVAILABLE, redriven_at)
     last = decide_ending(job, run, UNAVAILABLE, redriven_at + timedelta(days=1))
 
-    assert (first.state, last.state) == (RunState.PENDING, RunState.SKIPPED)
+    assert (first.state, last.state) == (RunState.PENDING, RunState.DEAD)
 
 
 def test_a_long_retry_after_does_not_end_a_run_without_a_relevancy_window() -> None:

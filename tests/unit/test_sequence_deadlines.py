@@ -12,12 +12,14 @@ from nextfire.client.pipelines.document import PipelineError, read
 from nextfire.domain.attempt import Attempt, AttemptOutcome, Result
 from nextfire.domain.endings import decide_ending
 from nextfire.domain.job import Job
+from nextfire.domain.ports.targets import Hold
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.target import TargetKind
 from nextfire.usecases.manage_backfills import BackfillRange
 from tests.builders import a_run, at
+from tests.dispatched import VANISHES
 from tests.unit.sequencing import ONE_ATTEMPT, after, states
-from tests.unit.test_calls_executed import HTTP, OK, UNAVAILABLE, Calls
+from tests.unit.test_calls_executed import FAILED, HTTP, OK, UNAVAILABLE, Calls
 from tests.world import World
 
 BEGINNING = "11:58:30"
@@ -144,6 +146,50 @@ def test_a_deferred_run_that_is_picked_up_by_its_deadline_runs(world: World, lat
     world.at(late)
     world.worker().work()
 
+    assert world.run(b, "12:00").state is SUCCEEDED
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_retry_that_is_picked_up_after_the_deadline_is_not_made(
+    world: World, *, held: bool
+) -> None:
+    """It was due before. It waited for its endpoint, or for workers."""
+    once = {"type": "ONCE", "schedule": "2026-05-24T12:00:00Z"}
+    world.register("a", **once)
+    calls = Calls([FAILED, OK])
+    world.call_targets[TargetKind.HTTP] = calls
+    b = world.register("b", target=HTTP, **after("a", deadlineSec=60))
+    world.tick_at("12:00")
+    world.worker().work()
+    assert world.run(b, "12:00").state is RunState.PENDING
+    if held:
+        calls.hold = Hold(at("12:01:30"), "its endpoint is down", since=at("12:00"))
+        world.at("12:00:40")
+        world.tick()
+        world.worker().work()
+        calls.hold = None
+    world.at("12:01:30")
+    world.tick()
+    world.worker().work()
+
+    run = world.run(b, "12:00")
+    assert (run.state, len(calls.made)) == (DEAD, 1)
+    assert run.reason == (
+        "picked up again 90 s after its logical time; not repeated: deadlineSec is 60 s"
+    )
+
+
+def test_a_run_whose_worker_was_lost_before_the_deadline_is_taken_over(world: World) -> None:
+    once = {"type": "ONCE", "schedule": "2026-05-24T12:00:00Z"}
+    world.register("a", **once)
+    b = world.register("b", **after("a", deadlineSec=60))
+    world.script()
+    world.script(**VANISHES)
+    world.tick_at("12:00")
+    world.worker("lost").work()
+    world.worker("next").work()
+
+    assert world.now > at("12:01")
     assert world.run(b, "12:00").state is SUCCEEDED
 
 

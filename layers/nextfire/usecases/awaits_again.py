@@ -1,0 +1,53 @@
+"""Whether a run that a redrive made to await its parents has to wait for one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from nextfire.domain.awaited import run_at
+from nextfire.domain.ids import JobKey
+from nextfire.domain.job import Job
+from nextfire.domain.ports.jobs import JobStore
+from nextfire.domain.ports.runs import RunStore
+from nextfire.domain.run import Run
+from nextfire.domain.schedule import ScheduleType
+from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start
+from nextfire.usecases.read_parents import records_near
+
+
+def awaits_again(
+    jobs: JobStore, runs: RunStore, child: Job, skipped: Run, states: Mapping[str, ParentState]
+) -> bool:
+    """Whether the rule of *child* needs a parent that has not ended again, for the run that a
+    redrive *skipped*. *states*: how the parents ended last, also if they have started since.
+    False for a run that no redrive skipped. Raises as the stores do.
+
+    A parent writes its record before it is handed over and the others are read here. So of parents
+    that end at the same time, the last one sees that all have ended.
+    """
+    if not skipped.restarted:
+        return False
+    at, tenant, definition = skipped.key.scheduled_at, child.key.tenant, child.definition
+    later = [name for name in states if _ends_later(jobs, runs, JobKey(tenant, name), at)]
+    known = {**states, **dict.fromkeys(later, ParentState.WAITING)}
+    decision = decide_start(definition.trigger_rule, known, definition.setups)
+    return decision.action is not RuleAction.RUN
+
+
+def _ends_later(jobs: JobStore, runs: RunStore, key: JobKey, at: datetime) -> bool:
+    """Whether the run of *key* at *at* will be handed over later: it has not ended; or it was
+    SKIPPED because of its parents, and a run above it has not ended.
+    """
+    level, seen = [key], {key}
+    while level:
+        key = level.pop()
+        run = run_at([*records_near(runs, key, at)], at)
+        if run is not None and not run.state.ended:
+            return True
+        job = jobs.get(key) if run is not None and run.skipped_by_parents else None
+        if job is not None and job.definition.type is ScheduleType.AFTER:
+            above = {JobKey(key.tenant, edge.job) for edge in job.definition.after} - seen
+            seen |= above
+            level += sorted(above, key=lambda each: each.job_id)
+    return False
