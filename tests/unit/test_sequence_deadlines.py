@@ -249,6 +249,34 @@ def test_a_redrive_with_downstream_runs_what_the_deadline_skipped(world: World) 
     assert states(world, a, b, c) == [SUCCEEDED] * 3
 
 
+def test_a_child_that_was_added_before_a_late_redrive_of_a_skipped_run_runs(
+    world: World,
+) -> None:
+    """No attempt of the run counted before its redrive."""
+    a, b, _ = timed_chain(world)
+    world.tick_at("12:00")
+    world.advance(minutes=61)
+    world.worker().work()
+    d = world.register("d", **after("b"), **HOUR)
+
+    world.sequences.redrive(world.run(a, "12:00").key, "b", downstream=False, reason=None)
+    world.advance(seconds=2)
+    world.tick()
+    world.worker().work()
+
+    assert states(world, a, b, d) == [SUCCEEDED] * 3
+
+
+def test_a_run_that_was_redriven_late_before_an_attempt_counted_is_retried(world: World) -> None:
+    _, b, _ = timed_chain(world)
+    before = Attempt(1, "a", at("12:00"), at("12:00"), AttemptOutcome.DEFERRED)
+    run = a_run(attempt=1, restarted=True, attempts=(before, Attempt(1, "a", at("13:30"))))
+
+    assert retry_of(run, b, now="13:31").retry_at is not None
+    in_time = replace(run, attempts=(before, Attempt(1, "a", at("12:59"))))
+    assert retry_of(in_time, b, now="13:01").retry_at is None
+
+
 def test_no_retry_is_due_after_the_deadline(world: World) -> None:
     slow = {"retryPolicy": {"maxAttempts": 3, "initialDelayMs": 60_000, "backoff": "FIXED"}}
     _, b, _ = timed_chain(world, **slow)
