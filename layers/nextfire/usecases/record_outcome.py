@@ -117,7 +117,7 @@ class RecordOutcome:
         if not claim.taken:
             return None
         try:
-            unreadable = self._settle(job, claim.run, again=False)
+            unreadable = self.settle(job, claim.run, again=False)
         except UnavailableError as error:
             raise NotSettledError(str(error)) from error
         return Handled(
@@ -159,7 +159,7 @@ class RecordOutcome:
         if result.pause is not None and job.state is JobState.ACTIVE:
             self._jobs.pause(job, result.pause, self._clock.now())
 
-    def _settle(self, job: Job, run: Run, *, again: bool) -> str:
+    def settle(self, job: Job, run: Run, *, again: bool) -> str:
         """Do the follow-up of an ended run. Idempotent: with *again*, a redelivered message repeats
         it. Returns what of its children does not decode, if anything; it does not affect the rest.
         If the death cannot be published, the rest is done before the error is raised: children may
@@ -181,7 +181,7 @@ class RecordOutcome:
         """Settle *run* if it has ended. Its message is acknowledged."""
         unreadable = ""
         if run is not None and run.state.ended:
-            unreadable = self._settle(job, run, again=True)
+            unreadable = self.settle(job, run, again=True)
         return Handled(
             Disposition.ACKNOWLEDGE,
             unreadable or reason,
