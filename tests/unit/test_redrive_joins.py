@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nextfire.domain.job import Job
 from nextfire.domain.run import RunState
 from tests.unit.redriving import DEAD, FOLLOW, RUN, SKIPPED, SUCCEEDED, redrive, work
@@ -40,13 +42,18 @@ def test_a_run_that_follows_awaits_all_its_parents_again(world: World) -> None:
     assert states(world, a, b, c, cleanup) == [SUCCEEDED] * 4
 
 
-def test_a_run_that_follows_awaits_what_is_below_a_run_that_has_not_ended(world: World) -> None:
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_run_that_follows_awaits_what_is_below_a_run_that_has_not_ended(
+    world: World, *, timed: bool
+) -> None:
     """One branch has ended again. The other is two jobs long, and its second is still SKIPPED."""
     a = world.register("a", **ONE_ATTEMPT)
     b = world.register("b", **after("a"))
     c = world.register("c", **after("a"))
     d = world.register("d", **after("c"))
-    cleanup = world.register("cleanup", **after("b", "d", triggerRule="ALL_DONE"), **ONE_ATTEMPT)
+    hourly = {"type": "CRON", "schedule": "0 * * * *"} if timed else {}
+    fields = after("b", "d", triggerRule="ALL_DONE") | ONE_ATTEMPT | hourly
+    cleanup = world.register("cleanup", **fields)
     world.script(exit_code=1)
     world.script(exit_code=1)
     world.tick_at("12:00")
@@ -61,6 +68,7 @@ def test_a_run_that_follows_awaits_what_is_below_a_run_that_has_not_ended(world:
     world.worker().work_one()  # b or c
     if world.run(c, "12:00").state is SUCCEEDED:
         world.worker().work_one()
+    assert world.run(b, "12:00").state is SUCCEEDED
     assert world.run(cleanup, "12:00").state is SKIPPED
     work(world)
 

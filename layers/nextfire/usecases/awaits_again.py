@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from nextfire.domain.awaited import run_at
+from nextfire.domain.edges import Which
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
 from nextfire.domain.ports.jobs import JobStore
@@ -17,11 +18,16 @@ from nextfire.usecases.read_parents import records_near
 
 
 def awaits_again(
-    jobs: JobStore, runs: RunStore, child: Job, skipped: Run, states: Mapping[str, ParentState]
+    jobs: JobStore,
+    runs: RunStore,
+    child: Job,
+    skipped: Run,
+    states: Mapping[str, ParentState],
+    setups: Collection[str],
 ) -> bool:
     """Whether the rule of *child* needs a parent that has not ended again, for the run that a
-    redrive *skipped*. *states*: how the parents ended last, also if they have started since.
-    False for a run that no redrive skipped. Raises as the stores do.
+    redrive *skipped*. *states*: how the parents ended last, also if they have started since, by the
+    names that *setups* has too. False for a run that no redrive skipped. Raises as the stores do.
 
     A parent writes its record before it is handed over and the others are read here. So of parents
     that end at the same time, the last one sees that all have ended.
@@ -29,10 +35,10 @@ def awaits_again(
     if not skipped.restarted:
         return False
     at, tenant, definition = skipped.key.scheduled_at, child.key.tenant, child.definition
-    later = [name for name in states if _ends_later(jobs, runs, JobKey(tenant, name), at)]
+    same = [edge.job for edge in definition.after if edge.which is Which.SAME]
+    later = [name for name in same if _ends_later(jobs, runs, JobKey(tenant, name), at)]
     known = {**states, **dict.fromkeys(later, ParentState.WAITING)}
-    decision = decide_start(definition.trigger_rule, known, definition.setups)
-    return decision.action is not RuleAction.RUN
+    return decide_start(definition.trigger_rule, known, setups).action is not RuleAction.RUN
 
 
 def _ends_later(jobs: JobStore, runs: RunStore, key: JobKey, at: datetime) -> bool:

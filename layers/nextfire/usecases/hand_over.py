@@ -263,7 +263,7 @@ class HandOver:
                 stored
                 and stored.skipped_by_parents
                 and (again or _ended_since(stored, ended, ended_at))
-                and not awaits_again(self.jobs, self.runs, child, stored, ends.states)
+                and not awaits_again(self.jobs, self.runs, child, stored, ends.states, setups)
             ):
                 stored = self._starting.reopen(child, stored, ends.ready_at, decision.reason)
             else:
