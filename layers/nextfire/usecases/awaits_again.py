@@ -34,11 +34,15 @@ def awaits_again(
     """
     if not skipped.restarted:
         return False
-    at, tenant, definition = skipped.key.scheduled_at, child.key.tenant, child.definition
-    same = [edge.job for edge in definition.after if edge.which is Which.SAME]
-    later = [name for name in same if _ends_later(jobs, runs, JobKey(tenant, name), at)]
-    known = {**states, **dict.fromkeys(later, ParentState.WAITING)}
-    return decide_start(definition.trigger_rule, known, setups).action is not RuleAction.RUN
+    at, known = skipped.key.scheduled_at, {**states}
+    for edge in child.definition.after:
+        key = JobKey(child.key.tenant, edge.job)
+        if edge.which is Which.SAME and _ends_later(jobs, runs, key, at):
+            known[edge.job] = ParentState.WAITING
+            decision = decide_start(child.definition.trigger_rule, known, setups)
+            if decision.action is not RuleAction.RUN:
+                return True  # the others need not be read: this one looks again when it ends
+    return False
 
 
 def _ends_later(jobs: JobStore, runs: RunStore, key: JobKey, at: datetime) -> bool:
