@@ -99,3 +99,25 @@ def test_the_message_of_another_parent_does_not_start_a_run_that_awaits_a_redriv
     work(world)
 
     assert states(world, a, cleanup) == [SUCCEEDED] * 2
+
+
+def test_the_message_of_a_run_that_awaits_its_parents_starts_nothing(world: World) -> None:
+    """It is received again, for example because its death could not be published."""
+    a = world.register("a", **ONE_ATTEMPT)
+    b = world.register("b", **after("a", triggerRule="ALL_DONE"), **ONE_ATTEMPT)
+    c = world.register("c", **after("b", triggerRule="NONE_FAILED"))
+    world.script(exit_code=1)
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+    world.worker().work()
+    assert states(world, a, b, c) == [DEAD, DEAD, SKIPPED]
+    of_b = next(each for each in world.queue.log if each.job_id == "b")
+    world.advance(seconds=30)
+    redrive(world, a, "a", downstream=True)
+
+    world.queue.queues["default"].send(of_b.encode(), group="again", dedup="again")
+    world.worker().work_one()
+    assert states(world, b, c) == [SKIPPED] * 2
+    work(world)
+
+    assert states(world, a, b, c) == [SUCCEEDED] * 3

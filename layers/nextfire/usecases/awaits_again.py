@@ -1,4 +1,4 @@
-"""Whether a run that a redrive made to await its parents has to wait for one of them."""
+"""Whether a SKIPPED run that may start after all has to wait for parents that started again."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from nextfire.domain.schedule import ScheduleType
 from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start
 from nextfire.usecases.read_parents import records_near
 
+_MAY_CHANGE = frozenset({ParentState.FAILED, ParentState.SKIPPED})
+"""A success is final. So a join of many parents that all succeed reads none of them."""
+
 
 def awaits_again(
     jobs: JobStore,
@@ -25,19 +28,18 @@ def awaits_again(
     states: Mapping[str, ParentState],
     setups: Collection[str],
 ) -> bool:
-    """Whether the rule of *child* needs a parent that has not ended again, for the run that a
-    redrive *skipped*. *states*: how the parents ended last, also if they have started since, by the
-    names that *setups* has too. False for a run that no redrive skipped. Raises as the stores do.
+    """Whether the rule of *child* needs a parent that has not ended again, for its run that was
+    *skipped*. *states*: how the parents ended last, also if they have started since, by the names
+    that *setups* has too. Raises as the stores do.
 
     A parent writes its record before it is handed over and the others are read here. So of parents
     that end at the same time, the last one sees that all have ended.
     """
-    if not skipped.restarted:
-        return False
     at, known = skipped.key.scheduled_at, {**states}
     for edge in child.definition.after:
         key = JobKey(child.key.tenant, edge.job)
-        if edge.which is Which.SAME and _ends_later(jobs, runs, key, at):
+        may_change = edge.which is Which.SAME and known.get(edge.job) in _MAY_CHANGE
+        if may_change and _ends_later(jobs, runs, key, at):
             known[edge.job] = ParentState.WAITING
             decision = decide_start(child.definition.trigger_rule, known, setups)
             if decision.action is not RuleAction.RUN:
