@@ -35,10 +35,10 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 def forget_children(patch: pytest.MonkeyPatch) -> None:
     """A redelivered message of a run that has ended is not handed over."""
 
-    def settle(outcomes: RecordOutcome, job: Any, run: Run) -> None:
+    def settle(outcomes: RecordOutcome, job: Any, run: Run, *, again: bool) -> None:
         if (run.key, run.dispatch) not in settled:
             settled.add((run.key, run.dispatch))
-            whole(outcomes, job, run)
+            whole(outcomes, job, run, again=again)
 
     settled: set[Any] = set()
     whole = RecordOutcome.settle

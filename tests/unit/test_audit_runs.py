@@ -142,6 +142,28 @@ def test_a_run_that_waits_for_its_endpoint_is_not_sent_again(world: World) -> No
     assert {entry.uid for entry in world.entries} == {job.uid, other.uid}
 
 
+def test_a_run_that_waits_for_a_place_is_not_sent_again(world: World) -> None:
+    """It moves from its queue back into the due table after the audit has read the table."""
+    job = world.register(
+        type="INTERVAL", schedule="PT5M", maxParallel=1, endAt="2026-05-24T12:10:00Z"
+    )
+    world.tick_at("12:04")
+    world.faults.kill_after(3)  # after it claimed the run
+    with pytest.raises(Killed):
+        world.worker("a").work_one()
+    world.faults.clear()
+    (first,) = world.runs.all.values()
+    world.runs.extend(first, lease_until=at("14:00"))
+    purge(world)
+    for time in ("12:09", "12:30"):
+        world.tick_at(time)
+    assert len(world.queued) == 1
+    world.faults.call_before_next("queue.backlog", world.worker("b").work_one)
+
+    assert audit(world).repaired == 0
+    assert [entry.uid for entry in world.entries] == [job.uid]
+
+
 def test_a_retry_that_was_sent_late_is_not_overtaken_by_what_was_sent_before(world: World) -> None:
     """The watcher was down when the retry was due."""
     job = world.register(schedule="*/5 * * * *", misfire=SKIP)

@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 
 from nextfire.domain.backfill import AT_ONCE
-from nextfire.domain.due import BackfillEntry
+from nextfire.domain.due import BackfillEntry, DispatchEntry
+from nextfire.domain.ports.targets import Hold
 from nextfire.domain.run import RunState
+from nextfire.domain.target import TargetKind
 from nextfire.usecases.manage_backfills import BackfillRange
 from tests.accounting import settle
 from tests.builders import MINUTELY, at
 from tests.crons import LONG
 from tests.fakes import Killed
 from tests.unit.backfilling import backfilled, begin, outstanding
+from tests.unit.test_calls_executed import HTTP, Calls
 from tests.world import World
 
 BEGINNING = "11:59:30"
@@ -87,6 +90,43 @@ def test_a_backfill_run_whose_message_was_lost_is_sent_again(world: World) -> No
     assert sum(sent.endswith(" #2") for sent in world.sent) == AT_ONCE
     assert [r.state for r in backfilled(world, job)] == [RunState.SUCCEEDED] * 12
     assert world.job(job.key).backfill is None
+
+
+def test_one_whose_message_is_lost_again_is_sent_again(world: World) -> None:
+    job = world.register(**MINUTELY)
+    begin(world, job, "09:00", "09:02")
+    for minutes in (0, 16, 22):
+        world.advance(minutes=minutes)
+        world.tick()
+        world.advance(seconds=6)
+        world.tick()
+        world.queue.queues["default"].purge()
+    world.advance(minutes=24)
+    world.tick()
+    world.advance(seconds=6)
+    settle(world)
+
+    assert [r.state for r in backfilled(world, job)] == [RunState.SUCCEEDED] * 2
+
+
+@pytest.mark.parametrize("hours", [6, 24])
+def test_one_that_waits_in_the_due_table_is_sent_again_a_few_times_only(
+    world: World, hours: int
+) -> None:
+    """Its destination is paused. Each time that it is sent again adds a dispatch that waits."""
+    calls = Calls()
+    world.call_targets[TargetKind.HTTP] = calls
+    job = world.register(target=HTTP, schedule="0 9 * * *")
+    begin(world, job, "08:00", "10:00")
+    since = world.now
+    for _ in range(hours * 60 // 4):
+        calls.hold = Hold(world.now + timedelta(minutes=20), "paused", since=since)
+        world.advance(minutes=4)
+        world.tick()
+        world.worker().work()
+
+    waiting = [each for each in world.entries if isinstance(each, DispatchEntry)]
+    assert len(waiting) < 10
 
 
 def test_one_that_waits_in_the_queue_is_not_sent_twice(world: World) -> None:

@@ -127,7 +127,7 @@ def test_a_retry_that_was_to_be_cancelled_ends_although_its_endpoint_is_paused(
 
 
 def test_a_redriven_run_waits_for_a_day_from_then_on(world: World, calls: Calls) -> None:
-    """Its endpoint has been paused for days. As SKIPPED, it could not be redriven again."""
+    """Its endpoint has been paused for days. Then it is DEAD again, so it can be redriven again."""
     calls.results = [FAILED, OK]
     policy: dict[str, Any] = {"retryPolicy": {"maxAttempts": 1}}
     job = dispatched(world, **policy, **ONCE)
@@ -148,7 +148,8 @@ def test_a_redriven_run_waits_for_a_day_from_then_on(world: World, calls: Calls)
     world.clock.move_to(calls.hold.until)
     world.tick()
     world.worker("a").work_one()
-    assert (len(calls.made), world.run(job, "12:00").state) == (1, RunState.SKIPPED)
+    assert (len(calls.made), world.run(job, "12:00").state) == (1, RunState.DEAD)
+    assert len(world.events.published) == 2
 
 
 def test_a_run_of_a_backfill_waits_for_a_day_from_its_dispatch_on(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -81,6 +82,40 @@ def test_an_outage_of_the_event_bus_does_not_delay_a_clean_up(world: World) -> N
 
     assert world.state(job, "12:00") is RunState.DEAD
     assert world.state(clean_up, "12:00") is RunState.SUCCEEDED
+
+
+def test_a_long_outage_of_the_event_bus_stores_a_dead_letter_twice_at_most(world: World) -> None:
+    """Later deliveries of its message find out whether the bus answers before they store it."""
+    dispatched(world, **ONE_ATTEMPT)
+    world.script(**FAILS)
+    world.faults.refuse("events.put", 1_000)
+
+    for _ in range(60):
+        with suppress(UnavailableError):
+            world.worker().work()
+        world.advance(minutes=1)
+    assert len(world.dead_letters.letters) == 1
+    world.faults.clear()
+    world.worker().work()
+
+    assert [event.kind for event in world.events.published] == [EventKind.EXECUTION_DEAD]
+    assert len(world.dead_letters.letters) == 2
+
+
+def test_a_death_whose_worker_died_is_published_by_the_next_one(world: World) -> None:
+    dispatched(world, **ONE_ATTEMPT)
+    world.script(**FAILS)
+
+    def die() -> None:
+        raise Killed
+
+    world.faults.call_before_next("dead_letters.put", die)
+    with pytest.raises(Killed):
+        world.worker("a").work_one()
+    world.advance(minutes=2)
+    world.worker("b").work_one()
+
+    assert (len(world.dead_letters.letters), len(world.events.published)) == (1, 1)
 
 
 def test_one_refused_event_is_sent_again_at_once(world: World) -> None:

@@ -140,7 +140,16 @@ def test_a_redriven_call_is_deferred_for_a_day_from_then_on(misfire: dict[str, A
     first = decide_ending(job, run, UNAVAILABLE, redriven_at)
     last = decide_ending(job, run, UNAVAILABLE, redriven_at + timedelta(days=1))
 
-    assert (first.state, last.state) == (RunState.PENDING, RunState.SKIPPED)
+    assert (first.state, last.state) == (RunState.PENDING, RunState.DEAD)
+
+
+def test_what_was_deferred_before_a_redrive_counts_if_no_attempt_did() -> None:
+    """A known defect: a record does not show which of its attempts came after its redrive."""
+    redriven_at = NOON + timedelta(days=2)
+    before = Attempt(1, "a", NOON, NOON, AttemptOutcome.DEFERRED)
+    run = a_run(attempt=1, restarted=True, attempts=(before, Attempt(1, "a", redriven_at)))
+
+    assert decide_ending(a_job(), run, UNAVAILABLE, redriven_at).state is RunState.SKIPPED
 
 
 def test_a_long_retry_after_does_not_end_a_run_without_a_relevancy_window() -> None:

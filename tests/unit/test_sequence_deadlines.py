@@ -12,12 +12,14 @@ from nextfire.client.pipelines.document import PipelineError, read
 from nextfire.domain.attempt import Attempt, AttemptOutcome, Result
 from nextfire.domain.endings import decide_ending
 from nextfire.domain.job import Job
+from nextfire.domain.ports.targets import Hold
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.target import TargetKind
 from nextfire.usecases.manage_backfills import BackfillRange
 from tests.builders import a_run, at
+from tests.dispatched import VANISHES
 from tests.unit.sequencing import ONE_ATTEMPT, after, states
-from tests.unit.test_calls_executed import HTTP, OK, UNAVAILABLE, Calls
+from tests.unit.test_calls_executed import FAILED, HTTP, OK, UNAVAILABLE, Calls
 from tests.world import World
 
 BEGINNING = "11:58:30"
@@ -147,6 +149,50 @@ def test_a_deferred_run_that_is_picked_up_by_its_deadline_runs(world: World, lat
     assert world.run(b, "12:00").state is SUCCEEDED
 
 
+@pytest.mark.parametrize("held", [True, False])
+def test_a_retry_that_is_picked_up_after_the_deadline_is_not_made(
+    world: World, *, held: bool
+) -> None:
+    """It was due before. It waited for its endpoint, or for workers."""
+    once = {"type": "ONCE", "schedule": "2026-05-24T12:00:00Z"}
+    world.register("a", **once)
+    calls = Calls([FAILED, OK])
+    world.call_targets[TargetKind.HTTP] = calls
+    b = world.register("b", target=HTTP, **after("a", deadlineSec=60))
+    world.tick_at("12:00")
+    world.worker().work()
+    assert world.run(b, "12:00").state is RunState.PENDING
+    if held:
+        calls.hold = Hold(at("12:01:30"), "its endpoint is down", since=at("12:00"))
+        world.at("12:00:40")
+        world.tick()
+        world.worker().work()
+        calls.hold = None
+    world.at("12:01:30")
+    world.tick()
+    world.worker().work()
+
+    run = world.run(b, "12:00")
+    assert (run.state, len(calls.made)) == (DEAD, 1)
+    assert run.reason == (
+        "picked up again 90 s after its logical time; not repeated: deadlineSec is 60 s"
+    )
+
+
+def test_a_run_whose_worker_was_lost_before_the_deadline_is_taken_over(world: World) -> None:
+    once = {"type": "ONCE", "schedule": "2026-05-24T12:00:00Z"}
+    world.register("a", **once)
+    b = world.register("b", **after("a", deadlineSec=60))
+    world.script()
+    world.script(**VANISHES)
+    world.tick_at("12:00")
+    world.worker("lost").work()
+    world.worker("next").work()
+
+    assert world.now > at("12:01")
+    assert world.run(b, "12:00").state is SUCCEEDED
+
+
 def test_a_redrive_after_the_deadline_runs_the_rest(world: World) -> None:
     a, b, c = timed_chain(world, **ONE_ATTEMPT)
     world.script()
@@ -201,6 +247,34 @@ def test_a_redrive_with_downstream_runs_what_the_deadline_skipped(world: World) 
     world.worker().work()
 
     assert states(world, a, b, c) == [SUCCEEDED] * 3
+
+
+def test_a_child_that_was_added_before_a_late_redrive_of_a_skipped_run_runs(
+    world: World,
+) -> None:
+    """No attempt of the run counted before its redrive."""
+    a, b, _ = timed_chain(world)
+    world.tick_at("12:00")
+    world.advance(minutes=61)
+    world.worker().work()
+    d = world.register("d", **after("b"), **HOUR)
+
+    world.sequences.redrive(world.run(a, "12:00").key, "b", downstream=False, reason=None)
+    world.advance(seconds=2)
+    world.tick()
+    world.worker().work()
+
+    assert states(world, a, b, d) == [SUCCEEDED] * 3
+
+
+def test_a_run_that_was_redriven_late_before_an_attempt_counted_is_retried(world: World) -> None:
+    _, b, _ = timed_chain(world)
+    before = Attempt(1, "a", at("12:00"), at("12:00"), AttemptOutcome.DEFERRED)
+    run = a_run(attempt=1, restarted=True, attempts=(before, Attempt(1, "a", at("13:30"))))
+
+    assert retry_of(run, b, now="13:31").retry_at is not None
+    in_time = replace(run, attempts=(before, Attempt(1, "a", at("12:59"))))
+    assert retry_of(in_time, b, now="13:01").retry_at is None
 
 
 def test_no_retry_is_due_after_the_deadline(world: World) -> None:

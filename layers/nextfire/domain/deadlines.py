@@ -33,5 +33,5 @@ def named(definition: JobDefinition) -> str:
 
 def late_on_purpose(run: Run, deadline: datetime) -> bool:
     """Whether *run* started after *deadline* because of a backfill or a redrive."""
-    asked_for = run.trigger is Trigger.BACKFILL or run.attempt_base > 0
-    return asked_for and run.begun_after(deadline)
+    redriven = run.restarted or run.attempt_base > 0
+    return (redriven or run.trigger is Trigger.BACKFILL) and run.begun_after(deadline)

@@ -98,11 +98,10 @@ def _decide_deferral(job: Job, run: Run, result: Result, now: datetime) -> Endin
 
 def _not_repeated(run: Run) -> RunState:
     """The final state of *run*, whose present attempt is deferred: SKIPPED if no other attempt has
-    begun. One that its worker handed back has begun.
+    begun, also before a redrive. One that its worker handed back has begun.
     """
-    since_redrive = [each for each in run.attempts if each.number > run.attempt_base]
-    handed_back = any(each.outcome is AttemptOutcome.HANDED_BACK for each in since_redrive)
-    return RunState.SKIPPED if run.tries == 1 and not handed_back else RunState.DEAD
+    handed_back = any(each.outcome is AttemptOutcome.HANDED_BACK for each in run.attempts)
+    return RunState.SKIPPED if run.attempt == 1 and not handed_back else RunState.DEAD
 
 
 def _no_sooner(result: Result, at: datetime) -> datetime:

@@ -19,6 +19,8 @@ MISFIRE_AFTER = timedelta(seconds=60)
 """The misfire policy applies to occurrences that are noticed later than this."""
 HELD_AT_MOST = timedelta(days=1)
 """How long a run waits for a destination that is paused or down."""
+_CONTINUED = frozenset({AttemptOutcome.WORKER_LOST, AttemptOutcome.HANDED_BACK})
+"""Ends of attempts that another executor continues, also after a deadline."""
 
 
 def decide_misfire(
@@ -82,20 +84,19 @@ def held_too_long(job: Job, key: RunKey, since: datetime | None, now: datetime) 
 
 
 def too_late_to_begin(job: Job, run: Run, now: datetime) -> str | None:
-    """Return why the attempt of *run* that was claimed at *now* must not be made, or None: its
-    earlier attempts were deferred, so it has not begun, and its relevancy window or its deadline is
-    over.
+    """Return why the attempt of *run* that was claimed at *now* must not be made, or None: it was
+    due before, but the deadline is over by now; or the relevancy window is, and the run has not
+    begun, because its earlier attempts were deferred.
     """
     earlier = [each.outcome for each in run.attempts if each.outcome is not None]
     if run.on_request or run.restarted or run.attempt_base or not earlier:
         return None
-    if any(outcome is not AttemptOutcome.DEFERRED for outcome in earlier):
-        return None
     at, window = run.key.scheduled_at, job.definition.misfire.relevancy_window
-    deadline = job.definition.deadline(at)
-    late = now - job.due_at(at)
-    if window is not None and late > window:
+    late, deadline = now - job.due_at(at), job.definition.deadline(at)
+    deferred = all(outcome is AttemptOutcome.DEFERRED for outcome in earlier)
+    if deferred and window is not None and late > window:
         return f"picked up again {in_seconds(late)} late"
-    if deadline is not None and now > deadline and not run.begun_after(deadline):
+    repeats = earlier[-1] not in _CONTINUED
+    if repeats and deadline is not None and now > deadline and not run.begun_after(deadline):
         return f"picked up again {in_seconds(now - at)} after its logical time"
     return None

@@ -133,9 +133,12 @@ class Run:
         return self.fence - (len(self.attempts) - 1 - self.attempts.index(attempt))
 
     def begun_after(self, at: datetime) -> bool:
-        """Whether its first attempt, or the first since its last redrive, started after *at*."""
+        """Whether its first attempt, or the first since its last redrive, started after *at*. The
+        latest one, if it was redriven before an attempt counted: the others may be from before.
+        """
         begun = [each.started_at for each in self.attempts if each.number > self.attempt_base]
-        return bool(begun) and min(begun) > at
+        first = max if self.restarted and not self.attempt_base else min
+        return bool(begun) and first(begun) > at
 
     @property
     def skip_requested(self) -> bool:

@@ -44,9 +44,9 @@ class AuditJobs:
     must be) and one Query of its runs since the last audit, plus a day. Only suspects are checked a
     second time, `RECHECK_AFTER` later, in the direction in which a run moves: job, due table,
     queue, records. So whatever moved in the meantime is found further along. For suspects that make
-    calls, the next hour of their shard of the due table is read as well: their runs may wait there
-    for an endpoint. Jobs with a backfill in progress are always suspects: where the entry of their
-    backfill is, only the due table shows.
+    calls or have `maxParallel`, the next hour of their shard of the due table is read as well:
+    their runs may wait there for an endpoint or a place. Jobs with a backfill in progress are
+    always suspects: where the entry of their backfill is, only the due table shows.
 
     Every repair is idempotent, also across concurrent auditors: it writes due entries, which the
     watcher sends, and records where they are missing.

@@ -104,15 +104,15 @@ class SnapshotReader:
                 raise
             except Exception:  # noqa: BLE001 — one pool's queue must not stop the audit
                 table.backlogs[pool] = 1  # unknown: nothing in it is treated as lost
-        # Runs whose endpoint is not available go from the queue back into the due table.
-        calling = {
+        # Runs that wait for an endpoint or `maxParallel` go from the queue back into the due table.
+        waiting = {
             job.key.shard(self.write_shards)
             for job in jobs
-            if job.definition.target.kind is not TargetKind.SCRIPT
+            if job.definition.target.kind is not TargetKind.SCRIPT or job.definition.max_parallel
         }
         held = [
             self.executor.submit(self._read_held, shard, now, uids, table)
-            for shard in calling - table.behind
+            for shard in waiting - table.behind
         ]
         for each in held:
             each.result()

@@ -16,7 +16,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.ports.clocks import Clock
 from nextfire.domain.ports.due import DueStore
 from nextfire.domain.ports.jobs import JobStore
-from nextfire.domain.ports.queues import RunQueue
+from nextfire.domain.ports.queues import DEDUP_WINDOW, RunQueue
 from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.usecases.earlier_runs import earlier_runs
@@ -102,14 +102,22 @@ class ContinueBackfill:
         return self.runs.request(run, replace(entry, trigger=Trigger.BACKFILL), now).run
 
     def _revive(self, job: Job, run: Run) -> None:
-        """Send *run* again if no worker has it. The auditor does not look back this far."""
+        """Send *run* again if no worker has it. The auditor does not look back this far. It may
+        wait in the due table, where each time adds another dispatch that waits: so the intervals
+        double.
+        """
         now, since = self.clock.now(), claimable_since(run)
         if since is None or since > now - GRACE:
             return
+        wait = GRACE
+        while since + 2 * wait <= now:
+            wait *= 2
+        if now >= since + wait + DEDUP_WINDOW:
+            return  # it was sent then, and the queue would not drop another message
         pool = run.pool or job.definition.target.pool
         if self.queue.backlog(pool) == 0:
             # The instant is derived, so that a repetition produces the same entry.
-            entry = sending(job, run.key, pool=pool, dispatch=run.dispatch + 1, now=since + GRACE)
+            entry = sending(job, run.key, pool=pool, dispatch=run.dispatch + 1, now=since + wait)
             self.due.put([entry], now)
 
     def _complete(self, job: Job) -> bool:

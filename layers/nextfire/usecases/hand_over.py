@@ -37,6 +37,7 @@ from nextfire.domain.ports.runs import RunStore
 from nextfire.domain.quotas import TenantQuotas
 from nextfire.domain.run import Run
 from nextfire.domain.trigger_rules import ParentState, RuleAction, decide_start, missing
+from nextfire.usecases.awaits_again import awaits_again
 from nextfire.usecases.start_child import JoinEnd, StartChild
 from nextfire.usecases.timed_runs import JOIN_END_DISPATCH, TimedRuns
 
@@ -261,7 +262,8 @@ class HandOver:
             if (
                 stored
                 and stored.skipped_by_parents
-                and (again or _skipped_before(stored, ended_at) or _awaits_again(stored, ended))
+                and (again or _ended_since(stored, ended, ended_at))
+                and not awaits_again(self.jobs, self.runs, child, stored, ends.states, setups)
             ):
                 stored = self._starting.reopen(child, stored, ends.ready_at, decision.reason)
             else:
@@ -326,14 +328,12 @@ class HandOver:
         return self._starting.reopen(child, skipped, ends.ready_at, decision.reason)
 
 
-def _skipped_before(run: Run, ended_at: datetime) -> bool:
-    """Whether *run* was skipped before its parent ended at *ended_at*."""
-    return run.finished_at is not None and run.finished_at < ended_at + CLOCKS_DIFFER
-
-
-def _awaits_again(run: Run, ended: Run) -> bool:
-    """Whether a redrive made *run*, which was DEAD, await *ended*, which was then skipped again."""
-    return run.attempt_base > 0 and ended.skipped_by_parents
+def _ended_since(run: Run, ended: Run, ended_at: datetime) -> bool:
+    """Whether *run* was skipped before its parent *ended* at *ended_at*; or a redrive made it await
+    that parent, which was then skipped again.
+    """
+    before = run.finished_at is not None and run.finished_at < ended_at + CLOCKS_DIFFER
+    return before or (run.restarted and ended.skipped_by_parents)
 
 
 def _join_ends(

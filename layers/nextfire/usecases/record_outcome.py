@@ -117,7 +117,7 @@ class RecordOutcome:
         if not claim.taken:
             return None
         try:
-            unreadable = self.settle(job, claim.run)
+            unreadable = self.settle(job, claim.run, again=False)
         except UnavailableError as error:
             raise NotSettledError(str(error)) from error
         return Handled(
@@ -159,14 +159,15 @@ class RecordOutcome:
         if result.pause is not None and job.state is JobState.ACTIVE:
             self._jobs.pause(job, result.pause, self._clock.now())
 
-    def settle(self, job: Job, run: Run) -> str:
-        """Do the follow-up of an ended run. Idempotent: a redelivered message repeats it. Returns
-        what of its children does not decode, if anything; it does not affect the rest. If the death
-        cannot be published, the rest is done before the error is raised: children may clean up.
+    def settle(self, job: Job, run: Run, *, again: bool) -> str:
+        """Do the follow-up of an ended run. Idempotent: with *again*, a redelivered message repeats
+        it. Returns what of its children does not decode, if anything; it does not affect the rest.
+        If the death cannot be published, the rest is done before the error is raised: children may
+        clean up.
         """
         unpublished: Exception | None = None
         try:
-            self.publish_death(run, exclusive=job.exclusive)
+            self.publish_death(run, exclusive=job.exclusive, again=again)
         except Exception as error:  # noqa: BLE001 — raised below
             unpublished = error
         unreadable = self._hand_over.follow(job, run)
@@ -180,7 +181,7 @@ class RecordOutcome:
         """Settle *run* if it has ended. Its message is acknowledged."""
         unreadable = ""
         if run is not None and run.state.ended:
-            unreadable = self.settle(job, run)
+            unreadable = self.settle(job, run, again=True)
         return Handled(
             Disposition.ACKNOWLEDGE,
             unreadable or reason,
@@ -189,12 +190,16 @@ class RecordOutcome:
             quarantined=bool(unreadable),
         )
 
-    def publish_death(self, run: Run, *, exclusive: bool) -> None:
+    def publish_death(self, run: Run, *, exclusive: bool, again: bool = True) -> None:
         """Publish the death of a DEAD run, once: its message, with the failure, goes to the
-        dead-letter queue, and an event is sent.
+        dead-letter queue, and an event is sent. *again*: in the reverse order. The letter was
+        probably stored, and an outage of the event bus must not store it with each delivery.
         """
         if run.state is not RunState.DEAD or run.buried == run.dispatch:
             return
+        event = execution_dead(run, self._clock.now())
+        if again:
+            self._events.put(event)
         message = RunMessage(
             tenant=run.key.job.tenant,
             job_id=run.key.job.job_id,
@@ -206,7 +211,8 @@ class RecordOutcome:
         self._dead_letters.put(
             message.encode(), run.reason or "", dedup=dedup_id(run.key, run.dispatch)
         )
-        self._events.put(execution_dead(run, self._clock.now()))
+        if not again:
+            self._events.put(event)
         self._runs.mark_death_published(run)
 
 

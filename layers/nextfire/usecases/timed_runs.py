@@ -46,6 +46,7 @@ from nextfire.domain.trigger_rules import (
     decide_start,
     missing,
 )
+from nextfire.usecases.awaits_again import awaits_again
 from nextfire.usecases.earlier_runs import earlier_runs
 from nextfire.usecases.read_parents import (
     one_by_one,
@@ -185,9 +186,8 @@ class TimedRuns:
 
     def _decide(self, job: Job, key: RunKey) -> _Decision:
         parents = read_parents(self.jobs, self.runs, job, key.scheduled_at)
-        setups = {each.name for each in parents if each.edge.setup}
-        decision = decide_start(job.definition.trigger_rule, states_of(parents), setups)
-        return _Decision(decision, parents)
+        rule, (states, setups) = job.definition.trigger_rule, _seen(parents)
+        return _Decision(decide_start(rule, states, setups), parents)
 
     def _act(
         self, job: Job, key: RunKey, decided: _Decision, message: RunMessage | None = None
@@ -201,6 +201,8 @@ class TimedRuns:
         if decided.action is RuleAction.RUN and job.state is not JobState.PAUSED:
             at = ready_at(decided.parents, self.start.clock.now())
             if stored is not None and stored.skipped_by_parents:
+                if awaits_again(self.jobs, self.runs, job, stored, *_seen(decided.parents)):
+                    return JoinEnd(f"is {stored.state}", stored)
                 return JoinEnd(decided.reason, self.start.reopen(job, stored, at, decided.reason))
             self.start.start(job, key, stored, at, decided.reason)
             return JoinEnd(decided.reason, stored)
@@ -219,6 +221,11 @@ class TimedRuns:
         """The record of missed occurrences that covers the run, by a watcher that found it late."""
         now = self.start.clock.now()
         return decide_covered(job, key, now, lambda: earlier_runs(self.runs, key))
+
+
+def _seen(parents: Collection[ParentRun]) -> tuple[dict[str, ParentState], set[str]]:
+    """The states of *parents* by name, and the names of those that are setups."""
+    return states_of(parents), {each.name for each in parents if each.edge.setup}
 
 
 @dataclass(frozen=True, slots=True)

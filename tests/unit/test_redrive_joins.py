@@ -1,0 +1,123 @@
+"""Redrive of a sequence whose run with several parents had started, and follows them again."""
+
+from __future__ import annotations
+
+import pytest
+
+from nextfire.domain.job import Job
+from nextfire.domain.run import RunState
+from tests.unit.redriving import DEAD, FOLLOW, RUN, SKIPPED, SUCCEEDED, redrive, work
+from tests.unit.sequencing import ONE_ATTEMPT, after, states
+from tests.world import World
+
+
+def failed_branches(world: World) -> list[Job]:
+    """A link dies, so the branches below it are skipped; the clean-up after both dies too."""
+    a = world.register("a", **ONE_ATTEMPT)
+    b, c = (world.register(name, **after("a"), **ONE_ATTEMPT) for name in "bc")
+    cleanup = world.register("cleanup", **after("b", "c", triggerRule="ALL_DONE"), **ONE_ATTEMPT)
+    world.script(exit_code=1)
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+    world.worker().work()
+    assert states(world, a, b, c, cleanup) == [DEAD, SKIPPED, SKIPPED, DEAD]
+    world.advance(seconds=30)
+    return [a, b, c, cleanup]
+
+
+def test_a_run_that_follows_awaits_all_its_parents_again(world: World) -> None:
+    a, b, c, cleanup = failed_branches(world)
+
+    done = redrive(world, a, "a", downstream=True)
+    assert [action for action, _ in done.values()] == [RUN, FOLLOW, FOLLOW, FOLLOW]
+    world.advance(seconds=2)
+    world.tick()
+    world.worker().work_one()  # a
+    world.worker().work_one()  # b or c
+
+    left = [job for job in (b, c) if world.run(job, "12:00").state is RunState.PENDING]
+    assert len(left) == 1
+    assert states(world, a, cleanup) == [SUCCEEDED, SKIPPED]
+    work(world)
+    assert states(world, a, b, c, cleanup) == [SUCCEEDED] * 4
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_run_that_follows_awaits_what_is_below_a_run_that_has_not_ended(
+    world: World, *, timed: bool
+) -> None:
+    """One branch has ended again. The other is two jobs long, and its second is still SKIPPED."""
+    a = world.register("a", **ONE_ATTEMPT)
+    b = world.register("b", **after("a"))
+    c = world.register("c", **after("a"))
+    d = world.register("d", **after("c"))
+    hourly = {"type": "CRON", "schedule": "0 * * * *"} if timed else {}
+    fields = after("b", "d", triggerRule="ALL_DONE") | ONE_ATTEMPT | hourly
+    cleanup = world.register("cleanup", **fields)
+    world.script(exit_code=1)
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+    world.worker().work()
+    assert states(world, a, b, c, d, cleanup) == [DEAD, SKIPPED, SKIPPED, SKIPPED, DEAD]
+    world.advance(seconds=30)
+
+    redrive(world, a, "a", downstream=True)
+    world.advance(seconds=2)
+    world.tick()
+    world.worker().work_one()  # a
+    world.worker().work_one()  # b or c
+    if world.run(c, "12:00").state is SUCCEEDED:
+        world.worker().work_one()
+    assert world.run(b, "12:00").state is SUCCEEDED
+    assert world.run(cleanup, "12:00").state is SKIPPED
+    work(world)
+
+    assert states(world, a, b, c, d, cleanup) == [SUCCEEDED] * 5
+
+
+def test_the_message_of_another_parent_does_not_start_a_run_that_awaits_a_redriven_one(
+    world: World,
+) -> None:
+    """It is received again, and its run ended just before that of their child."""
+    world.register("other")
+    a = world.register("a", **ONE_ATTEMPT)
+    fields = after("other", "a", triggerRule="ALL_DONE")
+    cleanup = world.register("cleanup", **fields, **ONE_ATTEMPT)
+    world.tick_at("12:00")
+    of_other = next(each for each in world.queue.log if each.job_id == "other")
+    for message in world.queue.log:
+        world.script(exit_code=int(message is not of_other))
+    world.script(exit_code=1)
+    world.worker().work()
+    assert states(world, a, cleanup) == [DEAD, DEAD]
+    world.advance(seconds=30)
+    assert redrive(world, a, "a", downstream=True)["cleanup"][0] is FOLLOW
+
+    world.queue.queues["default"].send(of_other.encode(), group="again", dedup="again")
+    world.worker().work_one()
+    assert world.run(cleanup, "12:00").state is SKIPPED
+    work(world)
+
+    assert states(world, a, cleanup) == [SUCCEEDED] * 2
+
+
+def test_the_message_of_a_run_that_awaits_its_parents_starts_nothing(world: World) -> None:
+    """It is received again, for example because its death could not be published."""
+    a = world.register("a", **ONE_ATTEMPT)
+    b = world.register("b", **after("a", triggerRule="ALL_DONE"), **ONE_ATTEMPT)
+    c = world.register("c", **after("b", triggerRule="NONE_FAILED"))
+    world.script(exit_code=1)
+    world.script(exit_code=1)
+    world.tick_at("12:00")
+    world.worker().work()
+    assert states(world, a, b, c) == [DEAD, DEAD, SKIPPED]
+    of_b = next(each for each in world.queue.log if each.job_id == "b")
+    world.advance(seconds=30)
+    redrive(world, a, "a", downstream=True)
+
+    world.queue.queues["default"].send(of_b.encode(), group="again", dedup="again")
+    world.worker().work_one()
+    assert states(world, b, c) == [SKIPPED] * 2
+    work(world)
+
+    assert states(world, a, b, c) == [SUCCEEDED] * 3
