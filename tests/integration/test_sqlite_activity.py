@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -11,6 +13,7 @@ import httpx2
 import pytest
 from typer.testing import CliRunner
 
+from nextfire.adapters.sqlite import schema
 from nextfire.adapters.sqlite.activity import read_activity
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.due_store import SqliteDueStore
@@ -135,3 +138,25 @@ def test_status_fails_if_jobs_are_not_on_time(
     assert ("Not on time" in result.stderr) is (named is not None)
     assert json.loads(shown.stdout)["onTime"] is (named is None)
     assert "killed by SIGKILL" in result.stdout
+
+
+@pytest.mark.usefixtures("on_noon")
+def test_status_does_not_migrate_the_file_of_a_running_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its processes may have an earlier version, and would reject the file when they restart."""
+    info = pretend_stack(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    path = info.key_file.parent / "nextfire.db"
+    Database(path).close()
+    version = len(schema.MIGRATIONS)
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, ("CREATE TABLE added (id)",)))
+    health = {"status": "ok", "time": isoformat(NOON)}
+    answer = httpx2.MockTransport(lambda _: httpx2.Response(200, json=health))
+    environment = {"NEXTFIRE_ENDPOINT": None, "NEXTFIRE_CONTEXT": None, "NEXTFIRE_API_KEY": None}
+
+    result = CliRunner().invoke(app, ["status"], env=environment, obj=answer)
+
+    assert result.exit_code == 0, result.output
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (version,)
