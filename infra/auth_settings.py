@@ -36,7 +36,7 @@ class JwtSettings(StrictSettings):
         tuple[Annotated[str, StringConstraints(min_length=1)], ...],
         Field(min_length=1, max_length=_MAX_AUDIENCES),
     ]
-    """Accepted values of a token's `aud` or `client_id`, at most 50."""
+    """Accepted values of a token's `aud` or `client_id`."""
     tenant_claim: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:./-]{1,128}$")]
     """The claim that holds the tenant."""
 
