@@ -92,6 +92,7 @@ def _document(activity: Activity) -> Document:
         "waitSec": round(activity.wait.total_seconds(), 1),
         "running": activity.running,
         "failed": activity.failed,
+        "aheadSec": round(activity.ahead.total_seconds(), 1),
     }
 
 

@@ -18,10 +18,12 @@ from nextfire.adapters.sqlite.activity import read_activity
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.due_store import SqliteDueStore
 from nextfire.adapters.sqlite.run_queue import SqliteDeadLetters, SqliteInbox, SqliteRunQueue
+from nextfire.adapters.sqlite.run_reads import stored_item
 from nextfire.adapters.sqlite.table import DUE, RUNS
 from nextfire.domain.activity import Activity
 from nextfire.domain.due import PARKED_AT_MOST
 from nextfire.domain.instants import isoformat, to_ms
+from nextfire.domain.run import Run, RunState
 from nextfire_cli import state
 from nextfire_cli.main import app
 from tests.builders import LEASE, NOON, a_fire, a_job, a_message, a_retry, run_key
@@ -91,6 +93,24 @@ def test_dead_runs_are_counted_for_fifteen_minutes(database: Database) -> None:
         )
 
     assert read_activity(database, "acme", NOON) == replace(IDLE, failed=2)
+
+
+def test_a_clock_that_was_set_back_shows_by_runs_that_ended_after_the_present(
+    database: Database,
+) -> None:
+    """Nothing is due until the clock is where it was: that looked like a stack without jobs."""
+    hour = timedelta(hours=1)
+    runs = {
+        "ended": Run(run_key(NOON, job_id="ended"), RunState.SUCCEEDED, finished_at=NOON + SECOND),
+        "died": Run(run_key(NOON, job_id="died"), RunState.DEAD, finished_at=NOON),
+        "skipped": Run.skipped(run_key(NOON + hour, job_id="skipped"), "in advance", NOON),
+    }
+    with database.writing("test") as connection:
+        RUNS.put(connection, *map(stored_item, runs.values()))
+
+    assert read_activity(database, "acme", NOON - hour).ahead == hour + SECOND
+    assert read_activity(database, "acme", NOON + SECOND).ahead == timedelta()
+    assert read_activity(database, "other", NOON - hour).ahead == timedelta()
 
 
 @pytest.fixture
