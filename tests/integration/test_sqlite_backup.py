@@ -10,6 +10,7 @@ import threading
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,6 +134,34 @@ def test_a_backup_in_which_a_byte_changed_is_rejected(home: Path, tmp_path: Path
         (tmp_path / "damaged").write_bytes(damaged)
         with pytest.raises(InvalidInputError, match="not a complete backup"):
             restore(tmp_path / "damaged", tmp_path / f"restored{number}", database="nextfire.db")
+
+
+@pytest.mark.parametrize("removed", [True, False])
+def test_a_folder_that_is_removed_meanwhile_is_left_out_one_that_cannot_be_read_is_an_error(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, removed: bool
+) -> None:
+    """The auditor removes the files of old runs, with their folders."""
+    scandir, old = os.scandir, home / "outputs" / "old"
+    old.mkdir()
+
+    def listed(path: Any) -> Any:
+        if isinstance(path, int) or Path(path) != old:
+            return scandir(path)
+        if not removed:
+            raise PermissionError(errno.EACCES, "Permission denied", str(old))
+        old.rmdir()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", listed)
+    database, archive = Database(home / "nextfire.db"), tmp_path / "backup"
+
+    if not removed:
+        with pytest.raises(PermissionError):
+            back_up(database, home, archive, parts=PARTS)
+        return
+    back_up(database, home, archive, parts=PARTS)
+    with tarfile.open(archive) as tar:
+        assert [name.rpartition("/")[2] for name in tar.getnames()] == ["nextfire.db", "result"]
 
 
 def test_a_full_disk_of_the_backup_is_not_taken_for_that_of_the_database(
