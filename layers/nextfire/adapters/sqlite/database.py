@@ -16,6 +16,8 @@ from nextfire.adapters.sqlite.schema import is_current, migrate
 
 BUSY = timedelta(seconds=10)
 """How long a write waits for the writes of other processes."""
+_MAX_LOG_BYTES = 16 * 1024 * 1024
+"""To this size the log is cut when a long read has ended, during which it grew."""
 
 
 class Database:
@@ -102,6 +104,7 @@ class Database:
         )
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {_MAX_LOG_BYTES}")
         if self._max_pages is not None:
             connection.execute(f"PRAGMA max_page_count = {self._max_pages}")
         return connection
