@@ -12,6 +12,9 @@ from nextfire.domain.iam_rules import IamRule
 MAX_RULES_BYTES = 1_000
 """Maximum bytes of IAM rules in a function's environment."""
 
+_MAX_AUDIENCES = 50
+"""Quota of API Gateway, which cannot be raised."""
+
 
 class Auth(StrEnum):
     """How the API authenticates callers."""
@@ -30,7 +33,8 @@ class JwtSettings(StrictSettings):
     issuer: Annotated[str, StringConstraints(pattern=r"^https://[^\s?#]+$")]
     """The tokens' `iss`; also the base URL for the discovery of the signing keys."""
     audience: Annotated[
-        tuple[Annotated[str, StringConstraints(min_length=1)], ...], Field(min_length=1)
+        tuple[Annotated[str, StringConstraints(min_length=1)], ...],
+        Field(min_length=1, max_length=_MAX_AUDIENCES),
     ]
     """Accepted values of a token's `aud` or `client_id`."""
     tenant_claim: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:./-]{1,128}$")]

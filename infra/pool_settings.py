@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from infra.call_settings import CallSettings
-from infra.setting_types import PRINCIPAL_ARN, Duration, Lease, StrictSettings, iso8601
+from infra.setting_types import Duration, Lease, Principals, StrictSettings, iso8601
 from nextfire.domain.egress import OPEN, Egress, EgressMode
 from nextfire.domain.packages import PackagePolicy, check_index
 
@@ -192,11 +192,9 @@ class PoolSettings(CallSettings):
     """The VPC of a Lambda executor. Default: Lambda's own network, with internet access."""
     fargate: FargateSettings | None = None
     """The Fargate workers of the pool. Default: the stack runs no workers."""
-    worker_principals: (
-        tuple[Annotated[str, StringConstraints(pattern=PRINCIPAL_ARN)], ...] | None
-    ) = None
+    worker_principals: Principals | None = None
     """IAM roles and users that may assume the pool's worker role, in addition to ECS tasks of the
-    stack's account and region.
+    stack's account and region. At most 1,600 bytes as JSON.
     """
 
     @property

@@ -76,7 +76,24 @@ def pascal(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("-"))
 
 
-PRINCIPAL_ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/[\w+=,.@/-]+$"
+_PRINCIPAL_ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/[\w+=,.@/-]+$"
+_MAX_PRINCIPALS_BYTES = 1_600
+
+
+def _fit_in_trust_policy(principals: tuple[str, ...]) -> tuple[str, ...]:
+    if len(json.dumps(principals)) > _MAX_PRINCIPALS_BYTES:
+        raise ValueError(
+            f"must have at most {_MAX_PRINCIPALS_BYTES} bytes as JSON, because a trust policy is "
+            "limited to 2,048 characters: name one role, which the others may assume"
+        )
+    return principals
+
+
+Principals = Annotated[
+    tuple[Annotated[str, StringConstraints(pattern=_PRINCIPAL_ARN)], ...],
+    AfterValidator(_fit_in_trust_policy),
+]
+"""ARNs of roles and users that a role trusts."""
 
 
 class StrictSettings(BaseModel):

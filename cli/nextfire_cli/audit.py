@@ -128,16 +128,15 @@ def _verified(
     bucket = _bucket(caller, stack)
     seen = expect is None
     try:
-        objects = bucket.objects(_instant(since))
-        first = objects[0].number if objects else 1
+        numbers = bucket.numbers(_instant(since))
 
         def batches() -> Iterator[Batch]:
             nonlocal seen
-            for batch in bucket.batches([each.number for each in objects]):
+            for batch in bucket.batches(numbers):
                 seen = seen or any(event.get("hash") == expect for event in batch.events)
                 yield batch
 
-        return verify(batches(), after=START if first == 1 or since is None else None), seen
+        return verify(batches(), after=None if numbers and numbers[0] > 1 else START), seen
     except BrokenChainError as error:
         raise _broken(error) from error
 

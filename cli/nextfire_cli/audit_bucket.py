@@ -1,6 +1,6 @@
 """The bucket of the audit chain, read by the command with the caller's credentials."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,20 +35,26 @@ class AuditBucket:
         self._client = client
         self._bucket = bucket
 
-    def objects(self, since: datetime | None) -> Sequence[Stored]:
-        """The batches stored at *since* or later, oldest first, without a gap.
+    def numbers(self, since: datetime | None) -> range:
+        """The numbers of the batches stored at *since* or later, oldest first, without a gap.
+        Takes no more memory for a long chain.
 
         Raises:
             BrokenChainError: An object was overwritten or removed.
         """
-        found = [*self._listed()]
-        found.reverse()
-        _check_gaps(found)
-        first = next(
-            (n for n, each in enumerate(found) if since is None or each.stored_at >= since),
-            len(found),
-        )
-        return found[first:]
+        newest = oldest = first = 0
+        for each in self._listed():
+            if oldest and each.number != oldest - 1:
+                break
+            newest, oldest = newest or each.number, each.number
+            if since is None or each.stored_at >= since:
+                first = oldest
+        if oldest > 1:
+            missing = oldest - 1
+            raise BrokenChainError(
+                f"batch {missing} (object {key_of(missing)})", "the object is missing"
+            )
+        return range(first, newest + 1) if first else range(0)
 
     def newest(self, since: datetime | None) -> Iterator[int]:
         """The numbers of the batches stored at *since* or later, newest first. Listed as needed:
@@ -115,11 +121,3 @@ class AuditBucket:
 
 def _place(key: str) -> str:
     return f"batch {number_of(key)} (object {key})"
-
-
-def _check_gaps(found: Sequence[Stored]) -> None:
-    for expected, each in enumerate(found, start=1):
-        if each.number != expected:
-            raise BrokenChainError(
-                f"batch {expected} (object {key_of(expected)})", "the object is missing"
-            )

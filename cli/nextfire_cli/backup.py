@@ -53,7 +53,8 @@ def backup(
         )
     with _reported("back up", file):
         parts = (SCRIPTS, OUTPUTS, SECRETS, API_KEY, UPLOAD_KEY)
-        back_up(Database(data / DATABASE), data, file.absolute(), parts=parts)
+        database = Database(data / DATABASE, as_is=True)
+        back_up(database, data, file.absolute(), parts=parts)
     caller = session.of(context)
     caller.show({"file": str(file), "bytes": file.stat().st_size}, Text(f"Backed up to {file}."))
 

@@ -78,7 +78,7 @@ def _activity(data: Path, tenant: str) -> Activity:
 
     now = datetime.now(UTC)  # noqa: TID251 — compared with what the stack wrote on this machine
     try:
-        return read_activity(Database(data / DATABASE), tenant, now)
+        return read_activity(Database(data / DATABASE, as_is=True), tenant, now)
     except NextfireError as error:
         raise CliError(str(error)) from error
 
@@ -92,6 +92,7 @@ def _document(activity: Activity) -> Document:
         "waitSec": round(activity.wait.total_seconds(), 1),
         "running": activity.running,
         "failed": activity.failed,
+        "aheadSec": round(activity.ahead.total_seconds(), 1),
     }
 
 

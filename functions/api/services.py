@@ -79,7 +79,7 @@ class Services:
             read_shards=settings.read_shards,
             executor=RequestThreadPool(_SIDE_BY_SIDE),
         )
-        self.jobs = ManageJobs(self.job_store, limits, unsent, check=check_code)
+        self.jobs = ManageJobs(self.job_store, limits, unsent, check=check_code, all_jobs=jobs)
         self.backfills = ManageBackfills(self.job_store, unsent)
         side_by_side = RequestThreadPool(_SIDE_BY_SIDE)
         self.many_jobs = BulkJobs(

@@ -10,6 +10,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from hashlib import sha256
 from http import HTTPStatus
 from typing import Any
 
@@ -53,7 +54,7 @@ class Gateway:
         self._accept = accept
         self._now = now
         self._turn = threading.Lock()
-        self._verdicts: dict[str, tuple[datetime, Mapping[str, Any]]] = {}
+        self._verdicts: dict[bytes, tuple[datetime, Mapping[str, Any]]] = {}
 
     def __call__(self, environ: Mapping[str, Any], start: StartResponse) -> Iterable[bytes]:
         """Answer one request (PEP 3333)."""
@@ -93,12 +94,13 @@ class Gateway:
         if not authorization:
             return None
         now = self._now()
-        until, verdict = self._verdicts.get(authorization, (now, None))
+        name = sha256(authorization.encode()).digest()  # a header may have 256 KiB
+        until, verdict = self._verdicts.get(name, (now, None))
         if verdict is None or not now < until <= now + _CACHED_FOR:
             verdict = self._authorizer({**event, "identitySource": [authorization]}, None)
             if len(self._verdicts) >= _MOST_CACHED:
                 self._verdicts.clear()
-            self._verdicts[authorization] = (now + _CACHED_FOR, verdict)
+            self._verdicts[name] = (now + _CACHED_FOR, verdict)
         return verdict
 
     def _upload(self, request: GatewayRequest, request_id: str) -> GatewayResponse:

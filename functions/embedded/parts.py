@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -123,12 +123,18 @@ def _audit() -> int:
     signal.signal(signal.SIGTERM, _stop)
     clock, local = SystemClock(), EmbeddedSettings.read()
     invocation: Any = _Invocation()
+    # Each for itself: on a full disk an audit fails, and only a removal makes room.
+    steps: list[tuple[str, Callable[[], object]]] = [
+        ("the audit", lambda: auditor.handler({}, invocation)),
+        ("the removal of old files", lambda: embedded.forget_files(local)),
+        ("the removal of old records", lambda: embedded.forget_records(local)),
+    ]
     while True:
-        try:
-            auditor.handler({}, invocation)
-            embedded.forget_expired(local)
-        except UnavailableError as error:
-            auditor.telemetry.warn("the audit was interrupted", error)
+        for what, step in steps:
+            try:
+                step()
+            except UnavailableError as error:
+                auditor.telemetry.warn(f"{what} was interrupted", error)
         clock.sleep(_AUDIT_EVERY)
 
 

@@ -129,6 +129,11 @@ def _workers(*names: str, **settings: object) -> dict[str, object]:
         (_served_by("arn:aws:iam::123456789012:role/*"), "should match pattern"),
         (_served_by("*"), "should match pattern"),
         (
+            {"pools": {"p": {"executor": "worker", "workerPrincipals": [_ROLE] * 40}}},
+            "limited to 2,048 characters",
+        ),
+        ({"auth": "jwt", "jwt": {**_JWT, "audience": ["a"] * 51}}, "at most 50 items"),
+        (
             {"pools": {"p": {"executor": "lambda", "workerPrincipals": [_ROLE]}}},
             "workerPrincipals applies to worker pools only",
         ),

@@ -59,7 +59,7 @@ class Trail:
     def events(self) -> list[Event]:
         """All events, verified."""
         bucket = AuditBucket(self._s3, self._bucket)
-        batches = [*bucket.batches([each.number for each in bucket.objects(None)])]
+        batches = [*bucket.batches(bucket.numbers(None))]
         verify(batches)
         return [event for batch in batches for event in batch.events]
 

@@ -137,6 +137,15 @@ def test_a_script_that_is_not_there_is_not_found(held: Held) -> None:
             fetched(held.store, url)
 
 
+def test_the_error_of_a_missing_script_names_the_handler_of_an_archive(held: Held) -> None:
+    held.upload(held.url("app.zip"))
+    url = held.url("app.py")
+    held.lose(url)
+
+    with pytest.raises(NotFoundError, match=r"scripts push`.*`app\.zip`"):
+        fetched(held.store, url)
+
+
 def test_a_script_that_may_not_be_read_is_the_caller_s_mistake(held: Held) -> None:
     url = held.url("secret.py")
     held.upload(url)

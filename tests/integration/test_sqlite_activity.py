@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -11,14 +13,17 @@ import httpx2
 import pytest
 from typer.testing import CliRunner
 
+from nextfire.adapters.sqlite import schema
 from nextfire.adapters.sqlite.activity import read_activity
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.due_store import SqliteDueStore
 from nextfire.adapters.sqlite.run_queue import SqliteDeadLetters, SqliteInbox, SqliteRunQueue
+from nextfire.adapters.sqlite.run_reads import stored_item
 from nextfire.adapters.sqlite.table import DUE, RUNS
 from nextfire.domain.activity import Activity
 from nextfire.domain.due import PARKED_AT_MOST
 from nextfire.domain.instants import isoformat, to_ms
+from nextfire.domain.run import Run, RunState
 from nextfire_cli import state
 from nextfire_cli.main import app
 from tests.builders import LEASE, NOON, a_fire, a_job, a_message, a_retry, run_key
@@ -90,6 +95,24 @@ def test_dead_runs_are_counted_for_fifteen_minutes(database: Database) -> None:
     assert read_activity(database, "acme", NOON) == replace(IDLE, failed=2)
 
 
+def test_a_clock_that_was_set_back_shows_by_runs_that_ended_after_the_present(
+    database: Database,
+) -> None:
+    """Nothing is due until the clock is where it was: that looked like a stack without jobs."""
+    hour = timedelta(hours=1)
+    runs = {
+        "ended": Run(run_key(NOON, job_id="ended"), RunState.SUCCEEDED, finished_at=NOON + SECOND),
+        "died": Run(run_key(NOON, job_id="died"), RunState.DEAD, finished_at=NOON),
+        "skipped": Run.skipped(run_key(NOON + hour, job_id="skipped"), "in advance", NOON),
+    }
+    with database.writing("test") as connection:
+        RUNS.put(connection, *map(stored_item, runs.values()))
+
+    assert read_activity(database, "acme", NOON - hour).ahead == hour + SECOND
+    assert read_activity(database, "acme", NOON + SECOND).ahead == timedelta()
+    assert read_activity(database, "other", NOON - hour).ahead == timedelta()
+
+
 @pytest.fixture
 def on_noon(monkeypatch: pytest.MonkeyPatch) -> None:
     class At(datetime):
@@ -135,3 +158,25 @@ def test_status_fails_if_jobs_are_not_on_time(
     assert ("Not on time" in result.stderr) is (named is not None)
     assert json.loads(shown.stdout)["onTime"] is (named is None)
     assert "killed by SIGKILL" in result.stdout
+
+
+@pytest.mark.usefixtures("on_noon")
+def test_status_does_not_migrate_the_file_of_a_running_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its processes may have an earlier version, and would reject the file when they restart."""
+    info = pretend_stack(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    path = info.key_file.parent / "nextfire.db"
+    Database(path).close()
+    version = len(schema.MIGRATIONS)
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, ("CREATE TABLE added (id)",)))
+    health = {"status": "ok", "time": isoformat(NOON)}
+    answer = httpx2.MockTransport(lambda _: httpx2.Response(200, json=health))
+    environment = {"NEXTFIRE_ENDPOINT": None, "NEXTFIRE_CONTEXT": None, "NEXTFIRE_API_KEY": None}
+
+    result = CliRunner().invoke(app, ["status"], env=environment, obj=answer)
+
+    assert result.exit_code == 0, result.output
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (version,)

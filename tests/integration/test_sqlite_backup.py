@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import tarfile
@@ -9,6 +10,7 @@ import threading
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +29,7 @@ from nextfire.adapters.sqlite.run_queue import SqliteDeadLetters, SqliteRunQueue
 from nextfire.adapters.sqlite.run_store import SqliteRunStore
 from nextfire.domain.call_limit import CallLimit
 from nextfire.domain.endpoints import Endpoint, EndpointKey
-from nextfire.domain.errors import ConflictError, InvalidInputError
+from nextfire.domain.errors import ConflictError, InvalidInputError, UnavailableError
 from nextfire.domain.events import Event, EventKind
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.run import Run
@@ -132,6 +134,34 @@ def test_a_backup_in_which_a_byte_changed_is_rejected(home: Path, tmp_path: Path
         (tmp_path / "damaged").write_bytes(damaged)
         with pytest.raises(InvalidInputError, match="not a complete backup"):
             restore(tmp_path / "damaged", tmp_path / f"restored{number}", database="nextfire.db")
+
+
+@pytest.mark.parametrize("removed", [True, False])
+def test_a_folder_that_is_removed_meanwhile_is_left_out_one_that_cannot_be_read_is_an_error(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, removed: bool
+) -> None:
+    """The auditor removes the files of old runs, with their folders."""
+    scandir, old = os.scandir, home / "outputs" / "old"
+    old.mkdir()
+
+    def listed(path: Any) -> Any:
+        if isinstance(path, int) or Path(path) != old:
+            return scandir(path)
+        if not removed:
+            raise PermissionError(errno.EACCES, "Permission denied", str(old))
+        old.rmdir()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", listed)
+    database, archive = Database(home / "nextfire.db"), tmp_path / "backup"
+
+    if not removed:
+        with pytest.raises(PermissionError):
+            back_up(database, home, archive, parts=PARTS)
+        return
+    back_up(database, home, archive, parts=PARTS)
+    with tarfile.open(archive) as tar:
+        assert [name.rpartition("/")[2] for name in tar.getnames()] == ["nextfire.db", "result"]
 
 
 def test_a_full_disk_of_the_backup_is_not_taken_for_that_of_the_database(
@@ -243,3 +273,30 @@ def test_files_of_runs_are_removed_when_they_are_old(tmp_path: Path) -> None:
     assert files.get(young, "log/000001/000000.jsonl") == b"{}"
     assert not [*tmp_path.rglob(old.key.run_id)]
     assert files.remove_before(NOON + 2 * day) == 0
+
+
+def test_a_file_that_cannot_be_removed_does_not_keep_those_of_other_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = FileRunFiles(tmp_path)
+    folders = [RunFolder(run_key(job_id=f"job{number}"), "default") for number in range(3)]
+    for folder in folders:
+        files.put(folder, "result", b"42")
+    for path in (path for path in tmp_path.rglob("*") if path.is_file()):
+        os.utime(path, (NOON.timestamp(), NOON.timestamp()))
+    unlink = Path.unlink
+    refused: list[Path] = []
+
+    def refuse_one(path: Path) -> None:
+        if not refused:
+            refused.append(path)
+        if path in refused:
+            raise PermissionError(errno.EPERM, "Operation not permitted", str(path))
+        unlink(path)
+
+    monkeypatch.setattr(Path, "unlink", refuse_one)
+
+    with pytest.raises(UnavailableError, match="Operation not permitted"):
+        files.remove_before(NOON + timedelta(days=2))
+
+    assert [*tmp_path.rglob("result")] == refused

@@ -165,6 +165,35 @@ def test_an_object_that_is_not_a_batch_is_seen(verify: Verify, store: Store) -> 
     assert "does not decode" in found.output
 
 
+@pytest.mark.parametrize("number", [-1, 0, 5, 10**12 - 1])
+def test_an_object_with_a_number_that_is_not_the_next_is_seen(
+    verify: Verify, store: Store, number: int
+) -> None:
+    store.write(number, [])
+
+    found = verify()
+
+    assert found.exit_code == 1, found.output
+    assert "The audit chain is broken at" in found.output
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b'"\\ud800"', b"[" * 100_000 + b"]" * 100_000, b"1" * 5_000],
+    ids=["no text", "too deep", "too long"],
+)
+def test_what_has_no_canonical_form_is_seen(verify: Verify, store: Store, value: bytes) -> None:
+    body = json.dumps(store.read(2)).encode().replace(b'"MODIFY"', value, 1)
+    store.s3.put_object(Bucket=BUCKET, Key=key_of(2), Body=body)
+
+    found = verify()
+
+    assert isinstance(found.exception, SystemExit), found.exception
+    assert found.exit_code == 1
+    assert "The audit chain is broken at" in found.output
+    assert "batch 2" in found.output
+
+
 def test_removed_newest_events_are_seen_by_the_head_hash_only(verify: Verify, store: Store) -> None:
     assert verify("--expect", store.head).exit_code == 0
     store.delete(3)

@@ -14,6 +14,7 @@ from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.restriction import Restriction
 from nextfire.domain.run import Run, RunState
+from nextfire.usecases import job_edges
 from tests.builders import NOON, a_job, a_message, job_key, run_key
 from tests.fakes import MemoryRunStore
 from tests.integration.deployment import Deployment
@@ -160,6 +161,57 @@ class TestLabels:
         theirs = {"their-child": "WAITING"}
         assert shown(by) == {"ours": "PENDING", "our-child": "WAITING"}
         assert shown(first) == shown(by) | theirs
+
+
+class TestGraph:
+    """What a key does to a sequence that has jobs that it does not reach."""
+
+    @pytest.fixture
+    def by(self, system: Deployment) -> Caller:
+        """A key for jobs with the label. `ours` has it; its child, of others, has not."""
+        first = admin(system)
+        for name, labels, after in (("ours", ETL, None), ("theirs", {}, "ours")):
+            assert create(first, name, labels, after).status == 201
+        return Caller(system, key_of(first, "run", labels=ETL)["key"])
+
+    def test_it_drops_no_child_from_a_parent_that_has_the_maximum(
+        self, system: Deployment, by: Caller, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The child would never run again."""
+        monkeypatch.setattr(job_edges, "MAX_CHILDREN", 3)
+        monkeypatch.setattr(job_edges, "_RECENT", 1)
+        for name in ("theirs-2", "theirs-3"):
+            assert create(admin(system), name, {}, "ours").status == 201
+
+        refused = create(by, "our-child", ETL, "ours")
+
+        assert refused.status == 422, refused
+        assert "already has 3 children" in refused.document["detail"]
+        children = system.jobs.get(JobKey("acme", "ours")).children  # type: ignore[union-attr]
+        assert children == ("theirs", "theirs-2", "theirs-3")
+
+    def test_it_does_not_delete_the_parent_of_a_job_of_others(self, by: Caller) -> None:
+        refused = by.call("DELETE", "/v1/jobs/ours")
+
+        assert refused.status == 409
+        assert "a job that you may not access" in refused.document["detail"]
+        assert "theirs" not in refused.document["detail"]
+
+    def test_it_closes_no_cycle_through_a_job_of_others(
+        self, system: Deployment, by: Caller
+    ) -> None:
+        assert create(admin(system), "last", ETL, "theirs").status == 201
+
+        refused = by.call("PATCH", "/v1/jobs/ours", {"type": "AFTER", "after": [{"job": "last"}]})
+
+        assert refused.status == 422, refused
+        assert "jobs that you may not access" in refused.document["detail"]
+        assert "theirs" not in refused.document["detail"]
+
+
+def create(by: Caller, name: str, labels: dict[str, str], after: str | None) -> Any:
+    timing = {"type": "AFTER", "after": [{"job": after}]} if after else {}
+    return by.call("POST", "/v1/jobs", JOB | {"jobId": name, "labels": labels} | timing)
 
 
 class PartlyReadable:

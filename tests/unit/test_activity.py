@@ -19,6 +19,18 @@ BUSY = replace(
         (IDLE, {"watcher": True}, []),
         (BUSY, {"watcher": True}, []),  # a wait for a quota, a short wait, and failures are on time
         (IDLE, {"watcher": False, "api": True}, ["watcher does not run"]),
+        (replace(IDLE, ahead=timedelta(minutes=1)), {}, []),
+        (
+            replace(IDLE, ahead=timedelta(minutes=58)),
+            {},
+            [
+                (
+                    "runs ended up to 58 minutes after the present, so the clock was set back: what"
+                    " ran until then does not run again. Check the clock, for example with"
+                    " timedatectl"
+                )
+            ],
+        ),
         (
             replace(IDLE, late=2, lag=timedelta(seconds=11)),
             {},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -46,23 +45,28 @@ def test_a_watcher_lives_again_and_again(monkeypatch: pytest.MonkeyPatch) -> Non
     assert lives == ["PT125S"] * 3
 
 
-def test_an_audit_that_fails_is_followed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_of_the_auditor_that_fails_does_not_keep_it_from_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a full disk an audit fails, and only the removal of what has expired makes room."""
     done: list[str] = []
 
-    def audit(*_: Any) -> None:
-        done.append("audit")
-        if done == ["audit"]:
-            raise UnavailableError("the disk is busy")
+    def step(name: str, *, fails: bool) -> None:
+        done.append(name)
+        if fails:
+            raise UnavailableError("the disk is full")
 
     def sleep(_: object) -> None:
-        if len(done) >= 4:
+        done.append("sleep")
+        if len(done) >= 8:
             raise StoppedError
 
-    monkeypatch.setattr(auditor, "handler", audit)
+    monkeypatch.setattr(auditor, "handler", lambda *_: step("audit", fails=True))
     monkeypatch.setattr(parts, "SystemClock", lambda: SimpleNamespace(sleep=sleep))
     monkeypatch.setattr(parts, "EmbeddedSettings", SimpleNamespace(read=lambda: None))
-    monkeypatch.setattr(embedded, "forget_expired", lambda _: done.append("forget"))
+    monkeypatch.setattr(embedded, "forget_files", lambda _: step("files", fails=True))
+    monkeypatch.setattr(embedded, "forget_records", lambda _: step("records", fails=False))
 
     with pytest.raises(StoppedError):
         parts._audit()  # noqa: SLF001
-    assert done == ["audit", "audit", "forget", "audit", "forget"]
+    assert done == ["audit", "files", "records", "sleep"] * 2

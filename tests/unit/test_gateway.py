@@ -2,6 +2,7 @@
 
 import io
 import json
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -91,6 +92,22 @@ def test_a_verdict_is_reused_for_thirty_seconds() -> None:
     parts.now = NOON + timedelta(seconds=30)
     assert parts.send("GET", "/v1/jobs", KEY).status == 403
     assert len(parts.checked) == 2
+
+
+def test_callers_without_a_key_take_no_memory() -> None:
+    """A process of any user of the machine can send such headers."""
+    parts = Parts()
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            header = ("Authorization", f"Bearer {number} " + "x" * 200_000)
+            assert parts.send("GET", "/v1/jobs", header).status == 403
+            parts.checked.clear()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert held < 2_000_000
 
 
 def test_a_verdict_is_not_reused_after_the_clock_was_set_back() -> None:

@@ -7,14 +7,13 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Generator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -23,6 +22,8 @@ from nextfire.client import folder
 from nextfire.domain.errors import NextfireError
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.embedded_settings import shared_settings, worker_settings
+from nextfire_cli.local.opened_files import OpenedFiles
+from nextfire_cli.local.ports import lasting_port
 from nextfire_cli.local.processes import (
     Processes,
     ProcessRecord,
@@ -39,10 +40,13 @@ from nextfire_cli.local.state import (
     tail,
 )
 
+if TYPE_CHECKING:
+    from nextfire.adapters.sqlite.database import Database
+
 TENANT = "local"
 """The tenant of the API key."""
 _HOST = "127.0.0.1"
-_NAME = "embedded"
+_NAME, _LOCK = "embedded", "lock"
 _GRACE = timedelta(seconds=20)
 _PATIENCE = 30.0  # seconds
 _LOOK_AT_KEY = timedelta(days=1).total_seconds()
@@ -105,6 +109,7 @@ class EmbeddedStack:
         self._file = StackFile(self._state)
         self._processes = Processes(self._state / "processes.json", folder=self._tmp)
         self._lock: IO[bytes] | None = None
+        self._opened = OpenedFiles()
         self._key_looked_at = 0.0
 
     @contextlib.contextmanager
@@ -151,6 +156,7 @@ class EmbeddedStack:
             self._processes.end(self._processes.recorded(), grace=_GRACE)
             self._processes.end_strays()
             shutil.rmtree(self._tmp, ignore_errors=True)
+            self._opened = OpenedFiles()
             if self._lock:
                 self._lock.close()
                 self._lock = None
@@ -170,9 +176,9 @@ class EmbeddedStack:
         return self._file.read(EmbeddedInfo, kind=_NAME)
 
     def status(self) -> EmbeddedInfo | None:
-        """The running stack; None if it does not run."""
+        """The running stack; None if it does not run, or not in its folder."""
         info = self.info()
-        return info if info and info.alive else None
+        return info if info and info.alive and not self._displaced() else None
 
     def restart_workers(self, report: Report) -> bool:  # noqa: ARG002 — as the emulated stack
         """Returns False: the supervisor starts parts again, and has ended if this is asked."""
@@ -188,8 +194,21 @@ class EmbeddedStack:
             self._provide_key()
 
     def deaths(self) -> list[str]:
-        """Processes that ended although the stack was not stopped, with the end of their logs."""
+        """Processes that ended although the stack was not stopped, with the end of their logs; or
+        that its folder was moved.
+        """
+        if path := self._displaced():
+            problem = f"{path.parent}, or a file in it, was moved or removed while the stack ran."
+            return [f"{problem} Move it back, unless you want to start without its data."]
         return self._processes.deaths(self._logs) if self._file.exists else []
+
+    def _displaced(self) -> Path | None:
+        """A file that was moved or removed since this process started the stack: the processes use
+        it on, while others find none, or another one, in its place.
+        """
+        path = self._opened.displaced()
+        # `down` removes the stack's file first, and leaves the lock.
+        return path if path and (path.name == _LOCK or self._file.exists) else None
 
     def _start(self, report: Report, workers: int, lease: timedelta | None) -> EmbeddedInfo:
         began = time.monotonic()
@@ -202,13 +221,15 @@ class EmbeddedStack:
         for each in (self._data, self._logs):
             each.chmod(0o700)
         self._tmp.chmod(self._tmp.stat().st_mode & ~0o022)  # whatever the umask is
-        port = self._port()
+        port = lasting_port(_HOST, self._data / "port")
         report(f"starting the API, the watcher and the workers on {_HOST}:{port}")
         endpoint = f"http://{_HOST}:{port}"
         upload_key = self._data / UPLOAD_KEY
         if not upload_key.exists() or not upload_key.stat().st_size:  # the machine may have died
             folder.write_private(upload_key, secrets.token_hex(32))
         self._parts_file.unlink(missing_ok=True)
+        if (self._data / DATABASE).exists():  # its migration may take longer than parts wait
+            self._database().close()
         process = self._processes.spawn(
             _NAME,
             [sys.executable, "-P", "-m", "functions.embedded"],
@@ -230,6 +251,7 @@ class EmbeddedStack:
             parts_file=self._parts_file,
             processes=self._processes.recorded(),
         )
+        self._opened = OpenedFiles([self._state / _LOCK, self._data / DATABASE])
         self._file.write(info)
         report(f"ready in {time.monotonic() - began:.1f} s")
         return info
@@ -242,33 +264,26 @@ class EmbeddedStack:
     def _key_file(self) -> Path:
         return self._data / API_KEY
 
-    def _port(self) -> int:
-        """The port of the last start if it is free, so that the address stays; else a free one."""
-        file = self._data / "port"
-        wanted = _number_in(file)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((_HOST, wanted))
-            except OSError:
-                probe.bind((_HOST, 0))
-            port: int = probe.getsockname()[1]
-        if port != wanted:  # a file that is written again on a full disk is empty
-            file.write_text(str(port))
-        return port
-
-    def _provide_key(self) -> None:
-        """Create the API key.
+    def _database(self) -> "Database":
+        """Open the database.
 
         Raises:
-            LocalStackError: The database cannot be used; the message says what to do.
+            LocalStackError: It cannot be used; the message says what to do.
         """
         from nextfire.adapters.sqlite.database import Database  # noqa: PLC0415 - takes a while
-        from nextfire.adapters.sqlite.key_store import SqliteKeyStore  # noqa: PLC0415 - the same
-        from nextfire_cli.local.api_key import provide_key  # noqa: PLC0415 - the same
 
         try:
-            database = Database(self._data / DATABASE)
+            return Database(self._data / DATABASE)
+        except NextfireError as error:
+            raise LocalStackError(str(error)) from error
+
+    def _provide_key(self) -> None:
+        """Create the API key. Raises as `_database`."""
+        from nextfire.adapters.sqlite.key_store import SqliteKeyStore  # noqa: PLC0415 - as above
+        from nextfire_cli.local.api_key import provide_key  # noqa: PLC0415 - the same
+
+        database = self._database()
+        try:
             provide_key(SqliteKeyStore(database), self._key_file, tenant=TENANT)
             database.close()
         except NextfireError as error:
@@ -317,12 +332,3 @@ class EmbeddedStack:
         logs = [each for each in (log, self._logs / "api.log") if each.exists()]
         texts = "\n".join(f"{each}:\n{tail(each)}" for each in logs)
         raise LocalStackError(f"The embedded stack did not start; see {texts}")
-
-
-def _number_in(file: Path) -> int:
-    """The port in *file*; 0 if it has none: the machine may have died while it was written."""
-    try:
-        port = int(file.read_text())
-    except (OSError, ValueError):
-        return 0
-    return port if 0 <= port < 2**16 else 0

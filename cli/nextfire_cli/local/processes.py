@@ -131,6 +131,7 @@ class Processes:
         self._record = record
         self._folder = folder
         self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._spawned: list[ProcessRecord] = []
 
     def spawn(
         self,
@@ -158,14 +159,16 @@ class Processes:
             if born is not None:
                 record = ProcessRecord(name=name, pid=process.pid, started=born)
                 self._write([*self.recorded(), record])
+                self._spawned.append(record)
         return process
 
     def recorded(self) -> list[ProcessRecord]:
         """All processes that were started and not yet ended by `end`, dead ones included."""
         try:
-            return _Records.validate_json(self._record.read_bytes())
+            found = _Records.validate_json(self._record.read_bytes())
         except (FileNotFoundError, ValidationError):
-            return []  # `end_strays` finds processes without it
+            found = []  # `end_strays` finds processes without it
+        return [*found, *(record for record in self._spawned if record not in found)]
 
     def deaths(self, logs: Path) -> list[str]:
         """The processes that ended, except by `end`: each with its name, the path of its log in
@@ -203,6 +206,7 @@ class Processes:
                     _send_group(record.pid, signal.SIGKILL)
                 if child := self._children.pop(record.pid, None):
                     child.wait()
+            self._spawned = [record for record in self._spawned if record not in ending]
             self._write([record for record in self.recorded() if record not in ending])
         return late
 

@@ -11,19 +11,21 @@ MAX_LAG = timedelta(seconds=5)
 """How late a due entry may be dispatched: a standby takes over after 3 s."""
 MAX_WAIT = timedelta(seconds=10)
 """How long a message may wait for a worker."""
+MAX_AHEAD = timedelta(minutes=1)
+"""How far a run may have ended after the present: clocks are adjusted."""
 RECENT = timedelta(minutes=15)
 """Dead runs are counted for this long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Counts of one moment, and two ages.
+    """Counts of one moment, two ages and how far the clock was set back.
 
     `lag`: how long ago the oldest entry that is not dispatched became due; `late`: the number of
     such entries that became due over `MAX_LAG` ago. `held`: entries that wait for a quota, a
     destination or an earlier run, which are not late. `queued`: messages that no worker has taken,
     and `wait`, the age of the oldest one. `running`: messages that workers have taken. `failed`:
-    runs that died within `RECENT`.
+    runs that died within `RECENT`. `ahead`: how far after the present a run ended.
     """
 
     lag: timedelta
@@ -33,6 +35,7 @@ class Activity:
     wait: timedelta
     running: int
     failed: int
+    ahead: timedelta = timedelta()
 
 
 def not_running(parts: Mapping[str, bool]) -> Iterator[str]:
@@ -45,6 +48,12 @@ def problems(activity: Activity, parts: Mapping[str, bool]) -> Iterator[str]:
     runs.
     """
     yield from not_running(parts)
+    if activity.ahead > MAX_AHEAD:
+        minutes = counted(round(activity.ahead / timedelta(minutes=1)), "minute")
+        yield (
+            f"runs ended up to {minutes} after the present, so the clock was set back: what ran "
+            "until then does not run again. Check the clock, for example with timedatectl"
+        )
     if activity.late:
         yield (
             f"{counted(activity.late, 'due run')} not dispatched, the oldest for"

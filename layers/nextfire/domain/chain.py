@@ -114,7 +114,11 @@ def verify(batches: Iterable[Batch], *, after: Link | None = START) -> Verified:
 
 
 def _check(event: Event, after: Link | None, place: str) -> None:
-    if event.get("hash") != hash_of(event):
+    try:
+        hashed = hash_of(event)
+    except (ValueError, RecursionError):  # such as a surrogate, which UTF-8 does not have
+        raise BrokenChainError(place, "it has no canonical form: it was changed") from None
+    if event.get("hash") != hashed:
         raise BrokenChainError(place, "its content does not match its hash: it was changed")
     if not isinstance(event.get("number"), int):
         raise BrokenChainError(place, "its number is not an integer")

@@ -165,6 +165,18 @@ def script_name(handler: str) -> str:
     return handler if handler.endswith(".zip") else f"{handler}.py"
 
 
+def upload_remedy(url: str) -> str:
+    """What to do about a script that is not at *url*: a handler without an ending names a file
+    ``.py``, also if an archive with that name was uploaded.
+    """
+    name = url.rpartition("/")[2]
+    remedy = "Upload it, for example with `nextfire scripts push`."
+    if not name.endswith(".py"):
+        return remedy
+    archive = f"{name.removesuffix('.py')}.zip"
+    return f"{remedy} The handler of an archive has its ending: `{archive}`."
+
+
 def split_url(url: str) -> tuple[str, str]:
     """Split an ``s3://`` URL into bucket and key."""
     bucket, _, key = url.removeprefix("s3://").partition("/")

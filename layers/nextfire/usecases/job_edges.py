@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from threading import Lock
@@ -34,10 +34,16 @@ class JobEdges:
     """
 
     def __init__(
-        self, jobs: JobStore, check: Callable[[JobDefinition, JobDefinition | None], None]
+        self,
+        jobs: JobStore,
+        check: Callable[[JobDefinition, JobDefinition | None], None],
+        all_jobs: JobStore,
     ) -> None:
-        """*check*: raises if the caller may not use a job with this definition."""
+        """*check*: raises if the caller may not use a job with this definition. *jobs*: those that
+        the caller may access, *all_jobs*: also others: a change must not harm their sequences.
+        """
         self._jobs = jobs
+        self._all_jobs = all_jobs
         self._check_caller = check
         # The jobs of a batch are stored concurrently. Without it, they would race for their parent.
         self._adding = Lock()
@@ -78,13 +84,19 @@ class JobEdges:
         Raises:
             ConflictError: One has.
         """
-        for child in self._living(job.key.tenant, job.children):
-            if child.definition.edge_from(job.key.job_id) is not None:
+        for child in _living(self._all_jobs, job.key.tenant, job.children):
+            if child.definition.edge_from(job.key.job_id) is None:
+                continue
+            if not self._may_access([child.key]):
                 raise ConflictError(
-                    f"Job {job.key.job_id!r} is a parent of {child.key.job_id!r}"
-                    f" ({job.key.job_id} → {child.key.job_id})",
-                    f"Delete {child.key.job_id!r} first, or remove the parent from its `after`.",
+                    f"Job {job.key.job_id!r} is a parent of a job that you may not access",
+                    "Ask your operator to delete that job first, or to remove the parent from it.",
                 )
+            raise ConflictError(
+                f"Job {job.key.job_id!r} is a parent of {child.key.job_id!r}"
+                f" ({job.key.job_id} → {child.key.job_id})",
+                f"Delete {child.key.job_id!r} first, or remove the parent from its `after`.",
+            )
 
     def _check_acyclic(self, key: JobKey, added: Collection[str]) -> None:
         """Walk from the parents *added* to their ancestors: none may be the job itself."""
@@ -100,7 +112,7 @@ class JobEdges:
                         path = [key.job_id, job.key.job_id]
                         while path[-1] != key.job_id:
                             path.append(below[path[-1]])
-                        raise _cycle(path)
+                        raise self._cycle_of(key, path)
                     if edge.job not in below:
                         below[edge.job] = job.key.job_id
                         above.append(edge.job)
@@ -115,9 +127,15 @@ class JobEdges:
         """The jobs *names*. Only a parent of *key* must exist: deleted jobs further up have no
         effect.
         """
-        found = {job.key.job_id: job for job in self._living(key.tenant, names)}
-        for name in names:
-            if name not in found and below[name] == key.job_id:
+        parents = [name for name in names if below[name] == key.job_id]
+        others = [name for name in names if below[name] != key.job_id]
+        living = [
+            *_living(self._jobs, key.tenant, parents),
+            *_living(self._all_jobs, key.tenant, others),
+        ]
+        found = {job.key.job_id: job for job in living}
+        for name in parents:
+            if name not in found:
                 raise InvalidInputError(
                     "after",
                     name,
@@ -126,19 +144,19 @@ class JobEdges:
                 )
         return [*found.values()]
 
-    def _living(self, tenant: str, names: Collection[str]) -> list[Job]:
-        """Those of the jobs *names* that exist and are not CANCELLED."""
-        keys = [JobKey(tenant, name) for name in names]
-        found = self._jobs.get_many(keys, consistent=True) if keys else {}
-        living = []
-        for key in keys:
-            # A key can be missing because it could not be read this time.
-            job = found.get(key) or self._jobs.get(key)
-            if isinstance(job, Exception):
-                raise job
-            if job is not None and job.state is not JobState.CANCELLED:
-                living.append(job)
-        return living
+    def _cycle_of(self, key: JobKey, path: Sequence[str]) -> InvalidInputError:
+        if self._may_access([JobKey(key.tenant, name) for name in path if name != key.job_id]):
+            return _cycle(path)
+        return InvalidInputError(
+            "after",
+            path[-2],
+            "forms a cycle through jobs that you may not access",
+            "Remove this edge.",
+        )
+
+    def _may_access(self, keys: Collection[JobKey]) -> bool:
+        """Whether the caller may access all of these jobs, which exist."""
+        return all(self._jobs.get(key) is not None for key in keys)
 
     def _add_child(self, key: JobKey, child: str, now: datetime) -> None:
         for _ in range(_TRIES):
@@ -182,12 +200,27 @@ class JobEdges:
         """
         living = {
             job.key.job_id
-            for job in self._living(parent.key.tenant, parent.children)
+            for job in _living(self._all_jobs, parent.key.tenant, parent.children)
             if job.definition.edge_from(parent.key.job_id) is not None
         }
         kept = living | {*parent.children[-_RECENT:]}
         kept = kept if len(kept) < MAX_CHILDREN else living
         return tuple(child for child in parent.children if child in kept)
+
+
+def _living(jobs: JobStore, tenant: str, names: Collection[str]) -> list[Job]:
+    """Those of the jobs *names* that exist and are not CANCELLED."""
+    keys = [JobKey(tenant, name) for name in names]
+    found = jobs.get_many(keys, consistent=True) if keys else {}
+    living = []
+    for key in keys:
+        # A key can be missing because it could not be read this time.
+        job = found.get(key) or jobs.get(key)
+        if isinstance(job, Exception):
+            raise job
+        if job is not None and job.state is not JobState.CANCELLED:
+            living.append(job)
+    return living
 
 
 def _times_differ(definition: JobDefinition, was: JobDefinition) -> bool:
@@ -203,7 +236,7 @@ def _too_large(key: JobKey, most: str) -> InvalidInputError:
     return InvalidInputError("after", key.job_id, f"has more than {most}", "Split the sequence.")
 
 
-def _cycle(path: list[str]) -> InvalidInputError:
+def _cycle(path: Sequence[str]) -> InvalidInputError:
     """*path*: from the job, parent by parent, back to it."""
     return InvalidInputError(
         "after",

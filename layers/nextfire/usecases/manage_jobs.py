@@ -46,13 +46,14 @@ class ManageJobs:
         unsent: FindUnsent,
         *,
         check: Callable[[JobDefinition, JobDefinition | None], None] = lambda _new, _old: None,
+        all_jobs: JobStore | None = None,
     ) -> None:
         """*check*: raises if the caller may not store the first definition in place of the second
-        (None: in place of nothing).
+        (None: in place of nothing). *all_jobs*: also those that the caller may not access.
         """
         self._check_caller = check
         self._jobs = jobs
-        self._edges = JobEdges(jobs, check)
+        self._edges = JobEdges(jobs, check, all_jobs or jobs)
         self._limits = limits
         self._unsent = unsent
         self._revisions = ReviseJob(jobs, limits, unsent)

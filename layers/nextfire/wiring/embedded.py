@@ -159,15 +159,23 @@ def audit_jobs(settings: AuditorSettings, local: EmbeddedSettings) -> AuditJobs:
     )
 
 
-def forget_expired(local: EmbeddedSettings) -> int:
-    """Remove what has expired: rows of the database, and files of runs. Returns their number.
+def forget_files(local: EmbeddedSettings) -> int:
+    """Remove the files of runs whose records have expired. Returns their number.
+
+    Raises:
+        UnavailableError: Some of them cannot be removed.
+    """
+    before = SystemClock().now() - _FILES_KEPT
+    return FileRunFiles(local.embedded_folder / OUTPUTS).remove_before(before)
+
+
+def forget_records(local: EmbeddedSettings) -> int:
+    """Remove the rows of the database that have expired. Returns their number.
 
     Raises:
         UnavailableError: The disk is full, or not writable.
     """
-    now = SystemClock().now()
-    removed = FileRunFiles(local.embedded_folder / OUTPUTS).remove_before(now - _FILES_KEPT)
-    return removed + remove_expired(_database(local.embedded_folder), now)
+    return remove_expired(_database(local.embedded_folder), SystemClock().now())
 
 
 def executor_ports(settings: ExecutorSettings, local: EmbeddedSettings) -> ExecutorPorts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from io import BytesIO
@@ -15,7 +16,7 @@ from typer.testing import CliRunner, Result
 from nextfire.adapters.s3.audit_log import key_of, number_of
 from nextfire.domain.chain import START, Batch, Event, chain
 from nextfire_cli import audit_bucket
-from nextfire_cli.audit_bucket import AuditBucket, Stored
+from nextfire_cli.audit_bucket import AuditBucket
 from nextfire_cli.aws import Account
 from nextfire_cli.main import app
 
@@ -39,8 +40,8 @@ class Bucket:
     def __init__(self, *events: Event) -> None:
         self._events = chain(events, START)
 
-    def objects(self, _since: object) -> Sequence[Stored]:
-        return [Stored(1, datetime(2026, 5, 24, 10, tzinfo=UTC))]
+    def numbers(self, _since: object) -> range:
+        return range(1, 2)
 
     def newest(self, _since: object) -> Iterator[int]:
         return iter([1])
@@ -223,3 +224,32 @@ def test_batches_are_listed_as_they_are_read(monkeypatch: pytest.MonkeyPatch) ->
 
     assert first.number == 6
     assert (s3.pages, sorted(map(number_of, s3.read))) == (1, [5, 6])
+
+
+class Long:
+    """S3 with a chain of 200,000 batches, as `list_object_versions` lists them."""
+
+    def get_paginator(self, _name: str) -> Long:
+        return self
+
+    def paginate(self, **_: str) -> Iterator[dict[str, Any]]:
+        for newest in range(200_000, 0, -1000):
+            yield {
+                "Versions": [
+                    {"Key": key_of(number), "LastModified": hour(1) if number > 1000 else hour(0)}
+                    for number in range(newest, newest - 1000, -1)
+                ]
+            }
+
+
+def test_the_list_of_a_long_chain_takes_no_more_memory() -> None:
+    bucket = AuditBucket(cast("Any", Long()), "audit")
+    tracemalloc.start()
+    try:
+        numbers = bucket.numbers(hour(1))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert numbers == range(1001, 200_001)
+    assert peak < 2_000_000

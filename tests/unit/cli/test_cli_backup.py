@@ -1,10 +1,13 @@
 """`nextfire backup` and `nextfire restore`."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from nextfire.adapters.sqlite import schema
 from nextfire.adapters.sqlite.database import Database
 from nextfire.adapters.sqlite.job_store import SqliteJobStore
 from nextfire.adapters.sqlite.key_store import SqliteKeyStore
@@ -66,6 +69,19 @@ def test_a_stack_is_not_overwritten(data: Path) -> None:
 
     assert refused.exit_code == 1
     assert f"mv {data}" in refused.output.replace("\n", "")
+
+
+def test_a_backup_does_not_migrate_the_file_of_an_earlier_version(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stack may run, and its processes would reject a migrated file at their next start."""
+    version = len(schema.MIGRATIONS)
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, ("CREATE TABLE added (id)",)))
+
+    assert nextfire("backup", "copy").exit_code == 0
+
+    with closing(sqlite3.connect(data / "nextfire.db")) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (version,)
 
 
 def test_without_a_stack_there_is_nothing_to_back_up(here: Path) -> None:

@@ -72,6 +72,16 @@ def test_working_folder_that_the_users_cannot_reach_is_refused(
         ProcessScriptRunner(temp_root=tmp_path)
 
 
+def test_working_folder_that_scripts_cannot_see_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each script would fail: it gets an empty folder in place of the one above."""
+    monkeypatch.setattr(sandboxes, "probe_host", lambda _: HostFeatures())
+    for path in ("/dev/shm", "/dev/shm/nextfire"):  # noqa: S108
+        with pytest.raises(ValueError, match=r"its own /dev/shm.*TMPDIR=/var/tmp"):
+            ProcessScriptRunner(temp_root=Path(path))
+
+
 def test_impossible_environment_is_reported(run: Runner) -> None:
     end = run("print(1)", environment={"NEXTFIRE_JOB": "a\0b"})
 

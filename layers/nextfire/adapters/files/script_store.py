@@ -6,9 +6,12 @@ from pathlib import Path
 
 from nextfire.adapters.files.script_versions import ScriptVersions, VersionFile
 from nextfire.domain.errors import InvalidInputError, NotFoundError
-from nextfire.domain.script import MAX_SCRIPT_BYTES, FetchedScript, ScriptSource
-
-_UPLOAD = "Upload it, for example with `nextfire scripts push`."
+from nextfire.domain.script import (
+    MAX_SCRIPT_BYTES,
+    FetchedScript,
+    ScriptSource,
+    upload_remedy,
+)
 
 
 class FileScriptStore:
@@ -22,7 +25,7 @@ class FileScriptStore:
     def fetch(self, source: ScriptSource) -> FetchedScript:
         versions = self._versions.list(source.url.removeprefix("s3://"))
         if not versions or (source.sha256 is None and versions[0].sha256 is None):
-            raise NotFoundError("script", source.url, _UPLOAD)
+            raise NotFoundError("script", source.url, upload_remedy(source.url))
         for version in versions:
             if source.sha256 in {None, version.sha256}:
                 return self._read(version, source.url)
@@ -37,11 +40,12 @@ class FileScriptStore:
     def _read(self, version: VersionFile, url: str) -> FetchedScript:
         content = self._versions.content(version)
         if content is None:
-            raise NotFoundError("script", url, _UPLOAD)
+            raise NotFoundError("script", url, upload_remedy(url))
         if len(content) > MAX_SCRIPT_BYTES:
             problem = f"has {len(content)} bytes, more than {MAX_SCRIPT_BYTES}"
             raise InvalidInputError("script", url, problem, "Move data out of the script.")
         script = FetchedScript.of(content, version.signature)
         if script.sha256 != version.sha256:
-            raise InvalidInputError("script", url, f"its file {version.path} is damaged", _UPLOAD)
+            problem = f"its file {version.path} is damaged"
+            raise InvalidInputError("script", url, problem, upload_remedy(url))
         return script

@@ -141,7 +141,8 @@ def number_of(key: str) -> int:
         BrokenChainError: *key* is not the key of a batch.
     """
     digits = key.removeprefix(PREFIX).removesuffix(".json")
-    if not digits.isdecimal() or key != key_of(number := _GREATEST - int(digits)):
+    number = _GREATEST - int(digits) if digits.isdecimal() else 0
+    if number < 1 or key != key_of(number):
         raise BrokenChainError(f"object {key}", "the key is not the key of an audit batch")
     return number
 
@@ -160,6 +161,6 @@ def decode_batch(number: int, body: bytes) -> Batch:
             raise BrokenChainError(place, f"the object holds batch {document['batch']!r}")
         if not all(isinstance(event, dict) for event in events):
             raise BrokenChainError(place, "its events do not decode")
-    except (LookupError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
         raise BrokenChainError(place, "the object does not decode") from error
     return Batch(number, events)

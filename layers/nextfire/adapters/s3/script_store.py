@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 from nextfire.adapters.aws.errors import error_code, refused, translated
 from nextfire.dataclass import dataclass
 from nextfire.domain.errors import InvalidInputError, NotFoundError
-from nextfire.domain.script import MAX_SCRIPT_BYTES, FetchedScript, ScriptSource, split_url
+from nextfire.domain.script import (
+    MAX_SCRIPT_BYTES,
+    FetchedScript,
+    ScriptSource,
+    split_url,
+    upload_remedy,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -175,13 +181,12 @@ def _translated_errors(what: str, url: str) -> Iterator[None]:
     except refused() as error:
         code = error_code(error)
         if code in _ABSENT:
-            remedy = "Upload it, for example with `nextfire scripts push`."
-            raise NotFoundError("script", url, remedy) from error
+            raise NotFoundError("script", url, upload_remedy(url)) from error
         if code in {"AccessDenied", "403"}:
             raise InvalidInputError(
                 "script",
                 url,
                 "it does not exist, or this pool may not read it",
-                "Upload it, for example with `nextfire scripts push`.",
+                upload_remedy(url),
             ) from error
         raise

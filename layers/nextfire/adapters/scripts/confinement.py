@@ -118,6 +118,13 @@ def leave_process_namespace(namespace: int) -> None:
     _check(_libc.setns(ctypes.c_int(namespace), ctypes.c_int(_CLONE_NEWPID)), "setns")
 
 
+REPLACED = {
+    "/dev/shm": ("tmpfs", b"mode=1777"),  # noqa: S108
+    "/dev/mqueue": ("mqueue", None),
+}
+"""Folders of which a file namespace gets its own, empty ones: kind and options of the mount."""
+
+
 def enter_file_namespace(view: dict) -> None:  # type: ignore[type-arg]
     """Give process 1 of a PID namespace its own mounts and its own System V IPC.
 
@@ -133,10 +140,7 @@ def enter_file_namespace(view: dict) -> None:  # type: ignore[type-arg]
         _replace_folders(view)
     # Lists only processes of this namespace that belong to the script's user.
     _mount("proc", "/proc", "proc", _SAFE | _MS_NOEXEC, b"hidepid=2")
-    for path, kind, options in (
-        ("/dev/shm", "tmpfs", b"mode=1777"),  # noqa: S108 - private and empty
-        ("/dev/mqueue", "mqueue", None),
-    ):
+    for path, (kind, options) in REPLACED.items():
         if os.path.isdir(path):
             _mount(kind, path, kind, _SAFE | _MS_NOEXEC, options)
 

@@ -41,6 +41,20 @@ def _usual_root(*, anybody: bool) -> Path:
     return usual  # the probe of the interpreter reports the problem
 
 
+def _check_visible(root: Path) -> None:
+    """Check that scripts in namespaces see *root*.
+
+    Raises:
+        ValueError: They get an empty folder in its place, or in that of one above it.
+    """
+    for path in confinement.REPLACED:
+        if Path(path) in (root, *root.parents):
+            raise ValueError(
+                f"scripts cannot run in {root}: each gets its own {path}, which is empty. Set "
+                "TMPDIR to another folder, for example TMPDIR=/var/tmp."
+            )
+
+
 class Sandboxes:
     """Creates sandboxes. Thread-safe."""
 
@@ -64,7 +78,8 @@ class Sandboxes:
             credentials: Files with the executor's credentials, in addition to those in its home.
 
         Raises:
-            ValueError: The locks of the script users cannot be stored.
+            ValueError: The locks of the script users cannot be stored, or scripts cannot see
+                *root*.
         """
         own = os.geteuid()
         self.root = (root or _usual_root(anybody=own == 0)).resolve()
@@ -76,6 +91,7 @@ class Sandboxes:
         )
         self._covered = None
         if self._abilities.namespaces:
+            _check_visible(self.root)
             self._covered = CoveredFolders.of_host(
                 self.root, visible=visible, credentials=credentials
             )

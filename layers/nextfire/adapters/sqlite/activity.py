@@ -9,7 +9,7 @@ from nextfire.adapters.dynamodb.run_items import dead_runs
 from nextfire.adapters.sqlite.database import Database
 from nextfire.domain.activity import MAX_LAG, RECENT, Activity
 from nextfire.domain.due import PARKED_AT_MOST, bucket_name
-from nextfire.domain.instants import MINUTE, from_ms, to_ms
+from nextfire.domain.instants import MINUTE, from_ms, parse_instant, to_ms
 
 _HELD = "json_extract(item, '$.held.BOOL') IS NOT NULL"
 _DUE = f"""SELECT min(iif({_HELD}, NULL, entry)), total(entry < :late AND NOT {_HELD})
@@ -22,11 +22,17 @@ _OLDEST = """SELECT body FROM messages WHERE queue NOT LIKE '%#dead' AND NOT
     coalesce(hidden_until > :now, 0) AND in_group NOT IN
     (SELECT in_group FROM messages WHERE hidden_until > :now) ORDER BY number LIMIT 1"""
 _DEAD = "SELECT count(*) FROM runs WHERE attention = :dead AND attention_at >= :since"
+# Not of SKIPPED runs: one that is skipped in advance has its instant.
+_LATEST = """SELECT max(step_at) FROM (
+    SELECT * FROM (SELECT step_at FROM runs WHERE tenant = :tenant AND state = 'SUCCEEDED'
+        ORDER BY step_at DESC LIMIT 1) UNION ALL
+    SELECT * FROM (SELECT step_at FROM runs WHERE tenant = :tenant AND state = 'DEAD'
+        ORDER BY step_at DESC LIMIT 1))"""
 _NONE = timedelta()
 
 
 def read_activity(database: Database, tenant: str, now: datetime) -> Activity:
-    """Return the activity of a stack with one shard. *tenant*: whose dead runs are counted.
+    """Return the activity of a stack with one shard. *tenant*: whose ended runs count.
 
     Raises:
         UnavailableError: The database cannot be read.
@@ -36,6 +42,7 @@ def read_activity(database: Database, tenant: str, now: datetime) -> Activity:
         "last": bucket_name(now + PARKED_AT_MOST + 2 * MINUTE, 0),
         "now": f"{to_ms(now):013d}",
         "late": f"{to_ms(now - MAX_LAG):013d}",
+        "tenant": tenant,
         "dead": dead_runs(tenant),
         "since": f"{to_ms(now - RECENT):013d}",
     }
@@ -43,6 +50,7 @@ def read_activity(database: Database, tenant: str, now: datetime) -> Activity:
         first, late = connection.execute(_DUE, values).fetchone()
         (held,) = connection.execute(_WAITING, values).fetchone()
         (failed,) = connection.execute(_DEAD, values).fetchone()
+        (latest,) = connection.execute(_LATEST, values).fetchone()
         values["now"] = to_ms(now)
         queued, running = connection.execute(_MESSAGES, values).fetchone()
         oldest = connection.execute(_OLDEST, values).fetchone()
@@ -54,6 +62,7 @@ def read_activity(database: Database, tenant: str, now: datetime) -> Activity:
         wait=_NONE if oldest is None else max(now - _dispatched_at(oldest[0], now), _NONE),
         running=int(running),
         failed=int(failed),
+        ahead=_NONE if latest is None else max(parse_instant(f"{latest}Z") - now, _NONE),
     )
 
 

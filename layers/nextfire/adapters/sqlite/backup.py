@@ -125,8 +125,16 @@ def _files(path: Path) -> list[Path]:
     """The file at *path*, or the files in the folder at *path*; those being written are left
     out.
     """
-    found = [path, *path.rglob("*")]
+    found = [path]
+    for folder, _, names in os.walk(path, onerror=_raise_unless_removed):
+        found += [Path(folder, name) for name in names]
     return sorted(each for each in found if each.is_file() and not each.name.startswith(TEMPORARY))
+
+
+def _raise_unless_removed(error: OSError) -> None:
+    """Raise *error*, except for a folder that was removed meanwhile."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error
 
 
 def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:

@@ -12,10 +12,12 @@ from pathlib import Path
 from nextfire.adapters.sqlite.errors import translated
 from nextfire.adapters.sqlite.group_commit import GroupCommit
 from nextfire.adapters.sqlite.own_connection import OwnConnection
-from nextfire.adapters.sqlite.schema import migrate
+from nextfire.adapters.sqlite.schema import is_current, migrate
 
 BUSY = timedelta(seconds=10)
 """How long a write waits for the writes of other processes."""
+_MAX_LOG_BYTES = 16 * 1024 * 1024
+"""To this size the log is cut when a long read has ended, during which it grew."""
 
 
 class Database:
@@ -26,7 +28,14 @@ class Database:
     one. A forked process must open the file again.
     """
 
-    def __init__(self, path: Path, *, busy: timedelta = BUSY, max_pages: int | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        busy: timedelta = BUSY,
+        max_pages: int | None = None,
+        as_is: bool = False,
+    ) -> None:
         """Open the file at *path*, create it if it does not exist, and apply missing migrations.
 
         Args:
@@ -34,6 +43,8 @@ class Database:
                 with the suffixes ``-wal`` and ``-shm``.
             busy: How long a write waits for other processes.
             max_pages: Maximum number of pages of 4 KiB; None: no limit.
+            as_is: Apply no migrations: for a command that reads the file of a running stack, whose
+                processes may have an earlier version and would reject a migrated file.
 
         Raises:
             UnavailableError: The file is locked, or cannot be opened or written.
@@ -46,7 +57,7 @@ class Database:
         self._local = threading.local()
         self._writes = GroupCommit(self._open)
         with translated("open", path):
-            migrate(self._connection(), path)
+            (is_current if as_is else migrate)(self._connection(), path)
 
     @contextmanager
     def reading(self, what: str) -> Iterator[sqlite3.Connection]:
@@ -93,6 +104,7 @@ class Database:
         )
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {_MAX_LOG_BYTES}")
         if self._max_pages is not None:
             connection.execute(f"PRAGMA max_page_count = {self._max_pages}")
         return connection

@@ -80,6 +80,24 @@ MIGRATIONS: Sequence[Sequence[str]] = (
     ),
 )
 
+_INDEX = "runs_list"
+_INDEXED = (
+    "DROP INDEX IF EXISTS runs_steps",
+    f"""CREATE INDEX IF NOT EXISTS {_INDEX} ON runs (tenant, state, step_at, job, run_id, pool)
+        WHERE state IS NOT NULL""",
+)
+"""Replaces the index of the second migration, so that a list of the runs of a pool reads only these
+from the table. Not a migration: earlier versions use it too, and would reject a file with another
+migration.
+"""
+
+
+def is_current(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether `migrate` would change nothing. Raises as `migrate`."""
+    return _version(connection, path) == len(MIGRATIONS) and bool(
+        connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (_INDEX,)).fetchone()
+    )
+
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
     """Apply the missing migrations to the database at *path*, all or none.
@@ -89,11 +107,11 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
     Raises:
         UnusableDatabaseError: Another program or a newer version wrote the file.
     """
-    if _version(connection, path) == len(MIGRATIONS):
+    if is_current(connection, path):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for migration in MIGRATIONS[_version(connection, path) :]:
+        for migration in (*MIGRATIONS[_version(connection, path) :], _INDEXED):
             for statement in migration:
                 connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

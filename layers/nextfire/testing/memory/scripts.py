@@ -20,6 +20,7 @@ from nextfire.domain.script import (
     ScriptVersion,
     StoredScript,
     Upload,
+    upload_remedy,
 )
 from nextfire.testing.memory.clock import Clock
 from nextfire.testing.memory.pages import CURSOR, after_cursor
@@ -42,7 +43,7 @@ class MemoryScriptStore:
     def fetch(self, source: ScriptSource) -> FetchedScript:
         url = source.url
         if url in self.missing:
-            raise NotFoundError("script", url)
+            raise NotFoundError("script", url, upload_remedy(url))
         if url in self.forbidden:
             raise InvalidInputError("script", url, "this pool may not read it", "Upload it.")
         versions = self.versions.get(url) or [FetchedScript.of(f"# {url}\n".encode())]

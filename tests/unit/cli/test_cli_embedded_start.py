@@ -1,0 +1,43 @@
+"""What `nextfire up` does before the parts of the embedded stack start."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nextfire.adapters.sqlite import schema
+from nextfire.adapters.sqlite.database import Database
+from nextfire_cli.local.embedded import EmbeddedStack
+from nextfire_cli.local.processes import Processes
+
+
+class SpawnedError(Exception):
+    """The parts would start here."""
+
+
+def test_the_database_is_migrated_before_the_parts_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A migration of millions of runs takes longer than they, and `up`, wait for one another."""
+    path = tmp_path / "state" / "embedded" / "nextfire.db"
+    path.parent.mkdir(parents=True)
+    Database(path).close()
+    later = (*schema.MIGRATIONS, ("CREATE TABLE added (id)",))
+    monkeypatch.setattr(schema, "MIGRATIONS", later)
+    versions: list[Any] = []
+
+    def spawn(*_: object, **__: object) -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            versions.extend(connection.execute("PRAGMA user_version").fetchone())
+        raise SpawnedError
+
+    monkeypatch.setattr(Processes, "spawn", spawn)
+
+    with pytest.raises(SpawnedError):
+        EmbeddedStack(tmp_path / "state").start(lambda _line: None)
+
+    assert versions == [len(later)]
