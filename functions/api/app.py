@@ -23,9 +23,7 @@ from nextfire.domain.errors import NextfireError, UndecodableError
 from nextfire.domain.ports.pages import Unreadable
 from nextfire.responses.base import one_line
 
-app = Resolver(
-    strip_prefixes=["/api"], enable_validation=True, json_body_deserializer=read_body
-)
+app = Resolver(strip_prefixes=["/api"], enable_validation=True, json_body_deserializer=read_body)
 
 
 def caller() -> Identity:

@@ -72,8 +72,7 @@ def test_a_hint_is_never_a_command_that_exists(call: Call, group: str, word: str
     [
         (
             "--json jobs list --limit abc",
-            "Invalid value for '--limit': not a whole number (got abc). See nextfire jobs list"
-            " --help",
+            "Invalid value for '--limit': not a whole number (got abc). See nextfire jobs list --h",
         ),
         ("jobs list --output=json --frob", "No such option: --frob. See nextfire jobs list --help"),
         (
