@@ -103,3 +103,22 @@ def test_all_invalid_fields_are_named_at_once() -> None:
         read({"jobs": jobs})
 
     assert {each.field for each in error.value.errors} >= {"a.x", "b.type", "b.target"}
+
+
+def test_a_cycle_is_reported_with_the_invalid_fields() -> None:
+    jobs = [
+        {"jobId": "a", **MANUAL, "x": 1},
+        {"jobId": "b", "type": "AFTER", "after": [{"job": "c"}], "target": {"handler": "b"}},
+        {"jobId": "c", "type": "AFTER", "after": [{"job": "b"}], "target": {"handler": "c"}},
+    ]
+    with pytest.raises(PipelineError) as error:
+        read({"jobs": jobs})
+
+    assert [each.field for each in error.value.errors] == ["a.x", "b.after"]
+    assert "the jobs wait for each other: b -> c -> b" in str(error.value)
+
+
+def test_members_that_begin_with_x_are_for_anchors() -> None:
+    [found] = read({"x-common": {"timeoutSec": 60}, "jobs": [{"jobId": "a", **MANUAL}]})
+
+    assert {*found.jobs} == {"a"}
