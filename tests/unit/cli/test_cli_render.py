@@ -48,15 +48,6 @@ def test_a_run_that_was_deferred_after_an_attempt_is_not_late() -> None:
     assert not render.late(RUN | again | {"attempts": [deferred, succeeded]}, "startedAt")
 
 
-def test_a_narrow_terminal_loses_no_column() -> None:
-    named = JOB | {"jobId": "nightly-report-of-the-finance-team", "name": "Report of the team"}
-    for wide in (False, True):
-        narrow = shown(render.jobs([named], wide=wide), width=40)
-        header = narrow.splitlines()[0].split()
-        assert header[:6] == ["JOB", "NAME", "STATE", "SCHEDULE", "TARGET", "NEXT"]
-        assert str(named["jobId"]) in narrow
-
-
 def test_tables_fit_a_hundred_columns_and_keep_ids_whole() -> None:
     lost = RUN | {"state": "DEAD", "reason": "exit code 1: " + "no such table " * 9, "attempt": 100}
     for view in (render.executions([RUN, lost]), render.jobs([JOB])):
