@@ -23,7 +23,8 @@ _COMMANDS = {
     "Omit If-Match to create it": "Create it with nextfire jobs create",
     "GET /v1/quotas": "nextfire quotas",
     "GET /v1/openapi.json lists the routes": (
-        "An id cannot contain a slash. Otherwise the API is older than this command: update it"
+        "An id cannot contain a slash or a line feed. Otherwise the API is older than this"
+        " command: update it"
     ),
     "Narrow `from` and `to`": "Narrow --from and --to",
     "Swap `from` and `to`": "Swap --from and --to",

@@ -66,7 +66,8 @@ def route_not_found(error: RouteNotFoundError) -> Response[str]:  # noqa: ARG001
     event = app.current_event
     path = app.context["_path"]
     allowed = sorted(route.method for route in routes_of(app) if route.rule.match(path))
-    asked = f"{event.http_method} {event.path}"
+    shown = event.path if event.path.isprintable() else ascii(event.path)[1:-1]
+    asked = f"{event.http_method} {shown}"
     if allowed:
         return problem(
             HTTPStatus.METHOD_NOT_ALLOWED,

@@ -209,7 +209,7 @@ TYPED = [
     (
         "jobs get team/nightly",
         "The API is older",
-        "does not exist. An id cannot contain a slash. Otherwise the API is older than this",
+        "does not exist. An id cannot contain a slash or a line feed. Otherwise the API is older",
     ),
     # Confirmations
     ("jobs delete nightly", "Aborted", "To confirm it in advance, add --yes."),
