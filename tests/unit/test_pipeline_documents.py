@@ -30,6 +30,14 @@ NOW = datetime(2026, 5, 24, 12, tzinfo=UTC)
             ),
         ),
         (
+            {"jobId": "a", **MANUAL},
+            (
+                "jobs: a pipeline has a list of jobs. Write `pipeline: NAME` and "
+                "`jobs:` with a list of job documents. For one job without a pipeline: "
+                "nextfire jobs create -f FILE"
+            ),
+        ),
+        (
             {"jobs": [], "owner": 1},
             (
                 "owner: unknown field (got 1). A pipeline has the fields `pipeline`, "

@@ -133,6 +133,8 @@ def compact(definition: JobDefinition) -> dict[str, Any]:
 def _pipeline(document: object, source: str, faults: list[Fault]) -> Pipeline:
     if not isinstance(document, dict) or not isinstance(document.get("jobs"), list):
         remedy = "Write `pipeline: NAME` and `jobs:` with a list of job documents."
+        if isinstance(document, dict) and "type" in document:
+            remedy += " For one job without a pipeline: nextfire jobs create -f FILE"
         faults.append(Fault("jobs", "absent", "a pipeline has a list of jobs", remedy))
         return Pipeline(None, {}, source)
     for member in sorted(map(str, document.keys() - _MEMBERS)):
