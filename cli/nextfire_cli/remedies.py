@@ -40,7 +40,9 @@ _COMMANDS = {
     "`to`": "--to",
 }
 """What remedies say, and what users of the command do instead. Longer texts come first."""
-_FLAGS = {"from": "--from", "to": "--to", "max": "--max", "until": "--until", "pool": "--pool"}
+_FLAGS = {name: f"--{name}" for name in ("from", "to", "max", "until", "pool")} | {
+    "cidrs": "--cidr"
+}
 """The flags of commands that have one for each of these fields."""
 _FIELD = re.compile(r"^(\w[\w.]*?)(?:\.[0-9]+)?: ", re.MULTILINE)
 _ANY = re.compile("|".join(map(re.escape, _COMMANDS)))
