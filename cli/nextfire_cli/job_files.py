@@ -100,8 +100,9 @@ def read_documents(file: str, flag: str) -> list[object]:
         # The members of YAML's objects may have names of other types.
         return [_read_json(json.dumps(each)) for each in read_yaml(text)]
     except (ValueError, TypeError, yaml.YAMLError) as error:
+        why = str(error).replace('"<unicode string>"', file)  # PyYAML's name of a text
         raise typer.BadParameter(
-            f"{file} is neither JSON nor YAML: {error}", param_hint=flag
+            f"{file} is neither JSON nor YAML: {why}", param_hint=flag
         ) from error
 
 

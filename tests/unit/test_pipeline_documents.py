@@ -130,3 +130,13 @@ def test_members_that_begin_with_x_are_for_anchors() -> None:
     [found] = read({"x-common": {"timeoutSec": 60}, "jobs": [{"jobId": "a", **MANUAL}]})
 
     assert {*found.jobs} == {"a"}
+
+
+@pytest.mark.parametrize("deadline", ["x", 0, True, [60]])
+def test_an_invalid_deadline_is_named_once_also_without_jobs_that_have_it(deadline: object) -> None:
+    after = {"type": "AFTER", "after": [{"job": "a"}], "target": {"handler": "b"}}
+    for jobs in ([], [{"jobId": "a", **MANUAL}, {"jobId": "b", **after}]):
+        with pytest.raises(PipelineError) as error:
+            read({"pipeline": "etl", "deadlineSec": deadline, "jobs": jobs})
+
+        assert [each.field for each in error.value.errors] == ["deadlineSec"]

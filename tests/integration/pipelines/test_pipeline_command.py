@@ -248,3 +248,13 @@ def test_an_export_of_no_jobs_can_be_applied(call: Command) -> None:
         exported = call("export", "-o", form)
         again = call("apply", "-f", "-", text=exported.stdout)
         assert (again.exit_code, again.stdout) == (0, "No changes: 0 unchanged.\n"), again.output
+
+
+def test_a_member_that_occurs_twice_is_named_with_its_file_and_line(call: Command) -> None:
+    result = call("apply", "-f", call.write("p.yaml", "pipeline: etl\njobs: []\njobs: []\n"))
+
+    assert result.exit_code == 2
+    said = " ".join(result.stderr.replace("│", " ").split())
+    assert "'jobs' occurs twice in " in said
+    assert "p.yaml, line 3, column 1" in said
+    assert "unicode string" not in said

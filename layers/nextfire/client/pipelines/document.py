@@ -147,12 +147,28 @@ def _pipeline(document: object, source: str, faults: list[Fault]) -> Pipeline:
         faults.append(Fault("pipeline", shorten(name), "not the name of a pipeline", _NAME))
         name = None
     jobs: dict[str, JobDefinition] = {}
-    deadline = document.get("deadlineSec")
+    deadline = _deadline(document.get("deadlineSec"), faults)
     for number, body in enumerate(document["jobs"]):
         has_parents = isinstance(body, dict) and body.get("after")
         usual = {} if deadline is None or not has_parents else {"deadlineSec": deadline}
         _add_job(jobs, {**usual, **body} if usual else body, f"jobs[{number}]", name, faults)
     return Pipeline(name, jobs, source)
+
+
+def _deadline(seconds: object, faults: list[Fault]) -> object:
+    """Return *seconds*, the deadline of a pipeline, if a job can have it; else add to *faults*."""
+    job = {"type": "AFTER", "after": [{"job": "a"}], "target": {"handler": "a"}}
+    try:
+        _parsed(JobRequest, job if seconds is None else {**job, "deadlineSec": seconds})
+    except ValidationError as error:
+        faults += _faults(error)
+        return None
+    return seconds
+
+
+def _faults(error: ValidationError, job_id: str = "") -> list[Fault]:
+    found = invalid_fields(error.errors(include_url=False), JobRequest, job_id)
+    return [Fault(each.field, each.value, each.problem, each.remedy) for each in found]
 
 
 def _add_job(
@@ -195,9 +211,7 @@ def parse_job(job_id: str, body: Mapping[str, Any], owner: str | None) -> JobDef
     try:
         request = _parsed(JobRequest, body)
     except ValidationError as error:
-        found = invalid_fields(error.errors(include_url=False), JobRequest, job_id)
-        faults = [Fault(each.field, each.value, each.problem, each.remedy) for each in found]
-        raise PipelineError(f"Job {job_id} is invalid.", faults) from error
+        raise PipelineError(f"Job {job_id} is invalid.", _faults(error, job_id)) from error
     values = {name: getattr(request, name) for name in JobDefinition.model_fields}
     return JobDefinition.model_construct(None, **values)
 
