@@ -6,7 +6,7 @@ import typer
 from rich.text import Text
 
 from nextfire.client import access
-from nextfire.client.contexts import Context, read_contexts, write_contexts
+from nextfire.client.contexts import Context, change_contexts, read_contexts
 from nextfire.client.folder import FOLDER, STACK_FILE
 from nextfire_cli import render, session
 from nextfire_cli.confirmation import confirm
@@ -49,9 +49,7 @@ def use(context: typer.Context, name: Name) -> None:
     """
     caller = session.of(context)
     file = access.contexts_file()
-    contexts = read_contexts(file).using(name)
-    write_contexts(file, contexts)
-    found = contexts.find(name)
+    found = change_contexts(file, lambda contexts: contexts.using(name)).find(name)
     caller.show(_document(name, found), Text(f"Context {name}: {found.endpoint}"))
     if access.from_environment(access.ENDPOINT):
         caller.warn(f"{access.ENDPOINT} is set, and overrides the context.")
@@ -75,11 +73,10 @@ def delete(
     """
     caller = session.of(context)
     file = access.contexts_file()
-    contexts = read_contexts(file)
-    rest = contexts.without(name)
+    found = read_contexts(file).find(name)
     confirm(caller, f"Delete the context {name} and its key?", yes=yes)
-    write_contexts(file, rest)
-    caller.show(_document(name, contexts.find(name)), Text(f"Context {name} is deleted."))
+    change_contexts(file, lambda contexts: contexts.without(name))
+    caller.show(_document(name, found), Text(f"Context {name} is deleted."))
     caller.say("Its key is still valid. To revoke it: nextfire keys revoke KEY_ID")
 
 

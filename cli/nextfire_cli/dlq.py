@@ -84,8 +84,14 @@ def list_(
             tell(len(held))
     items = sorted(map(_document, held.values()), key=lambda item: str(item["sentAt"]))
     caller.show({"items": items[:limit]}, render.letters(items[:limit]))
-    if len(held) >= limit and queue.count()[0] > limit:
+    total = queue.count()[0]
+    if len(held) >= limit and total > limit:
         caller.say(f"There are more than {limit}: raise --limit.")
+    elif total > len(held):
+        caller.say(
+            f"About {counted(total - len(held), 'more message')} not shown: SQS returns at most 10"
+            " of a message group at a time, and none that another command holds."
+        )
 
 
 @app.command()

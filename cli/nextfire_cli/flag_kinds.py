@@ -191,15 +191,16 @@ JSON = Kind(lambda text, flag: read_payload(text, flag.name), "JSON|@FILE")
 LABELS = Kind(lambda pairs, flag: read_labels(pairs, flag.name), "KEY=VALUE", is_list=True)
 URL = Kind(_member("url", _unchanged), "URL", member="url")
 METHOD = Kind(_member("method", _unchanged), "METHOD", member="method")
-HEADERS = Kind(_headers, "NAME=VALUE", is_list=True)
+HEADERS = Kind(_headers, "NAME=VALUE", is_list=True, member="headers")
 BODY = _json_member("body")
 AUTH = _json_member("auth")
 SIGNERS = Kind(
     _member("sign", lambda names, _: [_secret(each) for each in names]),
     "SECRET[#KEY]",
     is_list=True,
+    member="sign",
 )
-SUCCESS = Kind(_member("success", _unchanged), "2xx|409|200-204", is_list=True)
+SUCCESS = Kind(_member("success", _unchanged), "2xx|409|200-204", is_list=True, member="success")
 AWS_ACTION = Kind(_aws_action, "SERVICE:ACTION")
 AWS_INPUT = _json_member("input")
 TEXTS = Kind(_variables(str), "NAME=VALUE", is_list=True)

@@ -188,7 +188,11 @@ def delete(
 
 def _is_one(job_id: str | None, label: list[str] | None, *, every: bool | None = None) -> bool:
     """Whether the command is for one job. *every*: of its option --all; None: it has none."""
-    if [job_id is not None, bool(label), bool(every)].count(True) != 1:
+    given = [job_id is not None, bool(label), bool(every)].count(True)
+    if given > 1:
+        which = "JOB_ID and --label" if every is None else "JOB_ID, --label and --all"
+        raise typer.BadParameter(f"give only one of {which}", param_hint="JOB_ID")
+    if not given:
         several = "--label for many jobs" + (" or --all" if every is not None else "")
         raise typer.BadParameter(f"give a JOB_ID, or {several}", param_hint="JOB_ID")
     return job_id is not None

@@ -29,14 +29,14 @@ def read_job(file: str) -> Document:
 
 def read_jobs(file: str) -> list[Document]:
     """Return the job documents in *file*, JSON or YAML: a list, or an object with a list `jobs`."""
-    found = _read_any(file, "FILE")
+    found = _read_any(file, "--file")
     jobs = found.get("jobs") if isinstance(found, dict) else found
     if not isinstance(jobs, list) or not jobs:
         problem = f"{file} has no list of jobs. For one job use nextfire jobs create"
-        raise typer.BadParameter(problem, param_hint="FILE")
+        raise typer.BadParameter(problem, param_hint="--file")
     for number, job in enumerate(jobs):
         if not isinstance(job, dict):
-            raise typer.BadParameter(f"jobs[{number}] is not a JSON object", param_hint="FILE")
+            raise typer.BadParameter(f"jobs[{number}] is not a JSON object", param_hint="--file")
     return jobs
 
 
@@ -100,8 +100,9 @@ def read_documents(file: str, flag: str) -> list[object]:
         # The members of YAML's objects may have names of other types.
         return [_read_json(json.dumps(each)) for each in read_yaml(text)]
     except (ValueError, TypeError, yaml.YAMLError) as error:
+        why = str(error).replace('"<unicode string>"', file)  # PyYAML's name of a text
         raise typer.BadParameter(
-            f"{file} is neither JSON nor YAML: {error}", param_hint=flag
+            f"{file} is neither JSON nor YAML: {why}", param_hint=flag
         ) from error
 
 

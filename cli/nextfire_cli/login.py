@@ -10,7 +10,7 @@ from rich.text import Text
 
 from nextfire.client import access
 from nextfire.client.auth import Auth
-from nextfire.client.contexts import Context, read_contexts, write_contexts
+from nextfire.client.contexts import Context, change_contexts
 from nextfire_cli import session
 from nextfire_cli.confirmation import in_terminal
 from nextfire_cli.errors import CliError
@@ -60,7 +60,7 @@ def login(
         quotas = session.called(caller, found).client().get_quotas()
         caller.say(f"{endpoint} accepts these credentials; weight {quotas.document['weight']}.")
     file = access.contexts_file()
-    write_contexts(file, read_contexts(file).having(name, found))
+    change_contexts(file, lambda contexts: contexts.having(name, found))
     document = {"context": name, "endpoint": endpoint, "file": str(file)}
     caller.show(document, Text(f"Context {name}: {endpoint}"))
     caller.say(f"It is in {file}, which only you can read, and is used from now on.")

@@ -37,6 +37,8 @@ _NAMES = (
     "version",
     "messageId",
     "name",
+    "destination",
+    "versionId",
 )
 
 

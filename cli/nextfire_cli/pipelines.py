@@ -23,6 +23,14 @@ from nextfire_cli.render.pipelines import summary
 from nextfire_cli.shared_options import Yes
 from nextfire_cli.yaml_text import write_yaml
 
+_EMPTY = Fault(
+    "jobs",
+    "absent",
+    "the file is empty",
+    "Write `pipeline: NAME` and `jobs:` with a list of job documents. `jobs: []` removes all jobs"
+    " of the pipeline.",
+)
+
 
 class Format(StrEnum):
     """The formats of an export."""
@@ -126,7 +134,7 @@ def _text(pipelines: list[Pipeline], output: Format) -> str:
         return mermaid(pipelines)
     if output is Format.DOT:
         return dot(pipelines)
-    documents: list[object] = [each.document() for each in pipelines]
+    documents: list[object] = [each.document() for each in pipelines] or [{"jobs": []}]
     if output is Format.YAML:
         return write_yaml(documents)
     one = documents[0] if len(documents) == 1 else documents
@@ -143,9 +151,12 @@ def read_files(files: list[str]) -> list[Pipeline]:
     wrong: dict[str, list[Fault]] = {}
     for file in files:
         source = "standard input" if file == "-" else file
-        for each in read_documents(file, "--file"):
+        documents = [each for each in read_documents(file, "--file") if each not in (None, [])]
+        if not documents:
+            wrong[source] = [_EMPTY]
+        for each in documents:
             try:
-                found += [] if each is None else read(each, source)
+                found += read(each, source)
             except PipelineError as error:
                 wrong.setdefault(source, []).extend(error.errors)
     if not wrong:

@@ -23,7 +23,8 @@ _COMMANDS = {
     "Omit If-Match to create it": "Create it with nextfire jobs create",
     "GET /v1/quotas": "nextfire quotas",
     "GET /v1/openapi.json lists the routes": (
-        "An id cannot contain a slash. Otherwise the API is older than this command: update it"
+        "An id cannot contain a slash or a line feed. Otherwise the API is older than this"
+        " command: update it"
     ),
     "Narrow `from` and `to`": "Narrow --from and --to",
     "Swap `from` and `to`": "Swap --from and --to",
@@ -39,7 +40,9 @@ _COMMANDS = {
     "`to`": "--to",
 }
 """What remedies say, and what users of the command do instead. Longer texts come first."""
-_FLAGS = {"from": "--from", "to": "--to", "max": "--max", "until": "--until", "pool": "--pool"}
+_FLAGS = {name: f"--{name}" for name in ("from", "to", "max", "until", "pool")} | {
+    "cidrs": "--cidr"
+}
 """The flags of commands that have one for each of these fields."""
 _FIELD = re.compile(r"^(\w[\w.]*?)(?:\.[0-9]+)?: ", re.MULTILINE)
 _ANY = re.compile("|".join(map(re.escape, _COMMANDS)))

@@ -15,7 +15,7 @@ from rich.text import Text
 from nextfire.client import access
 from nextfire.client.access import is_local
 from nextfire.client.auth import Auth
-from nextfire.client.folder import FOLDER, STACK_FILE, above
+from nextfire.client.folder import FOLDER, STACK_FILE, above, here
 from nextfire.domain.key_text import parse
 from nextfire_cli.errors import CliError
 from nextfire_cli.escaping import escaped
@@ -135,7 +135,7 @@ class Session:
         """
         if self.endpoint and not is_local(self.endpoint):
             return None
-        root = above(Path.cwd(), STACK_FILE)
+        root = above(here(), STACK_FILE)
         if root is None:
             return None
         try:
@@ -270,7 +270,7 @@ def called(caller: Session, context: "Context") -> Session:
 
 def has_local_stack() -> bool:
     """Whether the working folder or a parent has the files of a local stack."""
-    return above(Path.cwd(), STACK_FILE) is not None
+    return above(here(), STACK_FILE) is not None
 
 
 def _info(root: Path) -> "StackInfo | EmbeddedInfo | None":
@@ -312,13 +312,13 @@ def local_root() -> Path:
     """The folder of the local stack: the checkout that contains the working folder, else the
     nearest folder with a running stack, else the working folder.
     """
-    here = Path.cwd()
-    return above(here, _CHECKOUT) or above(here, STACK_FILE) or here
+    folder = here()
+    return above(folder, _CHECKOUT) or above(folder, STACK_FILE) or folder
 
 
 def sources() -> Path | None:
     """The checkout that contains the working folder, whose code runs; None: the installed code."""
-    return above(Path.cwd(), _CHECKOUT)
+    return above(here(), _CHECKOUT)
 
 
 def project() -> Path:
@@ -330,7 +330,7 @@ def project() -> Path:
     root = sources()
     if root is None:
         raise CliError(
-            f"{Path.cwd()} is not in a checkout of nextfire.",
+            f"{here()} is not in a checkout of nextfire.",
             "The emulator's stack is deployed from its sources: change into the checkout first.",
         )
     return root

@@ -95,6 +95,7 @@ def add_hint(error: Any) -> None:  # noqa: ANN401 — Click's classes, as Typer 
     """Add to *error*, Click's error about wrong usage, what was probably meant."""
     for theirs, ours in _WORDING.items():
         error.message = error.message.replace(theirs, ours)
+    error.message += _got(error)
     if error.ctx is None:
         return
     command, path = error.ctx.command, _path(error.ctx)
@@ -107,6 +108,14 @@ def add_hint(error: Any) -> None:  # noqa: ANN401 — Click's classes, as Typer 
             error.message = f"{found[1]} Try: {meant}"
     elif found := _EXTRA.search(error.message):
         error.message = f"{error.message}. {_surplus(command, path, found[1])}".rstrip()
+
+
+def _got(error: Any) -> str:  # noqa: ANN401 — Click's
+    """The value that Typer's check refused, if the message does not show it."""
+    if not hasattr(error.__cause__, "errors"):
+        return ""
+    given = str(error.__cause__.errors()[0]["input"])
+    return "" if given in error.message else f" (got {given})"
 
 
 def in_one_line(error: Any) -> str:  # noqa: ANN401 — Click's

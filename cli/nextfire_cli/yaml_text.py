@@ -35,12 +35,12 @@ class _Loader(yaml.SafeLoader):
         node: yaml.MappingNode,
         deep: bool = False,  # noqa: FBT001 — PyYAML's own
     ) -> dict[Hashable, Any]:
-        names = [str(key.value) for key, _ in node.value if key.tag != _MERGE]
-        for name in names:
-            if names.count(name) > 1:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"{name!r} occurs twice", node.start_mark
-                )
+        names = set[str]()
+        for key in (key for key, _ in node.value if key.tag != _MERGE):
+            if (name := str(key.value)) in names:
+                problem = f"{name!r} occurs twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            names.add(name)
         return super().construct_mapping(node, deep)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any, get_args
 
-from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError as RouteNotFoundError
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
 from pydantic import ValidationError
@@ -16,16 +16,14 @@ from functions.api.body import read_body
 from functions.api.identity import Identity
 from functions.api.problems import from_validation, problem, problem_of, unreadable
 from functions.api.request_checks import RequestChecks
-from functions.api.resolver_parts import check_requests_with, routes_of
+from functions.api.resolver_parts import Resolver, check_requests_with, routes_of
 from functions.api.services import identify_event, telemetry
 from nextfire.domain.definition import JobDefinition
 from nextfire.domain.errors import NextfireError, UndecodableError
 from nextfire.domain.ports.pages import Unreadable
 from nextfire.responses.base import one_line
 
-app = APIGatewayHttpResolver(
-    strip_prefixes=["/api"], enable_validation=True, json_body_deserializer=read_body
-)
+app = Resolver(strip_prefixes=["/api"], enable_validation=True, json_body_deserializer=read_body)
 
 
 def caller() -> Identity:
@@ -68,7 +66,8 @@ def route_not_found(error: RouteNotFoundError) -> Response[str]:  # noqa: ARG001
     event = app.current_event
     path = app.context["_path"]
     allowed = sorted(route.method for route in routes_of(app) if route.rule.match(path))
-    asked = f"{event.http_method} {event.path}"
+    shown = event.path if event.path.isprintable() else ascii(event.path)[1:-1]
+    asked = f"{event.http_method} {shown}"
     if allowed:
         return problem(
             HTTPStatus.METHOD_NOT_ALLOWED,

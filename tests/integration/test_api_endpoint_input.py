@@ -57,6 +57,16 @@ def test_an_invalid_destination_is_rejected(system: Deployment, form: str, actio
     assert "HOST:PORT" in error["remedy"]
 
 
+@pytest.mark.parametrize("action", ["pause", "resume", "limit"])
+def test_a_pool_of_scripts_has_no_endpoints(system: Deployment, action: str) -> None:
+    answer = system.call("POST", f"/v1/endpoints/default/{HOST}/{action}")
+
+    assert answer.status == 422, answer.document
+    [error] = answer.document["errors"]
+    assert (error["field"], error["value"]) == ("pool", "'default'")
+    assert f"Pools for calls: {CALLS}." in error["remedy"]
+
+
 @pytest.mark.parametrize("action", ["", "/pause", "/resume", "/limit"])
 def test_an_unknown_pool_is_not_found(system: Deployment, action: str) -> None:
     answer = system.call("POST" if action else "GET", f"/v1/endpoints/nowhere/{HOST}{action}")

@@ -130,6 +130,12 @@ class TestRoutes:
         assert f"{method} {path}" in answer.document["detail"]
         assert "/v1/openapi.json" in answer.document["detail"]
 
+    def test_a_line_feed_at_the_end_is_no_part_of_an_id(self, system: Deployment) -> None:
+        answer = system.call("GET", "/v1/jobs/a\n", {})
+
+        assert_problem(answer, 404)
+        assert answer.document["detail"].startswith("The route GET /v1/jobs/a\\n does not exist.")
+
     @pytest.mark.parametrize(
         ("method", "path", "allowed"),
         [

@@ -67,7 +67,7 @@ class TestPolicies:
         [
             ({"HOME": "/"}, "target.env", "HOME is set by the executor"),
             ({"NEXTFIRE_X": "/"}, "target.env", "NEXTFIRE_X is set by the executor"),
-            ({"1 a": "x"}, "target.env.1 a.[key]", "not the name of a variable"),
+            ({"1 a": "x"}, "target.env", "not the name of a variable"),
             ({"A": 7}, "target.env.A", "neither a string nor a reference"),
             ({"A": None}, "target.env.A", "neither a string nor a reference"),
             ({"A": {"secret": "../x"}}, "target.env.A.secret", "not a reference"),

@@ -22,7 +22,7 @@ def watcher_shown(system: Deployment) -> dict[str, Any]:
 
 
 def test_a_lost_watcher_and_its_takeover_are_shown(system: Deployment) -> None:
-    assert watcher_shown(system) == {"group": 0, "state": "ASLEEP"}
+    assert watcher_shown(system) == {"group": 0, "state": "NEW"}
     control = DynamoDbControlStore(system.database, table=system.control_table)
     now = SystemClock().now()
     dead = Lease("a", 1, 0, renewed_at=now - 20 * SECOND)

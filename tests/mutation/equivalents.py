@@ -56,9 +56,9 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
     *(
         Equivalent(
             "layers/nextfire/client/contexts.py",
-            "write_contexts",
+            "_write",
             f"{kind} {{os.getpid()}} in…",
-            "A file of this name that is left is removed; two logins at once are not promised.",
+            "A file of this name that is left is removed; a lock excludes other processes.",
         )
         for kind in ("the same for all:", "without")
     ),
@@ -256,7 +256,7 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
             ),
             (
                 "layers/nextfire/client/contexts.py",
-                "write_contexts",
+                "_write",
                 "file.name",
                 "The other part is unique; this one is for people who inspect the folder.",
             ),

@@ -207,9 +207,29 @@ TYPED = [
         "--pool: the pool runs scripts, not calls (got 'default'). Pools for calls: calls.",
     ),
     (
+        f"{CREATE} --in 5s --env 'A B=c'",
+        "[key]",
+        "--env: not the name of a variable (got 'A B'). Use letters, digits and `_`;",
+    ),
+    (
+        "jobs create --in 5s --pool calls --http https://a.example --success 9xx",
+        "target.http",
+        "--success: '9xx' is not a status code, a class or a range",
+    ),
+    (
+        "jobs create --in 5s --pool calls --http https://a.example --header Authorization=x",
+        "target.http",
+        "--header: Authorization usually has a credential",
+    ),
+    (
+        "keys create ci --cidr 203.0.113.0/99",
+        "cidrs",
+        "--cidr: not a network (got '203.0.113.0/99').",
+    ),
+    (
         "jobs get team/nightly",
         "The API is older",
-        "does not exist. An id cannot contain a slash. Otherwise the API is older than this",
+        "does not exist. An id cannot contain a slash or a line feed. Otherwise the API is older",
     ),
     # Confirmations
     ("jobs delete nightly", "Aborted", "To confirm it in advance, add --yes."),

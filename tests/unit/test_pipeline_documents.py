@@ -30,6 +30,14 @@ NOW = datetime(2026, 5, 24, 12, tzinfo=UTC)
             ),
         ),
         (
+            {"jobId": "a", **MANUAL},
+            (
+                "jobs: a pipeline has a list of jobs. Write `pipeline: NAME` and "
+                "`jobs:` with a list of job documents. For one job without a pipeline: "
+                "nextfire jobs create -f FILE"
+            ),
+        ),
+        (
             {"jobs": [], "owner": 1},
             (
                 "owner: unknown field (got 1). A pipeline has the fields `pipeline`, "
@@ -103,3 +111,32 @@ def test_all_invalid_fields_are_named_at_once() -> None:
         read({"jobs": jobs})
 
     assert {each.field for each in error.value.errors} >= {"a.x", "b.type", "b.target"}
+
+
+def test_a_cycle_is_reported_with_the_invalid_fields() -> None:
+    jobs = [
+        {"jobId": "a", **MANUAL, "x": 1},
+        {"jobId": "b", "type": "AFTER", "after": [{"job": "c"}], "target": {"handler": "b"}},
+        {"jobId": "c", "type": "AFTER", "after": [{"job": "b"}], "target": {"handler": "c"}},
+    ]
+    with pytest.raises(PipelineError) as error:
+        read({"jobs": jobs})
+
+    assert [each.field for each in error.value.errors] == ["a.x", "b.after"]
+    assert "the jobs wait for each other: b -> c -> b" in str(error.value)
+
+
+def test_members_that_begin_with_x_are_for_anchors() -> None:
+    [found] = read({"x-common": {"timeoutSec": 60}, "jobs": [{"jobId": "a", **MANUAL}]})
+
+    assert {*found.jobs} == {"a"}
+
+
+@pytest.mark.parametrize("deadline", ["x", 0, True, [60]])
+def test_an_invalid_deadline_is_named_once_also_without_jobs_that_have_it(deadline: object) -> None:
+    after = {"type": "AFTER", "after": [{"job": "a"}], "target": {"handler": "b"}}
+    for jobs in ([], [{"jobId": "a", **MANUAL}, {"jobId": "b", **after}]):
+        with pytest.raises(PipelineError) as error:
+            read({"pipeline": "etl", "deadlineSec": deadline, "jobs": jobs})
+
+        assert [each.field for each in error.value.errors] == ["deadlineSec"]

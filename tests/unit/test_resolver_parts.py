@@ -11,13 +11,13 @@ from aws_lambda_powertools.event_handler.middlewares.openapi_validation import (
     OpenAPIRequestValidationMiddleware,
 )
 
-from functions.api.resolver_parts import check_requests_with, path_of, routes_of
+from functions.api.resolver_parts import Resolver, check_requests_with, path_of, routes_of
 from functions.embedded.gateway_event import GatewayRequest, event_of
 
 
 @pytest.fixture
 def app() -> APIGatewayHttpResolver:
-    app = APIGatewayHttpResolver(enable_validation=True, strip_prefixes=["/stage"])
+    app = Resolver(enable_validation=True, strip_prefixes=["/stage"])
 
     @app.get("/things/<thing>")
     def one(thing: str) -> dict[str, str]:
@@ -36,6 +36,12 @@ def test_routes_are_those_that_were_included(app: APIGatewayHttpResolver) -> Non
     assert {*routes} == {"/things", "/things/{thing}"}
     assert routes["/things/{thing}"].rule.match("/things/a").groupdict() == {"thing": "a"}
     assert routes["/things"].method == "GET"
+
+
+def test_a_line_feed_at_the_end_is_part_of_the_path(app: APIGatewayHttpResolver) -> None:
+    rules = [route.rule for route in routes_of(app)]
+
+    assert not any(rule.match(path) for rule in rules for path in ("/things\n", "/things/a\n"))
 
 
 def test_the_path_has_no_prefix(app: APIGatewayHttpResolver) -> None:

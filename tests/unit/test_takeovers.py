@@ -107,7 +107,7 @@ def only_group(control: MemoryControlStore, seconds: float) -> WatcherGroup:
 def test_a_group_is_lost_until_another_watcher_takes_its_lease(
     control: MemoryControlStore,
 ) -> None:
-    assert only_group(control, 0) == WatcherGroup(0, WatcherState.ASLEEP, None, None)
+    assert only_group(control, 0) == WatcherGroup(0, WatcherState.NEW, None, None)
     HoldLease(control, group=0, holder="a").step(NOON)
     at_most = LOST_AFTER / SECOND
     assert at_most <= 4, "a renewal was at most a second before the death; reported within 5 s"
@@ -149,4 +149,4 @@ def test_all_groups_are_reported(control: MemoryControlStore) -> None:
 
     found = [(each.group, each.state) for each in read_watchers(control, 2, NOON, life=MINUTE)]
 
-    assert found == [(0, WatcherState.ASLEEP), (1, WatcherState.WATCHING)]
+    assert found == [(0, WatcherState.NEW), (1, WatcherState.WATCHING)]

@@ -112,6 +112,7 @@ def _if(count: int, text: str) -> str:
 
 
 _WATCHERS = {
+    "NEW": "was never started: the first one starts within a minute",
     "WATCHING": "renews its lease",
     "ASLEEP": "sleeps: nothing is due soon",
     "LOST": "does not renew its lease",

@@ -15,25 +15,41 @@ from nextfire_cli.render.text import indented
 
 _LEAST_FOLDED = 12
 """Minimum width of a column that may wrap."""
+_GAP = 2
+"""Spaces between columns."""
 _ANY = 10_000
 """More than the width of any table."""
+
+
+class _Whole(Table):
+    """Keeps all columns, `least` characters in all: Rich drops some in narrower terminals, which
+    wrap long lines themselves.
+    """
+
+    least = 0
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = max(options.max_width, self.least)
+        return super().__rich_console__(console, options.update(max_width=width))
 
 
 def table(
     headers: Sequence[str], rows: Iterable[Sequence[object]], folding: Sequence[int] = ()
 ) -> Table:
     """Plain columns, for people and for tools of the shell; only *folding* columns may wrap."""
-    plain = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    plain = _Whole(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     cells = [[_cell(value) for value in row] for row in rows]
     for number, header in enumerate(headers):
         wraps = number in folding
         lines = [header, *(line for row in cells for line in row[number].plain.split("\n"))]
         width = max(map(cell_len, lines))
+        least = min(width, _LEAST_FOLDED) if wraps else width
+        plain.least += least + _GAP
         plain.add_column(
             header,
             no_wrap=not wraps,
             overflow="fold",
-            min_width=min(width, _LEAST_FOLDED) if wraps else width,
+            min_width=least,
         )
     for row in cells:
         plain.add_row(*row)

@@ -153,7 +153,10 @@ def resume_endpoint(
 ) -> Response[str]:
     key = _key(services().pool(pool), destination)
     _note(key)
-    return respond(EndpointResponse.of(services().endpoints.resume(key, now()), now()))
+    endpoint = services().endpoints.resume(key, now())
+    if endpoint.changed_at is None:  # a pool that made calls before may have paused endpoints
+        services().pool(pool, targets="calls")
+    return respond(EndpointResponse.of(endpoint, now()))
 
 
 @routes.post(

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 from nextfire.client.auth import Auth
 from nextfire.client.contexts import CONTEXT, Context, read_contexts
 from nextfire.client.errors import ClientError
-from nextfire.client.folder import FOLDER, LOOPBACK, STACK_FILE, above, read_private, read_stack
+from nextfire.client.folder import (
+    FOLDER,
+    LOOPBACK,
+    STACK_FILE,
+    above,
+    here,
+    read_private,
+    read_stack,
+)
 from nextfire.dataclass import dataclass
 from nextfire.domain.key_text import fault_of
 
@@ -58,7 +66,7 @@ def local_stack() -> LocalEndpoint | None:
     Raises:
         ClientError: Its files cannot be trusted.
     """
-    root = above(Path.cwd(), STACK_FILE)
+    root = above(here(), STACK_FILE)
     if root is None:
         return None
     try:

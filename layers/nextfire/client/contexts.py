@@ -7,7 +7,8 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
@@ -107,26 +108,50 @@ def read_contexts(file: Path) -> Contexts:
         ) from error
 
 
-def write_contexts(file: Path, contexts: Contexts) -> None:
-    """Write *contexts* to *file*, which only the user can read.
+def change_contexts(file: Path, change: Callable[[Contexts], Contexts]) -> Contexts:
+    """Replace the contexts in *file* by what *change* makes of them, and return the result. Of
+    several processes each sees what the ones before it wrote.
 
     Raises:
-        ClientError: It cannot be written.
+        ClientError: The file cannot be used or written.
     """
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(file.parent):
+            contexts = change(read_contexts(file))
+            _write(file, contexts)
+    except OSError as error:
+        raise ClientError(f"{file} cannot be written: {error.strerror}.") from error
+    return contexts
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Exclude other processes that change *folder*. A system without such locks does not."""
+    try:
+        import fcntl  # noqa: PLC0415 — not on Windows
+    except ImportError:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _write(file: Path, contexts: Contexts) -> None:
     document = {
         "current": contexts.current,
         "contexts": {name: _document(each) for name, each in contexts.by_name.items()},
     }
     fresh = file.with_name(f"{file.name}.{os.getpid()}")
-    try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh.unlink(missing_ok=True)
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as opened:
-            json.dump(document, opened, indent=2)
-        fresh.replace(file)
-    except OSError as error:
-        raise ClientError(f"{file} cannot be written: {error.strerror}.") from error
+    fresh.unlink(missing_ok=True)
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as opened:
+        json.dump(document, opened, indent=2)
+    fresh.replace(file)
 
 
 def _document(context: Context) -> dict[str, Any]:

@@ -33,6 +33,21 @@ _AGAIN = (
 )
 
 
+def here() -> Path:
+    """The working folder.
+
+    Raises:
+        ClientError: It was deleted, or the caller may not read its path.
+    """
+    try:
+        return Path.cwd()
+    except OSError as error:
+        was = "was deleted" if isinstance(error, FileNotFoundError) else "cannot be read"
+        raise ClientError(
+            f"The working folder {was}.", "Change into a folder that exists: cd ~"
+        ) from error
+
+
 def above(folder: Path, file: str) -> Path | None:
     """Return the nearest of *folder* and its parents that contains *file*."""
     return next((at for at in (folder, *folder.parents) if (at / file).is_file()), None)

@@ -15,6 +15,8 @@ from nextfire.domain.remedies import ENV, problem_text, remedy_for
 
 _ABSENT = "absent"
 """The value of a field that is required and missing."""
+_NAME = "[key]"
+"""The end of pydantic's place of a name in an object: its value is the name."""
 _MAX_ERRORS = 20
 _MAX_VALUE_CHARS = 120
 _MAY_BE_SECRET = frozenset({"auth", "headers", "sign", "tls"})
@@ -45,7 +47,8 @@ def invalid_fields(
     """
     found: dict[str, InvalidValue] = {}  # by its text
     for fault in map(_of_member, map(_without_tags, _relevant(errors))):
-        field = ".".join(filter(None, [place, *map(str, fault["loc"])])) or "body"
+        loc = fault["loc"][:-2] if fault["loc"][-1:] == (_NAME,) else fault["loc"]
+        field = ".".join(filter(None, [place, *map(str, loc)])) or "body"
         value = _ABSENT if _absent(fault) else _shown(fault["input"])
         if _is_secret(fault["loc"]) and value != _ABSENT:
             value = "hidden"
@@ -74,7 +77,7 @@ def _relevant(faults: Sequence[ErrorDetails]) -> Iterator[ErrorDetails]:
         loc = fault["loc"]
         if fault["type"] == "too_short" and loc in within:
             continue
-        if loc[:2] != ENV or len(loc) < 4 or loc[3] == "[key]":  # noqa: PLR2004
+        if loc[:2] != ENV or len(loc) < 4 or loc[3] == _NAME:  # noqa: PLR2004
             yield fault
             continue
         value = given.get(str(loc[2]))

@@ -22,9 +22,10 @@ class WatcherResponse(ApiResponse):
     # of(group)
     group: int
     state: WatcherState = field(
-        description="WATCHING: a watcher renews the lease. ASLEEP: nothing is due soon. LOST: the"
-        " holder died or hangs, and no watcher has taken the lease yet. STOPPED: no watcher has"
-        " been started for minutes, so due runs wait."
+        description="NEW: the group never had a watcher, and gets one within a minute. WATCHING: a"
+        " watcher renews the lease. ASLEEP: nothing is due soon. LOST: the holder died or hangs,"
+        " and no watcher has taken the lease yet. STOPPED: no watcher has been started for"
+        " minutes, so due runs wait."
     )
     renewed_at: datetime | None = field(
         description="Last renewal of the lease. Absent if the last watcher has released it."

@@ -10,7 +10,6 @@ from typing import Any, Self
 
 from nextfire.client import Client, ClientError, JobRequest
 from nextfire.client.pipelines.apply import apply_plan, make_plan
-from nextfire.client.pipelines.document import read
 from nextfire.domain.instants import isoformat
 from nextfire.domain.message import decode_message
 from nextfire.domain.quotas import Quotas, TenantQuotas
@@ -164,14 +163,13 @@ class Stack:
         """
         import typer  # noqa: PLC0415 - takes a while
 
-        from nextfire_cli.job_files import read_documents  # noqa: PLC0415 - as typer
+        from nextfire_cli.pipelines import read_files  # noqa: PLC0415 - as typer
 
         try:
-            documents = read_documents(str(file), "file")
+            pipelines = read_files([str(file)])
         except typer.BadParameter as error:
             remedy = 'Give the path of a pipeline: stack.apply("examples/pipeline.yaml").'
             raise ClientError(f"apply: {error.message}.", remedy) from error
-        pipelines = [each for document in documents for each in read(document, str(file))]
         apply_plan(self.client, make_plan(self.client, pipelines))
 
     def change(self, job_id: str, changes: Mapping[str, Any]) -> JobResponse:

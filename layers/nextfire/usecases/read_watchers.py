@@ -32,8 +32,8 @@ def read_watchers(
 
 
 def _group(group: int, lease: Lease | None, now: datetime, life: timedelta) -> WatcherGroup:
-    if lease is None:  # there never was a watcher
-        return WatcherGroup(group, WatcherState.ASLEEP, None, None)
+    if lease is None:
+        return WatcherGroup(group, WatcherState.NEW, None, None)
     takeover = lease.takeover
     if takeover is not None and now - takeover.taken_at > RECENT:
         takeover = None

@@ -215,3 +215,46 @@ def test_what_is_wrong_in_several_files_is_reported_at_once(call: Command) -> No
     assert "  a.yaml: pipeline: not the name of a pipeline (got 'a!')." in both.stderr
     assert "  a.yaml: x.type: " in both.stderr
     assert "  b.yaml: jobs[0].jobId: not the id of a job." in both.stderr
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "---\n---\n", "[]", "null"])
+def test_a_file_that_declares_nothing_is_an_error(call: Command, text: str) -> None:
+    result = call("apply", "-f", call.write("empty.yaml", text), "--yes")
+
+    assert result.exit_code == 1
+    assert "empty.yaml is invalid." in result.stderr
+    assert "the file is empty. Write `pipeline: NAME` and `jobs:`" in result.stderr
+
+
+def test_anchors_at_the_top_of_a_file(call: Command, client: Client) -> None:
+    text = """\
+x-common: &common
+  timeoutSec: 60
+  target: {handler: hello}
+pipeline: etl
+jobs:
+  - {<<: *common, jobId: a, type: MANUAL}
+  - {<<: *common, jobId: b, type: AFTER, after: [{job: a}]}
+---
+"""
+    done = call("apply", "-f", call.write("p.yaml", text), "--yes")
+
+    assert done.exit_code == 0, done.output
+    assert {job.document["timeoutSec"] for job in client.jobs()} == {60}
+
+
+def test_an_export_of_no_jobs_can_be_applied(call: Command) -> None:
+    for form in ("yaml", "json"):
+        exported = call("export", "-o", form)
+        again = call("apply", "-f", "-", text=exported.stdout)
+        assert (again.exit_code, again.stdout) == (0, "No changes: 0 unchanged.\n"), again.output
+
+
+def test_a_member_that_occurs_twice_is_named_with_its_file_and_line(call: Command) -> None:
+    result = call("apply", "-f", call.write("p.yaml", "pipeline: etl\njobs: []\njobs: []\n"))
+
+    assert result.exit_code == 2
+    said = " ".join(result.stderr.replace("│", " ").split())
+    assert "'jobs' occurs twice in " in said
+    assert "p.yaml, line 3, column 1" in said
+    assert "unicode string" not in said

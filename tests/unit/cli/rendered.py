@@ -31,5 +31,5 @@ JOB = {
 def shown(view: RenderableType, width: int = 100) -> str:
     console = Console(width=width, record=True, file=None, quiet=False, highlight=False)
     with console.capture() as capture:
-        console.print(view)
+        console.print(view, crop=False)
     return capture.get()

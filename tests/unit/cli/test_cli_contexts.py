@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from nextfire import Client, ClientError
 from nextfire.client.access import find_key
-from nextfire.client.contexts import Context, read_contexts
+from nextfire.client.contexts import Context, change_contexts, read_contexts
 from nextfire.domain.key_text import secret_of, write_key
 from nextfire_cli.main import app
 from tests.local_stack import KEY as STACK_KEY
@@ -227,3 +228,31 @@ def test_the_key_of_a_context_comes_after_the_environment(
     monkeypatch.setenv("NEXTFIRE_API_KEY", OTHER)
     assert find_key(PROD, None, KEY) == OTHER
     assert KEY not in repr(Context(PROD, KEY))
+
+
+def test_a_working_folder_that_was_deleted_is_an_error_with_a_remedy(
+    call: Call, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = file.parents[2] / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    for command in (["jobs", "list"], ["up"], ["down", "--yes"], ["backup", "b"], ["doctor"]):
+        result = call(*command)
+        assert result.exit_code == 1, command
+        assert "The working folder was deleted." in result.stderr
+        assert "cd" in result.stderr
+    with pytest.raises(ClientError, match="The working folder was deleted"):
+        Client()
+
+
+def test_contexts_that_two_processes_save_at_the_same_time_are_all_kept(file: Path) -> None:
+    def save(number: int) -> None:
+        change_contexts(file, lambda found: found.having(f"c{number}", Context(PROD)))
+
+    with ThreadPoolExecutor(8) as executor:
+        list(executor.map(save, range(40)))
+
+    assert len(read_contexts(file).by_name) == 40
+    assert [*file.parent.iterdir()] == [file]

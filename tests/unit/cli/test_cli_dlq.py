@@ -35,12 +35,12 @@ class Queue:
         attributes: Any = {"FifoQueue": "true"}
         self.url = self.sqs.create_queue(QueueName="dlq.fifo", Attributes=attributes)["QueueUrl"]
 
-    def bury(self, body: str, failure: str = "exit code 1") -> None:
+    def bury(self, body: str, failure: str = "exit code 1", group: str | None = None) -> None:
         number = str(next(self._numbers))
         self.sqs.send_message(
             QueueUrl=self.url,
             MessageBody=body,
-            MessageGroupId=number,
+            MessageGroupId=group or number,
             MessageDeduplicationId=number,
             MessageAttributes={"failure": {"DataType": "String", "StringValue": failure}},
         )
@@ -322,3 +322,13 @@ def test_a_missing_queue_is_an_error(call: Call) -> None:
 
     assert result.exit_code == 1
     assert "cannot be used" in result.stderr
+
+
+def test_list_says_that_a_job_has_more_messages_than_sqs_shows(call: Call, queue: Queue) -> None:
+    for _ in range(12):
+        queue.bury(letter("job").encode(), group="job")
+
+    result = call("list", "--json")
+
+    assert len(json.loads(result.stdout)["items"]) == 10
+    assert "About 2 more messages not shown" in result.stderr

@@ -283,3 +283,18 @@ def test_a_file_for_another_command_names_it(
     assert result.exit_code == 2
     assert named in " ".join(result.stderr.replace("│", "").split())
     assert not api.requests
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["create-many", "-f", "nothing"], "Invalid value for --file: cannot read nothing"),
+        (["pause", "a", "--label", "b=c"], "give only one of JOB_ID, --label and --all"),
+        (["delete", "a", "--label", "b=c"], "give only one of JOB_ID and --label"),
+        (["pause"], "give a JOB_ID, or --label for many jobs or --all"),
+    ],
+)
+def test_wrong_usage_names_the_flag(call: Call, typed: list[str], said: str) -> None:
+    result = call("jobs", *typed)
+
+    assert said in " ".join(result.stderr.replace("│", " ").split())

@@ -96,6 +96,8 @@ def test_a_full_disk_is_an_error_without_a_traceback(tmp_path: Path, args: list[
         ({"results": [{"status": 201, "job": {"jobId": "a"}}, {"status": 422}]}, ["a"]),
         ({"jobId": "a", "state": "ACTIVE"}, ["a"]),
         ({"executionId": "a.1-x", "jobId": "a"}, ["a.1-x"]),
+        ({"items": [{"pool": "calls", "destination": "a.example:443"}]}, ["a.example:443"]),
+        ({"items": [{"versionId": "2", "size": 1}]}, ["2"]),
         ({"items": []}, []),
         ({"status": "ok"}, []),
         ([1], []),

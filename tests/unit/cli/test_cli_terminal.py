@@ -56,3 +56,12 @@ def test_lines_of_a_log_do_nothing_to_a_terminal() -> None:
 
     assert render.log_line(line, timestamps=False).plain == "a\tb\\x1b[2J\\r[red]"
     assert render.log_line(line, timestamps=True).plain.startswith("-  ")
+
+
+def test_a_narrow_terminal_loses_no_column() -> None:
+    named = JOB | {"jobId": "nightly-report-of-the-finance-team", "name": "Report of the team"}
+    for wide in (False, True):
+        narrow = shown(render.jobs([named], wide=wide), width=40)
+        header = narrow.splitlines()[0].split()
+        assert header[:6] == ["JOB", "NAME", "STATE", "SCHEDULE", "TARGET", "NEXT"]
+        assert str(named["jobId"]) in narrow

@@ -45,8 +45,9 @@ from tests.unit.cli.conftest import Api, Call
         ("jobs create --handler a", "no schedule. Use one of them"),
         ("jobs create --in 5s", "nothing to run. Use one of them"),
         ("schedules preview", "no schedule. Use one of them"),
-        ("jobs list --limit abc", "not a whole number"),
-        ("jobs list --limit 0", "'--limit': must be greater than or equal to 1"),
+        ("jobs list --limit abc", "not a whole number (got abc)"),
+        ("jobs list --limit 0", "'--limit': must be greater than or equal to 1 (got 0)"),
+        ("jobs create --in 5s --max-attempts 101", "less than or equal to 100 (got 101)"),
         ("jobs create --in 5s --secret TOKEN", "'TOKEN' is not NAME=SECRET[#KEY]"),
         ("jobs list -o csv", "'--output' / '-o': 'csv' is not one of"),
     ],
@@ -71,7 +72,7 @@ def test_a_hint_is_never_a_command_that_exists(call: Call, group: str, word: str
     [
         (
             "--json jobs list --limit abc",
-            "Invalid value for '--limit': not a whole number. See nextfire jobs list --help",
+            "Invalid value for '--limit': not a whole number (got abc). See nextfire jobs list --h",
         ),
         ("jobs list --output=json --frob", "No such option: --frob. See nextfire jobs list --help"),
         (

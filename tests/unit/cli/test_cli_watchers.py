@@ -46,6 +46,16 @@ def test_watchers_that_are_not_started_are_a_problem(call: Call, api: Api) -> No
     ) in " ".join(result.stderr.split())
 
 
+def test_a_group_that_never_had_a_watcher_does_not_sleep(call: Call, api: Api) -> None:
+    watchers(api, {"group": 0, "state": "NEW"})
+
+    result = call("status")
+
+    assert result.exit_code == 0
+    said = "Watcher 0 was never started: the first one starts within a minute"
+    assert said in " ".join(result.stdout.split())
+
+
 def test_a_takeover_is_shown_and_no_problem(call: Call, api: Api) -> None:
     watchers(api, {"group": 0, "state": "ASLEEP", "takeover": TAKEOVER})
 

@@ -66,3 +66,14 @@ def test_the_arguments_of_the_marker_are_checked(
     command = [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", *without, str(test)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
     assert expected in done.stdout, done.stdout + done.stderr
+
+
+def test_a_file_is_read_as_by_the_command(stack: Stack, tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text("pipeline: p\njobs: [{jobId: a, type: MANUAL, target: {handler: a}}]\n---\n")
+    stack.apply(file)
+    assert stack.client.get_job("a").state == "ACTIVE"
+
+    file.write_text("# nothing yet\n")
+    with pytest.raises(ClientError, match=r"p\.yaml is invalid\. jobs: the file is empty\."):
+        stack.apply(file)

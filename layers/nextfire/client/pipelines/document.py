@@ -11,6 +11,7 @@
         after: [{job: extract}]
         target: {handler: load}
 
+Members that begin with `x-` are ignored: they hold what YAML anchors name.
 `deadlineSec` next to `pipeline` applies to each of its jobs with parents that has none itself.
 
 A job belongs to a pipeline if its label `nextfire.pipeline` has the pipeline's name. The label is
@@ -26,6 +27,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from nextfire.client.errors import ClientError, Fault
+from nextfire.client.pipelines.graph import circular, find_cycle
 from nextfire.client.requests import JobRequest
 from nextfire.dataclass import dataclass
 from nextfire.domain.definition import MAX_LABELS, JobDefinition
@@ -36,6 +38,8 @@ from nextfire.domain.invalid_fields import invalid_fields
 OWNER = "nextfire.pipeline"
 """The label whose value is the name of the job's pipeline."""
 _MEMBERS = {"pipeline", "deadlineSec", "jobs"}
+_IGNORED = "x-"
+"""Members with this prefix hold what YAML anchors name, as in Docker Compose."""
 _NAME = "Use 1 to 64 letters, digits, hyphens and underscores. For example `etl`."
 
 
@@ -75,6 +79,7 @@ def read(document: object, source: str = "the pipeline") -> list[Pipeline]:
     faults: list[Fault] = []
     found = [_pipeline(each, source, faults) for each in documents]
     if faults:
+        faults += [circular(cycle) for each in found if (cycle := find_cycle(each.jobs))]
         raise PipelineError(f"{source} is invalid.", faults)
     return found
 
@@ -128,22 +133,42 @@ def compact(definition: JobDefinition) -> dict[str, Any]:
 def _pipeline(document: object, source: str, faults: list[Fault]) -> Pipeline:
     if not isinstance(document, dict) or not isinstance(document.get("jobs"), list):
         remedy = "Write `pipeline: NAME` and `jobs:` with a list of job documents."
+        if isinstance(document, dict) and "type" in document:
+            remedy += " For one job without a pipeline: nextfire jobs create -f FILE"
         faults.append(Fault("jobs", "absent", "a pipeline has a list of jobs", remedy))
         return Pipeline(None, {}, source)
-    for name in document.keys() - _MEMBERS:
+    for member in sorted(map(str, document.keys() - _MEMBERS)):
+        if member.startswith(_IGNORED):
+            continue
         remedy = "A pipeline has the fields `pipeline`, `deadlineSec` and `jobs`."
-        faults.append(Fault(str(name), shorten(document[name]), "unknown field", remedy))
+        faults.append(Fault(member, shorten(document[member]), "unknown field", remedy))
     name = document.get("pipeline")
     if name is not None and not (isinstance(name, str) and JOB_ID.fullmatch(name)):
         faults.append(Fault("pipeline", shorten(name), "not the name of a pipeline", _NAME))
         name = None
     jobs: dict[str, JobDefinition] = {}
-    deadline = document.get("deadlineSec")
+    deadline = _deadline(document.get("deadlineSec"), faults)
     for number, body in enumerate(document["jobs"]):
         has_parents = isinstance(body, dict) and body.get("after")
         usual = {} if deadline is None or not has_parents else {"deadlineSec": deadline}
         _add_job(jobs, {**usual, **body} if usual else body, f"jobs[{number}]", name, faults)
     return Pipeline(name, jobs, source)
+
+
+def _deadline(seconds: object, faults: list[Fault]) -> object:
+    """Return *seconds*, the deadline of a pipeline, if a job can have it; else add to *faults*."""
+    job = {"type": "AFTER", "after": [{"job": "a"}], "target": {"handler": "a"}}
+    try:
+        _parsed(JobRequest, job if seconds is None else {**job, "deadlineSec": seconds})
+    except ValidationError as error:
+        faults += _faults(error)
+        return None
+    return seconds
+
+
+def _faults(error: ValidationError, job_id: str = "") -> list[Fault]:
+    found = invalid_fields(error.errors(include_url=False), JobRequest, job_id)
+    return [Fault(each.field, each.value, each.problem, each.remedy) for each in found]
 
 
 def _add_job(
@@ -186,9 +211,7 @@ def parse_job(job_id: str, body: Mapping[str, Any], owner: str | None) -> JobDef
     try:
         request = _parsed(JobRequest, body)
     except ValidationError as error:
-        found = invalid_fields(error.errors(include_url=False), JobRequest, job_id)
-        faults = [Fault(each.field, each.value, each.problem, each.remedy) for each in found]
-        raise PipelineError(f"Job {job_id} is invalid.", faults) from error
+        raise PipelineError(f"Job {job_id} is invalid.", _faults(error, job_id)) from error
     values = {name: getattr(request, name) for name in JobDefinition.model_fields}
     return JobDefinition.model_construct(None, **values)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
+from nextfire.client.errors import Fault
 from nextfire.domain.definition import JobDefinition
 
 
@@ -34,6 +35,14 @@ def find_cycle(jobs: Mapping[str, JobDefinition]) -> tuple[str, ...]:
     except CycleError as error:
         return tuple(error.args[1])
     return ()
+
+
+def circular(cycle: Sequence[str]) -> Fault:
+    """What is wrong with *cycle*, as `find_cycle` returns it."""
+    path = " -> ".join(cycle)
+    remedy = f"Remove one of these edges. For example the parent {cycle[-2]} of {cycle[-1]}."
+    problem = f"the jobs wait for each other: {path}"
+    return Fault(f"{cycle[-1]}.after", None, problem, remedy)
 
 
 def parents_first(jobs: Mapping[str, JobDefinition]) -> list[str]:

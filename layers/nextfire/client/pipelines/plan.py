@@ -13,6 +13,7 @@ from nextfire.client.errors import Fault
 from nextfire.client.pipelines.diff import FieldChange, changed_fields
 from nextfire.client.pipelines.document import Pipeline, PipelineError, owned
 from nextfire.client.pipelines.graph import (
+    circular,
     find_cycle,
     parents,
     parents_first,
@@ -140,7 +141,7 @@ def declare(pipelines: Iterable[Pipeline]) -> Declared:
                 faults.append(Fault("jobId", repr(job_id), problem, "Declare each job once."))
             jobs[job_id], owners[job_id], sources[job_id] = definition, each.name, each.source
     if not faults and (cycle := find_cycle(jobs)):
-        faults.append(_circular(cycle))
+        faults.append(circular(cycle))
     if faults:
         raise PipelineError("The pipelines are invalid.", faults)
     return Declared(jobs, owners, frozenset(names))
@@ -176,7 +177,7 @@ def plan(
     ties = [*_foreign(declared, living, adopt=adopt), *_orphans(declared, living, removed)]
     if cycle := find_cycle(graph):
         graph = declared.jobs  # a race of changes can leave a cycle of other jobs
-        ties += [_circular(_from_one_of(cycle, graph))] if graph.keys() & {*cycle} else []
+        ties += [circular(_from_one_of(cycle, graph))] if graph.keys() & {*cycle} else []
     if faults := [*ties, *faults]:
         raise PipelineError("The pipelines cannot be applied. Nothing was changed.", faults)
     kept = [
@@ -224,13 +225,6 @@ def schedule_faults(jobs: Mapping[str, JobDefinition], now: datetime) -> Iterato
         except InvalidInputError as error:
             named = error.about(f"{job_id}.{error.field}")
             yield Fault(named.field, named.value, named.problem, named.remedy)
-
-
-def _circular(cycle: Sequence[str]) -> Fault:
-    path = " -> ".join(cycle)
-    remedy = f"Remove one of these edges. For example the parent {cycle[-2]} of {cycle[-1]}."
-    problem = f"the jobs wait for each other: {path}"
-    return Fault(f"{cycle[-1]}.after", None, problem, remedy)
 
 
 def _from_one_of(cycle: Sequence[str], names: Collection[str]) -> Sequence[str]:
