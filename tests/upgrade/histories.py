@@ -1,0 +1,282 @@
+"""Histories of two versions: their processes on one SQLite file, with deaths and lost calls.
+
+Each process (`simulated_process.py`) is a real one with the modules of its version. The history
+lets one of them take a step at a time, up to its next call of a port, so it depends only on its
+seed. Processes start in one version or the other by the course of the history: an update, an
+update that is rolled back, or both versions at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import count
+from multiprocessing.connection import Connection
+from pathlib import Path
+from random import Random
+from typing import Any, Self
+
+from nextfire.adapters.sqlite.control_store import SqliteControlStore
+from nextfire.adapters.sqlite.database import Database
+from nextfire.domain.instants import floor_minute
+from nextfire.domain.occurrences import JobState
+from tests.upgrade.history_books import Books
+from tests.upgrade.history_requests import random_request
+from tests.upgrade.simulated_process import LEASE, START
+
+THIS, EARLIER = "this version", "the earlier version"
+COURSES: Mapping[str, Sequence[float]] = {
+    "update": (0, 0.3, 0.7, 1),
+    "rollback": (0, 0.5, 1, 0.5, 0),
+    "both": (0.5,),
+}
+"""How probable it is that a new process has this version, phase by phase."""
+LENGTH = 150.0
+"""Duration of the faults, in seconds."""
+_REST = 1_500
+"""Maximum duration after that, until nothing is due, queued or running, in seconds."""
+_SECOND = 1_000_000
+_SCRIPT = Path(__file__).with_name("simulated_process.py")
+
+
+class Forks:
+    """Starts processes with the modules of one version: those on the search path *sources*. Context
+    manager: ends when the processes have ended.
+    """
+
+    def __init__(self, sources: str) -> None:
+        self._socket, theirs = socket.socketpair()
+        path = os.pathsep.join((sources, str(_SCRIPT.parent)))
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(_SCRIPT), str(theirs.fileno())],
+            env={"PYTHONPATH": path, "PYTHONHASHSEED": "0"},
+            pass_fds=[theirs.fileno()],
+        )
+        theirs.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+        self._process.wait()
+
+    def start(self) -> Connection:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._socket, [b"+"], [theirs.fileno()])
+        return Connection(ours.detach())
+
+
+@dataclass
+class Running:
+    """A process. `next_at`: when it takes its next step, in µs; `ends`: as `History.keep`."""
+
+    name: str
+    version: str
+    kind: str
+    connection: Connection
+    next_at: int
+    on_end: Callable[[], object]
+
+    def kill(self) -> None:
+        """Let it send itself SIGKILL, unless it did, and wait for its end."""
+        with suppress(EOFError, ConnectionError):
+            self.connection.send((0, "die"))
+            self.connection.recv()
+        self.connection.close()
+
+
+class History:
+    """The history of *seed*, with the file *database*. *defect*: see `planted.py`; it is in this
+    version's processes.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        forks: Mapping[str, Forks],
+        database: Path,
+        *,
+        course: str | None = None,
+        defect: str | None = None,
+    ) -> None:
+        self.dice = Random(seed)  # noqa: S311 — reproducible
+        self.course = course or [*COURSES][seed % len(COURSES)]
+        self.events: list[str] = []
+        self.hit: Counter[tuple[str, str]] = Counter()
+        self.at = 0
+        self.running: list[Running] = []
+        self._forks = forks
+        self._defect = defect
+        self._path = database
+        self._timers: list[tuple[int, int, Callable[[], object]]] = []
+        self._numbers = count(1)
+        self._calm = False
+        self._rough = self.dice.choice([0.0, 0.01, 0.03])
+        self._doomed = self.dice.choice([0.2, 0.6])
+        store = Database(database)
+        SqliteControlStore(store).seed_cursors(1, floor_minute(START))
+        self.books = Books(store, self.now)
+
+    def now(self) -> Any:
+        return START + timedelta(microseconds=self.at)
+
+    def log(self, who: str, *what: str) -> None:
+        self.events.append(f"{self.now():%H:%M:%S.%f}  {who:<12} {' '.join(what)}")
+
+    # Time
+
+    def later(self, seconds: float, do: Callable[[], object]) -> None:
+        at = self.at + int(seconds * _SECOND)
+        heapq.heappush(self._timers, (at, next(self._numbers), do))
+
+    def run_to(self, at: int) -> None:
+        """Let processes and timers take their turns until *at*."""
+        while True:
+            first = min(self.running, key=lambda each: each.next_at, default=None)
+            timer_at = self._timers[0][0] if self._timers else at
+            if first is not None and first.next_at < min(at, timer_at):
+                self.at = max(self.at, first.next_at)
+                self._step(first)
+            elif self._timers and timer_at < at:
+                self.at, _, do = heapq.heappop(self._timers)
+                do()
+            else:
+                self.at = at
+                return
+
+    def _step(self, process: Running, order: str | None = None) -> None:
+        """Let *process* take a step, and note what it reports."""
+        import time; t=time.perf_counter()
+        process.connection.send((self.at, order))
+        next_at, events = process.connection.recv()
+        k=(process.kind,process.version, events[0][0] if events and len(events[0])==1 else '-', hasattr(process,"seen")); process.seen=1
+        self.T=getattr(self,"T",{}); a=self.T.setdefault(k,[0,0]); a[0]+=time.perf_counter()-t; a[1]+=1
+        for event in events:
+            self.log(process.name, *event)
+            if event[0] in ("DIES", "FAULT"):
+                self.hit[event[-1], " ".join(event[:-1])] += 1
+        self.books.note(process.name, events)
+        if next_at is None:
+            self._end(process)
+        else:
+            process.next_at = next_at
+
+    def _end(self, process: Running) -> None:
+        process.kill()
+        self.running.remove(process)
+        self.books.gone(process.name)
+        process.on_end()
+
+    # Processes
+
+    def share(self) -> float:
+        """How probable it is now that a new process has this version."""
+        phases = COURSES[self.course]
+        return phases[min(int(self.at / _SECOND / LENGTH * len(phases)), len(phases) - 1)]
+
+    def start(self, kind: str, on_end: Callable[[], object] = int, request: Any = None) -> Running:
+        """Start a process, doomed or not."""
+        dice = self.dice
+        version = THIS if dice.random() < self.share() else EARLIER
+        short = kind in ("api", "auditor")
+        doomed = not self._calm and dice.random() < (0.1 if short else self._doomed)
+        birth = {
+            "name": f"{kind}-{next(self._numbers)}",
+            "kind": kind,
+            "at": self.at,
+            "seed": dice.getrandbits(64),
+            "database": str(self._path),
+            "dies_in": dice.randrange(16 if short else 150) if doomed else None,
+            "rough": 0.0 if self._calm else self._rough,
+            "lasts": [0] if self._calm else [0, 0, 1, 3, 25],
+            "exits": [0] if self._calm else [0, 0, 0, 1],
+            "request": request,
+            "defect": self._defect if version is THIS else None,
+        }
+        connection = self._forks[version].start()
+        connection.send(birth)
+        process = Running(birth["name"], version, kind, connection, self.at, on_end)
+        self.log(process.name, "STARTS in", version)
+        self.running.append(process)
+        return process
+
+    def keep(self, kind: str) -> None:
+        """Keep a process of *kind* running: each one dies, is stopped or killed, and is replaced."""
+        dice = self.dice
+        if self._calm:
+            self.start(kind)
+            return
+        process = self.start(
+            kind,
+            lambda: self._calm or self.later(dice.choice([0.1, 1, 5, 20]), lambda: self.keep(kind)),
+        )
+
+        def replace() -> None:
+            if process not in self.running or self._calm:
+                return
+            if dice.random() < 0.5:
+                self.log(process.name, "IS STOPPED")
+                self._step(process, "stop")
+            else:
+                self.log(process.name, "IS KILLED")
+                self._end(process)
+
+        self.later(dice.choice([10, 20, 40, 80]), replace)
+
+    def request(self, method: str, *args: Any) -> None:
+        self.log("user", method, *map(str, args))
+        self.start("api", request=(method, args))
+
+    # The course of a history
+
+    def play(self) -> list[str]:
+        """Play it, let the system come to rest, and judge. Returns what was wrong."""
+        try:
+            for kind in ("watcher", "watcher", "worker", "worker"):
+                self.keep(kind)
+            self.later(1, self._some_request)
+            self.later(self.dice.uniform(60, 140), lambda: self.start("auditor"))
+            self.run_to(int(LENGTH * _SECOND))
+            self._come_to_rest()
+            self.books.judge()
+        except AssertionError as error:
+            self.books.wrong.append(str(error).partition("\n")[0])
+        finally:
+            for process in self.running:
+                process.kill()
+            self.running.clear()
+        return self.books.wrong
+
+    def _some_request(self) -> None:
+        """Make a random request, and plan the next one."""
+        self.request(*random_request(self.dice, self.now(), self.books))
+        self.later(self.dice.choice([0.1, 1, 3, 8]), self._some_request)
+
+    def _come_to_rest(self) -> None:
+        """New processes without faults, until nothing is due, queued or running."""
+        self._calm = True
+        self._timers.clear()
+        self.log("rest", "all processes are new, no faults")
+        for process in [*self.running]:
+            self._end(process)
+        for kind in ("watcher", "worker", "worker"):
+            self.keep(kind)
+        for key, job in self.books.jobs().items():
+            if job.state is JobState.PAUSED:
+                self.request("resume_job", key.job_id)
+        self.run_to(self.at + 2 * int(LEASE.total_seconds()) * _SECOND)
+        for _ in range(_REST):
+            if not self.books.open():
+                return
+            self.run_to(self.at + _SECOND)
+        raise AssertionError(f"not at rest: {self.books.open()}")
