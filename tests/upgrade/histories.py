@@ -37,11 +37,12 @@ COURSES: Mapping[str, Sequence[float]] = {
     "update": (0, 0.3, 0.7, 1),
     "rollback": (0, 0.5, 1, 0.5, 0),
     "both": (0.5,),
+    "alone": (1,),
 }
 """How probable it is that a new process has this version, phase by phase."""
 LENGTH = 150.0
 """Duration of the faults, in seconds."""
-_REST = 1_500
+_REST = 600
 """Maximum duration after that, until nothing is due, queued or running, in seconds."""
 _SECOND = 1_000_000
 _SCRIPT = Path(__file__).with_name("simulated_process.py")
@@ -96,8 +97,8 @@ class Running:
 
 
 class History:
-    """The history of *seed*, with the file *database*. *defect*: see `planted.py`; it is in this
-    version's processes.
+    """The history of *seed*, with the file *database*. *course*: one of `COURSES`. *defects*:
+    functions of `planted.py`, which are called in the processes of this version.
     """
 
     def __init__(
@@ -107,20 +108,22 @@ class History:
         database: Path,
         *,
         course: str | None = None,
-        defect: str | None = None,
+        defects: Sequence[str] = (),
     ) -> None:
         self.dice = Random(seed)  # noqa: S311 — reproducible
-        self.course = course or [*COURSES][seed % len(COURSES)]
+        self.course = course or [*COURSES][seed % 3]
         self.events: list[str] = []
         self.hit: Counter[tuple[str, str]] = Counter()
         self.at = 0
         self.running: list[Running] = []
         self._forks = forks
-        self._defect = defect
+        self._defects = defects
         self._path = database
         self._timers: list[tuple[int, int, Callable[[], object]]] = []
         self._numbers = count(1)
         self._calm = False
+        self._out: tuple[str | None, int] = None, 0
+        """Of which kind no process runs, until when."""
         self._rough = self.dice.choice([0.0, 0.01, 0.03])
         self._doomed = self.dice.choice([0.2, 0.6])
         store = Database(database)
@@ -156,11 +159,8 @@ class History:
 
     def _step(self, process: Running, order: str | None = None) -> None:
         """Let *process* take a step, and note what it reports."""
-        import time; t=time.perf_counter()
         process.connection.send((self.at, order))
         next_at, events = process.connection.recv()
-        k=(process.kind,process.version, events[0][0] if events and len(events[0])==1 else '-', hasattr(process,"seen")); process.seen=1
-        self.T=getattr(self,"T",{}); a=self.T.setdefault(k,[0,0]); a[0]+=time.perf_counter()-t; a[1]+=1
         for event in events:
             self.log(process.name, *event)
             if event[0] in ("DIES", "FAULT"):
@@ -201,7 +201,7 @@ class History:
             "lasts": [0] if self._calm else [0, 0, 1, 3, 25],
             "exits": [0] if self._calm else [0, 0, 0, 1],
             "request": request,
-            "defect": self._defect if version is THIS else None,
+            "defects": self._defects if version is THIS else (),
         }
         connection = self._forks[version].start()
         connection.send(birth)
@@ -212,9 +212,12 @@ class History:
 
     def keep(self, kind: str) -> None:
         """Keep a process of *kind* running: each one dies, is stopped or killed, and is replaced."""
-        dice = self.dice
+        dice, (out, until) = self.dice, self._out
         if self._calm:
             self.start(kind)
+            return
+        if out == kind and self.at < until:
+            self.later((until - self.at) / _SECOND, lambda: self.keep(kind))
             return
         process = self.start(
             kind,
@@ -233,29 +236,41 @@ class History:
 
         self.later(dice.choice([10, 20, 40, 80]), replace)
 
-    def request(self, method: str, *args: Any) -> None:
-        self.log("user", method, *map(str, args))
-        self.start("api", request=(method, args))
+    def _outage(self) -> None:
+        """In two of three histories no watcher, or no worker, runs for longer than it takes until
+        an occurrence is missed.
+        """
+        kind = self.dice.choice(["watcher", "worker", None])
+        if kind is not None:
+            self.log("outage", kind)
+            self._out = kind, self.at + self.dice.randint(65, 90) * _SECOND
+            for process in [each for each in self.running if each.kind == kind]:
+                self._end(process)
+
+    def request(self, method: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        self.log("user", method, *map(str, args), *map(str, keywords.values()))
+        self.start("api", request=(method, args, keywords))
 
     # The course of a history
 
-    def play(self) -> list[str]:
+    def play(self) -> str | None:
         """Play it, let the system come to rest, and judge. Returns what was wrong."""
         try:
             for kind in ("watcher", "watcher", "worker", "worker"):
                 self.keep(kind)
             self.later(1, self._some_request)
             self.later(self.dice.uniform(60, 140), lambda: self.start("auditor"))
+            self.later(self.dice.uniform(20, 50), self._outage)
             self.run_to(int(LENGTH * _SECOND))
             self._come_to_rest()
             self.books.judge()
         except AssertionError as error:
-            self.books.wrong.append(str(error).partition("\n")[0])
+            return str(error).partition("\n")[0]
         finally:
             for process in self.running:
                 process.kill()
             self.running.clear()
-        return self.books.wrong
+        return None
 
     def _some_request(self) -> None:
         """Make a random request, and plan the next one."""
@@ -273,7 +288,7 @@ class History:
             self.keep(kind)
         for key, job in self.books.jobs().items():
             if job.state is JobState.PAUSED:
-                self.request("resume_job", key.job_id)
+                self.request("resume_job", (key.job_id,), {})
         self.run_to(self.at + 2 * int(LEASE.total_seconds()) * _SECOND)
         for _ in range(_REST):
             if not self.books.open():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -21,6 +22,7 @@ from nextfire.domain.policies import Overlap
 from nextfire.domain.run import Run, RunState
 from tests.accounting import assert_all_accounted_for
 from tests.evidence import Evidence, Stored, first_sent, reported_missed
+from tests.upgrade.planted import PLANTED_NAMES
 
 TENANT = "default"
 _WRITING = timedelta(seconds=15)
@@ -28,9 +30,8 @@ _WRITING = timedelta(seconds=15)
 
 @dataclass
 class Script:
-    """A script that is running: its `worker`, and the end of its lease."""
+    """A script that is running: its run when it began, and the end of its lease."""
 
-    worker: str
     run: Run
     until: datetime
 
@@ -59,65 +60,77 @@ class Books:
 
     database: Database
     now: Callable[[], datetime]
-    wrong: list[str] = field(default_factory=list)
     ever: dict[tuple[JobKey, str], list[Stored]] = field(default_factory=dict)
     log: list[RunMessage] = field(default_factory=list)
     started: dict[tuple[str, int], str] = field(default_factory=dict)
     """By execution id and fence: the worker whose script began."""
-    scripts: dict[str, Script] = field(default_factory=dict)
+    promised: set[str] = field(default_factory=set)
+    """The runs that were requested, and answered with success."""
+    _scripts: list[Script] = field(default_factory=list)
     _jobs: dict[str, str] = field(default_factory=dict)
     _last_message: int = 0
 
     # What processes report
 
     def note(self, process: str, events: Sequence[tuple[str, ...]]) -> None:
-        """Note what *process* did in a step."""
+        """Note what *process* did in a step.
+
+        Raises:
+            AssertionError: It must not do that.
+        """
         for what, *details in events:
-            if what == "DEFECT":
-                self.wrong.append(f"{process}: {details}")
-            elif what == "SCRIPT" and details[0] == "begins":
-                self._begins(process, details[1], int(details[2]))
-            elif what == "SCRIPT":
-                self.scripts.pop(details[1], None)
-            elif what == "AUDIT" and details[0] != "0":
-                self.wrong.append(f"an audit repaired something: {details[1]}")
-            elif what == "queue.send":
+            match what, *details:
+                case "DEFECT", why:
+                    raise AssertionError(f"{process}: {why}")
+                case "AUDIT", repaired, report:
+                    assert repaired == "0", f"{process} repaired undamaged data: {report}"
+                case "ANSWER", "OK", execution_id if execution_id:
+                    self.promised.add(execution_id)
+                case "ANSWER", _, text:
+                    assert "(500)" not in text, f"{process}: {text}"
+                case "SCRIPT", "begins", execution_id, attempt:
+                    self._begins(process, execution_id, int(attempt))
+                case "SCRIPT", "ends", execution_id, attempt:
+                    self._scripts = [
+                        each
+                        for each in self._scripts
+                        if (each.run.worker, each.run.key.execution_id, str(each.run.attempt))
+                        != (process, execution_id, attempt)
+                    ]
+            assert what != "due.quarantine", f"{process} sets an entry aside"
+            if what == "queue.send":
                 self._note_messages()
             elif what.startswith("runs."):
                 self._note_leases(process)
-            if what.startswith(("jobs.", "joins.")):
+            elif what.startswith("jobs."):
                 self._note_jobs()
 
     def gone(self, process: str) -> None:
         """*process* has ended."""
-        self.scripts = {k: each for k, each in self.scripts.items() if each.worker != process}
+        self._scripts = [each for each in self._scripts if each.run.worker != process]
 
     def _begins(self, worker: str, execution_id: str, attempt: int) -> None:
+        """A script begins only under a claim of its worker, once, and not while another script runs
+        that excludes it, under a valid lease.
+        """
         run = self.run(execution_id)
-        owned = run is not None and (run.state, run.worker, run.attempt) == (
-            RunState.RUNNING,
-            worker,
-            attempt,
-        )
-        if run is None or not owned or run.lease_until is None:
-            self.wrong.append(f"{execution_id}: {worker} began attempt {attempt} of {run}")
-            return
-        if (execution_id, run.fence) in self.started:
-            self.wrong.append(f"{execution_id}: a claim began two scripts: {run}")
+        wanted = (RunState.RUNNING, worker, attempt)
+        assert run is not None, f"{execution_id} began without a record"
+        assert (run.state, run.worker, run.attempt) == wanted, f"{worker} began, but {run}"
+        assert run.lease_until is not None, f"{worker} began without a lease: {run}"
+        assert (execution_id, run.fence) not in self.started, f"one claim began two scripts: {run}"
         self.started[execution_id, run.fence] = worker
         alone = self._is_alone(run.key)
-        for other in self.scripts.values():
-            same = other.run.key == run.key
-            together = alone and (other.run.key.job, other.run.key.uid) == (
-                run.key.job,
-                run.key.uid,
+        for other in self._scripts:
+            key = other.run.key
+            excludes = key == run.key or (
+                alone and (key.job, key.uid) == (run.key.job, run.key.uid)
             )
-            if (same or together) and other.until > self.now():
-                self.wrong.append(
-                    f"{execution_id}: began on {worker} while {other.run.key.execution_id} ran on "
-                    f"{other.worker}"
-                )
-        self.scripts[execution_id] = Script(worker, run, run.lease_until)
+            assert not excludes or other.until <= self.now(), (
+                f"{execution_id} began on {worker} while {key.execution_id} ran on "
+                f"{other.run.worker}"
+            )
+        self._scripts.append(Script(run, run.lease_until))
 
     def _is_alone(self, key: RunKey) -> bool:
         """Whether runs of the job never might overlap."""
@@ -125,16 +138,17 @@ class Books:
         return all(each.job.definition.overlap is not Overlap.ALLOW for each in ever)
 
     def _note_leases(self, worker: str) -> None:
-        for execution_id, script in self.scripts.items():
-            if script.worker == worker and (run := self.run(execution_id)) is not None:
-                if run.worker == worker and run.lease_until is not None:
+        for script in self._scripts:
+            if script.run.worker == worker:
+                run = self.run(script.run.key.execution_id)
+                if run and run.fence == script.run.fence and run.lease_until is not None:
                     script.until = run.lease_until
 
     def _note_jobs(self) -> None:
         for job_id, item in self._rows("SELECT job_id, item FROM jobs ORDER BY job_id"):
             if self._jobs.get(job_id) != item:
                 self._jobs[job_id] = item
-                job = decode_job(json.loads(item))
+                job = decode_job(_item(item))
                 self.ever.setdefault((job.key, job.uid), []).append(Stored(self.now(), job))
 
     def _note_messages(self) -> None:
@@ -153,21 +167,21 @@ class Books:
         key = parse_execution_id(TENANT, execution_id)
         query = "SELECT item FROM runs WHERE job = ? AND run_id = ?"
         rows = self._rows(query, f"{TENANT}/{key.job.job_id}", key.run_id)
-        return decode_run(json.loads(rows[0][0])) if rows else None
+        return decode_run(_item(rows[0][0])) if rows else None
 
     def runs(self) -> list[Run]:
-        items = [json.loads(item) for (item,) in self._rows("SELECT item FROM runs ORDER BY run_id")]
+        items = [_item(item) for (item,) in self._rows("SELECT item FROM runs ORDER BY run_id")]
         return [decode_run(item) for item in items if "state" in item]  # not of joins
 
     def jobs(self) -> dict[JobKey, Job]:
         items = self._rows("SELECT item FROM jobs ORDER BY job_id")
-        found = [decode_job(json.loads(item)) for (item,) in items]
+        found = [decode_job(_item(item)) for (item,) in items]
         return {job.key: job for job in found}
 
     def _entries(self) -> Iterator[DueEntry]:
         for (item,) in self._rows("SELECT item FROM due ORDER BY bucket, entry"):
-            entry = decode_entry(json.loads(item))
-            assert isinstance(entry, StoredEntry), f"an entry is set aside: {item}"
+            entry = decode_entry(_item(item))
+            assert isinstance(entry, StoredEntry), f"an entry does not decode: {item}"
             yield entry.entry
 
     def _messages(self, *, dead: bool) -> list[RunMessage]:
@@ -176,9 +190,9 @@ class Books:
         return [decode_message(body) for (body,) in rows]
 
     def open(self) -> list[object]:
-        """What is due, queued or running."""
-        now = self.now()
-        due = [e for e in self._entries() if e.at <= now or isinstance(e, DispatchEntry)]
+        """What is due, queued or running. The end of a join is due a day later."""
+        now, soon = self.now(), self.now() + timedelta(hours=1)
+        due = [e for e in self._entries() if e.at <= (soon if isinstance(e, DispatchEntry) else now)]
         return [*due, *self._messages(dead=False), *(r for r in self.runs() if not r.state.ended)]
 
     # What must hold in the end
@@ -211,6 +225,8 @@ class Books:
             if run.state is RunState.SUCCEEDED:
                 began = (run.key.execution_id, run.fence) in self.started
                 assert began, f"{run.key.execution_id} SUCCEEDED, but did not run"
+        for execution_id in self.promised:
+            assert self.run(execution_id), f"{execution_id} was requested, but has no record"
         for key in letters:
             run = state.runs.all[key]
             was_dead = run.state is RunState.DEAD or run.attempt_base
@@ -229,26 +245,31 @@ class Books:
         )
 
     def _judge_child(self, child: Job) -> None:
-        """Check that *child* has a record for each run of its parent, and no other."""
-        [edge] = child.definition.after
-        runs = self.runs()
+        """Check that *child* has a record for each logical time at which all its parents have one,
+        and that it ran exactly if they succeeded.
+        """
         begins = self.ever[child.key, child.uid][0].written_at
-        of_parent = {
-            run.key.scheduled_at: run
-            for run in runs
-            if run.key.job.job_id == edge.job and run.attempts
-        }
-        mine = {
-            run.key.scheduled_at: run
-            for run in runs
-            if run.key.job == child.key and not run.on_request
-        }
-        for at, run in mine.items():
-            assert at in of_parent or not run.attempts, f"{run.key} ran without its parent"
-        for at, run in of_parent.items():
-            if at <= begins:
-                continue
-            assert at in mine, f"{child.key.job_id} has no record of {run.key.execution_id}"
-            ran, state = mine[at].state is not RunState.SKIPPED, run.state
-            right = ran == (state is RunState.SUCCEEDED) or mine[at].state is RunState.CANCELLED
-            assert right, f"{mine[at].key.execution_id}: {mine[at].state}, but its parent: {state}"
+        runs: dict[str, dict[datetime, Run]] = defaultdict(dict)
+        jobs = self.jobs()
+        for run in self.runs():
+            requested = run.on_request and run.key.job == child.key
+            by_watcher = run.pool is None and not jobs[run.key.job].definition.after
+            current = run.key.uid == jobs[run.key.job].uid
+            if current and not requested and not by_watcher:  # what a watcher skipped has no children
+                runs[run.key.job.job_id][run.key.scheduled_at] = run
+        parents = [runs[edge.job] for edge in child.definition.after]
+        mine = runs[child.key.job_id]
+        for at in {*mine, *parents[0]}:
+            states = [each[at].state for each in parents if at in each]
+            all_there = len(states) == len(parents)
+            assert at in mine or at <= begins or not all_there, f"{child.key} has no record of {at}"
+            succeeded = all_there and {*states} == {RunState.SUCCEEDED}
+            if at in mine and mine[at].state is not RunState.CANCELLED:
+                ran = mine[at].state is not RunState.SKIPPED
+                name = mine[at].key.execution_id
+                right = ran == succeeded or (not ran and at <= begins)
+                assert right, f"{name} is {mine[at].state}, its parents {states}"
+
+
+def _item(text: str) -> dict[str, Any]:
+    return {PLANTED_NAMES.get(name, name): value for name, value in json.loads(text).items()}

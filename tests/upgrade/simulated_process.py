@@ -66,7 +66,7 @@ _LATENCIES = (900, 4_000, 20_000, 300_000)
 """The longest time, in µs, before and after a call."""
 _IDLE = {"inbox.receive", "due.read", *(f"control.{each}" for each in (
     "lease", "replace_lease", "cursors", "move_cursor"))}  # fmt: skip
-"""Calls that processes make all the time; faults spare most of them."""
+"""Calls that processes make all the time; faults spare most of them, so that they hit the others."""
 _SPARED = 0.9
 
 
@@ -137,8 +137,9 @@ class Process:
 
     def call(self, call: str, do: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Make a call; it may be rejected, lost on either way, or the last of this process."""
-        self._half_step(call, "before")
-        fault = self._fault(call)
+        spared = call in _IDLE and self.dice.random() < _SPARED
+        self._half_step(call, "before", spared=spared)
+        fault = None if spared else self._fault(call)
         if fault in ("rejected", "unsent"):
             if fault == "unsent":
                 self.actor.sleep(timedelta(seconds=self.dice.choice([1, 2, 5])))
@@ -147,22 +148,21 @@ class Process:
         if isinstance(answer, Iterator):
             answer = iter([*answer])
         self.note(call)
-        self._half_step(call, "after")
+        if not spared:
+            self._half_step(call, "after")
         if fault == "unanswered":
             raise UnavailableError(f"{call}: no answer. Try again.")
         return answer
 
-    def _half_step(self, call: str, when: str) -> None:
+    def _half_step(self, call: str, when: str, *, spared: bool = False) -> None:
         self.kernel.pause(self.dice.randint(1, self.dice.choice(_LATENCIES)))
-        if self.actor.half_step(idle=call in _IDLE):
+        if not spared and self.actor.half_step():
             self.note("DIES", when, call)
             self.report(None)
             _die()
 
     def _fault(self, call: str) -> str | None:
         odds = self.dice.random()
-        if call in _IDLE and self.dice.random() < _SPARED:
-            return None
         for fault in ("rejected", "unsent", "unanswered"):
             odds -= self.birth["rough"]
             if odds < 0:
@@ -239,7 +239,7 @@ class Process:
         try:
             run.sleep(self.dice.choice(self.birth["lasts"]))
         finally:
-            self.note("SCRIPT", "ends", run.execution_id)
+            self.note("SCRIPT", "ends", run.execution_id, str(run.attempt))
         raise SystemExit(self.dice.choice(self.birth["exits"]))
 
     def auditor(self) -> None:
@@ -262,7 +262,7 @@ class Process:
         optional = {"advance": self.actor.sleep}
         known = inspect.signature(client).parameters
         stores: Any = self.stores
-        method, args = self.birth["request"]
+        method, args, keywords = self.birth["request"]
         try:
             user = client(
                 stores,
@@ -273,7 +273,7 @@ class Process:
                 quotas=NO_QUOTAS,
                 **{name: value for name, value in optional.items() if name in known},
             )
-            answer = getattr(user, method)(*args)
+            answer = getattr(user, method)(*args, **keywords)
         except Exception as error:  # noqa: BLE001 — the answer
             self.note("ANSWER", type(error).__name__, str(error))
         else:
@@ -330,10 +330,10 @@ def _live(connection: Connection) -> None:
     os.urandom = entropy.randbytes
     random._urandom = entropy.randbytes  # type: ignore[attr-defined] # noqa: SLF001
     random.seed(birth["seed"])
-    if birth["defect"]:
+    for defect in birth["defects"]:
         import planted  # type: ignore[import-not-found]  # noqa: PLC0415 — next to this file
 
-        getattr(planted, birth["defect"])()
+        getattr(planted, defect)()
     Process(birth, connection).live()
 
 
