@@ -9,7 +9,6 @@ update that is rolled back, or both versions at once.
 from __future__ import annotations
 
 import heapq
-import os
 import socket
 import subprocess
 import sys
@@ -30,7 +29,7 @@ from nextfire.domain.instants import floor_minute
 from nextfire.domain.occurrences import JobState
 from tests.upgrade.history_books import Books
 from tests.upgrade.history_requests import random_request
-from tests.upgrade.simulated_process import LEASE, START
+from tests.upgrade.simulated_parts import LEASE, START
 
 THIS, EARLIER = "this version", "the earlier version"
 COURSES: Mapping[str, Sequence[float]] = {
@@ -40,12 +39,12 @@ COURSES: Mapping[str, Sequence[float]] = {
     "alone": (1,),
 }
 """How probable it is that a new process has this version, phase by phase."""
-LENGTH = 150.0
-"""Duration of the faults, in seconds."""
+LENGTH = 120
+"""Default duration of the requests and faults, in seconds."""
 _REST = 600
 """Maximum duration after that, until nothing is due, queued or running, in seconds."""
 _SECOND = 1_000_000
-_SCRIPT = Path(__file__).with_name("simulated_process.py")
+_PROCESS = "tests.upgrade.simulated_process"
 
 
 class Forks:
@@ -55,10 +54,9 @@ class Forks:
 
     def __init__(self, sources: str) -> None:
         self._socket, theirs = socket.socketpair()
-        path = os.pathsep.join((sources, str(_SCRIPT.parent)))
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(_SCRIPT), str(theirs.fileno())],
-            env={"PYTHONPATH": path, "PYTHONHASHSEED": "0"},
+            [sys.executable, "-P", "-m", _PROCESS, str(theirs.fileno())],
+            env={"PYTHONPATH": sources, "PYTHONHASHSEED": "0"},
             pass_fds=[theirs.fileno()],
         )
         theirs.close()
@@ -79,10 +77,9 @@ class Forks:
 
 @dataclass
 class Running:
-    """A process. `next_at`: when it takes its next step, in µs; `ends`: as `History.keep`."""
+    """A process. `next_at`: when it takes its next step, in µs; `on_end`: called after its end."""
 
     name: str
-    version: str
     kind: str
     connection: Connection
     next_at: int
@@ -108,6 +105,7 @@ class History:
         database: Path,
         *,
         course: str | None = None,
+        length: int = LENGTH,
         defects: Sequence[str] = (),
     ) -> None:
         self.dice = Random(seed)  # noqa: S311 — reproducible
@@ -116,9 +114,13 @@ class History:
         self.hit: Counter[tuple[str, str]] = Counter()
         self.at = 0
         self.running: list[Running] = []
+        self.versions: dict[str, str] = {}
+        """Of each process, by its name."""
+        self.wrong: str | None = None
         self._forks = forks
         self._defects = defects
         self._path = database
+        self._length = length * _SECOND
         self._timers: list[tuple[int, int, Callable[[], object]]] = []
         self._numbers = count(1)
         self._calm = False
@@ -182,7 +184,7 @@ class History:
     def share(self) -> float:
         """How probable it is now that a new process has this version."""
         phases = COURSES[self.course]
-        return phases[min(int(self.at / _SECOND / LENGTH * len(phases)), len(phases) - 1)]
+        return phases[min(self.at * len(phases) // self._length, len(phases) - 1)]
 
     def start(self, kind: str, on_end: Callable[[], object] = int, request: Any = None) -> Running:
         """Start a process, doomed or not."""
@@ -205,13 +207,14 @@ class History:
         }
         connection = self._forks[version].start()
         connection.send(birth)
-        process = Running(birth["name"], version, kind, connection, self.at, on_end)
+        process = Running(birth["name"], kind, connection, self.at, on_end)
         self.log(process.name, "STARTS in", version)
+        self.versions[process.name] = version
         self.running.append(process)
         return process
 
     def keep(self, kind: str) -> None:
-        """Keep a process of *kind* running: each one dies, is stopped or killed, and is replaced."""
+        """Keep a process of *kind* running: each is stopped or killed one day, and replaced."""
         dice, (out, until) = self.dice, self._out
         if self._calm:
             self.start(kind)
@@ -219,10 +222,12 @@ class History:
         if out == kind and self.at < until:
             self.later((until - self.at) / _SECOND, lambda: self.keep(kind))
             return
-        process = self.start(
-            kind,
-            lambda: self._calm or self.later(dice.choice([0.1, 1, 5, 20]), lambda: self.keep(kind)),
-        )
+
+        def again() -> None:
+            if not self._calm:
+                self.later(dice.choice([0.1, 1, 5, 20]), lambda: self.keep(kind))
+
+        process = self.start(kind, again)
 
         def replace() -> None:
             if process not in self.running or self._calm:
@@ -243,7 +248,7 @@ class History:
         kind = self.dice.choice(["watcher", "worker", None])
         if kind is not None:
             self.log("outage", kind)
-            self._out = kind, self.at + self.dice.randint(65, 90) * _SECOND
+            self._out = kind, self.at + self.dice.randint(62, 80) * _SECOND
             for process in [each for each in self.running if each.kind == kind]:
                 self._end(process)
 
@@ -253,24 +258,23 @@ class History:
 
     # The course of a history
 
-    def play(self) -> str | None:
-        """Play it, let the system come to rest, and judge. Returns what was wrong."""
+    def play(self) -> None:
+        """Play it, let the system come to rest, and judge."""
         try:
             for kind in ("watcher", "watcher", "worker", "worker"):
                 self.keep(kind)
             self.later(1, self._some_request)
-            self.later(self.dice.uniform(60, 140), lambda: self.start("auditor"))
-            self.later(self.dice.uniform(20, 50), self._outage)
-            self.run_to(int(LENGTH * _SECOND))
+            self.later(self.dice.uniform(60, 110), lambda: self.start("auditor"))
+            self.later(self.dice.uniform(10, 35), self._outage)
+            self.run_to(self._length)
             self._come_to_rest()
             self.books.judge()
         except AssertionError as error:
-            return str(error).partition("\n")[0]
+            self.wrong = str(error).partition("\n")[0]
         finally:
             for process in self.running:
                 process.kill()
             self.running.clear()
-        return None
 
     def _some_request(self) -> None:
         """Make a random request, and plan the next one."""

@@ -1,4 +1,4 @@
-"""What a history of two versions recorded, read with this version's adapters, and what must hold."""
+"""What a history of two versions recorded, by this version's adapters, and what must hold."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from nextfire.domain.due import DispatchEntry, DueEntry, StoredEntry
 from nextfire.domain.ids import JobKey, RunKey, parse_execution_id
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage, decode_message
-from nextfire.domain.occurrences import JobState
 from nextfire.domain.policies import Overlap
 from nextfire.domain.run import Run, RunState
 from tests.accounting import assert_all_accounted_for
@@ -34,6 +33,10 @@ class Script:
 
     run: Run
     until: datetime
+
+    @property
+    def name(self) -> object:
+        return self.run.worker, self.run.key.execution_id, self.run.attempt
 
 
 @dataclass
@@ -66,6 +69,8 @@ class Books:
     """By execution id and fence: the worker whose script began."""
     promised: set[str] = field(default_factory=set)
     """The runs that were requested, and answered with success."""
+    _saved: dict[str, set[str]] = field(default_factory=dict)
+    """For each run, the checkpoints of which its next attempt must find one."""
     _scripts: list[Script] = field(default_factory=list)
     _jobs: dict[str, str] = field(default_factory=dict)
     _last_message: int = 0
@@ -82,28 +87,36 @@ class Books:
             match what, *details:
                 case "DEFECT", why:
                     raise AssertionError(f"{process}: {why}")
+                case "due.quarantine", *_:
+                    raise AssertionError(f"{process} sets an entry aside")
                 case "AUDIT", repaired, report:
                     assert repaired == "0", f"{process} repaired undamaged data: {report}"
                 case "ANSWER", "OK", execution_id if execution_id:
                     self.promised.add(execution_id)
                 case "ANSWER", _, text:
                     assert "(500)" not in text, f"{process}: {text}"
-                case "SCRIPT", "begins", execution_id, attempt:
-                    self._begins(process, execution_id, int(attempt))
-                case "SCRIPT", "ends", execution_id, attempt:
-                    self._scripts = [
-                        each
-                        for each in self._scripts
-                        if (each.run.worker, each.run.key.execution_id, str(each.run.attempt))
-                        != (process, execution_id, attempt)
-                    ]
-            assert what != "due.quarantine", f"{process} sets an entry aside"
-            if what == "queue.send":
-                self._note_messages()
+                case "queue.send", *_:
+                    self._note_messages()
+            if what.startswith("SCRIPT"):
+                self._note_script(process, what, *details)
             elif what.startswith("runs."):
                 self._note_leases(process)
             elif what.startswith("jobs."):
                 self._note_jobs()
+
+    def _note_script(self, worker: str, what: str, execution_id: str, *more: str) -> None:
+        match what, *more:
+            case "SCRIPT saves", checkpoint:
+                self._saved.setdefault(execution_id, {"None"}).add(checkpoint)
+            case "SCRIPT saved", checkpoint:
+                self._saved[execution_id] = {checkpoint}
+            case "SCRIPT begins", attempt, checkpoint:
+                saved = self._saved.get(execution_id, {"None"})
+                assert checkpoint in saved, f"{execution_id} does not find its checkpoint"
+                self._begins(worker, execution_id, int(attempt))
+            case "SCRIPT ends", attempt:
+                ended = worker, execution_id, int(attempt)
+                self._scripts = [each for each in self._scripts if each.name != ended]
 
     def gone(self, process: str) -> None:
         """*process* has ended."""
@@ -192,7 +205,9 @@ class Books:
     def open(self) -> list[object]:
         """What is due, queued or running. The end of a join is due a day later."""
         now, soon = self.now(), self.now() + timedelta(hours=1)
-        due = [e for e in self._entries() if e.at <= (soon if isinstance(e, DispatchEntry) else now)]
+        due = [
+            e for e in self._entries() if e.at <= (soon if isinstance(e, DispatchEntry) else now)
+        ]
         return [*due, *self._messages(dead=False), *(r for r in self.runs() if not r.state.ended)]
 
     # What must hold in the end
@@ -255,7 +270,9 @@ class Books:
             requested = run.on_request and run.key.job == child.key
             by_watcher = run.pool is None and not jobs[run.key.job].definition.after
             current = run.key.uid == jobs[run.key.job].uid
-            if current and not requested and not by_watcher:  # what a watcher skipped has no children
+            if (
+                current and not requested and not by_watcher
+            ):  # what a watcher skipped has no children
                 runs[run.key.job.job_id][run.key.scheduled_at] = run
         parents = [runs[edge.job] for edge in child.definition.after]
         mine = runs[child.key.job_id]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nextfire.adapters.sqlite import table
-from nextfire.domain import message
+from nextfire.domain import ids, message
 
 PLANTED_NAMES = {"version_of_schedule": "version"}
 """Maps the new names of attributes to those of all versions."""
@@ -26,10 +26,10 @@ def a_renamed_attribute() -> None:
         return {old if name == new else name: value for name, value in decode(stored).items()}
 
     table.Table._row = row  # type: ignore[method-assign] # noqa: SLF001
-    table._item = item  # noqa: SLF001
+    table._item = item  # type: ignore[assignment] # noqa: SLF001
 
 
 def another_group() -> None:
     """Runs of a job that must not overlap are in two groups of messages."""
-    group_id = message.group_id
-    message.group_id = lambda *args, **kwargs: group_id(*args, **kwargs)[::-1]
+    group_id = ids.group_id
+    vars(message)["group_id"] = lambda *args, **kwargs: group_id(*args, **kwargs)[::-1]

@@ -1,17 +1,15 @@
-"""A process of a history of two versions: a watcher, a worker, an auditor or an API request.
+"""A process of a history of two versions, which takes a step whenever the history lets it.
 
-It runs under either version, so it imports only what both have, and none of the other tests. Its
-parts are built by the version's own wiring on the adapters of the embedded stack, with the clock
-and the scripts of the version's test kit.
+It runs under either version, so it imports only what both have. Its adapters are those of the
+embedded stack; its part is in `simulated_parts.py`.
 
-``python simulated_process.py FD`` imports the version once, and forks a process for each connection
-that it receives on the socket FD.
+``python -m tests.upgrade.simulated_process FD`` imports a version once, and forks a process for
+each connection that it receives on the socket FD.
 """
 
 from __future__ import annotations
 
 import gc
-import inspect
 import os
 import random
 import signal
@@ -19,8 +17,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import fields
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,35 +35,18 @@ from nextfire.adapters.sqlite.run_queue import SqliteDeadLetters, SqliteInbox, S
 from nextfire.adapters.sqlite.run_store import SqliteRunStore
 from nextfire.client import ClientError
 from nextfire.domain.errors import UnavailableError
-from nextfire.domain.quotas import NO_QUOTAS
-from nextfire.domain.target import TargetKind
-from nextfire.targets.by_kind import TargetsByKind
-from nextfire.targets.script.runner import ScriptTarget
-from nextfire.testing.api import BUCKET, client
-from nextfire.testing.kernel import SECOND, Actor, Kernel, current
+from nextfire.testing.kernel import Actor, Kernel
 from nextfire.testing.memory.files import MemoryRunFiles
 from nextfire.testing.memory.notices import MemoryNotices
 from nextfire.testing.memory.values import MemorySecrets
-from nextfire.testing.scripts import KitRunner, Scripts
 from nextfire.testing.stack import Stack
-from nextfire.usecases.audit import AuditJobs
-from nextfire.usecases.dispatch.gates import Shares
-from nextfire.usecases.executor_config import ExecutorConfig
-from nextfire.usecases.serve_pool import StopWaiting, Threads
-from nextfire.wiring.executor import ExecutorPorts
-from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
-from nextfire.wiring.worker import WorkerPorts, build_worker
+from tests.upgrade.simulated_parts import PARTS, POOL, START
 
-START = datetime(2026, 5, 24, 11, 59, 50, tzinfo=UTC)
-POOL = "default"
-LEASE = timedelta(seconds=12)
-_LIFE = timedelta(seconds=125)
-_POLL = timedelta(milliseconds=400)
 _LATENCIES = (900, 4_000, 20_000, 300_000)
 """The longest time, in µs, before and after a call."""
 _IDLE = {"inbox.receive", "due.read", *(f"control.{each}" for each in (
     "lease", "replace_lease", "cursors", "move_cursor"))}  # fmt: skip
-"""Calls that processes make all the time; faults spare most of them, so that they hit the others."""
+"""Calls that processes make all the time. Faults spare most of them, so that they hit others."""
 _SPARED = 0.9
 
 
@@ -93,13 +73,13 @@ class Process:
             endpoints=SqliteEndpointStore(database),
             joins=SqliteJoinStore(database),
             queue=SqliteRunQueue(database, clock=clock, pools=[POOL]),
-            inbox=_Inbox(SqliteInbox(database, clock=clock, pool=POOL), self),
+            inbox=SqliteInbox(database, clock=clock, pool=POOL),
             dead_letters=SqliteDeadLetters(database, clock=clock, pool=POOL),
             events=SqliteEvents(database),
             files=MemoryRunFiles(),
             secrets=MemorySecrets(),
         )
-        self.life = self.actor.submit(getattr(self, birth["kind"]))
+        self.life = self.actor.submit(PARTS[birth["kind"]], self)
 
     def live(self) -> None:
         """Take the steps that the history orders."""
@@ -132,8 +112,9 @@ class Process:
 
     # Calls
 
-    def port(self, name: str) -> Any:
-        return Port(self, name, getattr(self.stores, name))
+    def port(self, name: str, port: Any = None) -> Any:
+        """See `Simulated`."""
+        return Port(self, name, port or getattr(self.stores, name))
 
     def call(self, call: str, do: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Make a call; it may be rejected, lost on either way, or the last of this process."""
@@ -170,115 +151,6 @@ class Process:
                 return fault
         return None
 
-    # Kinds of processes
-
-    def watcher(self) -> None:
-        ports = WatcherPorts(
-            **{name: self.port(name) for name in ("jobs", "due", "runs", "queue", "control")},
-            clock=self.actor,
-            executor=self.actor,
-            lanes=self.actor,
-        )
-        config = WatcherConfig(0, self.actor.name, [0], Shares())
-        life, task = build_watcher(ports, config, self.notices), current()
-        self.actor.on_stop = lambda: self.kernel.interrupt(task, SystemExit())
-        try:
-            while True:
-                life.live(_LIFE)
-        except SystemExit:  # as functions/embedded/parts.py
-            life.end()
-
-    def worker(self) -> None:
-        scripts, actor = Scripts(), self.actor
-        scripts.functions["report"] = self._script
-        script = ScriptTarget(
-            scripts=scripts,
-            bucket=BUCKET,
-            runner=KitRunner(scripts, actor),
-            secrets=self.port("secrets"),
-            job_role=None,
-            clock=actor,
-        )
-        executor = ExecutorPorts(
-            **{name: self.port(name) for name in ("jobs", "runs", "due", "files", "queue")},
-            **{name: self.port(name) for name in ("dead_letters", "events", "joins")},
-            target=TargetsByKind({TargetKind.SCRIPT: script}),
-            clock=actor,
-            background=actor,
-            children=actor,
-            quotas=NO_QUOTAS,
-        )
-        nothing = SimpleNamespace(
-            hold=lambda _: None,
-            release=lambda _: None,
-            deviation=timedelta,
-            keep=lambda *, working: None,  # noqa: ARG005
-            is_replaced=lambda: False,
-        )
-        given = {
-            "executor": executor,
-            "inbox": self.stores.inbox,
-            "threads": Threads(
-                slots=actor,
-                size=2,
-                background=actor,
-                wait=self.kernel.wait,
-                monotonic=lambda: self.kernel.at / SECOND,
-            ),
-        }
-        others = {each.name: nothing for each in fields(WorkerPorts) if each.name not in given}
-        ports: Any = WorkerPorts(**given, **others)  # type: ignore[arg-type]
-        worker = build_worker(ports, ExecutorConfig(actor.name, POOL, LEASE), self.notices)
-        task = current()
-        actor.on_stop = lambda: worker.stop() and self.kernel.interrupt(task, StopWaiting())
-        worker.serve()
-
-    def _script(self, run: Any) -> None:
-        """A script with a random duration and outcome."""
-        self.note("SCRIPT", "begins", run.execution_id, str(run.attempt))
-        try:
-            run.sleep(self.dice.choice(self.birth["lasts"]))
-        finally:
-            self.note("SCRIPT", "ends", run.execution_id, str(run.attempt))
-        raise SystemExit(self.dice.choice(self.birth["exits"]))
-
-    def auditor(self) -> None:
-        names = ("jobs", "due", "runs", "queue", "control", "joins")
-        audit = AuditJobs(
-            **{name: self.port(name) for name in names},
-            clock=self.actor,
-            executor=self.actor,
-            pools=[POOL],
-            write_shards=1,
-            read_shards=1,
-            every=timedelta(days=1),
-        )
-        until = self.actor.now() + timedelta(minutes=14)
-        for report in audit.continue_audit(until, restart=True):
-            self.note("AUDIT", str(report.repaired), str(report))
-
-    def api(self) -> None:
-        """Make the request (method of the client, arguments) of *birth*."""
-        optional = {"advance": self.actor.sleep}
-        known = inspect.signature(client).parameters
-        stores: Any = self.stores
-        method, args, keywords = self.birth["request"]
-        try:
-            user = client(
-                stores,
-                lambda _, name: self.port(name),
-                self.actor,  # type: ignore[arg-type]
-                {POOL: "scripts"},
-                max_timeout=timedelta(hours=11),
-                quotas=NO_QUOTAS,
-                **{name: value for name, value in optional.items() if name in known},
-            )
-            answer = getattr(user, method)(*args, **keywords)
-        except Exception as error:  # noqa: BLE001 — the answer
-            self.note("ANSWER", type(error).__name__, str(error))
-        else:
-            self.note("ANSWER", "OK", getattr(answer, "execution_id", ""))
-
 
 class Port:
     """A port of *process*, whose calls are steps."""
@@ -286,38 +158,14 @@ class Port:
     def __init__(self, process: Process, name: str, port: Any) -> None:
         self._process = process
         self._name = name
-        self._port = port
+        self.port = port
 
     def __getattr__(self, method: str) -> Any:
-        found = getattr(self._port, method)
+        found = getattr(self.port, method)
         if not callable(found):
             return found
         call = f"{self._name}.{method}"
         return lambda *args, **kwargs: self._process.call(call, found, *args, **kwargs)
-
-
-class _Inbox:
-    """The inbox of *process*, which looks less often for messages than that of the stack."""
-
-    def __init__(self, inbox: Any, process: Process) -> None:
-        self._inbox = inbox
-        self._port = Port(process, "inbox", inbox)
-        self._process = process
-
-    def receive(self, most: int, *, wait: timedelta, hidden_for: timedelta) -> list[Any]:
-        for poll in range(wait // _POLL + 1):
-            if poll:
-                self._process.actor.sleep(_POLL)
-            received = self._port.receive(most, wait=timedelta(), hidden_for=hidden_for)
-            if received:
-                return [Port(self._process, "delivery", each) for each in received]
-        return []
-
-    def acknowledge(self, deliveries: Any) -> Any:
-        return self._port.acknowledge([each._port for each in deliveries])  # noqa: SLF001
-
-    def show(self, deliveries: Any) -> Any:
-        return self._port.show([each._port for each in deliveries])  # noqa: SLF001
 
 
 def _die() -> None:
@@ -331,7 +179,7 @@ def _live(connection: Connection) -> None:
     random._urandom = entropy.randbytes  # type: ignore[attr-defined] # noqa: SLF001
     random.seed(birth["seed"])
     for defect in birth["defects"]:
-        import planted  # type: ignore[import-not-found]  # noqa: PLC0415 — next to this file
+        from tests.upgrade import planted  # noqa: PLC0415 — few histories have one
 
         getattr(planted, defect)()
     Process(birth, connection).live()
