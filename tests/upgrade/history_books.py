@@ -68,7 +68,7 @@ class Books:
     started: dict[tuple[str, int], str] = field(default_factory=dict)
     """By execution id and fence: the worker whose script began."""
     promised: set[str] = field(default_factory=set)
-    """The runs that were requested, and answered with success."""
+    """The ids of jobs and runs in successful answers."""
     _saved: dict[str, set[str]] = field(default_factory=dict)
     """For each run, the checkpoints of which its next attempt must find one."""
     _scripts: list[Script] = field(default_factory=list)
@@ -91,8 +91,8 @@ class Books:
                     raise AssertionError(f"{process} sets an entry aside")
                 case "AUDIT", repaired, report:
                     assert repaired == "0", f"{process} repaired undamaged data: {report}"
-                case "ANSWER", "OK", execution_id if execution_id:
-                    self.promised.add(execution_id)
+                case "ANSWER", "OK", name if name:
+                    self.promised.add(name)
                 case "ANSWER", _, text:
                     assert "(500)" not in text, f"{process}: {text}"
                 case "queue.send", *_:
@@ -101,7 +101,7 @@ class Books:
                 self._note_script(process, what, *details)
             elif what.startswith("runs."):
                 self._note_leases(process)
-            elif what.startswith("jobs."):
+            if what.startswith("jobs.") or what in ("runs.skip_next", "runs.unskip"):
                 self._note_jobs()
 
     def _note_script(self, worker: str, what: str, execution_id: str, *more: str) -> None:
@@ -240,8 +240,9 @@ class Books:
             if run.state is RunState.SUCCEEDED:
                 began = (run.key.execution_id, run.fence) in self.started
                 assert began, f"{run.key.execution_id} SUCCEEDED, but did not run"
-        for execution_id in self.promised:
-            assert self.run(execution_id), f"{execution_id} was requested, but has no record"
+        runs = {run.key.execution_id for run in state.runs.all.values()}
+        lost = self.promised - runs - {key.job_id for key in state.jobs}
+        assert not lost, f"{lost} were acknowledged, but do not exist"
         for key in letters:
             run = state.runs.all[key]
             was_dead = run.state is RunState.DEAD or run.attempt_base

@@ -70,6 +70,7 @@ def _random_job(dice: Random, now: datetime, stored: Mapping[str, Job]) -> dict[
     ]
     seldom: list[dict[str, Any]] = [
         {"type": "ONCE", "schedule": soon()},
+        {"type": "MANUAL"},
         {"type": "DELAY", "schedule": "PT20S"},
         {"type": "DATES", "schedule": sorted({soon(), soon(), soon()})},
     ]
@@ -84,6 +85,8 @@ def _random_job(dice: Random, now: datetime, stored: Mapping[str, Job]) -> dict[
         parents = sorted({dice.choice(below), dice.choice(below)})
         after = {"type": "AFTER", "after": [{"job": each} for each in parents]}
         return {k: v for k, v in job.items() if k not in ("schedule", "overlap")} | after
+    if job["type"] == "MANUAL":
+        return job
     for odds, more in (
         (0.2, {"maxRuns": dice.choice([1, 2, 7])}),
         (0.2, {"priority": dice.choice(["LOW", "HIGH"])}),

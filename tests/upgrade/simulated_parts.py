@@ -180,7 +180,7 @@ def api(process: Simulated) -> None:
     except Exception as error:  # noqa: BLE001 — the answer
         process.note("ANSWER", type(error).__name__, str(error))
     else:
-        process.note("ANSWER", "OK", getattr(answer, "execution_id", ""))
+        process.note("ANSWER", "OK", getattr(answer, "execution_id", getattr(answer, "job_id", "")))
 
 
 class _Inbox:
