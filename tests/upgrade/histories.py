@@ -25,7 +25,7 @@ from typing import Any, Self
 
 from nextfire.adapters.sqlite.control_store import SqliteControlStore
 from nextfire.adapters.sqlite.database import Database
-from nextfire.domain.instants import floor_minute
+from nextfire.domain.instants import floor_minute, to_ms
 from nextfire.domain.occurrences import JobState
 from tests.upgrade.history_books import Books
 from tests.upgrade.history_requests import random_request
@@ -264,6 +264,7 @@ class History:
             for kind in ("watcher", "watcher", "worker", "worker"):
                 self.keep(kind)
             self.later(1, self._some_request)
+            self.later(5, self._deliver_again)
             self.later(self.dice.uniform(60, 110), lambda: self.start("auditor"))
             self.later(self.dice.uniform(10, 35), self._outage)
             self.run_to(self._length)
@@ -280,6 +281,19 @@ class History:
         """Make a random request, and plan the next one."""
         self.request(*random_request(self.dice, self.now(), self.books))
         self.later(self.dice.choice([0.1, 1, 3, 8]), self._some_request)
+
+    def _deliver_again(self) -> None:
+        """Make a message visible that is being processed, as a queue that delivers it twice."""
+        hidden = "SELECT number FROM messages WHERE hidden_until > ? ORDER BY number"
+        with self.books.database.writing("deliver again") as connection:
+            now = to_ms(self.now())
+            if found := connection.execute(hidden, (now,)).fetchall():
+                [number] = self.dice.choice(found)
+                connection.execute(
+                    "UPDATE messages SET hidden_until = ? WHERE number = ?", (now, number)
+                )
+                self.log("queue", f"delivers {number} again")
+        self.later(self.dice.choice([1, 5, 20]), self._deliver_again)
 
     def _come_to_rest(self) -> None:
         """New processes without faults, until nothing is due, queued or running."""

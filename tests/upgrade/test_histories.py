@@ -51,7 +51,7 @@ def test_whatever_happens_two_versions_lose_nothing_and_run_nothing_twice(
 
 
 def test_a_history_depends_only_on_its_seed(forks: Mapping[str, Forks], tmp_path: Path) -> None:
-    first, second = (play(6, forks, tmp_path, course="both", length=60) for _ in range(2))
+    first, second = (play(10, forks, tmp_path, course="both", length=60) for _ in range(2))
 
     assert first.events == second.events
     assert {first.versions[worker] for worker in first.books.started.values()} == {THIS, EARLIER}
@@ -61,8 +61,9 @@ def test_a_history_depends_only_on_its_seed(forks: Mapping[str, Forks], tmp_path
 @pytest.mark.parametrize(
     ("defect", "seed", "found"),
     [
-        ("a_renamed_attribute", 1, "sets an entry aside"),
-        ("another_group", 12, " began on "),
+        ("a_renamed_version", 1, "sets an entry aside"),
+        ("a_renamed_lease", 31, " began on "),
+        ("another_group", 42, " began on "),
     ],
 )
 def test_a_defect_of_one_version_next_to_the_other_is_found(
@@ -74,6 +75,6 @@ def test_a_defect_of_one_version_next_to_the_other_is_found(
 
 
 def test_these_defects_need_two_versions(forks: Mapping[str, Forks], tmp_path: Path) -> None:
-    defects = ["a_renamed_attribute", "another_group"]
+    defects = ["a_renamed_version", "a_renamed_lease", "another_group"]
 
-    assert play(12, forks, tmp_path, course="alone", length=60, defects=defects).wrong is None
+    assert play(31, forks, tmp_path, course="alone", length=60, defects=defects).wrong is None
