@@ -157,7 +157,7 @@ def quotas(scene: Scene) -> Iterator[None]:
     """More runs than a minute may have, one at a time."""
     narrow, (script, marks) = scene.narrow, scene.script(sleep=1)
     most = QUOTAS[NARROW]["runsPerMinute"]
-    at = early_in_a_minute(datetime.now(UTC) + timedelta(seconds=10))
+    at = early_in_a_minute(datetime.now(UTC) + timedelta(seconds=20))
     schedule = at.isoformat()
     jobs = [narrow.create(type="ONCE", schedule=schedule, **script) for _ in range(most + 1)]
     yield

@@ -327,7 +327,7 @@ def test_a_pipeline_sets_it_for_its_jobs_with_parents() -> None:
     assert found == {"a": None, "b": 60, "c": 90, "cleanup": None}
     assert read(p.document())[0].jobs == p.pipeline().jobs
     with (
-        pytest.raises(PipelineError, match=r"b\.deadlineSec"),
+        pytest.raises(PipelineError, match=r"invalid\. deadlineSec"),
         nextfire.pipeline("p", deadline_sec=0) as p,
     ):
         p.job("a", type="CRON", schedule="0 3 * * *", target=target) >> p.job("b", target=target)
