@@ -66,6 +66,8 @@ def _add_runs(result: Result, usage: RunUsage, pool: PoolKind, rate: int, bound:
         key, f"{pool}: a million runs at {rate:,}/s", month.per_million, most=bound, unit="USD"
     )
     _say_items(result, month)
+    starts = month.usd_scripts / month.runs * 1e6
+    result.say("  not included: scripts: start of their interpreters", f"${starts:.2f}")
     steady = replace(load, steady=True)
     if pool == "fargate" and rate == RATES[0]:
         steady = replace(steady, task_cpu=SMALL_CPU, task_memory=SMALL_MEMORY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -82,8 +83,8 @@ def test_seldom_runs_keep_the_watchers_awake_for_minutes_only() -> None:
 
 def test_scripts_are_counted_apart() -> None:
     idle, busy = bill(Load(1, 1_000)), bill(Load(1, 1_000, seconds=60))
-    assert idle.usd_scripts == 0
-    assert busy.usd_scripts == pytest.approx(1_000 * 730 / 24 * 60 * 0.5 * PRICES["GB-s on arm64"])
+    took = busy.usd_scripts - idle.usd_scripts
+    assert took == pytest.approx(1_000 * 730 / 24 * 60 * 0.5 * PRICES["GB-s on arm64"])
     assert busy.usd == pytest.approx(idle.usd, rel=0.02)
 
 
@@ -93,6 +94,33 @@ def test_a_busy_task_is_shared_with_the_scripts() -> None:
     cpu = Load(1, TEN_PER_SECOND, "fargate").usage.cpu_ms / 1000 / 3600 / model.TASK_LOAD
     vcpu = filled.runs * cpu * PRICES["Fargate vCPU-h on arm64"]
     assert usd_of(filled, "workers: before") == pytest.approx(vcpu)
+
+
+def test_starts_of_interpreters_are_items_of_the_scripts() -> None:
+    load = Load(1, TEN_PER_SECOND)
+    [start] = [cost for cost in bill(load).scripts if "start" in cost.what]
+    seconds = load.usage.start_ms / 1000 * 1769 / 512
+    assert start.amount == pytest.approx(load.runs * seconds / 2)
+    without = replace(load, measured=replace(load.usage, start_ms=0))
+    assert bill(without).usd == bill(load).usd
+    assert bill(without).usd_scripts == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "hours"),
+    [
+        ({}, 0.0),  # the task has that time left
+        ({"task_cpu": 256, "task_memory": 1024}, 243.82 - 182.5),
+        ({"runs_per_day": 100 * TEN_PER_SECOND}, 19_856.0),
+    ],
+)
+def test_starts_in_tasks_cost_what_no_task_has_left(
+    changes: dict[str, float], hours: float
+) -> None:
+    values: dict[str, Any] = {"jobs": 1, "runs_per_day": TEN_PER_SECOND, **changes}
+    month = bill(Load(pool="fargate", **values))
+    found = [cost for cost in month.scripts if "start" in cost.what]
+    assert [cost.amount for cost in found] == pytest.approx([hours, 4 * hours], rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ def bill(load: Load) -> Bill:
         *(idle_polls() if load.pool == "lambda" and load.per_second < 1 else ()),
         *monitoring(busy=load.runs_per_day > 0, steady=load.steady),
     ]
-    return Bill(costs(items), costs(_scripts(load)), load.runs)
+    return Bill(costs(items), costs([*_scripts(load), *_starts(load)]), load.runs)
 
 
 def _tables(load: Load) -> Iterable[Usage]:
@@ -205,8 +205,12 @@ def _requests(load: Load) -> Iterable[Usage]:
 
 def _overhead_seconds(load: Load) -> float:
     """Duration of an invocation of a pool on Lambda, without its script."""
-    cores = load.memory / LAMBDA_CORE_MIB
-    return load.usage.cpu_ms / 1000 / cores + load.usage.waits * REQUEST_SECONDS
+    return _on_lambda(load, load.usage.cpu_ms) + load.usage.waits * REQUEST_SECONDS
+
+
+def _on_lambda(load: Load, cpu_ms: float) -> float:
+    """Seconds that *cpu_ms* of one core take in a function."""
+    return cpu_ms / 1000 * LAMBDA_CORE_MIB / load.memory
 
 
 def _function(load: Load) -> Iterable[Usage]:
@@ -216,13 +220,41 @@ def _function(load: Load) -> Iterable[Usage]:
 
 
 def _tasks(load: Load) -> Iterable[Usage]:
-    """The tasks' time that scripts do not use. A pool has a task as long as it has runs."""
-    used = load.runs * load.usage.cpu_ms / 1000 / 3600 / TASK_LOAD
-    cpus, gb = load.task_cpu / 1024, load.task_memory / _MIB_PER_GIB
-    least = HOURS_PER_MONTH * cpus * min(1.0, load.runs_per_day * 600 / _SECONDS_PER_DAY)
-    hours = max(used, least - sum(use.amount for use in _scripts(load) if "vCPU" in use.unit))
+    """The tasks' time that scripts do not use."""
+    hours = _task_hours(load, load.usage.cpu_ms)
     yield Usage("workers: before and after scripts", "Fargate vCPU-h on arm64", hours)
-    yield Usage("workers: their memory", "Fargate GB-h on arm64", hours * gb / cpus)
+    yield Usage("workers: their memory", "Fargate GB-h on arm64", hours * _gb_per_vcpu(load))
+
+
+def _task_hours(load: Load, cpu_ms: float) -> float:
+    """The vCPU-hours of tasks, without scripts, if each run takes *cpu_ms* of one core. A pool has
+    a task as long as it has runs.
+    """
+    used = load.runs * cpu_ms / 1000 / 3600 / TASK_LOAD
+    cpus = load.task_cpu / 1024
+    least = HOURS_PER_MONTH * cpus * min(1.0, load.runs_per_day * 600 / _SECONDS_PER_DAY)
+    return max(used, least - sum(use.amount for use in _scripts(load) if "vCPU" in use.unit))
+
+
+def _gb_per_vcpu(load: Load) -> float:
+    return load.task_memory / load.task_cpu
+
+
+def _starts(load: Load) -> Iterable[Usage]:
+    """What it takes to start the interpreters of scripts: of tasks, what is not left of the time
+    that they have in any case.
+    """
+    start = load.usage.start_ms
+    if load.pool == "lambda":
+        gb_s = load.runs * _on_lambda(load, start) * load.memory / _MIB_PER_GIB
+        yield Usage(_STARTS, "GB-s on arm64", gb_s)
+        return
+    hours = _task_hours(load, load.usage.cpu_ms + start) - _task_hours(load, load.usage.cpu_ms)
+    yield Usage(_STARTS, "Fargate vCPU-h on arm64", hours)
+    yield Usage(f"{_STARTS}, memory", "Fargate GB-h on arm64", hours * _gb_per_vcpu(load))
+
+
+_STARTS = "scripts: start of their interpreters"
 
 
 def _scripts(load: Load) -> list[Usage]:

@@ -11,7 +11,8 @@ ITEM_OVERHEAD = 100
 
 @dataclass(frozen=True, slots=True)
 class RunUsage:
-    """What one recurring run of a short script uses, without the script itself.
+    """What one recurring run of a short script uses, without the script itself. The start of its
+    interpreter belongs to the script, as in `python3 script.py`.
 
     Attributes:
         sends, receives, deletes, visibility: Requests to SQS, of watcher and executor, if ten runs
@@ -19,7 +20,8 @@ class RunUsage:
         waits: Requests to AWS that an executor waits for, one after the other.
         log_bytes: The log of the executor, without Lambda's own lines.
         record_bytes: The run record as stored.
-        cpu_ms: Milliseconds of one core that the executor takes.
+        cpu_ms: Milliseconds of one core that the executor takes, in addition to `start_ms`.
+        start_ms: Milliseconds of one core that an empty script takes on its own.
         due_writes: The part of the write units that the table of due entries takes.
     """
 
@@ -33,6 +35,7 @@ class RunUsage:
     log_bytes: int
     record_bytes: int
     cpu_ms: float
+    start_ms: float
     due_writes: float
 
     @property
@@ -69,6 +72,7 @@ RUNS = {
         log_bytes=270,
         record_bytes=708,
         cpu_ms=1.2,
+        start_ms=13.6,
         due_writes=2.0,
     ),
     "fargate": RunUsage(
@@ -82,6 +86,7 @@ RUNS = {
         log_bytes=44,
         record_bytes=699,
         cpu_ms=3.1,
+        start_ms=13.6,
         due_writes=2.0,
     ),
 }
