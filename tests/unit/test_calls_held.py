@@ -11,6 +11,7 @@ import pytest
 
 from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.audit_repairs import sending
+from nextfire.domain.due import DispatchEntry
 from nextfire.domain.job import Job
 from nextfire.domain.ports.targets import Hold
 from nextfire.domain.run import RunState
@@ -188,6 +189,7 @@ def test_a_deferred_run_that_waits_is_skipped_after_its_window_or_deadline(
     run = world.run(job, "12:00")
     assert (len(calls.made), run.state, run.attempt) == (1, RunState.SKIPPED, 0)
     assert "picked up again 120 s" in str(run.reason)
+    assert not [each for each in world.entries if isinstance(each, DispatchEntry)]
 
 
 def test_a_run_that_was_cancelled_while_it_waited_is_no_probe(world: World, calls: Calls) -> None:

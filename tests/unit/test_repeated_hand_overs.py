@@ -7,7 +7,7 @@ from datetime import timedelta
 from nextfire.domain.job import Job
 from nextfire.domain.run import RunState
 from tests.builders import a_message
-from tests.unit.redriving import DEAD, SKIPPED, SUCCEEDED, redrive, run_key
+from tests.unit.redriving import DEAD, SKIPPED, SUCCEEDED, redrive, run_key, work
 from tests.unit.sequencing import ONE_ATTEMPT, after, chain, states
 from tests.world import World
 
@@ -57,3 +57,27 @@ def test_a_run_that_awaits_a_redriven_parent_does_not_start_for_another_one(worl
     world.tick()
     world.worker().work()
     assert states(world, x, c) == [SUCCEEDED, SUCCEEDED]
+
+
+def test_a_run_that_a_redriven_parent_skipped_stays_skipped_if_its_rule_changes(
+    world: World,
+) -> None:
+    once = {"type": "ONCE", "schedule": "2026-05-24T12:00:00Z", **ONE_ATTEMPT}
+    a, x = (world.register(name, **once) for name in "ax")
+    c = world.register("c", **after("a", "x", triggerRule="ALL_DONE"), **ONE_ATTEMPT)
+    world.script()
+    world.script(exit_code=1, lasts=timedelta(seconds=30))
+    for _ in range(2):  # c, and x again
+        world.script(exit_code=1)
+    world.tick_at("12:00")
+    world.worker().work()
+    assert states(world, a, x, c) == [SUCCEEDED, DEAD, DEAD]
+    world.change(c, triggerRule="ALL_SUCCEEDED")
+    redrive(world, x, "x", downstream=True)
+    work(world)
+    assert states(world, a, x, c) == [SUCCEEDED, DEAD, SKIPPED]
+
+    world.change(c, triggerRule="ALL_DONE")
+    redeliver(world, a)
+
+    assert states(world, a, x, c) == [SUCCEEDED, DEAD, SKIPPED]

@@ -10,6 +10,7 @@ import pytest
 import nextfire
 from nextfire.client.pipelines.document import PipelineError, read
 from nextfire.domain.attempt import Attempt, AttemptOutcome, Result
+from nextfire.domain.deadlines import late_on_purpose
 from nextfire.domain.endings import decide_ending
 from nextfire.domain.job import Job
 from nextfire.domain.ports.targets import Hold
@@ -216,6 +217,17 @@ def test_a_run_that_was_redriven_after_the_deadline_is_retried(world: World) -> 
     run = a_run(attempt=2, attempt_base=1, attempts=attempts)
 
     assert retry_of(run, b, now="13:31").retry_at is not None
+    assert late_on_purpose(run, at("13:00"))
+
+
+def test_a_run_that_was_redriven_in_time_is_not_retried_after_the_deadline(world: World) -> None:
+    _, b, _ = timed_chain(world)
+    began = "12:00", "12:58", "13:30"
+    attempts = tuple(Attempt(number, "a", at(time)) for number, time in enumerate(began, 1))
+    run = a_run(attempt=3, attempt_base=1, restarted=True, attempts=attempts)
+
+    assert retry_of(run, b, now="13:31").retry_at is None
+    assert not late_on_purpose(run, at("13:00"))
 
 
 def test_a_child_that_was_added_before_a_late_redrive_runs(world: World) -> None:
