@@ -102,9 +102,9 @@ _FIRST_SEED: dict[Plant, int] = {
     call_while_down: 123,
     overwrite: 2123,
     ignore_places: 11043,
-    repair_held_runs: 2103,
+    repair_held_runs: 2403,
     believe_in_lost_responses: 103,
-    forget_held_runs: 1983,
+    forget_held_runs: 163,
 }
 """A seed that reveals the defect soon, for defects that few histories reveal."""
 _MOST_SEEDS = 40

@@ -215,7 +215,7 @@ _FIRST_SEED: dict[Callable[..., None], int] = {
     leave_gaps: 336,
     skip_without_record: 190,
     undo_and_keep_the_record: 22,
-    free_ids_early: 449,
+    free_ids_early: 640,
     consider_queues_empty: 888,
 }
 """The first seed that reveals the defect, for defects that few histories reveal."""
