@@ -14,7 +14,7 @@ from time_machine import Traveller
 from nextfire.adapters.dynamodb.control_items import decode_lease
 from nextfire.adapters.dynamodb.items import Item
 from nextfire.adapters.dynamodb.run_reads import decode_all
-from nextfire.domain.due import DueEntry, StoredEntry
+from nextfire.domain.due import StoredEntry
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import JobKey, RunKey, dedup_id
 from nextfire.domain.instants import floor_minute
@@ -36,6 +36,7 @@ from tests.crashes.names import DEAD_LETTERS, GONE, LISTENER, POOL, QUEUE
 from tests.crashes.process import Process
 from tests.fakes import Clock, Script
 from tests.integration.deployment import Answer, Deployment
+from tests.snapshot import Records, Snapshot
 
 _COUNT = "#"
 _LIVING = {JobState.ACTIVE.value, JobState.PAUSED.value}
@@ -51,24 +52,6 @@ class TravelClock(Clock):
     def move_to(self, at: datetime) -> datetime:
         self._traveller.move_to(at)
         return super().move_to(at)
-
-
-@dataclass(frozen=True)
-class _Records:
-    all: Mapping[RunKey, Run]
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """All records; `SystemState`."""
-
-    now: datetime
-    jobs: Mapping[JobKey, Job]
-    runs: _Records
-    entries: Collection[DueEntry]
-
-    def job(self, key: JobKey) -> Job:
-        return self.jobs[key]
 
 
 @dataclass
@@ -185,7 +168,7 @@ class StackRecords:
         return Snapshot(
             self.now,
             {key: job for key, job in jobs.items() if job is not None},
-            _Records(self._all_runs()),
+            Records(self._all_runs()),
             [each.entry for each in stored if isinstance(each, StoredEntry)],
         )
 

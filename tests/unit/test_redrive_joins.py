@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
 from nextfire.domain.run import RunState
+from nextfire.domain.trigger_rules import ParentState
+from nextfire.usecases import awaits_again
+from tests.builders import a_run
 from tests.unit.redriving import DEAD, FOLLOW, RUN, SKIPPED, SUCCEEDED, redrive, work
 from tests.unit.sequencing import ONE_ATTEMPT, after, states
 from tests.world import World
@@ -121,3 +125,22 @@ def test_the_message_of_a_run_that_awaits_its_parents_starts_nothing(world: Worl
     work(world)
 
     assert states(world, a, b, c) == [SUCCEEDED] * 3
+
+
+def test_parents_that_end_in_their_order_are_not_all_read_each_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"p{number}" for number in range(10)]
+    for name in names:
+        world.register(name)
+    child = world.register("c", **after(*names, triggerRule="ALL_DONE"))
+    looked: list[str] = []
+
+    def ends_later(_jobs: object, _runs: object, key: JobKey, _at: object) -> bool:
+        looked.append(key.job_id)
+        return key.job_id == names[-1]
+
+    monkeypatch.setattr(awaits_again, "_ends_later", ends_later)
+    states = dict.fromkeys(names, ParentState.FAILED)
+    assert awaits_again.awaits_again(world.jobs, world.runs, child, a_run(), states, set())
+    assert looked == [names[-1]]

@@ -9,8 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,7 @@ from nextfire.adapters.aws.clients import SystemClock
 from nextfire.adapters.dynamodb.due_items import QUARANTINE_BUCKET, decode_entry
 from nextfire.adapters.dynamodb.job_items import decode_job
 from nextfire.adapters.dynamodb.run_reads import decode_all
-from nextfire.domain.due import DueEntry, StoredEntry
-from nextfire.domain.ids import JobKey, RunKey
-from nextfire.domain.job import Job
-from nextfire.domain.run import Run
+from nextfire.domain.due import StoredEntry
 from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.deployment import Deployment, cdk_options
@@ -30,6 +26,7 @@ from nextfire_cli.local.emulator import NAME, ROOT_KEY, Emulator
 from nextfire_cli.local.processes import Processes
 from tests.e2e.conftest import ROOT, Stack
 from tests.process_tree import function_processes, tree_of
+from tests.snapshot import Records, Snapshot
 
 LEASE = timedelta(seconds=6)
 HELD = "held"
@@ -61,24 +58,6 @@ from functions.watcher.handler import handler
 while True:
     handler({"group": 0}, None)
 """
-
-
-@dataclass(frozen=True)
-class _Records:
-    all: Mapping[RunKey, Run]
-
-
-@dataclass(frozen=True)
-class Tables:
-    """What the tables contain; `SystemState`."""
-
-    now: datetime
-    jobs: Mapping[JobKey, Job]
-    runs: _Records
-    entries: list[DueEntry]
-
-    def job(self, key: JobKey) -> Job:
-        return self.jobs[key]
 
 
 class ChangingStack(Stack):
@@ -199,7 +178,7 @@ class ChangingStack(Stack):
             finally:
                 process.kill()
 
-    def tables(self) -> Tables:
+    def tables(self) -> Snapshot:
         """What the tables contain, read by this version. Everything must decode."""
         now = SystemClock().now()
         due = self._scan("due")
@@ -210,10 +189,10 @@ class ChangingStack(Stack):
         runs, unreadable = decode_all([each for each in self._scan("runs") if "state" in each], str)
         assert not unreadable
         jobs = [decode_job(each) for each in self._scan("jobs")]
-        return Tables(
+        return Snapshot(
             now,
             {job.key: job for job in jobs},
-            _Records({run.key: run for run in runs}),
+            Records({run.key: run for run in runs}),
             stored,
         )
 

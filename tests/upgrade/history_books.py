@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -21,6 +21,7 @@ from nextfire.domain.policies import Overlap
 from nextfire.domain.run import Run, RunState
 from tests.accounting import assert_all_accounted_for
 from tests.evidence import Evidence, Stored, first_sent, reported_missed
+from tests.snapshot import Records, Snapshot
 from tests.upgrade.planted import PLANTED_NAMES
 
 TENANT = "default"
@@ -37,24 +38,6 @@ class Script:
     @property
     def name(self) -> object:
         return self.run.worker, self.run.key.execution_id, self.run.attempt
-
-
-@dataclass
-class _Records:
-    all: Mapping[RunKey, Run]
-
-
-@dataclass
-class _AtRest:
-    """`SystemState`."""
-
-    now: datetime
-    jobs: Mapping[JobKey, Job]
-    runs: _Records
-    entries: Collection[DueEntry]
-
-    def job(self, key: JobKey) -> Job:
-        return self.jobs[key]
 
 
 @dataclass
@@ -214,10 +197,10 @@ class Books:
 
     def judge(self) -> None:
         """Check that everything is accounted for. The system is at rest."""
-        state = _AtRest(
+        state = Snapshot(
             self.now(),
             self.jobs(),
-            _Records({run.key: run for run in self.runs()}),
+            Records({run.key: run for run in self.runs()}),
             [*self._entries()],
         )
         sent = first_sent(self.log)

@@ -25,12 +25,12 @@ from tests.e2e.callback_server import CallbackServer, callback_server
 from tests.e2e.conftest import ROOT
 from tests.e2e.user import COUNTING, Document, User, instant, soon, until
 from tests.places import host_folder
+from tests.snapshot import Snapshot
 from tests.upgrade.deployed import (
     HELD,
     LEASE,
     SETTINGS,
     ChangingStack,
-    Tables,
     processes_under,
 )
 from tests.upgrade.earlier import checkout
@@ -282,7 +282,7 @@ def check_effects(run: Run, count: int) -> None:
         assert 1 <= count <= attempts, (run, count)
 
 
-def times_of(user: User, tables: Tables, job: Document) -> list[datetime]:
+def times_of(user: User, tables: Snapshot, job: Document) -> list[datetime]:
     """The scheduled instants of the runs of *job*."""
     key = JobKey(user.stack.info.account_id, job["jobId"])
     return sorted(each.scheduled_at for each in tables.runs.all if each.job == key)

@@ -36,7 +36,7 @@ def awaits_again(
     that end at the same time, the last one sees that all have ended.
     """
     at, known = skipped.key.scheduled_at, {**states}
-    for edge in child.definition.after:
+    for edge in reversed(child.definition.after):  # the last ones often end last
         key = JobKey(child.key.tenant, edge.job)
         may_change = edge.which is Which.SAME and known.get(edge.job) in _MAY_CHANGE
         if may_change and _ends_later(jobs, runs, key, at):
