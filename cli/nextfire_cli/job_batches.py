@@ -1,10 +1,10 @@
 """The requests in which many jobs are created."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 
+from nextfire.domain.json_text import json_size
 from nextfire_cli.documents import Document
 
 AT_ONCE = 25
@@ -62,4 +62,4 @@ def _parents_of(job: Document) -> list[str]:
 
 
 def _bytes_of(job: Document) -> int:
-    return len(json.dumps(job, ensure_ascii=False, separators=(",", ":")).encode()) + len(",")
+    return json_size(job) + len(",")

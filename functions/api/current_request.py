@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
 from typing import Any
+
+from nextfire.domain.json_text import compact_json
 
 
 class CurrentRequest:
@@ -23,7 +24,7 @@ class CurrentRequest:
         if self._described is None:
             self._described = self._describe()
         document = {**self._described, **more, "n": next(self._writes)}
-        return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+        return compact_json(document)
 
 
 _changing: ContextVar[CurrentRequest | None] = ContextVar("changing", default=None)

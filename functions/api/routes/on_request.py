@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from http import HTTPStatus
 from typing import Annotated
 
@@ -30,6 +29,7 @@ from nextfire.domain.backfill import MOST, Order
 from nextfire.domain.definition import InstantText
 from nextfire.domain.document import Document
 from nextfire.domain.ids import JobKey
+from nextfire.domain.json_text import compact_json
 from nextfire.responses.executions import ExecutionResponse
 from nextfire.responses.jobs import BackfillResponse, JobResponse
 from nextfire.usecases.manage_backfills import BackfillRange
@@ -114,7 +114,7 @@ _CONFLICT = (HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED)
 def run_job(job_id: JobId, request: RunNowBody = RunNowRequest()) -> Response[str]:  # noqa: B008 — immutable
     run = services().request_runs.run_now(
         JobKey(tenant(), job_id),
-        payload=_as_json(request.payload) if "payload" in request.model_fields_set else None,
+        payload=compact_json(request.payload) if "payload" in request.model_fields_set else None,
         reason=request.reason,
         request=once().token("run"),
         asked_at=once().at,
@@ -180,7 +180,3 @@ def begin_backfill(job_id: JobId, request: BackfillBody, if_match: IfMatch = Non
 def stop_backfill(job_id: JobId, if_match: IfMatch = None) -> Response[str]:
     key = JobKey(tenant(), job_id)
     return respond_job(services().backfills.stop(key, now=now(), expected=versions(if_match)))
-
-
-def _as_json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

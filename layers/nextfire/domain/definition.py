@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Self, TypeGuard
 
@@ -29,6 +28,7 @@ from nextfire.domain.edges import (
     TriggerRule,
     Which,
 )
+from nextfire.domain.json_text import json_size
 from nextfire.domain.policies import Misfire, Overlap, Priority, RetryPolicy
 from nextfire.domain.preview import upcoming
 from nextfire.domain.schedule import (
@@ -340,7 +340,7 @@ class JobDefinition(WhenDocument):
         return document | {"payload": self.payload}
 
     def payload_bytes(self) -> int:
-        return len(json.dumps(self.payload, ensure_ascii=False, separators=(",", ":")).encode())
+        return json_size(self.payload)
 
 
 EDGE_FIELDS = frozenset({"after", "triggerRule", "joinTimeoutSec", "deadlineSec"})

@@ -18,6 +18,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote, quote_plus
 
+from nextfire.domain.json_text import compact_json
+
 MASK = "***"
 MIN_BYTES = 6
 """Shorter values are not masked: masking `true`, `5432` or `prod` would make logs unreadable."""
@@ -77,11 +79,11 @@ class Masker:
         if self._mask(data) == data:
             return data
         try:
-            masked = _compact(self._value(json.loads(data)))
+            masked = compact_json(self._value(json.loads(data))).encode()
         except (ValueError, RecursionError):
-            return _compact(MASK)
+            return compact_json(MASK).encode()
         # A secret can also span several strings: ["a","b"] contains the secret `a","b`.
-        return masked if self._mask(masked) == masked else _compact(MASK)
+        return masked if self._mask(masked) == masked else compact_json(MASK).encode()
 
     def table(self) -> _PatternTable | None:
         """The current search table; None if there is nothing to mask."""
@@ -308,7 +310,3 @@ def _pieces(form: bytes) -> Iterator[bytes]:
     count = -(-len(form) // PIECE_BYTES)
     for n in range(count):
         yield form[n * len(form) // count : (n + 1) * len(form) // count]
-
-
-def _compact(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

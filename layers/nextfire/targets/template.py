@@ -19,6 +19,7 @@ from pydantic import JsonValue
 from nextfire.domain.edges import Edge, Which
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
+from nextfire.domain.json_text import compact_json
 from nextfire.domain.run import Run
 
 MAX_RENDERED_BYTES = 1024 * 1024
@@ -109,7 +110,7 @@ class _Rendering:
         whole = _PLACEHOLDER.fullmatch(text)
         if whole is not None:
             found = lookup(self._context, whole[1].strip())
-            self._take(_json(found))
+            self._take(compact_json(found))
             return found
         return self._inserted(text)
 
@@ -119,7 +120,7 @@ class _Rendering:
 
     def _insert(self, match: re.Match[str]) -> str:
         found = lookup(self._context, match[1].strip())
-        text = found if isinstance(found, str) else _json(found)
+        text = found if isinstance(found, str) else compact_json(found)
         self._take(text)
         return text
 
@@ -166,7 +167,3 @@ def _unknown(path: str, before: list[str], found: object, part: str) -> str:
     else:
         hint = f"{place} has no members"
     return f"unknown placeholder {{{{{path}}}}}: {hint}"
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from itertools import islice, pairwise
@@ -12,6 +11,7 @@ from nextfire.domain.definition import JobDefinition
 from nextfire.domain.document import MAX_PAYLOAD_BYTES, is_same_json
 from nextfire.domain.edges import Which
 from nextfire.domain.errors import BeyondQuotaError, InvalidInputError
+from nextfire.domain.json_text import json_size
 from nextfire.domain.quotas import NO_QUOTAS, Quota, Quotas, TenantQuotas, check_payload
 from nextfire.domain.recurrence import occurrences
 from nextfire.domain.references import check_references
@@ -89,7 +89,7 @@ def _check_template_size(definition: JobDefinition, was: JobDefinition | None) -
     field, template = definition.target.template
     if was is not None and is_same_json([field, template], [*was.target.template]):
         return
-    if (size := _json_bytes(template)) > MAX_PAYLOAD_BYTES:
+    if (size := json_size(template)) > MAX_PAYLOAD_BYTES:
         raise InvalidInputError(
             field,
             f"{size} bytes",
@@ -100,18 +100,14 @@ def _check_template_size(definition: JobDefinition, was: JobDefinition | None) -
 
 
 def _check_document_size(definition: JobDefinition, was: JobDefinition | None) -> None:
-    size = _json_bytes(definition.document())
-    if size > MAX_DOCUMENT_BYTES and (was is None or size > _json_bytes(was.document())):
+    size = json_size(definition.document())
+    if size > MAX_DOCUMENT_BYTES and (was is None or size > json_size(was.document())):
         raise InvalidInputError(
             "body",
             f"{size} bytes",
             f"the job is larger than {MAX_DOCUMENT_BYTES} bytes as JSON",
             "Store the data in S3 and put its address into the payload.",
         )
-
-
-def _json_bytes(value: object) -> int:
-    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def check_payload_size(size: int) -> None:

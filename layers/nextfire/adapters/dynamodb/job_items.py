@@ -32,6 +32,7 @@ from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import UID, JobKey
 from nextfire.domain.instants import from_ms, isoformat, parse_instant, to_ms
 from nextfire.domain.job import Job, Replaced
+from nextfire.domain.json_text import compact_json
 from nextfire.domain.occurrences import JobState
 
 _CACHED = 4 * 1024
@@ -41,10 +42,6 @@ def _uid(content: str) -> str:
     if not UID.fullmatch(content):  # its due entries and messages would not decode
         raise ValueError(f"invalid uid {content!r}")
     return content
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _payload(text: str) -> Any:
@@ -100,7 +97,7 @@ def _from_text(value: str | None) -> datetime | None:
 
 
 def _encode_backfill(asked: Backfill) -> str:
-    return _json(
+    return compact_json(
         {
             "backfill_id": asked.backfill_id,
             "version": asked.version,
@@ -136,12 +133,12 @@ def _definition_text(job: Job) -> str:
     # Jobs without parents have the defaults: their items stay as small as before.
     left_out = {"payload"} if job.definition.after else {"payload", *EDGE_FIELDS}
     document = with_unknown(job.definition.document(), job.definition)
-    return _json({name: value for name, value in document.items() if name not in left_out})
+    return compact_json({name: value for name, value in document.items() if name not in left_out})
 
 
 def _payload_text(job: Job) -> str | None:
     payload = job.definition.payload
-    return _json(payload) if payload != {} else None
+    return compact_json(payload) if payload != {} else None
 
 
 _IDS = Codec("S", ",".join, lambda text: tuple(text.split(",")))

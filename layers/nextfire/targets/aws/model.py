@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -23,6 +22,7 @@ from botocore.utils import parse_to_aware_datetime
 from pydantic import JsonValue
 
 from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.json_text import compact_json
 from nextfire.targets.aws.document import AwsCall
 
 FORBIDDEN = frozenset(
@@ -257,7 +257,7 @@ def _as_text(value: object) -> object:
     """*value* as the text of its JSON if it is an object, a list or a number, such as a payload."""
     if isinstance(value, bool) or not isinstance(value, dict | list | int | float):
         return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return compact_json(value)
 
 
 def _bytes(value: object, path: str) -> bytes:

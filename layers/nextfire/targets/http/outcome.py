@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from nextfire.domain.attempt import MAX_CALL_BYTES, AttemptOutcome, Result
+from nextfire.domain.json_text import compact_json
 from nextfire.domain.masking import MASK, Masker
 from nextfire.domain.ports.targets import AttemptResult
 from nextfire.targets import json_values
@@ -222,7 +223,7 @@ def _encode(record: dict[str, Any]) -> str:
     kept = {name: value for name, value in record.items() if value not in (None, "", {})}
     cuts = iter(_CUT)
     while True:
-        text = json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
+        text = compact_json(kept)
         data = text.encode(errors="replace")
         cut = next(cuts, None) if len(data) > MAX_CALL_BYTES else None
         if cut is None:

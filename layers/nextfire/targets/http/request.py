@@ -12,6 +12,7 @@ from pydantic import JsonValue
 
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
+from nextfire.domain.json_text import compact_json
 from nextfire.domain.run import Run
 from nextfire.targets.http.document import HttpCall
 from nextfire.targets.http.messages import Request
@@ -105,4 +106,4 @@ def _replaced(headers: dict[str, str], own: Mapping[str, str]) -> dict[str, str]
 
 
 def _encode(value: JsonValue) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+    return compact_json(value).encode(errors="replace")
