@@ -18,11 +18,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
+from nextfire.adapters.loopback_server import LoopbackHandler, LoopbackServer
 from nextfire.adapters.packages.index_pages import rewrite_links
 from nextfire.dataclass import dataclass, field
 from nextfire.domain.packages import LOOPBACK, PUBLIC_INDEX, check_index, normalized
@@ -248,15 +247,11 @@ def _with_https(url: str) -> str:
     return url.replace("http://", "https://", 1)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 128
-
+class _Server(LoopbackServer):
     def __init__(self, proxy: IndexProxy) -> None:
         self.proxy = proxy
         self._room = threading.BoundedSemaphore(_CONNECTIONS)
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._room.acquire(blocking=False):
@@ -270,22 +265,12 @@ class _Server(ThreadingHTTPServer):
         finally:
             self._room.release()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore errors: an installer that disconnects is not worth a log entry."""
 
-    def server_bind(self) -> None:
-        """Bind without the host name lookup that HTTPServer makes."""
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = "127.0.0.1", int(self.socket.getsockname()[1])
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(LoopbackHandler):
     timeout = _REQUEST_TIMEOUT
-    server_version = "nextfire"
-    sys_version = ""
     server: _Server
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 — the name that http.server requires
         self.server.proxy.answer(self)
 
     do_HEAD = do_GET  # noqa: N815 - the name that http.server requires
@@ -302,6 +287,3 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: the path is a secret."""

@@ -19,11 +19,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws.errors import error_code, refused, translated
+from nextfire.adapters.loopback_server import LoopbackHandler, LoopbackServer
 from nextfire.dataclass import dataclass, field
 from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.ids import JobKey
@@ -244,22 +243,18 @@ class StsJobRole:
             return f"http://127.0.0.1:{self._server.server_port}"
 
 
-class _Server(ThreadingHTTPServer):
+class _Server(LoopbackServer):
     """Serves untrusted scripts.
 
     Connections with an incomplete request time out, and the oldest is closed if there are too many.
     A complete request counts toward the limit of concurrent requests of its loan.
     """
 
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 128
-
     def __init__(self, role: StsJobRole) -> None:
         self.role = role
         self._pending: dict[Any, float] = {}  # connection -> deadline of its request, oldest first
         self._lock = threading.Lock()  # held while closing, so that the descriptor is not reused
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
@@ -290,22 +285,12 @@ class _Server(ThreadingHTTPServer):
         with suppress(OSError):
             request.shutdown(socket.SHUT_RDWR)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore errors: a script that disconnects or sends garbage is not worth a log entry."""
 
-    def server_bind(self) -> None:
-        """Bind without the host name lookup that HTTPServer makes."""
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = "127.0.0.1", int(self.socket.getsockname()[1])
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(LoopbackHandler):
     timeout = _REQUEST_TIMEOUT
-    server_version = "nextfire"
-    sys_version = ""
     server: _Server
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 — the name that http.server requires
         self.server.has_come(self.request)
         try:
             document = self.server.role.answer(self.path, self.headers.get("Authorization", ""))
@@ -316,9 +301,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(HTTPStatus.NOT_FOUND)
         else:
             self._reply(HTTPStatus.OK, document)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: a path identifies an execution."""
 
     def _reply(self, status: HTTPStatus, body: bytes = b"") -> None:
         self.send_response(status)
