@@ -2,17 +2,15 @@
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from nextfire.adapters.s3.audit_log import PREFIX, decode_batch, key_of, number_of
 from nextfire.domain.chain import Batch, BrokenChainError
-from nextfire_cli.errors import CliError
+from nextfire_cli.aws_errors import explained
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -70,7 +68,7 @@ class AuditBucket:
 
     def _listed(self) -> Iterator[Stored]:
         """All batches, newest first. Raises as `newest`."""
-        with self._translated():
+        with self._reading():
             pages = self._client.get_paginator("list_object_versions").paginate(
                 Bucket=self._bucket, Prefix=PREFIX
             )
@@ -103,20 +101,16 @@ class AuditBucket:
                 yield batch.result()
 
     def _read(self, number: int) -> Batch:
-        with self._translated():
+        with self._reading():
             answer = self._client.get_object(Bucket=self._bucket, Key=key_of(number))
             body = answer["Body"].read()
         return decode_batch(number, body)
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except (BotoCoreError, ClientError) as error:
-            raise CliError(
-                f"The audit bucket {self._bucket} cannot be read: {error}.",
-                "Your credentials need s3:ListBucketVersions on it and s3:GetObject in it.",
-            ) from error
+    def _reading(self) -> AbstractContextManager[None]:
+        return explained(
+            f"The audit bucket {self._bucket} cannot be read",
+            "Your credentials need s3:ListBucketVersions on it and s3:GetObject in it.",
+        )
 
 
 def _place(key: str) -> str:

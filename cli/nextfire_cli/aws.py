@@ -4,7 +4,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -26,6 +26,7 @@ from nextfire.adapters.dynamodb.key_store import DynamoDbKeyStore
 from nextfire.client.signing import REGIONS, Signature, callers_session, session_of, signature
 from nextfire.domain.keys import ApiKey
 from nextfire_cli.audit_bucket import AuditBucket
+from nextfire_cli.aws_errors import explained
 from nextfire_cli.aws_secrets import AccountSecrets
 from nextfire_cli.errors import CliError, MissingError
 
@@ -99,7 +100,7 @@ class DeadLetterQueue:
             "ApproximateNumberOfMessages",
             "ApproximateNumberOfMessagesNotVisible",
         ]
-        with self._translated():
+        with self._using():
             answer = self._client.get_queue_attributes(QueueUrl=self._url, AttributeNames=names)
         # The date has whole seconds: messages of the current second count.
         headers: dict[str, str] = answer["ResponseMetadata"]["HTTPHeaders"]
@@ -110,7 +111,7 @@ class DeadLetterQueue:
 
     def receive(self) -> list[Letter]:
         """Return up to 10 messages and hide them for two minutes. Empty: the queue has no more."""
-        with self._translated():
+        with self._using():
             answer = self._client.receive_message(
                 QueueUrl=self._url,
                 MaxNumberOfMessages=_BATCH,
@@ -138,7 +139,7 @@ class DeadLetterQueue:
                 {"Id": str(n), "ReceiptHandle": letter.receipt, "VisibilityTimeout": 0}
                 for n, letter in enumerate(batch)
             ]
-            with self._translated():
+            with self._using():
                 self._client.change_message_visibility_batch(QueueUrl=self._url, Entries=entries)
 
     def delete(self, letters: Iterable[Letter]) -> set[str]:
@@ -148,21 +149,17 @@ class DeadLetterQueue:
             entries: list[Any] = [
                 {"Id": str(n), "ReceiptHandle": letter.receipt} for n, letter in enumerate(batch)
             ]
-            with self._translated():
+            with self._using():
                 answer = self._client.delete_message_batch(QueueUrl=self._url, Entries=entries)
             deleted |= {batch[int(done["Id"])].message_id for done in answer.get("Successful", [])}
         return deleted
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except (BotoCoreError, ClientError) as error:
-            raise CliError(
-                f"The dead-letter queue {self._url} cannot be used: {error}.",
-                "Your credentials need sqs:ReceiveMessage, sqs:ChangeMessageVisibility,\n"
-                "sqs:DeleteMessage and sqs:GetQueueAttributes on it.",
-            ) from error
+    def _using(self) -> AbstractContextManager[None]:
+        return explained(
+            f"The dead-letter queue {self._url} cannot be used",
+            "Your credentials need sqs:ReceiveMessage, sqs:ChangeMessageVisibility,\n"
+            "sqs:DeleteMessage and sqs:GetQueueAttributes on it.",
+        )
 
 
 def _batches(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
@@ -212,14 +209,10 @@ class Account:
         Raises:
             CliError: AWS refused the credentials or did not respond.
         """
-        try:
+        remedy = "Log in (`aws sso login`), or give --profile."
+        with explained("AWS does not identify these credentials", remedy):
             identity = self._session.client("sts", endpoint_url=self._endpoint)
             return identity.get_caller_identity()["Account"]
-        except (BotoCoreError, ClientError) as error:
-            raise CliError(
-                f"AWS does not identify these credentials: {error}.",
-                "Log in (`aws sso login`), or give --profile.",
-            ) from error
 
     def outputs(self, stack: str) -> dict[str, str]:
         """The outputs of the CloudFormation stack *stack*.
@@ -263,15 +256,10 @@ class Account:
         Raises:
             CliError: AWS refused or did not respond.
         """
-        try:
-            self._session.client("s3", endpoint_url=self._endpoint).delete_object(
-                Bucket=bucket, Key=key
-            )
-        except (BotoCoreError, ClientError) as error:
-            raise CliError(
-                f"s3://{bucket}/{key} cannot be deleted: {error}.",
-                "Your AWS credentials need s3:DeleteObject on it.",
-            ) from error
+        remedy = "Your AWS credentials need s3:DeleteObject on it."
+        with explained(f"s3://{bucket}/{key} cannot be deleted", remedy):
+            s3 = self._session.client("s3", endpoint_url=self._endpoint)
+            s3.delete_object(Bucket=bucket, Key=key)
 
     def invoke(self, function: str, event: dict[str, Any]) -> dict[str, Any]:
         """Invoke *function*, wait up to 15 minutes, and return its response.
@@ -284,11 +272,9 @@ class Account:
         )
         patient = Config(read_timeout=15 * 60, retries={"total_max_attempts": 1})
         client = self._session.client("lambda", endpoint_url=self._endpoint, config=patient)
-        try:
+        with explained(f"{function} cannot be invoked", remedy):
             answer = client.invoke(FunctionName=function, Payload=json.dumps(event).encode())
             found: dict[str, Any] = json.loads(answer["Payload"].read())
-        except (BotoCoreError, ClientError) as error:
-            raise CliError(f"{function} cannot be invoked: {error}.", remedy) from error
         if "FunctionError" in answer:
             problem = found.get("errorMessage", answer["FunctionError"])
             raise CliError(f"{function} failed: {problem}.", "Read its log, and try again.")
@@ -312,17 +298,15 @@ class Account:
             role,
             extra_args={"RoleSessionName": session_name},
         )
-        try:
+        remedy = (
+            "Add the ARN of your role or user to the pool's workerPrincipals in cdk.json and\n"
+            "deploy, and allow it sts:AssumeRole on this role. For example\n"
+            '"workerPrincipals": ["arn:aws:iam::123456789012:role/workers"].'
+        )
+        with explained(f"The role {role} cannot be assumed", remedy):
             credentials = RefreshableCredentials.create_from_metadata(
                 fetcher.fetch_credentials(), fetcher.fetch_credentials, "assume-role"
             )
-        except (BotoCoreError, ClientError) as error:
-            raise CliError(
-                f"The role {role} cannot be assumed: {error}.",
-                "Add the ARN of your role or user to the pool's workerPrincipals in cdk.json and\n"
-                "deploy, and allow it sts:AssumeRole on this role. For example\n"
-                '"workerPrincipals": ["arn:aws:iam::123456789012:role/workers"].',
-            ) from error
         own = BotocoreSession(session_vars={"region": ("region", REGIONS, None, None)})
         own.register_component("credential_provider", _Given(credentials))
         boto3.setup_default_session(botocore_session=own)

@@ -1,19 +1,22 @@
 """Secrets and parameters of a tenant in AWS, with the caller's credentials. Reads no values."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import boto3
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
 from nextfire.domain.places import tenant_place
 from nextfire.domain.references import ParameterReference, Reference
+from nextfire_cli.aws_errors import explained
 from nextfire_cli.errors import CliError
 
 _ABSENT = {"ResourceNotFoundException", "ParameterNotFound"}
-_STORING = "secretsmanager:CreateSecret and PutSecretValue, or ssm:PutParameter"
-_DELETING = "secretsmanager:DeleteSecret, or ssm:DeleteParameter"
+_STORING = (
+    "Your credentials need secretsmanager:CreateSecret and PutSecretValue, or ssm:PutParameter."
+)
+_DELETING = "Your credentials need secretsmanager:DeleteSecret, or ssm:DeleteParameter."
+_LISTING_SECRETS = "Your credentials need secretsmanager:ListSecrets."
+_LISTING_PARAMETERS = "Your credentials need ssm:DescribeParameters."
 
 
 class AccountSecrets:
@@ -32,7 +35,7 @@ class AccountSecrets:
     def store(self, reference: Reference, value: str) -> str:
         """Store *value*, replacing any. Returns its name in AWS."""
         name = self._name(reference)
-        with _translated(f"{name} cannot be stored", _STORING):
+        with explained(f"{name} cannot be stored", _STORING):
             if isinstance(reference, ParameterReference):
                 self._parameters().put_parameter(
                     Name=name, Value=value, Type="SecureString", Overwrite=True
@@ -51,11 +54,11 @@ class AccountSecrets:
         """
         secrets: list[str] = []
         parameters: list[str] = []
-        with _translated("Secrets cannot be listed", "secretsmanager:ListSecrets"):
+        with explained("Secrets cannot be listed", _LISTING_SECRETS):
             by_name = [{"Key": "name", "Values": [self._place]}]
             for page in self._secrets().get_paginator("list_secrets").paginate(Filters=by_name):
                 secrets += [each["Name"] for each in page["SecretList"]]
-        with _translated("Parameters cannot be listed", "ssm:DescribeParameters"):
+        with explained("Parameters cannot be listed", _LISTING_PARAMETERS):
             starts = [{"Key": "Name", "Option": "BeginsWith", "Values": [f"/{self._place}"]}]
             pages = self._parameters().get_paginator("describe_parameters")
             for page in pages.paginate(ParameterFilters=starts):
@@ -68,7 +71,7 @@ class AccountSecrets:
         """
         name = self._name(reference)
         try:
-            with _translated(f"{name} cannot be deleted", _DELETING):
+            with explained(f"{name} cannot be deleted", _DELETING):
                 if isinstance(reference, ParameterReference):
                     self._parameters().delete_parameter(Name=name)
                 elif recoverable:
@@ -96,11 +99,3 @@ class AccountSecrets:
 
     def _parameters(self) -> Any:  # noqa: ANN401 — boto3's
         return self._session.client("ssm", endpoint_url=self._endpoint)
-
-
-@contextmanager
-def _translated(problem: str, needed: str) -> Iterator[None]:
-    try:
-        yield
-    except (BotoCoreError, ClientError) as error:
-        raise CliError(f"{problem}: {error}.", f"Your credentials need {needed}.") from error
