@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.ports.targets import AttemptResult, Hold, RunControl, TargetRunner
@@ -42,4 +41,4 @@ class TargetsByKind:
             f"the pool {target.pool} runs {kinds}, not {target.kind.noun}: "
             "change target.pool of the job, or `targets` of the pool"
         )
-        return AttemptResult(Result(AttemptOutcome.FAILED, reason, permanent=True))
+        return AttemptResult.failed(reason, permanent=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from dataclasses import replace
 
-from nextfire.domain.attempt import AttemptOutcome, Result
+from nextfire.domain.attempt import AttemptOutcome
 from nextfire.domain.endings import decide_ending
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.ids import RunFolder
@@ -56,11 +56,9 @@ class RunAttempt:
         too_late = too_late_to_begin(job, run, self._clock.now())
         if host.given_up is not None:
             reason = host.given_up.reason
-            attempted = AttemptResult(
-                Result(AttemptOutcome.FAILED, reason, unavailable=True, permanent=True)
-            )
+            attempted = AttemptResult.failed(reason, unavailable=True, permanent=True)
         elif too_late is not None:
-            attempted = AttemptResult(Result(AttemptOutcome.FAILED, too_late, unavailable=True))
+            attempted = AttemptResult.failed(too_late, unavailable=True)
         elif job.definition.target.pool == self._config.pool:
             attempted = self._attempt(job, run, supervisor, host)
         else:
@@ -106,7 +104,7 @@ class RunAttempt:
         except (UndecodableError, InvalidInputError, UnavailableError) as error:
             # Deferred: its target has not started.
             reason = recordable(f"the runs of its parents cannot be read: {error}")
-            return AttemptResult(Result(AttemptOutcome.FAILED, reason, unavailable=True))
+            return AttemptResult.failed(reason, unavailable=True)
         return self._target.attempt(job, informed, supervisor, host.longest)
 
     def _supervisor(self, run: Run, host: Host) -> RunSupervisor:
@@ -138,4 +136,4 @@ def _without_pool(pool: str) -> AttemptResult:
         f"its pool {pool!r} no longer exists. Add the pool to the settings again, or change "
         "target.pool of the job; then redrive the run"
     )
-    return AttemptResult(Result(AttemptOutcome.FAILED, reason, permanent=True))
+    return AttemptResult.failed(reason, permanent=True)

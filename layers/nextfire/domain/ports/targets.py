@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Protocol, Self
 
 from nextfire.dataclass import dataclass
-from nextfire.domain.attempt import Result
+from nextfire.domain.attempt import AttemptOutcome, Result
 from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.ports.scripts import Directive, Supervisor
@@ -36,6 +36,13 @@ class AttemptResult:
     result: Result
     verdict: Directive = Directive.CONTINUE
     given: bytes | None = None
+
+    @classmethod
+    def failed(cls, reason: str, *, permanent: bool = False, unavailable: bool = False) -> Self:
+        """The result of an attempt that failed: see `Result`."""
+        return cls(
+            Result(AttemptOutcome.FAILED, reason, permanent=permanent, unavailable=unavailable)
+        )
 
 
 @dataclass(frozen=True, slots=True)

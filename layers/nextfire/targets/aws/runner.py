@@ -75,11 +75,11 @@ class AwsTarget:
         try:
             attempted = self._call(job, run, supervisor, masker, timeout)
         except (InvalidInputError, NotFoundError, TemplateError) as error:
-            attempted = _failed(str(error), permanent=True)
+            attempted = AttemptResult.failed(str(error), permanent=True)
         except UnavailableError as error:  # not the job's failure
-            attempted = _failed(str(error), unavailable=True)
+            attempted = AttemptResult.failed(str(error), unavailable=True)
         except Exception as error:  # noqa: BLE001 — it is recorded; the executor continues
-            attempted = _failed(f"could not be made: {type(error).__name__}: {error}")
+            attempted = AttemptResult.failed(f"could not be made: {type(error).__name__}: {error}")
         reason = recordable(masker.text(attempted.result.reason))
         return replace(attempted, result=replace(attempted.result, reason=reason))
 
@@ -254,9 +254,3 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - of any type
         except (ValueError, RecursionError):
             return text
     return str(value)
-
-
-def _failed(reason: str, *, permanent: bool = False, unavailable: bool = False) -> AttemptResult:
-    return AttemptResult(
-        Result(AttemptOutcome.FAILED, reason, permanent=permanent, unavailable=unavailable)
-    )

@@ -122,13 +122,13 @@ class HttpTarget:
             attempted = self._call(job, run, masker, line)
         except CallFailedError as error:  # of the token server
             permanent = error.problem is Failure.FORBIDDEN
-            attempted = _failed(f"no token: {error.text}", permanent=permanent)
+            attempted = AttemptResult.failed(f"no token: {error.text}", permanent=permanent)
         except (InvalidInputError, NotFoundError, TemplateError) as error:
-            attempted = _failed(str(error), permanent=True)
+            attempted = AttemptResult.failed(str(error), permanent=True)
         except UnavailableError as error:  # not the job's failure
-            attempted = _failed(str(error), unavailable=True)
+            attempted = AttemptResult.failed(str(error), unavailable=True)
         except Exception as error:  # noqa: BLE001 — it is recorded; the executor continues
-            attempted = _failed(f"could not be made: {type(error).__name__}: {error}")
+            attempted = AttemptResult.failed(f"could not be made: {type(error).__name__}: {error}")
         if line.stopped is not Directive.CONTINUE:
             attempted = _stopped(attempted, line.stopped, supervisor)
         reason = recordable(masker.text(attempted.result.reason))
@@ -144,7 +144,7 @@ class HttpTarget:
         now = self._clock.now()
         request = request_of(call, job, run, secrets=secrets, auth=auth, now=now)
         if run.replay_of is not None and request.digest != run.replay_of.digest:
-            return _failed(_NOT_THE_SAME, permanent=True)
+            return AttemptResult.failed(_NOT_THE_SAME, permanent=True)
         request = self._authentication.sign(call.auth, request, job.key, masker)
         try:
             response = line.send(request, tls)
@@ -219,12 +219,6 @@ class _Line:
     def _ask(self) -> bool:
         self.stopped = self._supervisor.ask()
         return self.stopped is not Directive.CONTINUE
-
-
-def _failed(reason: str, *, permanent: bool = False, unavailable: bool = False) -> AttemptResult:
-    return AttemptResult(
-        Result(AttemptOutcome.FAILED, reason, permanent=permanent, unavailable=unavailable)
-    )
 
 
 def _stopped(attempted: AttemptResult, verdict: Directive, supervisor: RunControl) -> AttemptResult:

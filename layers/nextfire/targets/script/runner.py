@@ -115,14 +115,12 @@ class ScriptTarget:
                     else ScriptExit(None, "", "", stopped=verdict)
                 )
         except (NotFoundError, InvalidInputError) as error:
-            return AttemptResult(Result(AttemptOutcome.FAILED, str(error), permanent=True))
+            return AttemptResult.failed(str(error), permanent=True)
         except UnavailableError as error:
             # S3, Secrets Manager, Parameter Store or STS did not answer.
-            failed = Result(AttemptOutcome.FAILED, str(error), unavailable=not started)
-            return AttemptResult(failed)
+            return AttemptResult.failed(str(error), unavailable=not started)
         except Exception as error:  # noqa: BLE001 — it is recorded; the worker continues
-            why = f"could not be run: {type(error).__name__}: {error}"
-            return AttemptResult(Result(AttemptOutcome.FAILED, why))
+            return AttemptResult.failed(f"could not be run: {type(error).__name__}: {error}")
         result = _result(ended, timeout, supervisor)
         given = ended.result if result.outcome is AttemptOutcome.SUCCEEDED else None
         return AttemptResult(result, ended.stopped, given)
