@@ -83,17 +83,7 @@ class NextfireStack(Stack):
             pools=self._pools,
             shares=self._shares,
         )
-        self._executors: dict[str, Function] = {}
-        self._worker_roles: dict[str, iam.Role] = {}
-        self._worker_services: dict[str, WorkerService] = {}
-        self._own_vpc: ec2.IVpc | None = None
-        for pool in self._pools:
-            if pool.settings.executor == "lambda":
-                self._executors[pool.name] = self._create_executor(pool)
-            else:
-                self._worker_roles[pool.name] = self._create_worker_role(pool)
-                if settings.target is StackTarget.AWS and (fargate := pool.settings.fargate):
-                    self._worker_services[pool.name] = self._create_worker_service(pool, fargate)
+        self._serve_pools()
         self._watcher = functions.watcher()
         # Update the consumers of messages before the producer.
         self._watcher.function.node.add_dependency(
@@ -102,28 +92,8 @@ class NextfireStack(Stack):
         )
         self._auditor = functions.auditor()
         self._audit_log_function = functions.audit_log()
-        self._audit_log = AuditLogFeed(
-            self,
-            "AuditLog",
-            function=self._audit_log_function,
-            tables={
-                "jobs": self._stores.jobs,
-                "runs": self._stores.runs,
-                "keys": self._stores.keys,
-                "requests": self._stores.requests,
-            },
-            settings=settings,
-            key=self._key,
-        )
         self._projector = functions.projector()
-        self._projector_feed = ProjectorFeed(
-            self,
-            "ProjectorFeed",
-            function=self._projector,
-            runs=self._stores.runs,
-            settings=settings,
-            key=self._key,
-        )
+        self._feed_streams()
         self._api_function = functions.api(self._watcher)
         self._authorizer = functions.authorizer() if settings.auth is Auth.KEYS else None
         self._api = Api(
@@ -134,6 +104,50 @@ class NextfireStack(Stack):
             settings=settings,
             key=self._key,
         )
+        self._monitor()
+        self._encryption.before(self._stores, *self._pools, self._audit_log, self._projector_feed)
+        self._write_outputs()
+
+    def _serve_pools(self) -> None:
+        """Create an executor for each pool on Lambda, a role and perhaps a service for others."""
+        self._executors: dict[str, Function] = {}
+        self._worker_roles: dict[str, iam.Role] = {}
+        self._worker_services: dict[str, WorkerService] = {}
+        self._own_vpc: ec2.IVpc | None = None
+        on_aws = self._settings.target is StackTarget.AWS
+        for pool in self._pools:
+            if pool.settings.executor == "lambda":
+                self._executors[pool.name] = self._create_executor(pool)
+            else:
+                self._worker_roles[pool.name] = self._create_worker_role(pool)
+                if on_aws and (fargate := pool.settings.fargate):
+                    self._worker_services[pool.name] = self._create_worker_service(pool, fargate)
+
+    def _feed_streams(self) -> None:
+        """Connect the audit log and the projector to the streams of their tables."""
+        self._audit_log = AuditLogFeed(
+            self,
+            "AuditLog",
+            function=self._audit_log_function,
+            tables={
+                "jobs": self._stores.jobs,
+                "runs": self._stores.runs,
+                "keys": self._stores.keys,
+                "requests": self._stores.requests,
+            },
+            settings=self._settings,
+            key=self._key,
+        )
+        self._projector_feed = ProjectorFeed(
+            self,
+            "ProjectorFeed",
+            function=self._projector,
+            runs=self._stores.runs,
+            settings=self._settings,
+            key=self._key,
+        )
+
+    def _monitor(self) -> None:
         Monitoring(
             self,
             "Monitoring",
@@ -152,10 +166,8 @@ class NextfireStack(Stack):
                 period=Duration.minutes(1), statistic="Sum"
             ),
             audit_failures=self._audit_log.failures,
-            settings=settings,
+            settings=self._settings,
         )
-        self._encryption.before(self._stores, *self._pools, self._audit_log, self._projector_feed)
-        self._write_outputs()
 
     def _create_executor(self, pool: Pool) -> Function:
         executor = Function(
@@ -239,39 +251,43 @@ class NextfireStack(Stack):
             "OutputsBucket": stores.outputs.bucket_name,
             "AuditBucket": stores.audit.bucket_name,
             "EventBus": self._events.bus.event_bus_name,
-            "ApiFunction": self._api_function.function.function_name,
-            "ApiRoleArn": self._api_function.role.role_arn,
-            "WatcherFunction": self._watcher.function.function_name,
-            "WatcherRoleArn": self._watcher.role.role_arn,
-            "AuditorFunction": self._auditor.function.function_name,
-            "AuditorRoleArn": self._auditor.role.role_arn,
-            "AuditLogFunction": self._audit_log_function.function.function_name,
-            "AuditLogRoleArn": self._audit_log_function.role.role_arn,
-            "ProjectorFunction": self._projector.function.function_name,
-            "ProjectorRoleArn": self._projector.role.role_arn,
             "WatcherGroups": str(self._settings.groups),
             "Pools": self.to_json_string(
                 {pool.name: pool.settings.executor for pool in self._pools}
             ),
         }
-        if self._authorizer is not None:
-            outputs["AuthorizerFunction"] = self._authorizer.function.function_name
-            outputs["AuthorizerRoleArn"] = self._authorizer.role.role_arn
+        functions = {
+            "Api": self._api_function,
+            "Watcher": self._watcher,
+            "Auditor": self._auditor,
+            "AuditLog": self._audit_log_function,
+            "Projector": self._projector,
+            "Authorizer": self._authorizer,
+        }
+        for name, function in functions.items():
+            if function is not None:
+                outputs[f"{name}Function"] = function.function.function_name
+                outputs[f"{name}RoleArn"] = function.role.role_arn
         for pool in self._pools:
-            outputs[f"QueueUrl{pascal(pool.name)}"] = pool.queue.queue_url
-            outputs[f"DlqUrl{pascal(pool.name)}"] = pool.dead_letters.queue_url
-            key = pascal(pool.name)
-            if executor := self._executors.get(pool.name):
-                outputs[f"ExecutorFunction{key}"] = executor.function.function_name
-                outputs[f"ExecutorRoleArn{key}"] = executor.role.role_arn
-            if role := self._worker_roles.get(pool.name):
-                outputs[f"WorkerRoleArn{key}"] = role.role_arn
-                # Read by `nextfire worker`.
-                outputs[f"WorkerEnvironment{key}"] = self.to_json_string(
-                    self._variables.execution(pool)
-                )
-            if service := self._worker_services.get(pool.name):
-                outputs[f"WorkerCluster{key}"] = service.cluster_name
-                outputs[f"WorkerService{key}"] = service.service_name
+            outputs |= self._outputs_of(pool)
         for key, value in outputs.items():
             CfnOutput(self, key, value=value)
+
+    def _outputs_of(self, pool: Pool) -> dict[str, str]:
+        key = pascal(pool.name)
+        outputs = {
+            f"QueueUrl{key}": pool.queue.queue_url,
+            f"DlqUrl{key}": pool.dead_letters.queue_url,
+        }
+        if executor := self._executors.get(pool.name):
+            outputs[f"ExecutorFunction{key}"] = executor.function.function_name
+            outputs[f"ExecutorRoleArn{key}"] = executor.role.role_arn
+        if role := self._worker_roles.get(pool.name):
+            outputs[f"WorkerRoleArn{key}"] = role.role_arn
+            # Read by `nextfire worker`.
+            environment = self._variables.execution(pool)
+            outputs[f"WorkerEnvironment{key}"] = self.to_json_string(environment)
+        if service := self._worker_services.get(pool.name):
+            outputs[f"WorkerCluster{key}"] = service.cluster_name
+            outputs[f"WorkerService{key}"] = service.service_name
+        return outputs
