@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
@@ -51,22 +52,17 @@ class Functions:
         self._settings = settings
         self._stores = stores
         self._events = events
-        self._code = code
         self._encryption = encryption
-        self._key = encryption.key
         self._environment = environment
         self._pools = pools
         self._shares = shares
+        self._function = partial(Function, stack, code=code, settings=settings, key=encryption.key)
 
     def api(self, watcher: Function) -> Function:
         stores = self._stores
-        api = Function(
-            self._stack,
+        api = self._function(
             "Api",
             folder="api",
-            code=self._code,
-            settings=self._settings,
-            key=self._key,
             memory=self._settings.api_memory,
             timeout=_API_TIMEOUT,
             audited=True,
@@ -126,13 +122,9 @@ class Functions:
         return api
 
     def authorizer(self) -> Function:
-        authorizer = Function(
-            self._stack,
+        authorizer = self._function(
             "Authorizer",
             folder="authorizer",
-            code=self._code,
-            settings=self._settings,
-            key=self._key,
             memory=self._settings.authorizer_memory,
             timeout=_AUTHORIZER_TIMEOUT,
             environment=self._environment.tables("keys"),
@@ -150,13 +142,9 @@ class Functions:
 
     def watcher(self) -> Function:
         stores = self._stores
-        watcher = Function(
-            self._stack,
+        watcher = self._function(
             "Watcher",
             folder="watcher",
-            code=self._code,
-            settings=self._settings,
-            key=self._key,
             memory=self._settings.watcher_memory,
             timeout=self._settings.watcher_timeout,
             reserved=self._shares.watcher if self._shares else None,
@@ -207,13 +195,9 @@ class Functions:
 
     def auditor(self) -> Function:
         stores = self._stores
-        auditor = Function(
-            self._stack,
+        auditor = self._function(
             "Auditor",
             folder="auditor",
-            code=self._code,
-            settings=self._settings,
-            key=self._key,
             memory=self._settings.auditor_memory,
             timeout=LAMBDA_LIMIT,
             environment={
@@ -254,13 +238,9 @@ class Functions:
         return auditor
 
     def audit_log(self) -> Function:
-        audit_log = Function(
-            self._stack,
+        audit_log = self._function(
             "Auditlog",
             folder="auditlog",
-            code=self._code,
-            settings=self._settings,
-            key=self._key,
             memory=_AUDIT_LOG_MEMORY,
             timeout=_AUDIT_LOG_TIMEOUT,
             environment={
@@ -278,13 +258,9 @@ class Functions:
 
     def projector(self) -> Function:
         stores = self._stores
-        projector = Function(
-            self._stack,
+        projector = self._function(
             "Projector",
             folder="projector",
-            code=self._code,
-            settings=self._settings,
-            key=self._key,
             memory=self._settings.projector_memory,
             timeout=_PROJECTOR_TIMEOUT,
             reserved=self._shares.projector if self._shares else None,
