@@ -132,16 +132,23 @@ class DeployedPool(BaseModel):
     has_job_role: bool = False
 
 
-class ApiSettings(_Settings):
+class _SchedulingSettings(_Settings):
+    """What the API, the watcher and the auditor share: the tables of jobs, the pools, the shards of
+    the table of due entries.
+    """
+
     jobs_table: str
     due_table: str
     runs_table: str
     control_table: str
-    scripts_bucket: str
-    outputs_bucket: str
     pools: Json[dict[str, DeployedPool]]
     write_shards: Annotated[int, Field(ge=1, le=999)]
     read_shards: Annotated[int, Field(ge=1, le=999)]
+
+
+class ApiSettings(_SchedulingSettings):
+    scripts_bucket: str
+    outputs_bucket: str
     watcher_function: str | None = None
     """None: watchers do not sleep."""
     groups: Annotated[int, Field(ge=1)] = 1
@@ -216,28 +223,14 @@ class AuthorizerSettings(_Settings):
     keys_table: str
 
 
-class WatcherSettings(_Settings):
-    jobs_table: str
-    due_table: str
-    runs_table: str
-    control_table: str
-    pools: Json[dict[str, DeployedPool]]
-    write_shards: Annotated[int, Field(ge=1, le=999)]
-    read_shards: Annotated[int, Field(ge=1, le=999)]
+class WatcherSettings(_SchedulingSettings):
     groups: Annotated[int, Field(ge=1)] = 1
     tenant_weights: Json[dict[str, Annotated[int, Field(ge=1)]]] = Field(default_factory=dict)
     quotas: Json[TenantQuotas] = NO_QUOTAS
     life: timedelta = timedelta(seconds=125)
 
 
-class AuditorSettings(_Settings):
-    jobs_table: str
-    due_table: str
-    runs_table: str
-    control_table: str
-    pools: Json[dict[str, DeployedPool]]
-    write_shards: Annotated[int, Field(ge=1, le=999)]
-    read_shards: Annotated[int, Field(ge=1, le=999)]
+class AuditorSettings(_SchedulingSettings):
     audit_every: timedelta = timedelta(days=1)
     audit_segments: Annotated[int, Field(ge=1, le=MAX_SEGMENTS)] = 1
     job_retention: timedelta | None = None
