@@ -68,16 +68,16 @@ def read_labels(pairs: Sequence[str], flag: str = "--label") -> dict[str, str]:
     return labels
 
 
-def read_listed_labels(pairs: Sequence[str], flag: str = "--label") -> dict[str, str]:
+def read_listed_labels(pairs: Sequence[str]) -> dict[str, str]:
     """Return the labels *pairs* of a listing, which the API takes as ``key:value,key:value``.
 
     Raises:
         typer.BadParameter: As for `read_labels`; or a label cannot be written so.
     """
-    labels = read_labels(pairs, flag)
+    labels = read_labels(pairs)
     if any(":" in key or "," in key + value for key, value in labels.items()):
         problem = "a listing takes no key with a colon, and no comma"
-        raise typer.BadParameter(problem, param_hint=flag)
+        raise typer.BadParameter(problem, param_hint="--label")
     return labels
 
 

@@ -87,13 +87,13 @@ def _of_all(
     """
     jobs = sorted(
         (job for job in _active(caller, client) if _is_before(job["nextFireAt"], end)),
-        key=lambda job: (_instant(job["nextFireAt"]), job["jobId"]),
+        key=lambda job: (datetime.fromisoformat(job["nextFireAt"]), job["jobId"]),
     )
     items: list[Document] = []
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as executor:
         for found in executor.map(partial(_of_one, client, wanted), jobs[:wanted]):
             items += [each for each in found if _is_before(each["at"], end)]
-    items.sort(key=lambda each: (_instant(each["at"]), each["jobId"]))
+    items.sort(key=lambda each: (datetime.fromisoformat(each["at"]), each["jobId"]))
     return items[:wanted], len(items) >= wanted or len(jobs) > wanted
 
 
@@ -125,8 +125,4 @@ def _of_one(client: Client, wanted: int, job: Document) -> list[Document]:
 
 
 def _is_before(at: str, end: datetime | None) -> bool:
-    return end is None or _instant(at) <= end
-
-
-def _instant(text: str) -> datetime:
-    return datetime.fromisoformat(text)
+    return end is None or datetime.fromisoformat(at) <= end

@@ -57,7 +57,7 @@ def between(document: Document, start: str, end: str) -> str:
     """The time from the field *start* to the field *end*; empty if one is absent."""
     if start not in document or end not in document:
         return ""
-    return span(_instant(document[end]) - _instant(document[start]))
+    return span(datetime.fromisoformat(document[end]) - datetime.fromisoformat(document[start]))
 
 
 def late(run: Document, field: str) -> str:
@@ -75,11 +75,11 @@ def clock(document: Document, field: str) -> str:
     """The time of day of *field*, to the millisecond; empty if it is absent."""
     if field not in document:
         return ""
-    return _instant(document[field]).time().isoformat(timespec="milliseconds")
+    return datetime.fromisoformat(document[field]).time().isoformat(timespec="milliseconds")
 
 
 def minute(at: str | None) -> str:
-    return f"{_instant(at):%Y-%m-%d %H:%M:%S}" if at else ""
+    return f"{datetime.fromisoformat(at):%Y-%m-%d %H:%M:%S}" if at else ""
 
 
 def next_to(document: Document, field: str, text: str) -> str | None:
@@ -112,7 +112,3 @@ def indented(reasons: Iterable[str | None], width: int) -> list[str]:
         wrapped = textwrap.wrap(reason, width=max(width - 2, 38, *ids), break_on_hyphens=False)
         lines += (f"  {line}" for line in wrapped)
     return lines
-
-
-def _instant(text: str) -> datetime:
-    return datetime.fromisoformat(text)

@@ -36,6 +36,8 @@ from nextfire.domain.json_text import compact_json
 from nextfire.domain.occurrences import JobState
 
 _CACHED = 4 * 1024
+_read_once = lru_cache(maxsize=512)(JobDefinition.stored)
+"""Watchers read the same definitions repeatedly, so small ones are cached."""
 
 
 def _uid(content: str) -> str:
@@ -216,17 +218,11 @@ def decode_key(item: Mapping[str, Any]) -> JobKey:
 
 def _definition(item: Mapping[str, Any]) -> JobDefinition:
     text = item["definition"]["S"]
-    # Watchers read the same definitions repeatedly, so small ones are cached.
-    read = _parsed if len(text) <= _CACHED else JobDefinition.stored
+    read = _read_once if len(text) <= _CACHED else JobDefinition.stored
     definition = read(text)
     if "payload" not in item:
         return definition
     return definition.model_copy(update={"payload": _payload(item["payload"]["S"])})
-
-
-@lru_cache(maxsize=512)
-def _parsed(text: str) -> JobDefinition:
-    return JobDefinition.stored(text)
 
 
 def decode_job(item: Mapping[str, Any]) -> Job:
