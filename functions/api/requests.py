@@ -11,10 +11,9 @@ from unicodedata import category
 
 from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema, WrapValidator
-from pydantic_core import PydanticCustomError
 
 from functions.api.bounds import check_bounds
-from nextfire.domain.document import Document
+from nextfire.domain.document import Document, document_error
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JOB_ID
 from nextfire.domain.instants import isoformat
@@ -40,10 +39,6 @@ def too_long(field: str, text: str) -> InvalidInputError:
         f"longer than {MAX_PARAMETER_CHARS} characters",
         f"Shorten it to {MAX_PARAMETER_CHARS} characters.",
     )
-
-
-def invalid(kind: str, problem: str, remedy: str) -> PydanticCustomError:
-    return PydanticCustomError(kind, "{problem}", {"problem": problem, "remedy": remedy})
 
 
 Model = TypeVar("Model", bound=Document)
@@ -84,7 +79,7 @@ def check_line(text: str | None) -> str | None:
         problem, remedy = "blank", "Say why, or leave it out."
     else:
         return text
-    raise invalid("reason", problem, f"{remedy} For example `the ledger is closed`.")
+    raise document_error("reason", problem, f"{remedy} For example `the ledger is closed`.")
 
 
 Reason = Annotated[
@@ -102,7 +97,7 @@ def check_job_id(value: object) -> object:
     if isinstance(value, str) and JOB_ID.fullmatch(value):
         return value
     remedy = "Use 1 to 64 letters, digits, hyphens and underscores."
-    raise invalid("job_id", "not a job id", remedy)
+    raise document_error("job_id", "not a job id", remedy)
 
 
 JOB_ID_SCHEMA = WithJsonSchema(
@@ -131,7 +126,7 @@ def one_of_states(states: list[str], whose: str) -> Callable[[str | None], str |
     def known(text: str | None) -> str | None:
         if text is None or text in states:
             return text
-        raise invalid("state", f"not a state of {whose}", f"Available: {', '.join(states)}.")
+        raise document_error("state", f"not a state of {whose}", f"Available: {', '.join(states)}.")
 
     return known
 
@@ -146,7 +141,9 @@ def number_parameter(most: int, example: int) -> tuple[BeforeValidator, WithJson
             return text
         if isinstance(text, str) and _NUMBER.fullmatch(text) and 1 <= int(text) <= most:
             return int(text)
-        raise invalid("number", f"not a number from 1 to {most}", f"For example `{example}`.")
+        raise document_error(
+            "number", f"not a number from 1 to {most}", f"For example `{example}`."
+        )
 
     return BeforeValidator(read), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": most})
 

@@ -20,13 +20,12 @@ from functions.api.requests import (
     PoolFilter,
     PoolName,
     Reason,
-    invalid,
     reading,
 )
 from functions.api.respond import respond
 from functions.api.services import now, services
 from nextfire.domain.call_limit import MAX_PARALLEL, MAX_PER_MINUTE, CallLimit
-from nextfire.domain.document import Document
+from nextfire.domain.document import Document, document_error
 from nextfire.domain.endpoints import EndpointKey, parse_destination
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.keys import Scope
@@ -38,7 +37,7 @@ def _destination(value: object) -> object:
         # Clients may encode the colon and the brackets.
         return parse_destination(unquote(str(value)))
     except InvalidInputError as error:
-        raise invalid("destination", error.problem, error.remedy) from error
+        raise document_error("destination", error.problem, error.remedy) from error
 
 
 Destination = Annotated[

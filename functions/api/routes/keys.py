@@ -13,11 +13,11 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from functions.api.app import caller, log_unreadable, tenant
 from functions.api.idempotency import once
 from functions.api.operation import area, operation
-from functions.api.requests import Cursor, Limit, body_example, invalid, reading
+from functions.api.requests import Cursor, Limit, body_example, reading
 from functions.api.respond import respond
 from functions.api.services import now, services
 from nextfire.domain.definition import LabelKey, LabelValue
-from nextfire.domain.document import Document
+from nextfire.domain.document import Document, document_error
 from nextfire.domain.errors import ConflictError
 from nextfire.domain.key_text import KEY_ID
 from nextfire.domain.keys import (
@@ -36,7 +36,9 @@ from nextfire.usecases.manage_keys import ManageKeys
 def _key_id(value: object) -> object:
     if isinstance(value, str) and KEY_ID.fullmatch(value):
         return value
-    raise invalid("key_id", "not the id of a key", "It is 16 hexadecimal digits: list the keys.")
+    raise document_error(
+        "key_id", "not the id of a key", "It is 16 hexadecimal digits: list the keys."
+    )
 
 
 KeyId = Annotated[

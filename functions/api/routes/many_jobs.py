@@ -17,11 +17,11 @@ from functions.api.idempotency import once, skip_storing_response
 from functions.api.job_requests import CRON_JOB_EXAMPLE, SHORT_JOB_EXAMPLE, JobRequest, read_job
 from functions.api.operation import WORKS_FOR, area, operation
 from functions.api.problems import from_validation, problem_of
-from functions.api.requests import UTC_NOTE, Reason, body_example, invalid, read_utc, reading
+from functions.api.requests import UTC_NOTE, Reason, body_example, read_utc, reading
 from functions.api.respond import respond
 from functions.api.services import now, services
 from nextfire.domain.definition import MAX_LABELS, InstantText, LabelKey, LabelValue
-from nextfire.domain.document import Document
+from nextfire.domain.document import Document, document_error
 from nextfire.domain.errors import InvalidInputError, NextfireError, UndecodableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
@@ -59,18 +59,18 @@ class BatchRequest(Document):
 def _some(labels: dict[str, str]) -> dict[str, str]:
     if not labels:
         remedy = 'Name at least one. For example `{"team": "billing"}`.'
-        raise invalid("labels", "names no label", remedy)
+        raise document_error("labels", "names no label", remedy)
     return labels
 
 
 def _labels_or_all(labels: dict[str, str] | None, info: ValidationInfo) -> dict[str, str] | None:
     if info.data.get("all_jobs"):
         if labels is not None:
-            raise invalid("labels", "given with `allJobs`", "Send one of them.")
+            raise document_error("labels", "given with `allJobs`", "Send one of them.")
     elif not labels:
         problem = "required field is missing" if labels is None else "names no label"
         remedy = 'Name at least one. For example `{"team": "billing"}`. Or send `allJobs`: true.'
-        raise invalid("missing" if labels is None else "labels", problem, remedy)
+        raise document_error("missing" if labels is None else "labels", problem, remedy)
     return labels
 
 

@@ -19,12 +19,11 @@ from functions.api.requests import (
     PoolFilter,
     PoolName,
     body_example,
-    invalid,
     reading,
 )
 from functions.api.respond import respond
 from functions.api.services import now, services
-from nextfire.domain.document import Document
+from nextfire.domain.document import Document, document_error
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.keys import Scope
 from nextfire.domain.script import MAX_SCRIPT_BYTES, SIGNATURE
@@ -39,7 +38,7 @@ def _handler(value: object) -> object:
         "At most 128 letters, digits, `_`, `.` and `-`, beginning with a letter or a digit. For"
         " example `report`, or `report.zip`."
     )
-    raise invalid("handler", "not the name of a script of the pool", remedy)
+    raise document_error("handler", "not the name of a script of the pool", remedy)
 
 
 HandlerName = Annotated[

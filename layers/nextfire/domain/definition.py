@@ -14,9 +14,8 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
-from nextfire.domain.document import MAX_PAYLOAD_BYTES, Document, is_same_json
+from nextfire.domain.document import MAX_PAYLOAD_BYTES, Document, document_error, is_same_json
 from nextfire.domain.edges import (
     MAX_TIMED_PARENTS,
     USUAL_JOIN_TIMEOUT_SEC,
@@ -116,9 +115,7 @@ class WhenDocument(Document):
                 return texts
         if kind not in {ScheduleType.DATES, *UNTIMED} and _is_text(value, MAX_EXPRESSION):
             return value
-        problem, remedy = _form(kind, is_absent=value is None)
-        details = {"problem": problem, "remedy": remedy}
-        raise PydanticCustomError("schedule_form", "{problem}", details)
+        raise document_error("schedule_form", *_form(kind, is_absent=value is None))
 
     @field_serializer("schedule")
     def _as_json(self, expression: str | tuple[str, ...] | None) -> str | list[str] | None:
@@ -244,9 +241,7 @@ class JobDefinition(WhenDocument):
     def _check_edges(self) -> Self:
         found = self._edge_fault()
         if found is not None:
-            problem, remedy = found
-            details = {"field": "after", "problem": problem, "remedy": remedy}
-            raise PydanticCustomError("after", "{problem}", details)
+            raise document_error("after", *found, field="after")
         return self
 
     def _edge_fault(self) -> tuple[str, str] | None:

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
 
 MAX_PAYLOAD_BYTES = 64 * 1024
 """Maximum size of a payload, and of the body of a callback and the input of an AWS call, as JSON.
@@ -86,6 +87,16 @@ def with_unknown(document: Any, source: object) -> Any:  # noqa: ANN401 - JSON
             pairs = zip_longest(document, source[: len(document)])
             return [with_unknown(*pair) for pair in pairs]
     return document
+
+
+def document_error(
+    kind: str, problem: str, remedy: str, *, field: str | None = None
+) -> PydanticCustomError:
+    """The error that a validator of a document raises. *field*: the field of the document that it
+    is about, if the validator is of several.
+    """
+    named = {} if field is None else {"field": field}
+    return PydanticCustomError(kind, "{problem}", {**named, "problem": problem, "remedy": remedy})
 
 
 def is_same_json(one: Any, other: Any) -> bool:  # noqa: ANN401 - JSON

@@ -7,9 +7,8 @@ from enum import StrEnum
 from typing import Annotated, Self
 
 from pydantic import Field, StrictBool, model_validator
-from pydantic_core import PydanticCustomError
 
-from nextfire.domain.document import Document
+from nextfire.domain.document import Document, document_error
 from nextfire.domain.ids import JOB_ID
 from nextfire.domain.schedule import MAX_DELAY
 
@@ -81,8 +80,7 @@ class Edge(Document):
             else "`latest` needs withinSec"
         )
         remedy = 'For example `{"job": "extract", "which": "latest", "withinSec": 3600}`.'
-        details = {"field": "withinSec", "problem": problem, "remedy": remedy}
-        raise PydanticCustomError("edge", "{problem}", details)
+        raise document_error("edge", problem, remedy, field="withinSec")
 
     @property
     def within(self) -> timedelta:

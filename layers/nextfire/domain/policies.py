@@ -7,10 +7,9 @@ from enum import StrEnum
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
 
 from nextfire.domain.attempt import AttemptOutcome, Result
-from nextfire.domain.document import Document
+from nextfire.domain.document import Document, document_error
 from nextfire.domain.due import NORMAL_RANK
 from nextfire.domain.jitter import spread
 from nextfire.domain.schedule import MAX_DELAY
@@ -178,11 +177,11 @@ class RetryPolicy(Document):
         # Jitter only shortens the delays.
         total = sum((self._backoff(n) for n in range(1, self.max_attempts)), timedelta())
         if total > MAX_DELAY:
-            details = {
-                "problem": f"the delays add up to {total.days} days, more than {MAX_DELAY.days}",
-                "remedy": "Lower maxAttempts, initialDelayMs or maxDelayMs.",
-            }
-            raise PydanticCustomError("retry_total", "{problem}", details)
+            raise document_error(
+                "retry_total",
+                f"the delays add up to {total.days} days, more than {MAX_DELAY.days}",
+                "Lower maxAttempts, initialDelayMs or maxDelayMs.",
+            )
         return self
 
     @property

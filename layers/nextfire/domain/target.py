@@ -7,9 +7,8 @@ from enum import StrEnum
 from typing import Annotated, Self
 
 from pydantic import Field, JsonValue, field_validator, model_validator
-from pydantic_core import PydanticCustomError
 
-from nextfire.domain.document import Document, is_same_json
+from nextfire.domain.document import Document, document_error, is_same_json
 from nextfire.domain.references import ParameterReference, SecretReference
 from nextfire.targets.aws.document import AwsCall
 from nextfire.targets.http.document import HttpCall
@@ -121,15 +120,13 @@ class Target(Document):
         reserved = [name for name in env if _RESERVED.fullmatch(name)]
         size = sum(len(v.encode()) for v in env.values() if isinstance(v, str))
         if reserved:
-            details = {
-                "problem": f"{reserved[0]} is set by the executor",
-                "remedy": "Choose another name.",
-            }
-            raise PydanticCustomError("env_reserved", "{problem}", details)
+            raise document_error(
+                "env_reserved", f"{reserved[0]} is set by the executor", "Choose another name."
+            )
         if size > MAX_ENV_BYTES:
-            details = {
-                "problem": f"the values have {size} bytes, more than {MAX_ENV_BYTES}",
-                "remedy": "Put large values into the payload or into S3.",
-            }
-            raise PydanticCustomError("env_size", "{problem}", details)
+            raise document_error(
+                "env_size",
+                f"the values have {size} bytes, more than {MAX_ENV_BYTES}",
+                "Put large values into the payload or into S3.",
+            )
         return env

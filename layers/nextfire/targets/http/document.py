@@ -6,9 +6,8 @@ import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, JsonValue, Tag, field_validator
-from pydantic_core import PydanticCustomError
 
-from nextfire.domain.document import MAX_PAYLOAD_BYTES, Document
+from nextfire.domain.document import MAX_PAYLOAD_BYTES, Document, document_error
 from nextfire.domain.references import ParameterReference, SecretReference
 
 MAX_HEADERS = 50
@@ -34,10 +33,6 @@ _CREDENTIALS = re.compile(
 )
 
 
-def _error(kind: str, problem: str, remedy: str) -> PydanticCustomError:
-    return PydanticCustomError(kind, "{problem}", {"problem": problem, "remedy": remedy})
-
-
 STORE_IT = (
     "Store the value in Secrets Manager as nextfire/pools/<pool>/<tenant>/NAME, and write "
     '{"secret": "NAME"}; or in the SSM Parameter Store, and write {"parameter": "NAME"}.'
@@ -46,7 +41,7 @@ STORE_IT = (
 
 def _reject_inline(value: object) -> object:
     if isinstance(value, str):
-        raise _error("inline_secret", "a secret must not be part of a job", STORE_IT)
+        raise document_error("inline_secret", "a secret must not be part of a job", STORE_IT)
     return value
 
 
@@ -73,11 +68,11 @@ def check_header(name: str) -> None:
     """
     lower = name.lower()
     if not _TOKEN.fullmatch(name):
-        raise _error(
+        raise document_error(
             "header_name", f"{name[:64]!r} is not a header name", "Use letters, digits and -."
         )
     if lower in _CONNECTION or lower in _OURS or lower.startswith(("webhook-", "nextfire-")):
-        raise _error("header_reserved", f"{name} is set by nextfire", "Leave it out.")
+        raise document_error("header_reserved", f"{name} is set by nextfire", "Leave it out.")
 
 
 class BearerAuth(Document):
@@ -149,7 +144,7 @@ class SigV4Auth(Document):
     @classmethod
     def _check_service(cls, service: str) -> str:
         if service in _IDENTITY_SERVICES:
-            raise _error(
+            raise document_error(
                 "identity_service",
                 "jobs may not call services that manage identities and accounts",
                 "Run a script with a role for this.",
@@ -186,7 +181,7 @@ class Tls(Document):
     @classmethod
     def _check_pair(cls, key: Any, info: Any) -> Any:  # noqa: ANN401 - as pydantic calls it
         if (key is None) != (info.data.get("certificate") is None):
-            raise _error(
+            raise document_error(
                 "tls_pair", "certificate and key belong together", "Give both, or neither."
             )
         return key
@@ -226,21 +221,23 @@ class HttpCall(Document):
         for name, value in headers.items():
             check_header(name)
             if _CREDENTIALS.fullmatch(name):
-                raise _error(
+                raise document_error(
                     "header_secret",
                     f"{name} usually has a credential, which must not be part of a job",
                     f"Use `auth` with a reference. {STORE_IT}",
                 )
             if not HEADER_VALUE.fullmatch(value):
-                raise _error(
+                raise document_error(
                     "header_value",
                     f"the value of {name} has control characters",
                     "Use printable characters on one line.",
                 )
         if len({name.lower() for name in headers}) < len(headers):
-            raise _error("header_twice", "a header is given twice", "Give each header once.")
+            raise document_error(
+                "header_twice", "a header is given twice", "Give each header once."
+            )
         if sum(len(n) + len(v.encode()) for n, v in headers.items()) > MAX_HEADER_BYTES:
-            raise _error(
+            raise document_error(
                 "header_size",
                 f"the headers have more than {MAX_HEADER_BYTES} bytes",
                 "Put large values into the body.",
@@ -253,7 +250,7 @@ class HttpCall(Document):
         for text in success:
             match = _STATUS.fullmatch(text)
             if match is None or (match[3] is not None and match[3] < match[2]):
-                raise _error(
+                raise document_error(
                     "success",
                     f"{text[:32]!r} is not a status code, a class or a range",
                     "For example `2xx`, `409` or `200-204`.",
