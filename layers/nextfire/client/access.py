@@ -243,7 +243,7 @@ def stack_key(file: Path) -> str:
     return checked_key(read_private(file).strip(), str(file))
 
 
-def find_key(endpoint: str, local_key: Path | None, own: str | None = None) -> str | None:
+def find_key(endpoint: str, local_key: Path | None, own: str | None) -> str | None:
     """Return the API key for an *endpoint* that the caller named: from the environment, else *own*,
     the key of its context, else from *local_key*, the key file of a local stack at this endpoint,
     else from the user's files.

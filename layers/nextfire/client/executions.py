@@ -191,25 +191,24 @@ class ExecutionOperations(Operations):
         self, execution_id: str, *, reason: str | None = None, idempotency_key: str | None = None
     ) -> ExecutionResponse:
         """Cancel an execution. A running script is ended by its worker within seconds."""
-        path = f"{_execution(execution_id)}/cancel"
-        return self._post(
-            ExecutionResponse, path, without_none({"reason": reason}), idempotency_key
-        )
+        return self._act_on(execution_id, "cancel", reason, idempotency_key)
 
     def redrive_execution(
         self, execution_id: str, *, reason: str | None = None, idempotency_key: str | None = None
     ) -> ExecutionResponse:
         """Redrive a DEAD execution: it is PENDING again, with new attempts."""
-        path = f"{_execution(execution_id)}/redrive"
-        return self._post(
-            ExecutionResponse, path, without_none({"reason": reason}), idempotency_key
-        )
+        return self._act_on(execution_id, "redrive", reason, idempotency_key)
 
     def replay_execution(
         self, execution_id: str, *, reason: str | None = None, idempotency_key: str | None = None
     ) -> ExecutionResponse:
         """Start an execution that sends the latest request of an HTTP callback again."""
-        path = f"{_execution(execution_id)}/replay"
+        return self._act_on(execution_id, "replay", reason, idempotency_key)
+
+    def _act_on(
+        self, execution_id: str, what: str, reason: str | None, idempotency_key: str | None
+    ) -> ExecutionResponse:
+        path = f"{_execution(execution_id)}/{what}"
         return self._post(
             ExecutionResponse, path, without_none({"reason": reason}), idempotency_key
         )
