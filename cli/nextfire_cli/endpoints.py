@@ -52,8 +52,7 @@ def list_(
     caller = session.of(context)
     items, more = first(limit, partial(caller.client().list_endpoints, pool=pool))
     caller.show({"items": items, "more": more}, render.endpoints(items))
-    if more:
-        caller.say(f"There are more than {limit}: raise --limit.")
+    caller.say_if_more(limit, more=more)
 
 
 @app.command()

@@ -106,8 +106,7 @@ def list_(
         items, more = first(limit, partial(client.list_executions, job_id))
         job = None if items or caller.for_programs else client.get_job(job_id).document
         caller.show({"items": items}, render.executions(items, job, wide=caller.wide))
-        if more:
-            caller.say(f"There are more than {limit}: raise --limit.")
+        caller.say_if_more(limit, more=more)
         return
 
     def tell(job: Document) -> None:
@@ -152,8 +151,7 @@ def _list_some(
     runs = render.executions(items, wide=caller.wide, narrowed=narrowed)
     view = render.dead(items) if died else runs
     caller.show({"items": items} | freshness, view)
-    if more:
-        caller.say(f"There are more than {limit}: raise --limit.")
+    caller.say_if_more(limit, more=more)
     begins_at = freshness.get("overview", {}).get("beginsAt")
     if begins_at is not None and begins_at > (asked["from"] or isoformat(now - _DAY)):
         caller.say(

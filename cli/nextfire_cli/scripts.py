@@ -156,8 +156,7 @@ def list_(
     caller = session.of(context)
     items, more = first(limit, partial(caller.client().list_scripts, pool=pool))
     caller.show({"items": items}, render.scripts(items))
-    if more:
-        caller.say(f"There are more than {limit}: raise --limit.")
+    caller.say_if_more(limit, more=more)
 
 
 @app.command()
@@ -176,8 +175,7 @@ def versions(
     ask = partial(caller.client().list_script_versions, pool, handler)
     items, more = first(limit, ask)
     caller.show({"items": items}, render.versions(items))
-    if more:
-        caller.say(f"There are more than {limit}: raise --limit.")
+    caller.say_if_more(limit, more=more)
 
 
 @app.command()

@@ -109,6 +109,11 @@ class Session:
         """Print a message that is not a result, on stderr."""
         self.err.print(Text(escaped(text, keep="\n")))
 
+    def say_if_more(self, limit: int, *, more: bool) -> None:
+        """Print that a listing has *more* than *limit* items, on stderr."""
+        if more:
+            self.say(f"There are more than {limit}: raise --limit.")
+
     def warn(self, text: str) -> None:
         """Print the warning *text* on stderr, unless this call printed it before."""
         if not self.quiet and text not in self.warned:
