@@ -89,7 +89,7 @@ class PartsSupervisor:
                     state.pid = self._fork(state.part)
                 except OSError as error:  # no memory, or too many processes
                     state.restart_at = now + MAX_PAUSE
-                    _log("ERROR", f"{state.part.name} cannot be started", cause=str(error))
+                    _log_error(f"{state.part.name} cannot be started", cause=str(error))
                 changed = True
         if changed or not self._reported:
             self._tell()
@@ -114,10 +114,10 @@ class PartsSupervisor:
             if pause is None:
                 going_on = False
                 log = str(self._log_of(state.part))
-                _log("ERROR", f"{state.part.name} died too often", cause=state.last_death, log=log)
+                _log_error(f"{state.part.name} died too often", cause=state.last_death, log=log)
             else:
                 state.restart_at = now + pause
-                _log("ERROR", f"{state.part.name} died", cause=state.last_death, restart_in=pause)
+                _log_error(f"{state.part.name} died", cause=state.last_death, restart_in=pause)
             self._tell()
         return going_on
 
@@ -152,7 +152,7 @@ class PartsSupervisor:
         except SystemExit as exit_:
             status = exit_.code if isinstance(exit_.code, int) else 1
             if isinstance(exit_.code, str):
-                _log("ERROR", exit_.code)
+                _log_error(exit_.code)
         except BaseException:  # noqa: BLE001 — the process ends here
             sys.excepthook(*sys.exc_info())
         finally:
@@ -179,7 +179,7 @@ class PartsSupervisor:
         try:
             self._report(parts)
         except OSError as error:
-            _log("ERROR", "the state of the parts cannot be written", cause=str(error))
+            _log_error("the state of the parts cannot be written", cause=str(error))
             self._reported = False
         else:
             self._reported = True
@@ -204,7 +204,7 @@ def _redirect(log: Path) -> None:
     os.dup2(handle, 2)
 
 
-def _log(level: str, message: str, **fields: object) -> None:
-    line = {"level": level, "message": message, "service": "supervisor", **fields}
+def _log_error(message: str, **fields: object) -> None:
+    line = {"level": "ERROR", "message": message, "service": "supervisor", **fields}
     with suppress(OSError):
         os.write(1, json.dumps(line).encode() + b"\n")

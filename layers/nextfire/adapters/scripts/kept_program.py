@@ -86,10 +86,10 @@ class SupervisedProgram:
         if self._over:
             return
         self.kill()
-        if not self._is_gone(_GONE_WITHIN):
+        if not self._is_gone():
             _log.warning("keeper %s does not exit; killing it", self.keeper)
             self.kill_keeper()
-        while not self._is_gone(_GONE_WITHIN):
+        while not self._is_gone():
             _log.error(
                 "the launcher does not report that keeper %s is gone; killing the launcher",
                 self.keeper,
@@ -98,8 +98,9 @@ class SupervisedProgram:
         self._over = True
         self._sweep(self)
 
-    def _is_gone(self, within: float) -> bool:
-        until = time.monotonic() + within
+    def _is_gone(self) -> bool:
+        """Wait for `_GONE_WITHIN` at most. Returns whether the keeper is gone."""
+        until = time.monotonic() + _GONE_WITHIN
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         while not self.ended and (left := until - time.monotonic()) > 0:

@@ -116,26 +116,7 @@ class ProcessScriptRunner:
             credentials=credentials,
         )
         self._egress = egress
-        if egress.mode is EgressMode.LISTED and not self._sandboxes.network_namespaces:
-            raise ValueError(
-                f"egress is {egress}, and listed hosts require network namespaces, which this host "
-                "does not allow. Run the worker as root with the capability CAP_SYS_ADMIN; or set "
-                'the pool\'s egress to "none", or to "open" with a firewall around its network.'
-            )
-        if egress.mode is EgressMode.LISTED:
-            try:
-                with network_for(egress, {}):
-                    pass
-            except OSError as error:
-                raise ValueError(
-                    f"egress is {egress}, and a network namespace cannot be created: {error}. "
-                    "Give the worker the capabilities CAP_SYS_ADMIN and CAP_NET_ADMIN."
-                ) from error
-        if egress.mode is EgressMode.NONE and not self._sandboxes.filters:
-            raise ValueError(
-                'egress is "none", which requires a seccomp filter. This host does not allow '
-                "filters, or is neither x86-64 nor AArch64. Run the pool's workers on another host."
-            )
+        _check_egress(egress, self._sandboxes)
         self._interpreter = Interpreters(self._sandboxes, self._environment, limits).choose(
             interpreter
         )
@@ -278,3 +259,29 @@ class ProcessScriptRunner:
 
     def _not_started(self, cause: str) -> ScriptExit:
         return not_started(cause, self._interpreter, self._sandboxes)
+
+
+def _check_egress(egress: Egress, sandboxes: Sandboxes) -> None:
+    """Raises:
+    ValueError: This host cannot enforce *egress*.
+    """
+    if egress.mode is EgressMode.LISTED and not sandboxes.network_namespaces:
+        raise ValueError(
+            f"egress is {egress}, and listed hosts require network namespaces, which this host "
+            "does not allow. Run the worker as root with the capability CAP_SYS_ADMIN; or set "
+            'the pool\'s egress to "none", or to "open" with a firewall around its network.'
+        )
+    if egress.mode is EgressMode.LISTED:
+        try:
+            with network_for(egress, {}):
+                pass
+        except OSError as error:
+            raise ValueError(
+                f"egress is {egress}, and a network namespace cannot be created: {error}. "
+                "Give the worker the capabilities CAP_SYS_ADMIN and CAP_NET_ADMIN."
+            ) from error
+    if egress.mode is EgressMode.NONE and not sandboxes.filters:
+        raise ValueError(
+            'egress is "none", which requires a seccomp filter. This host does not allow '
+            "filters, or is neither x86-64 nor AArch64. Run the pool's workers on another host."
+        )
