@@ -86,10 +86,10 @@ class SupervisedProgram:
         if self._over:
             return
         self.kill()
-        if not self._is_gone():
+        if not self._is_gone(_GONE_WITHIN):
             _log.warning("keeper %s does not exit; killing it", self.keeper)
             self.kill_keeper()
-        while not self._is_gone():
+        while not self._is_gone(_GONE_WITHIN):
             _log.error(
                 "the launcher does not report that keeper %s is gone; killing the launcher",
                 self.keeper,
@@ -98,9 +98,8 @@ class SupervisedProgram:
         self._over = True
         self._sweep(self)
 
-    def _is_gone(self) -> bool:
-        """Wait for `_GONE_WITHIN` at most. Returns whether the keeper is gone."""
-        until = time.monotonic() + _GONE_WITHIN
+    def _is_gone(self, within: float) -> bool:
+        until = time.monotonic() + within
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         while not self.ended and (left := until - time.monotonic()) > 0:
