@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+
+@contextmanager
+def open_folder(prefix: str) -> Iterator[Path]:
+    """A new folder for temporary files that every user can enter. It is removed afterwards."""
+    path = Path(tempfile.mkdtemp(prefix=prefix))
+    path.chmod(0o711)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
 
 
 def host_folder(prefix: str) -> Path:

@@ -6,12 +6,9 @@ script. tests/unit/script_runner tests features that only processes have.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -27,6 +24,7 @@ from nextfire.domain.ports.scripts import (
 )
 from tests.builders import NOON
 from tests.fakes import Clock, MemoryScriptRunner, Script
+from tests.places import open_folder
 from tests.supervisors import Watch
 
 CONTRACT_OF = (ScriptRunner,)
@@ -59,10 +57,8 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[ProcessScriptRunner]:
-    folder = Path(tempfile.mkdtemp(prefix="test-runner-"))
-    folder.chmod(0o711)
-    yield ProcessScriptRunner(grace=timedelta(seconds=0.2), temp_root=folder)
-    shutil.rmtree(folder)
+    with open_folder("test-runner-") as folder:
+        yield ProcessScriptRunner(grace=timedelta(seconds=0.2), temp_root=folder)
 
 
 @pytest.fixture(params=["memory", "processes"])

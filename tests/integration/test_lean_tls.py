@@ -8,20 +8,17 @@ from base64 import b64encode
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nextfire.adapters.aws import clients
-from nextfire.adapters.aws.errors import translated
 from nextfire.adapters.aws.lean.environment import tls_context
 from nextfire.domain.errors import UnavailableError
 from tests.integration.certificates import Authority
-from tests.integration.faulty_server import LOST, Answer, FaultyServer, answer, faulty_server
+from tests.integration.faulty_server import LOST, Answer, FaultyServer, faulty_server
+from tests.integration.one_read import FOUND, ITEM, get
 from tests.integration.tunnel import Tunnel, tunnel
 
-ITEM = {"id": {"S": "x"}}
-FOUND = answer({"Item": ITEM})
 LAST = Answer(FOUND.body, headers=FOUND.headers, keep=False)
 ANNOUNCED = Answer(FOUND.body, headers={**FOUND.headers, "Connection": "close"})
 
@@ -61,11 +58,6 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tunnel]:
 
 def at(host: str, server: FaultyServer) -> str:
     return f"https://{host}:{server.address.rpartition(':')[2]}"
-
-
-def get(database: Any) -> Any:
-    with translated("get item"):
-        return database.get_item(TableName="t", Key=ITEM).get("Item")
 
 
 @pytest.mark.usefixtures("client")

@@ -7,7 +7,9 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -52,55 +54,48 @@ SETTINGS = {
 }
 
 
+def printed(program: str, environment: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+    """The lines that *program* prints in a new process, as of a function."""
+    usual = {
+        "PYTHONPATH": f"{ROOT / 'layers'}:{ROOT}",
+        "PATH": "/usr/bin:/bin",
+        "AWS_REGION": "eu-central-1",
+    }
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**usual, **environment},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()
+
+
 @pytest.mark.parametrize("function", BUILDS)
 def test_a_function_starts_without_boto3(function: str) -> None:
     """Powertools imports the package `botocore`, whose own module takes two milliseconds; the
     modules inside are the slow ones.
     """
     environment = {
-        "PYTHONPATH": f"{ROOT / 'layers'}:{ROOT}",
-        "PATH": "/usr/bin:/bin",
         "POWERTOOLS_SERVICE_NAME": function,
-        "AWS_REGION": "eu-central-1",
         "AWS_ACCESS_KEY_ID": "testing",
         "AWS_SECRET_ACCESS_KEY": "testing",
         "AWS_SESSION_TOKEN": "testing",
         "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
         **{f"NEXTFIRE_{name}": value for name, value in SETTINGS.items()},
     }
+    program = PROGRAM.format(function=function, build=BUILDS[function])
 
-    result = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(function=function, build=BUILDS[function])],
-        env=environment,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines()[-1] == "['botocore']"
+    assert printed(program, environment)[-1] == "['botocore']"
 
 
 @pytest.mark.parametrize(("function", "imported"), [("watcher", True), ("api", False)])
 def test_only_the_watcher_starts_with_the_calendar(function: str, *, imported: bool) -> None:
     program = f"import functions.{function}.handler, sys; print('croniter' in sys.modules)"
 
-    result = subprocess.run(
-        [sys.executable, "-c", program],
-        env={
-            "PYTHONPATH": f"{ROOT / 'layers'}:{ROOT}",
-            "PATH": "/usr/bin:/bin",
-            "AWS_REGION": "eu-central-1",
-        },
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines()[-1] == str(imported)
+    assert printed(program)[-1] == str(imported)
 
 
 def test_the_api_starts_without_what_only_its_description_needs() -> None:
@@ -112,21 +107,7 @@ def test_the_api_starts_without_what_only_its_description_needs() -> None:
     }
     program = f"import functions.api.handler, sys; print(sorted({needless} & set(sys.modules)))"
 
-    result = subprocess.run(
-        [sys.executable, "-c", program],
-        env={
-            "PYTHONPATH": f"{ROOT / 'layers'}:{ROOT}",
-            "PATH": "/usr/bin:/bin",
-            "AWS_REGION": "eu-central-1",
-        },
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines()[-1] == "[]"
+    assert printed(program)[-1] == "[]"
 
 
 def test_the_api_imports_the_routes_of_a_path_with_its_first_request() -> None:
@@ -143,21 +124,7 @@ include_for("/v1/key")
 print(included())
 """
 
-    result = subprocess.run(
-        [sys.executable, "-c", program],
-        env={
-            "PYTHONPATH": f"{ROOT / 'layers'}:{ROOT}",
-            "PATH": "/usr/bin:/bin",
-            "AWS_REGION": "eu-central-1",
-        },
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines() == ["jobs", "jobs keys", " ".join(sorted(AREAS))]
+    assert printed(program) == ["jobs", "jobs keys", " ".join(sorted(AREAS))]
 
 
 @pytest.mark.parametrize("name", AREAS)
@@ -182,17 +149,4 @@ def test_garbage_is_collected_after_the_imports(function: str) -> None:
         f"import gc, functions.{function}.handler; print(gc.isenabled(), gc.get_freeze_count() > 0)"
     )
 
-    result = subprocess.run(
-        [sys.executable, "-c", program],
-        env={
-            "PYTHONPATH": f"{ROOT / 'layers'}:{ROOT}",
-            "PATH": "/usr/bin:/bin",
-            "AWS_REGION": "eu-central-1",
-        },
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert result.stdout.splitlines()[-1] == "True True", result.stderr
+    assert printed(program)[-1] == "True True"

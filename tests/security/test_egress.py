@@ -19,6 +19,7 @@ from nextfire.adapters.scripts.host_abilities import HostFeatures
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.egress import OPEN, Egress
 from nextfire.domain.ports.scripts import ScriptCall
+from tests.places import open_folder
 from tests.supervisors import Watch
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="listed hosts require a root worker")
@@ -65,10 +66,8 @@ def port() -> Iterator[int]:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="test-egress-"))
-    path.chmod(0o711)
-    yield path
-    shutil.rmtree(path)
+    with open_folder("test-egress-") as path:
+        yield path
 
 
 def run(

@@ -10,10 +10,8 @@ import ctypes
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Collection, Iterator
@@ -24,6 +22,7 @@ from typing import Any
 import pytest
 
 from tests.crons import LONG
+from tests.places import open_folder
 
 ROOT = Path(__file__).parents[2]
 EXECUTOR = ROOT / "tests" / "security" / "hostile" / "executor.py"
@@ -111,10 +110,8 @@ class Outcome:
 )
 def outcome(request: pytest.FixtureRequest) -> Iterator[Outcome]:
     host, forks = request.param
-    top = Path(tempfile.mkdtemp(prefix="test-hostile-"))
-    top.chmod(0o711)
-    try:
-        user, _, without = host.partition(" ")
+    user, _, without = host.partition(" ")
+    with open_folder("test-hostile-") as top:
         yield play(
             top,
             host,
@@ -122,8 +119,6 @@ def outcome(request: pytest.FixtureRequest) -> Iterator[Outcome]:
             namespaces=not without,
             forks=forks,
         )
-    finally:
-        shutil.rmtree(top)
 
 
 def play(top: Path, host: str, user: int | None, *, namespaces: bool, forks: bool) -> Outcome:

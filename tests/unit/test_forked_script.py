@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +18,7 @@ import pytest
 from nextfire.adapters.scripts import launchers
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.ports.scripts import ScriptCall, ScriptExit
+from tests.places import open_folder
 from tests.supervisors import Watch
 
 PROBE = """
@@ -194,10 +193,8 @@ ENDS = {
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="test-forked-"))
-    path.chmod(0o711)
-    yield path
-    shutil.rmtree(path)
+    with open_folder("test-forked-") as path:
+        yield path
 
 
 Run = Callable[..., ScriptExit]

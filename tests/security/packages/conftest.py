@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +16,7 @@ from nextfire.adapters.scripts.script_runner import ProcessScriptRunner
 from nextfire.domain.packages import PackagePolicy
 from nextfire.domain.ports.scripts import ScriptCall, ScriptExit
 from tests.indexes import Index, serving, wheel
+from tests.places import open_folder
 from tests.supervisors import Watch
 
 PASSWORD = "pa55-of-the-index-b41c"
@@ -27,10 +26,8 @@ CREDENTIALS = f"reader:{PASSWORD}"
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder that every user can access."""
-    path = Path(tempfile.mkdtemp(prefix="test-security-packages-"))
-    path.chmod(0o711)
-    yield path
-    shutil.rmtree(path)
+    with open_folder("test-security-packages-") as path:
+        yield path
 
 
 @pytest.fixture

@@ -16,6 +16,19 @@ from nextfire_cli.main import _COMMANDS, app, whole_command
 ROOT = Path(__file__).resolve().parents[3]
 
 
+def executed(code: str) -> subprocess.CompletedProcess[str]:
+    """*code*, executed by a new interpreter."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": f"{ROOT}/layers:{ROOT}/cli"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 def test_the_list_of_commands_has_the_help_of_each() -> None:
     commands: dict[str, Any] = whole_command().commands
 
@@ -49,13 +62,7 @@ def test_help_imports_no_command_and_no_client() -> None:
         " or each.startswith('nextfire_cli.')],"
         " file=sys.stderr)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": f"{ROOT}/layers:{ROOT}/cli"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = executed(code)
 
     expected = ["main", "errors", "extras", "global_options", "lazy", "output", "slow_imports"]
     found = done.stderr.replace("nextfire_cli.", "").strip()
@@ -87,25 +94,13 @@ def test_deferred_modules_are_imported_when_they_are_used() -> None:
         "assert type(found) is Traceback\n"
         "print('used')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": f"{ROOT}/layers:{ROOT}/cli"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = executed(code)
 
     assert (done.stdout, done.stderr) == ("used\n", "")
 
 
 def test_jobs_without_a_file_import_no_yaml() -> None:
     code = "import sys, nextfire_cli.jobs; print('yaml' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": f"{ROOT}/layers:{ROOT}/cli"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = executed(code)
 
     assert done.stdout == "False\n"

@@ -5,9 +5,7 @@ run as root, test_other_hosts.py runs them again as another user.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +21,7 @@ from nextfire.adapters.scripts import launchers, process_table, sandboxes
 from nextfire.adapters.scripts.host_abilities import HostFeatures
 from nextfire.adapters.scripts.script_runner import ProcessScriptRunner, ScriptLimits
 from nextfire.domain.ports.scripts import Directive, ScriptCall, ScriptExit
+from tests.places import open_folder
 from tests.supervisors import Watch
 
 AS_ROOT = os.geteuid() == 0
@@ -51,10 +50,8 @@ def folder() -> Iterator[Path]:
     """The folder for the runners' working folders; every user can enter it. All files share it, and
     with it the runners.
     """
-    path = Path(tempfile.mkdtemp(prefix="test-runner-"))
-    path.chmod(0o711)
-    yield path
-    shutil.rmtree(path)
+    with open_folder("test-runner-") as path:
+        yield path
 
 
 @cache
