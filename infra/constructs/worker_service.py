@@ -221,11 +221,7 @@ class WorkerService(Construct):
         service: ecs.FargateService,
     ) -> None:
         tasks = self._scaled(fargate, f"service/{cluster.cluster_name}/{service.service_name}")
-        queue = pool.queue
-        waiting = queue.metric_approximate_number_of_messages_visible(
-            period=_MINUTE, statistic="Maximum"
-        )
-        hidden = queue.metric_approximate_number_of_messages_not_visible(
+        waiting = pool.queue.metric_approximate_number_of_messages_visible(
             period=_MINUTE, statistic="Maximum"
         )
         each = pool.settings.slots
@@ -249,6 +245,19 @@ class WorkerService(Construct):
             f"A run has waited in the pool {pool.name} for more than a minute.",
             [(0, 1)],
             threshold=_OLD.to_seconds(),
+        )
+        self._scale_in(pool, fargate, tasks, waiting)
+
+    def _scale_in(
+        self,
+        pool: Pool,
+        fargate: FargateSettings,
+        tasks: appscaling.IScalableTarget,
+        waiting: cloudwatch.Metric,
+    ) -> None:
+        """Return to the minimum of tasks when *pool* is idle: no run is waiting or running."""
+        hidden = pool.queue.metric_approximate_number_of_messages_not_visible(
+            period=_MINUTE, statistic="Maximum"
         )
         idle = cloudwatch.Alarm(
             self,
